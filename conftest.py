@@ -1,9 +1,9 @@
-"""What all tests share: how hypothesis runs, and where what they compile is kept.
+"""Settings of all tests: profiles of hypothesis, and the folder of compiled libraries.
 
-Hypothesis has no deadlines, since machines are shared; in CI it draws the same examples each time. With
-``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws twenty times as many, unless a test says a number of its own;
-a costly property takes a part of ``settings().max_examples``. With ``BYOC_EXAMPLES=mutation`` there are fewer, and a
-counterexample is not made smaller: mutation testing asks only whether there is one.
+Hypothesis has no deadlines, because machines are shared; in CI the examples are the same each time. With
+``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) each property has twenty times as many examples, except in tests with a
+separate number; a costly property uses a part of ``settings().max_examples``. With ``BYOC_EXAMPLES=mutation`` the
+examples are fewer, and counterexamples are not shrunk: mutation testing needs only their existence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ settings.load_profile(os.environ.get("BYOC_EXAMPLES") or ("ci" if os.environ.get
 
 @pytest.fixture(autouse=True, scope="session")
 def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Libraries go into ``$BYOC_CACHE_DIR``, else into a folder of this run that its workers share; not the user's."""
+    """Set the folder of libraries: ``$BYOC_CACHE_DIR``, else a folder of this run shared by all workers."""
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     with pytest.MonkeyPatch.context() as patch:
@@ -37,7 +37,7 @@ def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In nox, write down why tests were skipped; fail where a skip has no kind, or what it lacked is there."""
+    """In nox, record the reasons of skipped tests; fail if a reason has no rule, or if nothing is missing."""
     folder = os.environ.get("BYOC_SKIPS")
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if not folder or reporter is None or hasattr(session.config, "workerinput"):

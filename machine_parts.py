@@ -1,7 +1,7 @@
-"""What tests may lack, and whether this machine, or the environment of this run, has it.
+"""Requirements of tests, looked up on this machine or in the environment of this run.
 
-Each question is asked of the machine itself, never of byoc: a test that byoc's own answer skips must not be excused by
-the same answer. A question takes the match of a rule of ``skipped_tests.py``.
+Each question is answered by the machine itself, never by byoc: an answer of byoc must not excuse a test skipped because
+of the same answer. The argument of a question is the match of a rule of ``skipped_tests.py``.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _INSTRUCTIONS_OF_ONEDNN = {
     "bytes": (("avx512_vnni",), ("avx_vnni",)),
     "AVX-512": (("avx512f", "avx512bw", "avx512vl", "avx512dq"),),
 }
-"""For each word of a reason, the sets of instructions of which one is enough."""
+"""Sufficient sets of instructions, by the word of a reason."""
 _DISTRIBUTIONS_OF_ONEDNN = ("onednn-cpu-gomp", "onednn-cpu-iomp", "onednn")
 
 
 def is_by_design(_: re.Match[str]) -> bool:
-    """Return that nothing is missing which a machine could have: the test belongs to another run."""
+    """Return ``False``: no machine has the missing part, because the test belongs to another run."""
     return False
 
 
@@ -76,7 +76,7 @@ def is_by_design(_: re.Match[str]) -> bool:
 
 @cache
 def _flags() -> frozenset[str]:
-    """Return the instruction sets of the processor, by their names in Linux."""
+    """Return the instruction sets of the processor, with Linux's names."""
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8", errors="replace")
     except OSError:
@@ -86,12 +86,12 @@ def _flags() -> frozenset[str]:
 
 
 def has_instructions(match: re.Match[str]) -> bool:
-    """Return whether the processor has all instruction sets that a reason names, by their names in Linux."""
+    """Return whether the processor has all instruction sets named by a reason; with Linux's names."""
     return set(match[1].split(", ")) <= _flags()
 
 
 def has_instructions_of_onednn(match: re.Match[str]) -> bool:
-    """Return whether oneDNN, unless it is told to do with less, finds the instructions that a reason names."""
+    """Return whether oneDNN finds the instructions named by a reason, and is not restricted to fewer."""
     sets = _INSTRUCTIONS_OF_ONEDNN[match[1]]
     return "ONEDNN_MAX_CPU_ISA" not in os.environ and any(set(names) <= _flags() for names in sets)
 
@@ -109,7 +109,7 @@ def has_processors(_: re.Match[str]) -> bool:
 
 
 def has_cuda_device(_: re.Match[str]) -> bool:
-    """Return whether the system has a driver of CUDA that finds a device."""
+    """Return whether the system has a driver of CUDA, and the driver finds a device."""
     try:
         driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
     except OSError:
@@ -126,7 +126,7 @@ def has_system(*systems: str, machine: str = "") -> Question:
 
 
 def has_module(match: re.Match[str]) -> bool:
-    """Return whether the package that a reason names is installed."""
+    """Return whether the package named by a reason is installed."""
     return find_spec(match[1].partition(".")[0]) is not None
 
 
@@ -160,7 +160,7 @@ def _normalised(name: str) -> str:
 
 
 def has_openmp(match: re.Match[str]) -> bool:
-    """Return whether oneDNN is installed, and the library that its threads are of."""
+    """Return whether oneDNN is installed with the library of oneDNN's threads."""
     return has_onednn(match) and ctypes.util.find_library("gomp") is not None
 
 
@@ -168,7 +168,7 @@ def has_openmp(match: re.Match[str]) -> bool:
 
 
 def _compiler_for_c() -> list[str]:
-    """Return the command that compiles C: the one that is asked for, else the first that is there."""
+    """Return the command compiling C: the requested compiler, else the first compiler found."""
     for variable in ("BYOC_CC", "CC"):
         command = shlex.split(os.environ.get(variable, ""))
         if command:
@@ -182,13 +182,13 @@ def has_compiler(_: re.Match[str]) -> bool:
 
 
 def has_nvrtc(_: re.Match[str]) -> bool:
-    """Return whether NVIDIA's compiler at run time is installed, as a package or where the system's loader looks."""
+    """Return whether NVIDIA's compiler at run time is installed, as a package or on the path of the system's loader."""
     names = {_normalised(distribution.name) for distribution in metadata.distributions()}
     return any(name.startswith("nvidia-cuda-nvrtc") for name in names) or ctypes.util.find_library("nvrtc") is not None
 
 
 def has_program(match: re.Match[str]) -> bool:
-    """Return whether the program that a reason names is on the search path."""
+    """Return whether the program named by a reason is on the search path."""
     return shutil.which(match[1]) is not None
 
 
@@ -197,12 +197,12 @@ def has_gcc_for_c(_: re.Match[str]) -> bool:
     command = _compiler_for_c()
     if not command:
         return False
-    asked = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-    return "Free Software Foundation" in asked.stdout
+    process = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    return "Free Software Foundation" in process.stdout
 
 
 def has_flag_of_gcc(match: re.Match[str]) -> bool:
-    """Return whether gcc knows the flag that a reason names."""
+    """Return whether gcc accepts the flag named by a reason."""
     if shutil.which("gcc") is None:
         return False
     command = ["gcc", match[1], "-E", "-x", "c", os.devnull]
@@ -222,7 +222,7 @@ def has_c_extension(match: re.Match[str]) -> bool:
 
 
 def has_interpreter(match: re.Match[str]) -> bool:
-    """Return whether the search path has the Python that a reason names."""
+    """Return whether the search path has the Python named by a reason."""
     found = shutil.which(f"python{match[1]}")
     return found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
 
@@ -236,17 +236,17 @@ def has_attribute(*modules_and_names: tuple[object, str]) -> Question:
 
 
 def has_file(path: str, text: str = "") -> Question:
-    """Return whether a file of the system is there, with a text in it."""
+    """Return whether a file of the system exists and contains a text."""
     return lambda _: Path(path).is_file() and text in Path(path).read_text("utf-8", errors="replace")
 
 
-def has_environment(variable: str, value: str = "", *, but: bool = False) -> Question:
-    """Return whether a variable of the environment is set, to a value; with ``but``, whether it is not."""
-    return lambda _: (variable in os.environ and os.environ[variable].startswith(value)) != but
+def has_environment(variable: str, value: str = "", *, is_negated: bool = False) -> Question:
+    """Return whether an environment variable begins with a value; with ``is_negated``, the opposite."""
+    return lambda _: (variable in os.environ and os.environ[variable].startswith(value)) != is_negated
 
 
 def has_plain_user(_: re.Match[str]) -> bool:
-    """Return whether the system refuses this user files that nobody may read."""
+    """Return whether the system denies this user files without read permission."""
     return hasattr(os, "geteuid") and os.geteuid() != 0
 
 

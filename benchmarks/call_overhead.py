@@ -35,8 +35,8 @@ PEERS: Mapping[str, Mapping[str, Any]] = {
 RIVALS = {"byoc call": "ORT session.run", "byoc bound": "ORT IO binding"}
 TWO_THREADS = ", 2 threads"
 GOALS = {
-    way + threads: {"add": most, "chain": most, SLOPE: 0.2}
-    for way, most in {"byoc call": 3.0, "byoc bound": 1.5}.items()
+    variant + threads: {"add": most, "chain": most, SLOPE: 0.2}
+    for variant, most in {"byoc call": 3.0, "byoc bound": 1.5}.items()
     for threads in ("", TWO_THREADS)
 }
 """Goals in microseconds, by way and model."""
@@ -46,19 +46,22 @@ def run(num_rounds: int) -> dict[str, Any]:
     """Return microseconds per call of each model in each way, the cost of a further region, and ratios to the peer."""
     if not has_peer():
         print(f"  {NO_PEER}")
-    calls = {(way, model): call for model in MODELS for way, call in list_calls(model).items()}
+    calls = {(variant, model): call for model in MODELS for variant, call in list_calls(model).items()}
     contestants = {"/".join(key): time_statement(call) for key, call in calls.items()}
     seconds = measure(contestants, num_rounds=num_rounds)
     table: Table = {}
-    for way, model in calls:
-        values = seconds[f"{way}/{model}"].values
-        table.setdefault(way, {})[model] = Samples(tuple(value * 1e6 for value in values))
+    for variant, model in calls:
+        values = seconds[f"{variant}/{model}"].values
+        table.setdefault(variant, {})[model] = Samples(tuple(value * 1e6 for value in values))
     add_slopes(table)
     ratios = peer_ratios(table)
     show(f"microseconds of a call, medians of {num_rounds} rounds", table)
     show(
         "of the goal",
-        {way: {model: scaled(table[way][model], goal) for model, goal in GOALS[way].items()} for way in GOALS},
+        {
+            variant: {model: scaled(table[variant][model], goal) for model, goal in GOALS[variant].items()}
+            for variant in GOALS
+        },
     )
     show("times the peer takes longer, within rounds", ratios)
     return {
@@ -85,11 +88,11 @@ def list_calls(name: str) -> dict[str, Call]:
     executable, inputs = model.build(), model.draw_inputs()
     calls = byoc_calls(executable, inputs)
     shared = byoc_calls(executable, inputs, num_threads=2)
-    calls |= {way + TWO_THREADS: shared[way] for way in RIVALS}
+    calls |= {variant + TWO_THREADS: shared[variant] for variant in RIVALS}
     if has_peer():
         for label, settings in PEERS.items():
             session = peer_session(model.to_onnx(), **settings)
-            calls |= {f"{way}, {label}": call for way, call in peer_calls(session, inputs).items()}
+            calls |= {f"{variant}, {label}": call for variant, call in peer_calls(session, inputs).items()}
     calls["numpy"] = numpy_call(model.arithmetic, inputs)
     compare_results(name, calls)
     if name == SHORTEST:
@@ -105,10 +108,10 @@ def compare_results(model: str, calls: Mapping[str, Call]) -> None:
     Raises:
         ValueError: two ways differ.
     """
-    first, *others = ((way, read_result(call)) for way, call in calls.items())
-    for way, result in others:
+    first, *further = ((variant, read_result(call)) for variant, call in calls.items())
+    for variant, result in further:
         if not np.array_equal(result, first[1]):
-            raise ValueError(f"{model}: {way} gives another result than {first[0]}")
+            raise ValueError(f"{model}: {variant} gives another result than {first[0]}")
 
 
 def parts(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
@@ -152,14 +155,14 @@ def time_statement(call: Call) -> Callable[[], float]:
 def peer_ratios(table: Table) -> Table:
     """Return the time of the peer over the time of byoc in the corresponding way, round by round."""
     rivals = [
-        (way + (TWO_THREADS if settings["num_threads"] == 2 else ""), f"{rival}, {label}")
-        for way, rival in RIVALS.items()
+        (variant + (TWO_THREADS if settings["num_threads"] == 2 else ""), f"{rival}, {label}")
+        for variant, rival in RIVALS.items()
         for label, settings in PEERS.items()
     ]
     return {
-        f"{rival} / {way.removeprefix('byoc ').removesuffix(TWO_THREADS)}": {
-            model: paired_ratio(table[rival][model], ours) for model, ours in table[way].items()
+        f"{rival} / {variant.removeprefix('byoc ').removesuffix(TWO_THREADS)}": {
+            model: paired_ratio(table[rival][model], ours) for model, ours in table[variant].items()
         }
-        for way, rival in rivals
+        for variant, rival in rivals
         if rival in table
     }

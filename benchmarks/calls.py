@@ -29,7 +29,7 @@ __all__ = [
 
 OUTPUT = "y"
 """The output of every model."""
-NO_PEER = "onnxruntime is not installed: nothing is compared with it (pip install onnxruntime)"
+NO_PEER = "onnxruntime is not installed: no comparison with ONNX Runtime (pip install onnxruntime)"
 
 
 class Call(NamedTuple):
@@ -120,13 +120,19 @@ def peer_calls(session: Any, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
     import onnxruntime
 
     out = _buffer(inputs)
-    given = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in inputs.items()}
+    input_values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in inputs.items()}
     binding = session.io_binding()
-    for name, value in given.items():
+    for name, value in input_values.items():
         binding.bind_ortvalue_input(name, value)
-    taken = onnxruntime.OrtValue.ortvalue_from_numpy(out)
-    binding.bind_ortvalue_output(OUTPUT, taken)
-    names = {"session": session, "feed": dict(inputs), "binding": binding, "held": (given, taken), "out": out}
+    output_value = onnxruntime.OrtValue.ortvalue_from_numpy(out)
+    binding.bind_ortvalue_output(OUTPUT, output_value)
+    names = {
+        "session": session,
+        "feed": dict(inputs),
+        "binding": binding,
+        "held": (input_values, output_value),
+        "out": out,
+    }
     return {
         "ORT session.run": Call("y = session.run(None, feed)", names, "y[0]"),
         "ORT IO binding": Call("session.run_with_iobinding(binding)", names, "held[1].numpy()"),

@@ -42,17 +42,19 @@ def run(num_rounds: int) -> dict[str, Any]:
         executable, data = model.build(), model.to_onnx()
         for pattern, rows in PATTERNS.items():
             feeds = [model.draw_inputs(num_rows) for num_rows in rows]
-            ways = _byoc_calls(executable, feeds) | (_peer_calls(data, feeds) if has_peer() else {})
-            _compare(model, f"{name}, {pattern}", ways, feeds)
-            calls |= {(way, f"{name}, {pattern}"): call for way, call in ways.items()}
+            variants = _byoc_calls(executable, feeds) | (_peer_calls(data, feeds) if has_peer() else {})
+            _compare(model, f"{name}, {pattern}", variants, feeds)
+            calls |= {(variant, f"{name}, {pattern}"): call for variant, call in variants.items()}
     seconds = measure({"/".join(key): time_statement(call) for key, call in calls.items()}, num_rounds=num_rounds)
     table: Table = {}
-    for way, column in calls:
-        values = seconds[f"{way}/{column}"].values
-        table.setdefault(way, {})[column] = Samples(tuple(value * 1e6 for value in values))
+    for variant, column in calls:
+        values = seconds[f"{variant}/{column}"].values
+        table.setdefault(variant, {})[column] = Samples(tuple(value * 1e6 for value in values))
     ratios = {
-        f"{rival} / {way}": {column: paired_ratio(table[rival][column], ours) for column, ours in table[way].items()}
-        for way, rival in RIVALS.items()
+        f"{rival} / {variant}": {
+            column: paired_ratio(table[rival][column], ours) for column, ours in table[variant].items()
+        }
+        for variant, rival in RIVALS.items()
         if rival in table
     }
     show(f"microseconds of a call, medians of {num_rounds} rounds", table)
@@ -65,9 +67,9 @@ def _byoc_calls(executable: Executable, feeds: Feeds) -> dict[str, Call]:
     python = byoc_core.VirtualMachine(executable, num_threads=1, native=False)
 
     def names() -> dict[str, Any]:
-        given = [tuple(feed.values()) for feed in feeds]
+        argument_lists = [tuple(feed.values()) for feed in feeds]
         pairs = [(feed, {OUTPUT: np.empty_like(next(iter(feed.values())))}) for feed in feeds]
-        turn, into = itertools.cycle(given), itertools.cycle(pairs)
+        turn, into = itertools.cycle(argument_lists), itertools.cycle(pairs)
         return {"vm": machine, "python": python, "turn": turn, "into": into}
 
     return {
@@ -86,12 +88,12 @@ def _peer_calls(data: bytes, feeds: Feeds) -> dict[str, Call]:
     session = peer_session(data, num_threads=1)
     binding = session.io_binding()
     value = onnxruntime.OrtValue.ortvalue_from_numpy
-    given = [
+    bound_values = [
         ([(name, value(array)) for name, array in feed.items()], value(np.empty_like(next(iter(feed.values())))))
         for feed in feeds
     ]
     bind = "values, out = next(into)\nfor name, value in values: binding.bind_ortvalue_input(name, value)"
-    names = {"session": session, "binding": binding, "into": itertools.cycle(given), "OUTPUT": OUTPUT}
+    names = {"session": session, "binding": binding, "into": itertools.cycle(bound_values), "OUTPUT": OUTPUT}
     return {
         "ORT session.run": Call(
             "y = session.run(None, next(turn))", {"session": session, "turn": itertools.cycle(feeds)}, "y[0]"
@@ -104,7 +106,7 @@ def _peer_calls(data: bytes, feeds: Feeds) -> dict[str, Call]:
     }
 
 
-def _compare(model: TinyModel, column: str, ways: Mapping[str, Call], feeds: Feeds) -> None:
+def _compare(model: TinyModel, column: str, variants: Mapping[str, Call], feeds: Feeds) -> None:
     """Compare the results of each way over a turn of the inputs with numpy, to the last bit.
 
     After the turn, the next inputs of each way are the same as before.
@@ -115,6 +117,6 @@ def _compare(model: TinyModel, column: str, ways: Mapping[str, Call], feeds: Fee
     for feed in feeds:
         names: dict[str, Any] = dict(feed)
         exec(model.arithmetic, names)
-        for way, call in ways.items():
+        for variant, call in variants.items():
             if call.result and not np.array_equal(read_result(call), names[OUTPUT]):
-                raise ValueError(f"{column}: {way} gives another result than numpy")
+                raise ValueError(f"{column}: {variant} gives another result than numpy")

@@ -33,9 +33,9 @@ def run_model(name: str, num_rounds: int) -> dict[str, Any]:
     for backend in compiling_backends():
         contestants[f"build with {backend}"] = time_uncached_build(module, backend)
     samples = measure(contestants, num_rounds=num_rounds)
-    for what, found in samples.items():
-        print(f"  {name}, {what}: {found} s", flush=True)
-    return {"unit": "s", **{what: found.to_json() for what, found in samples.items()}}
+    for phase, found in samples.items():
+        print(f"  {name}, {phase}: {found} s", flush=True)
+    return {"unit": "s", **{phase: found.to_json() for phase, found in samples.items()}}
 
 
 def compiling_backends() -> list[str]:

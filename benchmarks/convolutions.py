@@ -160,14 +160,14 @@ def run(num_rounds: int) -> dict[str, Any]:
 
 
 def list_calls(
-    convolution: Convolution, winograd: str = "off", others: Sequence[str] = ()
+    convolution: Convolution, winograd: str = "off", further_options: Sequence[str] = ()
 ) -> Mapping[str, Callable[[], object]]:
     """Return the contestants of a convolution.
 
     Args:
         convolution: the convolution.
         winograd: the value of byoc's option.
-        others: further values of this option, each a further contestant.
+        further_options: further values of this option, each a further contestant.
 
     Raises:
         ValueError: two contestants have different results.
@@ -177,9 +177,9 @@ def list_calls(
     last = np.ascontiguousarray(image.transpose(0, 2, 3, 1))
     calls: dict[str, Callable[[], object]] = {}
     results: dict[str, Callable[[], NDArray]] = {}
-    for option in (winograd, *others):
-        way = f"byoc, winograd {option}" if calls else "byoc"
-        calls[way], results[way] = _byoc_call(convolution, last, weight, bias, option)
+    for option in (winograd, *further_options):
+        contestant = f"byoc, winograd {option}" if calls else "byoc"
+        calls[contestant], results[contestant] = _byoc_call(convolution, last, weight, bias, option)
     if has_peer():
         out = np.empty((1, convolution.out_channels, convolution.out_size, convolution.out_size), np.float32)
         calls["ONNX Runtime"] = session_call(convolution.to_onnx(weight, bias), {"x": image}, out)
@@ -190,9 +190,9 @@ def list_calls(
         call()
     expected = results["byoc"]()
     scale = np.abs(expected).max()
-    for way, read in results.items():
+    for contestant, read in results.items():
         if not np.allclose(read(), expected, rtol=0, atol=1e-4 * scale):
-            raise ValueError(f"{convolution}: {way} gives another result than byoc")
+            raise ValueError(f"{convolution}: {contestant} gives another result than byoc")
     return calls
 
 
@@ -206,8 +206,8 @@ def _byoc_call(
         raise RuntimeError(f"{convolution}: nothing was compiled to C")
     result = np.empty((1, convolution.out_size, convolution.out_size, convolution.out_channels), np.float32)
     machine = byoc_core.VirtualMachine(executable, num_threads=1)
-    (made,) = machine["main"].results
-    return machine.bind("main", {"x": image}, out={made.name: result}), lambda: result.transpose(0, 3, 1, 2)
+    (output,) = machine["main"].results
+    return machine.bind("main", {"x": image}, out={output.name: result}), lambda: result.transpose(0, 3, 1, 2)
 
 
 def _torch_call(
@@ -222,17 +222,17 @@ def _torch_call(
     groups = convolution.groups
     packed = torch._C._nn.mkldnn_reorder_conv2d_weight(plain, padding, strides, ones, groups, list(x.shape))
     offsets = torch.from_numpy(bias)
-    made: list[Any] = [None]
+    last_result: list[Any] = [None]
 
     def call() -> object:
         with torch.inference_mode():
-            made[0] = torch.ops.mkldnn._convolution_pointwise(
+            last_result[0] = torch.ops.mkldnn._convolution_pointwise(
                 x, packed, offsets, padding, strides, ones, groups, "relu", [], ""
             )
-        return made
+        return last_result
 
     def read() -> NDArray:
-        array: NDArray = made[0].numpy()
+        array: NDArray = last_result[0].numpy()
         return array
 
     return call, read

@@ -47,7 +47,7 @@ def main(engine: str, folder: str, *models: str) -> None:
     """Run every way of each model."""
     gc.disable()
     for model in models:
-        for way, call in list_calls(engine, Path(folder), model).items():
+        for variant, call in list_calls(engine, Path(folder), model).items():
             timer = timeit.Timer(call.statement, globals=dict(call.names))
             timer.timeit(NUM_WARM_CALLS)
             os.getppid()
@@ -55,7 +55,7 @@ def main(engine: str, folder: str, *models: str) -> None:
             os.getppid()
             timer.timeit(2 * NUM_CALLS)
             os.getppid()
-            print(way, model, sep="\t")
+            print(variant, model, sep="\t")
 
 
 if __name__ == "__main__":

@@ -44,13 +44,13 @@ def run(num_rounds: int) -> dict[str, Any]:
         if not all(map(np.array_equal, found, expected)):
             raise ValueError(f"{name}: the native call gives another result")
         num_calls = NUM_CALLS_OF_NETWORK if name == NETWORK else NUM_CALLS
-        for way, calls in (("native", fast), ("ctypes", slow)):
+        for variant, calls in (("native", fast), ("ctypes", slow)):
             for number, call in zip(NUM_THREADS, calls, strict=True):
-                contestants[f"{name}/{way}/{number}"] = time_call(call, num_calls=num_calls)
+                contestants[f"{name}/{variant}/{number}"] = time_call(call, num_calls=num_calls)
     table: Table = {}
     for key, samples in measure(contestants, num_rounds=num_rounds).items():
-        name, way, threads = key.split("/")
-        table.setdefault(f"{way}, threads: {threads}", {})[name] = Samples(tuple(v * 1e6 for v in samples.values))
+        name, variant, threads = key.split("/")
+        table.setdefault(f"{variant}, threads: {threads}", {})[name] = Samples(tuple(v * 1e6 for v in samples.values))
     for row in table.values():
         pairs = zip(row[f"chain-{LONG}"].values, row["chain-1"].values, strict=True)
         row[SLOPE] = Samples(tuple((long - short) / (LONG - 1) for long, short in pairs))

@@ -45,12 +45,12 @@ def run_depthwise(num_rounds: int) -> dict[str, Any]:
     return _run(DEPTHWISE, (), num_rounds)
 
 
-def _run(convolutions: Sequence[Convolution], others: Sequence[str], num_rounds: int) -> dict[str, Any]:
+def _run(convolutions: Sequence[Convolution], further_options: Sequence[str], num_rounds: int) -> dict[str, Any]:
     if not has_peer():
         print(f"  {NO_PEER}")
     peak = peak_contestant("float32")
     found = {}
     for convolution in convolutions:
-        calls = list_calls(convolution, "auto", others)
+        calls = list_calls(convolution, "auto", further_options)
         found[str(convolution)] = compare(str(convolution), calls, convolution.num_operations, peak, num_rounds)
     return found

@@ -40,16 +40,16 @@ def _softmax(x: Array, _: tuple[Array, ...], out: Array) -> Array:
     return out
 
 
-def _layer_norm(x: Array, others: tuple[Array, ...], out: Array) -> Array:
-    gamma, beta = others
+def _layer_norm(x: Array, parameters: tuple[Array, ...], out: Array) -> Array:
+    gamma, beta = parameters
     centred = x - np.mean(x, axis=-1, keepdims=True)
-    spread = np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + np.float32(1e-5))
-    np.add(centred / spread * gamma, beta, out=out)
+    deviation = np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + np.float32(1e-5))
+    np.add(centred / deviation * gamma, beta, out=out)
     return out
 
 
-def _take(x: Array, others: tuple[Array, ...], out: Array) -> Array:
-    np.take(x, others[0], axis=0, out=out, mode="clip")
+def _take(x: Array, parameters: tuple[Array, ...], out: Array) -> Array:
+    np.take(x, parameters[0], axis=0, out=out, mode="clip")
     return out
 
 
@@ -63,7 +63,7 @@ class Case:
 
     Attributes:
         numpy: numpy's own calls for the op.
-        others: the further operands: a name of a shape, and a dtype unless float32.
+        other_operands: the further operands: a name of a shape, and a dtype unless float32.
         attrs: the op's attributes.
         shape: the name of the result's shape.
         dtype: the dtype of the result.
@@ -73,7 +73,7 @@ class Case:
 
     op: str
     numpy: Numpy
-    others: tuple[str, ...] = ()
+    other_operands: tuple[str, ...] = ()
     attrs: Mapping[str, GraphAttr] = field(default_factory=lambda: MappingProxyType({}))
     shape: str = "nn"
     dtype: str = "float32"
@@ -112,7 +112,7 @@ def run(num_rounds: int) -> dict[str, Any]:
     figures: dict[str, Any] = {"unit": "us"}
     # Many short measurements: the best one was not interrupted.
     for size, num_calls, rounds in ((SMALL, 10, 10 * num_rounds), (LARGE, 1, num_rounds)):
-        print(f"  float32[{size}, {size}]: numpy's own call; what the op adds; what a region's call adds (us)")
+        print(f"  float32[{size}, {size}]: numpy alone; overhead of the op; overhead of a region's call (us)")
         for case in CASES:
             if size == SMALL or case.is_large:
                 found = _measure_case(case, size, rounds, num_calls)
@@ -124,25 +124,25 @@ def run(num_rounds: int) -> dict[str, Any]:
 def _measure_case(case: Case, size: int, num_rounds: int, num_calls: int) -> dict[str, float]:
     shapes = {"nn": (size, size), "n": (size,), "2n": (2 * size, size), "m": (size * size,)}
     rng = np.random.default_rng(0)
-    x, *others = (_operand(rng, shapes, text) for text in ("nn", *case.others))
+    x, *other_operands = (_operand(rng, shapes, text) for text in ("nn", *case.other_operands))
     shape = shapes[case.shape]
     result = GraphTensor(case.dtype, shape)
     is_chain = case.is_chain and result == GraphTensor("float32", x.shape)
-    regions = {length: _region(case, length, (x, *others), result, is_chain=is_chain) for length in (1, LENGTH)}
+    regions = {length: _region(case, length, (x, *other_operands), result, is_chain=is_chain) for length in (1, LENGTH)}
     out = np.empty(shape, case.dtype)
-    numpy, rest = case.numpy, tuple(others)
+    numpy, rest = case.numpy, tuple(other_operands)
 
     def loop(length: int) -> None:
         value = x
         for _ in range(length):
-            made = numpy(value, rest, out)
+            computed = numpy(value, rest, out)
             if is_chain:
-                value = made
+                value = computed
 
     seconds = measure(
         {
-            "region 1": time_call(lambda: regions[1](x, *others, out), num_calls=num_calls),
-            "region": time_call(lambda: regions[LENGTH](x, *others, out), num_calls=num_calls),
+            "region 1": time_call(lambda: regions[1](x, *other_operands, out), num_calls=num_calls),
+            "region": time_call(lambda: regions[LENGTH](x, *other_operands, out), num_calls=num_calls),
             "numpy 1": time_call(lambda: loop(1), num_calls=num_calls),
             "numpy": time_call(lambda: loop(LENGTH), num_calls=num_calls),
         },
@@ -171,12 +171,14 @@ def _region(
 ) -> Callable[..., object]:
     """Return the bare implementation of a function of ``length`` nodes, with the last node's result as the result."""
     inputs = tuple(TensorSpec(f"x{i}", array.dtype.name, array.shape) for i, array in enumerate(operands))
-    others = range(1, len(operands))
+    other_values = range(1, len(operands))
     first = len(operands)
     # `where` has the value of the chain as its last operand.
     reads = [0 if index == 0 or not is_chain else first + index - 1 for index in range(length)]
     nodes = tuple(
-        GraphNode(case.op, (*others, read) if case.op == "where" else (read, *others), (result,), case.attrs)
+        GraphNode(
+            case.op, (*other_values, read) if case.op == "where" else (read, *other_values), (result,), case.attrs
+        )
         for read in reads
     )
     function = GraphFunction("f", inputs, (), nodes, (("y", first + length - 1),))

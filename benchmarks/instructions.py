@@ -45,13 +45,13 @@ def run(num_rounds: int) -> dict[str, Any]:
             {key: n for name in engines for key, n in count(name, Path(folder)).items()} for _ in range(num_rounds)
         ]
     table: Table = {}
-    for way, model in rounds[0]:
-        table.setdefault(way, {})[model] = Samples(tuple(found[way, model] for found in rounds))
+    for variant, model in rounds[0]:
+        table.setdefault(variant, {})[model] = Samples(tuple(found[variant, model] for found in rounds))
     add_slopes(table)
     show(f"instructions of a call, median of {num_rounds}", table, ",.0f")
     apart = {
-        way: {model: Samples((max(found.values) - min(found.values),)) for model, found in row.items()}
-        for way, row in table.items()
+        variant: {model: Samples((max(found.values) - min(found.values),)) for model, found in row.items()}
+        for variant, row in table.items()
     }
     show("most less least", apart, ",.0f")
     return {"unit": "instructions", "calls": table_to_json(table)}
@@ -90,8 +90,10 @@ def count(engine: str, folder: Path) -> dict[tuple[str, str], float]:
         keys = [tuple(line.split("\t")) for line in done.stdout.splitlines()]
         totals = [read_total(Path(f"{target}.{number}-01")) for number in range(1, DUMPS_PER_CALL * len(keys) + 1)]
     return {
-        (way, model): (twice - once) / NUM_CALLS
-        for (way, model), once, twice in zip(keys, totals[1::DUMPS_PER_CALL], totals[2::DUMPS_PER_CALL], strict=True)
+        (variant, model): (twice - once) / NUM_CALLS
+        for (variant, model), once, twice in zip(
+            keys, totals[1::DUMPS_PER_CALL], totals[2::DUMPS_PER_CALL], strict=True
+        )
     }
 
 
@@ -99,5 +101,5 @@ def read_total(path: Path) -> int:
     """Return the total instructions of a dump of callgrind."""
     found = re.search(r"^totals: (\d+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
-        raise RuntimeError(f"{path.name} tells no total")
+        raise RuntimeError(f"{path.name} has no total")
     return int(found[1])

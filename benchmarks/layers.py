@@ -48,7 +48,7 @@ def _telling(peers: Sequence[str], name: str) -> list[str]:
     """Return the peers with profilers for the layers of a model; print the name of an omitted peer."""
     if name not in QUANTISED or "onnxruntime" not in peers:
         return list(peers)
-    print(f"  {name}: without ONNX Runtime, whose profiler does not tell the sizes of quantised weights")
+    print(f"  {name}: without ONNX Runtime: the profiler reports no sizes of quantised weights")
     return [peer for peer in peers if peer != "onnxruntime"]
 
 
@@ -86,12 +86,14 @@ def _compare(folder: Path, engines: Sequence[str], num_threads: int, num_rounds:
     finally:
         for worker in workers.values():
             worker.stop()
-    layers = dict.fromkeys(layer for told in answers.values() for answer in told for layer in answer if layer != OTHER)
+    layers = dict.fromkeys(
+        layer for engine_answers in answers.values() for answer in engine_answers for layer in answer if layer != OTHER
+    )
     return {
         layer: {
-            engine: Samples(tuple(answer[layer] / 1e3 for answer in told))
-            for engine, told in answers.items()
-            if layer in told[0]
+            engine: Samples(tuple(answer[layer] / 1e3 for answer in engine_answers))
+            for engine, engine_answers in answers.items()
+            if layer in engine_answers[0]
         }
         for layer in (*layers, OTHER)
     }

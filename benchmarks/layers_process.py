@@ -75,14 +75,14 @@ def _open_onnxruntime(folder: Path, inputs: Mapping[str, Any], num_threads: int)
         return [shape for tensor in event["args"][key] for shape in tensor.values()]
 
     def name(event: Mapping[str, Any]) -> str:
-        op, given, made = (
+        op, input_shapes, output_shapes = (
             event["args"]["op_name"],
             shapes(event, "input_type_shape"),
             shapes(event, "output_type_shape"),
         )
         if "Conv" in op:
-            return _convolution(given[0], given[1], made[0])
-        return _product(given[0][-1], made[0]) if "MatMul" in op or "Gemm" in op else OTHER
+            return _convolution(input_shapes[0], input_shapes[1], output_shapes[0])
+        return _product(input_shapes[0][-1], output_shapes[0]) if "MatMul" in op or "Gemm" in op else OTHER
 
     def answer() -> Times:
         options = ort.SessionOptions()
@@ -109,23 +109,25 @@ def _open_openvino(folder: Path, inputs: Mapping[str, Any], num_threads: int, en
     request = compiled.create_infer_request()
     nodes = {node.get_friendly_name(): node for node in compiled.get_runtime_model().get_ordered_ops()}
 
-    def name(told: Any) -> str:
-        node = nodes.get(told.node_name)
-        if node is None or told.node_type not in ("Convolution", "FullyConnected", "MatMul"):
+    def name(profile: Any) -> str:
+        node = nodes.get(profile.node_name)
+        if node is None or profile.node_type not in ("Convolution", "FullyConnected", "MatMul"):
             return OTHER
-        given = [tuple(value.get_shape()) for value in node.inputs()]
+        input_shapes = [tuple(value.get_shape()) for value in node.inputs()]
         result = tuple(node.output(0).get_shape())
-        if told.node_type == "Convolution":
-            return _convolution(given[0], given[1], result)
-        batch = math.prod(given[1][:-2])
-        return _product(math.isqrt(math.prod(given[0]) * math.prod(given[1]) // (math.prod(result) * batch)), result)
+        if profile.node_type == "Convolution":
+            return _convolution(input_shapes[0], input_shapes[1], result)
+        batch = math.prod(input_shapes[1][:-2])
+        return _product(
+            math.isqrt(math.prod(input_shapes[0]) * math.prod(input_shapes[1]) // (math.prod(result) * batch)), result
+        )
 
     def answer() -> Times:
         calls = []
         for number in range(1 + _NUM_CALLS):
             request.infer(dict(inputs))
-            told = [(name(one), one.real_time.total_seconds() * 1e9) for one in request.profiling_info]
-            calls += [told] if number else []
+            times = [(name(profile), profile.real_time.total_seconds() * 1e9) for profile in request.profiling_info]
+            calls += [times] if number else []
         return _median(calls)
 
     return answer

@@ -96,15 +96,15 @@ static inline double ref_erfc(double x) { return x > 28 ? 0 : x < -6 ? 2 : erfc(
 typedef double real;
 enum { BLOCK = 1024 };
 
-/* Infinity counts as 2**128. The exponent field of 1 / unit is 2046 + 23 less that of the result. Where a result is no
- * number and should be one, or the other way round, the error is infinite. */
+/* Infinity counts as 2**128. The exponent field of 1 / unit is 2046 + 23 less that of the result. If exactly one of
+ * actual and expected is NaN, the error is infinite. */
 static inline float error_f32(float actual, double expected, double least) {
   const double largest = 0x1p128;
-  const double wanted = expected > largest ? largest : expected < -largest ? -largest : expected;
-  const double given = actual > largest ? largest : actual < -largest ? -largest : (double)actual;
-  const double size = least > fabs(wanted) ? least : fabs(wanted);
+  const double bounded_expected = expected > largest ? largest : expected < -largest ? -largest : expected;
+  const double bounded_actual = actual > largest ? largest : actual < -largest ? -largest : (double)actual;
+  const double size = least > fabs(bounded_expected) ? least : fabs(bounded_expected);
   const uint64_t exponent = byoc_bits_f64(size > FLT_MIN ? size : FLT_MIN) & UINT64_C(0x7ff0000000000000);
-  const double error = fabs(given - wanted) * byoc_from_bits_f64((UINT64_C(2069) << 52) - exponent);
+  const double error = fabs(bounded_actual - bounded_expected) * byoc_from_bits_f64((UINT64_C(2069) << 52) - exponent);
   const int both = (actual != actual) & (expected != expected);
   return both ? 0 : error == error ? (float)error : INFINITY;
 }
@@ -113,21 +113,21 @@ static inline float error_f32(float actual, double expected, double least) {
 _SWEEP_F32 = """
 BYOC_EXPORT void sweep_{name}_f32(uint64_t first, uint64_t end, uint64_t step, struct worst *worst) {{
   for (uint64_t start = first; start < end; start += BLOCK * step) {{
-    float operands[BLOCK], given[BLOCK], errors[BLOCK];
-    real wanted[BLOCK], least[BLOCK];
+    float operands[BLOCK], actual[BLOCK], errors[BLOCK];
+    real expected[BLOCK], least[BLOCK];
     for (uint32_t k = 0; k < BLOCK; ++k) {{
       operands[k] = byoc_from_bits_f32((uint32_t)start + k * (uint32_t)step);
     }}
     for (uint32_t k = 0; k < BLOCK; ++k) {{
       const float operand = operands[k];
-      given[k] = byoc_{name}_f32{call};
+      actual[k] = byoc_{name}_f32{call};
     }}
     for (uint32_t k = 0; k < BLOCK; ++k) {{
       const real x = operands[k];
-      wanted[k] = {reference};
+      expected[k] = {reference};
       least[k] = {least};
     }}
-    for (uint32_t k = 0; k < BLOCK; ++k) errors[k] = error_f32(given[k], wanted[k], least[k]);
+    for (uint32_t k = 0; k < BLOCK; ++k) errors[k] = error_f32(actual[k], expected[k], least[k]);
     uint32_t most = 0;
     for (uint32_t k = 0; k < BLOCK; ++k) most = byoc_bits_f32(errors[k]) > most ? byoc_bits_f32(errors[k]) : most;
     if (byoc_from_bits_f32(most) <= worst->error) continue;

@@ -52,7 +52,7 @@ def status(field):
 
 def multiply():
     sizes = [(1024, 1024), (1024, 4096), (1024, 4096)]
-    # Memory of its own goes back to the system; that of an allocator might serve what is measured.
+    # Mapped memory goes back to the system; memory of an allocator might serve the measured call.
     rooms = [mmap.mmap(-1, 4 * rows * columns) for rows, columns in sizes]
     x, y, out = (np.frombuffer(room, np.float32).reshape(size) for room, size in zip(rooms, sizes))
     np.matmul(x, y, out=out)
@@ -63,11 +63,11 @@ def run(artifact, inputs, num_threads, *, is_warm_up=False):
     computes_by_numpy = any(module.type_key == "graph" for module in executable.modules)
     ready = threading.Barrier(num_threads)
     def call():
-        given = {name: np.load(file) for name, file in json.loads(inputs).items()}
+        feeds = {name: np.load(file) for name, file in json.loads(inputs).items()}
         ready.wait()
         if is_warm_up and computes_by_numpy:
             multiply()
-        machine.run("main", given)
+        machine.run("main", feeds)
     threads = [threading.Thread(target=call) for _ in range(num_threads)]
     for thread in threads:
         thread.start()

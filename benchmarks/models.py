@@ -81,11 +81,11 @@ _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "lstm_stack": lambda: build_recurrent("LSTM", 2, 32, 128, 256),
     "gru": lambda: build_recurrent("GRU", 1, 64, 256, 256),
     **{
-        f"{kind.lower()}{'_both_ways' * (ways - 1)}_{steps}_{batch}_{inputs}_{hidden}": partial(
-            build_recurrent, kind, 1, steps, inputs, hidden, batch=batch, directions=ways
+        f"{kind.lower()}{'_both_ways' * (directions - 1)}_{steps}_{batch}_{inputs}_{hidden}": partial(
+            build_recurrent, kind, 1, steps, inputs, hidden, batch=batch, directions=directions
         )
         for kind in ("GRU", "LSTM")
-        for ways in (1, 2)
+        for directions in (1, 2)
         for steps, batch, inputs, hidden in RECURRENT_SIZES
     },
 }
@@ -97,10 +97,10 @@ def check_names(names: Sequence[str]) -> None:
     Raises:
         SystemExit: some names are unknown.
     """
-    known = sorted({"bert", "mobilenet_v2", *_BUILDERS, *list_light_models()})
-    unknown = [name for name in names if name not in known]
+    all_names = sorted({"bert", "mobilenet_v2", *_BUILDERS, *list_light_models()})
+    unknown = [name for name in names if name not in all_names]
     if unknown:
-        raise SystemExit(f"no models of these names: {', '.join(unknown)}; expected some of {', '.join(known)}")
+        raise SystemExit(f"no models of these names: {', '.join(unknown)}; expected some of {', '.join(all_names)}")
 
 
 def load_model(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
@@ -261,8 +261,8 @@ def _compare(
         "peer / byoc": {peer: paired_ratio(seconds[peer], ours).to_json() for peer in engines if peer != "byoc"},
         "relative errors": _errors(folder, engines),
         "starts": {
-            engine: {key: Samples(tuple(start[key] for start in told)).to_json() for key in told[0]}
-            for engine, told in starts.items()
+            engine: {key: Samples(tuple(start[key] for start in engine_starts)).to_json() for key in engine_starts[0]}
+            for engine, engine_starts in starts.items()
         },
     }
     if most is not None:

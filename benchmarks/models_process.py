@@ -92,13 +92,13 @@ def _open_torch(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
     from benchmarks.torch_graph import to_torch
 
     torch.set_num_threads(num_threads)
-    given = [torch.from_numpy(array) for array in inputs.values()]
-    function = to_torch(folder / "torch.onnx", given)
+    tensors = [torch.from_numpy(array) for array in inputs.values()]
+    function = to_torch(folder / "torch.onnx", tensors)
     found: list[Any] = []
 
     def call() -> None:
         with torch.inference_mode():
-            found[:] = function(*given)
+            found[:] = function(*tensors)
 
     return call, lambda: [tensor.numpy() for tensor in found]
 

@@ -39,7 +39,7 @@ class Samples:
         return min(self.values)
 
     @property
-    def spread(self) -> float:
+    def quartile_deviation(self) -> float:
         """Half of the distance between the quartiles; 0 for a single round."""
         if len(self.values) < 2:
             return 0.0
@@ -48,10 +48,10 @@ class Samples:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values."""
-        return {"median": self.median, "best": self.best, "spread": self.spread, "rounds": len(self.values)}
+        return {"median": self.median, "best": self.best, "spread": self.quartile_deviation, "rounds": len(self.values)}
 
     def __str__(self) -> str:
-        return f"{self.median:.4g} +- {self.spread:.2g} (best {self.best:.4g}, {len(self.values)} rounds)"
+        return f"{self.median:.4g} +- {self.quartile_deviation:.2g} (best {self.best:.4g}, {len(self.values)} rounds)"
 
 
 def measure(contestants: Mapping[str, Callable[[], float]], *, num_rounds: int, seed: int = 0) -> dict[str, Samples]:

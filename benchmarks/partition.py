@@ -66,7 +66,7 @@ class Taker:
     @hookimpl
     def byoc_supports(self, binding: Binding) -> Support | Rejection:
         """Accept the kinds of ops in ``ops``."""
-        return Support() if binding.op.name in self.ops else Rejection("op", "is left to others")
+        return Support() if binding.op.name in self.ops else Rejection("op", "is left to other backends")
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function]) -> CodegenResult:

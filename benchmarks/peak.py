@@ -111,9 +111,9 @@ def _text(instructions: _Instructions) -> str:
     """
     num_operations = 2 * NUM_STEPS * LANES * instructions.num_factors
     tiles = [f"{instructions.tile} %%tmm7, %%tmm6, %%tmm{tile}" for tile in range(NUM_TILES)]
-    vectors = [f"{instructions.vector} %%zmm16, %%zmm16, %%zmm{place}" for place in range(NUM_SUMS)]
-    zeros = [f"vpxorq %%zmm{place}, %%zmm{place}, %%zmm{place}" for place in range(NUM_SUMS)]
-    clobbered = ", ".join(f'"xmm{place}"' for place in range(NUM_SUMS + 1))
+    vectors = [f"{instructions.vector} %%zmm16, %%zmm16, %%zmm{register}" for register in range(NUM_SUMS)]
+    zeros = [f"vpxorq %%zmm{register}, %%zmm{register}, %%zmm{register}" for register in range(NUM_SUMS)]
+    clobbered = ", ".join(f'"xmm{register}"' for register in range(NUM_SUMS + 1))
     return f"""\
 #include <string.h>
 #include "byoc_ffi.h"

@@ -68,13 +68,13 @@ def _compare(
         errors[precision] = None if expected is None else _error(results, expected)
     seconds = measure({f"{p}, {t} threads": call for (p, t), call in calls.items()}, num_rounds=num_rounds)
     ratios = {t: paired_ratio(*(seconds[f"{p}, {t} threads"] for p in PRECISIONS)) for t in THREADS}
-    told = ", ".join(
+    summary = ", ".join(
         f"{t} threads {seconds[f'bfloat16, {t} threads'].median * 1e6:.0f} us, {ratio.median:.2f} times as fast"
         for t, ratio in ratios.items()
     )
-    print(f"  {name:26} {told}; errors {errors}", flush=True)
+    print(f"  {name:26} {summary}; errors {errors}", flush=True)
     return {
-        "seconds": {way: samples.to_json() for way, samples in seconds.items()},
+        "seconds": {contestant: samples.to_json() for contestant, samples in seconds.items()},
         "float32 / bfloat16": {t: ratio.to_json() for t, ratio in ratios.items()},
         "relative error": errors,
     }

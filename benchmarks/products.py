@@ -118,17 +118,17 @@ def compare(
         peak: the result of :func:`benchmarks.peak.peak_contestant`.
         num_rounds: the number of measurements of each contestant.
     """
-    contestants = {way: time_processor(call) for way, call in calls.items()}
+    contestants = {contestant: time_processor(call) for contestant, call in calls.items()}
     seconds = measure(contestants | {"peak": peak}, num_rounds=num_rounds)
     most = seconds.pop("peak")
     ours = seconds["byoc"]
-    ratios = {way: paired_ratio(theirs, ours) for way, theirs in seconds.items() if way != "byoc"}
+    ratios = {contestant: paired_ratio(theirs, ours) for contestant, theirs in seconds.items() if contestant != "byoc"}
     share = Samples(tuple(num_operations / t / p for t, p in zip(ours.values, most.values, strict=True)))
-    told = ", ".join(f"{way} takes {ratio.median:.3f} times as long" for way, ratio in ratios.items())
-    print(f"  {name:32} {ours.median * 1e6:8.1f} us, {share.median:4.0%} of the peak; {told}", flush=True)
+    summary = ", ".join(f"{contestant} takes {ratio.median:.3f} times as long" for contestant, ratio in ratios.items())
+    print(f"  {name:32} {ours.median * 1e6:8.1f} us, {share.median:4.0%} of the peak; {summary}", flush=True)
     return {
-        "seconds": {way: samples.to_json() for way, samples in seconds.items()},
-        "ratios": {way: samples.to_json() for way, samples in ratios.items()},
+        "seconds": {contestant: samples.to_json() for contestant, samples in seconds.items()},
+        "ratios": {contestant: samples.to_json() for contestant, samples in ratios.items()},
         "share of peak": share.to_json(),
     }
 
@@ -144,7 +144,7 @@ def list_calls(model: ProductModel) -> dict[str, Callable[[], object]]:
     data = model.to_onnx(operands["w"])
     inputs = {"x": operands["x"]} if model.is_constant else operands
     executable = byoc_core.build(byoc_core.from_onnx(data), ["ccompiler"])
-    if not any(made.type_key != "graph" for made in executable.modules):
+    if not any(part.type_key != "graph" for part in executable.modules):
         raise RuntimeError(f"{model}: nothing was compiled to C")
     expected = product_of(model, operands)
     results = {"byoc": np.empty(expected.shape, DTYPE)}
@@ -156,10 +156,10 @@ def list_calls(model: ProductModel) -> dict[str, Callable[[], object]]:
     if find_spec("torch") is not None:
         results["PyTorch"] = np.empty_like(expected)
         calls["PyTorch"] = torch_call(model, operands, results["PyTorch"])
-    for way, call in calls.items():
+    for contestant, call in calls.items():
         call()
-        if not np.allclose(results[way], expected, atol=1e-3, rtol=1e-3):
-            raise ValueError(f"{model}: {way} gives another result")
+        if not np.allclose(results[contestant], expected, atol=1e-3, rtol=1e-3):
+            raise ValueError(f"{model}: {contestant} gives another result")
     return calls
 
 
@@ -177,11 +177,11 @@ def session_call(data: bytes, inputs: Mapping[str, NDArray], out: NDArray) -> Ca
     for name, array in inputs.items():
         binding.bind_cpu_input(name, array)
     binding.bind_output(OUTPUT, "cpu", 0, np.float32, out.shape, out.ctypes.data)
-    held = (inputs, out)  # not kept alive by the binding
+    buffers = (inputs, out)  # not kept alive by the binding
 
     def call() -> object:
         session.run_with_iobinding(binding)
-        return held
+        return buffers
 
     return call
 

@@ -42,7 +42,7 @@ def to_tables(name: str, figure: Mapping[str, Any]) -> list[Table]:
     unit = figure.get("unit")
     tables = {key: value for key, value in figure.items() if _is_table(value)}
     if not isinstance(unit, str) or not tables:
-        raise ValueError(f"{name}: has no table with a unit, so it cannot be recorded")
+        raise ValueError(f"{name}: cannot be recorded without a table with a unit")
     return [_table(f"{name}: {key}", name, "ratio" if key == RATIOS else unit, rows) for key, rows in tables.items()]
 
 
@@ -54,8 +54,12 @@ def _table(title: str, name: str, unit: str, rows: Mapping[str, Mapping[str, Any
         rows_are="way",
         columns=tuple(Column(name=model) for model in models),
         rows=tuple(
-            Row(name=way, unit=unit, figures=tuple(_figure(row[model]) if model in row else None for model in models))
-            for way, row in rows.items()
+            Row(
+                name=variant,
+                unit=unit,
+                figures=tuple(_figure(row[model]) if model in row else None for model in models),
+            )
+            for variant, row in rows.items()
         ),
     )
 

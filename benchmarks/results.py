@@ -79,7 +79,7 @@ class Table(_Record):
             if len(row.figures) != len(self.columns):
                 raise ValueError(f"{row.name}: {len(row.figures)} figures for {len(self.columns)} columns")
         if len({row.name for row in self.rows}) != len(self.rows):
-            raise ValueError("two rows have one name")
+            raise ValueError("two rows have the same name")
         units = {kind: {part.unit is not None for part in parts} for kind, parts in self._parts.items()}
         if sorted(units.values(), key=str) != [{False}, {True}]:
             raise ValueError("either each column has a unit, and no row, or each row, and no column")

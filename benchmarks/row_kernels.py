@@ -81,9 +81,9 @@ def _numbers(*shape: int) -> NDArray:
 
 def _reduction(op: str, shape: tuple[int, ...], axis: int) -> RowModel:
     method = {"ReduceSum": "sum", "ReduceMax": "amax"}[op]
-    given = {"axes": np.array([axis])}
+    initializers = {"axes": np.array([axis])}
     node = _node(op, "x0", "axes", keepdims=0)
-    return RowModel([node], [shape], lambda _, x, __: getattr(x, method)(axis), given)
+    return RowModel([node], [shape], lambda _, x, __: getattr(x, method)(axis), initializers)
 
 
 def _transpose(shape: tuple[int, ...], order: tuple[int, ...]) -> RowModel:
@@ -146,14 +146,20 @@ def _run(models: Mapping[str, RowModel], num_rounds: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, model in models.items():
         calls = list_calls(model)
-        seconds = measure({way: time_processor(call) for way, call in calls.items()}, num_rounds=num_rounds)
+        seconds = measure(
+            {contestant: time_processor(call) for contestant, call in calls.items()}, num_rounds=num_rounds
+        )
         ours = seconds["byoc"]
-        ratios = {way: paired_ratio(theirs, ours) for way, theirs in seconds.items() if way != "byoc"}
-        told = ", ".join(f"{way} takes {ratio.median:.2f} times as long" for way, ratio in ratios.items())
-        print(f"  {name:48} {ours.median * 1e6:9.1f} us; {told}")
+        ratios = {
+            contestant: paired_ratio(theirs, ours) for contestant, theirs in seconds.items() if contestant != "byoc"
+        }
+        summary = ", ".join(
+            f"{contestant} takes {ratio.median:.2f} times as long" for contestant, ratio in ratios.items()
+        )
+        print(f"  {name:48} {ours.median * 1e6:9.1f} us; {summary}")
         found[name] = {
-            "seconds": {way: samples.to_json() for way, samples in seconds.items()},
-            "ratios": {way: samples.to_json() for way, samples in ratios.items()},
+            "seconds": {contestant: samples.to_json() for contestant, samples in seconds.items()},
+            "ratios": {contestant: samples.to_json() for contestant, samples in ratios.items()},
         }
     return found
 
@@ -167,7 +173,7 @@ def list_calls(model: RowModel) -> dict[str, Callable[[], object]]:
     """
     inputs, data = model.draw(), model.to_onnx()
     executable = byoc_core.build(byoc_core.from_onnx(data), ["ccompiler"])
-    if not any(made.type_key != "graph" for made in executable.modules):
+    if not any(part.type_key != "graph" for part in executable.modules):
         raise RuntimeError("nothing was compiled to C")
     machine = byoc_core.VirtualMachine(executable, num_threads=1)
     expected = np.array(machine.bind("main", inputs)())
@@ -181,10 +187,10 @@ def list_calls(model: RowModel) -> dict[str, Callable[[], object]]:
     if find_spec("torch") is not None:
         results["PyTorch"] = np.empty_like(expected)
         calls["PyTorch"] = _torch_call(model, inputs, results["PyTorch"])
-    for way, call in calls.items():
+    for contestant, call in calls.items():
         call()
-        if not np.allclose(results[way], expected, atol=1e-2 if expected.ndim == 0 else 1e-3, rtol=1e-3):
-            raise ValueError(f"{way} gives another result")
+        if not np.allclose(results[contestant], expected, atol=1e-2 if expected.ndim == 0 else 1e-3, rtol=1e-3):
+            raise ValueError(f"{contestant} gives another result")
     return calls
 
 

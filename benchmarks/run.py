@@ -108,9 +108,9 @@ def main() -> None:
         figure = FIGURES[name]
         print(f"{name}: {figure.doc}", flush=True)
         measure_figure = getattr(importlib.import_module(figure.module), figure.function)
-        given = (tuple(arguments.sizes or figure.sizes),) if figure.sizes else ()
-        given = (arguments.models,) if figure.has_models else given
-        results[name] = measure_figure(arguments.rounds or figure.num_rounds, *given)
+        arguments_of_figure = (tuple(arguments.sizes or figure.sizes),) if figure.sizes else ()
+        arguments_of_figure = (arguments.models,) if figure.has_models else arguments_of_figure
+        results[name] = measure_figure(arguments.rounds or figure.num_rounds, *arguments_of_figure)
     write_result(arguments.out, results)
     print(f"written to {arguments.out}")
     if arguments.record is not None:

@@ -23,7 +23,7 @@ from byoc_core.ir import Binding, Function
 from benchmarks.pairing import Samples, paired_ratio
 from benchmarks.synthetic import make_model
 
-TAKEN = frozenset({"add", "abs", "nn.relu", "tanh", "matmul"})
+CLAIMED_OPS = frozenset({"add", "abs", "nn.relu", "tanh", "matmul"})
 BUILD_STAGES = {"prepare": "passes", "partition": "partition", "compile": "codegen", "lower": "lower"}
 COLLECTOR = "garbage collector"
 STAGES = ("import", *BUILD_STAGES.values(), "save", "load", COLLECTOR)
@@ -40,7 +40,7 @@ class EveryOtherOp:
     @hookimpl
     def byoc_supports(self, binding: Binding) -> Support | Rejection:
         """Accept the kinds of ops in :data:`TAKEN`."""
-        return Support() if binding.op.name in TAKEN else Rejection("op", "is left to the host")
+        return Support() if binding.op.name in CLAIMED_OPS else Rejection("op", "is left to the host")
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:

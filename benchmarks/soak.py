@@ -170,7 +170,7 @@ def _check(result: object, expected: NDArray) -> None:
 
 
 def _refused(main: Callable[..., object], arguments: tuple[NDArray, ...], expected: NDArray) -> Work:
-    first, *others = arguments
+    first, *other_arguments = arguments
     wrong = (first[:, :-1], first.astype(np.float64), first.tolist())
 
     def work(num_calls: int) -> None:
@@ -180,10 +180,10 @@ def _refused(main: Callable[..., object], arguments: tuple[NDArray, ...], expect
                 continue
             for argument in wrong:
                 try:
-                    main(argument, *others)
+                    main(argument, *other_arguments)
                 except CallError:
                     continue
-                raise RuntimeError("a wrong argument was taken")
+                raise RuntimeError("a wrong argument was accepted")
         _check(result, expected)
 
     return work
@@ -202,7 +202,7 @@ def _failing(executable: byoc_core.Executable, arguments: tuple[NDArray, ...], *
                 main(*arguments)
             except ExecutionError:
                 continue
-            raise RuntimeError("a failure was not told")
+            raise RuntimeError("a failure was not reported")
 
     return work
 
@@ -210,7 +210,7 @@ def _failing(executable: byoc_core.Executable, arguments: tuple[NDArray, ...], *
 def _changing_sizes(backend: str, *, native: bool) -> Work:
     main = byoc_core.VirtualMachine(DYNAMIC.build(backend), native=native)["main"]
     inputs = [DYNAMIC.draw_inputs(num_rows) for num_rows in range(MOST_ROWS)]
-    cases = [(tuple(given.values()), _expect(given)) for given in inputs]
+    cases = [(tuple(feeds.values()), _expect(feeds)) for feeds in inputs]
 
     def work(num_calls: int) -> None:
         for number in range(num_calls):

@@ -92,20 +92,20 @@ def list_work(folder: Path) -> dict[str, Work]:
     for name, executable in (("fixed", fixed), ("symbolic", symbolic)):
         assert [module.type_key for module in executable.modules] == [BACKEND]
         executable.save(folder / f"{name}.byoc")
-    one, few, many = draw_cases([2]), draw_cases([1, 2, 5, 0]), draw_cases(range(MOST_IMAGES))
+    single_case, few_cases, many_cases = draw_cases([2]), draw_cases([1, 2, 5, 0]), draw_cases(range(MOST_IMAGES))
     mains = [byoc_core.VirtualMachine(each)["main"] for each in (fixed, symbolic)]
     machines = [byoc_core.VirtualMachine(fixed, num_threads=number)["main"] for number in (1, 2)]
     slow = byoc_core.VirtualMachine(symbolic, native=False)["main"]
     return {
-        "one shape": _call_in_turn([mains[0]], one),
-        "a few shapes": _call_in_turn([mains[1]], few),
-        "without the extension of the core": _call_in_turn([slow], few),
-        "more shapes than are kept": _tenth_of(_call_in_turn([mains[1]], many)),
-        "one thread and two": _call_in_turn(machines, one),
-        "threads, one shape": from_threads(NUM_THREADS, _call_in_turn([mains[0]], one)),
-        "threads, a few shapes": from_threads(NUM_THREADS, _call_in_turn([mains[1]], few)),
-        "loads, one shape": _tenth_of(_load_anew(folder / "fixed.byoc", one)),
-        "loads, a few shapes": _tenth_of(_load_anew(folder / "symbolic.byoc", few)),
+        "one shape": _call_in_turn([mains[0]], single_case),
+        "a few shapes": _call_in_turn([mains[1]], few_cases),
+        "without the extension of the core": _call_in_turn([slow], few_cases),
+        "more shapes than are kept": _tenth_of(_call_in_turn([mains[1]], many_cases)),
+        "one thread and two": _call_in_turn(machines, single_case),
+        "threads, one shape": from_threads(NUM_THREADS, _call_in_turn([mains[0]], single_case)),
+        "threads, a few shapes": from_threads(NUM_THREADS, _call_in_turn([mains[1]], few_cases)),
+        "loads, one shape": _tenth_of(_load_anew(folder / "fixed.byoc", single_case)),
+        "loads, a few shapes": _tenth_of(_load_anew(folder / "symbolic.byoc", few_cases)),
     }
 
 

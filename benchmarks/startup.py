@@ -205,6 +205,6 @@ def time_process(command: list[str], folder: Path) -> float:
 
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment of the processes: one thread, and compiled modules kept in a separate folder."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    return {**kept, **threads, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+    return {**inherited, **threads, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}

@@ -102,10 +102,10 @@ def _layers(num_ops: int, seed: int) -> onnx.ModelProto:
 def _random_graph(num_ops: int, seed: int) -> onnx.ModelProto:
     """Build ops on values made a little before, now and then long before; a quarter of the ops change the width."""
     graph = _Graph(seed)
-    made: dict[int, list[str]] = {width: [f"x{width}"] for width in WIDTHS}
+    values_of_width: dict[int, list[str]] = {width: [f"x{width}"] for width in WIDTHS}
 
     def pick(width: int) -> str:
-        values = made[width]
+        values = values_of_width[width]
         reach = len(values) if graph.random.random() < 0.05 else 12
         return values[-1 - min(int(graph.random.random() ** 2 * reach), len(values) - 1)]
 
@@ -119,20 +119,20 @@ def _random_graph(num_ops: int, seed: int) -> onnx.ModelProto:
             value = graph.emit(graph.random.choice(UNARY), pick(width))
         else:
             value = graph.emit(graph.random.choice(BINARY), pick(width), pick(width))
-        made[width].append(value)
+        values_of_width[width].append(value)
         if len(graph.unread) > 64:
-            _join(graph, made)
-    _join(graph, made)
+            _join(graph, values_of_width)
+    _join(graph, values_of_width)
     return graph.finish()
 
 
-def _join(graph: _Graph, made: dict[int, list[str]]) -> None:
+def _join(graph: _Graph, values_of_width: dict[int, list[str]]) -> None:
     """Sum all unread values, width by width, to leave no dead value."""
     for width in WIDTHS:
-        first, *others = [name for name in graph.unread if graph.widths[name] == width] or made[width][:1]
-        for other in others:
+        first, *further = [name for name in graph.unread if graph.widths[name] == width] or values_of_width[width][:1]
+        for other in further:
             first = graph.emit("Add", first, other)
-            made[width].append(first)
+            values_of_width[width].append(first)
 
 
 GRAPHS: Mapping[str, Callable[[int, int], onnx.ModelProto]] = MappingProxyType(

@@ -27,11 +27,11 @@ def show(title: str, table: Table, number: str = ".3g") -> None:
     """Print the medians of a table in the given number format."""
     columns = tuple(dict.fromkeys(model for row in table.values() for model in row))
     print(f"  {title:48}" + "".join(f"{model:>{_WIDTH}}" for model in columns))
-    for way, row in table.items():
+    for row_name, row in table.items():
         cells = (f"{row[model].median:{_WIDTH}{number}}" if model in row else " " * _WIDTH for model in columns)
-        print(f"    {way:46}{''.join(cells)}".rstrip())
+        print(f"    {row_name:46}{''.join(cells)}".rstrip())
 
 
 def table_to_json(table: Table) -> dict[str, Any]:
     """Return a table as plain values."""
-    return {way: {model: found.to_json() for model, found in row.items()} for way, row in table.items()}
+    return {row_name: {model: found.to_json() for model, found in row.items()} for row_name, row in table.items()}

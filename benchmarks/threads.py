@@ -41,34 +41,34 @@ class Contestant(NamedTuple):
     backend: str = "ccompiler"
 
 
-ONE, TWO = {"BYOC_NUM_THREADS": "1"}, {"BYOC_NUM_THREADS": "2"}
-LONG, PASSIVE = {**TWO, "GOMP_SPINCOUNT": "20000"}, {**TWO, "OMP_WAIT_POLICY": "passive"}
-LONGER = {**TWO, "GOMP_SPINCOUNT": "300000"}
-QUIET_BLAS = {**TWO, "OPENBLAS_NUM_THREADS": "1"}
+SINGLE_THREAD, TWO_THREADS = {"BYOC_NUM_THREADS": "1"}, {"BYOC_NUM_THREADS": "2"}
+LONG, PASSIVE = {**TWO_THREADS, "GOMP_SPINCOUNT": "20000"}, {**TWO_THREADS, "OMP_WAIT_POLICY": "passive"}
+LONGER = {**TWO_THREADS, "GOMP_SPINCOUNT": "300000"}
+QUIET_BLAS = {**TWO_THREADS, "OPENBLAS_NUM_THREADS": "1"}
 CONTESTANTS = {
-    "1 thread": Contestant("call", ONE, "1 thread"),
-    "2 threads": Contestant("call", TWO, "1 thread"),
+    "1 thread": Contestant("call", SINGLE_THREAD, "1 thread"),
+    "2 threads": Contestant("call", TWO_THREADS, "1 thread"),
     "2, spinning 20,000 times": Contestant("call", LONG, "2 threads"),
     "2, spinning as libgomp does": Contestant("call", LONGER, "2 threads"),
     "2, passive": Contestant("call", PASSIVE, "2 threads"),
-    "2, worker pinned": Contestant("call_pinned", TWO, "2 threads"),
-    "after 50 ms, 1 thread": Contestant("call_after_idling", ONE, "1 thread"),
-    "after 50 ms": Contestant("call_after_idling", TWO, "after 50 ms, 1 thread"),
+    "2, worker pinned": Contestant("call_pinned", TWO_THREADS, "2 threads"),
+    "after 50 ms, 1 thread": Contestant("call_after_idling", SINGLE_THREAD, "1 thread"),
+    "after 50 ms": Contestant("call_after_idling", TWO_THREADS, "after 50 ms, 1 thread"),
     "after 50 ms, spinning 20,000 times": Contestant("call_after_idling", LONG, "after 50 ms"),
     "after 50 ms, passive": Contestant("call_after_idling", PASSIVE, "after 50 ms"),
-    "after a matmul of numpy": Contestant("call_after_matmul", TWO, "2 threads"),
+    "after a matmul of numpy": Contestant("call_after_matmul", TWO_THREADS, "2 threads"),
     "after a matmul, OPENBLAS_NUM_THREADS=1": Contestant("call_after_matmul", QUIET_BLAS, "2 threads"),
-    "ONNX Runtime alone": Contestant("call_onnxruntime", TWO, "ONNX Runtime alone"),
-    "beside ONNX Runtime": Contestant("call_beside_onnxruntime", TWO, "2 threads"),
+    "ONNX Runtime alone": Contestant("call_onnxruntime", TWO_THREADS, "ONNX Runtime alone"),
+    "beside ONNX Runtime": Contestant("call_beside_onnxruntime", TWO_THREADS, "2 threads"),
     "beside it, spinning 20,000 times": Contestant("call_beside_onnxruntime", LONG, "2 threads"),
-    "ONNX Runtime beside us": Contestant("call_onnxruntime_beside", TWO, "ONNX Runtime alone"),
-    "dnnl, 1 thread": Contestant("call", ONE, "dnnl, 1 thread", "dnnl"),
-    "dnnl, 2 threads": Contestant("call", TWO, "dnnl, 1 thread", "dnnl"),
-    "dnnl after 50 ms": Contestant("call_after_idling", TWO, "dnnl, 2 threads", "dnnl"),
-    "dnnl after a matmul of numpy": Contestant("call_after_matmul", TWO, "dnnl, 2 threads", "dnnl"),
-    "dnnl beside ONNX Runtime": Contestant("call_beside_onnxruntime", TWO, "dnnl, 2 threads", "dnnl"),
-    "8 callers": Contestant("call_from_8", TWO, "1 thread"),
-    "32 callers": Contestant("call_from_32", TWO, "1 thread"),
+    "ONNX Runtime beside us": Contestant("call_onnxruntime_beside", TWO_THREADS, "ONNX Runtime alone"),
+    "dnnl, 1 thread": Contestant("call", SINGLE_THREAD, "dnnl, 1 thread", "dnnl"),
+    "dnnl, 2 threads": Contestant("call", TWO_THREADS, "dnnl, 1 thread", "dnnl"),
+    "dnnl after 50 ms": Contestant("call_after_idling", TWO_THREADS, "dnnl, 2 threads", "dnnl"),
+    "dnnl after a matmul of numpy": Contestant("call_after_matmul", TWO_THREADS, "dnnl, 2 threads", "dnnl"),
+    "dnnl beside ONNX Runtime": Contestant("call_beside_onnxruntime", TWO_THREADS, "dnnl, 2 threads", "dnnl"),
+    "8 callers": Contestant("call_from_8", TWO_THREADS, "1 thread"),
+    "32 callers": Contestant("call_from_32", TWO_THREADS, "1 thread"),
 }
 
 

@@ -48,8 +48,8 @@ class TinyModel:
     @property
     def input_names(self) -> tuple[str, ...]:
         """The operands not made by a step, in the order of first use."""
-        made = {result for result, *_ in self.steps}
-        return tuple(dict.fromkeys(name for _, _, *operands in self.steps for name in operands if name not in made))
+        computed = {result for result, *_ in self.steps}
+        return tuple(dict.fromkeys(name for _, _, *operands in self.steps for name in operands if name not in computed))
 
     @property
     def arithmetic(self) -> str:
@@ -87,11 +87,13 @@ class TinyModel:
             patterns = [CompositePattern(f"{backend}.{op}", is_op(op)(wildcard(), wildcard())) for op in sorted(ops)]
             module = FuseOpsByPattern(patterns, annotate_codegen=True)(module)
         bindings = module["main"].bindings
-        kept = PartitionOptions(force={bindings[number].results[0].name: "host" for number in self.on_host})
-        executable = byoc_core.build(module, [backend], options={backend: options}, partition_options=kept)
-        found = [len(made.function_names) for made in executable.modules if made.type_key != "graph"]
+        partition_options = PartitionOptions(
+            force={bindings[number].results[0].name: "host" for number in self.on_host}
+        )
+        executable = byoc_core.build(module, [backend], options={backend: options}, partition_options=partition_options)
+        found = [len(part.function_names) for part in executable.modules if part.type_key != "graph"]
         if sum(found) != self.num_regions:
-            raise RuntimeError(f"{sum(found)} regions of {backend} were made, {self.num_regions} were wanted")
+            raise RuntimeError(f"{sum(found)} regions of {backend} were built, expected {self.num_regions}")
         return executable
 
 

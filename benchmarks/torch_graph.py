@@ -81,10 +81,14 @@ def _join_biases(graph: onnx.GraphProto) -> None:
         for name in node.input:
             readers.setdefault(name, []).append(node)
     for node in list(graph.node):
-        others = readers.get(node.output[0], [])
-        if node.op_type != "MatMul" or ranks.get(node.input[1]) != 2 or [other.op_type for other in others] != ["Add"]:
+        node_readers = readers.get(node.output[0], [])
+        if (
+            node.op_type != "MatMul"
+            or ranks.get(node.input[1]) != 2
+            or [other.op_type for other in node_readers] != ["Add"]
+        ):
             continue
-        (added,) = others
+        (added,) = node_readers
         biases = [name for name in added.input if ranks.get(name) == 1]
         if biases:
             node.op_type, node.output[0] = "Linear", added.output[0]

@@ -22,10 +22,10 @@ class Worker:
     """
 
     def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "OPENBLAS_"))}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "OPENBLAS_"))}
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
-            env={**kept, **environment},
+            env={**inherited, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

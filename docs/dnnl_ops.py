@@ -11,7 +11,7 @@ from byoc_dnnl.lowerings.table import LOWERINGS, declines, dtypes_of
 
 __all__ = ["dnnl_ops_page"]
 
-_NOTICE = "<!-- Made by `python -m docs.generate` from the backend's tables: change these, not this page. -->"
+_NOTICE = "<!-- Made by `python -m docs.generate` from the backend's tables: change the tables, not this page. -->"
 _INTRO = """\
 This page is for users: the ops run by `dnnl` as oneDNN primitives, and the reasons for all others. An op is taken if
 oneDNN has a fast implementation for the sizes and the processor; implementations with a name beginning with `ref` are
@@ -23,7 +23,7 @@ a proof, a check stands before the primitive; if the check fails, the reference 
 computed too inexactly by oneDNN 3.2 are computed by functions of the core, in steps named `byoc`. `exe.report()` shows
 the reasons for a model.
 
-`nn.attention` in float32 is taken as two products and a softmax, if not causal, and without zeros for steps that see no
+`nn.attention` in float32 is taken as two products and a softmax, if not causal, and without zeros for steps without a
 key."""
 
 
@@ -37,8 +37,8 @@ def dnnl_ops_page() -> str:
     for (lowering, dtypes, is_checked), ops in rows.items():
         assert callable(lowering)
         checked = " Operands have to be finite." if is_checked else ""
-        lines.append(f"| {_names(ops)} | {', '.join(dtypes)} | {_what(lowering)}{checked} |")
-    lines += ["", "## Left to others", "", "| why | ops |", "|---|---|"]
+        lines.append(f"| {_names(ops)} | {', '.join(dtypes)} | {_summary(lowering)}{checked} |")
+    lines += ["", "## Ops left to other backends", "", "| reason | ops |", "|---|---|"]
     reasons: dict[str, list[str]] = {}
     for op in sorted(default_ops()):
         reason = declines(op)
@@ -52,7 +52,7 @@ def _names(ops: list[str]) -> str:
     return ", ".join(f"`{op}`" for op in ops)
 
 
-def _what(lowering: Callable[..., object]) -> str:
+def _summary(lowering: Callable[..., object]) -> str:
     """Return the first sentence of a lowering's docstring, followed by the paragraphs on declined cases."""
     paragraphs = (getdoc(lowering) or "").replace("``", "`").split("\n\n")
     found = [paragraphs[0].removeprefix("Add "), *(text for text in paragraphs[1:] if text.startswith("Not taken: "))]

@@ -11,22 +11,25 @@ __all__ = ["hook_pages"]
 
 _MODULES = {"byoc.backends": "byoc_core.backend.hooks", "byoc.runtimes": "byoc_core.runtime.hooks"}
 _SIDES = {"byoc.backends": "The compile half", "byoc.runtimes": "The run half"}
-_NOTICE = "<!-- Made by `python -m docs.generate` from the hook's specification: change that, not this page. -->"
+_NOTICE = (
+    "<!-- Made by `python -m docs.generate` from the hook's specification: change the specification, not this page. -->"
+)
 
 _INDEX = """\
 # Hooks
 
 {notice}
 
-A plugin is a module (or object) with functions marked by `hookimpl`; its entry point stands in one of two groups. A
-function may leave out arguments that it does not need. "Not supported" is an answer, never an exception.
+This page is for authors of backends: all hooks, with a page each for calls, arguments and results.
 
-An error of `byoc_core.errors` reaches the caller as it is, with a note that says whose hook raised it; any other
-exception becomes a `HookError` that names plugin, distribution, version and hook. What a hook returns is checked.
-To `build` and `explain` an error of a backend's hook is a refusal: see
-[record 51](../adr/0051-failing-hooks-are-refusals.md).
-[How hooks change](../api-stability.md#hooks) says what you can rely on. `byoc_core.backend.hook_specs()` gives all
-this as data.
+A plugin is a module (or object) with functions marked by `hookimpl`; its entry point stands in one of two groups. A
+function may leave out unneeded arguments. "Not supported" is an answer, never an exception.
+
+An error of `byoc_core.errors` reaches the caller unchanged, with a note naming the hook; any other exception becomes a
+`HookError` with plugin, distribution, version and hook. Results of hooks are checked. For `build` and `explain` an
+error of a backend's hook is a refusal: see [record 51](../adr/0051-failing-hooks-are-refusals.md).
+[How hooks change](../api-stability.md#hooks) states the guarantees. `byoc_core.backend.hook_specs()` returns the same
+facts as data.
 """
 
 _PAGE = """\
@@ -68,7 +71,7 @@ def hook_pages() -> dict[str, str]:
 
 def _page(hook: HookSpec) -> str:
     rows = [f"| `{argument.name}` | `{argument.type}` | {argument.since} |" for argument in hook.arguments]
-    table = ["| argument | type | since |", "|---|---|---|", *rows] if rows else ["It takes no argument."]
+    table = ["| argument | type | since |", "|---|---|---|", *rows] if rows else ["The hook takes no argument."]
     answers = [f"**{question}:** {to_markdown(hook.answers[question])}" for question in QUESTIONS]
     return _PAGE.format(
         name=hook.name,
@@ -76,7 +79,7 @@ def _page(hook: HookSpec) -> str:
         summary=to_markdown(hook.summary),
         signature=hook.signature,
         group=hook.group,
-        implemented_by="every plugin of the group" if hook.required else "those that want it",
+        implemented_by="every plugin of the group" if hook.required else "any plugin of the group",
         since=hook.since,
         module=_MODULES[hook.group],
         arguments="\n".join(table),
@@ -88,7 +91,7 @@ def _page(hook: HookSpec) -> str:
 def _index(hooks: tuple[HookSpec, ...]) -> str:
     lines = [_INDEX.format(notice=_NOTICE)]
     for group, side in _SIDES.items():
-        lines += [f"## {side}: `{group}`", "", "| hook | gives | since |", "|---|---|---|"]
+        lines += [f"## {side}: `{group}`", "", "| hook | purpose | since |", "|---|---|---|"]
         for hook in hooks:
             if hook.group == group:
                 lines.append(f"| [`{hook.name}`]({hook.name}.md) | {to_markdown(hook.summary)} | {hook.since} |")

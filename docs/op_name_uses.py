@@ -1,8 +1,8 @@
-"""Places in the code deciding by the name of an op, instead of a trait or a field of the op.
+"""Decisions in the code by the name of an op, instead of a trait or a field of the op.
 
 An *op name* is an expression ending in ``op.name`` (``binding.op.name``, ``op.name``), or a local variable set to an op
 name by the same function. A *known name* is a string literal, a constant (upper case, such as ``_CONVOLUTIONS`` or
-``kinds.SPLIT``), or a literal collection holding a known name. The places are
+``kinds.SPLIT``), or a literal collection holding a known name. The decisions are
 
 - a comparison (``==``, ``!=``, ``in``, ``not in``) of an op name with a known name;
 - each case with a string literal or a constant in a ``match`` of an op name;
@@ -25,7 +25,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def op_name_lines(source: str) -> list[int]:
-    """Return the line of each place of a module, in order; a line with two places is listed twice."""
+    """Return the line of each decision of a module, in order; a line with two decisions is listed twice."""
     return sorted(_lines(ast.parse(source), frozenset()))
 
 
@@ -34,7 +34,7 @@ def _lines(node: ast.AST, aliases: frozenset[str]) -> Iterator[int]:
         aliases |= frozenset(_aliases(node))
     if isinstance(node, ast.Match) and _is_op_name(node.subject, aliases):
         yield from (case.pattern.lineno for case in node.cases if _names_an_op(case.pattern))
-    elif _is_place(node, aliases):
+    elif _is_decision(node, aliases):
         assert isinstance(node, ast.expr)
         yield node.lineno
     for child in ast.iter_child_nodes(node):
@@ -59,14 +59,14 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[str]:
         yield target.id
 
 
-def _is_place(node: ast.AST, aliases: frozenset[str]) -> bool:
+def _is_decision(node: ast.AST, aliases: frozenset[str]) -> bool:
     match node:
-        case ast.Compare(left=left, ops=operators, comparators=others):
-            sides = [left, *others]
+        case ast.Compare(left=left, ops=operators, comparators=right):
+            sides = [left, *right]
             return any(
                 isinstance(operator, ast.Eq | ast.NotEq | ast.In | ast.NotIn)
                 and ((_is_op_name(a, aliases) and _is_known(b)) or (_is_known(a) and _is_op_name(b, aliases)))
-                for operator, a, b in zip(operators, sides, others, strict=False)
+                for operator, a, b in zip(operators, sides, right, strict=False)
             )
         case ast.Subscript(value=table, slice=key):
             return _is_table(table) and _is_key(key, aliases)

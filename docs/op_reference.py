@@ -28,7 +28,9 @@ from docs.markdown import table, to_markdown
 
 __all__ = ["op_reference_page", "taken_dtypes"]
 
-_NOTICE = "<!-- Made by `python -m docs.generate` from the definitions of the ops: change these, not this page. -->"
+_NOTICE = (
+    "<!-- Made by `python -m docs.generate` from the definitions of the ops: change the definitions, not this page. -->"
+)
 _INTRO = """\
 This page is for users and authors of backends: the operands, attributes, dtypes and meaning of all {count} ops, by the
 name in script after `R.`. Operands are positional, attributes are named. An operand `x...` stands for any number of
@@ -38,7 +40,7 @@ the type rule.
 - **Types of attributes**: `ints`, `floats`, `strs` and `dims` are tuples; `dim` is an integer or a symbolic size
   (`"2*n"`); `dtype` is the name of a dtype.
 - **Dtypes** are the dtypes accepted by the type rule in the canonical cases of the op (`byoc_core.ops.cases`).
-  Operands listed together have one dtype.
+  Operands listed together have a common dtype.
   "floats" are {floats}; "signed" are {signed}; "unsigned" are {unsigned}.
 - **Traits** are assumptions open to passes and backends: {traits}.
 
@@ -46,7 +48,7 @@ A backend may take an op on some dtypes, or not at all: [ccompiler](ccompiler-op
 A package may add ops ([`byoc_ops`](hooks/byoc_ops.md))."""
 _TRAITS = {
     "pure": "same inputs, same outputs, no effect",
-    "elementwise": "each element of the result depends on the elements of the operands at the same place",
+    "elementwise": "each element of the result depends on the elements of the operands at the same index",
     "commutative": "two operands may be swapped",
     "either-zero": "a zero in the result may have either sign",
     "reshaping": "the same elements in the same row-major order",
@@ -123,11 +125,11 @@ def _compressed(dtypes: Sequence[str]) -> str:
     parts = []
     for kind, word in _KINDS.items():
         mine = [name for name in all_dtypes() if dtype_info(name).kind == kind]
-        taken = [name for name in mine if name in dtypes]
-        if taken == mine:
+        accepted = [name for name in mine if name in dtypes]
+        if accepted == mine:
             parts.append(word if kind != "bool" else "`bool`")
         else:
-            parts += [f"`{name}`" for name in taken]
+            parts += [f"`{name}`" for name in accepted]
     return ", ".join(parts)
 
 
@@ -136,7 +138,7 @@ def taken_dtypes(op: OpDef) -> dict[tuple[str, ...], tuple[str, ...]]:
 
     Operands with a separate dtype in a case (indices, lengths) are tried alone.
     """
-    taken: dict[tuple[str, ...], set[str]] = {}
+    accepted: dict[tuple[str, ...], set[str]] = {}
     for case in canonical_cases(default_ops()).get(op.name, ()):
         names = [name.partition("[")[0] for name in op.operand_names(len(case.operands))]
         free = [index for index, operand in enumerate(case.operands) if operand.dtype is None]
@@ -144,14 +146,14 @@ def taken_dtypes(op: OpDef) -> dict[tuple[str, ...], tuple[str, ...]]:
         for group in groups:
             key = tuple(dict.fromkeys(names[index] for index in group))
             if key or not names:
-                taken.setdefault(key, set()).update(_taken_by(op, case, group))
-    wholes = {key: found for key, found in taken.items() if found and not _is_part(key, taken)}
-    return {key: tuple(name for name in all_dtypes() if name in found) for key, found in wholes.items()}
+                accepted.setdefault(key, set()).update(_taken_by(op, case, group))
+    largest_groups = {key: found for key, found in accepted.items() if found and not _is_part(key, accepted)}
+    return {key: tuple(name for name in all_dtypes() if name in found) for key, found in largest_groups.items()}
 
 
-def _is_part(key: tuple[str, ...], taken: Mapping[tuple[str, ...], set[str]]) -> bool:
+def _is_part(key: tuple[str, ...], accepted: Mapping[tuple[str, ...], set[str]]) -> bool:
     """Return whether another case has these operands and more in one group, with the same dtypes."""
-    return any(set(key) < set(other) and taken[other] == taken[key] for other in taken)
+    return any(set(key) < set(other) and accepted[other] == accepted[key] for other in accepted)
 
 
 def _taken_by(op: OpDef, case: OpCase, group: Sequence[int]) -> Iterator[str]:

@@ -15,15 +15,16 @@ from byoc_core.ops.cases import OpCase, canonical_cases, dtypes_of, new_function
 __all__ = ["answers", "op_table_page"]
 
 _CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
-_NOTICE = "<!-- Made by `python -m docs.generate` from the backend's answers: change these, not this page. -->"
+_NOTICE = "<!-- Made by `python -m docs.generate` from the backend's answers: change the backend, not this page. -->"
 _INTRO = """\
-`ccompiler` turns ops into C, or says why not. This page holds its answers to the canonical cases of every op
-(`byoc_core.ops.cases`): **yes**, all cases are compiled; **some**, the others are declined; **no**, all are declined;
-nothing where the op does not take the dtype. What computes with float16 and bfloat16 does so in float32 and rounds each
-op's result once; what moves them copies them as they are.
+This page is for users: the ops compiled to C by `ccompiler`, and the reasons for all others. The tables hold the
+answers to the canonical cases of every op (`byoc_core.ops.cases`): **yes**, all cases are compiled; **some**, the other
+cases are declined; **no**, all cases are declined; an empty cell, the op does not accept the dtype. Arithmetic on
+float16 and bfloat16 is done in float32, and each op's result is rounded once; ops without arithmetic copy the elements
+unchanged.
 
-Always declined are operands of unknown rank, sizes of results that no operand gives, and the dtypes that generated C
-has no type for: {missing}. `exe.report()` shows the reasons of a model of yours."""
+Always declined are operands of unknown rank, sizes of results not given by any operand, and the dtypes without a type
+in generated C: {missing}. `exe.report()` shows the reasons for your model."""
 
 
 def answers(op: str) -> Mapping[str, list[tuple[OpCase, Rejection | None]]]:
@@ -48,9 +49,9 @@ def op_table_page() -> str:
     for op, found in table.items():
         cells = [_cell([answer for _, answer in found.get(dtype, [])]) for dtype in dtypes]
         lines.append(f"| `{op}` | {' | '.join(cells)} |")
-    lines += ["", "## Reasons", "", "| op | dtypes | why it is declined |", "|---|---|---|"]
+    lines += ["", "## Reasons", "", "| op | dtypes | reason for declining |", "|---|---|---|"]
     lines += [f"| `{op}` | {where} | {reason} |" for op, found in table.items() for where, reason in _reasons(found)]
-    lines += ["", "Ops that hold or call functions have no cases, and are left to the host.", ""]
+    lines += ["", "Ops containing or calling functions have no cases, and are left to the host.", ""]
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ def with_promises(page: str) -> str:
     """
     begin, end = MARKS
     if page.count(begin) != 1 or page.count(end) != 1:
-        raise ValueError(f"the page does not have {begin} and {end} once each")
+        raise ValueError(f"the page must contain {begin} and {end} exactly once")
     pattern = re.compile(f"{re.escape(begin)}.*{re.escape(end)}", re.DOTALL)
     return pattern.sub(lambda _: f"{begin}\n\n{_tables()}\n{end}", page)
 

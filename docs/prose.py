@@ -1,23 +1,24 @@
-"""Check how plainly docstrings and pages are written: ``python -m docs.prose``, from the root of the repository.
+"""Check how plainly docstrings, messages and pages are written: ``python -m docs.prose``, from the repository's root.
 
     python -m docs.prose                         a table of all areas; exit status 1 if an area exceeds its limits
-    python -m docs.prose --worst 20 PATH...      the docstrings with the most relative words and pronouns below paths
+    python -m docs.prose --worst 20 PATH...      the texts with the most relative words and pronouns below paths
 
 Two figures are counted per 1,000 words (see `docs.source_counts`): relative words (that, what, which, who) and pronouns
 (it, they, them, its, those, one, ones). Well-kept libraries have 10 to 12 relative words and 7 to 10 pronouns. An
-*area* is a folder of core, the modules beside these folders, a plugin, the conformance kit, a folder of tools, or the
-pages. Code blocks of pages do not count.
+*area* is a folder of core, the modules beside these folders, a plugin, the conformance kit, a folder of tools, the
+messages of a package, or the pages. Messages are all other strings of at least four words: errors, reasons, help,
+descriptions. Code blocks of pages do not count.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.source_counts import DocstringWords, docstrings_in, words_of
+from docs.source_counts import DocstringWords, docstrings_in, messages_in, words_of
 
 __all__ = ["LIMITS", "Limits", "areas", "main", "problems"]
 
@@ -25,13 +26,15 @@ ROOT = Path(__file__).parents[1]
 CORE = "core/src/byoc_core"
 PAGES = (
     *("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/tutorial/**/*.md", "core/*.md", "plugins/*/*.md"),
-    *("conformance/*.md", "examples/*/README.md", "published/README.md", "benchmarks/README.md"),
+    *("conformance/*.md", "examples/*/README.md", "published/README.md", "benchmarks/README.md", "docs/hooks/*.md"),
 )
 TOOLS = ("docs", "sessions", "release", "benchmarks", "examples")
 """Folders with programs of the repository itself."""
 
-NOT_PROSE = ("CHANGELOG.md", "ops.md")
-"""Names of pages that list facts: changelogs, and the generated tables of ops."""
+RECORDS = ("docs/adr/*.md", "plugins/*/docs/notes/*.md")
+
+NOT_PROSE = ("ops.md",)
+"""Names of pages of facts only: the generated tables of ops."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,18 @@ def areas(root: Path) -> dict[str, dict[str, list[str]]]:
     _add(found, "core: other modules", root, core.glob("*.py"))
     for folder in folders:
         _add(found, f"core: {folder.name}", root, folder.rglob("*.py"))
-    for source in sorted((*root.glob("plugins/*/src/*"), *root.glob("conformance/src/*"))):
-        if (source / "__init__.py").is_file():
-            _add(found, source.name, root, source.rglob("*.py"))
+    packages = sorted((*root.glob("plugins/*/src/*"), *root.glob("conformance/src/*")))
+    packages = [source for source in packages if (source / "__init__.py").is_file()]
+    for source in packages:
+        _add(found, source.name, root, source.rglob("*.py"))
     for tools in TOOLS:
         _add(found, tools, root, (root / tools).rglob("*.py"))
-    pages = sorted({path for pattern in PAGES for path in root.glob(pattern) if path.name not in NOT_PROSE})
-    found["pages"] = {str(path.relative_to(root)): [_without_code(path.read_text("utf-8"))] for path in pages}
+    for source in (core, *packages):
+        _add(found, f"{source.name}: messages", root, source.rglob("*.py"), messages_in)
+    for area, patterns in (("pages", PAGES), ("records and notes", RECORDS)):
+        pages = sorted({path for pattern in patterns for path in root.glob(pattern) if path.name not in NOT_PROSE})
+        if texts := {str(path.relative_to(root)): [_without_code(path.read_text("utf-8"))] for path in pages}:
+            found[area] = texts
     return found
 
 
@@ -77,27 +85,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, or the worst docstrings; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m docs.prose", description=__doc__.partition("\n")[0])
     parser.add_argument("paths", nargs="*", type=Path, help="files or folders; everything if omitted")
-    parser.add_argument("--worst", type=int, metavar="N", help="print the N docstrings with the highest counts")
+    parser.add_argument("--worst", type=int, metavar="N", help="print the N texts with the highest counts")
     options = parser.parse_args(arguments)
     paths = [path.resolve() for path in options.paths] or [ROOT]
-    chosen = {area: _below(files, paths) for area, files in areas(ROOT).items()}
+    selected = {area: _below(files, paths) for area, files in areas(ROOT).items()}
     if options.worst is not None:
-        texts = [(name, text) for files in chosen.values() for name, found in files.items() for text in found]
+        texts = [(name, text) for files in selected.values() for name, found in files.items() for text in found]
         for name, text in sorted(texts, key=lambda item: _score(item[1]), reverse=True)[: options.worst]:
             print(
                 f"{name}: {_score(text)} in {words_of([text]).words} words\n    " + text.replace("\n", "\n    ") + "\n"
             )
         return 0
-    for area, files in chosen.items():
+    for area, files in selected.items():
         if files:
-            print(f"{area:24} {_figures(_words(files))}, {sum(map(len, files.values()))} texts")
+            print(f"{area:26} {_figures(_words(files))}, {sum(map(len, files.values()))} texts")
     found = [] if options.paths else problems(ROOT)
     print("\n".join(("", *found)) if found else "")
     return int(bool(found))
 
 
-def _add(found: dict[str, dict[str, list[str]]], area: str, root: Path, paths: Iterable[Path]) -> None:
-    files = {str(path.relative_to(root)): list(docstrings_in(path.read_text("utf-8"))) for path in sorted(paths)}
+def _add(
+    found: dict[str, dict[str, list[str]]],
+    area: str,
+    root: Path,
+    paths: Iterable[Path],
+    read: Callable[[str], Iterable[str]] = docstrings_in,
+) -> None:
+    files = {str(path.relative_to(root)): list(read(path.read_text("utf-8"))) for path in sorted(paths)}
     if any(files.values()):
         found[area] = files
 

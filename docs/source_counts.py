@@ -16,6 +16,7 @@ __all__ = [
     "docstrings_in",
     "function_lengths",
     "lazy_imports",
+    "messages_in",
     "words_of",
 ]
 
@@ -134,6 +135,28 @@ class DocstringWords:
         return 100 * self.gives / max(1, self.docstrings)
 
 
+def messages_in(source: str) -> Iterator[str]:
+    """Yield the strings of at least four words, without docstrings; a replacement field of an f-string is ``{}``."""
+    tree = ast.parse(source)
+    statements = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    parts = (part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node))
+    left_out = {id(node) for node in (*statements, *(part for part in parts if not isinstance(part, ast.JoinedStr)))}
+    for node in ast.walk(tree):
+        if id(node) in left_out:
+            continue
+        if (text := _string(node)).count(" ") >= 3 and len(re.findall(r"[A-Za-z']+", text)) >= 4:
+            yield text
+
+
+def _string(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_string(part) or "{}" for part in parts)
+    return ""
+
+
 def docstring_words(sources: Iterable[str]) -> DocstringWords:
     """Return the counts over all docstrings of some modules."""
     return words_of([text for source in sources for text in docstrings_in(source)])
@@ -158,5 +181,5 @@ def docstrings_in(source: str) -> Iterator[str]:
             yield text
 
 
-def _count(words: Sequence[str], wanted: frozenset[str]) -> int:
-    return sum(word in wanted for word in words)
+def _count(words: Sequence[str], counted: frozenset[str]) -> int:
+    return sum(word in counted for word in words)

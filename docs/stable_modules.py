@@ -40,8 +40,8 @@ STABLE_MODULES = {
     "byoc_core.runtime.graph.document": "the typed graph document",
     "byoc_core.runtime.hooks": "the hooks of a runtime, with the argument and result types",
     "byoc_core.runtime.module": "modules of compiled functions",
-    "byoc_core.runtime.plan_storage": "places for buffers with different live ranges",
-    "byoc_core.runtime.symbolic_storage": "places for buffers of symbolic sizes",
+    "byoc_core.runtime.plan_storage": "offsets of buffers with different live ranges",
+    "byoc_core.runtime.symbolic_storage": "offsets of buffers of symbolic sizes",
     "byoc_core.runtime.threads": "threads of the process and of a call; locks usable after a fork",
     "byoc_core.runtime.vector_functions": "vectorised float32 functions of the C extension, by address",
     "byoc_core.script": "models as Python functions",
@@ -61,8 +61,8 @@ def with_stable_modules(page: str) -> str:
     """
     begin, end = MARKS
     if page.count(begin) != 1 or page.count(end) != 1:
-        raise ValueError(f"the page does not have {begin} and {end} once each")
+        raise ValueError(f"the page must contain {begin} and {end} exactly once")
     rows = [f"| `{name}` | {meaning} |" for name, meaning in STABLE_MODULES.items()]
-    table = "\n".join(["| module | what it is for |", "|---|---|", *rows])
+    table = "\n".join(["| module | purpose |", "|---|---|", *rows])
     head, _, rest = page.partition(begin)
     return f"{head}{begin}\n\n{table}\n\n{end}{rest.partition(end)[2]}"

@@ -2,7 +2,7 @@
 
     python -m docs.structure                    a table: core, each plugin and the kit
     python -m docs.structure --tree PATH        the same of another checkout
-    python -m docs.structure --list             the places counted by some of the figures
+    python -m docs.structure --list             the locations counted by some of the figures
     python -m docs.structure --json             the table as a file of `benchmarks/results`
 
 A *package* is ``core/src/byoc_core``, each ``plugins/*/src/*``, or ``conformance/src/byoc_conformance``. The figures:
@@ -18,7 +18,7 @@ median file, files over 400 lines
 functions, functions over 50 lines
     Methods and nested functions included; a function's length counts from ``def`` to its last line, docstring included.
 op names compared
-    Decisions by the name of an op; `docs.op_name_uses` defines the counted places. For core only.
+    Decisions by the name of an op; `docs.op_name_uses` defines the counted locations. For core only.
 default_ops() calls, backends() calls
     Calls of the functions returning the op registry and the backend registry of the process (``default_ops``;
     ``backends`` of ``byoc_core.backend``, under any local name). Calls in facades do not count: a facade is an
@@ -102,12 +102,12 @@ class Package:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a package: the number as text, and the counted places if the figure has places."""
+    """A figure of a package: the number as text, and the counted locations if the figure has locations."""
 
     name: str
     unit: str
     number: str
-    places: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
 
 
 def find_packages(tree: Path) -> list[Package]:
@@ -119,8 +119,10 @@ def find_packages(tree: Path) -> list[Package]:
     core = tree / "core" / "src" / CORE
     if not core.is_dir():
         raise ValueError(f"{tree}: holds no {core.relative_to(tree)}")
-    others = [path for pattern in ("plugins/*/src/*", "conformance/src/*") for path in sorted(tree.glob(pattern))]
-    return [Package(path, path.parents[1]) for path in (core, *others) if (path / "__init__.py").is_file()]
+    plugins_and_kit = [
+        path for pattern in ("plugins/*/src/*", "conformance/src/*") for path in sorted(tree.glob(pattern))
+    ]
+    return [Package(path, path.parents[1]) for path in (core, *plugins_and_kit) if (path / "__init__.py").is_file()]
 
 
 def stable_modules(page: str) -> frozenset[str]:
@@ -146,8 +148,8 @@ def figures_of(package: Package, core: Package, stable: frozenset[str]) -> Itera
     sizes = [_num_lines(text) for text in sources]
     yield Figure("Python lines", "lines", str(sum(sizes)))
     yield Figure("Python files", "files", str(len(sizes)))
-    others = _texts(package.source, "*", without=".py").values()
-    yield Figure("other lines", "lines", str(sum(map(_num_lines, others))))
+    other_texts = _texts(package.source, "*", without=".py").values()
+    yield Figure("other lines", "lines", str(sum(map(_num_lines, other_texts))))
     extension = _texts(package.distribution / "csrc", "*").values()
     yield Figure("lines of the C extension", "lines", str(sum(map(_num_lines, extension))))
     yield Figure("median file", "lines", f"{statistics.median(sizes):.0f}")
@@ -157,8 +159,8 @@ def figures_of(package: Package, core: Package, stable: frozenset[str]) -> Itera
     yield Figure("functions", "functions", str(len(lengths)))
     yield Figure("functions over 50 lines", "functions", str(sum(length > LONG_FUNCTION for length in lengths)))
     if package is core:
-        places = tuple(f"{path}:{line}" for path, text in package.modules.items() for line in op_name_lines(text))
-        yield Figure("op names compared", "places", str(len(places)), places)
+        locations = tuple(f"{path}:{line}" for path, text in package.modules.items() for line in op_name_lines(text))
+        yield Figure("op names compared", "places", str(len(locations)), locations)
     yield from _default_calls(package)
     if package is not core:
         imports = [name for text in sources for name in core_imports(text, core.is_module)]
@@ -184,17 +186,17 @@ def _default_calls(package: Package) -> Iterator[Figure]:
         for line, registry in default_calls(text)
     ]
     for name in ("default_ops", "backends"):
-        places = tuple(place for _, place, registry in found if registry == name)
-        yield Figure(f"{name}() calls", "calls", str(len(places)), places)
+        locations = tuple(location for _, location, registry in found if registry == name)
+        yield Figure(f"{name}() calls", "calls", str(len(locations)), locations)
     if package.name == CORE:
-        choosing = tuple(place for path, place, _ in found if path.split("/")[0] in CHOOSING)
+        choosing = tuple(location for path, location, _ in found if path.split("/")[0] in CHOOSING)
         yield Figure("such calls in driver and cli", "calls", str(len(choosing)))
 
 
 def _texts(folder: Path, pattern: str, without: str = "") -> dict[str, str]:
     paths = sorted(path for path in folder.rglob(pattern) if path.is_file() and "__pycache__" not in path.parts)
-    wanted = (path for path in paths if path.suffix not in BINARY and path.suffix != without)
-    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in wanted}
+    text_files = (path for path in paths if path.suffix not in BINARY and path.suffix != without)
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in text_files}
 
 
 def _num_lines(text: str) -> int:
@@ -255,12 +257,12 @@ def _print_table(figures: Mapping[str, list[Figure]]) -> None:
         print(f"{row.name:38}{row.unit:17}" + "".join(f"{figure or '':>{width}}" for figure in row.figures))
 
 
-def _print_places(figures: Mapping[str, list[Figure]]) -> None:
+def _print_locations(figures: Mapping[str, list[Figure]]) -> None:
     for package, found in figures.items():
         for figure in found:
-            if figure.places:
+            if figure.locations:
                 print(f"\n{package}, {figure.name}: {figure.number}")
-                print("\n".join(f"    {place}" for place in figure.places))
+                print("\n".join(f"    {location}" for location in figure.locations))
 
 
 def main() -> None:
@@ -270,7 +272,7 @@ def main() -> None:
     )
     parser.add_argument("--tree", type=Path, default=Path(__file__).parents[1], help="the checkout (this one)")
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--list", action="store_true", help="print the places that figures count as well")
+    shown.add_argument("--list", action="store_true", help="also print the locations counted by figures")
     shown.add_argument("--json", action="store_true", help="print a file of benchmarks/results instead of a table")
     arguments = parser.parse_args()
     try:
@@ -282,7 +284,7 @@ def main() -> None:
         return
     _print_table(figures)
     if arguments.list:
-        _print_places(figures)
+        _print_locations(figures)
 
 
 if __name__ == "__main__":

@@ -61,12 +61,12 @@ def test_every_op_has_a_section_with_its_operands_attributes_and_dtypes() -> Non
     assert sections.keys() == default_ops().keys()
     for name, op in default_ops().items():
         assert op.doc, "an op without a meaning"
-        told = sections[name]
-        assert [spec.name for spec in op.attrs if f"| `{spec.name}` | {spec.kind.value} | " not in told] == []
+        section = sections[name]
+        assert [spec.name for spec in op.attrs if f"| `{spec.name}` | {spec.kind.value} | " not in section] == []
         assert [spec.name for spec in op.attrs if not spec.doc] == []
-        assert "\nDtypes: " in told
+        assert "\nDtypes: " in section
         if op not in STRUCTURAL_OPS:
-            assert [spec.name for spec in op.operands if spec.name not in told.partition("\n\n")[2]] == []
+            assert [spec.name for spec in op.operands if spec.name not in section.partition("\n\n")[2]] == []
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ TYPES_OF_PAGE = [type_ for types in TYPES.values() for type_ in types]
     "type_", list(filter(dataclasses.is_dataclass, TYPES_OF_PAGE)), ids=lambda type_: type_.__name__
 )
 def test_every_field_of_a_type_has_a_meaning(type_: type) -> None:
-    assert [name for name, _, _, meaning in field_rows(type_) if not meaning] == [], "its docstring does not tell"
+    assert [name for name, _, _, meaning in field_rows(type_) if not meaning] == [], "the docstring has no entry"
     declared = [field.name for field in dataclasses.fields(type_) if field.init]
     assert [f"`{name}`" for name in declared if f"`{name}`" not in [row[0] for row in field_rows(type_)]] == []
 
@@ -100,15 +100,15 @@ def test_a_new_field_is_a_new_row() -> None:
         """A backend.
 
         Attributes:
-            threads: how many
-                it wants.
+            threads: the number
+                of threads.
         """
 
         threads: int = 3
         order: tuple[str, ...] = ()
 
     rows = {row[0]: row[1:] for row in field_rows(Grown)}
-    assert rows["`threads`"] == ("`int`", "`3`", "how many it wants.")
+    assert rows["`threads`"] == ("`int`", "`3`", "the number of threads.")
     assert rows["`order`"] == ("`tuple[str, ...]`", "`()`", "")
 
 
@@ -134,6 +134,6 @@ def test_every_promise_stands_in_the_table() -> None:
 
 
 def test_a_page_without_marks_is_refused() -> None:
-    with pytest.raises(ValueError, match="the page does not have <!-- promises"):
+    with pytest.raises(ValueError, match="the page must contain <!-- promises"):
         with_promises("no marks")
     assert with_promises("\n".join(MARKS)) != "\n".join(MARKS)

@@ -115,8 +115,8 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 def test_ids_of_the_kit_that_texts_name_exist() -> None:
     """Examples of expected failures are copied by readers, so an unknown test id would become an error."""
-    known = {f"{promise.level}-{promise.name}" for promise in all_promises()}
+    existing = {f"{promise.level}-{promise.name}" for promise in all_promises()}
     pages = [*PAGES, ROOT / "conformance" / "README.md", ROOT / "conformance" / "src" / "byoc_conformance" / "suite.py"]
     named = {(name_of(page), id_) for page in pages for id_ in KIT_ID.findall(page.read_text("utf-8"))}
-    assert len(named) > len(known)
-    assert sorted((page, id_) for page, id_ in named if id_ not in known) == []
+    assert len(named) > len(existing)
+    assert sorted((page, id_) for page, id_ in named if id_ not in existing) == []

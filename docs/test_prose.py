@@ -8,6 +8,7 @@ import pytest
 
 from docs import prose
 from docs.prose import Limits, areas, problems
+from docs.source_counts import messages_in
 
 PLAIN = '"""Return the sum."""\n'
 ODD = '"""Gives what it is that they say of those."""\n'
@@ -31,6 +32,43 @@ def test_each_folder_of_core_is_an_area(tmp_path: Path) -> None:
     assert list(found) == ["core: other modules", "core: ir", "core: vm", "pages"]
     (page,) = found["pages"]["README.md"]
     assert page.split() == ["#", "Title", "What", "it", "is.", "Use", "."]
+
+
+@pytest.mark.parametrize(
+    ("source", "messages"),
+    [
+        ("raise E('the axis is not here')", ["the axis is not here"]),
+        ("f('one two three', x='one two  three', y='a 1 2 3 b')", []),
+        ("f('the', 'axis', 'is', 'out')", []),
+        ("f('the axis ' 'is out of range')", ["the axis is out of range"]),
+        ("f(b'the axis is not here', 4)", []),
+        ("f(f'the axis {axis!r} is {x:>{width}} here')", ["the axis {} is {} here"]),
+        ("f(f'axis {x} of {y}')", []),
+        ("f(f'the axis of {x} and {y}')", ["the axis of {} and {}"]),
+        ("f(f'{x}: the axis is ' f'not {y}')", ["{}: the axis is not {}"]),
+    ],
+)
+def test_messages_are_strings_of_four_words(source: str, messages: list[str]) -> None:
+    assert [*messages_in(source)] == messages
+
+
+def test_messages_of_nested_f_strings_are_read_too() -> None:
+    source = """f(f"the axis {a} is {f'one of the axes {b}'}, or {f'no {c}'} here")"""
+    assert sorted(messages_in(source)) == ["one of the axes {}", "the axis {} is {}, or {} here"]
+
+
+def test_docstrings_are_no_messages() -> None:
+    source = '''\
+"""The docstring of the module."""
+x = "the text of a message"
+"""The docstring of an attribute."""
+class C:
+    """The docstring of the class."""
+    def f(self):
+        """The docstring of the function."""
+        return f"the result of {self} is {1}"
+'''
+    assert [*messages_in(source)] == ["the text of a message", "the result of {} is {}"]
 
 
 def test_an_area_above_the_limits_is_a_problem(tmp_path: Path) -> None:

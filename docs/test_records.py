@@ -43,10 +43,10 @@ def index_rows() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("record", RECORDS, ids=name_of)
 def test_a_record_has_the_headings_of_the_template(record: Path) -> None:
-    wanted = [heading for heading, _ in parts_of((FOLDER / "template.md").read_text("utf-8"))]
-    assert wanted == ["Status", "Context", "Decision", "Consequences", "Alternatives considered"]
+    expected = [heading for heading, _ in parts_of((FOLDER / "template.md").read_text("utf-8"))]
+    assert expected == ["Status", "Context", "Decision", "Consequences", "Alternatives considered"]
     parts = parts_of(record.read_text("utf-8"))
-    assert [heading for heading, _ in parts] == wanted
+    assert [heading for heading, _ in parts] == expected
     assert [heading for heading, text in parts if not text] == []
     assert dict(parts)["Status"].startswith(("Accepted.", "Replaced by ["))
 
@@ -59,14 +59,14 @@ def test_the_number_of_a_record_is_that_of_its_file(record: Path) -> None:
 
 
 def test_the_index_lists_each_record_with_its_title() -> None:
-    wanted = [(str(number), path.name, title) for path in RECORDS for number, title in [number_and_title(path)]]
-    assert index_rows() == wanted
+    expected = [(str(number), path.name, title) for path in RECORDS for number, title in [number_and_title(path)]]
+    assert index_rows() == expected
 
 
 def test_each_number_is_a_record_or_has_moved() -> None:
     moved = [int(number) for number, _ in MOVED.findall((FOLDER / "README.md").read_text("utf-8"))]
-    kept = [number_and_title(record)[0] for record in RECORDS]
-    assert sorted([*kept, *moved]) == list(range(1, len(kept) + len(moved) + 1))
+    present = [number_and_title(record)[0] for record in RECORDS]
+    assert sorted([*present, *moved]) == list(range(1, len(present) + len(moved) + 1))
 
 
 @pytest.mark.parametrize("folder", NOTES, ids=name_of)

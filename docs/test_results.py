@@ -84,7 +84,7 @@ def test_figures_with_a_unit_are_recorded() -> None:
 
 @pytest.mark.parametrize("figure", [{"microseconds": {"ours": {"add": samples(1)}}}, {"unit": "us", "goals": {}}])
 def test_figures_without_a_table_of_one_unit_are_not_recorded(figure: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="threads: has no table with a unit"):
+    with pytest.raises(ValueError, match="threads: cannot be recorded without a table with a unit"):
         to_result("threads", {"threads": figure})
 
 
@@ -100,7 +100,7 @@ def test_a_figure_is_a_number(figure: str) -> None:
     [
         ({"rows": []}, "at least one row"),
         ({"rows": [{"name": "x", "unit": "s", "figures": ["1"]}]}, "x: 1 figures for 2 columns"),
-        ({"rows": TABLE["rows"] * 2}, "two rows have one name"),
+        ({"rows": TABLE["rows"] * 2}, "two rows have the same name"),
         ({"rows": [{"name": "x", "figures": ["1", "2"]}]}, "either each column has a unit"),
         ({"columns": [{"name": "a", "unit": "s"}, {"name": "b", "unit": "s"}]}, "either each column has a unit"),
         ({"rows": [{"name": "x", "unit": "s", "figures": ["fast", None]}]}, "should match pattern"),

@@ -14,6 +14,6 @@ ROOT = Path(__file__).parents[1]
 def test_the_site_is_made(tmp_path: Path) -> None:
     pytest.importorskip("sphinx")
     command = [sys.executable, "-m", "docs.site.build", str(tmp_path)]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
     assert (tmp_path / "index.html").is_file()

@@ -113,7 +113,7 @@ class C:
     assert lazy_imports(source) == [8, 9]
 
 
-def test_imports_of_core_are_told_by_module() -> None:
+def test_imports_of_core_are_listed_by_module() -> None:
     source = """\
 import byoc_core.ir
 import byoc_corelike
@@ -177,7 +177,7 @@ def test_a_checkout_is_measured(tree: Path) -> None:
     figures = measure(tree)
     core = {figure.name: figure.number for figure in figures["byoc_core"]}
     plugin = {figure.name: figure.number for figure in figures["byoc_mynpu"]}
-    wanted = {
+    expected = {
         "Python lines": "406",
         "Python files": "3",
         "other lines": "1",
@@ -189,11 +189,11 @@ def test_a_checkout_is_measured(tree: Path) -> None:
         "such calls in driver and cli": "1",
         "`Any` test parameters": "1",
     }
-    assert core | wanted == core
+    assert core | expected == core
     assert plugin["imports of core"] == "3"
     assert plugin["unstable imports of core"] == "67"
-    (found,) = [figure for figure in figures["byoc_mynpu"] if figure.places]
-    assert found.places == ("byoc_core.dims: 2",)
+    (found,) = [figure for figure in figures["byoc_mynpu"] if figure.locations]
+    assert found.locations == ("byoc_core.dims: 2",)
 
 
 def test_a_folder_without_a_core_is_refused(tmp_path: Path) -> None:

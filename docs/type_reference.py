@@ -40,11 +40,11 @@ TYPES = {
 }
 """The classes of the page, by heading."""
 
-_NOTICE = "<!-- Made by `python -m docs.generate` from the docstrings of the classes: change these, not this page. -->"
+_NOTICE = "<!-- Made by `python -m docs.generate` from docstrings: change the docstrings, not this page. -->"
 _INTRO = """\
-Every field of the classes by which a plugin and the core speak to each other. The [hooks](hooks/README.md) say when
-each is handed over. New fields have defaults: what is written today goes on working
-([the rules](api-stability.md#hooks))."""
+This page is for authors of backends: all fields of the classes passed between plugins and the core. The pages of the
+[hooks](hooks/README.md) show the calls. New fields have defaults, so existing plugins keep
+working ([the rules](api-stability.md#hooks))."""
 _FIELD = re.compile(r"^    (\w+): (.*(?:\n(?:     +.*)?)*)", re.MULTILINE)
 
 
@@ -69,7 +69,7 @@ def _section(type_: type) -> list[str]:
     if rows := field_rows(type_):
         lines += [*table(("field", "type", "default", "meaning"), rows), ""]
     if methods := [(f"`{name}{signature}`", meaning) for name, signature, meaning in _methods(type_)]:
-        lines += [*table(("method or property", "what it gives"), methods), ""]
+        lines += [*table(("method or property", "value"), methods), ""]
     return lines
 
 
@@ -79,15 +79,15 @@ def _home(type_: type) -> str:
     for home in (*homes, "byoc_core.ir", type_.__module__):
         if type_.__name__ in __import__(home, fromlist=["_"]).__all__:
             return home
-    raise ValueError(f"{type_} is nowhere")
+    raise ValueError(f"{type_} is not exported by any stable module")
 
 
 def field_rows(type_: type) -> list[tuple[str, str, str, str]]:
     """Return a row for each field of the constructor: name, type, default and meaning (empty if undocumented)."""
     section = (inspect.getdoc(type_) or "").partition("\nAttributes:\n")[2]
     meanings = {name: " ".join(text.split()) for name, text in _FIELD.findall(section)}
-    taken = [field for field in _fields_of(type_).values() if field.init]
-    return [(f"`{f.name}`", f"`{_type_text(f)}`", _default(f), meanings.get(f.name, "")) for f in taken]
+    fields = [field for field in _fields_of(type_).values() if field.init]
+    return [(f"`{f.name}`", f"`{_type_text(f)}`", _default(f), meanings.get(f.name, "")) for f in fields]
 
 
 def _fields_of(type_: type) -> Mapping[str, Field[object]]:

@@ -56,12 +56,12 @@ def list_missing_files(names: Sequence[str]) -> list[str]:
         if name.endswith(".whl"):
             package, _, _, tags = parse_wheel_filename(name)
             present |= {(package, f"wheel {tag}") for tag in tags}
-    wanted = []
+    required = []
     for folder in PACKAGES:
         named = f"byoc-{Path(folder).name}"
         platforms = [f"cp311-abi3-{target.tag}" for target in TARGETS if folder in target.packages]
-        wanted += [(named, kind) for kind in ("sdist", "wheel py3-none-any", *(f"wheel {tag}" for tag in platforms))]
-    return [f"{package}: {kind}" for package, kind in wanted if (package, kind) not in present]
+        required += [(named, kind) for kind in ("sdist", "wheel py3-none-any", *(f"wheel {tag}" for tag in platforms))]
+    return [f"{package}: {kind}" for package, kind in required if (package, kind) not in present]
 
 
 def check_wheels(wheels: Sequence[Path]) -> str:
@@ -80,7 +80,7 @@ def check_wheels(wheels: Sequence[Path]) -> str:
         if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
             raise ReleaseError(f"{wheel.name}: holds no LICENSE")
         if f"# Changelog of {package}" not in str(described.get_payload()):
-            raise ReleaseError(f"{wheel.name}: its description has no changelog")
+            raise ReleaseError(f"{wheel.name}: the description has no changelog")
     return f"check-wheel-contents, licence, changelog: {len(wheels)} wheels"
 
 
@@ -91,16 +91,16 @@ def check_sdist(sdist: Path) -> str:
         ReleaseError: a source is missing, or a test is present.
     """
     with tarfile.open(sdist) as archive:
-        held = {name.partition("/")[2] for name in archive.getnames()}
+        contained = {name.partition("/")[2] for name in archive.getnames()}
     package, _ = parse_sdist_filename(sdist.name)
     (folder,) = (ROOT / folder for folder in PACKAGES if Path(folder).name == package.removeprefix("byoc-"))
     tracked = run(["git", "ls-files", "-z", "src", "csrc"], folder).split("\0")
-    wanted = {name for name in tracked if name} | {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"}
-    if missing := sorted(wanted - held):
+    required = {name for name in tracked if name} | {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"}
+    if missing := sorted(required - contained):
         raise ReleaseError(f"{sdist.name}: lacks {', '.join(missing)}")
-    if tests := sorted(name for name in held if name.startswith("tests/")):
+    if tests := sorted(name for name in contained if name.startswith("tests/")):
         raise ReleaseError(f"{sdist.name}: holds a part of the tests: {', '.join(tests[:3])}, ...")
-    return f"sdist {sdist.name}: all {len(wanted)} files, no tests"
+    return f"sdist {sdist.name}: all {len(required)} files, no tests"
 
 
 def _read_json(printed: str) -> Any:
@@ -113,7 +113,7 @@ def _check_abi(wheel: Path) -> str:
     report = _read_json(printed)
     results = [found for spec in report["specs"].values() for found in spec["wheel"]]
     if not results:
-        raise ReleaseError(f"{wheel.name}: abi3audit found no extension in it")
+        raise ReleaseError(f"{wheel.name}: abi3audit found no extension in the wheel")
     return f"abi3audit --strict: {wheel.name}: {len(results)} extension"
 
 
@@ -131,7 +131,7 @@ def _check_linux(wheel: Path, target: Target, scratch: Path) -> str:
     printed = run(python_module("auditwheel", "show", "--json", wheel), environment=environment)
     found = _read_json(printed)
     if found["overall_tag"] != target.tag:
-        raise ReleaseError(f"{wheel.name}: auditwheel says that it is {found['overall_tag']}\n{printed}")
+        raise ReleaseError(f"{wheel.name}: auditwheel reports the platform {found['overall_tag']}\n{printed}")
     return f"auditwheel show: {wheel.name}: {found['overall_tag']}"
 
 
@@ -146,7 +146,7 @@ def _check_macos(wheel: Path, target: Target) -> str:
     if (processor, version) != (target.machine, (int(tagged[1]), int(tagged[2]))):
         raise ReleaseError(f"{wheel.name}: is for {processor} and macOS {version}")
     if foreign := [library for library in needed if not library.startswith(("/usr/lib/", "/System/"))]:
-        raise ReleaseError(f"{wheel.name}: needs libraries that macOS lacks: {', '.join(foreign)}")
+        raise ReleaseError(f"{wheel.name}: needs libraries missing in macOS: {', '.join(foreign)}")
     return f"Mach-O: {wheel.name}: {processor}, macOS {version[0]}.{version[1]}, needs {', '.join(needed)}"
 
 
@@ -161,17 +161,17 @@ def read_mach_o(data: bytes) -> tuple[str, tuple[int, int], tuple[str, ...]]:
     if data[:4] != b"\xcf\xfa\xed\xfe":
         raise ReleaseError("the extension is no 64-bit Mach-O file")
     cpu, _, _, num_commands = struct.unpack_from("<iiII", data, 4)
-    place, version, needed = 32, (0, 0), []
+    offset, version, needed = 32, (0, 0), []
     for _ in range(num_commands):
-        number, nbytes = struct.unpack_from("<II", data, place)
+        number, nbytes = struct.unpack_from("<II", data, offset)
         if number == 0x32:  # LC_BUILD_VERSION: platform, lowest version, ...
-            lowest = struct.unpack_from("<I", data, place + 12)[0]
+            lowest = struct.unpack_from("<I", data, offset + 12)[0]
             version = (lowest >> 16, lowest >> 8 & 255)
         elif number == 0x24:  # LC_VERSION_MIN_MACOSX
-            lowest = struct.unpack_from("<I", data, place + 8)[0]
+            lowest = struct.unpack_from("<I", data, offset + 8)[0]
             version = (lowest >> 16, lowest >> 8 & 255)
         elif number in (0xC, 0x8000_0018):  # LC_LOAD_DYLIB, LC_LOAD_WEAK_DYLIB
-            start = place + struct.unpack_from("<I", data, place + 8)[0]
+            start = offset + struct.unpack_from("<I", data, offset + 8)[0]
             needed.append(data[start : data.index(0, start)].decode())
-        place += nbytes
+        offset += nbytes
     return {0x0100_0007: "x86_64", 0x0100_000C: "arm64"}.get(cpu, str(cpu)), version, tuple(needed)

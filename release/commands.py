@@ -57,4 +57,4 @@ def require_program(name: str, remedy: str) -> str:
     """
     if found := shutil.which(name):
         return found
-    raise ReleaseError(f"program `{name}`: is not installed, and a check of the release needs it. {remedy}")
+    raise ReleaseError(f"program `{name}`: is not installed, but needed by a check of the release. {remedy}")

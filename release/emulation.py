@@ -68,7 +68,7 @@ def check_aarch64(files: Path, scratch: Path, tests: tuple[str, ...] = TESTS) ->
     }
     machine = run([python, "-c", "import platform; print(platform.machine())"]).strip()
     if machine != "aarch64":
-        raise ReleaseError(f"qemu: the interpreter says that it runs on {machine}")
+        raise ReleaseError(f"qemu: the interpreter reports the machine {machine}")
     lines = []
     for backend in ("host", "examplejson"):
         options = ("--backend", backend, "--extension", "present", "--site", str(site))

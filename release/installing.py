@@ -85,7 +85,7 @@ def check_installs(files: Path, scratch: Path) -> list[str]:
             environment = scratch / "environment"
             lines += [_try_install(install, address, version, pythons[version], environment) for version in tried]
     if absent := [version for version in read_settings().pythons if version not in pythons]:
-        lines.append(f"not tried, for want of an interpreter: Python {', '.join(absent)}")
+        lines.append(f"not tried without an interpreter: Python {', '.join(absent)}")
     return lines
 
 
@@ -104,7 +104,7 @@ def check_choices(files: Path, scratch: Path) -> list[str]:
             run(python_module("pip", "download", *options, "--dest", scratch / "choice", "byoc-core"))
             (wheel,) = (scratch / "choice").glob("*.whl")
             if tags[-1] not in {tag.platform for tag in parse_wheel_filename(wheel.name)[3]}:
-                raise ReleaseError(f"pip on {tags[0]}: chooses {wheel.name}, expected the one for {tags[-1]}")
+                raise ReleaseError(f"pip on {tags[0]}: chooses {wheel.name}, expected the wheel for {tags[-1]}")
     return [f"pip chooses on {tags[0]}: {tags[-1]}" for tags in _PLATFORMS]
 
 
@@ -118,13 +118,13 @@ def _try_install(install: _Install, address: str, version: str, python: str, env
     run([own, "-m", "pip", "check"])
     installed = run([own, "-c", "from importlib.metadata import version; print(version('byoc-core'))"]).strip()
     if installed != read_version():
-        raise ReleaseError(f"pip installed byoc-core {installed}, which is not the one of this release")
+        raise ReleaseError(f"pip installed byoc-core {installed}, expected the version of this release")
     extension = "present" if install.has_extension else "absent"
     isolated = {"PYTHONPATH": "", "PYTHONNOUSERSITE": "1", "BYOC_CACHE_DIR": str(environment / "cache")}
-    said = run(
+    output = run(
         [own, "-W", "error", SMOKE, "--backend", install.backend, "--extension", extension], environment, isolated
     )
-    assert "works" in said
+    assert "works" in output
     kind = install.files if install.files != "*" else "all files"
     return (
         f"pip install {' '.join(install.packages)} ({kind}), Python {version}: {install.backend}, extension {extension}"

@@ -79,31 +79,31 @@ def render_released() -> str:
         if project["name"] != "byoc-core":
             for group, entries in project.get("entry-points", {}).items():
                 groups.setdefault(group, {}).update(dict.fromkeys(entries, project["name"]))
-    kept = {group: entries for group, entries in groups.items() if group.startswith("byoc.")}
-    return json.dumps(kept, indent=2, sort_keys=True) + "\n"
+    byoc_groups = {group: entries for group, entries in groups.items() if group.startswith("byoc.")}
+    return json.dumps(byoc_groups, indent=2, sort_keys=True) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m release.metadata", description=__doc__.splitlines()[0])
     parser.add_argument("version", nargs="?", help="the version to set, such as 0.3.0 or 0.3.0.dev0")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a file differs")
-    chosen = parser.parse_args(arguments)
-    if chosen.version and chosen.check:
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file differs")
+    options = parser.parse_args(arguments)
+    if options.version and options.check:
         parser.error("--check sets no version")
-    if chosen.version:
+    if options.version:
         text = VERSION_FILE.read_text("utf-8")
-        new = f'__version__ = "{Version(chosen.version)}"'
+        new = f'__version__ = "{Version(options.version)}"'
         VERSION_FILE.write_text(text.replace(f'__version__ = "{read_version(text)}"', new), "utf-8")
     differences = find_differences()
     for path, (old, new) in differences.items():
-        if chosen.check:
-            lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, "as it should be", lineterm="")
+        if options.check:
+            lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, "expected", lineterm="")
             print("\n".join(lines))
         else:
             (ROOT / path).write_text(new, "utf-8")
             print(f"wrote {path}")
-    if chosen.check and differences:
+    if options.check and differences:
         print("The metadata differs from version.py and [tool.byoc]: python -m release.metadata", file=sys.stderr)
         return 1
     return 0

@@ -12,7 +12,7 @@ __all__ = ["EXAMPLES", "PACKAGES", "RELEASED_FILE", "ROOT", "VERSION_FILE", "Set
 
 ROOT = Path(__file__).parents[1]
 VERSION_FILE = ROOT / "core" / "src" / "byoc_core" / "version.py"
-"""The only place of the version."""
+"""The only file with the version."""
 
 RELEASED_FILE = VERSION_FILE.parent / "plugin" / "released.json"
 """The list of the distributions released with byoc-core, read by byoc-core."""

@@ -40,5 +40,5 @@ def find_obstacles(settings: Settings | None = None, version: str | None = None,
                 f"{folder}/CHANGELOG.md begins with `{first}`: give it the version and the date of the release"
             )
     if changed := run(["git", "status", "--porcelain"], root).splitlines():
-        lines.append(f"{len(changed)} files differ from the commit: commit them")
+        lines.append(f"{len(changed)} files differ from the commit: commit the changes")
     return lines

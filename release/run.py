@@ -29,9 +29,9 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m release.run", description=__doc__.splitlines()[0])
-    parser.add_argument("--rehearse", action="store_true", help="list what forbids the upload, and do not fail for it")
+    parser.add_argument("--rehearse", action="store_true", help="list the obstacles to the upload without failing")
     parser.add_argument("--check-only", action="store_true", help="check the files of the last build")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     files, scratch = ROOT / "out" / "release" / "files", ROOT / "out" / "release" / "scratch"
     checks: tuple[tuple[str, Callable[[], list[str]]], ...] = (
         ("files", lambda: audit_files(files, scratch)),
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines, num_failures = [], 0
     start = time.monotonic()
     try:
-        if not chosen.check_only:
+        if not options.check_only:
             Builder(files, scratch).build_all()
     except ReleaseError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines.append(f"{name}: {line}")
             print(lines[-1], flush=True)
     for obstacle in find_obstacles():
-        num_failures += not chosen.rehearse
+        num_failures += not options.rehearse
         lines.append(f"not to be uploaded: {obstacle}")
         print(lines[-1], flush=True)
     listed = [f"{path.name} ({path.stat().st_size:,} bytes)" for path in sorted(files.iterdir())]

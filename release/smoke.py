@@ -48,16 +48,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--backend", default="host")
     parser.add_argument("--extension", choices=("present", "absent"), required=True)
-    parser.add_argument("--site", help="where byoc is installed; by default the environment's packages")
-    chosen = parser.parse_args()
+    parser.add_argument("--site", help="the folder of the installed packages; by default the environment's packages")
+    options = parser.parse_args()
 
-    homes = {Path(chosen.site)} if chosen.site else {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+    homes = (
+        {Path(options.site)} if options.site else {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+    )
     assert Path(byoc_core.__file__).parents[1] in homes, f"byoc_core comes from {byoc_core.__file__}"
     is_present, reason = extension_status()
-    assert is_present == (chosen.extension == "present"), f"the C extension: {reason or 'is there'}"
+    assert is_present == (options.extension == "present"), f"the C extension: {reason or 'is there'}"
 
     module = R.parse(MODULE)
-    backends = [] if chosen.backend == "host" else [chosen.backend]
+    backends = [] if options.backend == "host" else [options.backend]
     executable = byoc_core.build(module, backends=backends)
     if backends:
         executable.require_offload(1.0)
@@ -72,13 +74,13 @@ def main() -> None:
             np.testing.assert_array_equal(np.asarray(byoc_core.VirtualMachine(ready)["main"](x, w)), expected)
 
     doctor = run_byoc("doctor")
-    assert ("run in one go, by the C extension" in doctor) == is_present, doctor
+    assert ("run together, in the C extension" in doctor) == is_present, doctor
     assert ("are made one by one, by Python (half a microsecond" in doctor) != is_present, doctor
     assert "No faults found." in doctor, doctor
     demo = run_byoc("demo", *(f"--backend={name}" for name in backends))
-    assert "Ways to compile it" in demo, demo
+    assert "Selections of backends" in demo, demo
     assert all(name in demo for name in backends), demo
-    print(f"byoc {byoc_core.__version__} works: {chosen.backend}, extension {chosen.extension}")
+    print(f"byoc {byoc_core.__version__} works: {options.backend}, extension {options.extension}")
 
 
 if __name__ == "__main__":

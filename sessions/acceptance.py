@@ -17,15 +17,15 @@ def conformance(session: nox.Session) -> None:
     numbers too.
     """
     install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
-    chosen = session.posargs or ["host", *PLUGINS, "together", "packages"]
-    broken = [name for name in ("host", *PLUGINS) if name in chosen and not keeps_promises(session, name)]
-    if "together" in chosen:
+    subjects = session.posargs or ["host", *PLUGINS, "together", "packages"]
+    broken = [name for name in ("host", *PLUGINS) if name in subjects and not keeps_promises(session, name)]
+    if "together" in subjects:
         for name in PLUGINS:
-            others = [f"--with={other}" for other in PLUGINS if other != name]
-            others += [f"--level={level}" for level in ("L0", "L3", "L4")]
-            if not keeps_promises(session, name, *others, folder=f"{name}-with-others"):
+            kit_options = [f"--with={other}" for other in PLUGINS if other != name]
+            kit_options += [f"--level={level}" for level in ("L0", "L3", "L4")]
+            if not keeps_promises(session, name, *kit_options, folder=f"{name}-with-others"):
                 broken.append(f"{name} with others")
-    if "packages" in chosen:
+    if "packages" in subjects:
         counts = ("--jobs", count_workers(), "--examples", str(KIT_EXAMPLES))
         trial = ("conformance/tests/new_backend_trial.py", "--reports", str(REPORTS), *counts, *map(str, EXAMPLES))
         session.run("python", *trial)
@@ -45,9 +45,9 @@ def thorough(session: nox.Session) -> None:
     session.run("pytest", "-n", count_workers(), "conformance/tests/test_fakes.py", *soaks, env=environment)
     session.run("python", "-m", "conformance.tests.planted_faults", "--jobs", count_workers())
     for name in ("host", *PLUGINS):
-        for others in ([], [f"--with={other}" for other in PLUGINS if other != name]):
-            folder = f"{name}-{'with-others-' if others else ''}thorough"
-            if not keeps_promises(session, name, *others, folder=folder, examples=20):
+        for kit_options in ([], [f"--with={other}" for other in PLUGINS if other != name]):
+            folder = f"{name}-{'with-others-' if kit_options else ''}thorough"
+            if not keeps_promises(session, name, *kit_options, folder=folder, examples=20):
                 session.error(f"promises are broken: the report is in {REPORTS / folder}")
 
 

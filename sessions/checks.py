@@ -30,11 +30,12 @@ def wheels(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style and format, and how plainly docstrings and pages are written."""
+    """Check style, format and names, and how plainly docstrings, messages and pages are written."""
     session.install(*group("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", "-m", "docs.prose")
+    session.run("python", "-m", "docs.names")
 
 
 @nox.session(requires=["wheels"])

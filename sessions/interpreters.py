@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sessions.packages import GROUPS
 
-__all__ = ["FARTHEST", "MAIN", "OTHERS", "PYTHONS", "THIRD", "answers"]
+__all__ = ["FARTHEST", "MAIN", "OTHER_VERSIONS", "PYTHONS", "THIRD", "answers"]
 
 PYTHONS: tuple[str, ...] = tuple(GROUPS["tool"]["byoc"]["pythons"])
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -33,11 +33,11 @@ def find_pyenv_interpreters() -> None:
 
 find_pyenv_interpreters()
 # Installed interpreters first, of these the farthest from MAIN first.
-OTHERS = tuple(
+OTHER_VERSIONS = tuple(
     sorted(
         (version for version in PYTHONS if version != MAIN),
         key=lambda version: (answers(version), abs(PYTHONS.index(version) - PYTHONS.index(MAIN))),
         reverse=True,
     )
 )
-FARTHEST, THIRD = OTHERS[:2]
+FARTHEST, THIRD = OTHER_VERSIONS[:2]

@@ -17,5 +17,5 @@ def select(*marks: str, folders: tuple[str, ...]) -> tuple[str, ...]:
     """
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("test_*.py"))]
     named = tuple(f"pytest.mark.{mark}" for mark in marks)
-    chosen = [path for path in files if any(name in path.read_text("utf-8") for name in named)]
-    return ("-m", " or ".join(marks), *(str(path.relative_to(ROOT)) for path in chosen))
+    marked_files = [path for path in files if any(name in path.read_text("utf-8") for name in named)]
+    return ("-m", " or ".join(marks), *(str(path.relative_to(ROOT)) for path in marked_files))

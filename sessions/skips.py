@@ -39,7 +39,7 @@ def leave_out_wheel(session: str, requirement: str, python: str) -> str:
     """Record a package without a wheel for a Python, and return the warning."""
     reason = f"{requirement} has no wheel for Python {python}"
     skipped_tests.write_counts(Path(os.environ[skipped_tests.FOLDER]), session, [reason], part="wheel")
-    return f"{reason}: tests that need it are skipped"
+    return f"{reason}: tests of this package are skipped"
 
 
 def list_at_the_end() -> None:
@@ -59,7 +59,7 @@ def _finish(folder: tempfile.TemporaryDirectory[str]) -> None:
     folder.cleanup()
     if skips:
         print(skipped_tests.show_counts(skips), file=sys.stderr)
-    faults = skipped_tests.find_faults(skip.reason for skip in skips if skip.kind in skipped_tests.OF_NOX)
+    faults = skipped_tests.find_faults(skip.reason for skip in skips if skip.kind in skipped_tests.NOX_KINDS)
     if faults:
         print(*faults, sep="\n", file=sys.stderr, flush=True)
         sys.stdout.flush()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nox
 
-from sessions.interpreters import MAIN, OTHERS, PYTHONS, THIRD, answers
+from sessions.interpreters import MAIN, OTHER_VERSIONS, PYTHONS, THIRD, answers
 from sessions.marks import select
 from sessions.packages import PACKAGES, ROOT, WITH_PEERS, group, install_peers, install_wheels, wheel
 from sessions.running import count_workers, run_tests
@@ -63,7 +63,7 @@ for _package in PACKAGES:
     add_tests(_package)
 
 
-@nox.session(python=OTHERS, requires=["wheels"])
+@nox.session(python=OTHER_VERSIONS, requires=["wheels"])
 def pythons(session: nox.Session) -> None:
     """Run the tests of all packages with outcomes that may differ between Pythons."""
     install_wheels(session, tuple(PACKAGES), *group("test"))

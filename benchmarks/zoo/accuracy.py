@@ -76,21 +76,21 @@ class Accuracy:
 
 
 def judge(
-    results: Sequence[Array], peers: Sequence[Array], others: Sequence[Array], exacts: Sequence[Array]
+    results: Sequence[Array], peers: Sequence[Array], other_results: Sequence[Array], exacts: Sequence[Array]
 ) -> Accuracy:
     """Return the accuracy of a run: the largest errors and the smallest difference of all results.
 
     Args:
         results: results of byoc.
         peers: results of ONNX Runtime on the same inputs.
-        others: results of ONNX Runtime on other inputs.
+        other_results: results of ONNX Runtime on other inputs.
         exacts: results of byoc in float64.
     """
     return Accuracy(
         error=max(map(relative_error, results, exacts)),
         peer_error=max(map(relative_error, peers, exacts)),
         distance=max(map(relative_error, results, peers)),
-        difference=min(map(relative_difference, peers, others)),
+        difference=min(map(relative_difference, peers, other_results)),
     )
 
 
@@ -100,16 +100,16 @@ def with_usual_error(accuracies: Sequence[Accuracy]) -> list[Accuracy]:
     return [replace(accuracy, usual_error=usual) for accuracy in accuracies]
 
 
-def relative_error(found: Array, wanted: Array) -> float:
+def relative_error(found: Array, expected: Array) -> float:
     """Return the largest difference over the largest magnitude; 0 without a difference.
 
     Raises:
         ValueError: the shapes differ.
     """
-    if found.shape != wanted.shape:
-        raise ValueError(f"a result has the shape {found.shape}, expected {wanted.shape}")
-    difference = np.abs(found - wanted).max()
-    return float(difference / np.abs(wanted).max()) if difference else 0.0
+    if found.shape != expected.shape:
+        raise ValueError(f"a result has the shape {found.shape}, expected {expected.shape}")
+    difference = np.abs(found - expected).max()
+    return float(difference / np.abs(expected).max()) if difference else 0.0
 
 
 def relative_difference(first: Array, second: Array) -> float:

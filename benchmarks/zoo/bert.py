@@ -92,11 +92,16 @@ def _embed(graph: GraphBuilder, config: BertConfig, ids: str, segments: str) -> 
         numbers = graph.initializer("position_ids", np.arange(config.positions)[np.newaxis])
         positions = graph.slice(numbers, 1, 0, graph.size(ids, 1))
         tables = {"word": config.vocabulary, "token_type": config.segments, "position": config.positions}
-        words, kinds, places = (
+        word_embeddings, segment_embeddings, position_embeddings = (
             graph.op("Gather", graph.weight(name, (count, config.hidden), 1.0), index)
             for (name, count), index in zip(tables.items(), (ids, segments, positions), strict=True)
         )
-        return layer_norm(graph, graph.op("Add", graph.op("Add", words, kinds), places), config.hidden, EPSILON)
+        return layer_norm(
+            graph,
+            graph.op("Add", graph.op("Add", word_embeddings, segment_embeddings), position_embeddings),
+            config.hidden,
+            EPSILON,
+        )
 
 
 def _layer(graph: GraphBuilder, config: BertConfig, x: str, mask: str) -> str:

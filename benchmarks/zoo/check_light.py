@@ -44,9 +44,9 @@ def compare(name: str, backends: Sequence[str]) -> Iterable[tuple[str, Compariso
     model = load_light_model(name)
     data = model.SerializeToString()
     module = byoc_core.from_onnx(data)
-    feeds, others = draw_inputs(model, 1), draw_inputs(model, 2)
+    feeds, other_feeds = draw_inputs(model, 1), draw_inputs(model, 2)
     session = open_session(data)
-    peer, other = (run_peer(session, given)[:1] for given in (feeds, others))
+    peer, other = (run_peer(session, model_feeds)[:1] for model_feeds in (feeds, other_feeds))
     exact = evaluate_function(module, "main", list(feeds.values()), exact=True)[:1]
     for backend in backends:
         start = time.perf_counter()

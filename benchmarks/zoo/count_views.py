@@ -43,7 +43,7 @@ def count_both(module: IRModule, backends: Sequence[str], allowed: Sequence[str]
         allowed: globs of the ops allowed for backends; all ops if empty.
     """
     options = PartitionOptions(allow={name: list(allowed) for name in backends} if allowed else {})
-    with patch.object(PeelViews, "__call__", lambda _, given: given):
+    with patch.object(PeelViews, "__call__", lambda _, function: function):
         inside = byoc_core.build(module, backends, partition_options=options)
     return {"inside": count(inside), "between": count(byoc_core.build(module, backends, partition_options=options))}
 
@@ -57,9 +57,9 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.models or list_light_models():
         counted = count_both(byoc_core.from_onnx(load_light_model(name)), arguments.backend, arguments.allow)
-        for what, counts in counted.items():
+        for location, counts in counted.items():
             figures = ", ".join(f"{key} {value:,}" for key, value in counts.items())
-            print(f"{name} {'+'.join([*arguments.backend, 'host'])}, views {what} regions: {figures}")
+            print(f"{name} {'+'.join([*arguments.backend, 'host'])}, views {location} regions: {figures}")
 
 
 if __name__ == "__main__":

@@ -94,8 +94,8 @@ def _embed(graph: GraphBuilder, config: Gpt2Config, words: str, ids: str, past: 
     length, before = graph.size(ids, 1), graph.size(past, 2)
     numbers = graph.unsqueeze(graph.arange(before, graph.add(length, before)), 0)
     positions = graph.reshape(numbers, -1, length)
-    places = graph.weight("wpe", (config.positions, config.hidden), 0.5 / math.sqrt(config.hidden))
-    return graph.op("Add", graph.op("Gather", words, ids), graph.op("Gather", places, positions))
+    position_table = graph.weight("wpe", (config.positions, config.hidden), 0.5 / math.sqrt(config.hidden))
+    return graph.op("Add", graph.op("Gather", words, ids), graph.op("Gather", position_table, positions))
 
 
 def _block(

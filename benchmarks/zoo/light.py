@@ -50,9 +50,9 @@ def load_light_model(name: str, seed: int = SEED) -> onnx.ModelProto:
         raise ValueError(f"light model {name!r}: is not in the onnx package; expected {', '.join(list_light_models())}")
     model = onnx.load(str(path))
     graph = model.graph
-    given = {tensor.name: tensor for tensor in graph.initializer}
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
     shapes = {
-        node.output[0]: tuple(int(size) for size in numpy_helper.to_array(given[node.input[0]]))
+        node.output[0]: tuple(int(size) for size in numpy_helper.to_array(initializers[node.input[0]]))
         for node in graph.node
         if node.op_type == "ConstantOfShape"
     }
@@ -60,8 +60,8 @@ def load_light_model(name: str, seed: int = SEED) -> onnx.ModelProto:
     factors = find_factors(graph)
     filled = {weight: draw_weight(shape, rng, is_factor=weight in factors) for weight, shape in shapes.items()}
     shape_inputs = {node.input[0] for node in graph.node if node.op_type == "ConstantOfShape"}
-    kept = [tensor for tensor in graph.initializer if tensor.name not in shape_inputs]
-    weights = [*kept, *(numpy_helper.from_array(array, weight) for weight, array in filled.items())]
+    kept_initializers = [tensor for tensor in graph.initializer if tensor.name not in shape_inputs]
+    weights = [*kept_initializers, *(numpy_helper.from_array(array, weight) for weight, array in filled.items())]
     nodes = [node for node in graph.node if node.op_type != "ConstantOfShape"]
     outputs = list(graph.output)
     if nodes[-1].op_type == "Softmax":
@@ -69,7 +69,7 @@ def load_light_model(name: str, seed: int = SEED) -> onnx.ModelProto:
         logits.CopyFrom(outputs[-1])
         logits.name = nodes[-1].input[0]
         outputs.insert(0, logits)
-    inputs = [value for value in graph.input if value.name not in given]
+    inputs = [value for value in graph.input if value.name not in initializers]
     rebuilt = helper.make_graph(nodes, name, inputs, outputs, weights)
     result = helper.make_model(rebuilt, opset_imports=list(model.opset_import), ir_version=8)
     calibrate_batch_norms(result, seed)

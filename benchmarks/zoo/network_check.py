@@ -31,7 +31,7 @@ class _Trial:
     sizes: Mapping[str, int]
     feeds: Feeds
     peers: Sequence[Array]
-    others: Sequence[Array]
+    other_results: Sequence[Array]
     exacts: Sequence[Array]
 
 
@@ -65,7 +65,9 @@ class ModelCheck:
     def compare_sizes(self, built: BuiltModel) -> dict[str, Accuracy]:
         """Return the accuracy at every choice of dynamic sizes, each judged beside the worst errors of all choices."""
         texts = [", ".join(f"{name} {size}" for name, size in trial.sizes.items()) for trial in self._trials]
-        judged = [judge(built.run(trial.feeds), trial.peers, trial.others, trial.exacts) for trial in self._trials]
+        judged = [
+            judge(built.run(trial.feeds), trial.peers, trial.other_results, trial.exacts) for trial in self._trials
+        ]
         return dict(zip(texts, with_usual_error(judged), strict=True))
 
     def compare_decoding(self, built: BuiltModel) -> Accuracy | None:
@@ -77,15 +79,15 @@ class ModelCheck:
             return None
         tokens, logits = self._decode(built.run)
         other = np.random.default_rng(2).permutation(tokens.reshape(-1)).reshape(tokens.shape)
-        feeds, others = (self._continue(given, None) for given in (tokens, other))
-        return judge([logits], self._peer(feeds)[:1], self._peer(others)[:1], self._exact(feeds)[:1])
+        feeds, other_feeds = (self._continue(input_tokens, None) for input_tokens in (tokens, other))
+        return judge([logits], self._peer(feeds)[:1], self._peer(other_feeds)[:1], self._exact(feeds)[:1])
 
     @cached_property
     def _trials(self) -> list[_Trial]:
         trials = []
         for sizes in self._network.list_sizes():
-            feeds, others = (self._network.draw(self._size, sizes, seed) for seed in (1, 2))
-            trials.append(_Trial(sizes, feeds, self._peer(feeds), self._peer(others), self._exact(feeds)))
+            feeds, other_feeds = (self._network.draw(self._size, sizes, seed) for seed in (1, 2))
+            trials.append(_Trial(sizes, feeds, self._peer(feeds), self._peer(other_feeds), self._exact(feeds)))
         return trials
 
     @cached_property

@@ -20,7 +20,7 @@ __all__ = ["SIZES", "SwinConfig", "build_swin"]
 EPSILON = 1e-5
 PATCH = 4
 MASKED = -100.0
-"""The number added to the scores of places brought together by the roll."""
+"""The number added to the scores of positions brought together by the roll."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class _Block:
     shift: int
 
     @property
-    def places(self) -> int:
-        """The number of places in a window."""
+    def num_positions(self) -> int:
+        """The number of positions in a window."""
         return self.window * self.window
 
     @property
@@ -129,7 +129,7 @@ def _windows(graph: GraphBuilder, x: str, block: _Block) -> str:
     count, window = block.side // block.window, block.window
     apart = graph.reshape(x, 1, count, window, count, window, block.channels)
     turned = graph.op("Transpose", apart, perm=[0, 1, 3, 2, 4, 5])
-    return graph.reshape(turned, block.num_windows, block.places, block.channels)
+    return graph.reshape(turned, block.num_windows, block.num_positions, block.channels)
 
 
 def _image(graph: GraphBuilder, windows: str, block: _Block) -> str:
@@ -140,10 +140,10 @@ def _image(graph: GraphBuilder, windows: str, block: _Block) -> str:
 
 
 def _attention(graph: GraphBuilder, x: str, block: _Block) -> str:
-    heads, size, places = block.num_heads, block.channels // block.num_heads, block.places
+    heads, size, num_positions = block.num_heads, block.channels // block.num_heads, block.num_positions
     with graph.scope("qkv"):
         joined = linear(graph, x, block.channels, 3 * block.channels, bias=True)
-    apart = graph.reshape(joined, block.num_windows, places, 3, heads, size)
+    apart = graph.reshape(joined, block.num_windows, num_positions, 3, heads, size)
     turned = graph.op("Transpose", apart, perm=[2, 0, 3, 1, 4])
     query, key, value = (graph.op("Gather", turned, graph.constant(part), axis=0) for part in range(3))
     query = graph.op("Mul", query, graph.constant(size**-0.5, np.float32))
@@ -151,30 +151,30 @@ def _attention(graph: GraphBuilder, x: str, block: _Block) -> str:
     scores = graph.op("Add", scores, _position_bias(graph, block))
     if block.shift:
         mask = graph.initializer("mask", _mask(block)[np.newaxis, :, np.newaxis])
-        scores = graph.reshape(scores, 1, block.num_windows, heads, places, places)
-        scores = graph.reshape(graph.op("Add", scores, mask), block.num_windows, heads, places, places)
+        scores = graph.reshape(scores, 1, block.num_windows, heads, num_positions, num_positions)
+        scores = graph.reshape(graph.op("Add", scores, mask), block.num_windows, heads, num_positions, num_positions)
     attended = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), value)
-    attended = graph.reshape(graph.op("Transpose", attended, perm=[0, 2, 1, 3]), block.num_windows, places, -1)
+    attended = graph.reshape(graph.op("Transpose", attended, perm=[0, 2, 1, 3]), block.num_windows, num_positions, -1)
     with graph.scope("output"):
         return linear(graph, attended, block.channels, block.channels, bias=True)
 
 
 def _position_bias(graph: GraphBuilder, block: _Block) -> str:
-    """Return ``(1, heads, places, places)``: a weight for each distance of two places of a window."""
-    window, places = block.window, block.places
+    """Return ``(1, heads, positions, positions)``: a weight for each distance of two positions of a window."""
+    window, num_positions = block.window, block.num_positions
     table = graph.weight("position_bias", ((2 * window - 1) ** 2, block.num_heads), 0.2)
-    rows, columns = np.divmod(np.arange(places), window)
+    rows, columns = np.divmod(np.arange(num_positions), window)
     down, right = (axis[:, None] - axis[None, :] + window - 1 for axis in (rows, columns))
     number = graph.initializer("position_number", (down * (2 * window - 1) + right).reshape(-1))
-    bias = graph.reshape(graph.op("Gather", table, number, axis=0), places, places, block.num_heads)
+    bias = graph.reshape(graph.op("Gather", table, number, axis=0), num_positions, num_positions, block.num_heads)
     return graph.unsqueeze(graph.op("Transpose", bias, perm=[2, 0, 1]), 0)
 
 
 def _mask(block: _Block) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Return ``(windows, places, places)``: 0 for places of one part of the image, else a number hiding the score."""
+    """Return ``(windows, positions, positions)``: 0 for positions of one image part, else a number hiding the score."""
     side, window, shift = block.side, block.window, block.shift
     part = np.searchsorted([side - window, side - shift], np.arange(side), side="right")
     count = side // window
     apart = (3 * part[:, None] + part[None, :]).reshape(count, window, count, window)
-    parts = apart.transpose(0, 2, 1, 3).reshape(-1, block.places)
+    parts = apart.transpose(0, 2, 1, 3).reshape(-1, block.num_positions)
     return np.where(parts[:, :, None] == parts[:, None, :], 0, MASKED).astype(np.float32)

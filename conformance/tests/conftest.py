@@ -1,4 +1,4 @@
-"""The backend ``fakenpu`` installed for a test and the processes that it starts."""
+"""The backend ``fakenpu`` installed for a test and its child processes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from conformance.tests.fakenpu_install import FAKES, install_fakenpu
 
 @pytest.fixture
 def look_again() -> Iterator[Callable[[], None]]:
-    """A function that has this test look for plugins again, as a new process would."""
+    """Return a function repeating the search for plugins in this test, as in a new process."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(using(Installation()))
 
 
 @pytest.fixture
 def fakenpu_metadata(tmp_path: Path) -> Callable[..., Path]:
-    """A function that writes the metadata of the fake backend's distribution anew."""
+    """Return a function rewriting the metadata of the fake backend's distribution."""
     return lambda **metadata: install_fakenpu(tmp_path, **metadata)
 
 
@@ -29,7 +29,7 @@ def fakenpu_metadata(tmp_path: Path) -> Callable[..., Path]:
 def fakenpu(
     fakenpu_metadata: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]
 ) -> str:
-    """The name of the fake backend, installed; set ``FAKENPU_FAULT`` before a process imports it to break it."""
+    """The name of the fake backend, installed; ``FAKENPU_FAULT``, set before the import by a process, breaks it."""
     monkeypatch.syspath_prepend(str(FAKES))
     monkeypatch.syspath_prepend(str(fakenpu_metadata()))
     monkeypatch.delenv("FAKENPU_FAULT", raising=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 __all__ = ["FAKES", "install_fakenpu"]
 
 FAKES = Path(__file__).parent / "fakes"
-"""Where its code lies."""
+"""The folder with its code."""
 
 
 def install_fakenpu(
@@ -17,7 +17,7 @@ def install_fakenpu(
     requires: str = "byoc-core>=0.1,<1",
     runtimes: str = "fakenpu = fakenpu.runtime",
 ) -> Path:
-    """Writes the metadata of its distribution, and gives the folder for ``sys.path``."""
+    """Write the metadata of its distribution, and return the folder for ``sys.path``."""
     info = folder / "site" / "byoc_fakenpu.dist-info"
     info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text(

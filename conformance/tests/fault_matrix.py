@@ -1,7 +1,7 @@
 """Every fault against the whole kit: ``python -m conformance.tests.fault_matrix --jobs 2``.
 
-Each broken backend must be caught by the promises that its fault names, and by no others than the fault allows. A run
-of the kit takes some seconds, and there are over a hundred faults, so this is no part of the ordinary tests.
+Each broken backend must be caught by the promises named in the fault, and by no others than allowed by the fault. A run
+of the kit takes some seconds, and there are over a hundred faults, so the matrix is not part of the ordinary tests.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ EXAMPLES = 5
 
 
 def promise_of(item: Item) -> str:
-    """Gives the name of an item's promise, as faults cite it."""
+    """Return the name of an item's promise, as cited by faults."""
     return f"{item.promise.level}-{item.promise.name}"
 
 
 def broken_promises(items: Sequence[Item]) -> dict[str, str]:
-    """Holds ``fakenpu``, as it is installed, to tests; gives the promises that are broken, each with the first text."""
+    """Test the installed ``fakenpu``; return the broken promises, each with the first text."""
     found: dict[str, str] = {}
     with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:
         for item in items:
@@ -47,7 +47,7 @@ def broken_promises(items: Sequence[Item]) -> dict[str, str]:
 
 
 def _run_one(fault: str) -> tuple[str, dict[str, str] | None]:
-    """Gives a fault and what it broke, found by a process that has the broken backend; ``None`` where that failed."""
+    """Return a fault and its broken promises, found by a process with the broken backend; ``None`` after a failure."""
     with tempfile.TemporaryDirectory(prefix="fakenpu-") as folder:
         site = install_fakenpu(Path(folder), **(FAULTS[fault].metadata if fault else {}))
         paths = [str(site), str(FAKES), *filter(None, sys.path)]
@@ -62,29 +62,29 @@ def _run_one(fault: str) -> tuple[str, dict[str, str] | None]:
 
 
 def main() -> None:
-    """Prints a line for each fault, and exits with 1 where one is caught by other promises than it names."""
+    """Print a line for each fault, and exit with 1 if a fault is caught by other promises than named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("faults", nargs="*", help="names of faults; all by default")
-    given = parser.parse_args()
-    if given.inner:
+    options = parser.parse_args()
+    if options.inner:
         print(json.dumps(broken_promises(all_items())))
         return
-    chosen = given.faults or ["", *FAULTS]
+    names = options.faults or ["", *FAULTS]
     num_wrong = 0
-    with ThreadPoolExecutor(given.jobs) as pool:
-        for fault, broken in pool.map(_run_one, chosen):
-            known = FAULTS[fault] if fault else Fault(frozenset())
-            is_right = broken is not None and known.is_caught_by(broken)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for fault, broken in pool.map(_run_one, names):
+            planted = FAULTS[fault] if fault else Fault(frozenset())
+            is_right = broken is not None and planted.is_caught_by(broken)
             num_wrong += not is_right
             print(f"{'ok   ' if is_right else 'WRONG'} {fault or 'no fault'}: {', '.join(sorted(broken or ())) or '-'}")
-            for name in sorted((broken or {}).keys() - known.caught_by):
+            for name in sorted((broken or {}).keys() - planted.caught_by):
                 print(f"      {'besides' if is_right else 'not expected'}: {(broken or {})[name]}")
-            for name in sorted(known.caught_by - (broken or {}).keys()):
+            for name in sorted(planted.caught_by - (broken or {}).keys()):
                 print(f"      missed by: {name}")
             sys.stdout.flush()
-    print(f"{len(chosen)} runs of {len(all_items())} tests, {num_wrong} wrong")
+    print(f"{len(names)} runs of {len(all_items())} tests, {num_wrong} wrong")
     sys.exit(num_wrong > 0)
 
 

@@ -1,14 +1,14 @@
-"""The road of a new author, tried in the environment of this Python: from ``byoc new-backend`` to a green kit.
+"""The steps of a new author, tried in the environment of this Python: from ``byoc new-backend`` to a green kit.
 
 ::
 
     python conformance/tests/new_backend_trial.py --reports out/conformance examples/byoc_scipy
 
-writes a backend of each kind into a temporary folder, and then, for each of them and for the packages named on the
-command line: checks style and types, builds its wheel, installs it, runs its own tests (the kit is among them, and
-something must pass on each of its levels) and the lint, and uninstalls it. The environment must hold the wheels of
-byoc-core and byoc-conformance, what the named packages depend on, ruff, mypy, pytest-xdist and pip; nothing is
-downloaded but what builds a wheel. Exits with 1 where a step fails, and prints what each took.
+writes a backend of each kind into a temporary folder. Then, for each of them and for the packages named on the command
+line, the trial checks style and types, builds and installs the wheel, runs the own tests (including the kit, with at
+least one pass on each level) and the lint, and uninstalls the wheel. The environment must hold the wheels of byoc-core
+and byoc-conformance, the dependencies of the named packages, ruff, mypy, pytest-xdist and pip; only the build
+requirements of wheels are downloaded. Exits with 1 if a step fails, and prints the duration of each step.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
 def run(folder: Path, *arguments: str) -> None:
-    """Runs this Python in a folder.
+    """Run this Python in a folder.
 
     Raises:
-        SystemExit: it failed; prints what it said.
+        SystemExit: a failure; prints the output.
     """
     start = time.monotonic()
     done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
@@ -46,10 +46,10 @@ def run(folder: Path, *arguments: str) -> None:
 
 
 def require_something(report: Path) -> None:
-    """Makes sure that a green report is no green by declining.
+    """Check that a green report does not come from declining.
 
     Raises:
-        SystemExit: on a level of the kit nothing passed.
+        SystemExit: nothing passed on a level of the kit.
     """
     levels = json.loads((report / "conformance.json").read_text("utf-8"))["levels"]
     if idle := [level["level"] for level in levels if not level["counts"]["passed"]]:
@@ -57,7 +57,7 @@ def require_something(report: Path) -> None:
 
 
 def try_package(package: Path, scratch: Path, reports: Path, options: Sequence[str]) -> None:
-    """Checks a copy of a package, installs it from its wheel, runs its tests (for a report too) and the lint."""
+    """Check a copy of a package, install the wheel, run the tests (for a report too) and the lint."""
     project = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
     (backend,) = project["entry-points"]["byoc.backends"]
     wheels, copy = scratch / f"wheels-{backend}", scratch / f"copy-{backend}"
@@ -78,7 +78,7 @@ def try_package(package: Path, scratch: Path, reports: Path, options: Sequence[s
 
 
 def main(packages: Sequence[str], reports: Path, options: Sequence[str]) -> None:
-    """Tries a new backend of each kind, and some packages."""
+    """Try a new backend of each kind, and some packages."""
     with tempfile.TemporaryDirectory(prefix="byoc-trial-") as folder:
         scratch = Path(folder)
         for kind in Kind:
@@ -94,5 +94,9 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", default="1", help="how many tests run at once")
     parser.add_argument("--examples", default="20", help="random examples for each property of the kit")
     parser.add_argument("packages", nargs="*", help="folders of other packages to try")
-    given = parser.parse_args()
-    main(given.packages, given.reports.absolute(), ["-n", given.jobs, "--byoc-examples", given.examples])
+    command_line = parser.parse_args()
+    main(
+        command_line.packages,
+        command_line.reports.absolute(),
+        ["-n", command_line.jobs, "--byoc-examples", command_line.examples],
+    )

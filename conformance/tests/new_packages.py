@@ -1,4 +1,4 @@
-"""Packages of backends from their source folders, as pip would leave them: importable, with metadata."""
+"""Packages of backends from their source folders, as left by pip: importable, with metadata."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["install_package", "write_metadata"]
 
 
 def install_package(package: Path, site: Path) -> str:
-    """Copies the modules of a package into a folder that stands for ``site-packages``, with its metadata.
+    """Copy the modules of a package into a folder in the role of ``site-packages``, with the metadata.
 
     Args:
         package: the folder of its ``pyproject.toml``; the modules lie under ``src``.
-        site: made where there is none.
+        site: created if missing.
 
     Returns:
         The name of its backend.
@@ -27,7 +27,7 @@ def install_package(package: Path, site: Path) -> str:
 
 
 def write_metadata(package: Path, site: Path) -> dict[str, Any]:
-    """Writes a package's metadata into a folder, so far as byoc reads it, and gives its table ``project``."""
+    """Write a package's metadata into a folder, as far as read by byoc, and return the table ``project``."""
     project: dict[str, Any] = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
     info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()

@@ -1,4 +1,4 @@
-"""Results and reports made by hand, for tests of what is made of them."""
+"""Handmade results and reports, for tests of derived data."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ STARTED = datetime(2026, 5, 17, 12, 30, tzinfo=UTC)
 
 
 def new_item(level: Level, name: str, case: str = "") -> Item:
-    """Gives a test whose check is never run."""
+    """Return a test with a check never run."""
     return Item(Promise(level, name, "keeps its word", lambda subject, case: None), case)
 
 
 def new_result(outcome: Outcome, item: Item | None = None) -> ItemResult:
-    """Gives a result that took a second and a half."""
+    """Return a result with a duration of a second and a half."""
     return ItemResult(item or new_item(Level.L2, "op", "add"), outcome, 1.5)
 
 
@@ -33,14 +33,14 @@ def new_report(
     coverage: tuple[Coverage, ...] = (),
     changes: tuple[str, ...] = (),
 ) -> Report:
-    """Gives a report.
+    """Return a report.
 
     Args:
         statuses: by test id.
-        backend: its name.
+        backend: the name.
         texts: of tests.
         xfail: reasons of tests.
-        coverage: its table.
+        coverage: the table.
         changes: of the suite.
     """
     items = []
@@ -88,4 +88,4 @@ def new_report(
 
 
 ALL_PASSED = {f"{level}-promise": Verdict.PASSED for level in Level}
-"""One test on each level."""
+"""A test on each level."""

@@ -1,4 +1,4 @@
-"""Agreement of results tells ops apart, and does not judge rounding."""
+"""Agreement of results distinguishes ops, and does not judge rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``byoc conformance`` as a user runs it, on a backend that does everything wrong."""
+"""``byoc conformance``, run as by a user, on a completely wrong backend."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.lowest
 
 @dataclass(frozen=True)
 class Done:
-    """What a command left behind."""
+    """The outcome of a command."""
 
     code: int
     out: str
@@ -41,7 +41,7 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]) -> str:
-    """The name of the backend of :mod:`conformance.tests.toys`, installed for this process and those it starts."""
+    """The name of the backend of :mod:`conformance.tests.toys`, installed for this process and its children."""
     install_toy(tmp_path / "toy")
     monkeypatch.syspath_prepend(str(tmp_path / "toy"))
     look_again()
@@ -50,7 +50,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[]
 
 @pytest.fixture
 def conformance(toy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """A function that runs ``byoc conformance`` with arguments, in an empty folder."""
+    """Return a function running ``byoc conformance`` with arguments, in an empty folder."""
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -67,14 +67,14 @@ def conformance(toy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def only(*names: str) -> list[str]:
-    """Gives the arguments that choose tests."""
+    """Return the arguments choosing tests."""
     return [argument for name in names for argument in ("--only", name)]
 
 
-@pytest.mark.parametrize("jobs", ["1", "3"])
-def test_a_run_prints_each_broken_test_and_a_summary(conformance: Run, jobs: str) -> None:
-    chosen = only(CRASHES, HANGS, FAILS, DECLINES)
-    done = conformance("toy", *chosen, "--patience", "0.02", "--report", "out", "--jobs", jobs)
+@pytest.mark.parametrize("num_parallel", ["1", "3"])
+def test_a_run_prints_each_broken_test_and_a_summary(conformance: Run, num_parallel: str) -> None:
+    selection = only(CRASHES, HANGS, FAILS, DECLINES)
+    done = conformance("toy", *selection, "--patience", "0.02", "--report", "out", "--jobs", num_parallel)
     assert done.code == 1
     assert sorted(done.err.splitlines()) == sorted(
         [f"{CRASHES}: crashed", f"{HANGS}: hung", f"{FAILS}: failed", "L1: 4 tests done"]
@@ -107,10 +107,12 @@ def test_overrides(conformance: Run) -> None:
     Path("known.toml").write_text(f'[xfail]\n"{DECLINES}" = "it has no table of cosines"\n')
     done = conformance("toy", *only(DECLINES), "--xfail", "known.toml")
     assert done.code == 1
-    assert f"{DECLINES}: xpassed\n    is expected to be broken (it has no table of cosines), and is not: " in done.out
+    assert f"{DECLINES}: xpassed\n    is expected to be broken (it has no table of cosines), but is not: " in done.out
 
 
-def test_a_fault_of_the_kit_is_told_as_one_and_loses_nothing(conformance: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_kit_is_an_internal_error_and_loses_nothing(
+    conformance: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(self: Runner, item: Item) -> ItemResult:
         if item.id == HANGS:
             raise InternalError("kit", "is at fault")
@@ -131,8 +133,8 @@ def test_a_report_that_cannot_be_written_is_printed(conformance: Run) -> None:
     assert done.err == f"{FAILS}: failed\nL1: 1 test done\nerror: out/conformance.json: Is a directory\n"
     assert "LookupError: <no> sine" in done.out
     assert "report: " not in done.out
-    again = conformance("toy", *only(FAILS), "--report", "out", "--json")
-    assert json.loads(again.out)["is_red"]
+    as_json = conformance("toy", *only(FAILS), "--report", "out", "--json")
+    assert json.loads(as_json.out)["is_red"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody may write")
@@ -255,14 +257,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 threading.Thread(target=interrupt, daemon=True).start()
 main()
 """
-"""The command, as one that a line on stdin interrupts, by a signal that another thread than the main one gets."""
+"""The command, interruptible by a line on stdin: another thread than the main thread gets the signal."""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to another process")
-@pytest.mark.parametrize("way", ["signal", "signal to another thread"])
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, jobs: str, way: str) -> None:
-    command = ["conformance", "toy", *only(CRASHES, HANGS), "--report", "out", "--jobs", jobs]
+@pytest.mark.parametrize("interruption", ["signal", "signal to another thread"])
+@pytest.mark.parametrize("num_parallel", ["1", "2"])
+def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, num_parallel: str, interruption: str) -> None:
+    command = ["conformance", "toy", *only(CRASHES, HANGS), "--report", "out", "--jobs", num_parallel]
     with subprocess.Popen(
         [sys.executable, "-c", BYOC, *command],
         cwd=tmp_path,
@@ -275,9 +277,9 @@ def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, jobs: str, way: str)
         try:
             assert process.stderr is not None
             assert process.stderr.readline() == f"{CRASHES}: crashed\n"
-            if way == "signal":
+            if interruption == "signal":
                 process.send_signal(signal.SIGINT)
-            out, err = process.communicate(None if way == "signal" else "now\n", timeout=30)
+            out, err = process.communicate(None if interruption == "signal" else "now\n", timeout=30)
         finally:
             process.kill()
     assert (process.returncode, err) == (130, "")

@@ -1,4 +1,4 @@
-"""What is drawn is the same everywhere, valid, and covers what it is for."""
+"""Drawn cases are the same everywhere, valid, and cover their purpose."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def test_no_function_is_drawn_twice() -> None:
 def test_every_op_is_tried_in_every_dtype_that_it_takes() -> None:
     for name, cases in canonical_cases(default_ops()).items():
         op = default_ops()[name]
-        taken = {dtype for case in cases[:1] for dtype in dtypes_of(case, op)}
+        accepted = {dtype for case in cases[:1] for dtype in dtypes_of(case, op)}
         trials = [*canonical_trials(op), *drawn_trials(op, 0, 0, is_dynamic=False)]
-        assert {trial.dtype for trial in trials} >= taken, name
+        assert {trial.dtype for trial in trials} >= accepted, name
 
 
 def test_drawn_trials_have_what_canonical_ones_lack() -> None:
@@ -80,17 +80,21 @@ def test_every_op_is_drawn_and_its_symbols_change_their_sizes() -> None:
         trials = list(drawn_trials(default_ops()[name], 0, 0, is_dynamic=True))
         assert len(trials) >= (3 if default_ops()[name].operands else 1), name
         symbolic = [trial for trial in trials if trial.symbols != "none"]
-        others = [trial.other_case(generator_of(0, name, index)) for index, trial in enumerate(symbolic)]
-        if not any(other is not None for other in others):
+        other_cases = [trial.other_case(generator_of(0, name, index)) for index, trial in enumerate(symbolic)]
+        if not any(other is not None for other in other_cases):
             without_other_sizes.add(name)
-        for trial, other in zip(symbolic, others, strict=True):
+        for trial, other in zip(symbolic, other_cases, strict=True):
             store = ConstantStore()
             function = trial.named("main").function(store, generator_of(0))
             if other is not None:
                 operands = draw_operands(trial.op, other, trial.dtype, "normal", generator_of(0))
-                inputs = [array for place, array in enumerate(operands) if place not in trial.constants]
+                inputs = [
+                    array for index_of_operand, array in enumerate(operands) if index_of_operand not in trial.constants
+                ]
                 assert [array.shape for array in inputs] != [
-                    operand.shape for place, operand in enumerate(trial.case.operands) if place not in trial.constants
+                    operand.shape
+                    for index_of_operand, operand in enumerate(trial.case.operands)
+                    if index_of_operand not in trial.constants
                 ]
                 evaluate_function(IRModule({"main": function}, store), "main", inputs)
     assert without_other_sizes == {"arange", "full", "range", "shape_to_tensor"}  # their operands have no sizes
@@ -112,7 +116,7 @@ def test_corners_that_once_were_not_drawn(name: str, is_drawn: Callable[[Any], b
 
 
 def _hangs_over(case: OpCase) -> bool:
-    """Tells whether the last window along an axis reaches beyond the padding behind the image."""
+    """Return whether the last window along an axis reaches beyond the padding behind the image."""
     attrs: Any = default_ops()[case.op].normalise_attrs(case.attrs)
     if not attrs["ceil_mode"]:
         return False
@@ -216,9 +220,9 @@ def test_a_backend_that_takes_little_is_tried_near_what_it_takes() -> None:
 def test_blocks_are_valid_and_differ(root: str) -> None:
     blocks = list(draw_blocks(default_ops(), root, 0, is_dynamic=True))
     assert len(blocks) >= 7
-    again = [print_function(block.function) for block in draw_blocks(default_ops(), root, 0, is_dynamic=True)]
-    assert [print_function(block.function) for block in blocks] == again
-    assert len(set(again)) == len(again)
+    repeated = [print_function(block.function) for block in draw_blocks(default_ops(), root, 0, is_dynamic=True)]
+    assert [print_function(block.function) for block in blocks] == repeated
+    assert len(set(repeated)) == len(repeated)
     for block in blocks:
         module = IRModule({"main": replace(block.function, name="main")}, block.constants)
         verify(module)
@@ -250,12 +254,12 @@ def test_blocks_of_bytes_have_one_right_result(root: str) -> None:
             assert all(array.dtype.kind in "iu" for array in inputs)
             host = evaluate_function(module, "main", inputs)
             exact = evaluate_function(module, "main", inputs, exact=True)
-            for found, wanted in zip(host, exact, strict=True):
-                np.testing.assert_allclose(found.astype(float), wanted.astype(float), rtol=1e-5, atol=1e-4)
+            for found, expected in zip(host, exact, strict=True):
+                np.testing.assert_allclose(found.astype(float), expected.astype(float), rtol=1e-5, atol=1e-4)
 
 
 def test_graphs_hang_on_no_claim(fakenpu: str) -> None:
-    """What an id stands for stays as it is when a backend claims one more op."""
+    """The case of an id stays the same after a backend claims another op."""
     first, second = Subject(SubjectSpec(fakenpu)), Subject(SubjectSpec("host"))
     static = [op for op in graph_ops() if generator_of(0, "graph", op, 0).random() >= 0.5]
     for op in static[:5]:

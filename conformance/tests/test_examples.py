@@ -1,4 +1,4 @@
-"""The examples of a subject: claimed, of every kind that it can do, and the same each time."""
+"""The examples of a subject: claimed, of every possible kind, and the same each time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def test_results_of_sizes_that_only_running_tells_are_among_them() -> None:
 
 def test_a_backend_of_uncommon_dtypes_has_examples_too(fakenpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKENPU_FAULT", "takes-halves")
-    wanted = ("L1-capability[dynamic-shapes]", "L1-capability[constants]", "L1-codegen-functions")
+    partition_tests = ("L1-capability[dynamic-shapes]", "L1-capability[constants]", "L1-codegen-functions")
     with Runner(SubjectSpec(fakenpu)) as runner:
-        for name in (*wanted, "L3-same-results", "L3-constants-kept", "L4-stateless", "L4-dynamic-shapes"):
+        for name in (*partition_tests, "L3-same-results", "L3-constants-kept", "L4-stateless", "L4-dynamic-shapes"):
             assert runner.run(find_item(name)).outcome.status is Status.PASSED
 
 

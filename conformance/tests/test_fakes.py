@@ -1,8 +1,8 @@
-"""The kit is itself proven: a good backend passes, and each broken one fails where it should.
+"""The kit is itself proven: a good backend passes, and each broken backend fails in the right place.
 
-Here one fault of each promise is tried, and ``nox -s thorough`` tries all. That each fails *only* where it should is
-:mod:`conformance.tests.fault_matrix` to show for all; ``nox -s thorough`` shows it for a few, and for what is odd and
-permitted.
+Here a fault of each promise is tried, and ``nox -s thorough`` tries all. Failures *only* in the right place are shown
+by :mod:`conformance.tests.fault_matrix` for all faults; ``nox -s thorough`` shows this for a few, and for odd but
+permitted behaviour.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from fakenpu.runtime import KERNELS
 IS_THOROUGH = os.environ.get("BYOC_EXAMPLES") == "thorough"
 CAUGHT = [fault for fault in FAULTS if FAULTS[fault].caught_by]
 PERMITTED = [fault for fault in FAULTS if not FAULTS[fault].caught_by]
-"""Odd, but nothing that a backend must not do."""
+"""Odd, but permitted for a backend."""
 
 
 def one_for_each_promise() -> list[str]:
-    """Return the first fault that each promise must catch, and each fault that a stranger's backend had."""
+    """Return the first fault to be caught by each promise, and each fault found in a stranger's backend."""
     first: dict[str, str] = {}
     for fault in CAUGHT:
         for promise in sorted(FAULTS[fault].caught_by):
@@ -44,7 +44,7 @@ STRANGERS = (
     *("negative-axis", "several-axes", "overhanging-window", "backwards-past-the-end", "sizes-of-the-first-call"),
     *("uses-a-second-thread", "writes-its-input", "flushes-its-input"),
 )
-"""Faults of a real backend that the kit once let pass."""
+"""Faults of a real backend once missed by the kit."""
 TRIED = CAUGHT if IS_THOROUGH else one_for_each_promise()
 ALONE = (
     "allows-any-core",
@@ -60,7 +60,7 @@ ALONE = (
 def break_fakenpu(
     fakenpu: str, fakenpu_metadata: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], frozenset[str]]:
-    """A function that has a fault in the installed backend, and gives the promises that must catch it."""
+    """Return a function breaking the installed backend, and returning the promises expected to catch the fault."""
 
     def break_it(fault: str) -> frozenset[str]:
         monkeypatch.setenv("FAKENPU_FAULT", fault)
@@ -98,7 +98,7 @@ def test_every_promise_has_a_fault() -> None:
 
 
 def test_a_good_backend_keeps_every_promise_and_is_covered(fakenpu: str) -> None:
-    """It does at least something for each: a green by declining is no green."""
+    """Each promise is tested on something: green by declining does not count."""
     broken, passed = [], set()
     with Runner(SubjectSpec(fakenpu, examples=EXAMPLES)) as runner:
         for item in all_items():

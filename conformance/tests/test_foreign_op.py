@@ -1,4 +1,4 @@
-"""The kit holds a third-party package to the facts that its ops state: cases, dtypes, rounding."""
+"""The kit checks the declared facts of a third-party package's ops: cases, dtypes, rounding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPEC = SubjectSpec("foreign", examples=4)
 
 @pytest.fixture(autouse=True)
 def _foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]) -> None:
-    """The package is installed for this process and those of the kit."""
+    """Install the package for this process and the processes of the kit."""
     for path in foreign_paths(tmp_path / "site"):
         monkeypatch.syspath_prepend(path)
     look_again()

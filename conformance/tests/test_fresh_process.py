@@ -1,4 +1,4 @@
-"""A fresh process has imported nothing, and what goes wrong in it is told."""
+"""A fresh process has imported nothing, and reports errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_it_imports_from_where_this_process_does_and_sees_arguments_and_variable
     assert printed == "passed a b yes\n"
 
 
-def test_what_it_raises_is_told() -> None:
+def test_errors_of_the_process_are_raised() -> None:
     with pytest.raises(FailedError) as caught:
         run_in_fresh_process("raise SystemExit('the driver is missing')", timeout=60.0)
     assert str(caught.value) == "a fresh process ended with 1:\nthe driver is missing"

@@ -1,4 +1,4 @@
-"""The kit's rules: each lets through what is right by the arithmetic, and nothing beyond its bound."""
+"""The kit's rules: each accepts results right by the arithmetic, and nothing beyond the bound."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def test_moved_data_keeps_every_bit() -> None:
     other_nan = x[::-1].copy()
     other_nan.view(np.uint32)[2] ^= 1
     assert text_of("flip", (x,), other_nan, axis=0) == ""
-    for place, value in ((4, 0.0), (3, 0.0), (0, np.nextafter(np.float32(1), np.float32(2)))):
+    for index, value in ((4, 0.0), (3, 0.0), (0, np.nextafter(np.float32(1), np.float32(2)))):
         changed = x[::-1].copy()
-        changed[place] = value
+        changed[index] = value
         assert "1 of 6 elements are wrong" in text_of("flip", (x,), changed, axis=0)
 
 
@@ -161,7 +161,7 @@ def test_one_operand_alone_may_be_taken_for_zero() -> None:
 
 
 def test_coarse_arithmetic_may_flush_too() -> None:
-    """The first term is 0.3, or nothing where a subnormal number is taken for zero."""
+    """The first term is 0.3, or nothing if subnormal numbers are flushed to zero."""
     x, weight = np.array([[1e-39, 1.3]], np.float32), np.array([[3e38, 1.7]], np.float32)
     coarse = np.array([[1.3 * 1.7 * (1 + 2.0**-11)]], np.float32)
     assert text_of("nn.dense", (x, weight), coarse, {"float32": 2.0**-11}) == ""
@@ -196,9 +196,9 @@ def test_nan_in_a_convolution_stays_where_it_is_read() -> None:
     weight = RNG.standard_normal((3, 2, 3, 3)).astype(np.float32)
     (right,) = evaluate_function(one_op("nn.conv2d", image, weight), "main", (image, weight))
     assert text_of("nn.conv2d", (image, weight), right) == ""
-    spread = right.copy()
-    spread[0, 0, 5, 5] = np.nan
-    assert "1 of 108 elements are wrong" in text_of("nn.conv2d", (image, weight), spread)
+    with_further_nan = right.copy()
+    with_further_nan[0, 0, 5, 5] = np.nan
+    assert "1 of 108 elements are wrong" in text_of("nn.conv2d", (image, weight), with_further_nan)
     lost = np.nan_to_num(right)
     assert "27 of 108 elements are wrong" in text_of("nn.conv2d", (image, weight), lost)
 

@@ -1,4 +1,4 @@
-"""What level 3 damages, and what it takes for a pickle."""
+"""Level 3: its damaged artifacts, and its recognition of pickles."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_nothing_is_left_as_it_was_but_what_is_valid_by_chance() -> None:
 def test_every_region_is_damaged() -> None:
     data = bytes(range(240))
     flipped = [case for name, case in damaged(data, np.random.default_rng(0)) if name.startswith("bit flipped")]
-    places = [next(i for i in range(240) if case[i] != data[i]) for case in flipped]
-    assert [place // 10 for place in places] == list(range(24))
+    offsets = [next(i for i in range(240) if case[i] != data[i]) for case in flipped]
+    assert [offset // 10 for offset in offsets] == list(range(24))
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\x00\x01"])

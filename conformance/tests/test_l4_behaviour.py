@@ -1,4 +1,4 @@
-"""Level 4 goes on after what crashes and hangs, and takes roundings for what they are."""
+"""Level 4 continues after crashes and hangs, and accepts roundings."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ def example() -> Example:
 
 
 def test_another_rounding_is_no_difference(host: Subject, example: Example) -> None:
-    known = example.expected()
-    other = tuple(np.nextafter(array, np.float32(0)) for array in known)
-    assert difference(host, example, example.inputs, other, known) == ""
+    expected = example.expected()
+    other = tuple(np.nextafter(array, np.float32(0)) for array in expected)
+    assert difference(host, example, example.inputs, other, expected) == ""
 
 
 def test_another_number_is_a_difference(host: Subject, example: Example) -> None:
-    known = example.expected()
-    other = tuple(array + np.float32(0.01) for array in known)
-    assert difference(host, example, example.inputs, other, known).startswith(
+    expected = example.expected()
+    other = tuple(array + np.float32(0.01) for array in expected)
+    assert difference(host, example, example.inputs, other, expected).startswith(
         "output `output0`: error 0.01, more than "
     )
 
 
 def test_another_shape_is_a_difference(host: Subject, example: Example) -> None:
-    (known,) = example.expected()
-    text = difference(host, example, example.inputs, (known.reshape(-1),), (known,))
+    (expected,) = example.expected()
+    text = difference(host, example, example.inputs, (expected.reshape(-1),), (expected,))
     assert text == "the results have other types: float32[6]"
 
 
@@ -81,41 +81,41 @@ def test_sizes_are_changed_wherever_they_stand(host: Subject, example: Example) 
 
 
 def test_what_is_kept_each_time_is_a_leak() -> None:
-    kept: list[bytes] = []
+    leaked: list[bytes] = []
 
     def work() -> int:
-        kept.append(bytes(1000))
+        leaked.append(bytes(1000))
         return 1
 
     with pytest.raises(FailedError, match=r"^Python's memory keeps growing by 1\d\d\d bytes with every call$"):
-        require_steady(work, rounds=50, what="call")
+        require_steady(work, rounds=50, label="call")
 
 
 def test_what_comes_to_an_end_is_no_leak() -> None:
-    """A cache that grows in each phase of a measurement, and is full when memory is measured anew."""
-    kept: list[bytes] = []
+    """A cache growing in each phase of a measurement, and full at the repeated measurement of memory."""
+    cached: list[bytes] = []
     calls = 0
 
     def work() -> int:
         nonlocal calls
         calls += 1
         if calls <= 1250:  # 5 phases of 200 calls for the process, then 5 of 50 for Python
-            kept.append(bytes(100))
+            cached.append(bytes(100))
         return 1
 
-    require_steady(work, rounds=50, what="call")
+    require_steady(work, rounds=50, label="call")
     assert calls == 1500  # Python's memory was measured twice
 
 
 def test_what_is_kept_once_is_no_leak() -> None:
-    kept: list[bytes] = []
+    cached: list[bytes] = []
 
     def work() -> int:
-        if len(kept) < 100:
-            kept.append(bytes(100_000))
+        if len(cached) < 100:
+            cached.append(bytes(100_000))
         return 1
 
-    require_steady(work, rounds=50, what="call")
+    require_steady(work, rounds=50, label="call")
 
 
 def test_large_calls_that_all_fail_are_not_covered(fakenpu: str, monkeypatch: pytest.MonkeyPatch) -> None:

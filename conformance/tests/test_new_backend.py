@@ -1,7 +1,7 @@
-"""What ``byoc new-backend`` writes can be gone on from as the page for authors tells it.
+"""Packages written by ``byoc new-backend`` can be continued as described on the page for authors.
 
-That it keeps every promise as it is written, and so does the example that came of it, is for
-:mod:`conformance.tests.new_backend_trial` to show, of the packages as they are installed.
+:mod:`conformance.tests.new_backend_trial` shows, for installed packages, the keeping of every promise by the written
+package and the resulting example.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Installing = Callable[[Path], str]
 
 @pytest.fixture
 def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]) -> Iterator[Installing]:
-    """A function that installs a package for this process and those that it starts, and gives its backend's name."""
+    """Return a function installing a package for this process and its children, and returning the backend's name."""
     sites: list[str] = []
 
     def install(package: Path) -> str:
@@ -54,11 +54,13 @@ def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Call
         look_again()
         return name
 
-    known = set(sys.modules)
+    loaded_modules = set(sys.modules)
     yield install
     monkeypatch.undo()
     # What this process has imported of a package would else be an installed module to the next test.
-    for name in [name for name in sys.modules if name not in known and name.startswith(("byoc_fresh_", "byoc_scipy"))]:
+    for name in [
+        name for name in sys.modules if name not in loaded_modules and name.startswith(("byoc_fresh_", "byoc_scipy"))
+    ]:
         del sys.modules[name]
 
 
@@ -72,7 +74,7 @@ HUNK = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _edit_as_the_page_tells(package: Path, name: str) -> list[str]:
-    """Makes the edits of ``docs/write-a-backend.md`` that fit a package; gives the names of the files, one per edit."""
+    """Make the edits of ``docs/write-a-backend.md`` fitting a package; return the names of the files, one per edit."""
     edited = []
     for hunk in HUNK.findall((ROOT / "docs" / "write-a-backend.md").read_text("utf-8").replace("mynpu", name)):
         lines = hunk.splitlines(keepends=True)
@@ -154,21 +156,21 @@ class Engine(GraphEngine):
     def build(self, function, constants, prepared):
         return prepared
 """
-OTHERS = {Kind.GRAPH: OTHER_KERNELS, Kind.ENGINE: OTHER_ENGINE}
+REPLACED_FILES = {Kind.GRAPH: OTHER_KERNELS, Kind.ENGINE: OTHER_ENGINE}
 
 
 def _own_tests(package: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the tests of an installed package, without the kit."""
+    """Run the tests of an installed package, without the kit."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
     command = ("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "--ignore=tests/test_conformance.py")
     arguments = [sys.executable, *command, "tests"]
     return subprocess.run(arguments, cwd=package, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("kind", REPLACED_FILES)
 def test_the_tests_of_a_package_stay_green_when_its_engine_is_another_right_one(kind: Kind, tmp_path: Path) -> None:
     package = _write(kind)(tmp_path / "package")
-    (package / "src" / f"byoc_fresh_{kind}" / "engine.py").write_text(OTHERS[kind], "utf-8")
+    (package / "src" / f"byoc_fresh_{kind}" / "engine.py").write_text(REPLACED_FILES[kind], "utf-8")
     install_package(package, tmp_path / "site")
     done = _own_tests(package, tmp_path / "site")
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""Overrides: strict, reasoned, and of tests that exist."""
+"""Overrides: strict, with reasons, and only for existing tests."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def test_brackets_and_dots_of_patterns_stand_for_themselves(pattern: str, expect
 @pytest.mark.parametrize(
     ("reasons", "text"),
     [
-        ({"L0-lint": ""}, "x.toml, `L0-lint`: says not why; got '', expected a reason of at least 3 words"),
+        ({"L0-lint": ""}, "x.toml, `L0-lint`: gives no reason; got '', expected a reason of at least 3 words"),
         (
             {"L0-lint": "known  bug"},
-            "x.toml, `L0-lint`: says not why; got 'known  bug', expected a reason of at least 3 words",
+            "x.toml, `L0-lint`: gives no reason; got 'known  bug', expected a reason of at least 3 words",
         ),
         ({"L0-lind": WHY}, "x.toml, `L0-lind`: names no test of the kit. Did you mean 'L0-lint'?"),
         ({"Q*": WHY}, "x.toml, `Q*`: names no test of the kit. `byoc conformance --list` shows all promises."),
@@ -77,9 +77,9 @@ def test_a_file_gives_its_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("", "is no file of overrides; got nothing, expected one table `xfail`"),
-        ("[skip]\n[xfail]\n", "is no file of overrides; got `skip`, `xfail`, expected one table `xfail`"),
-        ("xfail = 3", "is no file of overrides; got `xfail`, expected one table `xfail`"),
+        ("", "is no file of overrides; got nothing, expected a single table `xfail`"),
+        ("[skip]\n[xfail]\n", "is no file of overrides; got `skip`, `xfail`, expected a single table `xfail`"),
+        ("xfail = 3", "is no file of overrides; got `xfail`, expected a single table `xfail`"),
         ("[xfail]\na = 3", "got 3, expected text"),
         ("[xfail", "is no TOML file: "),
     ],
@@ -110,7 +110,7 @@ def test_a_broken_test_with_an_override_is_expected(status: Status) -> None:
 @pytest.mark.parametrize("status", [Status.PASSED, Status.DECLINED, Status.NOT_COVERED])
 def test_a_test_with_an_override_that_is_not_broken_is_red(status: Status) -> None:
     judged = judge(new_result(Outcome(status, "")), WHY)
-    text = f"is expected to be broken ({WHY}), and is not: {status}\nRemove it from the overrides."
+    text = f"is expected to be broken ({WHY}), but is not: {status}\nRemove the test from the overrides."
     assert judged == Judgement("L2-op[add]", Verdict.XPASSED, text, 1.5, WHY)
     assert judged.verdict.is_red
 

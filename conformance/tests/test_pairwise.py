@@ -1,4 +1,4 @@
-"""All pairs of levels occur that can, in few rows."""
+"""All possible pairs of levels occur, in few rows."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def rows_of(factors: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]]:
 @given(FACTORS, st.integers(0, 3))
 def test_every_pair_occurs(factors: dict[str, tuple[int, ...]], seed: int) -> None:
     rows = list(cover_pairs(factors, dict, np.random.default_rng(seed)))
-    wanted = set[Any]().union(*map(pairs_of, rows_of(factors)))
-    assert set[Any]().union(*map(pairs_of, rows)) == wanted
+    expected = set[Any]().union(*map(pairs_of, rows_of(factors)))
+    assert set[Any]().union(*map(pairs_of, rows)) == expected
     assert rows == list(cover_pairs(factors, dict, np.random.default_rng(seed)))
     assert {tuple(row) for row in rows} == {tuple(factors)}
     for name, levels in factors.items():  # where there is one factor too
@@ -38,7 +38,7 @@ def test_every_pair_occurs(factors: dict[str, tuple[int, ...]], seed: int) -> No
 
 @given(FACTORS, st.integers(0, 2**16 - 1))
 def test_levels_that_do_not_go_together_are_left_out(factors: dict[str, tuple[int, ...]], mask: int) -> None:
-    """Each sum of levels is permitted or not; what can occur with some permitted row does."""
+    """Each sum of levels is permitted or not; all pairs possible in some permitted row occur."""
 
     def make(row: Mapping[str, Any]) -> dict[str, Any] | None:
         return dict(row) if mask >> sum(row.values()) % 16 & 1 else None
@@ -49,8 +49,8 @@ def test_levels_that_do_not_go_together_are_left_out(factors: dict[str, tuple[in
     those = Counter(pair for row in all_rows for pair in pairs_of(row))
     permitted = Counter(pair for row in all_rows if make(row) is not None for pair in pairs_of(row))
     # A pair that few rows can have is looked for at random, and may be missed.
-    wanted = {pair for pair, count in permitted.items() if count >= those[pair] / 2}
-    assert wanted <= set[Any]().union(*map(pairs_of, rows))
+    expected = {pair for pair, count in permitted.items() if count >= those[pair] / 2}
+    assert expected <= set[Any]().union(*map(pairs_of, rows))
 
 
 def test_the_rows_are_few() -> None:
@@ -65,7 +65,7 @@ def test_each_level_is_tried_among_the_most_common_ones(factors: dict[str, tuple
         return dict(row) if mask >> sum(row.values()) % 16 & 1 else None
 
     base = {name: levels[0] for name, levels in factors.items()}
-    wanted = [{**base, name: level} for name, levels in factors.items() for level in levels]
+    expected = [{**base, name: level} for name, levels in factors.items() for level in levels]
     rows = list(cover_pairs(factors, make, np.random.default_rng(0)))
-    assert all(row in rows for row in wanted if make(row) is not None)
+    assert all(row in rows for row in expected if make(row) is not None)
     assert len(set(map(str, rows))) == len(rows)

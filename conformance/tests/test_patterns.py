@@ -1,4 +1,4 @@
-"""Instances of patterns are called with sizes that their ops take."""
+"""Instances of patterns are called with sizes accepted by their ops."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The table of planted faults fits the sources of the plugins, and planting one makes the kit red.
+"""The table of planted faults fits the sources of the plugins, and planting a fault makes the kit red.
 
-That each fault is caught is :mod:`conformance.tests.planted_faults` to show.
+:mod:`conformance.tests.planted_faults` shows the catch of each fault.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHEAP = ("cc-even-window-leans-back", "dnnl-clip-without-minimum-is-relu6")
 
 
 def require_backend(plugin: str) -> None:
-    """Skip the test where a backend is not installed, or cannot compile on this machine."""
+    """Skip the test if a backend is not installed, or cannot compile on this machine."""
     try:
         Subject(SubjectSpec(plugin)).require_tools()
     except BackendNotFoundError:
@@ -75,6 +75,6 @@ def test_a_witness_shows_its_fault() -> None:
     assert "elements are wrong" in show_witness(FAULT_BY_NAME["dnnl-slice-begin-wraps"])
 
 
-def test_a_package_of_another_place_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="imported from another place"):
+def test_a_package_of_another_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="imported from another folder"):
         hold_copy(tmp_path, "dnnl", "byoc_dnnl", ["L2-op[clip]"])

@@ -1,4 +1,4 @@
-"""The kit under pytest, as an author runs it: in a process of its own, with a backend that does everything wrong."""
+"""The kit under pytest, run as by an author: in a separate process, with a completely wrong backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[..., pytest.RunResult]
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs pytest in an empty folder, with warnings as errors, where the backend ``toy`` is installed."""
+    """Run pytest in an empty folder, with warnings as errors, and the backend ``toy`` installed."""
     monkeypatch.setenv("PYTHONPATH", install_toy(tmp_path / "toy"))
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -36,14 +36,14 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def read(folder: Path) -> Any:
-    """Gives the data of a report, once it is sure that all files are there."""
+    """Return the data of a report, after a check for all files."""
     names = ["badge.json", "badge.svg", "conformance.html", "conformance.json", "conformance.md"]
     assert sorted(path.name for path in folder.iterdir()) == names
     return json.loads((folder / "conformance.json").read_text())
 
 
 def statuses(report: Mapping[str, Any]) -> dict[str, str]:
-    """Gives the tests that ran, by id."""
+    """Return the tests run, by id."""
     return {item["id"]: item["status"] for item in report["items"] if item["status"] != "not-run"}
 
 
@@ -97,9 +97,9 @@ def test_levels_and_a_file_of_overrides(run: Run, pytester: pytest.Pytester) -> 
         (["--byoc-backend=toy", "--byoc-xfail=no.toml"], "No such file or directory: 'no.toml'"),
         (
             ["--byoc-backend=toy", "--byoc-examples=0"],
-            "ERROR: examples: cannot be used; got 0, expected a whole number",
+            "ERROR: examples: cannot be used; got 0, expected an integer",
         ),
-        (["--byoc-backend=toy", "--byoc-seed=-1"], "ERROR: seed: cannot be used; got -1, expected a whole number"),
+        (["--byoc-backend=toy", "--byoc-seed=-1"], "ERROR: seed: cannot be used; got -1, expected an integer"),
         (["--byoc-backend=toy", "--byoc-patience=nan"], "ERROR: patience: cannot be used; got nan, expected 0.01 or"),
         (["--byoc-backend=toy", "--byoc-report=conftest.py"], "ERROR: --byoc-report: "),
     ],
@@ -136,12 +136,12 @@ def test_a_class_to_inherit_from(run: Run, pytester: pytest.Pytester) -> None:
     text = done.stdout.str()
     assert f"test_toy.py::TestToy::{CRASHES} XFAIL" in text
     assert f"test_toy.py::TestToy::{FAILS} FAILED" in text
-    assert "is expected to be broken (this one is declined instead), and is not: declined: op: no cos" in text
-    assert "Remove it from the overrides." in text
+    assert "is expected to be broken (this one is declined instead), but is not: declined: op: no cos" in text
+    assert "Remove the test from the overrides." in text
     found = statuses(read(pytester.path / "out"))
     assert found == {CRASHES: "xfailed", HANGS: "xfailed", FAILS: "failed", DECLINES: "xpassed"}
-    again = run("--runxfail", "-k", CRASHES)
-    again.assert_outcomes(failed=1)
+    without_xfail = run("--runxfail", "-k", CRASHES)
+    without_xfail.assert_outcomes(failed=1)
 
 
 def test_two_suites_have_reports_of_their_own(run: Run, pytester: pytest.Pytester) -> None:
@@ -173,10 +173,10 @@ def test_suites_of_one_name_have_reports_of_their_own(run: Run, pytester: pytest
     assert found == [0, 1]
 
 
-@pytest.mark.parametrize("chosen", [DECLINES, FAILS])
-def test_a_report_that_cannot_be_written_fails_the_run(run: Run, pytester: pytest.Pytester, chosen: str) -> None:
+@pytest.mark.parametrize("test_id", [DECLINES, FAILS])
+def test_a_report_that_cannot_be_written_fails_the_run(run: Run, pytester: pytest.Pytester, test_id: str) -> None:
     pytester.mkdir("out").joinpath("conformance.json").mkdir()
-    done = run("--pyargs", "byoc_conformance", "--byoc-backend=toy", "-k", chosen, "--byoc-report", "out")
+    done = run("--pyargs", "byoc_conformance", "--byoc-backend=toy", "-k", test_id, "--byoc-report", "out")
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     text = done.stdout.str() + done.stderr.str()
     assert "  no report: [Errno 21] Is a directory: 'out/conformance.json'" in text
@@ -186,12 +186,12 @@ def test_a_report_that_cannot_be_written_fails_the_run(run: Run, pytester: pytes
 
 SENSELESS = {
     "backend = 'toi'": "byoc.backends: backend `toi` is not installed; installed: ",
-    "backend = 'toy'; xfail = {'L0-lint': 'broken'}": "TestX1.xfail, `L0-lint`: says not why; got 'broken', ",
+    "backend = 'toy'; xfail = {'L0-lint': 'broken'}": "TestX1.xfail, `L0-lint`: gives no reason; got 'broken', ",
     "backend = 'toy'; xfail = {'L7-x': 'there is no such'}": "TestX2.xfail, `L7-x`: names no test of the kit.",
     "backend = 'toy'; xfail = ['L0-lint']": "TestX3.xfail: is no table of reasons by test; got ['L0-lint']",
-    "backend = 'toy'; xfail = {'L0-lint': None}": "TestX4.xfail, `L0-lint`: says not why; got None, ",
-    "backend = 'toy'; examples = 0": "examples: cannot be used; got 0, expected a whole number, 1 or more",
-    "backend = 'toy'; seed = -1": "seed: cannot be used; got -1, expected a whole number, 0 or more",
+    "backend = 'toy'; xfail = {'L0-lint': None}": "TestX4.xfail, `L0-lint`: gives no reason; got None, ",
+    "backend = 'toy'; examples = 0": "examples: cannot be used; got 0, expected an integer, 1 or more",
+    "backend = 'toy'; seed = -1": "seed: cannot be used; got -1, expected an integer, 0 or more",
     "backend = 'toy'; patience = 0": "patience: cannot be used; got 0, expected 0.01 or more",
     "backend = 'toy'; options = {'a': object}": "options of `toy`: are no plain JSON values: ",
     "backend = 'toy'; xfails = {}": "TestX9.xfails: is no setting of `BackendSuite`. Did you mean 'xfail'?",
@@ -239,11 +239,11 @@ def pytest_collection_modifyitems(items):
 """
 SEEN = {
     "TestNames": [
-        "`TestNames.test_L1` is named as a test of the kit, and can replace none",
-        "`TestNames.testL2_ops` is named as a test of the kit, and can replace none",
+        "`TestNames.test_L1` has the name of a test of the kit, and cannot replace a test",
+        "`TestNames.testL2_ops` has the name of a test of the kit, and cannot replace a test",
     ],
-    "TestMarked": ["marked `xfail`, or skipped alone, instead of given a reason: TestMarked"],
-    "TestSkipped": [f"marked `xfail`, or skipped alone, instead of given a reason: {DECLINES}"],
+    "TestMarked": ["marked `xfail`, or skipped alone, without an override: TestMarked"],
+    "TestSkipped": [f"marked `xfail`, or skipped alone, without an override: {DECLINES}"],
     "TestWhole": [],
 }
 
@@ -271,7 +271,7 @@ def test_the_guard_sees_tests_that_something_takes_out(run: Run, pytester: pytes
     done = run("--byoc-report", "out")
     done.assert_outcomes(failed=1, skipped=1)
     names = ["kit-is-whole", *(item.id for item in all_items() if item.id != DECLINES)]
-    text = f"taken out, by no option of the command line: {', '.join(names[:5])} and {len(names) - 5} more"
+    text = f"removed without an option of the command line: {', '.join(names[:5])} and {len(names) - 5} more"
     assert read(pytester.path / "out")["changes"] == [text]
 
 

@@ -1,4 +1,4 @@
-"""Many tests at a time: all results come, a fault of the kit is raised, and what is left early ends at once."""
+"""Many tests at a time: all results arrive, a fault of the kit is raised, and an early exit ends the rest at once."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ SPEC = SubjectSpec("host")
 ITEMS = [new_item(level, "promise", str(number)) for level in (Level.L0, Level.L1) for number in range(4)]
 
 
-@pytest.mark.parametrize("jobs", [1, 3, 20])
-def test_every_item_has_its_result_once(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+@pytest.mark.parametrize("num_parallel", [1, 3, 20])
+def test_every_item_has_its_result_once(monkeypatch: pytest.MonkeyPatch, num_parallel: int) -> None:
     monkeypatch.setattr(Runner, "run", lambda self, item: ItemResult(item, Outcome(), 0.0))
-    found = [result.item for result in run_items(SPEC, ITEMS, jobs=jobs)]
+    found = [result.item for result in run_items(SPEC, ITEMS, num_parallel=num_parallel)]
     assert sorted(item.id for item in found) == sorted(item.id for item in ITEMS)
-    assert jobs > 1 or found == ITEMS
+    assert num_parallel > 1 or found == ITEMS
 
 
 def test_no_items_no_results() -> None:
-    assert list(run_items(SPEC, [], jobs=4)) == []
+    assert list(run_items(SPEC, [], num_parallel=4)) == []
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_a_fault_of_the_kit_is_raised(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+@pytest.mark.parametrize("num_parallel", [1, 3])
+def test_a_fault_of_the_kit_is_raised(monkeypatch: pytest.MonkeyPatch, num_parallel: int) -> None:
     def run(self: Runner, item: Item) -> ItemResult:
         if item is ITEMS[3]:
             raise InternalError("kit", "is at fault")
@@ -41,7 +41,7 @@ def test_a_fault_of_the_kit_is_raised(monkeypatch: pytest.MonkeyPatch, jobs: int
     monkeypatch.setattr(Runner, "run", run)
     before = threading.active_count()
     with pytest.raises(InternalError) as caught:
-        list(run_items(SPEC, ITEMS, jobs=jobs))
+        list(run_items(SPEC, ITEMS, num_parallel=num_parallel))
     assert str(caught.value) == "kit: is at fault"
     assert threading.active_count() == before
 

@@ -1,4 +1,4 @@
-"""The runner beside backends that no process can have."""
+"""The runner beside backends fatal to any process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from byoc_conformance import Runner, Status, SubjectSpec, all_items
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]) -> Callable[[str], Path]:
-    """A function that installs the backend ``dead``, and gives a file with a line for each time it was imported."""
+    """Return a function installing the backend ``dead``, and returning a file with a line for each import."""
 
     def write(code: str) -> Path:
         starts = tmp_path / "starts.txt"
@@ -34,13 +34,13 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callabl
             "import os; os._exit(3)",
             1.0,
             Status.CRASHED,
-            "when the backend was imported: the process ended with exit status 3",
+            "during the import of the backend: the process ended with exit status 3",
         ),
         (
             "import time; time.sleep(1000)",
             0.05,
             Status.HUNG,
-            "when the backend was imported: no result within 3 s",
+            "during the import of the backend: no result within 3 s",
         ),
     ],
 )

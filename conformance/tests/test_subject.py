@@ -1,4 +1,4 @@
-"""A subject without its tools is not asked for anything, and its companions' tools count too."""
+"""A subject without tools is not asked for anything, and the tools of companions count too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPILING = [
 
 @pytest.fixture
 def _no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``fakenpu`` says that it cannot compile here."""
+    """Let ``fakenpu`` declare no ability to compile here."""
 
     def compile_status(handle: BackendHandle, context: object = None) -> ToolStatus:
         return ToolStatus(handle.name != "fakenpu", "npucc is not on PATH", "Install the SDK.")
@@ -53,7 +53,7 @@ def test_a_companion_that_cannot_compile_here_is_not_blamed_on_the_subject(faken
 def test_what_cannot_run_here_is_not_covered_and_says_why(
     name: str, fakenpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It compiles for another machine."""
+    """The backend compiles for another machine."""
     monkeypatch.setenv("FAKENPU_FAULT", "status-without-remedy")
     with Runner(SubjectSpec(fakenpu, examples=1)) as runner:
         outcome = runner.run(find_item(name)).outcome
@@ -61,7 +61,7 @@ def test_what_cannot_run_here_is_not_covered_and_says_why(
 
 
 def test_claims_that_are_not_compiled_are_no_pass(fakenpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Level 1 tells of them; a test of numbers has none to look at."""
+    """Level 1 reports these; a test of numbers has nothing to check."""
     monkeypatch.setenv("FAKENPU_FAULT", "refuses-what-it-claims")
     with Runner(SubjectSpec(fakenpu, examples=1)) as runner:
         outcome = runner.run(find_item("L2-onnx[exp]")).outcome

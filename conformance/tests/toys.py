@@ -1,4 +1,4 @@
-"""A backend in one file that claims nothing, and does to the process what each op's name says."""
+"""A backend in a single file without claims; the name of an op selects an effect on the process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DECLINES = "L1-op-compiles[cos]"
 
 
 def install_toy(folder: Path) -> str:
-    """Writes the backend ``toy`` into a folder as pip would, and gives a ``PYTHONPATH`` that finds it."""
+    """Write the backend ``toy`` into a folder as pip would, and return a ``PYTHONPATH`` for the backend."""
     info = folder / "byoc_toy-2.0.dist-info"
     info.mkdir(parents=True)
     (folder / "toy_backend.py").write_text(SOURCE)

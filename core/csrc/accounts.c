@@ -1,4 +1,4 @@
-/* The functions of threads.h for Python: what byoc_core.runtime.threads.worker_accounts asks of those who keep accounts. */
+/* The functions of threads.h for Python: the protocol `Accounts` of byoc_core.runtime.threads.worker_accounts. */
 #include "objects.h"
 #include "spread.h"
 #include "threads.h"
@@ -51,15 +51,15 @@ static PyObject *threads_start_anew(PyObject *module, PyObject *alone) {
 }
 
 PyMethodDef byoc_threads_methods[] = {
-    {"threads_enter", threads_enter, METH_O, "threads_enter(wanted)\n--\n\nBegins a call in this thread."},
-    {"threads_leave", threads_leave, METH_O, "threads_leave(token)\n--\n\nEnds a call in this thread."},
+    {"threads_enter", threads_enter, METH_O, "threads_enter(wanted)\n--\n\nBegin a call in this thread."},
+    {"threads_leave", threads_leave, METH_O, "threads_leave(token)\n--\n\nEnd a call in this thread."},
     {"threads_number", threads_number, METH_NOARGS,
-     "threads_number()\n--\n\nGives the number of threads of the call under way in this thread."},
+     "threads_number()\n--\n\nReturn the number of threads of the current call in this thread."},
     {"threads_set_limit", threads_set_limit, METH_O,
-     "threads_set_limit(number)\n--\n\nSets the number of threads of the process."},
+     "threads_set_limit(number)\n--\n\nSet the number of threads of the process."},
     {"threads_set_openmp", threads_set_openmp, METH_O,
-     "threads_set_openmp(addresses)\n--\n\nTakes the addresses of six functions of OpenMP; see threads.h, spread.h."},
+     "threads_set_openmp(addresses)\n--\n\nStore the addresses of six OpenMP functions; see threads.h, spread.h."},
     {"threads_start_anew", threads_start_anew, METH_O,
-     "threads_start_anew(alone)\n--\n\nForgets the other threads, which a forked child does not have."},
+     "threads_start_anew(alone)\n--\n\nForget the other threads: a forked child has none of these."},
     {NULL, NULL, 0, NULL},
 };

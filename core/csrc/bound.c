@@ -2,32 +2,32 @@
 
 #include <pthread.h>
 
-/* A function whose frame points to its inputs and outputs for good. */
+/* A function with a frame bound permanently to inputs and outputs. */
 typedef struct {
   PyObject_HEAD
   FrameObject *frame;
   PyObject *results;
   PyThread_type_lock lock; /* held while the frame runs */
-  unsigned num_forks;      /* of the process that took it last */
-  unsigned long runner;    /* the thread that runs the frame, where one does */
+  unsigned num_forks;      /* of the process with the last acquisition */
+  unsigned long runner;    /* the thread running the frame, if any */
   int is_running;
 } BoundObject;
 
-static unsigned num_forks; /* that lead from the process that loaded the extension to this one */
+static unsigned num_forks; /* forks between the process that loaded the extension and this process */
 
 static void in_child(void) { ++num_forks; }
 static void count_forks(void) { (void)pthread_atfork(NULL, NULL, in_child); }
 
-/* Takes the lock; fails in the thread that has it. */
+/* Acquire the lock; fail in the thread holding the lock. */
 static int begin(BoundObject *self) {
   const unsigned long thread = PyThread_get_thread_ident();
   if (self->is_running && self->runner == thread && self->num_forks == num_forks) {
-    PyErr_SetString(PyExc_RuntimeError, "a bound function is called while it runs in this thread");
+    PyErr_SetString(PyExc_RuntimeError, "a bound function cannot be called inside itself in one thread");
     return -1;
   }
   int is_taken = PyThread_acquire_lock(self->lock, NOWAIT_LOCK);
   if (!is_taken && self->num_forks != num_forks) {
-    /* A thread has it that this forked process does not have. What is locked cannot be freed. */
+    /* The holder is a thread missing in this forked process. A locked lock cannot be freed. */
     PyThread_type_lock lock = PyThread_allocate_lock();
     if (!lock) {
       PyErr_NoMemory();
@@ -52,18 +52,18 @@ static void end(BoundObject *self) {
   PyThread_release_lock(self->lock);
 }
 
-/* Lets a frame that is laid out point to arrays, which it holds. */
+/* Point a laid-out frame to arrays, and hold references to the arrays. */
 static int hold(FrameObject *frame, PyObject *arrays) {
   const Py_ssize_t count = PyTuple_Size(arrays);
   if (count > frame->code->num_registers || !frame->is_laid_out) {
-    PyErr_SetString(PyExc_ValueError, "a frame has not so many registers, or no place for them");
+    PyErr_SetString(PyExc_ValueError, "too many arrays for the registers of the frame, or the frame is not laid out");
     return -1;
   }
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject *array = PyTuple_GetItem(arrays, i);
     const Register *known = &frame->code->registers[i];
     if (!PyArray_Check(array) || known->place != BYOC_ARGUMENT || known->ndim != PyArray_NDIM((PyArrayObject *)array)) {
-      PyErr_SetString(PyExc_TypeError, "a register takes an array of its rank");
+      PyErr_SetString(PyExc_TypeError, "a register needs an array of equal rank");
       return -1;
     }
     PyObject *before = frame->arrays[i];
@@ -130,8 +130,8 @@ static void bound_dealloc(BoundObject *self) {
 }
 
 static PyType_Slot bound_slots[] = {
-    {Py_tp_doc, "Bound(frame, arrays, results)\n--\n\nRuns a frame, which is laid out, on these arrays; gives `results`. Calls "
-                "from several threads wait for each other; one inside another fails."},
+    {Py_tp_doc, "Bound(frame, arrays, results)\n--\n\nRun a laid-out frame on these arrays and return `results`. Calls "
+                "from several threads wait for each other; a nested call fails."},
     {Py_tp_new, bound_new},
     {Py_tp_call, bound_call},
     {Py_tp_traverse, bound_traverse},

@@ -34,7 +34,7 @@ static int read_instruction(CodeObject *self, PyObject *item, byoc_instruction *
     long number = PyLong_AsLong(PyTuple_GetItem(registers, i));
     if (number == -1 && PyErr_Occurred()) return -1;
     if (number < 0 || number >= self->num_registers || self->registers[number].place == BYOC_NOWHERE) {
-      PyErr_SetString(PyExc_ValueError, "an instruction names a register that has no memory");
+      PyErr_SetString(PyExc_ValueError, "an instruction names a register without memory");
       return -1;
     }
     self->operands[(*num_operands)++] = (int32_t)number;
@@ -51,7 +51,7 @@ static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     return NULL;
   Py_ssize_t count = PyTuple_Size(instructions);
   if (count == 0 || count > INT32_MAX / 2) {
-    PyErr_SetString(PyExc_ValueError, "a function has instructions");
+    PyErr_SetString(PyExc_ValueError, "a function needs at least one instruction");
     return NULL;
   }
   CodeObject *self = (CodeObject *)PyType_GenericAlloc(type, 0);
@@ -78,7 +78,7 @@ static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   byoc_instruction *last = &self->instructions[count - 1];
   if (last->op != BYOC_RET && last->op != BYOC_GOTO && last->op != BYOC_PYTHON) {
     Py_DECREF(self);
-    PyErr_SetString(PyExc_ValueError, "the instructions run past their end");
+    PyErr_SetString(PyExc_ValueError, "the last instruction does not end the function");
     return NULL;
   }
   return (PyObject *)self;

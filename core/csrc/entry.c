@@ -1,6 +1,6 @@
 #include "objects.h"
 
-/* A function as it is called: natively where the arguments are those of the plan, else by Python. */
+/* A callable for a function: runs natively if the arguments fit the plan, else in Python. */
 typedef struct {
   PyObject_HEAD
   PyObject *fallback;
@@ -18,7 +18,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
   return (PyObject *)self;
 }
 
-/* NULL without an exception: Python has to do it. */
+/* Return NULL without an exception if Python has to run the call. */
 static PyObject *call_plan(PlanObject *plan, PyObject *args) {
   PyObject *few[16], **inputs = few;
   Py_ssize_t count = plan->num_inputs;
@@ -60,7 +60,7 @@ static void entry_dealloc(EntryObject *self) {
 }
 
 static PyType_Slot entry_slots[] = {
-    {Py_tp_doc, "Entry(plan, fallback)\n--\n\nA function as it is called: natively where the arguments fit its plan, else "
+    {Py_tp_doc, "Entry(plan, fallback)\n--\n\nA function for callers: native if the arguments fit the plan, else "
                 "fallback(*arguments)."},
     {Py_tp_new, entry_new},
     {Py_tp_call, entry_call},

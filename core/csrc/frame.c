@@ -2,7 +2,7 @@
 
 enum { ALIGNMENT = 64 };
 
-/* Gives the next part of a block, for so many things; their bytes are multiples of 8. */
+/* Return the next part of a block, for `count` items of `nbytes` bytes, a multiple of 8. */
 static char *take_part(char **end, size_t count, size_t nbytes) {
   char *start = *end;
   *end += count * nbytes;
@@ -16,7 +16,7 @@ static size_t count_dims(const CodeObject *code) {
   return count;
 }
 
-/* Makes one block of all that has a known number of bytes. */
+/* Allocate a single block for all parts of known size. */
 static int make_block(FrameObject *self) {
   const CodeObject *code = self->code;
   const size_t num_registers = (size_t)code->num_registers, num_operands = (size_t)code->num_operands;
@@ -74,8 +74,8 @@ int byoc_frame_compute(FrameObject *frame) {
   return byoc_compute_sizes(code->operations, code->num_operations, code->num_symbols, frame->sizes);
 }
 
-/* Makes the arena hold so many bytes. One that grows grows by more: sizes that rise by one each time would else take new memory
- * in each call. */
+/* Make the arena large enough. An arena grows by an eighth more than needed: otherwise sizes rising by one would take new
+ * memory in each call. */
 static int provide_arena(FrameObject *frame, int64_t nbytes) {
   npy_intp wanted = (npy_intp)nbytes;
   if (nbytes < 0 || nbytes > PTRDIFF_MAX - nbytes / 8 - ALIGNMENT) return 0;
@@ -90,7 +90,7 @@ static int provide_arena(FrameObject *frame, int64_t nbytes) {
   return frame->arena != NULL;
 }
 
-/* Finds where each storage begins; 0 where one has a negative size, or there is no memory for all. */
+/* Set the start of each storage. Return 0 if a size is negative or memory is missing. */
 static int place_storages(FrameObject *frame) {
   const CodeObject *code = frame->code;
   int64_t total = 0;
@@ -110,7 +110,7 @@ static int place_storages(FrameObject *frame) {
   return 1;
 }
 
-/* Gives a register its shape and strides; 0 where an axis has a negative size. */
+/* Set the shape and strides of a register. Return 0 if an axis has a negative size. */
 static int set_dims(const FrameObject *frame, int32_t number) {
   const Register *known = &frame->code->registers[number];
   int64_t *dims = frame->frame.tensors[number].shape;
@@ -226,7 +226,7 @@ static PyObject *frame_point(FrameObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "iO!", &first, &PyList_Type, &given)) return NULL;
   const Py_ssize_t count = PyList_Size(given);
   if (first < 0 || first + count > self->code->num_registers) {
-    PyErr_SetString(PyExc_ValueError, "there are not so many registers");
+    PyErr_SetString(PyExc_ValueError, "too many arrays for the registers of the frame");
     return NULL;
   }
   PyObject **arrays = PyMem_Calloc((size_t)count + 1, sizeof *arrays);
@@ -236,7 +236,7 @@ static PyObject *frame_point(FrameObject *self, PyObject *args) {
     if (array == Py_None) continue;
     arrays[i] = array;
     if (!PyArray_Check(array) || self->frame.tensors[first + i].ndim != PyArray_NDIM((PyArrayObject *)array)) {
-      PyErr_SetString(PyExc_TypeError, "a register takes an array of its rank");
+      PyErr_SetString(PyExc_TypeError, "a register needs an array of equal rank");
       PyMem_Free(arrays);
       return NULL;
     }
@@ -251,7 +251,7 @@ static PyObject *frame_run(FrameObject *self, PyObject *args) {
   int index;
   if (!PyArg_ParseTuple(args, "i", &index)) return NULL;
   if (index < 0 || index >= self->code->num_instructions) {
-    PyErr_SetString(PyExc_ValueError, "there is no such instruction");
+    PyErr_SetString(PyExc_ValueError, "the instruction number is out of range");
     return NULL;
   }
   if (self->is_running || !self->is_laid_out) {
@@ -293,23 +293,23 @@ static void frame_dealloc(FrameObject *self) {
 }
 
 static PyGetSetDef frame_getset[] = {
-    {"arena", (getter)frame_get_arena, NULL, "The bytes of intermediates; None before they are laid out.", NULL},
+    {"arena", (getter)frame_get_arena, NULL, "The bytes of intermediates; None before `lay_out`.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMethodDef frame_methods[] = {
     {"lay_out", (PyCFunction)frame_lay_out, METH_VARARGS,
-     "lay_out(sizes)\n--\n\nGives each register its shape and place for known sizes of the symbols; False where a size has no "
-     "value, or the memory cannot be had."},
+     "lay_out(sizes)\n--\n\nSet the shapes and addresses of registers for the sizes of the symbols; False if a size has no "
+     "value, or there is not enough memory."},
     {"point", (PyCFunction)frame_point, METH_VARARGS,
-     "point(first, arrays)\n--\n\nLets registers from `first` on point to arrays of their rank; None leaves one as it is."},
+     "point(first, arrays)\n--\n\nPoint registers from `first` on to arrays of equal rank; None leaves a register unchanged."},
     {"run", (PyCFunction)frame_run, METH_VARARGS,
-     "run(index)\n--\n\nRuns instructions from `index` on; gives the first that ends the function or that Python has to do."},
+     "run(index)\n--\n\nRun instructions from `index` on; return the first instruction for Python, or the end of the function."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot frame_slots[] = {
-    {Py_tp_doc, "Frame(code)\n--\n\nThe memory of one running call."},
+    {Py_tp_doc, "Frame(code)\n--\n\nThe memory of a running call."},
     {Py_tp_new, frame_new},
     {Py_tp_methods, frame_methods},
     {Py_tp_getset, frame_getset},

@@ -1,4 +1,4 @@
-/* The extension module `byoc_core._native`: runs the native calls of a program in one go. */
+/* The extension module `byoc_core._native`: runs the native calls of a program in a single run. */
 #define BYOC_IMPORTS_NUMPY
 #include "objects.h"
 #include "spread.h"
@@ -12,7 +12,7 @@ static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
   return type;
 }
 
-/* Gives the addresses of a function for each instruction set that the processor has, the fastest last. */
+/* Return the addresses of a function for each instruction set of the processor, the fastest last. */
 static PyObject *addresses_of(int function) {
   PyObject *found[3] = {NULL};
   Py_ssize_t count = 0;
@@ -60,7 +60,7 @@ static int add_vector_functions(PyObject *module) {
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "byoc_core._native",
-    .m_doc = "Runs the native calls of a program in one go, without the interpreter lock.",
+    .m_doc = "Run the native calls of a program in a single run, without the interpreter lock.",
     .m_size = -1,
     .m_methods = byoc_threads_methods,
 };

@@ -1,4 +1,4 @@
-/* The extension's types, for the files that define them. All of them are used under the interpreter lock. */
+/* The types of the extension, for the files with the definitions. All objects are used under the interpreter lock. */
 #ifndef BYOC_OBJECTS_H_
 #define BYOC_OBJECTS_H_
 
@@ -17,25 +17,25 @@
 
 enum { BYOC_MAX_NDIM = 64 };
 
-/* Where the memory of a register is. */
+/* The location of a register's memory. */
 enum {
-  BYOC_NOWHERE,  /* nothing native uses it */
-  BYOC_ARGUMENT, /* comes with each call */
+  BYOC_NOWHERE,  /* not used by native code */
+  BYOC_ARGUMENT, /* passed by each call */
   BYOC_CONSTANT,
   BYOC_TENSOR, /* in a storage of the arena */
   BYOC_VIEW,   /* in another register */
   BYOC_NUM_PLACES
 };
 
-/* What is known of a register before a call. Sizes are numbers of the function's table. */
+/* The facts known about a register before a call. Sizes are indexes into the size table of the function. */
 typedef struct {
-  int32_t place, home; /* home: the storage, or the register that a view lies in */
+  int32_t place, home; /* home: the storage, or the base register of a view */
   int32_t ndim, is_strided;
   DLDataType dtype;
   int64_t itemsize;
   PyArray_Descr *descr;
-  int32_t *dims;   /* shape, then strides in elements where there are any */
-  int32_t offset;  /* bytes behind the start of its home: a size */
+  int32_t *dims;   /* shape, then strides in elements, if strided */
+  int32_t offset;  /* bytes from the start of the home: a size */
   PyObject *array; /* of a constant */
 } Register;
 
@@ -43,17 +43,17 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   byoc_instruction *instructions;
-  PyObject **steps;  /* by instruction: does in Python what is not done natively; NULL where nothing does */
-  int32_t *operands; /* registers, of all instructions */
+  PyObject **steps;  /* by instruction: the step in Python; NULL for a native instruction */
+  int32_t *operands; /* the registers of all instructions */
   Register *registers;
   int32_t num_instructions, num_operands, num_registers;
-  int32_t *followers, num_followers; /* the registers that lie in arguments */
+  int32_t *followers, num_followers; /* the registers in the memory of arguments */
   byoc_size_operation *operations;
-  int32_t *storages; /* bytes of each: a size */
+  int32_t *storages; /* the bytes of each storage: a size */
   int32_t num_operations, num_symbols, num_storages;
   int has_steps;
-  PyObject *fail;  /* fail(instruction, status or exception) raises */
-  int num_threads; /* that a call wants, 0: those of the process; negative: nothing uses threads */
+  PyObject *fail;  /* fail(instruction, status or exception) raises the error */
+  int num_threads; /* requested by a call; 0: the number of the process; negative: no instruction uses threads */
 } CodeObject;
 
 /* The memory of one running call. */
@@ -61,29 +61,29 @@ typedef struct {
   PyObject_HEAD
   CodeObject *code;
   byoc_frame frame;
-  void *block;    /* what `frame` and the two below point to, and shapes */
+  void *block;    /* the memory of `frame`, `sizes`, `starts`, `arrays` and of all shapes */
   int64_t *sizes; /* the function's table */
-  char **starts;  /* of storages */
-  PyObject *arena;   /* an array of bytes; NULL: none yet */
-  PyObject **arrays; /* by register, for steps in Python; NULL where none was needed yet */
-  int is_laid_out;   /* whether the sizes are those of the last call */
+  char **starts;  /* the address of each storage */
+  PyObject *arena;   /* an array of bytes; NULL before the first layout */
+  PyObject **arrays; /* by register, for steps in Python; NULL until first needed */
+  int is_laid_out;   /* whether the layout fits the sizes of the last call */
   int is_running;
 } FrameObject;
 
-/* A symbol's size: that of an axis of an input, less a constant, over a factor. */
+/* The source of a symbol's size: the size of an input's axis, less a constant, over a factor. */
 typedef struct {
   int32_t symbol, input, axis;
   int64_t factor, constant;
 } SymbolSource;
 
-/* What calls from Python need: where sizes come from, and frames that are free. */
+/* The data for calls from Python: the sources of sizes, and the free frames. */
 typedef struct {
   PyObject_HEAD
   CodeObject *code;
   SymbolSource *sources;
   Py_ssize_t num_sources;
   int32_t num_inputs, num_outputs;
-  PyObject *new_frame; /* new_frame() gives one more frame */
+  PyObject *new_frame; /* new_frame() returns another frame */
   FrameObject **frames;
   Py_ssize_t num_frames, max_frames;
 } PlanObject;
@@ -92,36 +92,36 @@ extern PyType_Spec byoc_code_spec, byoc_frame_spec, byoc_plan_spec, byoc_entry_s
 extern PyMethodDef byoc_threads_methods[];
 extern PyTypeObject *byoc_code_type, *byoc_frame_type, *byoc_plan_type;
 
-/* Fill in what a code knows of registers and sizes, from tuples; -1 with an exception. */
+/* Fill in the registers and sizes of a code from tuples. Return -1 with an exception. */
 int byoc_read_registers(CodeObject *code, PyObject *registers);
 int byoc_read_sizes(CodeObject *code, PyObject *sizes);
 void byoc_free_registers(CodeObject *code);
 
-/* Computes all sizes from the symbols', which stand in the frame's table; then gives each register its shape and place, and
- * the arena what it needs. Both give 0, without an exception, where there is no such size or no such memory. */
+/* Compute all sizes from the sizes of the symbols in the frame's table; then set the shape and address of each register, and
+ * provide the arena. Both functions return 0, without an exception, if a size has no value or memory is missing. */
 int byoc_frame_compute(FrameObject *frame);
 int byoc_frame_lay_out(FrameObject *frame);
 
-/* Gives registers from `first` on the data of arrays of their rank, NULL leaving one out; then moves what lies in them. */
+/* Point the registers from `first` on to the data of arrays of equal rank, skipping NULL; then update the views in them. */
 void byoc_frame_point(FrameObject *frame, int32_t first, PyObject *const *arrays, Py_ssize_t count);
 void byoc_frame_follow(FrameObject *frame);
 
-/* Lets go of what Python's steps were given of the arguments; of all arrays. */
+/* Drop the arrays for Python's steps: the arrays of arguments; all arrays. */
 void byoc_frame_forget_arguments(FrameObject *frame);
 void byoc_frame_forget_arrays(FrameObject *frame);
 
-/* A new reference to a register as an array. */
+/* Return a new reference to a register as an array. */
 PyObject *byoc_frame_array(FrameObject *frame, int32_t number);
 
-/* Runs a frame from an instruction on, what is native without the interpreter lock. Gives the instruction where it stopped, or
- * -1 with an exception set. */
+/* Run a frame from an instruction on; native instructions run without the interpreter lock. Return the instruction of the stop,
+ * or -1 with an exception set. */
 int32_t byoc_frame_run(FrameObject *frame, int32_t index);
 
-/* Runs all of a function; -1 with an exception. */
+/* Run a function from start to end. Return -1 with an exception. */
 int byoc_frame_run_whole(FrameObject *frame);
 
-/* Runs a function on as many inputs as it takes; gives its result, or NULL: with an exception, or without one where Python
- * has to run it, because an array does not fit, say. `outputs` is NULL for new ones, as is each one that is NULL. */
+/* Run a function on all inputs and return the result. Return NULL with an exception; or without an exception if Python has to
+ * run the function, for example because an array does not fit. A NULL output, or NULL `outputs`, requests new arrays. */
 PyObject *byoc_plan_run(PlanObject *plan, PyObject *const *inputs, PyObject *const *outputs);
 
 #endif /* BYOC_OBJECTS_H_ */

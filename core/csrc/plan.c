@@ -2,7 +2,7 @@
 
 enum { MAX_STACK_ARGUMENTS = 16 };
 
-/* Whether the first registers are those of arguments. */
+/* Return whether the first registers belong to the arguments. */
 static int are_arguments(const CodeObject *code, Py_ssize_t count) {
   if (count > code->num_registers) return 0;
   for (Py_ssize_t i = 0; i < count; ++i)
@@ -17,7 +17,7 @@ static int read_source(const PlanObject *self, PyObject *item, SymbolSource *out
     return -1;
   if (out->symbol < 0 || out->symbol >= self->code->num_symbols || out->input < 0 || out->input >= self->num_inputs ||
       out->axis < 0 || out->axis >= self->code->registers[out->input].ndim || factor == 0) {
-    PyErr_SetString(PyExc_ValueError, "a symbol's size is nowhere");
+    PyErr_SetString(PyExc_ValueError, "the source of a symbol is no axis of an input");
     return -1;
   }
   out->factor = factor;
@@ -40,7 +40,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   self->num_outputs = num_outputs;
   if (num_inputs < 0 || num_outputs < 0 || !are_arguments(self->code, (Py_ssize_t)num_inputs + num_outputs)) {
     Py_DECREF(self);
-    PyErr_SetString(PyExc_ValueError, "a function has a register for each input and output");
+    PyErr_SetString(PyExc_ValueError, "a function needs a register for each input and output");
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(sources);
@@ -58,7 +58,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   return (PyObject *)self;
 }
 
-/* Takes over the reference; without memory to keep it, the frame is freed. */
+/* Put a frame back, stealing the reference; free the frame if memory for the list is missing. */
 static void give_frame(PlanObject *plan, FrameObject *frame) {
   if (plan->num_frames == plan->max_frames) {
     Py_ssize_t wanted = 2 * plan->max_frames + 2;
@@ -73,18 +73,18 @@ static void give_frame(PlanObject *plan, FrameObject *frame) {
   plan->frames[plan->num_frames++] = frame;
 }
 
-/* Gives a frame that nobody else uses; NULL with an exception. */
+/* Return a frame in exclusive use; NULL with an exception. */
 static FrameObject *take_frame(PlanObject *plan) {
   if (plan->num_frames) return plan->frames[--plan->num_frames];
   PyObject *frame = PyObject_CallNoArgs(plan->new_frame);
   if (frame && (!PyObject_TypeCheck(frame, byoc_frame_type) || ((FrameObject *)frame)->code != plan->code)) {
-    PyErr_SetString(PyExc_TypeError, "new_frame gave no frame of the function");
+    PyErr_SetString(PyExc_TypeError, "new_frame returned no frame of the function");
     Py_CLEAR(frame);
   }
   return (FrameObject *)frame;
 }
 
-/* Whether a value is an array of a register's dtype and rank, compact and aligned. */
+/* Return whether a value is an array of a register's dtype and rank, C-contiguous and aligned. */
 static int is_like(const Register *known, PyObject *value) {
   if (!PyArray_CheckExact(value)) return 0;
   PyArrayObject *array = (PyArrayObject *)value;
@@ -94,7 +94,7 @@ static int is_like(const Register *known, PyObject *value) {
   return PyArray_DESCR(array) == known->descr || PyArray_EquivTypes(PyArray_DESCR(array), known->descr);
 }
 
-/* Whether every byte of an array of bools is 0 or 1; the caller's Python code makes a copy of others. */
+/* Return whether every byte of an array of bools is 0 or 1; the caller's Python code copies other arrays. */
 static int has_clean_bools(PyObject *value) {
   const unsigned char *bytes = (const unsigned char *)PyArray_BYTES((PyArrayObject *)value);
   const npy_intp count = PyArray_SIZE((PyArrayObject *)value);
@@ -110,7 +110,7 @@ static int has_shape(PyObject *array, const DLTensor *tensor) {
   return 1;
 }
 
-/* Lays a frame out for the sizes of inputs; 0 where they contradict each other, or it cannot be done. */
+/* Lay out a frame for the sizes of inputs. Return 0 if the sizes are contradictory or the layout fails. */
 static int lay_out(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs) {
   frame->is_laid_out = 0;
   for (Py_ssize_t i = 0; i < plan->num_sources; ++i) {
@@ -131,7 +131,7 @@ static int lay_out(const PlanObject *plan, FrameObject *frame, PyObject *const *
   return byoc_frame_lay_out(frame);
 }
 
-/* Whether a function can read inputs; the frame is laid out for them then. */
+/* Return whether a function can read inputs; if so, the frame is laid out for the inputs. */
 static int can_read(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs) {
   int is_laid_out = frame->is_laid_out;
   for (int32_t i = 0; i < plan->num_inputs; ++i) {
@@ -142,13 +142,13 @@ static int can_read(const PlanObject *plan, FrameObject *frame, PyObject *const 
   return is_laid_out || lay_out(plan, frame, inputs);
 }
 
-/* Whether compact arrays share memory. */
+/* Return whether C-contiguous arrays share memory. */
 static int overlaps(PyArrayObject *left, PyArrayObject *right) {
   const char *a = PyArray_BYTES(left), *b = PyArray_BYTES(right);
   return a < b + PyArray_NBYTES(right) && b < a + PyArray_NBYTES(left);
 }
 
-/* Whether a function that a frame is laid out for can write outputs. */
+/* Return whether a function with a laid-out frame can write outputs. */
 static int can_write(const PlanObject *plan, const FrameObject *frame, PyObject *const *inputs, PyObject *const *outputs) {
   for (int32_t i = 0; i < plan->num_outputs; ++i) {
     const int32_t number = plan->num_inputs + i;
@@ -175,7 +175,7 @@ static PyObject *make_output(const PlanObject *plan, const FrameObject *frame, i
   return PyArray_NewFromDescr(&PyArray_Type, dtype, tensor->ndim, shape, NULL, NULL, 0, NULL);
 }
 
-/* New references to one array for each output; -1 without an exception where an array cannot be made. */
+/* Make new references to an array for each output. Return -1 without an exception if an array cannot be made. */
 static int make_outputs(const PlanObject *plan, const FrameObject *frame, PyObject *const *given, PyObject **outputs) {
   for (int32_t i = 0; i < plan->num_outputs; ++i) {
     outputs[i] = given && given[i] ? Py_NewRef(given[i]) : make_output(plan, frame, i);
@@ -188,7 +188,7 @@ static int make_outputs(const PlanObject *plan, const FrameObject *frame, PyObje
   return 0;
 }
 
-/* Takes over the references to the outputs. */
+/* Return the outputs as a result, stealing the references. */
 static PyObject *pack_outputs(Py_ssize_t count, PyObject **outputs) {
   if (count == 1) return outputs[0];
   PyObject *packed = PyTuple_New(count);
@@ -201,12 +201,12 @@ static PyObject *pack_outputs(Py_ssize_t count, PyObject **outputs) {
   return packed;
 }
 
-/* Lets Python's steps see arrays as registers. */
+/* Show arrays to Python's steps as registers. */
 static void show(FrameObject *frame, int32_t first, PyObject *const *arrays, int32_t count) {
   for (int32_t i = 0; i < count; ++i) frame->arrays[first + i] = Py_NewRef(arrays[i]);
 }
 
-/* Runs a function on arrays that fit. */
+/* Run a function on fitting arrays. */
 static int run_on(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs, PyObject *const *outputs) {
   byoc_frame_point(frame, 0, inputs, plan->num_inputs);
   byoc_frame_point(frame, plan->num_inputs, outputs, plan->num_outputs);
@@ -262,7 +262,7 @@ static PyObject *plan_run(PlanObject *self, PyObject *args) {
   return result;
 }
 
-/* Makes the first frame; what cannot be had now is left to the call. */
+/* Make the first frame; failures are left to the call. */
 static PyObject *plan_prepare(PlanObject *self, PyObject *ignored) {
   FrameObject *frame = take_frame(self);
   if (!frame) return NULL;
@@ -298,16 +298,16 @@ static void plan_dealloc(PlanObject *self) {
 
 static PyMethodDef plan_methods[] = {
     {"run", (PyCFunction)plan_run, METH_VARARGS,
-     "run(inputs, outputs)\n--\n\nRuns the function into the outputs, None standing for a new one; gives its result, or None "
-     "where Python has to run it: an array does not fit, or an output shares memory with another array."},
+     "run(inputs, outputs)\n--\n\nRun the function into the outputs (None: a new output); return the result, or None "
+     "if Python must run the function: an array does not fit, or an output shares memory with another array."},
     {"prepare", (PyCFunction)plan_prepare, METH_NOARGS,
-     "prepare()\n--\n\nMakes a frame for the first call of a function without symbols; False where it cannot be laid out."},
+     "prepare()\n--\n\nMake a frame for the first call of a function without symbols; False if the layout fails."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot plan_slots[] = {
-    {Py_tp_doc, "Plan(code, num_inputs, num_outputs, sources, new_frame)\n--\n\nWhat calls of a function need that is run "
-                "here from its start to its end."},
+    {Py_tp_doc, "Plan(code, num_inputs, num_outputs, sources, new_frame)\n--\n\nThe data for calls of a function run "
+                "completely by the extension."},
     {Py_tp_new, plan_new},
     {Py_tp_methods, plan_methods},
     {Py_tp_traverse, plan_traverse},

@@ -1,11 +1,11 @@
 #include "objects.h"
 
-/* Reads the number of a size. */
+/* Read the index of a size. */
 static int read_size_number(const CodeObject *self, PyObject *item, int32_t *out) {
   const long number = PyLong_AsLong(item);
   if (number == -1 && PyErr_Occurred()) return -1;
   if (number < 0 || number >= (long)self->num_symbols + self->num_operations) {
-    PyErr_SetString(PyExc_ValueError, "there is no such size");
+    PyErr_SetString(PyExc_ValueError, "the number of a size is out of range");
     return -1;
   }
   *out = (int32_t)number;
@@ -19,7 +19,7 @@ static int read_operation(const CodeObject *self, int32_t index, PyObject *item,
   const int32_t known = self->num_symbols + index;
   const int is_constant = op == BYOC_SIZE_CONSTANT || op == BYOC_SIZE_UNKNOWN;
   if (op < 0 || op >= BYOC_NUM_SIZE_OPS || left < 0 || right < 0 || (!is_constant && (left >= known || right >= known))) {
-    PyErr_SetString(PyExc_ValueError, "an operation is unknown, or reads what does not stand before it");
+    PyErr_SetString(PyExc_ValueError, "an operation is unknown, or reads a later operation");
     return -1;
   }
   *out = (byoc_size_operation){op, is_constant ? 0 : left, is_constant ? 0 : right, value};
@@ -57,7 +57,7 @@ static int read_dims(const CodeObject *self, Register *out, PyObject *shape, PyO
   const Py_ssize_t ndim = PyTuple_Size(shape);
   const int is_strided = strides != Py_None;
   if (ndim > BYOC_MAX_NDIM || (is_strided && (!PyTuple_Check(strides) || PyTuple_Size(strides) != ndim))) {
-    PyErr_SetString(PyExc_ValueError, "a register has too many axes, or not as many strides as axes");
+    PyErr_SetString(PyExc_ValueError, "a register has too many axes, or another number of strides than axes");
     return -1;
   }
   out->ndim = (int32_t)ndim;
@@ -74,7 +74,7 @@ static int read_dims(const CodeObject *self, Register *out, PyObject *shape, PyO
   return 0;
 }
 
-/* Whether a register lies where there is something. */
+/* Return whether the location of a register exists. */
 static int is_placed(const CodeObject *self, const Register *found, Py_ssize_t count) {
   switch (found->place) {
     case BYOC_TENSOR:
@@ -114,7 +114,7 @@ static int read_register(CodeObject *self, Py_ssize_t number, PyObject *item) {
   out->offset = offset;
   if (read_dims(self, out, shape, strides)) return -1;
   if (!is_placed(self, out, number)) {
-    PyErr_SetString(PyExc_ValueError, "a register lies where nothing is");
+    PyErr_SetString(PyExc_ValueError, "a register lies outside all storages");
     return -1;
   }
   return 0;

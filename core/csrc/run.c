@@ -1,9 +1,9 @@
-/* Runs frames: native instructions without the interpreter lock, steps in Python between them. */
+/* The execution of frames: native instructions without the interpreter lock, steps in Python between them. */
 #include "objects.h"
 #include "threads.h"
 
-/* Lets Python raise the error of an instruction: of the status that its function returned, or of the exception `reason`, which
- * is taken over. */
+/* Let Python raise the error of an instruction, for the returned status or for the exception `reason`. The reference to
+ * `reason` is stolen. */
 static void raise_failure(const CodeObject *code, int32_t index, PyObject *reason) {
   PyObject *number = PyLong_FromLong(index);
   PyObject *made = number && reason ? PyObject_CallFunctionObjArgs(code->fail, number, reason, NULL) : NULL;
@@ -11,11 +11,11 @@ static void raise_failure(const CodeObject *code, int32_t index, PyObject *reaso
   Py_XDECREF(reason);
   if (made) {
     Py_DECREF(made);
-    PyErr_SetString(PyExc_RuntimeError, "a failure was not raised");
+    PyErr_SetString(PyExc_RuntimeError, "`fail` returned without raising");
   }
 }
 
-/* Gives the instruction where the native ones end, or -1 with an exception. */
+/* Run native instructions. Return the next instruction for Python, or -1 with an exception. */
 static int32_t run_native(FrameObject *frame, int32_t index) {
   int32_t op = frame->frame.code[index].op;
   if (op == BYOC_PYTHON || op == BYOC_RET) return index;
@@ -32,7 +32,7 @@ static int32_t run_native(FrameObject *frame, int32_t index) {
   return -1;
 }
 
-/* The exception that is set, which then is not set any more. */
+/* Return the current exception and clear the error indicator. */
 static PyObject *take_exception(void) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -43,7 +43,7 @@ static PyObject *take_exception(void) {
   return value;
 }
 
-/* Calls a step on the registers of its instruction. */
+/* Call a step on the registers of the instruction. */
 static int call_step(FrameObject *frame, int32_t index, PyObject *step) {
   const byoc_instruction *instruction = &frame->frame.code[index];
   PyObject *args = PyTuple_New(instruction->count);
@@ -70,7 +70,7 @@ static int32_t run_steps(FrameObject *frame, int32_t index) {
     index = run_native(frame, index);
     PyObject *step = index < 0 ? NULL : frame->code->steps[index];
     if (!step) return index;
-    if (call_step(frame, index, step) || PyErr_CheckSignals()) return -1; /* a step in C looks for none */
+    if (call_step(frame, index, step) || PyErr_CheckSignals()) return -1; /* a step in C checks no signals */
     ++index;
   }
 }

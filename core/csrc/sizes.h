@@ -1,24 +1,24 @@
-/* Sizes of a function, computed from those of its symbols.
+/* Sizes of a function, computed from the sizes of the symbols.
  *
- * All sizes are numbers in one table: the symbols', then those that operations give, one after the other. An operation
- * reads what stands before it. Knows nothing of Python.
+ * All sizes are in a single table: the sizes of the symbols, then the results of the operations, in order. An operation
+ * reads earlier entries only. This file is independent of Python.
  */
 #ifndef BYOC_SIZES_H_
 #define BYOC_SIZES_H_
 
 #include <stdint.h>
 
-/* What an operation gives of the sizes l and r. */
+/* The result of an operation on the sizes l and r. */
 enum {
   BYOC_SIZE_CONSTANT,  /* `value` */
-  BYOC_SIZE_UNKNOWN,   /* nothing: a constant that 64 bits do not hold */
+  BYOC_SIZE_UNKNOWN,   /* no value: a constant of more than 64 bits */
   BYOC_SIZE_ADD,       /* l + r */
   BYOC_SIZE_MULTIPLY,  /* l * r */
   BYOC_SIZE_FLOORDIV,  /* l / r, rounded down */
   BYOC_SIZE_MOD,       /* l - r * (l / r, rounded down) */
   BYOC_SIZE_MAX,
   BYOC_SIZE_MIN,
-  BYOC_SIZE_BROADCAST, /* the one that is not 1, or both */
+  BYOC_SIZE_BROADCAST, /* the size other than 1, or the common size */
   BYOC_NUM_SIZE_OPS
 };
 
@@ -27,7 +27,7 @@ typedef struct {
   int64_t value;
 } byoc_size_operation;
 
-/* Fills in the table behind its first `num_symbols` sizes. Returns 0 where a size has no value, or none that 64 bits hold. */
+/* Fill in the table after the first `num_symbols` sizes. Return 0 if a size has no value, or a value of more than 64 bits. */
 int byoc_compute_sizes(const byoc_size_operation *operations, int32_t num_operations, int32_t num_symbols, int64_t *sizes);
 
 #endif /* BYOC_SIZES_H_ */

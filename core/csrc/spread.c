@@ -10,11 +10,11 @@ struct team {
   atomic_int num_come, num_moved;
 };
 
-/* Of this thread: whether it has moved, and where it might run before. */
+/* For this thread: whether the thread has moved, and the permitted processors before the move. */
 static _Thread_local int moved;
 static _Thread_local byoc_processors before;
 
-static byoc_regions openmp; /* as a whole before `parallel` */
+static byoc_regions openmp; /* all fields are set before `parallel` */
 static void (*_Atomic parallel)(void (*body)(void *), void *data, unsigned num_threads, unsigned flags);
 
 void byoc_spread_set_openmp(byoc_regions functions) {
@@ -30,12 +30,12 @@ static void gather(void *argument) {
     atomic_fetch_add(&team->num_come, 1);
     return;
   }
-  /* Awake until all have come, or it might be woken on the processor of one of them. */
+  /* Stay awake until all other threads have arrived: a wake-up might otherwise be on the processor of another thread. */
   const int num_others = openmp.num_threads() - 1;
   for (int round = 0; atomic_load(&team->num_come) < num_others; round += round < BYOC_SPINS) byoc_wait_once(round);
 }
 
-/* Each thread by itself: between regions of other sizes libgomp may have ended those that moved, and made others. */
+/* Each thread decides alone: between regions of other sizes, libgomp may have replaced moved threads. */
 static void disperse(void *unused) {
   (void)unused;
   if (moved) byoc_allow(&before);
@@ -50,8 +50,8 @@ int byoc_spread_run(int (*body)(void *data), void *data) {
   byoc_open_places(&team.places);
   region(gather, &team, 0, 0);
   if (atomic_load(&team.num_moved) == 0) return body(data);
-  /* This thread may fall asleep in a region of the body, and is not to be woken beside the other one either. Of more than
-   * two, libgomp may make some anew in the body, which would keep this thread's limits. */
+  /* This thread may fall asleep in a region of the body, and must not wake up on the other thread's processor either. In a
+   * team of more than two, libgomp may create threads in the body, and these would inherit this thread's limits. */
   moved = num_threads == 2 && byoc_read_allowed(&before) && byoc_keep_home(&team.places, &before);
   const int result = body(data);
   region(disperse, NULL, 0, 0);

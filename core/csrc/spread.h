@@ -1,4 +1,4 @@
-/* Bodies whose parallel regions find the team's threads on processors of their own. */
+/* Calls of bodies with parallel regions, after moving the threads of the team to separate processors. */
 #ifndef BYOC_SPREAD_H_
 #define BYOC_SPREAD_H_
 
@@ -8,11 +8,11 @@ typedef struct {
   int (*max_threads)(void), (*num_threads)(void), (*thread_num)(void);
 } byoc_regions;
 
-/* Says which library's; all functions are given, or none. */
+/* Set the functions of the library: all, or none. */
 void byoc_spread_set_openmp(byoc_regions functions);
 
-/* Calls `body` once, in this thread, and gives what it gives. Before that all threads of its team wake up, and those that
- * share a processor part; they stay apart until `body` has done. */
+/* Call `body` once, in this thread, and return the result. Before the call, all threads of the team wake up, and threads on the
+ * same processor are separated until `body` ends. */
 int byoc_spread_run(int (*body)(void *data), void *data);
 
 #endif /* BYOC_SPREAD_H_ */

@@ -6,25 +6,25 @@
 
 enum { KEPT_TEAMS = 8, SOFT_PAUSE = 1 };
 
-/* Workers that calls use; workers that wait in the teams of threads. */
+/* The limit; workers in use by calls; workers waiting in the teams of threads. */
 static atomic_int limit = 1, busy, kept;
-static int alone; /* written where there is one thread */
+static int alone; /* written only while the process has a single thread */
 
 static _Atomic(int (*)(void)) omp_max_threads;
 static void (*omp_set_num_threads)(int);
 static int (*omp_pause)(int);
 
-/* Of this thread: the number of its call, the workers that its calls have taken, those of its team. */
+/* For this thread: the call's number of threads, the workers taken by calls, the workers of the team. */
 static _Thread_local int number, taken, team;
 
-/* A thread's workers end with it. */
+/* The workers of a thread end with the thread. */
 static pthread_key_t thread_end;
 static pthread_once_t thread_end_made = PTHREAD_ONCE_INIT;
 
 static void forget_team(void *workers) { atomic_fetch_sub(&kept, *(int *)workers); }
 static void make_thread_end(void) { (void)pthread_key_create(&thread_end, forget_team); }
 
-/* Gives the workers that a call wants, or none where other calls have them. */
+/* Return the requested workers, or none if other calls have the workers. */
 static int take(int workers) {
   int used = atomic_load(&busy);
   do {
@@ -34,13 +34,13 @@ static int take(int workers) {
   return workers;
 }
 
-/* Counts the team that a call leaves in this thread, or ends it where too many wait. */
+/* Count the team left by a call in this thread, or end the team if too many workers wait. */
 static void keep_team(int workers) {
   if (workers == team) return;
   const int now_kept = atomic_fetch_add(&kept, workers - team) + workers - team;
   const int most = atomic_load(&limit) - 1 > workers ? atomic_load(&limit) - 1 : workers;
   team = workers;
-  /* The other two functions are set where this one is. */
+  /* The other two functions are set before this function. */
   if (now_kept > KEPT_TEAMS * most && atomic_load(&omp_max_threads) && omp_pause && omp_pause(SOFT_PAUSE) == 0) {
     atomic_fetch_sub(&kept, team);
     team = 0;
@@ -50,7 +50,7 @@ static void keep_team(int workers) {
 }
 
 static void give_back(int workers) {
-  keep_team(workers); /* before others may make workers in place of these */
+  keep_team(workers); /* before other calls may make workers in place of these */
   taken -= workers;
   atomic_fetch_sub(&busy, workers);
 }

@@ -5,7 +5,7 @@
 #else
 #pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")
 #endif
-#define BYOC_HAS_FMA 1 /* which not all compilers derive from the pragma */
+#define BYOC_HAS_FMA 1 /* not derived from the pragma by all compilers */
 #define BYOC_VECTOR_TABLE byoc_vector_avx512
 #include "vector_bodies.h"
 #if defined(__clang__)

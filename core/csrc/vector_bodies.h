@@ -1,10 +1,10 @@
-/* The functions of vector_functions.h as BYOC_VECTOR_TABLE, for the instruction set that is in force where this is included.
- * Loops have no branches and calls, so that compilers vectorise them. */
+/* The functions of vector_functions.h as BYOC_VECTOR_TABLE, for the instruction set in force at the include.
+ * Loops have no branches and calls: compilers vectorise the loops. */
 #include "byoc_activations.h"
 #include "byoc_stepwise_softmax.h"
 #include "vector_functions.h"
 
-enum { LANES = 16, BLOCK = 8 * LANES }; /* a sum adds a block's numbers in float32, so many at a time */
+enum { LANES = 16, BLOCK = 8 * LANES }; /* a sum adds the numbers of a block in float32, LANES at a time */
 
 static void exp_each(const float *restrict x, float *restrict y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = byoc_exp_f32(x[i]);
@@ -22,11 +22,11 @@ static void elu_each(const float *restrict x, float *restrict y, int64_t count) 
   for (int64_t i = 0; i < count; ++i) y[i] = byoc_elu_f32(x[i], 1.0f);
 }
 
-/* Integers that are ordered as floats are; what gives one gives the other back. */
+/* Map the bits of a float to an integer of equal order; the function is its own inverse. */
 static inline int32_t ordered(uint32_t bits) { return (int32_t)(bits ^ (bits >> 31) * 0x7fffffffu); }
 
 static inline float largest(const float *x, int64_t count) {
-  int32_t found = INT32_MIN; /* a NaN, and smaller than all others */
+  int32_t found = INT32_MIN; /* a NaN, smaller than all other values */
   for (int64_t i = 0; i < count; ++i) {
     const int32_t next = ordered(byoc_bits_f32(x[i]));
     found = next > found ? next : found;
@@ -48,7 +48,7 @@ static inline double sum(const float *x, int64_t count) {
   return found;
 }
 
-/* The ones among the exponentials are counted apart: of a row that one number dominates the others alone tell. */
+/* The exponentials equal to 1 are counted separately: if a single number dominates the row, only the rest matters. */
 static void log_softmax_row(const float *restrict x, float *restrict y, int64_t count) {
   const float top = largest(x, count);
   int32_t num_tops = 0;
@@ -57,7 +57,7 @@ static void log_softmax_row(const float *restrict x, float *restrict y, int64_t 
     num_tops += x[i] == top;
     y[i] = x[i] == top ? 0 : power;
   }
-  const double others = sum(y, count) + (num_tops - 1) + (top - top); /* NaN where the largest one is infinite */
+  const double others = sum(y, count) + (num_tops - 1) + (top - top); /* NaN if the largest number is infinite */
   const float log_sum = others <= 1 ? byoc_log1p_unit_f32((float)others) : byoc_log_f32((float)(1 + others));
   for (int64_t i = 0; i < count; ++i) y[i] = (x[i] - top) - log_sum;
 }

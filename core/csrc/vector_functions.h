@@ -1,15 +1,15 @@
-/* Functions of many numbers of float32 at once, compiled for several instruction sets. */
+/* Functions of arrays of float32, compiled for several instruction sets. */
 #ifndef BYOC_VECTOR_FUNCTIONS_H_
 #define BYOC_VECTOR_FUNCTIONS_H_
 
 #include <stdint.h>
 
-/* Computes a function of `count` numbers that lie next to each other, into memory of its own. */
+/* Compute a function of `count` contiguous numbers, into separate memory. */
 typedef void (*byoc_vector_function)(const float *restrict x, float *restrict y, int64_t count);
 
-/* Of each number; of a row of less than 2^31 numbers: x - log(sum(exp(x))), in which exponentials below 2^-126 of the
- * largest count as 0. Infinities, NaN and subnormal numbers are right, and errors those that byoc_math_f32.h and
- * byoc_activations.h name. The stepwise softmax of a row of halves is that of byoc_stepwise_softmax.h. */
+/* Elementwise functions; and functions of a row of less than 2^31 numbers: x - log(sum(exp(x))), with exponentials below
+ * 2^-126 of the largest counted as 0. Infinities, NaN and subnormal numbers are right; byoc_math_f32.h and
+ * byoc_activations.h give the errors. byoc_stepwise_softmax.h defines the stepwise softmax of a row of halves. */
 enum {
   BYOC_EXP,
   BYOC_LOG,

@@ -1,4 +1,4 @@
-"""A backend for tests of the compile side: takes the ops it is told to, and runs them with the reference kernels."""
+"""A backend for tests of the compile side: claims the listed ops, run with the reference kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 
 class FakeModule(RuntimeModule):
-    """Functions run by the reference interpreter; they hold their callers to the contract."""
+    """Functions run by the reference interpreter, with checks of the callers' side of the contract."""
 
     type_key = "fake"
 
@@ -79,20 +79,20 @@ class FakeBackend:
 
     Args:
         name: the backend's name.
-        ops: the ops that it takes singly (``None``: every op).
-        patterns: its composite patterns.
+        ops: the ops claimed singly (``None``: every op).
+        patterns: the composite patterns.
         supports: decides on single ops instead of ``ops``.
-        rejects: by symbol (``"*"``: all), the reason for which codegen refuses a function.
-        forgets: symbols that codegen neither compiles nor refuses.
-        dynamic_shapes: whether it takes symbolic sizes.
-        data_dependent_sizes: whether it takes sizes that only the data tells.
-        constants: how it wants its constants.
-        strided: whether its functions take strided views.
-        min_region_flops: the least region that is worth a call.
-        options: the model of its options.
+        rejects: by symbol (``"*"``: all), the codegen's reason for refusing a function.
+        forgets: symbols neither compiled nor refused by codegen.
+        dynamic_shapes: whether symbolic sizes are supported.
+        data_dependent_sizes: whether sizes depending on data are supported.
+        constants: the requested form of constants.
+        strided: whether functions take strided views.
+        min_region_flops: the least worthwhile region.
+        options: the model of the options.
         status: whether it can compile here.
-        prepare: what ``byoc_prepare`` does.
-        estimate: what ``byoc_estimate`` gives for a function.
+        prepare: the action of ``byoc_prepare``.
+        estimate: the result of ``byoc_estimate`` for a function.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ RunCompiled = Callable[[IRModule, str, Sequence[Any]], tuple[Any, ...]]
 
 @pytest.fixture(scope="session")
 def run_compiled() -> RunCompiled:
-    """Runs a function of a module after ``RunCodegen`` with the reference interpreter, external modules included."""
+    """Run a function of a module after ``RunCodegen`` with the reference interpreter, external modules included."""
 
     def run(module: IRModule, name: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
         return evaluate_function(with_inlined_externals(module), name, inputs)
@@ -207,7 +207,7 @@ def run_compiled() -> RunCompiled:
 
 
 def with_inlined_externals(module: IRModule) -> IRModule:
-    """Gives the module in which external functions of fake backends are functions of the module again."""
+    """Return the module with the external functions of fake backends as functions of the module again."""
     functions = {
         f"extern_{symbol}": replace(function, name=f"extern_{symbol}", attrs={})
         for external in module.attrs.get("external_mods", ())
@@ -229,7 +229,7 @@ def with_inlined_externals(module: IRModule) -> IRModule:
 
 @pytest.fixture(scope="session")
 def load_case_files() -> Callable[[Path, str], list[ModuleType]]:
-    """Gives a function that loads the test files of a folder that match a pattern; each has a dict ``_CASES``."""
+    """Return a function loading a folder's test files by pattern; each file has a dict ``_CASES``."""
 
     def load(path: Path) -> ModuleType:
         spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
@@ -244,14 +244,14 @@ def load_case_files() -> Callable[[Path, str], list[ModuleType]]:
 
 @pytest.fixture(scope="session")
 def rule_cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> dict[str, Callable[..., Any]]:
-    """What draws operands and attributes that fit an op's type rule, by op name."""
+    """Strategies of operands and attributes fitting an op's type rule, by op name."""
     files = load_case_files(Path(__file__).parent / "ops", "*_type_rules*.py")
     stated = {name: case for file in files for name, case in file._CASES.items()}
     return {name: stated.get(name) or _canonical(op) for name, op in default_ops().items() if op.kernel is not None}
 
 
 def _canonical(op: OpDef) -> Callable[..., Any]:
-    """What draws one of the canonical cases of an op."""
+    """A strategy drawing a canonical case of an op."""
 
     def case(draw: Callable[..., Any]) -> tuple[list[tuple[tuple[int, ...], str]], dict[str, Any]]:
         chosen = draw(st.sampled_from(op.canonical_cases))
@@ -263,13 +263,13 @@ def _canonical(op: OpDef) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def gather_cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> Callable[[Path, str], set[str]]:
-    """Gives a function that collects the keys of ``_CASES`` from the test files of a folder that match a pattern."""
+    """Return a function collecting the keys of ``_CASES`` from a folder's test files by pattern."""
     return lambda folder, pattern: {name for file in load_case_files(folder, pattern) for name in file._CASES}
 
 
 @pytest.fixture
 def look_again() -> Iterator[Callable[[], None]]:
-    """A function that has this test look for plugins again, as a new process would."""
+    """Return a function repeating the search for plugins in this test, as in a new process."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(using(Installation()))
 
@@ -278,9 +278,9 @@ def look_again() -> Iterator[Callable[[], None]]:
 def install_faulty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]
 ) -> Callable[[], str]:
-    """A function that installs ``debugging/faulty_backend.py`` for this process and those that it starts.
+    """Return a function installing ``debugging/faulty_backend.py`` for this process and child processes.
 
-    It gives the backend's name.
+    The function returns the backend's name.
     """
 
     def install() -> str:

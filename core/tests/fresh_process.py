@@ -1,4 +1,4 @@
-"""Scripts of tests that need a process of their own, without the settings of threads that this one may have."""
+"""Test scripts in a fresh process, without the thread settings of this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SETTINGS = ("OMP_", "GOMP_", "BYOC_NUM_THREADS")
 def answer_of(
     script: str, *arguments: str, environment: Mapping[str, str] | None = None, flags: Sequence[str] = ()
 ) -> Any:
-    """Runs a script in a fresh process, and gives what it prints last, as JSON."""
+    """Run a script in a fresh process, and return the last line of output, parsed as JSON."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
     done = subprocess.run(
         [sys.executable, *flags, "-c", script, *arguments],

@@ -1,4 +1,4 @@
-"""One way to test passes: IR text in, IR text out."""
+"""A common way to test passes: IR text in, IR text out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Transform = Callable[[IRModule], IRModule]
 
 
 def parse_main(params: str, body: str) -> IRModule:
-    """Return a module of one function, ``main``, from the text of its parameters and the lines of its body."""
+    """Return a module with a single function, ``main``, from the text of the parameters and the lines of the body."""
     lines = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
     return R.parse(f"class Module:\n    @R.function\n    def main({params}):\n{lines}\n")
 
@@ -23,14 +23,14 @@ def check_pass(transform: Transform, params: str, before: str, after: str) -> No
     Args:
         transform: the pass.
         params: the parameters of the function, before and after.
-        before: the body that goes in.
-        after: the body that comes out.
+        before: the input body.
+        after: the output body.
     """
     _check(transform, parse_main(params, before), parse_main(params, after))
 
 
 def check_module_pass(transform: Transform, before: str, after: str) -> None:
-    """Check that a pass makes one text of another, leaves its input as it was, and changes nothing the second time."""
+    """Check the output text of a pass, the unchanged input, and no change by a second run."""
     _check(transform, R.parse(before), R.parse(after))
 
 
@@ -43,6 +43,6 @@ def _check(transform: Transform, module: IRModule, wanted: IRModule) -> None:
 
 
 def check_unchanged(transform: Transform, params: str, body: str) -> None:
-    """Check that a pass returns the very module that it was given."""
+    """Check for the same module object as result of a pass."""
     module = parse_main(params, body)
     assert transform(module) is module

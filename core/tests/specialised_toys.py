@@ -1,4 +1,4 @@
-"""A backend of static shapes, a model with symbolic sizes, and what tests ask of both."""
+"""A backend of static shapes, a model with symbolic sizes, and shared checks of both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MODULE = R.parse(TEXT)
 
 
 class Toy:
-    """A backend of static shapes that notes for which shapes it compiles; it takes all ops but those refused."""
+    """A backend of static shapes recording the compiled shapes; claims all ops except refused ops."""
 
     def __init__(self, refuse: Callable[[Binding], str | None] = lambda _: None) -> None:
         self.compiled: list[list[tuple[Any, ...]]] = []
@@ -96,14 +96,14 @@ def shares(executable: byoc_core.Executable) -> dict[str, str]:
 
 
 def host_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what the log says of sizes that run on the host, and clear it."""
+    """Return the log's messages about sizes run on the host, and clear the log."""
     lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     caplog.clear()
     return lines
 
 
 def made_module(max_first_uses: int) -> tuple[SpecialisedModule, list[int], dict[str, Signature]]:
-    """Return a module of one function, ``f(x) = x + x``, and the sizes for which it has been compiled."""
+    """Return a module of a single function, ``f(x) = x + x``, and the sizes compiled."""
     text = "def f(x: R.Tensor(('n',), 'float32')):\n    a = R.add(x, x)\n    return a\n"
     compiled: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Names that people look for in the wrong module, or under the name of another system."""
+"""Names expected by users in the wrong module, or under the name of another system."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_each_name_is_found_or_told(module: str, name: str) -> None:
     home, _, own_name = HOMES[name].rpartition(".")
     with pytest.raises(AttributeError) as caught:
         getattr(MODULES[module], name)
-    said = "It is in another module" if own_name == name else f"byoc calls it `{own_name}`"
+    said = "The name is in another module" if own_name == name else f"The name in byoc is `{own_name}`"
     assert str(caught.value) == (
         f"module {module!r} has no attribute {name!r}. {said}: `from {home} import {own_name}`."
     )

@@ -64,7 +64,7 @@ def build(tree: Tree) -> Dim:
 
 
 def compute(tree: Tree, values: dict[str, int]) -> int:
-    """The tree over Python's integers, which may be negative on the way."""
+    """The tree over Python's integers, with negative intermediate values possible."""
     if isinstance(tree, int):
         return tree
     if isinstance(tree, str):
@@ -382,10 +382,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         (lambda: parse_dim("3//(n-n)"), "dim: division by zero"),
         (lambda: evaluate(parse_dim("4//n"), {"n": 0}), "dim: division by zero"),
         (lambda: evaluate(parse_dim("2*n+m+k"), {"m": 1}), "dim: the size of k, n in k+m+2*n is not known"),
-        (lambda: broadcast_dim(2, 3), "broadcast: sizes 2 and 3 do not fit; expected equal sizes, or one of them 1"),
+        (lambda: broadcast_dim(2, 3), "broadcast: sizes 2 and 3 do not fit; expected equal sizes, or a size of 1"),
         (
             lambda: evaluate(parse_dim("broadcast(n, m)"), {"n": 2, "m": 3}),
-            "broadcast: sizes 3 and 2 do not fit; expected equal sizes, or one of them 1",
+            "broadcast: sizes 3 and 2 do not fit; expected equal sizes, or a size of 1",
         ),
         (lambda: parse_dim(True), "dim: a bool is not a size; got True"),
         (lambda: symbol("max"), "dim: 'max' cannot name a symbol; expected a Python identifier"),

@@ -1,4 +1,4 @@
-"""``build()``: from a module and backends to something that runs, and what it says about it."""
+"""``build()``: from a module and backends to an executable, with messages."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_fallback_error(fake: type[FakeBackend]) -> None:
 def test_fallback_of_another_name() -> None:
     with pytest.raises(OptionsError) as caught:
         byoc_core.build(MODULE, fallback="never")  # type: ignore[arg-type]
-    assert str(caught.value) == "fallback: unknown value; got 'never', expected allow or warn or error"
+    assert str(caught.value) == "fallback: has an unknown value; got 'never', expected allow or warn or error"
 
 
 def test_backends_given_as_a_string() -> None:
@@ -161,7 +161,9 @@ def test_options_errors(fake: type[FakeBackend]) -> None:
     backend = fake("aone", None, options=Options)
     with pytest.raises(OptionsError) as caught:
         byoc_core.build(MODULE, [backend], options={"anoe": {}})
-    assert str(caught.value) == ("options.anoe: no such backend takes part; expected aone, host. Did you mean 'aone'?")
+    assert str(caught.value) == (
+        "options.anoe: no backend of this name takes part; expected aone, host. Did you mean 'aone'?"
+    )
     with pytest.raises(OptionsError, match="level"):
         byoc_core.build(MODULE, [backend], options={"aone": {"lvel": 3}})
 
@@ -208,9 +210,11 @@ def test_annotations_by_hand_are_kept(fake: type[FakeBackend]) -> None:
 
 
 def test_annotations_by_hand_that_the_backend_refuses_are_errors(fake: type[FakeBackend]) -> None:
-    with pytest.raises(CodegenError, match="op `tanh` in function `part`: backend `aone` cannot compile it"):
+    with pytest.raises(CodegenError, match="op `tanh` in function `part`: backend `aone` refuses the compilation"):
         byoc_core.build(R.parse(HAND), [fake("aone", ["exp"])])
-    with pytest.raises(CodegenError, match=r"function `part`: backend `aone` cannot compile it \(size\): too big"):
+    with pytest.raises(
+        CodegenError, match=r"function `part`: backend `aone` refuses the compilation \(size\): too big"
+    ):
         byoc_core.build(R.parse(HAND), [fake("aone", None, rejects={"part_lib": Rejection("size", "too big")})])
 
 

@@ -1,4 +1,4 @@
-"""``build()`` and ``explain()`` under constraints: they hold to the end, whatever codegen refuses."""
+"""``build()`` and ``explain()`` under constraints: constraints hold to the end, whatever codegen refuses."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_forced_op_that_codegen_refuses_is_an_error(fake_backend: type[FakeBac
     backends = [fake_backend("aone", None, rejects=TOO_LARGE), fake_backend("btwo", None)]
     with pytest.raises(PartitionError) as caught:
         byoc_core.build(MODULE, backends, partition_options=PartitionOptions(force={"b": "aone"}))
-    problem = "is forced to `aone`, which does not take it (too-large): does not fit"
+    problem = "is forced to `aone`, but the backend refuses the op (too-large): does not fit"
     assert str(caught.value) == f"op `exp` at `b` of function `main`: {problem}"
 
 
@@ -88,7 +88,7 @@ def test_an_op_forced_to_a_backend_that_cannot_compile_here_is_an_error(fake_bac
         with pytest.raises(PartitionError) as caught, pytest.warns(UserWarning, match="npucc is missing"):
             byoc_core.build(MODULE, [missing, *others], partition_options=PartitionOptions(force={"b": "aone"}))
         assert str(caught.value) == (
-            "op `exp` at `b` of function `main`: is forced to `aone`, which does not take it (unavailable): "
+            "op `exp` at `b` of function `main`: is forced to `aone`, but the backend refuses the op (unavailable): "
             "cannot compile here: npucc is missing. Install npucc"
         )
 
@@ -99,7 +99,7 @@ def test_ops_forced_away_from_a_backend_that_cannot_compile_here_say_so(fake_bac
         executable = byoc_core.build(MODULE, [missing], partition_options=PartitionOptions(force={"b": "host"}))
     texts = {row["name"]: row["text"] for row in executable.report_data["ops"]}
     assert texts["a"] == "aone: cannot compile here: npucc is missing"
-    assert texts["b"] == "aone: the user placed it on `host`"
+    assert texts["b"] == "aone: the user forces the op to `host`"
 
 
 def test_wishes_are_checked_even_where_nothing_is_offloaded() -> None:
@@ -108,7 +108,7 @@ def test_wishes_are_checked_even_where_nothing_is_offloaded() -> None:
     assert str(caught.value) == "force `b`: no backend `aone` takes part; expected host"
     with pytest.raises(OptionsError) as caught:
         byoc_core.build(MODULE, partition_options=PartitionOptions(stop_at=["zz"]))
-    assert str(caught.value) == "stop_at `zz`: fits no op. `byoc explain` prints the names."
+    assert str(caught.value) == "stop_at `zz`: matches no op. `byoc explain` prints the names."
     byoc_core.build(MODULE, partition_options=PartitionOptions(force={"b": "host"}, min_ops=9))
 
 

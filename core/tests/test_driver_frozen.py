@@ -1,4 +1,4 @@
-"""A backend that changes frozen IR in place is named; nobody is told of a bug in byoc."""
+"""A backend changing frozen IR in place is named; no message blames byoc."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CHANGES: list[Callable[[IRModule], None]] = [
 
 
 def spoiler(hook: str, change: Callable[[IRModule], None]) -> FakeBackend:
-    """Return a backend of which one hook changes the module, when it is first called."""
+    """Return a backend with a hook changing the module at the first call."""
     seen: list[IRModule] = []
     changed: list[IRModule] = []
 

@@ -1,4 +1,4 @@
-"""Backends whose hooks raise: the build goes on without them, says so, and is an error only where the user wants it."""
+"""Backends with raising hooks: the build continues without these and warns; an error only on the user's request."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ ALL_HOOKS = (
     "byoc_codegen",
 )
 WHOLE = frozenset({"byoc_compile_status", "byoc_prepare", "byoc_patterns", "byoc_partition"})
-"""The hooks that speak for the whole backend."""
+"""The hooks speaking for the whole backend."""
 
 
 def divide_by_rank(*_: object) -> Any:
-    """Raise what a slip in a backend raises."""
+    """Raise the error of a slip in a backend."""
     return 1 % len(())
 
 
 class FailingBackend(FakeBackend):
-    """A backend of which one hook raises.
+    """A backend with a raising hook.
 
     Args:
         name: the backend's name.
         hook: the hook.
         raises: raises.
-        on: the op for which it does, where the hook is asked about ops; for all by default.
+        on: the op with the error, for hooks called about ops; all ops by default.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class FailingBackend(FakeBackend):
 
 
 class ClaimingBackend(FailingBackend):
-    """The same with a partition of its own, which raises."""
+    """The same with a raising partition."""
 
     @hookimpl
     def byoc_partition(self, module: IRModule) -> IRModule:
@@ -116,7 +116,7 @@ def new_backend(name: str, hook: str, raises: Callable[[], Any] = divide_by_rank
 
 
 def build(*backends: object, **options: Any) -> tuple[byoc_core.Executable, str]:
-    """Returns what is built, once it has been run beside numpy, and the warnings."""
+    """Return the built executable, after a run beside numpy, and the warnings."""
     policy = ByCost() if options.pop("by_cost", False) else None
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -211,7 +211,7 @@ FOUR_REGIONS = PartitionOptions(force={f"z{k}": "host" for k in range(4)})
 
 
 def test_only_the_function_for_which_codegen_raises_is_refused() -> None:
-    """Of four regions that one call compiles, the one with the guilty op goes to the other backend."""
+    """Of four regions compiled by a single call, the region with the guilty op goes to the other backend."""
     bad = FailingBackend("bad", "byoc_codegen", on="tanh")
     with pytest.warns(UserWarning, match="byoc_codegen"):
         executable = byoc_core.build(FOUR, [bad, FakeBackend("good", None)], partition_options=FOUR_REGIONS)
@@ -257,7 +257,7 @@ def test_a_prepared_module_that_breaks_a_law_is_refused() -> None:
 
     executable, told = build(FakeBackend("bad", None, prepare=prepare), FakeBackend("good", None))
     assert set(outcomes(executable).values()) == {"good"}
-    assert "`byoc_prepare` raised VerifyError" in told
+    assert "`byoc_prepare`: raised VerifyError" in told
 
 
 def test_an_answer_of_the_wrong_type_is_a_failure_too() -> None:

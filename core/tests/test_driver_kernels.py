@@ -1,4 +1,4 @@
-"""``explain(kernels=True)``: backends tell the kernels that they generate; nobody else pays for it."""
+"""``explain(kernels=True)``: backends report their generated kernels; other calls have no cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main(x: R.Tensor(("n", 4))):
 
 
 class TellingBackend(FakeBackend):
-    """A backend that tells a kernel for each function."""
+    """A backend reporting a kernel for each function."""
 
     asked: int = 0
     answer: Any = None
@@ -53,7 +53,7 @@ def test_each_backend_that_compiled_something_tells_its_kernels_or_that_it_has_n
         ("aone_0", ["nn.relu"]),
         ("aone_1", ["exp"]),
     ]
-    assert told["btwo"] == {"backend": "btwo", "kernels": [], "text": "tells of no generated kernels"}
+    assert told["btwo"] == {"backend": "btwo", "kernels": [], "text": "reports no generated kernels"}
     assert explanation.report_kernels().startswith("aone: 2 kernels in 2 regions, counting n = 1\n")
     assert "counting n = 5" in explanation.with_sizes(n=5).report_kernels()
 
@@ -66,14 +66,14 @@ def test_nobody_is_asked_unless_the_user_asks() -> None:
     assert "kernels" not in explanation.report_data
     with pytest.raises(OptionsError) as caught:
         explanation.report_kernels()
-    assert str(caught.value) == "explanation: was made without kernels. Pass `kernels=True` to `explain`."
+    assert str(caught.value) == "explanation: contains no kernels. Pass `kernels=True` to `explain`."
 
 
 def test_a_failing_hook_is_told_in_place_of_its_kernels_and_an_error_where_the_user_wants_it() -> None:
     backend = TellingBackend("aone", None)
     for answer, text in (
         (lambda: 1 // 0, "raised ZeroDivisionError"),
-        (["k"], "gave among others a value of the wrong"),
+        (["k"], "returned among other values a value of the wrong"),
     ):
         backend.answer = answer
         (item,) = byoc_core.explain(MODULE, [backend], kernels=True).report_data["kernels"]

@@ -1,4 +1,4 @@
-"""Passes at named stages of a compilation: the user's, and those of plugins."""
+"""Passes at named stages of a compilation: the user's, and the plugins'."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def with_regions(module: IRModule, backend: str, change: Callable[[Function], Fu
 
 
 class Watcher:
-    """A pass that keeps what it saw."""
+    """A pass recording modules."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -60,11 +60,11 @@ class Watcher:
 
 
 class RewritingBackend(FakeBackend):
-    """A backend whose hooks rewrite modules.
+    """A backend with hooks rewriting modules.
 
     Args:
         name: the backend's name.
-        rewrites: what each hook does.
+        rewrites: the action of each hook.
         options: see :class:`FakeBackend`.
     """
 
@@ -174,10 +174,10 @@ def stumble(module: IRModule) -> IRModule:
 @pytest.mark.parametrize(
     ("transform", "problem"),
     [
-        (drop_bindings, "made an invalid module: function `main`"),
-        (spoil, "changed a module in place. IR is frozen: a pass returns new objects."),
+        (drop_bindings, "returned an invalid module: function `main`"),
+        (spoil, "changed a module in place. IR is frozen: a pass must return new objects."),
         (stumble, "raised KeyError: 'gone'"),
-        (lambda module: None, "returned no module; got NoneType, expected IRModule"),
+        (lambda module: None, "did not return a module; got NoneType, expected IRModule"),
     ],
 )
 def test_a_fault_of_a_users_pass_is_the_users(point: str, transform: Callable[..., Any], problem: str) -> None:
@@ -214,11 +214,11 @@ def one_more(module: IRModule) -> IRModule:
 
 
 LAWS: list[tuple[str, Rewrite, str | None]] = [
-    ("byoc_after_partition", drop_bindings, "changed function `main`, which is not annotated for it"),
+    ("byoc_after_partition", drop_bindings, "changed function `main`, not annotated for the backend"),
     ("byoc_after_codegen", stumble, "raised KeyError: 'gone'"),
     ("byoc_after_partition", one_more, "added, removed or reordered functions"),
-    ("byoc_after_partition", drop_main_op, "changed function `main`, which is not annotated for it"),
-    ("byoc_after_partition", rename("btwo"), "changed function `btwo_main_0`, which is not annotated for it"),
+    ("byoc_after_partition", drop_main_op, "changed function `main`, not annotated for the backend"),
+    ("byoc_after_partition", rename("btwo"), "changed function `btwo_main_0`, not annotated for the backend"),
     ("byoc_after_partition", rename("aone"), "changed the annotations of function `aone_main_0`"),
     ("byoc_after_partition", other_results, "changed the parameters or results of function `aone_main_0`"),
     ("byoc_after_codegen", drop_main_op, None),
@@ -253,7 +253,7 @@ def test_a_plugins_pass_keeps_to_what_is_its_own(hook: str, rewrite: Rewrite, fa
         warnings.simplefilter("always")
         executable = byoc_core.build(MODULE, backends(hook, rewrite))
     check_numbers(executable)
-    assert f"its hook `{hook}` {fault}" in str(told[0].message)
+    assert f"hook `{hook}`: {fault}" in str(told[0].message)
     (failure,) = executable.report_data["hook_failures"]
     assert (failure["backend"], failure["hook"]) == ("aone", hook)
     assert set(outcomes(executable).values()) == {"aone", "btwo", "host"}, "without the hook's change"
@@ -268,7 +268,7 @@ def test_another_backends_module_is_not_replaced() -> None:
         def __init__(self, inner: RuntimeModule) -> None:
             self.function_names = inner.function_names
 
-    with pytest.raises(HookError, match="replaced a module with a function that is not its own, `btwo_main_0`"):
+    with pytest.raises(HookError, match="replaced a module with a function of another backend, `btwo_main_0`"):
         byoc_core.build(MODULE, backends("byoc_after_codegen", swap), strict=True)
 
 

@@ -1,4 +1,4 @@
-"""Requests: read from files and printed back, wrong ones told by path, recorded in artifacts."""
+"""Requests: read from files and printed back, errors located by path, recorded in artifacts."""
 
 from __future__ import annotations
 
@@ -124,40 +124,43 @@ after_partition = ["byoc_core.transform:FoldConstants"]
 
 
 ERRORS = {
-    '[partition]\nmin_ops = "x"': 'partition.min_ops: is no integer; got "x"',
-    "[partition]\nmin_ops = true": "partition.min_ops: is no integer; got True",
-    "[partition]\nmin_ops = -1": "partition.min_ops: is no limit; got -1, expected an integer of 0 or more",
+    '[partition]\nmin_ops = "x"': 'partition.min_ops: is not an integer; got "x"',
+    "[partition]\nmin_ops = true": "partition.min_ops: is not an integer; got True",
+    "[partition]\nmin_ops = -1": "partition.min_ops: is not a valid limit; got -1, expected an integer of 0 or more",
     "[partition]\nmin_opz = 1": "partition.min_opz: is unknown; expected force, stop_at, allow, min_ops, min_flops, "
     "min_bytes, sideways, backend_limits. Did you mean 'min_ops' or 'min_flops'?",
-    '[partition]\nallow = {a = "x"}': 'partition.allow.a: is no list; got "x"',
-    "[partition]\nforce = {a = 3}": "partition.force.a: is no text; got 3",
-    "partition = 3": "partition: is no table; got 3",
+    '[partition]\nallow = {a = "x"}': 'partition.allow.a: is not a list; got "x"',
+    "[partition]\nforce = {a = 3}": "partition.force.a: is not a string; got 3",
+    "partition = 3": "partition: is not a table; got 3",
     'backend = ["x"]': "backend: is unknown; expected backends, options, fallback, strict, policy, partition, "
     "max_fold_cost, specialize, passes, dump. Did you mean 'backends'?",
     'backends = "x"': "backends: is a single string; got 'x', expected ['x']",
-    "backends = [3]": "backends[0]: is no name of a backend; got 3",
-    "options.first = 3": "options.first: is no table; got 3",
-    'fallback = "never"': "fallback: unknown value; got 'never', expected allow or warn or error",
-    'strict = "yes"': 'strict: is no bool; got "yes"',
-    'policy = "costs"': "policy: is no policy; got 'costs', expected greedy or cost. Did you mean 'cost'?",
-    'policy = {name = "cots"}': "policy.name: is no policy; got 'cots', expected greedy or cost. Did you mean 'cost'?",
+    "backends = [3]": "backends[0]: is not a backend name; got 3",
+    "options.first = 3": "options.first: is not a table; got 3",
+    'fallback = "never"': "fallback: has an unknown value; got 'never', expected allow or warn or error",
+    'strict = "yes"': 'strict: is not a bool; got "yes"',
+    'policy = "costs"': "policy: is not a policy; got 'costs', expected greedy or cost. Did you mean 'cost'?",
+    'policy = {name = "cots"}': (
+        "policy.name: is not a policy; got 'cots', expected greedy or cost. Did you mean 'cost'?"
+    ),
     'policy = {name = "cost", sizez = {}}': "policy.sizez: is unknown; expected sizes, machines. Did you mean 'sizes'?",
-    'policy = {name = "cost", sizes = {n = "x"}}': 'policy.sizes.n: is no integer; got "x"',
+    'policy = {name = "cost", sizes = {n = "x"}}': 'policy.sizes.n: is not an integer; got "x"',
     'policy = {name = "cost", machines = {host = {flops_per_second = 1}}}': "policy.machines.host.bytes_per_second: "
     "is missing",
     'policy = {name = "cost", sizes = {n = -1}}': "policy, ByCost, size `n`: has a bad value; got -1, expected an int, "
     "0 or more",
     "max_fold_cost = -1": "max_fold_cost: is negative; got -1",
-    'max_fold_cost = "3"': 'max_fold_cost: is no integer; got "3"',
-    "specialize = 3": 'specialize: is no list of sets of sizes; got 3, expected [{"n": 1}, {"n": 8}]',
-    "dump = 3": "dump: is no path; got 3",
-    "passes = 3": "passes: is no mapping from stages; got 3, expected {'after_partition': [...]}",
-    "passes.after = []": "passes.after: is no stage; expected before_partition, after_partition, after_codegen",
-    'passes.after_codegen = "x"': "passes.after_codegen: is no list of passes; got 'x'",
-    'passes.after_codegen = ["x"]': "passes.after_codegen[0]: names no pass; got 'x', expected package.module:NAME",
+    'max_fold_cost = "3"': 'max_fold_cost: is not an integer; got "3"',
+    "specialize = 3": 'specialize: is not a list of sets of sizes; got 3, expected [{"n": 1}, {"n": 8}]',
+    "dump = 3": "dump: is not a path; got 3",
+    "passes = 3": "passes: is not a mapping from stages; got 3, expected {'after_partition': [...]}",
+    "passes.after = []": "passes.after: is not a stage; expected before_partition, after_partition, after_codegen",
+    'passes.after_codegen = "x"': "passes.after_codegen: is not a list of passes; got 'x'",
+    'passes.after_codegen = ["x"]': "passes.after_codegen[0]: is not a reference to a pass; got 'x', "
+    "expected package.module:NAME",
     'passes.after_codegen = ["x.y:z"]': "passes.after_codegen[0]: cannot be imported: ModuleNotFoundError: No module "
     "named 'x'; got 'x.y:z'",
-    'passes.after_codegen = ["math:pi"]': "passes.after_codegen[0]: is no pass; got 'math:pi', expected a callable "
+    'passes.after_codegen = ["math:pi"]': "passes.after_codegen[0]: is not a pass; got 'math:pi', expected a callable "
     "from module to module",
     "x =": "is malformed TOML: Invalid value (at end of document)",
 }
@@ -184,17 +187,20 @@ def nothing(module: IRModule) -> IRModule:
     [
         (
             CompileRequest(backends=["host", FakeBackend("aone")]),
-            "backends[1]: is an object, which no file can name; got core.tests.conftest:FakeBackend",
+            "backends[1]: is an object; files hold only names and plain values; got core.tests.conftest:FakeBackend",
         ),
         (
             CompileRequest(policy=lambda module, request: module),
-            "policy: is an object, which no file can name; got core.tests.test_driver_request:<lambda>",
+            "policy: is an object; files hold only names and plain values; got core.tests.test_driver_request:<lambda>",
         ),
         (
             CompileRequest(passes={"after_codegen": [nothing]}),
-            "passes.after_codegen[0]: is an object, which no file can name; got core.tests.test_driver_request:nothing",
+            (
+                "passes.after_codegen[0]: is an object; files hold only names and plain values; got "
+                "core.tests.test_driver_request:nothing"
+            ),
         ),
-        (CompileRequest(options={"a": {"b": object}}), "options.a.b: has no form in TOML; got <class 'object'>"),
+        (CompileRequest(options={"a": {"b": object}}), "options.a.b: cannot be written as TOML; got <class 'object'>"),
     ],
 )
 def test_objects_are_not_printed(request_: CompileRequest, text: str) -> None:
@@ -207,9 +213,9 @@ def test_objects_are_not_printed(request_: CompileRequest, text: str) -> None:
     ("values", "text"),
     [
         ({"passes": {"after_codegen": [FoldConstants]}}, "is a class; got FoldConstants, expected an instance: "),
-        ({"passes": {"after_codegen": ["a:b"]}}, "is no pass; got 'a:b', expected a callable from module to module"),
-        ({"policy": "cost"}, "policy: is no policy; got 'cost', expected a callable, such as ByCost()"),
-        ({"max_fold_cost": 1.5}, "max_fold_cost: is no integer; got 1.5"),
+        ({"passes": {"after_codegen": ["a:b"]}}, "is not a pass; got 'a:b', expected a callable from module to module"),
+        ({"policy": "cost"}, "policy: is not a policy; got 'cost', expected a callable, such as ByCost()"),
+        ({"max_fold_cost": 1.5}, "max_fold_cost: is not an integer; got 1.5"),
         ({"partition_options": 3}, "Input should be an instance of PartitionOptions."),
     ],
 )
@@ -321,7 +327,7 @@ def test_an_artifact_without_a_record_has_an_empty_one() -> None:
 
 def test_the_compiler_takes_backends_from_its_registry() -> None:
     class Only(Backends):
-        """A registry in which one name stands for an object."""
+        """A registry with a single name for an object."""
 
         def get(self, backend: str | object) -> BackendHandle:
             return super().get(FakeBackend("aone", ["tanh"]) if backend == "elsewhere" else backend)

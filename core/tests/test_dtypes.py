@@ -98,7 +98,7 @@ def test_ml_dtypes_is_imported_only_when_asked_for() -> None:
     ],
 )
 def test_limits_of_floats(name: str, bits: int, smallest: float, largest: float) -> None:
-    """A significand of so many bits rounds by half a unit in its last place."""
+    """A significand of n bits rounds by half a unit in the last place."""
     limits = float_limits(name)
     assert (limits.unit_roundoff, limits.smallest_normal, limits.largest) == (2.0**-bits, smallest, largest)
 
@@ -106,4 +106,4 @@ def test_limits_of_floats(name: str, bits: int, smallest: float, largest: float)
 def test_what_is_no_float_has_no_limits_of_floats() -> None:
     with pytest.raises(IRTypeError) as caught:
         float_limits("int8")
-    assert str(caught.value) == "dtype: 'int8' is no floating-point type"
+    assert str(caught.value) == "dtype: 'int8' is not a floating-point type"

@@ -1,4 +1,4 @@
-"""The error tree and the text that it makes from fields."""
+"""The error tree and the texts made from fields."""
 
 from __future__ import annotations
 

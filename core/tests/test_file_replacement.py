@@ -76,7 +76,7 @@ class TestPosix:
         link = tmp_path / "link"
         link.symlink_to(pipe)
         for path in (pipe, link):
-            with pytest.raises(OSError, match="Is not a regular file, and is not replaced by one") as caught:
+            with pytest.raises(OSError, match="Is not a regular file, and is not replaced by a regular file") as caught:
                 replace_file(path).__enter__()
             assert caught.value.filename == str(path)
         assert stat.S_ISFIFO(pipe.stat().st_mode)

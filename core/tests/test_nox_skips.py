@@ -1,4 +1,4 @@
-"""What nox leaves out by itself is listed as well: sessions without an interpreter, packages without a wheel."""
+"""Skips by nox itself are listed as well: sessions without an interpreter, packages without a wheel."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_nox_leaves_out_comes_behind_the_tests(tmp_path: Path, monkeypatch:
     monkeypatch.setenv(skipped_tests.FOLDER, str(tmp_path))
     _log(tmp_path, "Session pythons-3.99 skipped: Python interpreter 3.99 not found.")
     warning = leave_out_wheel("tests-core-3.13", "tvm>=1", "3.13")
-    assert warning == "tvm>=1 has no wheel for Python 3.13: tests that need it are skipped"
+    assert warning == "tvm>=1 has no wheel for Python 3.13: tests of this package are skipped"
     skipped_tests.write_counts(tmp_path, "tests-core-3.13", ["could not import 'tvm'"] * 2)
     assert show_counts(read_counts(tmp_path)).splitlines() == [
         "skipped tests: 2 for library",
@@ -71,5 +71,5 @@ logging.getLogger("nox").warning("Session a-{version} skipped: Python interprete
     )
     assert done.returncode == is_there, done.stderr
     assert "sessions without an interpreter: 1" in done.stderr
-    fault = f"skipped for want of interpreter that this machine has: Python interpreter {version} not found"
+    fault = f"skipped although nothing is missing (interpreter): Python interpreter {version} not found"
     assert (fault in done.stderr) == is_there

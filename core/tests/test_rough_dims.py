@@ -26,6 +26,6 @@ def test_other_calls_stay() -> None:
 
 @given(st.integers(0, 10**6), st.integers(0, 500), st.integers(1, 64))
 def test_a_symbolic_product_is_at_least_the_exact_one(work: int, size: int, step: int) -> None:
-    """And at most one more for each position, since factors are rounded up."""
+    """And at most 1 more for each position, since factors are rounded up."""
     found = evaluate(rough_product(work, N, step), {"n": size})
     assert work * size <= found * step <= (work + step - 1) * size

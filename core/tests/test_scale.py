@@ -20,7 +20,7 @@ OPS = ("tanh", "sin", "cos", "abs")
 
 
 class Grower:
-    """Builds ``main`` of one parameter ``x`` from ops on four floats."""
+    """A builder of ``main`` with one parameter ``x`` from ops on four floats."""
 
     def __init__(self) -> None:
         self.builder = FunctionBuilder("main")
@@ -42,7 +42,7 @@ def chain(num_ops: int) -> IRModule:
 
 
 def layers(num_ops: int) -> IRModule:
-    """Two layers of branches that are all alive at once, each scaled by a constant of its own."""
+    """Two layers of branches, all alive at once, each scaled by a separate constant."""
     grower, joined = Grower(), None
     for _ in range(2):
         source = grower.x if joined is None else joined

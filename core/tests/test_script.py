@@ -1,4 +1,4 @@
-"""Script as people write it: decorated classes and strings."""
+"""Script in users' style: decorated classes and strings."""
 
 # mypy: disable-error-code="valid-type,no-untyped-def,name-defined"
 
@@ -88,7 +88,7 @@ def test_the_line_of_a_mistake_is_that_of_the_file() -> None:
 def test_a_class_without_source() -> None:
     with pytest.raises(ScriptError) as caught:
         R.ir_module(type("Made", (), {"__module__": "no.such.module"}))
-    assert str(caught.value).startswith("class `Made`: its source cannot be found. ")
+    assert str(caught.value).startswith("class `Made`: the source cannot be found. ")
 
 
 def test_parse_takes_ops_and_constants(ops_of_two: OpRegistry) -> None:
@@ -136,7 +136,7 @@ def test_a_class_body_that_python_runs_may_cite_constants(tmp_path: Path, monkey
     sys.modules.pop("cited_by_class", None)
     first = str(caught.value).splitlines()[0]
     path = tmp_path / "cited_by_class.py"
-    assert first == f"{path}, line 6: constant abababababababab... is not given. Pass its array in `constants=`."
+    assert first == f"{path}, line 6: constant abababababababab... has no array. Pass the array in `constants=`."
 
 
 def test_every_name_that_script_exports_exists() -> None:

@@ -1,4 +1,4 @@
-"""Decorated classes wherever people type them: notebooks, prompts, the command line, `exec`, odd places in files."""
+"""Decorated classes in all places of typing: notebooks, prompts, the command line, `exec`, odd places in files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEADLINE_S = 120
 
 
 def class_text(op: str, name: str = "Typed") -> str:
-    """Gives a module class, with what makes its text hard to cut out."""
+    """Return a module class, with text hard to cut out."""
     return (
         f"@R.ir_module\nclass {name}:\n"
         "    @R.function\n"
@@ -44,8 +44,8 @@ def expected(op: str) -> IRModule:
 
 SHOWN = {op: str(expected(op)) for op in ("exp", "tanh", "abs")}
 NO_SOURCE = (
-    "class `Typed`: its source cannot be found. Python keeps no source of a program from a pipe, nor of a text that "
-    "only `exec` was given. Define the class in a file or in a notebook's cell, or read its text with "
+    "class `Typed`: the source cannot be found. Python keeps no source of a program from a pipe, nor of a text "
+    "passed to `exec`. Define the class in a file or in a notebook's cell, or parse the text with "
     "`byoc_core.parse(text)`."
 )
 
@@ -123,7 +123,7 @@ def test_cells_of_ipython() -> None:
 
 
 def type_at_prompt(text: str) -> str:
-    """Types a text, line by line, at the prompt of a fresh Python in a terminal, and gives what the terminal shows."""
+    """Type a text, line by line, at the prompt of a fresh Python in a terminal, and return the terminal's output."""
     master, slave = pty.openpty()
     environment = os.environ | {"TERM": "dumb", "PYTHON_BASIC_REPL": "1", "PYTHON_HISTORY": os.devnull}
     process = subprocess.Popen(

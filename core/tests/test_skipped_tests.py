@@ -1,4 +1,4 @@
-"""Skips are counted by kind; one without a kind, or for want of what is there, fails the run."""
+"""Skips are counted by kind; a skip without a kind, or despite a present requirement, fails the run."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _RULES = (
 def test_faults() -> None:
     assert find_faults(["could not import 'numpy9'", "no tiles here"], _RULES) == []
     assert find_faults(["could not import 'json'", "too lazy", "too lazy"], _RULES) == [
-        "skipped for want of library that this machine has: could not import 'json'",
-        "skipped for a reason of no kind (see skipped_tests.py): too lazy",
+        "skipped although nothing is missing (library): could not import 'json'",
+        "skipped for a reason without a rule in skipped_tests.py: too lazy",
     ]
 
 
@@ -59,11 +59,11 @@ def test_kinds(reason: str, kind: str, tmp_path: Path) -> None:
 
 _SKIPS = {"skip", "skipif", "Exception"}
 _EXAMPLES = {-1: "bfloat16", ord("r"): "'bfloat16'"}
-"""By the conversion of a value in a text."""
+"""Examples by the conversion of a value in a text."""
 
 
 def _written_reasons() -> set[str]:
-    """Return the reasons that tests give in so many words; what stands for a value in one is a name of bfloat16."""
+    """Return the literal reasons in tests; a placeholder for a value becomes a name of bfloat16."""
     tests = [path for folder in ("core", "plugins", "conformance", "published") for path in _tests(folder)]
     calls = (node for path in tests for node in ast.walk(ast.parse(path.read_text("utf-8"))))
     found = set()
@@ -75,7 +75,7 @@ def _written_reasons() -> set[str]:
 
 
 def _tests(folder: str) -> list[Path]:
-    own = {Path(__file__).name, "test_pytest_plugin.py"}  # they give reasons of no kind, to see what becomes of them
+    own = {Path(__file__).name, "test_pytest_plugin.py"}  # skips with reasons without a rule
     return [path for path in (_REPOSITORY / folder).rglob("*.py") if "tests" in str(path) and path.name not in own]
 
 
@@ -90,11 +90,11 @@ def _written(text: ast.expr) -> str:
 def test_each_reason_in_the_tests_has_a_kind() -> None:
     reasons = _written_reasons()
     assert len(reasons) > 30
-    assert [fault for fault in find_faults(reasons) if "of no kind" in fault] == []
+    assert [fault for fault in find_faults(reasons) if "without a rule" in fault] == []
 
 
 def test_each_rule_asks_the_machine() -> None:
-    """Of the kit's answers, and of wheels that nobody made, no machine can have what is missing."""
+    """Of the kit's answers, and of wheels not built, no machine can have the missing part."""
     unasked = [rule.pattern for rule in skipped_tests.RULES if rule.is_present is machine_parts.is_by_design]
     assert unasked == [r"^L\d-\S+: declined: ", " has no wheel for Python "]
 
@@ -112,8 +112,8 @@ _PRESENT = {
     "the sample holds native code for x86-64 Linux": (sys.platform, platform.machine()) == ("linux", "x86_64"),
     "this machine does not run no_such_set": False,
     "this machine does not run sse2": "sse2" in (machine_features() or ()),
-    "library: its native code needs CPU features that this machine lacks: sse2": "sse2" in (machine_features() or ()),
-    "library: its native code needs CPU features that this machine lacks: sse2, no_such_set": False,
+    "library: the native code needs CPU features missing on this machine: sse2": "sse2" in (machine_features() or ()),
+    "library: the native code needs CPU features missing on this machine: sse2, no_such_set": False,
     "sh is not installed": shutil.which("sh") is not None,
     "no_such_compiler is not installed": False,
     "there is no C compiler on this machine": Toolchain.status().ok,
@@ -126,7 +126,7 @@ _PRESENT = {
 
 @pytest.mark.parametrize("reason", _PRESENT)
 def test_what_is_there_is_no_reason_to_skip(reason: str) -> None:
-    faults = [fault for fault in find_faults([reason]) if "that this machine has" in fault]
+    faults = [fault for fault in find_faults([reason]) if "although nothing is missing" in fault]
     assert len(faults) == _PRESENT[reason]
 
 
@@ -152,7 +152,7 @@ def test_what_the_environment_asks_for_is_no_reason_to_skip(
     assert find_faults([reason]) == []
     for name, value in changes.items():
         monkeypatch.setenv(name, value)
-    assert find_faults([reason]) == [f"skipped for want of design that this machine has: {reason}"]
+    assert find_faults([reason]) == [f"skipped although nothing is missing (design): {reason}"]
 
 
 @pytest.mark.parametrize(("setting", "excused"), [("AVX2", True), (None, False)])
@@ -169,7 +169,7 @@ def test_onednn_may_be_told_to_do_with_less(
 
 def test_what_is_installed_is_no_reason_to_skip() -> None:
     assert find_faults(["could not import 'pytest'"]) == [
-        "skipped for want of library that this machine has: could not import 'pytest'"
+        "skipped although nothing is missing (library): could not import 'pytest'"
     ]
     assert find_faults(["could not import 'no_such_package'"]) == []
 
@@ -192,9 +192,9 @@ def test_counts_of_several_runs_are_one_table(tmp_path: Path) -> None:
         (
             "could not import 'pytest'",
             1,
-            "skipped for want of library that this machine has: could not import 'pytest'",
+            "skipped although nothing is missing (library): could not import 'pytest'",
         ),
-        ("too lazy", 1, "skipped for a reason of no kind (see skipped_tests.py): too lazy"),
+        ("too lazy", 1, "skipped for a reason without a rule in skipped_tests.py: too lazy"),
     ],
 )
 @pytest.mark.parametrize("workers", [0, 1])

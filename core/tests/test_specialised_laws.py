@@ -1,4 +1,4 @@
-"""What a backend of static shapes may count on: types that fit, and rules that were asked; and what stays apart."""
+"""Guarantees to a backend of static shapes: fitting types, and checked rules; and separate parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from core.tests.specialised_toys import Toy, host_lines, shares
 
 
 class Strict(Toy):
-    """A toy whose codegen checks the laws of the IR, and that it gets nothing which its rule refuses."""
+    """A toy with a codegen checking the laws of the IR, and the absence of sizes refused by the rule."""
 
     @hookimpl
     def byoc_patterns(self) -> Sequence[Any]:
@@ -47,7 +47,7 @@ class Strict(Toy):
 
 
 def _check_alone(binding: Binding) -> None:
-    """Check an op against the laws of the IR, in a function of its own."""
+    """Check an op against the laws of the IR, in a separate function."""
     params = dict.fromkeys(operand for operand in binding.operands if isinstance(operand, Var))
     verify(IRModule({"f": Function("f", tuple(params), (binding,), binding.results)}))
 
@@ -69,7 +69,7 @@ FITTING: dict[str, tuple[str, list[tuple[int, ...]], list[tuple[int, ...]]]] = {
 def test_no_backend_gets_sizes_that_break_a_type_rule(
     op: str, specialize: bool | Sequence[Mapping[str, int]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Symbols leave to the call whether sizes fit; machine code for integers would read beyond its operands."""
+    """Symbols defer the check of sizes to the call; machine code for integers would read beyond its operands."""
     line, fitting, misfits = FITTING[op]
     module = R.parse(f"""
 def main(x: R.Tensor(("n", "k"), "float32"), y: R.Tensor(("l", "m"), "float32")):
@@ -126,7 +126,7 @@ def main(x: R.Tensor(("n",), "float32")):
 def test_rules_are_asked_by_a_compiler_of_a_loaded_artifact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Though the sizes that the artifact was made for are the only ones that the rule takes."""
+    """Even though the rule accepts only the sizes used for making the artifact."""
     toy = Strict(lambda binding: "too many rows" if rows_of(binding) > 4 else None)
     executable = byoc_core.build(R.parse(EXP), [toy], specialize=[{"n": 2}])
     assert shares(executable) == {"exp": "toy"}
@@ -139,18 +139,18 @@ def test_rules_are_asked_by_a_compiler_of_a_loaded_artifact(
         for n in (2, 3, 100):
             np.testing.assert_allclose(main(np.zeros((n, 3), np.float32)), np.ones((n, 3)))
         (line,) = host_lines(caplog)
-        assert line.endswith("refuses it: too many rows")
+        assert line.endswith("refuses the sizes: too many rows")
 
 
 def test_rules_are_asked_about_the_sizes_of_the_whole_region(caplog: pytest.LogCaptureFixture) -> None:
-    """The slice is empty for few rows, and asked about 64, for which the rule refuses the first op."""
+    """The slice is empty for few rows; asked about 64 rows, the rule refuses the first op."""
     executable = byoc_core.build(R.parse(SLICED), [Strict(few_rows)], strict=True)
     executable.require_offload(1.0)
     main = byoc_core.VirtualMachine(executable)["main"]
     for n in (45, 100):
         np.testing.assert_allclose(main(np.zeros(n, np.float32)), np.full(min(n, 60) - 20, np.e), rtol=1e-6)
     (line,) = host_lines(caplog)
-    assert "for n = 100: cannot be compiled: backend `toy` refuses it: too many rows" in line
+    assert "for n = 100: cannot be compiled: backend `toy` refuses the sizes: too many rows" in line
 
 
 def test_a_function_annotated_by_hand_goes_to_codegen_without_rules() -> None:
@@ -248,7 +248,7 @@ def test_a_module_of_other_types_for_given_sizes_is_the_backends_fault() -> None
                 result.module.get_function = lambda _, function=function: function  # type: ignore[method-assign,misc]
             return result
 
-    with pytest.warns(UserWarning, match="its hook `byoc_codegen` raised CallError: .*has another signature"):
+    with pytest.warns(UserWarning, match="hook `byoc_codegen`: raised CallError: .*has another signature"):
         executable = byoc_core.build(R.parse(EXP), [Wrong()], specialize=[{"n": 3}])
     assert shares(executable) == {"exp": "host"}
 
@@ -326,7 +326,7 @@ def test_long_sums_are_read_as_they_are_added(parts: list[tuple[str, str]]) -> N
 
 
 def test_types_are_checked_in_bodies_too() -> None:
-    """What stands in a branch is claimed there; its region gets sizes that fit."""
+    """Ops in a branch are claimed there; the region gets fitting sizes."""
     text = """
 class M:
     @R.function

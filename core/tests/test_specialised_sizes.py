@@ -1,4 +1,4 @@
-"""Backends of static shapes and models with symbolic sizes: compiled for each set of sizes, and never for another."""
+"""Backends of static shapes and models with symbolic sizes: compiled for each set of sizes, never used for another."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_sizes_that_the_backend_refuses_run_on_the_host_with_one_word_each(caplo
     for n in (7, 7, 8, 7):
         check(main, n, 7)
     first, second = host_lines(caplog)
-    assert first.endswith("cannot be compiled: backend `toy` refuses it: not today")
+    assert first.endswith("cannot be compiled: backend `toy` refuses the sizes: not today")
     assert " of backend `toy` runs on the host for m = 7, n = 7: " in first
     assert " runs on the host for m = 7, n = 8: " in second
     assert len(toy.compiled) == 2  # what was refused is not tried again
@@ -176,7 +176,7 @@ def _no_three(binding: Binding) -> str | None:
 
 
 class Choosy(Toy):
-    """A toy whose pattern refuses five rows."""
+    """A toy with a pattern refusing five rows."""
 
     @hookimpl
     def byoc_patterns(self) -> Sequence[CompositePattern]:
@@ -194,15 +194,15 @@ def test_rules_are_asked_about_the_sizes_of_calls_before_codegen(caplog: pytest.
     check(main, 4, 3)
     check(main, 5, 2)
     three, five = host_lines(caplog)
-    assert three.endswith("cannot be compiled: backend `toy` refuses it: three")
-    assert five.endswith("cannot be compiled: backend `toy` refuses it: five rows")
+    assert three.endswith("cannot be compiled: backend `toy` refuses the sizes: three")
+    assert five.endswith("cannot be compiled: backend `toy` refuses the sizes: five rows")
     assert toy.compiled == []
     check(main, 4, 4)
     assert len(toy.compiled) == 1
 
 
 class Broken(Toy):
-    """A toy whose codegen raises for seven rows."""
+    """A toy with a codegen raising for seven rows."""
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
@@ -228,13 +228,13 @@ def test_an_exception_at_a_size_is_the_host_s_work_unless_strict(caplog: pytest.
             main(*inputs_of(3, 7))
     check(main, 3, 3)
     # Told in advance, it is the backend's refusal of the whole region.
-    with pytest.warns(UserWarning, match="its hook `byoc_codegen` raised RuntimeError: seven"):
+    with pytest.warns(UserWarning, match="hook `byoc_codegen`: raised RuntimeError: seven"):
         executable = byoc_core.build(MODULE, [Broken()], specialize=[{"n": 3, "m": 7}])
     assert shares(executable)["matmul"] == "host"
 
 
 class Other(Toy):
-    """Another backend of static shapes, which takes products only."""
+    """Another backend of static shapes, claiming only products."""
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
@@ -272,17 +272,20 @@ def test_two_backends_of_static_shapes_share_a_model(tmp_path: Path, caplog: pyt
 @pytest.mark.parametrize(
     ("sizes", "text"),
     [
-        ([{"k": 2}], "specialize: the model has no size `k`; expected m, n"),
-        ([{"n": -1}], "specialize, size `n`: is no size; got -1, expected an integer from 0"),
-        ([{"n": True}], "specialize, size `n`: is no size; got True, expected an integer from 0"),
-        ([{"n": 1.0}], "specialize, size `n`: is no size; got 1.0, expected an integer from 0"),
+        ([{"k": 2}], "specialize: the model has no symbolic size `k`; expected m, n"),
+        ([{"n": -1}], "specialize, size `n`: is not a valid size; got -1, expected an integer from 0"),
+        ([{"n": True}], "specialize, size `n`: is not a valid size; got True, expected an integer from 0"),
+        ([{"n": 1.0}], "specialize, size `n`: is not a valid size; got 1.0, expected an integer from 0"),
         (
             [{"n": 2**62 + 1}],
-            "specialize, size `n`: is no size; got an integer of 63 bits, expected an integer from 0 to",
+            "specialize, size `n`: is not a valid size; got an integer of 63 bits, expected an integer from 0 to",
         ),
-        ([{"n": 10**5000}], "specialize, size `n`: is no size; got an integer of 16610 bits, expected an integer"),
-        ({"n": 1}, """specialize: is no list of sets of sizes; got {'n': 1}, expected [{"n": 1}, {"n": 8}]"""),
-        ([3], """specialize: a set of sizes is no mapping; got 3, expected {"n": 8}"""),
+        (
+            [{"n": 10**5000}],
+            "specialize, size `n`: is not a valid size; got an integer of 16610 bits, expected an integer",
+        ),
+        ({"n": 1}, """specialize: is not a list of sets of sizes; got {'n': 1}, expected [{"n": 1}, {"n": 8}]"""),
+        ([3], """specialize: a set of sizes is not a mapping; got 3, expected {"n": 8}"""),
     ],
 )
 def test_bad_sets_of_sizes(sizes: Any, text: str) -> None:

@@ -94,7 +94,7 @@ def gather(folder: Path) -> None:
     described: set[int] = set()
     for name in MODULES:
         (folder / "api" / f"{name}.rst").write_text("\n".join(_reference(name, described)) + "\n", "utf-8")
-    index = ["# Reference", "", "Everything that is meant for programs and plugins, by the module that exports it.", ""]
+    index = ["# Reference", "", "All names for programs and plugins, by exporting module.", ""]
     (folder / "api" / "index.md").write_text("\n".join(index), "utf-8")
     _append_trees(folder / "api" / "index.md", {"": list(MODULES)}, hidden=False)
 
@@ -129,7 +129,7 @@ def _reference(name: str, described: set[int]) -> Iterator[str]:
     yield from (name, "=" * len(name), "", f".. automodule:: {name}", "   :no-members:", "")
     hooks = {hook.name for hook in hook_specs()}
     if hooks.intersection(module.__all__):
-        yield from ("Each hook has :doc:`a page of its own </hooks/README>`.", "")
+        yield from ("Each hook has :doc:`a separate page </hooks/README>`.", "")
     elsewhere = []
     for public in sorted(module.__all__):
         value = getattr(module, public)
@@ -146,7 +146,7 @@ def _reference(name: str, described: set[int]) -> Iterator[str]:
         else:
             yield from (f".. py:data:: {name}.{public}", "", f"   A ``{type(value).__qualname__}``.", "")
     if elsewhere:
-        yield f"Described under another module that exports them too: {', '.join(f'``{n}``' for n in elsewhere)}."
+        yield f"Described under another exporting module: {', '.join(f'``{n}``' for n in elsewhere)}."
 
 
 def main() -> None:

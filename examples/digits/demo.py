@@ -35,8 +35,8 @@ MODELS = ("digits_cnn", "digits_mlp", "light_squeezenet")
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to compile the networks.
+class Configuration:
+    """A choice of backends for the networks.
 
     Attributes:
         name: of the artifacts.
@@ -57,7 +57,7 @@ def write_squeezenet(out: Path) -> None:
     np.savez(out / "light_squeezenet_inputs.npz", first=draw_inputs(model, 1)[name], second=draw_inputs(model, 2)[name])
 
 
-def usable_ways() -> list[Way]:
+def usable_configurations() -> list[Configuration]:
     """Return each backend able to compile on this machine alone, and both together if both are able."""
     statuses = {name: byoc_core.backends.get(name).compile_status() for name in BACKENDS}
     for name, status in statuses.items():
@@ -66,27 +66,34 @@ def usable_ways() -> list[Way]:
     usable = [name for name, status in statuses.items() if status.ok]
     if not usable:
         raise SystemExit("FAILED: no backend can compile on this machine")
-    alone = [Way(name, (name,)) for name in usable]
-    return alone if len(alone) < len(BACKENDS) else [*alone, Way("both", ("dnnl", "ccompiler"), {"dnnl": PRODUCTS})]
+    single_backends = [Configuration(name, (name,)) for name in usable]
+    return (
+        single_backends
+        if len(single_backends) < len(BACKENDS)
+        else [*single_backends, Configuration("both", ("dnnl", "ccompiler"), {"dnnl": PRODUCTS})]
+    )
 
 
-def compile_model(out: Path, name: str, way: Way) -> None:
+def compile_model(out: Path, name: str, configuration: Configuration) -> None:
     """Compile a model in a way, save the artifact, and draw the partition."""
     start = time.perf_counter()
     module = byoc_core.from_onnx(out / f"{name}.onnx")
     imported = time.perf_counter()
-    options = PartitionOptions(allow=way.allow)
-    executable = byoc_core.build(module, backends=way.backends, partition_options=options)
+    options = PartitionOptions(allow=configuration.allow)
+    executable = byoc_core.build(module, backends=configuration.backends, partition_options=options)
     built = time.perf_counter()
-    executable.save(out / f"{name}.{way.name}.byoc")
-    print(f"\n{name} by {way.name}: from_onnx {imported - start:.2f} s, build {built - imported:.2f} s", flush=True)
+    executable.save(out / f"{name}.{configuration.name}.byoc")
+    print(
+        f"\n{name} by {configuration.name}: from_onnx {imported - start:.2f} s, build {built - imported:.2f} s",
+        flush=True,
+    )
     print("\n".join(f"  {line}" for line in executable.report().splitlines()))
     shares = {item["name"]: item["share"] for item in executable.report_data["backends"]}
-    for backend in way.backends:
+    for backend in configuration.backends:
         if not shares[backend]:
-            raise SystemExit(f"FAILED: {name} by {way.name}: nothing was offloaded to {backend}")
-    partitioned = byoc_core.partition(module, backends=way.backends, partition_options=options)
-    draw_graph(partitioned, out / f"{name}.{way.name}_graph.png")
+            raise SystemExit(f"FAILED: {name} by {configuration.name}: nothing was offloaded to {backend}")
+    partitioned = byoc_core.partition(module, backends=configuration.backends, partition_options=options)
+    draw_graph(partitioned, out / f"{name}.{configuration.name}_graph.png")
 
 
 def main() -> None:
@@ -96,18 +103,18 @@ def main() -> None:
     out = parser.parse_args().out
     write_models(out)
     write_squeezenet(out)
-    ways = usable_ways()
+    configurations = usable_configurations()
     for name in MODELS:
-        for way in ways:
-            compile_model(out, name, way)
+        for configuration in configurations:
+            compile_model(out, name, configuration)
     bounds = {name: gamma(longest_sum(onnx.load(str(out / f"{name}.onnx")))) for name in MODELS}
-    compiled = {"ways": [way.name for way in ways], "gamma": bounds}
+    compiled = {"configurations": [configuration.name for configuration in configurations], "gamma": bounds}
     (out / "compiled.json").write_text(json.dumps(compiled, indent=2) + "\n", encoding="utf-8")
     sys.stdout.flush()
     done = subprocess.run([sys.executable, "-m", "examples.digits.deploy", str(out)], check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
-    predictions = np.load(out / f"digits_cnn.{ways[0].name}_predictions.npy")
+    predictions = np.load(out / f"digits_cnn.{configurations[0].name}_predictions.npy")
     with np.load(out / "heldout.npz") as heldout:
         draw_predictions(heldout["images"], heldout["labels"], predictions, out / "digits.png")
     print(f"pictures: {', '.join(sorted(str(path) for path in out.glob('*.png')))}")

@@ -67,12 +67,12 @@ class Pair:
     tolerance: float
 
     @staticmethod
-    def open(out: Path, name: str, way: str) -> Pair:
+    def open(out: Path, name: str, configuration: str) -> Pair:
         """Open a saved artifact and its ONNX model; this user compiled the artifact, so the code is trusted."""
-        executable = byoc_core.load(out / f"{name}.{way}.byoc", allow_native=True)
+        executable = byoc_core.load(out / f"{name}.{configuration}.byoc", allow_native=True)
         session = ort.InferenceSession(str(out / f"{name}.onnx"), providers=["CPUExecutionProvider"])
         gamma = json.loads((out / "compiled.json").read_text(encoding="utf-8"))["gamma"][name]
-        return Pair(f"{name} by {way}", executable, byoc_core.VirtualMachine(executable), session, gamma)
+        return Pair(f"{name} by {configuration}", executable, byoc_core.VirtualMachine(executable), session, gamma)
 
     def run_ours(self, x: Array) -> Array:
         """Return the first output by byoc."""
@@ -109,7 +109,7 @@ class Pair:
         ratio = paired_ratio(theirs, ours)
         print(
             f"  batch {len(x):3}: byoc {ours.median * 1e3:8.3f} ms, ONNX Runtime {theirs.median * 1e3:8.3f} ms, "
-            f"ratio {ratio.median:.2f} +- {ratio.spread:.2f}"
+            f"ratio {ratio.median:.2f} +- {ratio.quartile_deviation:.2f}"
         )
 
 
@@ -129,10 +129,10 @@ def run_in_batches(pair: Pair, images: Array) -> tuple[Array, Array]:
     return ours, theirs
 
 
-def check_digits(out: Path, name: str, way: str) -> npt.NDArray[np.int64]:
+def check_digits(out: Path, name: str, configuration: str) -> npt.NDArray[np.int64]:
     """Run a digit classifier over the held-out digits and return the predictions."""
-    print(f"\n{name} by {way}")
-    pair = Pair.open(out, name, way)
+    print(f"\n{name} by {configuration}")
+    pair = Pair.open(out, name, configuration)
     with np.load(out / "heldout.npz") as heldout:
         images, labels = heldout["images"], heldout["labels"]
     trained = json.loads((out / "trainer.json").read_text(encoding="utf-8"))[name]
@@ -150,17 +150,17 @@ def check_digits(out: Path, name: str, way: str) -> npt.NDArray[np.int64]:
     return predictions
 
 
-def check_squeezenet(out: Path, way: str) -> None:
+def check_squeezenet(out: Path, configuration: str) -> None:
     """Run light_squeezenet on two seeded images and compare the inputs of the softmax."""
     name = "light_squeezenet"
-    print(f"\n{name} by {way}")
-    pair = Pair.open(out, name, way)
+    print(f"\n{name} by {configuration}")
+    pair = Pair.open(out, name, configuration)
     with np.load(out / f"{name}_inputs.npz") as stored:
         images = [stored["first"], stored["second"]]
     ours = [pair.run_ours(image) for image in images]
     theirs = [pair.run_theirs(image) for image in images]
     difference = float((theirs[0] - theirs[1]).std() / theirs[0].std())
-    print(f"  two inputs give outputs that differ by {difference:.2f} of their standard deviation")
+    print(f"  the outputs of two inputs differ by {difference:.2f} of the standard deviation")
     if difference <= 1e-2:
         fail(f"{pair.name}: the output does not depend on the input")
     pair.compare(np.concatenate(ours), np.concatenate(theirs))
@@ -172,17 +172,17 @@ def check_squeezenet(out: Path, way: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line and check every model."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("out", type=Path, help="folder that the demo's first process wrote")
+    parser.add_argument("out", type=Path, help="folder written by the demo's first process")
     out = parser.parse_args(arguments).out
     block_compiler()
     print("\nsecond process: the compile side is blocked, and no C compiler can be found")
-    print("times are medians, ONNX Runtime with its own choice of threads; a ratio above 1 means that byoc is faster")
+    print("times are medians, ONNX Runtime with its own choice of threads; byoc is faster at ratios above 1")
     is_native, reason = extension_status()
     print(f"native calls: {'yes' if is_native else reason}")
-    for way in json.loads((out / "compiled.json").read_text(encoding="utf-8"))["ways"]:
+    for configuration in json.loads((out / "compiled.json").read_text(encoding="utf-8"))["configurations"]:
         for name in ("digits_cnn", "digits_mlp"):
-            np.save(out / f"{name}.{way}_predictions.npy", check_digits(out, name, way))
-        check_squeezenet(out, way)
+            np.save(out / f"{name}.{configuration}_predictions.npy", check_digits(out, name, configuration))
+        check_squeezenet(out, configuration)
     loaded = {name.split(".")[1] for name in sys.modules if name.startswith("byoc_core.")}
     print(f"\nparts of byoc_core in this process: {', '.join(sorted(loaded))}")
     if loaded - RUN_SIDE:

@@ -112,9 +112,9 @@ class MaxPool(Layer):
 
     def backward(self, upstream: Array) -> Array:
         """Send the gradient to the maxima."""
-        spread = self.share * upstream[:, :, :, None, :, None]
-        n, c, h, _, w, _ = spread.shape
-        result: Array = spread.reshape(n, c, 2 * h, 2 * w)
+        expanded = self.share * upstream[:, :, :, None, :, None]
+        n, c, h, _, w, _ = expanded.shape
+        result: Array = expanded.reshape(n, c, 2 * h, 2 * w)
         return result
 
 

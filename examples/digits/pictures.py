@@ -25,11 +25,11 @@ def draw_predictions(
     path: Path,
 ) -> None:
     """Draw 40 digits, misread digits first, each under its prediction: green if right, red if wrong."""
-    chosen = np.argsort(predictions == labels, kind="stable")[: 4 * COLUMNS]
-    num_rows = len(chosen) // COLUMNS
+    drawn_indices = np.argsort(predictions == labels, kind="stable")[: 4 * COLUMNS]
+    num_rows = len(drawn_indices) // COLUMNS
     figure = Figure(figsize=(COLUMNS, num_rows * 1.25))
     axes = figure.subplots(num_rows, COLUMNS)
-    for axis, index in zip(axes.flat, chosen, strict=True):
+    for axis, index in zip(axes.flat, drawn_indices, strict=True):
         right = predictions[index] == labels[index]
         axis.imshow(images[index, 0], cmap="gray_r", interpolation="nearest")
         title = f"{predictions[index]}" if right else f"{predictions[index]}, is {labels[index]}"
@@ -59,17 +59,17 @@ def plan_graph(module: IRModule) -> Figure:
     axis.axis("off")
     boxes: dict[Var, Text] = {}
     readers: list[tuple[Var, Text]] = []
-    for x, param in zip(spread(len(main.params)), main.params, strict=True):
+    for x, param in zip(row_positions(len(main.params)), main.params, strict=True):
         boxes[param] = draw_box(axis, x, 0.0, f"{param.name}\n{show_type(param)}", "white")
     height = 0.0
     for row, row_height in zip(rows, heights, strict=True):
         height += 0.55 / 2 + row_height / 2
-        for x, binding in zip(spread(len(row)), row, strict=True):
+        for x, binding in zip(row_positions(len(row)), row, strict=True):
             box = draw_box(axis, x, -height, *texts[binding])
             boxes.update(dict.fromkeys(binding.results, box))
             readers += [(operand, box) for operand in binding.operands if isinstance(operand, Var)]
         height += row_height / 2 - 0.55 / 2
-    outputs = zip(spread(len(main.results)), main.results, main.output_names, strict=True)
+    outputs = zip(row_positions(len(main.results)), main.results, main.output_names, strict=True)
     for x, result, name in outputs:
         if isinstance(result, Var):
             readers.append((result, draw_box(axis, x, -height - 0.7, f"{name}\n{show_type(result)}", "white")))
@@ -79,8 +79,8 @@ def plan_graph(module: IRModule) -> Figure:
     return figure
 
 
-def spread(count: int) -> list[float]:
-    """Return places in a row centred at 0, at distance 1."""
+def row_positions(count: int) -> list[float]:
+    """Return positions in a row centred at 0, at distance 1."""
     return [index - (count - 1) / 2.0 for index in range(count)]
 
 
@@ -133,6 +133,8 @@ def border_point(axis: Axes, box: Text, other: Text) -> tuple[float, float]:
     extent = patch.get_window_extent().transformed(axis.transData.inverted())
     (x, y), (to_x, to_y) = box.get_position(), other.get_position()
     run, rise = to_x - x, to_y - y
-    ratios = [half / abs(way) for half, way in ((extent.width / 2, run), (extent.height / 2, rise)) if way]
+    ratios = [
+        half / abs(distance) for half, distance in ((extent.width / 2, run), (extent.height / 2, rise)) if distance
+    ]
     part = min([1.0, *ratios])
     return x + part * run, y + part * rise

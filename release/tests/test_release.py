@@ -91,7 +91,7 @@ def test_nothing_forbids_an_upload_when_all_is_there(tmp_path: Path) -> None:
     assert find_obstacles(SETTINGS, "0.2.0", tmp_path) == []
 
 
-def test_each_obstacle_is_told_with_its_remedy(tmp_path: Path) -> None:
+def test_each_obstacle_has_its_remedy(tmp_path: Path) -> None:
     write_repository(tmp_path, "0.2.0 - unreleased")
     (tmp_path / "core" / "new").touch()
     unknown = Settings(("3.11",), "", {"Repository": "", "Issues": "https://forge.example/issues"})
@@ -101,7 +101,7 @@ def test_each_obstacle_is_told_with_its_remedy(tmp_path: Path) -> None:
         f"the project's pages are not known (Repository): {remedy}",
         "0.2.0.dev3 is a version of development: python -m release.metadata 0.2.0",
         *(f"{folder}/CHANGELOG.md {heading}" for folder in PACKAGES),
-        "1 files differ from the commit: commit them",
+        "1 files differ from the commit: commit the changes",
     ]
 
 
@@ -160,7 +160,7 @@ def test_a_missing_program_fails_with_the_remedy() -> None:
     with pytest.raises(ReleaseError) as caught:
         require_program("byoc-no-such-program", "Install it.")
     assert str(caught.value) == (
-        "program `byoc-no-such-program`: is not installed, and a check of the release needs it. Install it."
+        "program `byoc-no-such-program`: is not installed, but needed by a check of the release. Install it."
     )
 
 

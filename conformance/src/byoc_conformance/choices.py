@@ -50,10 +50,10 @@ def parse_levels(texts: Iterable[str], flag: str = "--level") -> tuple[Level, ..
         OptionsError: there is no such level.
     """
     names = {level.value: level for level in Level}
-    for text in (given := tuple(texts)):
+    for text in (requested := tuple(texts)):
         if text not in names:
             raise OptionsError(flag, "names no level", got=repr(text), expected=", ".join(names))
-    return tuple(level for level in Level if level.value in given) or tuple(Level)
+    return tuple(level for level in Level if level.value in requested) or tuple(Level)
 
 
 def choose_items(
@@ -64,27 +64,27 @@ def choose_items(
     Raises:
         OptionsError: a pattern matches no test of these levels. The error mentions matching tests of other levels.
     """
-    kept = {item.id: item for item in items if item.promise.level in levels}
+    candidates = {item.id: item for item in items if item.promise.level in levels}
     if not patterns:
-        return list(kept.values())
-    chosen: set[str] = set()
+        return list(candidates.values())
+    matching: set[str] = set()
     for pattern in patterns:
-        found = select_ids(pattern, kept)
+        found = select_ids(pattern, candidates)
         if not found:
-            raise _no_match(pattern, items, levels, flag)
-        chosen.update(found)
-    return [item for name, item in kept.items() if name in chosen]
+            raise _no_match_error(pattern, items, levels, flag)
+        matching.update(found)
+    return [item for name, item in candidates.items() if name in matching]
 
 
-def _no_match(pattern: str, items: Sequence[Item], levels: Sequence[Level], flag: str) -> OptionsError:
+def _no_match_error(pattern: str, items: Sequence[Item], levels: Sequence[Level], flag: str) -> OptionsError:
     """Return the error for a pattern without a matching test in the levels."""
     of_all = {item.id: item for item in items}
     elsewhere = {of_all[name].promise.level for name in select_ids(pattern, of_all)}
     if not elsewhere:
-        kept = [name for name, item in of_all.items() if item.promise.level in levels]
-        return OptionsError(f"{flag} {pattern}", "matches no test", hint=near_names(pattern, kept) or None)
-    given, needed = (
-        ", ".join(level.value for level in Level if level in chosen) for chosen in (frozenset(levels), elsewhere)
+        candidates = [name for name, item in of_all.items() if item.promise.level in levels]
+        return OptionsError(f"{flag} {pattern}", "matches no test", hint=near_names(pattern, candidates) or None)
+    selected, needed = (
+        ", ".join(level.value for level in Level if level in group) for group in (frozenset(levels), elsewhere)
     )
-    hint = f"Leave out the level {given}, or choose {needed}."
-    return OptionsError(f"{flag} {pattern}", f"matches no test of {given}, but tests of {needed}", hint=hint)
+    hint = f"Leave out the level {selected}, or choose {needed}."
+    return OptionsError(f"{flag} {pattern}", f"matches no test of {selected}, but tests of {needed}", hint=hint)

@@ -88,7 +88,7 @@ def run_kit(
             "themselves. Repeat for several.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="The number of tests run at a time.")] = 1,
+    num_parallel: Annotated[int, typer.Option("--jobs", "-j", min=1, help="The number of tests run at a time.")] = 1,
     examples: Annotated[int, typer.Option("--examples", min=1, help="Random examples for each property.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = 0,
     patience: Annotated[float, typer.Option("--patience", min=0.01, help="A factor for all deadlines.")] = 1.0,
@@ -117,14 +117,14 @@ def run_kit(
         command_runs.print_promises(level or (), only or (), as_json=as_json)
         return
     if backend is None:
-        raise typer.BadParameter("which backend?", param_hint="NAME")
+        raise typer.BadParameter("no backend given; name an installed backend", param_hint="NAME")
     choices = command_runs.Choices(
         backend=backend,
         options=tuple(option or ()),
         companions=tuple(companions or ()),
         levels=tuple(level or ()),
         patterns=tuple(only or ()),
-        jobs=jobs,
+        num_parallel=num_parallel,
         examples=examples,
         seed=seed,
         patience=patience,

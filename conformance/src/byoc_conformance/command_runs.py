@@ -36,7 +36,7 @@ class Choices:
     companions: Sequence[str]
     levels: Sequence[str]
     patterns: Sequence[str]
-    jobs: int
+    num_parallel: int
     examples: int
     seed: int
     patience: float
@@ -74,7 +74,7 @@ def run(choices: Choices) -> bool:
     started = datetime.now(UTC)
     judgements: list[Judgement] = []
     try:
-        results = run_items(spec, items, patience=choices.patience, jobs=choices.jobs)
+        results = run_items(spec, items, patience=choices.patience, num_parallel=choices.num_parallel)
         with closing(results), _show_progress(items) as show:
             for result in results:
                 judgements.append(judge(result, overrides.reason(result.item.id)))
@@ -170,14 +170,14 @@ def print_promises(levels: Sequence[str] = (), patterns: Sequence[str] = (), *, 
         return
     console = open_console()
     for level in Level:
-        mine = {promise: names for promise, names in tests.items() if promise.level is level}
-        if mine:
+        of_level = {promise: names for promise, names in tests.items() if promise.level is level}
+        if of_level:
             console.print(f"{level} {level.topic}", style="bold", soft_wrap=True)
-        for promise, names in mine.items():
+        for promise, names in of_level.items():
             number = len(promise.items)
-            chosen = f"{len(names)} of " if len(names) < number else ""
-            many = f" ({chosen}{count_tests(number)})" if number > 1 else ""
-            console.print(f"  {level}-{promise.name}{many}: {promise.text}", soft_wrap=True)
+            part = f"{len(names)} of " if len(names) < number else ""
+            counts = f" ({part}{count_tests(number)})" if number > 1 else ""
+            console.print(f"  {level}-{promise.name}{counts}: {promise.text}", soft_wrap=True)
             if patterns and number > 1:
                 console.print("".join(f"    {name}\n" for name in names), end="", soft_wrap=True)
     number = len(tests)
@@ -209,7 +209,7 @@ def print_comparison(before: Path, after: Path, *, as_json: bool) -> bool:
             if found:
                 console.print(f"{topic}, {kind} ({len(found)})", style=style)
             for change in found:
-                ways = " -> ".join(filter(None, (change.before, change.after)))
-                console.print(to_plain(f"  {change.name}: {ways}"), soft_wrap=True)
+                transition = " -> ".join(filter(None, (change.before, change.after)))
+                console.print(to_plain(f"  {change.name}: {transition}"), soft_wrap=True)
     console.print("Something got worse." if comparison.is_worse else "Nothing got worse.")
     return comparison.is_worse

@@ -91,9 +91,9 @@ def _look_for_examples(subject: Subject) -> tuple[tuple[Example, ...], str]:
         if not claimed:
             claimed = _claimed(subject, list(_examples_of_other_dtypes(subject)))
         claimed += _claimed(subject, list(_chains(subject, claimed)))
-        chosen = [example for kind, count in _COUNTS.items() for example in _first_of(claimed, kind, count)]
-        chosen += _first_of(claimed, "pattern", _MAX_PATTERNS)
-        return tuple(_running(subject, chosen)), ""
+        selection = [example for kind, count in _COUNTS.items() for example in _first_of(claimed, kind, count)]
+        selection += _first_of(claimed, "pattern", _MAX_PATTERNS)
+        return tuple(_running(subject, selection)), ""
     except NotCoveredError as error:
         return (), str(error)
 
@@ -123,17 +123,17 @@ def _claimed(subject: Subject, examples: Sequence[Example]) -> list[Example]:
     except ByocError:  # level 1 tells
         middle = len(examples) // 2
         return [found for half in (examples[:middle], examples[middle:]) if middle for found in _claimed(subject, half)]
-    return [example for example in examples if _takes(attempt, example)]
+    return [example for example in examples if _is_claimed(attempt, example)]
 
 
-def _takes(attempt: Attempt, example: Example) -> bool:
+def _is_claimed(attempt: Attempt, example: Example) -> bool:
     if not attempt.is_claimed(example.function):
         return False
     if example.kind != "pattern":
         return True
-    wanted = example.name.removeprefix("pattern ").rpartition(" ")[0]
+    pattern = example.name.removeprefix("pattern ").rpartition(" ")[0]
     regions = attempt.regions[example.function]
-    return any(binding.attrs.get("name") == wanted for region in regions for binding in region.bindings)
+    return any(binding.attrs.get("name") == pattern for region in regions for binding in region.bindings)
 
 
 def _first_of(examples: Iterable[Example], kind: str, count: int) -> list[Example]:

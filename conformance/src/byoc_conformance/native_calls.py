@@ -45,4 +45,4 @@ def call_natively(entry: NativeEntry, arrays: Sequence[npt.NDArray[Any]]) -> Non
     function = _SAFE_CALL(entry.function)
     status = function(entry.context, ctypes.addressof(values), len(arrays), ctypes.addressof(result))
     if status:
-        raise FailedError(f"called by machine code, it fails: {entry.explain(status)}")
+        raise FailedError(f"the call by machine code fails: {entry.explain(status)}")

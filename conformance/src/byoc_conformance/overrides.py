@@ -28,17 +28,17 @@ class Overrides:
     """
 
     def __init__(self, reasons: Mapping[str, object], ids: Iterable[str], *, where: str = "xfail") -> None:
-        known = tuple(ids)
+        all_ids = tuple(ids)
         if not isinstance(reasons, Mapping):
             raise OptionsError(where, "is no table of reasons by test", got=repr(reasons))
         self._reasons: dict[str, str] = {}
-        for key, reason in sorted(reasons.items(), key=lambda pair: pair[0] not in known):
+        for key, reason in sorted(reasons.items(), key=lambda pair: pair[0] not in all_ids):
             if not isinstance(reason, str) or len(reason.split()) < _MIN_WORDS:
                 expected = f"a reason of at least {_MIN_WORDS} words"
-                raise OptionsError(f"{where}, `{key}`", "says not why", got=repr(reason), expected=expected)
-            found = [key] if key in known else select_ids(key, known)
+                raise OptionsError(f"{where}, `{key}`", "gives no reason", got=repr(reason), expected=expected)
+            found = [key] if key in all_ids else select_ids(key, all_ids)
             if not found:
-                hint = near_names(key, known) or "`byoc conformance --list` shows all promises."
+                hint = near_names(key, all_ids) or "`byoc conformance --list` shows all promises."
                 raise OptionsError(f"{where}, `{key}`", "names no test of the kit", hint=hint)
             for name in found:
                 self._reasons.setdefault(name, reason)
@@ -71,7 +71,7 @@ def read_overrides(path: Path) -> dict[str, str]:
     table = values.get("xfail")
     if values.keys() != {"xfail"} or not isinstance(table, dict):
         keys = ", ".join(f"`{key}`" for key in values) or "nothing"
-        raise OptionsError(f"{path}", "is no file of overrides", got=keys, expected="one table `xfail`")
+        raise OptionsError(f"{path}", "is no file of overrides", got=keys, expected="a single table `xfail`")
     for key, reason in table.items():
         if not isinstance(reason, str):
             raise OptionsError(f"{path}, `{key}`", "gives no reason", got=repr(reason), expected="text")

@@ -75,11 +75,11 @@ def new_kit_of_options(config: pytest.Config) -> Kit:
         PluginError: the backend is not installed, or may not be used.
         OSError: the file of overrides cannot be read.
     """
-    chosen = config.option
-    options, of_companions = parse_options(chosen.byoc_option, chosen.byoc_with, "--byoc-option")
-    spec = SubjectSpec(chosen.byoc_backend, options, tuple(chosen.byoc_with), of_companions)
-    reasons = read_overrides(Path(chosen.byoc_xfail)) if chosen.byoc_xfail else {}
-    return _new_kit(config, spec, reasons, BackendSuite.patience, chosen.byoc_xfail or "xfail")
+    options_of_pytest = config.option
+    options, of_companions = parse_options(options_of_pytest.byoc_option, options_of_pytest.byoc_with, "--byoc-option")
+    spec = SubjectSpec(options_of_pytest.byoc_backend, options, tuple(options_of_pytest.byoc_with), of_companions)
+    reasons = read_overrides(Path(options_of_pytest.byoc_xfail)) if options_of_pytest.byoc_xfail else {}
+    return _new_kit(config, spec, reasons, BackendSuite.patience, options_of_pytest.byoc_xfail or "xfail")
 
 
 def _new_kit_of_class(config: pytest.Config, suite: type[BackendSuite]) -> Kit:
@@ -100,15 +100,15 @@ def _new_kit_of_class(config: pytest.Config, suite: type[BackendSuite]) -> Kit:
 
 def _new_kit(config: pytest.Config, spec: SubjectSpec, reasons: Mapping[str, str], patience: float, where: str) -> Kit:
     """Return the kit with the examples, seed, patience and levels of the command line."""
-    chosen = config.option
+    options = config.option
     values = spec.to_json()
     values |= {
         name: value
-        for name, value in {"examples": chosen.byoc_examples, "seed": chosen.byoc_seed}.items()
+        for name, value in {"examples": options.byoc_examples, "seed": options.byoc_seed}.items()
         if value is not None
     }
-    patience = patience if chosen.byoc_patience is None else chosen.byoc_patience
-    levels = parse_levels(chosen.byoc_level, "--byoc-level")
+    patience = patience if options.byoc_patience is None else options.byoc_patience
+    levels = parse_levels(options.byoc_level, "--byoc-level")
     return Kit(SubjectSpec.from_json(values), reasons, patience, levels, where)
 
 
@@ -138,7 +138,7 @@ def _find_replacements(suite: type[BackendSuite]) -> Iterator[str]:
     for base in suite.__mro__[: suite.__mro__.index(BackendSuite)]:
         for name in vars(base):
             if _LIKE_KIT_TEST.match(name):
-                yield f"`{base.__name__}.{name}` is named as a test of the kit, and can replace none"
+                yield f"`{base.__name__}.{name}` has the name of a test of the kit, and cannot replace a test"
 
 
 class _RedError(Exception):
@@ -162,9 +162,9 @@ class _KitNode(pytest.Item):
 
     def hidden_marks(self) -> list[str]:
         """Return the names of nodes with a mark ``xfail``, and of this node if a mark skips this node alone."""
-        places = [node.name for node, _ in super().iter_markers_with_node("xfail")]
+        nodes = [node.name for node, _ in super().iter_markers_with_node("xfail")]
         is_skipped = any(mark.name in {"skip", "skipif"} for mark in self.own_markers)
-        return [*places, *([self.name] if is_skipped else [])]
+        return [*nodes, *([self.name] if is_skipped else [])]
 
     def note(self, judgement: Judgement | None) -> None:
         """Keep the judgement of this test for the report."""
@@ -178,7 +178,7 @@ class _KitNode(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the place and the name of the test; pytest needs a line if a mark skips the test."""
+        """Return the location and the name of the test; pytest needs a line if a mark skips the test."""
         return self.path, 0, self.name
 
 
@@ -241,17 +241,17 @@ class _Hooks:
         """Compare the tests left after all other plugins with the whole kit."""
         collected = [node for node in items if isinstance(node, _KitNode)]
         yield
-        kept = set(items)
+        remaining = set(items)
         for kit in dict.fromkeys(node.kit for node in collected):
             mine = [node for node in collected if node.kit is kit]
-            missing = [node for node in mine if node not in kept]
+            missing = [node for node in mine if node not in remaining]
             if missing and not self._is_chosen_by_user:
                 names = list_names([node.name for node in missing])
-                kit.changes += (f"taken out, by no option of the command line: {names}",)
+                kit.changes += (f"removed without an option of the command line: {names}",)
                 items.extend(node for node in missing if isinstance(node, _Guard))
             hidden = list(dict.fromkeys(name for node in mine for name in node.hidden_marks()))
             if hidden:
-                kit.changes += (f"marked `xfail`, or skipped alone, instead of given a reason: {list_names(hidden)}",)
+                kit.changes += (f"marked `xfail`, or skipped alone, without an override: {list_names(hidden)}",)
 
     @property
     def _is_chosen_by_user(self) -> bool:

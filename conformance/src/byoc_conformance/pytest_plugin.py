@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pytest_addoption", "pytest_collect_file", "pytest_configure", "pytest_pycollect_makeitem"]
 
-_PLACE = Path(__file__).with_name("suite.py")
+_SUITE_FILE = Path(__file__).with_name("suite.py")
 """The file standing for the kit's tests in `--pyargs byoc_conformance`."""
 
 
@@ -43,8 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Check the options, and register the gatherer of reports in the process receiving the results of all tests."""
-    wanted = {argument.partition("::")[0] for argument in config.args if config.option.pyargs}
-    if "byoc_conformance" in wanted or config.option.byoc_backend:
+    packages = {argument.partition("::")[0] for argument in config.args if config.option.pyargs}
+    if "byoc_conformance" in packages or config.option.byoc_backend:
         _check_usage(config)
     if config.option.byoc_report:
         from byoc_conformance.report.writing import prepare_folder
@@ -72,7 +72,7 @@ def _check_usage(config: pytest.Config) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Return the kit's tests for ``--pyargs byoc_conformance``."""
-    if file_path.name != _PLACE.name or file_path != _PLACE or not parent.config.option.byoc_backend:
+    if file_path.name != _SUITE_FILE.name or file_path != _SUITE_FILE or not parent.config.option.byoc_backend:
         return None
     from byoc_conformance.pytest_kit import KitFile
 

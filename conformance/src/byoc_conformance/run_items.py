@@ -18,7 +18,7 @@ _JOIN_SECONDS = 0.1
 
 
 def run_items(
-    spec: SubjectSpec, items: Sequence[Item], *, patience: float = 1.0, jobs: int = 1
+    spec: SubjectSpec, items: Sequence[Item], *, patience: float = 1.0, num_parallel: int = 1
 ) -> Generator[ItemResult]:
     """Yield the results of tests in order of completion. On early exit, all started processes are ended first.
 
@@ -26,7 +26,7 @@ def run_items(
         spec: the backend under test.
         items: the tests, started in this order.
         patience: the factor on all deadlines.
-        jobs: the number of tests at a time, each in separate processes.
+        num_parallel: the number of tests at a time, each in separate processes.
 
     Raises:
         InternalError: the kit itself failed.
@@ -35,7 +35,9 @@ def run_items(
     for item in items:
         pending.put(item)
     results: queue.SimpleQueue[ItemResult | Exception] = queue.SimpleQueue()
-    lanes = [_Lane(Runner(spec, patience=patience), pending, results) for _ in range(max(1, min(jobs, len(items))))]
+    lanes = [
+        _Lane(Runner(spec, patience=patience), pending, results) for _ in range(max(1, min(num_parallel, len(items))))
+    ]
     try:
         for lane in lanes:
             lane.start()

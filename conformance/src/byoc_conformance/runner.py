@@ -126,7 +126,7 @@ class Runner:
             self._unopened.clear()
             return worker
         self._stop(level)
-        self._unopened.append(Outcome(_ENDED[reply.code], f"when the backend was imported: {reply.text}"))
+        self._unopened.append(Outcome(_ENDED[reply.code], f"during the import of the backend: {reply.text}"))
         return self._unopened[-1]
 
     def _stop(self, level: Level) -> None:

@@ -54,7 +54,7 @@ class SubjectSpec:
         for name, least in (("examples", 1), ("seed", 0)):
             value = getattr(self, name)
             if type(value) is not int or value < least:
-                raise OptionsError(name, "cannot be used", got=repr(value), expected=f"a whole number, {least} or more")
+                raise OptionsError(name, "cannot be used", got=repr(value), expected=f"an integer, {least} or more")
         if isinstance(self.companions, str) or self.backend in self.companions:
             expected = "a list of names, without the backend's own"
             raise OptionsError("companions", "cannot be used", got=repr(self.companions), expected=expected)
@@ -338,7 +338,7 @@ def call_unchanging(machine: byoc_core.VirtualMachine, name: str, inputs: Sequen
     """
     before = [array.tobytes() for array in inputs]
     results = call_function(machine, name, inputs)
-    for index, (array, wanted) in enumerate(zip(inputs, before, strict=True)):
-        if array.tobytes() != wanted:
+    for index, (array, original) in enumerate(zip(inputs, before, strict=True)):
+        if array.tobytes() != original:
             raise FailedError(f"input {index} was changed by the call")
     return results

@@ -89,5 +89,5 @@ def judge(result: ItemResult, reason: str | None) -> Judgement:
             verdict, text = Verdict.XFAILED, ended
         else:
             verdict = Verdict.XPASSED
-            text = f"is expected to be broken ({reason}), and is not: {ended}\nRemove it from the overrides."
+            text = f"is expected to be broken ({reason}), but is not: {ended}\nRemove the test from the overrides."
     return Judgement(result.item.id, verdict, text, round(result.seconds, 3), reason or "", result.outcome.cells)

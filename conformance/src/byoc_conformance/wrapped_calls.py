@@ -44,14 +44,14 @@ class GuardedWorkspace:
         self.array: Array = self._room[self._start : self._end]
         self.array[...] = content
 
-    def check(self, what: str) -> None:
+    def check(self, label: str) -> None:
         """Check that memory before and behind the scratch memory is unwritten.
 
         Raises:
             FailedError: memory there was written.
         """
         if not ((self._room[: self._start] == _POISON).all() and (self._room[self._end :] == _POISON).all()):
-            raise FailedError(f"{what}: memory before or behind the workspace was written")
+            raise FailedError(f"{label}: memory before or behind the workspace was written")
 
 
 def machine_around(

@@ -1,4 +1,4 @@
-"""Faults planted in the lowerings of real backends, one at a time, to see which promise of the kit catches each."""
+"""Faults planted in the lowerings of real backends, one at a time, to find the catching promise of the kit."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from conformance.tests.planted_faults.faults_of_dnnl import FAULTS_OF_DNNL
 __all__ = ["FAULTS", "PlantedFault"]
 
 FAULTS: tuple[PlantedFault, ...] = (*FAULTS_OF_CCOMPILER_LOOPS, *FAULTS_OF_CCOMPILER_SUMS, *FAULTS_OF_DNNL)
-"""All faults, those of one plugin next to each other."""
+"""All faults, grouped by plugin."""

@@ -1,4 +1,4 @@
-"""One fault of a plugin's source, as data."""
+"""A fault of a plugin's source, as data."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
 
 
 class PlantedFault(NamedTuple):
-    """One replacement in one source file of a plugin.
+    """A replacement in a source file of a plugin.
 
     Attributes:
         name: of the fault.
         plugin: of the plugin, and of its backend.
         file: the source file, relative to the folder ``src`` of the plugin.
-        before: the right text, which occurs once in the file.
+        before: the right text, with a single occurrence in the file.
         after: the wrong text.
-        description: one sentence on which inputs are computed wrongly.
-        tests: the tests of the kit that should catch the fault, as patterns of ids.
+        description: a sentence on the inputs computed wrongly.
+        tests: the tests of the kit expected to catch the fault, as patterns of ids.
     """
 
     name: str
@@ -40,12 +40,12 @@ class PlantedFault(NamedTuple):
         """Return the text of the file with the fault.
 
         Raises:
-            ValueError: ``before`` does not occur exactly once, so that the fault has to be adapted to the source.
+            ValueError: ``before`` does not occur exactly once, so the fault has to be adapted to the source.
         """
         text = (source_of(self.plugin) / self.file).read_text(encoding="utf-8")
         count = text.count(self.before)
         if count != 1:
-            raise ValueError(f"fault `{self.name}`: its text occurs {count} times in {self.file}, expected once")
+            raise ValueError(f"fault `{self.name}`: the text occurs {count} times in {self.file}, expected once")
         return text.replace(self.before, self.after)
 
 

@@ -1,4 +1,4 @@
-"""Faults of ``byoc-ccompiler`` where it places elements: indices, borders, scratch memory."""
+"""Faults of ``byoc-ccompiler`` in placing elements: indices, borders, scratch memory."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-topk-breaks-ties-at-will",
         "kernels/ordering.py",
-        'c.Return(c.Binary("||", self.is_before(one, other), is_first))',
-        "c.Return(self.is_before(one, other))",
+        'c.Return(c.Binary("||", self.is_before(left, right), is_first))',
+        "c.Return(self.is_before(left, right))",
         "Equal elements come in the order in which a heap holds them.",
         "L2-op[topk]",
         "L2-onnx[topk]",
@@ -34,8 +34,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-workers-share-scratch",
         "kernels/axes.py",
-        "Alias(mine, memory, worker * scratch)",
-        "Alias(mine, memory, worker * 0)",
+        "Alias(line_memory, memory, worker * scratch)",
+        "Alias(line_memory, memory, worker * 0)",
         "Threads that work on lines write to the same scratch memory.",
         "L4-thread-numbers",
         "L2-op[sort]",
@@ -65,8 +65,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-tuples-of-negative-indices",
         "kernels/indexing.py",
-        "along = [_resolved(places[row * depth + place], size)",
-        "along = [c.Cast(places[row * depth + place], c.INDEX)",
+        "along = [_resolved(index_buffer[row * depth + component], size)",
+        "along = [c.Cast(index_buffer[row * depth + component], c.INDEX)",
         "A negative index of `gather_nd` or `scatter_nd` counts from the front.",
         "L2-op[gather_nd]",
         "L2-op[scatter_nd]",
@@ -76,8 +76,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-one-hot-along-an-inner-axis",
         "kernels/indexing.py",
-        "places[row // depth * inner + k]",
-        "places[row // depth + k]",
+        "index_buffer[row // depth * inner + k]",
+        "index_buffer[row // depth + k]",
         "One-hot vectors along another axis than the last take the indices of a neighbour.",
         "L2-op[one_hot]",
         "L2-onnx[onehot]",
@@ -94,8 +94,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-resize-rounds-ties-up",
         "kernels/resizing.py",
-        '"half_down": _call(np.ceil, place - 0.5)',
-        '"half_down": _call(np.floor, place + 0.5)',
+        '"half_down": _call(np.ceil, position - 0.5)',
+        '"half_down": _call(np.floor, position + 0.5)',
         "Nearest neighbours of places in the middle are taken above in place of below.",
         "L2-op[nn.resize]",
         "L2-onnx[resize]",

@@ -1,4 +1,4 @@
-"""Faults of ``byoc-ccompiler`` where it computes: windows, norms, recurrence, attention, sums."""
+"""Faults of ``byoc-ccompiler`` in computing: windows, norms, recurrence, attention, sums."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-cumsum-exclusive-fails-in-reverse",
         "kernels/axes.py",
-        "come[(before if is_exclusive else here) + k]",
-        "come[(before if is_exclusive and not is_reverse else here) + k]",
+        "from_[(before if is_exclusive else current) + k]",
+        "from_[(before if is_exclusive and not is_reverse else current) + k]",
         "A cumulative sum that is exclusive and in reverse adds the element itself.",
         "L2-op[cumsum]",
         "L2-op[cumprod]",
@@ -99,8 +99,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-long-columns-lose-a-round",
         "kernels/row_columns.py",
-        "c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=self.schedule.piece)",
-        "c.For(first, c.Size(0), c.Size(sizes[-1] // 64 * 64), body, step=self.schedule.piece)",
+        "c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=self.schedule.chunk)",
+        "c.For(first, c.Size(0), c.Size(sizes[-1] // 64 * 64), body, step=self.schedule.chunk)",
         "A sum of more than 256 rows leaves out those behind the last 64.",
         "L2-op[sum]",
         "L2-op[mean]",

@@ -1,4 +1,4 @@
-"""Faults of ``byoc-dnnl``: geometry, layouts and epilogues that are right in most uses."""
+"""Faults of ``byoc-dnnl``: geometry, layouts and epilogues, right in most uses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-avg-pool-counts-one-overhang",
         "lowerings/pooling.py",
-        "if counts and any(pad > stated for pad, stated",
-        "if counts and any(pad > stated + 1 for pad, stated",
+        "if counts and any(pad > declared for pad, declared",
+        "if counts and any(pad > declared + 1 for pad, declared",
         "A mean with padding counts one element that `ceil_mode` adds beyond the padding.",
         "L2-op[nn.avg_pool*]",
         "L2-onnx[averagepool]",
@@ -24,8 +24,8 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-pool-begins-at-end-padding",
         "lowerings/pooling.py",
-        "strides, dilation, before, stated = geometry_of(call, rank)",
-        "strides, dilation, stated, before = geometry_of(call, rank)",
+        "strides, dilation, before, declared_after = geometry_of(call, rank)",
+        "strides, dilation, declared_after, before = geometry_of(call, rank)",
         "Windows of a pooling begin by the padding at the end; equal paddings hide it.",
         "L2-op[nn.*_pool*d]",
         "L2-onnx[*pool]",
@@ -54,8 +54,8 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-transposed-conv-begins-at-end-padding",
         "lowerings/deconvolution.py",
-        "before = axes.lifted(stated.before, 0)",
-        "before = axes.lifted(stated.after, 0)",
+        "before = axes.lifted(declared.before, 0)",
+        "before = axes.lifted(declared.after, 0)",
         "A transposed convolution is cut by the padding at the end where it begins; equal paddings hide it.",
         "L2-op[nn.conv*d_transpose]",
         "L2-onnx[convtranspose]",
@@ -63,8 +63,8 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-layer-norm-epsilon-has-a-floor",
         "lowerings/normalisation.py",
-        'planner.workshop.layer_normalization(matrix, written, number(call, "epsilon"))',
-        'planner.workshop.layer_normalization(matrix, written, max(number(call, "epsilon"), 1e-5))',
+        'planner.factory.layer_normalization(matrix, written, number(call, "epsilon"))',
+        'planner.factory.layer_normalization(matrix, written, max(number(call, "epsilon"), 1e-5))',
         "An epsilon below 1e-5 counts as 1e-5, as cuDNN has it.",
         "L2-op[nn.layer_norm]",
         "L2-onnx[layernormalization]",
@@ -82,8 +82,8 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-softmax-over-the-input",
         "lowerings/normalisation.py",
-        "if is_over and not planner.is_result(call.output) and planner.ends_in(call, x):",
-        "if is_over and not planner.is_result(call.output) and planner.is_read_once(x):",
+        "if has_operand_layout and not planner.is_result(call.output) and planner.can_overwrite(call, x):",
+        "if has_operand_layout and not planner.is_result(call.output) and planner.is_read_once(x):",
         "A softmax is written over an input of the region, where nothing else reads the input.",
         "L4-inputs-unwritten",
         "L4-read-only-inputs",
@@ -94,8 +94,8 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-overwrites-what-is-still-read",
         "planner.py",
-        "not given and pending == [call] and call.inputs",
-        "not given and call in pending and call.inputs",
+        "not has_result and pending == [call] and call.inputs",
+        "not has_result and call in pending and call.inputs",
         "A result is written over an intermediate that later calls read.",
         "L2-random-graphs[*]",
         "L2-pattern",
@@ -103,7 +103,7 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-conv-bias-along-the-width",
         "lowerings/convolution.py",
-        "if side.sizes != tuple(channels if place == axis else 1 for place in range(len(side.sizes))):",
+        "if side.sizes != tuple(channels if index == axis else 1 for index in range(len(side.sizes))):",
         "if sorted(side.sizes)[-1] != channels or sorted(side.sizes)[:-1] != [1] * (len(side.sizes) - 1):",
         "A row that is added along the width counts as the bias of a convolution with as many channels.",
         "L2-blocks[*convolution*]",
@@ -124,14 +124,14 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-program-of-the-first-input-shape",
         "engine.py",
-        "            kept = self._kept.get((number, sizes))\n"
-        "            if kept is None:\n"
-        "                kept = _Kept(self._make(number, sizes))\n"
-        "                self._keep((number, sizes), kept)\n",
-        "            kept = self._kept.get((number, sizes[:1]))\n"
-        "            if kept is None:\n"
-        "                kept = _Kept(self._make(number, sizes))\n"
-        "                self._keep((number, sizes[:1]), kept)\n",
+        "            cached = self._cached_programs.get((number, sizes))\n"
+        "            if cached is None:\n"
+        "                cached = _CachedProgram(self._make(number, sizes))\n"
+        "                self._cache_program((number, sizes), cached)\n",
+        "            cached = self._cached_programs.get((number, sizes[:1]))\n"
+        "            if cached is None:\n"
+        "                cached = _CachedProgram(self._make(number, sizes))\n"
+        "                self._cache_program((number, sizes[:1]), cached)\n",
         "A program is found by the shape of the first input only: a size that another input tells is baked in.",
         "L2-op[matmul]",
         "L4-dynamic-shapes",
@@ -164,8 +164,8 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-concat-of-equal-parts",
         "lowerings/movement.py",
-        "start += place.desc.sizes[axis]",
-        "start += sizes[axis] // len(places)",
+        "start += location.desc.sizes[axis]",
+        "start += sizes[axis] // len(locations)",
         "Many short runs are joined as if all operands had as many columns.",
         "L2-op[concat]",
         "L2-onnx[concat]",

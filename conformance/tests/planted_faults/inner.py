@@ -1,6 +1,6 @@
-"""What runs in a process that imports a copy of a plugin: ``python -m ... WHAT FOLDER PLUGIN PACKAGE ...``.
+"""The child process importing a copy of a plugin: ``python -m ... WHAT FOLDER PLUGIN PACKAGE ...``.
 
-``kit TEST...`` prints the first red test, ``witness FAULT`` the mistake that a witness shows; both as JSON.
+``kit TEST...`` prints the first red test, ``witness FAULT`` the mistake shown by a witness; both as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conformance.tests.planted_faults.witnesses import WITNESSES
 
 
 def _find_red(plugin: str, tests: Sequence[str]) -> tuple[str, str] | None:
-    """Return the first red test, and the first line of its text; tests run in the order of their patterns."""
+    """Return the first red test, and the first line of the text; tests run in the order of their patterns."""
     items = {item.id: item for pattern in tests for item in choose_items(all_items(), tuple(Level), [pattern])}
     with Runner(SubjectSpec(plugin)) as runner:
         for item in items.values():
@@ -30,10 +30,10 @@ def _find_red(plugin: str, tests: Sequence[str]) -> tuple[str, str] | None:
 
 
 def main() -> None:
-    """Print a test and what it saw, ``null`` where all tests pass; or the mistake of a witness."""
-    what, folder, plugin, package, *rest = sys.argv[1:]
+    """Print a test and the finding, ``null`` if all tests pass; or the mistake of a witness."""
+    task, folder, plugin, package, *rest = sys.argv[1:]
     check_origin(Path(folder), package)
-    print(json.dumps(_find_red(plugin, rest) if what == "kit" else find_mistake(plugin, WITNESSES[rest[0]])))
+    print(json.dumps(_find_red(plugin, rest) if task == "kit" else find_mistake(plugin, WITNESSES[rest[0]])))
 
 
 if __name__ == "__main__":

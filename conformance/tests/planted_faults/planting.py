@@ -1,4 +1,4 @@
-"""Run tests of the kit on a plugin with a fault: on a copy, in a process that imports the copy."""
+"""Run tests of the kit on a plugin with a fault: on a copy, in a process importing the copy."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["Caught", "check_origin", "copy_plugin", "find_catch", "hold_copy", "
 
 
 class Caught(NamedTuple):
-    """How a fault was caught.
+    """The catch of a fault.
 
     Attributes:
-        test: the id of the first test that was red.
-        text: the first line of what the test saw.
+        test: the id of the first red test.
+        text: the first line of the test's finding.
     """
 
     test: str
@@ -45,7 +45,7 @@ def copy_plugin(package: str, folder: Path) -> None:
 
 @contextmanager
 def _planted(fault: PlantedFault) -> Iterator[Path]:
-    """Yield a folder with a copy of the fault's package that has the fault."""
+    """Yield a folder with a copy of the fault's package including the fault."""
     with tempfile.TemporaryDirectory(prefix="planted-") as name:
         folder = Path(name)
         copy_plugin(fault.package, folder)
@@ -54,17 +54,17 @@ def _planted(fault: PlantedFault) -> Iterator[Path]:
 
 
 def find_catch(fault: PlantedFault) -> Caught | None:
-    """Return what catches a fault first, of the tests that it names; ``None`` where nothing does.
+    """Return the first catch of a fault by its named tests, or ``None``.
 
     Raises:
-        RuntimeError: the process that ran the kit failed.
+        RuntimeError: the process running the kit failed.
     """
     with _planted(fault) as folder:
         return hold_copy(folder, fault.plugin, fault.package, fault.tests)
 
 
 def hold_copy(folder: Path, plugin: str, package: str, tests: Sequence[str]) -> Caught | None:
-    """Return the first red test of a backend whose package lies in a folder, found by a process of its own.
+    """Return the first red test of a backend with a package in the given folder, found by a separate process.
 
     Raises:
         RuntimeError: the process failed, or would have imported the package from elsewhere.
@@ -77,7 +77,7 @@ def hold_copy(folder: Path, plugin: str, package: str, tests: Sequence[str]) -> 
 
 
 def show_witness(fault: PlantedFault) -> str:
-    """Return the mistake that the witness of a fault shows; empty where it shows none.
+    """Return the mistake shown by the witness of a fault; empty if none is shown.
 
     Raises:
         RuntimeError: the witness shows a mistake without the fault.
@@ -100,16 +100,16 @@ def check_origin(folder: Path, package: str) -> None:
     """Check that a package is imported from a folder.
 
     Raises:
-        RuntimeError: it is imported from elsewhere, so that a fault in the folder would not be in what is tested.
+        RuntimeError: the package is imported from elsewhere, so the tests would not see a fault in the folder.
     """
     spec = importlib.util.find_spec(package)
     origin = None if spec is None else spec.origin
     if origin is None or not Path(origin).is_relative_to(folder):
-        raise RuntimeError(f"`{package}` is imported from another place; got {origin}, expected {folder}")
+        raise RuntimeError(f"`{package}` is imported from another folder; got {origin}, expected {folder}")
 
 
-def _run_inner(folder: Path, what: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run_inner(folder: Path, task: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run :mod:`~conformance.tests.planted_faults.inner` with a folder first on the path."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
-    command = [sys.executable, "-m", f"{__package__}.inner", what, str(folder), *arguments]
+    command = [sys.executable, "-m", f"{__package__}.inner", task, str(folder), *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Functions and inputs that show a fault: what a test of the kit has to draw to catch it."""
+"""Functions and inputs showing a fault: a test of the kit has to draw these to catch the fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NDArray = npt.NDArray[Any]
 
 
 class Draft:
-    """Builds the function ``main``, and draws arrays.
+    """A builder of the function ``main``, and a source of arrays.
 
     Attributes:
         generator: of all random numbers.
@@ -62,18 +62,18 @@ class Draft:
         return self.generator.integers(low, high, tuple(shape)).astype(dtype)
 
     def dequantised(self, x: Value, scale: NDArray | float, zero_point: NDArray | int, dtype: str) -> Value:
-        """Return the floats that integers stand for; several parameters lie along the first axis."""
+        """Return dequantised integers as floats; several parameters lie along the first axis."""
         parameters = (self.const(np.asarray(scale, np.float32)), self.const(np.asarray(zero_point, dtype)))
         return self.op("dequantize", x, *parameters, axis=0)
 
 
 class Witness(NamedTuple):
-    """What shows a fault.
+    """The evidence of a fault.
 
     Attributes:
         results: of the function.
-        calls: the inputs of each call, one call after the other.
-        is_exact: whether the results have to be those of the reference kernels, where the judge permits neighbours.
+        calls: the inputs of each call, in order.
+        is_exact: whether the results have to equal the reference kernels although the judge permits neighbours.
     """
 
     results: Sequence[Value]
@@ -82,23 +82,23 @@ class Witness(NamedTuple):
 
 
 Draw = Callable[[Draft], Witness]
-"""Builds a function, and gives what it is called with."""
+"""Builds a function, and returns the arguments for its calls."""
 
 
 def find_mistake(plugin: str, draw: Draw) -> str:
-    """Return what a backend computes wrongly, or that it changes an input; empty if all calls are right."""
+    """Return the wrong result of a backend, or the change of an input; empty if all calls are right."""
     draft = Draft()
     witness = draw(draft)
     module = IRModule({"main": draft.builder.finish(*witness.results)}, draft.builder.constants)
     subject = Subject(SubjectSpec(plugin))
     attempt = subject.attempt(module)
     for inputs in witness.calls:
-        given = [np.array(array) for array in inputs]
+        arrays = [np.array(array) for array in inputs]
         try:
-            found = call_function(attempt.vm, "main", given)
+            found = call_function(attempt.vm, "main", arrays)
         except ByocError as error:
             return str(error)
-        if any(array.tobytes() != before.tobytes() for array, before in zip(given, inputs, strict=True)):
+        if any(array.tobytes() != before.tobytes() for array, before in zip(arrays, inputs, strict=True)):
             return "an input was changed"
         verdict = judge(attempt.module, "main", inputs, found, subject.unit_roundoff)
         if not verdict.is_right:
@@ -106,5 +106,5 @@ def find_mistake(plugin: str, draw: Draw) -> str:
         if witness.is_exact:
             expected = evaluate_function(attempt.module, "main", inputs)
             if not all(map(np.array_equal, found, expected)):
-                return "the results are not those of the reference kernels"
+                return "the results differ from the reference kernels"
     return ""

@@ -1,4 +1,4 @@
-"""The witnesses of all faults that have one, by the name of the fault."""
+"""The witnesses of all faults with a witness, by the name of the fault."""
 
 from __future__ import annotations
 

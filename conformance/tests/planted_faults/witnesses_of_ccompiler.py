@@ -1,4 +1,4 @@
-"""What shows faults of ``byoc-ccompiler`` that single ops in usual sizes do not show."""
+"""Faults of ``byoc-ccompiler`` not shown by single ops in usual sizes: evidence."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _long_columns(draft: Draft) -> Witness:
 
 
 def _large_sum(draft: Draft) -> Witness:
-    """All of one sign: the bound of a sum of so many numbers of both signs is larger than the sum of a block."""
+    """All of the same sign: for both signs, the bound of a sum this long exceeds the sum of a block."""
     return Witness([draft.op("sum", draft.param(300, 300))], [[draft.positive(300, 300)]])
 
 
@@ -133,7 +133,7 @@ def _row_of_each_matrix(draft: Draft) -> Witness:
 
 def _symbol_of_one(draft: Draft) -> Witness:
     x, y = draft.param(symbol("n"), 3), draft.param(symbol("m"), 3)
-    calls = [[draft.normal(rows, 3), draft.normal(others, 3)] for rows, others in ((4, 4), (4, 1), (1, 4))]
+    calls = [[draft.normal(rows, 3), draft.normal(other_rows, 3)] for rows, other_rows in ((4, 4), (4, 1), (1, 4))]
     return Witness([draft.op("add", x, y)], calls)
 
 

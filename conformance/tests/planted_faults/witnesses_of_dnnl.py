@@ -1,4 +1,4 @@
-"""What shows faults of ``byoc-dnnl`` that single ops in usual sizes do not show."""
+"""Faults of ``byoc-dnnl`` not shown by single ops in usual sizes: evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two reports."""
+"""Differences between two reports."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def test_one_that_appears_and_is_red_makes_it_worse(verdict: Verdict) -> None:
 
 
 def test_a_suite_that_was_changed_is_worse() -> None:
-    whole, changed = new_report({}), new_report({}, changes=("L0-a was taken out",))
-    assert compare_reports(whole, changed).tests.worse == (Change("kit-is-whole", "passed", "failed"),)
-    assert compare_reports(whole, changed).is_worse
-    assert not compare_reports(changed, whole).is_worse
+    unchanged, changed = new_report({}), new_report({}, changes=("L0-a was taken out",))
+    assert compare_reports(unchanged, changed).tests.worse == (Change("kit-is-whole", "passed", "failed"),)
+    assert compare_reports(unchanged, changed).is_worse
+    assert not compare_reports(changed, unchanged).is_worse
 
 
 def test_what_reports_were_made_with() -> None:

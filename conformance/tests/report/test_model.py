@@ -1,4 +1,4 @@
-"""What a report says follows from its tests; it is read back as it was written, and fits its schema."""
+"""Derived fields of a report follow from the tests; a report is read back as written, and fits the schema."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_level_reached(changed: dict[str, Verdict], reached: Level | None, i
 
 
 def test_a_changed_suite_reaches_nothing_and_is_red() -> None:
-    report = new_report(ALL_PASSED, changes=("`TestX.test_L2` is named as a test of the kit",))
+    report = new_report(ALL_PASSED, changes=("`TestX.test_L2` has the name of a test of the kit",))
     assert (report.level_reached, report.is_red, describe_result(report)) == (None, True, "suite changed")
 
 
@@ -86,8 +86,8 @@ def test_a_built_report_lists_all_tests_in_the_order_of_the_kit() -> None:
         Coverage(op="add", dtype="float32", status=Status.FAILED),
         Coverage(op="exp", dtype="int8", status=Status.DECLINED),
     )
-    again = build_report(spec, [good, worst], STARTED)
-    assert again.model_copy(update={"finished": report.finished}) == report
+    swapped = build_report(spec, [good, worst], STARTED)
+    assert swapped.model_copy(update={"finished": report.finished}) == report
     environment = report.environment
     assert [(p.group, p.name, p.distribution) for p in environment.plugins] == [
         ("byoc.backends", "host", "byoc-core"),
@@ -133,7 +133,7 @@ def test_what_is_no_report(tmp_path: Path, content: str, text: str) -> None:
 
 
 def strip(schema: object) -> Any:
-    """Gives a schema without what versions of pydantic word differently."""
+    """Return a schema without the parts worded differently by versions of pydantic."""
     if isinstance(schema, list):
         return [strip(part) for part in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""The pages and badges: complete, self-contained, and text that a backend gives stays text."""
+"""The pages and badges: complete, self-contained, and texts from a backend stay text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VOID = {"meta", "link", "br", "img", "input"}
 
 
 class Page(HTMLParser):
-    """Checks that tags are nested, and gathers tags, attributes, texts and table cells."""
+    """A parser checking the nesting of tags, and collecting tags, attributes, texts and table cells."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def test_markdown_tables_have_as_many_cells_in_each_row(report: Report) -> None:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
 
 
-def test_what_broke_many_tests_alike_is_told_once() -> None:
+def test_equal_errors_of_many_tests_are_shown_once() -> None:
     names = [f"L2-op[{number}]" for number in range(9)]
     texts = dict.fromkeys(names[:8], "cannot be imported") | {names[8]: "off by 3 ULP"}
     report = new_report(dict.fromkeys(names, Verdict.FAILED), texts=texts)

@@ -1,4 +1,4 @@
-# Types of the C extension (its sources and texts: core/csrc), which may be missing: ask byoc_core.runtime.extension.
+# Types of the C extension (sources and texts: core/csrc). byoc_core.runtime.extension returns the extension if present.
 
 from collections.abc import Callable
 from typing import Any, Self, TypeAlias
@@ -7,17 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 _NDArray: TypeAlias = npt.NDArray[Any]
-# Operation, registers, target, address of the function and of its context, what does it in Python.
+# Operation, registers, target, address of the function and of the context, step in Python.
 _Instruction: TypeAlias = tuple[int, tuple[int, ...], int, int, int, Callable[..., object] | None]
-# Place, its storage or the register it lies in, dtype code and bits (DLPack), bytes of an element, dtype, shape,
-# strides in elements (or None), bytes behind the start of its home, a constant's array. Shape, strides and bytes are
-# given as numbers of sizes.
+# Location, storage or base register, dtype code and bits (DLPack), bytes of an element, dtype, shape, strides in
+# elements (or None), offset in bytes in the storage or base, array of a constant. Shape, strides and offset are indexes
+# into the table of sizes.
 _Register: TypeAlias = tuple[
     int, int, int, int, int, np.dtype[Any], tuple[int, ...], tuple[int, ...] | None, int, _NDArray | None
 ]
-# Operation, the sizes that it reads, a constant's value.
+# Operation, the sizes of the operands, the value of a constant.
 _Operation: TypeAlias = tuple[int, int, int, int]
-# Symbol, input and axis that tell its size, factor and constant.
+# Symbol, input and axis with the size, factor and constant.
 _Source: TypeAlias = tuple[int, int, int, int, int]
 
 PYTHON: int
@@ -30,7 +30,7 @@ LOOP_TEST: int
 IF: int
 GOTO: int
 
-# Places of registers.
+# Locations of registers.
 ARGUMENT: int
 CONSTANT: int
 TENSOR: int
@@ -56,11 +56,11 @@ def threads_set_limit(number: int, /) -> None: ...
 def threads_set_openmp(addresses: tuple[int, int, int, int, int, int], /) -> None: ...
 def threads_start_anew(alone: bool, /) -> None: ...
 
-# The address of what byoc_core.runtime.threads.team_runner tells of.
+# The address returned by byoc_core.runtime.threads.team_runner.
 SPREAD_RUN: int
 
-# Addresses of functions of float32 (core/csrc/vector_functions.h) by name, for each instruction set that the processor
-# has, the fastest last.
+# Addresses of functions of float32 (core/csrc/vector_functions.h) by name, for each instruction set of the
+# processor, the fastest last.
 VECTOR_FUNCTIONS: dict[str, tuple[int, ...]]
 
 class Code:

@@ -40,20 +40,20 @@ HOMES = {
 """The byoc name and the module to import from, by the name looked for in some module of byoc."""
 
 
-def absent_name(module: str, name: str, known: Iterable[str] = ()) -> AttributeError:
+def absent_name(module: str, name: str, public_names: Iterable[str] = ()) -> AttributeError:
     """Return the error for a name absent from a module.
 
     Args:
         module: the module's full name.
         name: the absent name.
-        known: the module's public names. A near name is suggested if no other module has the name.
+        public_names: the module's public names. A near name is suggested if no other module has the name.
     """
     home, _, own_name = HOMES.get(name, "").rpartition(".")
     hint = ""
     if own_name == name:
-        hint = f". It is in another module: `from {home} import {own_name}`."
+        hint = f". The name is in another module: `from {home} import {own_name}`."
     elif own_name:
-        hint = f". byoc calls it `{own_name}`: `from {home} import {own_name}`."
-    elif not name.startswith("__") and (near := near_names(name, known)):
+        hint = f". The name in byoc is `{own_name}`: `from {home} import {own_name}`."
+    elif not name.startswith("__") and (near := near_names(name, public_names)):
         hint = f". {near}"
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)

@@ -153,7 +153,7 @@ def float_limits(name: str) -> FloatLimits:
         IRTypeError: no such dtype, or no floating-point type.
     """
     if not is_float(name):
-        raise IRTypeError("dtype", f"{name!r} is no floating-point type")
+        raise IRTypeError("dtype", f"{name!r} is not a floating-point type")
     info: Any
     if dtype_info(name).from_ml_dtypes:
         import ml_dtypes

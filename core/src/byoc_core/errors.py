@@ -242,7 +242,7 @@ def _tell_apart(got: object, expected: object) -> tuple[str, str]:
         first, second = describe(got), describe(expected)
         if first != second:
             return f"{texts[0]} ({first})", f"{texts[1]} ({second})"
-    return texts[0], "another value that prints alike"
+    return texts[0], "another value with the same text"
 
 
 _MAX_TYPE_DEPTH = 4
@@ -255,15 +255,15 @@ def _type_tree(value: object, depth: int = 0) -> str:
     if isinstance(value, str | bytes) or depth == _MAX_TYPE_DEPTH:
         return name
     if isinstance(value, dict):
-        held = [(str(key), item) for key, item in value.items()]
+        contents = [(str(key), item) for key, item in value.items()]
     elif isinstance(value, tuple | list | set | frozenset):
-        held = [("", item) for item in value]
+        contents = [("", item) for item in value]
     else:
         fields = getattr(type(value), "__dataclass_fields__", {})
-        held = [(field, getattr(value, field, None)) for field in fields]
+        contents = [(field, getattr(value, field, None)) for field in fields]
     inner = [
         f"{key}: {_type_tree(item, depth + 1)}" if key else _type_tree(item, depth + 1)
-        for key, item in held[:_MAX_TYPE_ITEMS]
+        for key, item in contents[:_MAX_TYPE_ITEMS]
     ]
     return f"{name}[{', '.join(inner)}]" if inner else name
 

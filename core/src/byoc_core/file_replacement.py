@@ -62,4 +62,4 @@ def _check_replaceable(target: Path, named: str) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), named)
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "Is not a regular file, and is not replaced by one", named)
+        raise OSError(errno.EINVAL, "Is not a regular file, and is not replaced by a regular file", named)

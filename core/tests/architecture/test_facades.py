@@ -1,4 +1,4 @@
-"""Packages that import their names when they are first used: the lists of names agree with one another."""
+"""Packages with names imported at first use: the lists of names agree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def defines_getattr(node: ast.stmt) -> bool:
 
 
 def lazy_facades() -> dict[str, ast.Module]:
-    """Return the syntax of packages that define ``__getattr__`` and import names for the type checker only."""
+    """Return the syntax of packages defining ``__getattr__`` and importing names for the type checker only."""
     found: dict[str, ast.Module] = {}
     for path in sorted(ROOT.rglob("__init__.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ FACADES = lazy_facades()
 
 
 def typed_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield each name that the type checker sees, with the module that it takes the name from."""
+    """Yield each name seen by the type checker, with the module of origin."""
     for block in filter(is_typing_only, tree.body):
         for node in ast.walk(block):
             if isinstance(node, ast.ImportFrom) and node.module is not None:

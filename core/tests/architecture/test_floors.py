@@ -1,4 +1,4 @@
-"""Who may import whom: the floors of byoc_core, read from its source by syntax tree."""
+"""Import rules: the floors of byoc_core, read from the source by syntax tree."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 REPOSITORY = Path(__file__).parents[3]
 SOURCE = REPOSITORY / "core" / "src" / "byoc_core"
-OTHERS = (*REPOSITORY.glob("plugins/*/src/*/"), *REPOSITORY.glob("conformance/src/*/"))
-PLUGIN_SOURCES = [path for path in sorted(OTHERS) if path.name.isidentifier()]
+PACKAGES = (*REPOSITORY.glob("plugins/*/src/*/"), *REPOSITORY.glob("conformance/src/*/"))
+PLUGIN_SOURCES = [path for path in sorted(PACKAGES) if path.name.isidentifier()]
 
 # Each tuple is a floor; a floor imports only from floors to its left. Parts that share a floor do not import each
 # other, except on the ground floor, which is one piece (of it, `errors` imports `printable` alone).
@@ -25,6 +25,7 @@ RUN_SIDE = (
         *("errors", "version", "dtypes", "dims", "digest", "file_replacement", "isolation", "printable"),
         "absent_names",
         "lazy_names",
+        "renamed",
     ),
     ("plugin",),
     ("kernels", "native", "_native"),
@@ -74,7 +75,7 @@ LEAVES = {
 
 
 def allowed_imports() -> dict[str, set[str]]:
-    """Gives, for each part of byoc_core, the parts that it may import."""
+    """Return the permitted imports of each part of byoc_core."""
     allowed: dict[str, set[str]] = {part: set(GROUND) - {part} for part in GROUND}
     allowed["errors"], allowed["printable"] = {"printable"}, set()
     for side, ground in ((RUN_SIDE, GROUND), (COMPILE_SIDE, (*GROUND, VOCABULARY))):
@@ -92,10 +93,10 @@ ALLOWED = allowed_imports()
 
 
 def imported_modules(source: str, module: str) -> Iterator[tuple[int, str]]:
-    """Yields line and dotted name of everything that a module imports, at any depth of its syntax tree.
+    """Yield line and dotted name of each import of a module, at any depth of the syntax tree.
 
-    Imports for type checkers count: a type that points upwards is a wall in the wrong place too. So do
-    ``importlib.import_module("literal")`` calls.
+    Imports for type checkers count: a type pointing upwards is a wall in the wrong place too. Calls of
+    ``importlib.import_module("literal")`` count as well.
     """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -113,14 +114,14 @@ def imported_modules(source: str, module: str) -> Iterator[tuple[int, str]]:
 
 
 def lines_of_functions(source: str) -> set[int]:
-    """Return the numbers of the lines that belong to functions, which run when somebody calls them."""
+    """Return the numbers of the lines inside functions: these lines run only when called."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, functions)]
     return {line for node in found for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 def violations(source: str, module: str) -> list[str]:
-    """Gives a line for each import of a module of byoc_core that its floor does not permit."""
+    """Return a line for each import of a byoc_core module forbidden by the floor of the importing module."""
     part = module.split(".")[1]
     later = lines_of_functions(source)
     found = []
@@ -135,7 +136,7 @@ def violations(source: str, module: str) -> list[str]:
 
 
 def core_modules() -> Iterator[tuple[str, Path]]:
-    """Yields dotted name and path of every module below byoc_core, the package's own facade excepted."""
+    """Yield dotted name and path of every module below byoc_core, except the package's own facade."""
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         if parts != ("__init__",):
@@ -191,7 +192,7 @@ for part in {RUN_PARTS!r}:
 
 
 def run_python(script: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a fresh process."""
+    """Run a script in a fresh process."""
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
 
@@ -254,7 +255,7 @@ PLUGIN_NAMES = re.compile(r"dnnl|onednn|ccompiler|examplejson", re.IGNORECASE)
 
 
 def named_plugins(text: str) -> list[str]:
-    """Gives each line that names a plugin: in code, a string, a docstring or a comment."""
+    """Return each line naming a plugin: in code, a string, a docstring or a comment."""
     return [
         f"{number}: {line.strip()}" for number, line in enumerate(text.splitlines(), 1) if PLUGIN_NAMES.search(line)
     ]
@@ -271,7 +272,7 @@ def test_the_name_check_sees_a_name() -> None:
 
 
 def plugin_violations(source: str, module: str) -> list[str]:
-    """Gives a line for each import of a plugin that takes a private name of core, or another plugin."""
+    """Return a line for each import, by a plugin, of a private name of core or of another plugin."""
     own = module.split(".", maxsplit=1)[0]
     found = []
     for line, name in imported_modules(source, module):
@@ -317,5 +318,7 @@ def test_the_demo_blocks_all_but_the_run_side() -> None:
     (value,) = [n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "RUN_SIDE"]
     listed = {node.value for node in ast.walk(value) if isinstance(node, ast.Constant)}
     run_side = {part for floor in RUN_SIDE for part in floor}
-    assert run_side - listed == {"isolation", "absent_names"}, "parts that loading and running an artifact do without"
+    assert run_side - listed == {"isolation", "absent_names", "renamed"}, (
+        "parts that loading and running an artifact do without"
+    )
     assert listed <= run_side

@@ -1,4 +1,4 @@
-"""Who may ask for the process's registry of ops: the rest takes the registry of the module at hand."""
+"""Access to the process's registry of ops: only listed files name it; others take the registry of their module."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ALLOWED = {
     "byoc_ccompiler/byte_ops.py": "its convolution of bytes has the type rule of the core's convolution",
     "byoc_conformance/core_ops.py": "the ids of the kit's tests are those of the core's ops",
 }
-"""The files that may name `default_ops`, each with its reason."""
+"""The files allowed to name `default_ops`, each with a reason."""
 
 
 def names_default_ops(source: str) -> bool:
-    """Return whether code names `default_ops`: imports, calls or passes it. Strings and comments do not count."""
+    """Return whether code names `default_ops`: by import, call or as argument. Strings and comments do not count."""
     return any(
         (isinstance(node, ast.Name) and node.id == "default_ops")
         or (isinstance(node, ast.Attribute) and node.attr == "default_ops")

@@ -1,4 +1,4 @@
-"""What a bare ``import byoc_core`` loads, and what running an artifact does, asked of fresh processes."""
+"""The modules loaded by a bare ``import byoc_core`` and by running an artifact, measured in fresh processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAVY = {
     *("click", "ml_dtypes", "onnx", "onnxruntime", "pluggy", "pydantic", "rich", "scipy", "tvm_ffi", "typer"),
     *("asyncio", "ctypes", "difflib", "email", "logging", "packaging", "subprocess", "zipfile"),
 }
-"""What a bare import has no need of."""
+"""Modules not needed by a bare import."""
 UNUSED = HEAVY - {"ctypes", "pluggy"} | {
     "byoc_core.cli",
     "byoc_core.driver",
@@ -24,7 +24,7 @@ UNUSED = HEAVY - {"ctypes", "pluggy"} | {
     "byoc_core.reporting",
     "importlib.metadata",
 }
-"""What loading and running an artifact of the core's own runtimes has no need of."""
+"""Modules not needed for loading and running an artifact of the core's own runtimes."""
 RUN = """
 import numpy, byoc_core
 byoc_core.VirtualMachine(byoc_core.load({path!r}, allow_native=True))["main"](numpy.ones((2, 4), "float32"))
@@ -37,7 +37,7 @@ def main(x: R.Tensor((2, 4), "float32")):
 
 
 def modules_after(statements: str) -> set[str]:
-    """Gives the names in ``sys.modules`` of a fresh process after it has run some statements."""
+    """Return the names in ``sys.modules`` of a fresh process after some statements."""
     script = f"{statements}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -45,13 +45,13 @@ def modules_after(statements: str) -> set[str]:
 
 
 def loaded_by(statements: str) -> set[str]:
-    """Gives the modules that some statements load beyond what numpy loads by itself, and the packages they are in."""
+    """Return the modules loaded by some statements and not by numpy alone, and their packages."""
     names = modules_after(statements) - modules_after("import numpy")
     return {".".join(name.split(".")[: length + 1]) for name in names for length in range(name.count(".") + 1)}
 
 
 def heavy_after(statements: str) -> set[str]:
-    """Gives the heavy modules that some statements load beyond what numpy loads by itself."""
+    """Return the heavy modules loaded by some statements and not by numpy alone."""
     return loaded_by(statements) & HEAVY
 
 
@@ -104,12 +104,12 @@ def test_a_room_of_the_runtime_loads_none_of_its_modules_by_itself(room: str) ->
 
 
 def test_a_malformed_setting_does_not_break_the_import() -> None:
-    asked = (
+    statements = (
         "import os\nos.environ['BYOC_PREFER'] = 'malformed'\nimport byoc_core\n"
         "try:\n    byoc_core.backends\nexcept byoc_core.errors.OptionsError as error:\n"
         "    assert 'BYOC_PREFER' in str(error)\nelse:\n    raise SystemExit('no error')"
     )
-    assert "byoc_core" in modules_after(asked)
+    assert "byoc_core" in modules_after(statements)
 
 
 def test_every_module_imports() -> None:

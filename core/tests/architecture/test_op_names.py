@@ -1,4 +1,4 @@
-"""Where the core decides by the name of an op: few places, each with a reason. The rest asks the op."""
+"""Decisions of the core by the name of an op: few places, each with a reason. All other code asks the op."""
 
 from __future__ import annotations
 

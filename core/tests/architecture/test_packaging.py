@@ -1,4 +1,4 @@
-"""What the installed wheel holds; run by nox, which installs wheels and says so in ``BYOC_TEST_INSTALLED``."""
+"""Contents of the installed wheel; run by nox, which installs wheels and sets ``BYOC_TEST_INSTALLED``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ installed = pytest.mark.skipif(
 
 
 def recorded_files() -> set[str]:
-    """Gives the files of the installed byoc-core, as its RECORD lists them."""
+    """Return the files of the installed byoc-core, as listed in RECORD."""
     return {path.as_posix() for path in metadata.files("byoc-core") or ()}
 
 
@@ -46,7 +46,7 @@ def test_the_wheel_holds_every_source_file() -> None:
 
 @installed
 def test_the_wheel_holds_the_extension_for_all_versions_of_python() -> None:
-    """It is optional, so that building where no C compiler is does not fail; here there is one."""
+    """The extension is optional, so a build without a C compiler succeeds; here there is a compiler."""
     assert "byoc_core/_native.abi3.so" in recorded_files()
     assert extension_status() == (True, "")
 

@@ -1,6 +1,6 @@
-"""What lives as long as the process: every cache and every object that keeps state, with the reason for it.
+"""State with the lifetime of the process: every cache and every object with state, each with a reason.
 
-Everything else is handed in: a registry of backends, an installation of plugins, a toolchain. No test clears a cache.
+Everything else is an argument: a registry of backends, an installation of plugins, a toolchain. No test clears a cache.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ASKS_FOR_BACKENDS = {
     "cli.request": "`byoc` without --backend takes what is installed",
     "cli.plugin_status": "`byoc backends` and `byoc doctor` list what is installed",
 }
-"""The modules that fall back on the backends of the process."""
+"""The modules with the backends of the process as default."""
 
 _STATEFUL = re.compile(
     r"(^|\.)(ContextVar|R?Lock|Condition|Event|Semaphore|local|count|defaultdict|OrderedDict|Counter|deque"
@@ -70,13 +70,13 @@ _STATEFUL = re.compile(
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yields each module of the core by its name in it, as a syntax tree."""
+    """Yield the name of each core module, relative to the core, with the syntax tree."""
     for path in sorted(SOURCE.rglob("*.py")):
         yield ".".join(path.relative_to(SOURCE).with_suffix("").parts), ast.parse(path.read_text("utf-8"))
 
 
 def state_of(tree: ast.Module) -> Iterator[str]:
-    """Yields the names of a module that keep state: caches, empty containers, instances of own classes, globals."""
+    """Yield a module's names with state: caches, empty containers, instances of own classes, globals."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             yield from (f"global {name}" for name in node.names)
@@ -125,7 +125,7 @@ def test_the_list_sees_state(source: str, found: list[str]) -> None:
 
 
 def asks_for_backends(tree: ast.Module) -> bool:
-    """Tells whether a module names what gives the backends of the process."""
+    """Return whether a module names the function returning the backends of the process."""
     names = {"backends", "find_registry"}
     imported = (
         alias.name

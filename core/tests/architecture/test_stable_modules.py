@@ -1,4 +1,4 @@
-"""Plugins, the kit, the examples and the templates import stable modules only, whose names are documented."""
+"""Plugins, the kit, the examples and the templates import stable modules only; all names of these are documented."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PLACEHOLDER = re.compile(r"@(\w+)@")
 
 
 def sources_of(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each Python file of a folder, its templates included."""
+    """Yield the path and the text of each Python file of a folder, including templates."""
     for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.py.tmpl")]):
         yield str(path.relative_to(REPOSITORY)), PLACEHOLDER.sub(r"\1", path.read_text("utf-8"))
 
 
 def unstable_imports(source: str) -> list[str]:
-    """Return each import of something of byoc_core that no stable module promises, with its line."""
+    """Return each import from byoc_core outside the stable modules, with the line."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -49,7 +49,7 @@ def unstable_imports(source: str) -> list[str]:
 
 
 def is_promised(name: str) -> bool:
-    """Return whether a dotted name is a stable module, or the name that one exports."""
+    """Return whether a dotted name is a stable module or a name exported by a stable module."""
     module, _, attribute = name.rpartition(".")
     return name in STABLE_MODULES or (module in STABLE_MODULES and attribute in import_module(module).__all__)
 
@@ -81,7 +81,7 @@ def test_the_check_sees(source: str, expected: list[str]) -> None:
 
 
 def documented_names(module: ModuleType) -> set[str]:
-    """Return the names that a module's source binds with a text behind them, or as a documented definition."""
+    """Return the names bound in a module's source with a text behind them, or as a documented definition."""
     assert module.__file__ is not None
     tree = ast.parse(Path(module.__file__).read_text("utf-8"))
     bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.If))]
@@ -96,7 +96,7 @@ def documented_names(module: ModuleType) -> set[str]:
 
 
 def home_of(module: str, name: str) -> str:
-    """Return the module that binds a name: the module itself, or where it imports the name from."""
+    """Return the module binding a name: the module itself, or the origin of its import."""
     path = import_module(module).__file__
     assert path is not None
     for node in ast.walk(ast.parse(Path(path).read_text("utf-8"))):
@@ -106,7 +106,7 @@ def home_of(module: str, name: str) -> str:
 
 
 def undocumented(module: str) -> list[str]:
-    """Return the names that a module exports without a text that says what they are."""
+    """Return a module's exported names without a describing text."""
     exported = import_module(module)
     found = []
     for name in exported.__all__:
@@ -125,6 +125,6 @@ def test_each_name_of_a_stable_module_is_there_and_documented(module: str) -> No
 
 
 def test_a_name_without_a_text_is_seen() -> None:
-    here = import_module(__name__)
-    assert "documented_names" in documented_names(here)
-    assert "PLACEHOLDER" not in documented_names(here)
+    this_module = import_module(__name__)
+    assert "documented_names" in documented_names(this_module)
+    assert "PLACEHOLDER" not in documented_names(this_module)

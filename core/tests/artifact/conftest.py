@@ -30,7 +30,7 @@ REPORT = {
 
 
 def make_executable(constant_size: int = 4) -> Executable:
-    """Gives y = (x + weight) + bias for x (n, size)."""
+    """Return y = (x + weight) + bias for x (n, size)."""
     weight = np.arange(constant_size, dtype="float32")
     bias = np.full(constant_size, 2, "float32")
     weight_digest, bias_digest = digest_of(weight), digest_of(bias)
@@ -65,7 +65,7 @@ def executable() -> Executable:
 
 @pytest.fixture(scope="session")
 def content() -> bytes:
-    """Gives the bytes of the executable's artifact."""
+    """Return the bytes of the executable's artifact."""
     return make_executable().to_bytes()
 
 
@@ -78,13 +78,13 @@ def saved(executable: Executable, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sized_executable() -> Callable[[int], Executable]:
-    """Gives executables whose two constants have that many elements."""
+    """Return executables with two constants of the given number of elements."""
     return make_executable
 
 
 @pytest.fixture
 def check_runs() -> Callable[[Executable], None]:
-    """Gives a check that an executable computes what it should, for several sizes."""
+    """Return a function checking the results of an executable for several sizes."""
 
     def check(executable: Executable) -> None:
         machine = VirtualMachine(executable)
@@ -100,5 +100,5 @@ def check_runs() -> Callable[[Executable], None]:
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache for each test: native code that this user's cache holds needs no permission."""
+    """An empty cache for each test: native code in this user's cache needs no permission."""
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))

@@ -1,4 +1,4 @@
-"""The container of an artifact, by itself: one canonical form, and nothing else is read."""
+"""The container of an artifact, by itself: a single canonical form; all other forms are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byoc_core.errors import ArtifactError
 from hypothesis import given
 from hypothesis import strategies as st
 
-DAMAGED = "x: is cut short or damaged. Copy the file again, or compile the model again."
+DAMAGED = "x: is truncated or damaged. Copy the file again, or compile the model again."
 
 
 def written(members: Mapping[str, bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""The container as others see it: what Python's `zipfile` reads, and bytes that no release may change."""
+"""The container seen from outside: read by Python's `zipfile`, with bytes unchanged across releases."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_zip_tools_read_more_members_than_the_first_format_counts() -> None:
 
 
 class Zeros:
-    """So many zero bytes, which need no memory."""
+    """A number of zero bytes, without memory."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -69,7 +69,7 @@ class Zeros:
 
 
 class SparseFile(io.FileIO):
-    """A file in which zero bytes are holes."""
+    """A file with holes for zero bytes."""
 
     def write(self, data: Any) -> int:
         if isinstance(data, Zeros):

@@ -205,7 +205,7 @@ def test_any_flipped_byte_is_refused(content: bytes, tmp_path: Path, data: st.Da
 
 
 def rebuilt(path: Path, change: Callable[[dict[str, Any], dict[str, bytes]], object]) -> bytes:
-    """Gives an artifact in the right container whose manifest or members are changed."""
+    """Return an artifact in the right container with a changed manifest or changed members."""
     data = path.read_bytes()
     members = {n: data[m.offset : m.end] for n, m in read_archive(memoryview(data), "x").items()}
     manifest = json.loads(members["manifest.json"])
@@ -226,21 +226,21 @@ CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] 
     (
         lambda m, f: m.update(format_version=7, core_version="9.1"),
         (
-            ": made by byoc-core 9.1 in artifact format 7, which this byoc-core cannot read; expected format 1 or "
+            ": made by byoc-core 9.1 in artifact format 7, not readable by this byoc-core; expected format 1 or "
             "older. pip install -U byoc-core"
         ),
     ),
     (
         lambda m, f: m.update(format_version=2, core_version=None),
         (
-            ": made by byoc-core of an unknown version in artifact format 2, which this byoc-core cannot read; "
+            ": made by byoc-core of an unknown version in artifact format 2, not readable by this byoc-core; "
             "expected format 1 or older. pip install -U byoc-core"
         ),
     ),
     (lambda m, f: f.pop("manifest.json"), ": is not a byoc artifact: it has no member manifest.json"),
     (lambda m, f: f.pop("program"), ": has no member program. Copy the file again, or compile the model again."),
-    (lambda m, f: f.update(extra=b""), ": has a member that its manifest does not name: extra"),
-    (lambda m, f: f.update({"../x": b""}), ": has a member that its manifest does not name: ../x"),
+    (lambda m, f: f.update(extra=b""), ": has a member not named by the manifest: extra"),
+    (lambda m, f: f.update({"../x": b""}), ": has a member not named by the manifest: ../x"),
     (
         lambda m, f: f.update({"modules/0/payload": b"{}"}),
         ", member modules/0/payload: is damaged. Copy the file again, or compile the model again.",
@@ -253,7 +253,7 @@ CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] 
         lambda m, f: _replace_program(m, f, b"?"),
         ", member program: is malformed: bytecode: is not a VM program; got b'?', expected b'BYOC-VM\\x00'",
     ),
-    (lambda m, f: m["functions"].clear(), ", member program: has other functions than the manifest says"),
+    (lambda m, f: m["functions"].clear(), ", member program: has functions other than declared by the manifest"),
     (
         lambda m, f: m["functions"][0]["inputs"][0].update(dtype="f"),
         ", member manifest.json: is malformed: functions.0.inputs.0.dtype: Value error, unknown dtype 'f'",
@@ -279,20 +279,20 @@ CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] 
         lambda m, f: next(iter(m["constants"].values())).update(shape=[0, 2**56]),
         ", member manifest.json: is malformed: constants.{constant}.shape: Value error, too many elements",
     ),
-    (lambda m, f: m["runtimes"].clear(), ": its manifest names no runtime for modules of `graph`"),
+    (lambda m, f: m["runtimes"].clear(), ": the manifest names no runtime for modules of `graph`"),
     (
         lambda m, f: m["modules"][0].update(functions=["other"]),
-        ", module 0: has other functions than the manifest says; got region0, expected other",
+        ", module 0: has functions other than declared by the manifest; got region0, expected other",
     ),
     (
         lambda m, f: m["modules"][0].update(functions=["region0", "more"]),
-        ", module 0: has other functions than the manifest says; got region0, expected region0, more",
+        ", module 0: has functions other than declared by the manifest; got region0, expected region0, more",
     ),
     (
         lambda m, f: m["runtimes"][0].update(payload_format=99, version="9.9"),
         (
-            ": needs runtime `graph` of byoc-core 9.9 or newer: its payload format is 99; "
-            f"got byoc-core {byoc_core.__version__}, which reads 1, 2. pip install -U byoc-core"
+            ": needs runtime `graph` of byoc-core 9.9 or newer: the payload format is 99; "
+            f"got byoc-core {byoc_core.__version__} for formats 1, 2. pip install -U byoc-core"
         ),
     ),
 ]
@@ -318,9 +318,7 @@ def test_a_program_whose_constants_are_others_than_the_manifest_says(saved: Path
         else:
             manifest["constants"][digest][change] = {"dtype": "int32", "shape": [2, 2]}[change]
 
-    assert refused(saved, rebuilt(saved, alter)) == (
-        f", member program: cites a constant that is not there; got {digest}"
-    )
+    assert refused(saved, rebuilt(saved, alter)) == (f", member program: cites a missing constant; got {digest}")
 
 
 @pytest.mark.parametrize("array", [np.float32(7), np.zeros((3, 0), "int8"), np.arange(6, dtype="int16").reshape(2, 3)])
@@ -431,7 +429,7 @@ def test_native_code_needs_permission(saved: Path, check_runs: Check) -> None:
         load(saved)
     assert str(caught.value) == (
         f"artifact `{saved}`: holds native code (functions region0). "
-        "Pass allow_native=True if you trust where it comes from."
+        "Pass allow_native=True if you trust the origin of the artifact."
     )
     check_runs(load(saved, allow_native=True))
     digest = inspect(saved).digest
@@ -461,9 +459,9 @@ def test_trust_counts_only_in_a_private_folder(tmp_path: Path, monkeypatch: pyte
 def test_constant_under_a_wrong_digest_is_not_saved(executable: Executable, tmp_path: Path) -> None:
     constants = {digest: array + 1 for digest, array in executable.constants.items()}
     wrong = Executable(executable.program, executable.modules, constants)
-    with pytest.raises(InternalError, match="has other content than its digest says"):
+    with pytest.raises(InternalError, match="does not match the digest"):
         wrong.save(tmp_path / "x.byoc")
-    with pytest.raises(InternalError, match="cites a constant that it does not hold"):
+    with pytest.raises(InternalError, match="cites a missing constant"):
         Executable(executable.program, executable.modules).save(tmp_path / "x.byoc")
     with pytest.raises(InternalError, match="is not plain JSON"):
         Executable(executable.program, executable.modules, executable.constants, {"a": 1j}).to_bytes()
@@ -505,7 +503,7 @@ def test_graph_file_as_a_module(tmp_path: Path) -> None:
         assert y.tolist() == [2, 2, 2]
     with pytest.raises(RuntimeNotFoundError, match="no installed runtime loads files of the format `npu`"):
         load_module(path, "npu")
-    with pytest.raises(ArtifactError, match="its name does not say its format"):
+    with pytest.raises(ArtifactError, match="the file name does not state the format"):
         load_module(tmp_path / "name")
 
 

@@ -1,4 +1,4 @@
-"""What artifacts say of themselves, and what each refusal says, word for word."""
+"""The texts of artifacts and of refusals, word for word."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def test_a_file_that_is_no_artifact_is_named(action: Callable[..., object], tmp_
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("manifest.json", f"is cut short or damaged. {COPY_AGAIN}"),
-        ("modules/0/payload", f"is cut short or damaged. {COPY_AGAIN}"),
-        ("program", f"is cut short or damaged. {COPY_AGAIN}"),
+        ("manifest.json", f"is truncated or damaged. {COPY_AGAIN}"),
+        ("modules/0/payload", f"is truncated or damaged. {COPY_AGAIN}"),
+        ("program", f"is truncated or damaged. {COPY_AGAIN}"),
         ("word/document.xml", f"is a zip archive, but not a byoc artifact. {MADE_BY}"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_container_of_a_newer_format_is_told_from_a_damaged_one(tmp_path: Path
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("manifest.json", json.dumps({"format_version": 2, "core_version": "9.8"}))
     assert text_of(lambda: load(path)) == (
-        f"artifact `{path}`: made by byoc-core 9.8 in artifact format 2, which this byoc-core cannot read; "
+        f"artifact `{path}`: made by byoc-core 9.8 in artifact format 2, not readable by this byoc-core; "
         "expected format 1 or older. pip install -U byoc-core"
     )
 
@@ -153,9 +153,7 @@ def test_a_report_is_read_when_it_is_asked_for_from_a_file_that_may_have_changed
     opened = load(saved)
     with saved.open("r+b") as file:
         file.truncate(manifest.end - 1)
-    assert text_of(lambda: opened.report_data) == (
-        f"artifact `{saved}`: has been cut short since it was loaded. {COPY_AGAIN}"
-    )
+    assert text_of(lambda: opened.report_data) == (f"artifact `{saved}`: was truncated after loading. {COPY_AGAIN}")
     saved.write_bytes(data)
     opened = load(saved)
     with saved.open("r+b") as file:
@@ -170,7 +168,7 @@ def test_sizes_of_a_payload_that_cannot_be_computed_are_an_artifact_error(
     def fail(*_: object) -> None:
         raise IRTypeError("add", "has too many terms")
 
-    expected = f"artifact `{saved}`, module 0: has sizes that cannot be computed: has too many terms"
+    expected = f"artifact `{saved}`, module 0: a size cannot be computed: has too many terms"
     monkeypatch.setattr(RuntimeHandle, "check_payload", fail)
     assert text_of(lambda: verify(saved)) == expected
     monkeypatch.setattr(RuntimeHandle, "load", fail)
@@ -180,7 +178,7 @@ def test_sizes_of_a_payload_that_cannot_be_computed_are_an_artifact_error(
 def test_a_module_with_other_functions_than_the_manifest_says(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GraphModule, "function_names", property(lambda _self: ("f", "g")))
     assert text_of(lambda: load(saved)) == (
-        f"artifact `{saved}`, module 0: has other functions than the manifest says; got f, g, expected region0"
+        f"artifact `{saved}`, module 0: has functions other than declared by the manifest; got f, g, expected region0"
     )
 
 
@@ -266,13 +264,11 @@ def test_what_cannot_be_saved_is_told(executable: Executable) -> None:
     (digest,) = executable.constants
     program, modules, report = executable.program, executable.modules, executable.report_data
     missing = Executable(program, modules, {}, report)
-    assert text_of(missing.to_bytes, InternalError) == (
-        f"executable: cites a constant that it does not hold; got {digest}"
-    )
+    assert text_of(missing.to_bytes, InternalError) == (f"executable: cites a missing constant; got {digest}")
     other = np.full(4, 3, "float32")
     wrong = Executable(program, modules, {digest: other}, report)
     assert text_of(wrong.to_bytes, InternalError) == (
-        f"executable: a constant has other content than its digest says; got {digest_of(other)}, expected {digest}"
+        f"executable: the content of a constant does not match the digest; got {digest_of(other)}, expected {digest}"
     )
     for value in (float("nan"), {1}):
         odd = Executable(program, modules, executable.constants, {**report, "odd": value})

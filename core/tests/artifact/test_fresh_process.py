@@ -1,4 +1,4 @@
-"""A process that loads and runs an artifact imports nothing of the compile side."""
+"""A process loading and running an artifact imports nothing of the compile side."""
 
 from __future__ import annotations
 

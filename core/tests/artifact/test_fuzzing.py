@@ -58,14 +58,14 @@ def test_windows_out_of_bounds_are_called_wrong(
         path = tmp_path / f"{name}.byoc"
         path.write_bytes(content)
         for action in (verify, load):
-            with pytest.raises(ArtifactError, match="breaks the rule of its op: "):
+            with pytest.raises(ArtifactError, match="breaks the type rule of the op: "):
                 action(path)
         for command in ("verify", "run"):
             monkeypatch.setattr(sys, "argv", ["byoc", command, str(path)])
             with pytest.raises(SystemExit) as ended:
                 main()
             assert ended.value.code == 1
-            assert "breaks the rule of its op: " in capsys.readouterr().err
+            assert "breaks the type rule of the op: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Artifacts that somebody made on purpose: right digests, wrong content. Only our own errors come out."""
+"""Malicious artifacts: right digests, wrong content. Only our own errors come out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of an exported library, called by what knows no byoc: results and errors of machine code alone."""
+"""The functions of an exported library, called without byoc: results and errors of machine code alone."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def builtin(which: Builtin, args: Sequence[int], result: int) -> Call:
 
 
 def loop() -> VMFunction:
-    """Gives y = x + 1, as often as `times` says."""
+    """Return y = x + 1, repeated `times` times."""
     return VMFunction(
         "loop",
         (TensorSpec("x", "float32", (N,)), TensorSpec("times", "int64", ())),
@@ -114,7 +114,7 @@ def loop() -> VMFunction:
 
 
 def halves() -> VMFunction:
-    """Gives one half of x + 1 and the other + 10, x turned over, and six numbers."""
+    """Return x + 1 for a half of x and x + 10 for the other, another input transposed, and six numbers."""
     double = parse_dim("2*n")
     half = parse_dim("4*n")
     return VMFunction(
@@ -143,7 +143,7 @@ def halves() -> VMFunction:
 
 
 def caller() -> VMFunction:
-    """Gives x + 2: the loop, called with a constant number of rounds."""
+    """Return x + 2: the loop, called with a constant number of rounds."""
     return VMFunction(
         "caller",
         tensors((N,)),
@@ -168,7 +168,7 @@ def native() -> Executable:
 
 
 def exported(executable: Executable, path: Path) -> Callable[..., None]:
-    """Gives f(name, *arrays), which calls a function of the exported library by its symbol."""
+    """Return f(name, *arrays): a call of an exported library's function by symbol."""
     executable.export_library(path)
     library = NativeLibrary(ctypes.CDLL(str(path)), path.name)
 
@@ -301,7 +301,7 @@ int main(int argc, char **argv) {
 
 
 def run_without_python(library: Path, symbol_name: str, folder: Path) -> tuple[int, str]:
-    """Gives status and output of a C program that calls a function on x = 0 1 2 3 4, twice."""
+    """Return status and output of a C program calling a function on x = 0 1 2 3 4, twice."""
     (folder / "main.c").write_text(MAIN)
     command = [*find_toolchain().command, "-std=c11", f"-I{include_directory()}", "main.c", "-o", "main", "-ldl"]
     subprocess.run(command, cwd=folder, check=True)
@@ -420,7 +420,7 @@ def reason(executable: Executable, name: str) -> str:
 
 
 def one_call(name: str, call: Call, *, results: tuple[TensorSpec, ...] | None = None, **groups: object) -> VMFunction:
-    """Gives a function of x (n) and one instruction, which writes register 1."""
+    """Return a function of x (n) with a single instruction, writing register 1."""
     results = tensors((N,), prefix="y") if results is None else results
     fields: dict[str, Any] = {"constants": (), "storages": (), "tensors": (), "dynamics": (), **groups}
     return VMFunction(name, tensors((N,)), results, code=(call, Ret((call.results[0],))), **fields)
@@ -440,18 +440,18 @@ def test_every_reason_is_said() -> None:
     unsolved = replace(functions[4], params=(n_times_n,), results=(replace(n_times_n, name="y0"),))
     executable = Executable(Program((*functions[:4], unsolved), ("missing", "one")), [shift("one", 1)])
     assert {name: reason(executable, name) for name in executable.functions} == {
-        "undefined": "needs Python for `missing`, which no module defines",
-        "packed": "needs Python for `one`, which returns its results",
-        "calls": "needs Python for `missing`, which no module defines",
-        "calls_packed": "needs Python for the call of `packed`, `one`, which returns its results",
-        "unsolved": "needs Python for sizes that solve no equation of one unknown",
+        "undefined": "needs Python for `missing`, not defined by any module",
+        "packed": "needs Python for `one`, a function returning results",
+        "calls": "needs Python for `missing`, not defined by any module",
+        "calls_packed": "needs Python for the call of `packed`, `one`, a function returning results",
+        "unsolved": "needs Python for sizes not determined by a linear equation with a single unknown",
     }
 
 
 def test_what_a_function_does_not_permit_is_a_reason() -> None:
     main = one_call("main", extern(0, 2, 1), views=(View(0, 0, "float32", (N,), (0,)),))
     executable = Executable(Program((main,), ("one",)), [shift("one", 1)])
-    text = "needs Python for a call that cannot be linked (`one` takes C-contiguous arrays only)"
+    text = "needs Python for a call without a valid link (`one` takes C-contiguous arrays only)"
     assert reason(executable, "main") == text
 
 
@@ -460,6 +460,6 @@ def test_many_reasons_are_cut_short() -> None:
     code: tuple[Call | Ret, ...] = (*(extern(index, 0, 1) for index in range(7)), Ret((1,)))
     main = VMFunction("main", tensors((N,)), tensors((N,), prefix="y"), (), (), (), (), code)
     assert reason(Executable(Program((main,), names)), "main") == (
-        "needs Python for `missing0`, which no module defines, `missing1`, which no module defines, "
-        "`missing2`, which no module defines, `missing3`, which no module defines and 3 more"
+        "needs Python for `missing0`, not defined by any module, `missing1`, not defined by any module, "
+        "`missing2`, not defined by any module, `missing3`, not defined by any module and 3 more"
     )

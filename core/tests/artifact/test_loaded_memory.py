@@ -1,4 +1,4 @@
-"""What a loaded executable keeps in memory: constants as one array each, and nothing that can be read again."""
+"""Memory held by a loaded executable: constants as an array each, and nothing readable again from the file."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ROWS = [{"name": f"value_{number}", "text": f"{number} reasons " * 20} for numbe
 
 
 def traced(make: Callable[[], object]) -> int:
-    """Return the bytes of Python's objects that are held by the result of a function, the least of two runs.
+    """Return the bytes of Python objects held by a function's result, the least of two runs.
 
-    A run may hold more once: a module is imported on the way, or a thread of an earlier test comes to its end.
+    A run may hold more once: a module is imported on the way, or a thread of an earlier test ends.
     """
     return min(_traced_once(make) for _ in range(2))
 
@@ -91,7 +91,7 @@ def overwrite(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda path: os.truncate(path, 1000), ": has been cut short since it was loaded"),
+        (lambda path: os.truncate(path, 1000), ": was truncated after loading"),
         (overwrite, ", member manifest.json: is damaged"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Artifacts and libraries that hold compiled C."""
+"""Artifacts and libraries with compiled C."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def shift_module(name: str, by: float) -> CSourceModule:
 
 @pytest.fixture
 def native() -> Executable:
-    """Gives y = x + 1 + 10 by two modules of generated C, each with a constant of its own."""
+    """Return y = x + 1 + 10 by two modules of generated C, each with a constant."""
     main = VMFunction(
         "main",
         (X,),
@@ -111,7 +111,7 @@ def test_native_artifact_needs_permission_and_no_compiler(
         load(path)
     assert str(caught.value) == (
         f"artifact `{path}`: holds native code (functions one, ten). "
-        "Pass allow_native=True if you trust where it comes from."
+        "Pass allow_native=True if you trust the origin of the artifact."
     )
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CC", "/nonexistent/cc")

@@ -22,7 +22,7 @@ TABLES = st.sampled_from(["ops", "regions", "borders", "summary", "total_flops"]
 
 
 def text(value: object) -> str:
-    """Gives JSON text, which tells 1 from 1.0 and from true."""
+    """Return JSON text distinguishing 1, 1.0 and true."""
     return json.dumps(value, sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""Constants are in memory once: machines, frames and modules read them where the file is mapped."""
+"""Constants are in memory once: machines, frames and modules read constants in the mapped file."""
 
 from __future__ import annotations
 

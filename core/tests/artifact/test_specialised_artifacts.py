@@ -1,4 +1,4 @@
-"""Artifacts of regions that are compiled for sets of sizes, and payloads that somebody changed."""
+"""Artifacts of regions compiled for sets of sizes, and changed payloads."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_an_artifact_holds_the_sizes_given_and_the_host_form(
                 main(*inputs_of(2, 4))
             assert isinstance(caught.value.__cause__, CallError)
             text = str(caught.value.__cause__)
-        assert "of backend `toy`, which takes static shapes only: is not compiled for these sizes; got " in text
+        assert "of backend `toy` (static shapes only): is not compiled for these sizes; got " in text
         assert "expected one of: m = 3, n = 2; m = 1, n = 4" in text
-        assert text.endswith("Give these sizes to `build(specialize=...)`.")
+        assert text.endswith("Pass these sizes to `build(specialize=...)`.")
     again = byoc_core.load(path)
     assert again.to_bytes() == path.read_bytes()
     (row,) = again.report_data["specialised"]
@@ -86,7 +86,7 @@ def test_an_artifact_without_sizes_runs_on_the_host_and_says_so(
         assert " runs on the host for m = 2, n = 3: " in line
         assert shares(loaded)["exp"] == "toy"
         assert {shares(loaded)[op] for op in ("add", "nn.relu", "matmul")} == {"host"}
-        with pytest.raises(PartitionError, match="the artifact is compiled for no sizes of the region"):
+        with pytest.raises(PartitionError, match="the artifact contains no compiled sizes of the region"):
             loaded.require_offload(0.9)
         assert loaded.report_data == executable.as_saved().report_data == loaded.as_saved().report_data
         # The figures are those of a build in which the host has these ops.
@@ -104,8 +104,8 @@ def test_an_artifact_that_could_never_run_is_not_written(tmp_path: Path) -> None
     check(byoc_core.VirtualMachine(executable)["main"], 3, 2)
     with pytest.raises(OptionsError) as caught:
         executable.save(tmp_path / "model.byoc")
-    assert "is compiled for no sizes, so an artifact could not run it" in str(caught.value)
-    assert "Give sets of sizes with m, n to `build(specialize=...)`" in str(caught.value)
+    assert "is compiled for no sizes: an artifact could not run the function" in str(caught.value)
+    assert "Pass sets of sizes with m, n to `build(specialize=...)`" in str(caught.value)
     assert not (tmp_path / "model.byoc").exists()
 
 
@@ -135,7 +135,7 @@ def test_saving_keeps_who_compiled_it() -> None:
 
 
 def recipe() -> dict[str, Any]:
-    """Return a payload with a recipe, by a backend that a compiler finds by its name."""
+    """Return a payload with a recipe, by a backend known to a compiler by name."""
     executable = byoc_core.build(MODULE, [Toy()], specialize=[{"n": 2, "m": 3}])
     (module,) = (module for module in executable.modules if isinstance(module, SpecialisedModule))
     data: dict[str, Any] = json.loads(byoc_save_module(module))
@@ -143,7 +143,7 @@ def recipe() -> dict[str, Any]:
 
 
 def call_at(data: dict[str, Any], n: int, m: int) -> None:
-    """Load a payload with a compiler, and call its function of symbolic sizes."""
+    """Load a payload with a compiler, and call the function of symbolic sizes."""
     module = byoc_load_module(json.dumps(data).encode(), LoadContext(compiler=byoc_core.compiler()))
     (name,) = (item["name"] for item in data["functions"] if len(item["inputs"]) == 2)
     signature = module.get_function(name).signature
@@ -186,7 +186,7 @@ def _change(old: str, new: str) -> Callable[[dict[str, Any]], None]:
     ("change", "text"),
     [
         (_rename, "has no function"),
-        (_symbol_is_code, "has a function whose symbol is no C identifier"),
+        (_symbol_is_code, "has a function symbol other than a C identifier"),
         (_change("R.matmul(", "R.missing("), "missing"),
         (_change("R.matmul(", "R.add("), "cannot be compiled: "),
         (_change("float32", "float64"), "has another signature than the function for these sizes"),
@@ -243,7 +243,7 @@ def _hide_a_size(data: dict[str, Any]) -> None:
 
 
 def _swap_host(data: dict[str, Any]) -> None:
-    """Put the variant in the host's place: it has the names of the functions, and the types of one set of sizes."""
+    """Put the variant in the host's place: a module with the same function names, and the types of a set of sizes."""
     variant = data["variants"][0]
     data["host"] = {key: variant[key] for key in ("runtime", "format", "payload")}
 

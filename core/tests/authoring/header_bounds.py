@@ -1,4 +1,4 @@
-"""The errors that the headers of generated C's functions state, read from their comments."""
+"""The error bounds in the comments of the headers of generated C's functions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MAGNITUDES: Mapping[str, Callable[[NDArray, NDArray], NDArray]] = {
     "operand": lambda x, y: np.maximum(np.abs(x), np.abs(y)),
     "one": lambda x, y: np.maximum(np.abs(y), 1),
 }
-"""What units in the last place are of, from operand and result."""
+"""The magnitudes counted in ULP, from operand and result."""
 
 
 def stated_bounds(header: str) -> dict[str, tuple[float, str]]:
-    """Gives for each function of a header its bound in ULP, and a key of :data:`MAGNITUDES`."""
+    """Return the bound of each function of a header in ULP, and a key of :data:`MAGNITUDES`."""
     text = (include_directory() / header).read_text(encoding="utf-8")
     found = {name: (float(bound), unit or "result") for name, bound, unit in _LINE.findall(text)}
     assert found, header
@@ -30,7 +30,7 @@ def stated_bounds(header: str) -> dict[str, tuple[float, str]]:
 
 
 def ulps(actual: NDArray, exact: NDArray, magnitude: NDArray) -> NDArray:
-    """Gives errors in ULP of a magnitude, in the dtype of the results; ``exact`` is of a longer type."""
+    """Return errors in ULP of a magnitude, in the dtype of the results; ``exact`` has a longer type."""
     limits = np.finfo(actual.dtype)
     exponents = np.maximum(np.frexp(magnitude)[1], limits.minexp + 1)
     unit = np.ldexp(np.ones_like(exact), exponents - limits.nmant - 1)
@@ -38,7 +38,7 @@ def ulps(actual: NDArray, exact: NDArray, magnitude: NDArray) -> NDArray:
 
 
 def assert_close(actual: NDArray, exact: NDArray, magnitude: NDArray, bound: float, name: str) -> None:
-    """Checks finite results within a bound in ULP, and the others for equality."""
+    """Check finite results within a bound in ULP, and the others for equality."""
     with np.errstate(over="ignore", under="ignore"):
         expected = exact.astype(actual.dtype)
     limits = np.finfo(actual.dtype)

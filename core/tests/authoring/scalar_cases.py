@@ -1,4 +1,4 @@
-"""Every elementwise op on every dtype: operands, and what their results must be."""
+"""Every elementwise op on every dtype: operands and expected results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ C_LIBRARY: Mapping[str, tuple[float, str]] = {
 
 @dataclass(frozen=True)
 class ScalarCase:
-    """One op on operands of given dtypes."""
+    """An op on operands of given dtypes."""
 
     op: str
     attrs: Mapping[str, Any]
@@ -65,7 +65,7 @@ class ScalarCase:
 
 
 def _cases() -> Iterator[ScalarCase]:
-    """Yield every op of the table on every dtype that its type rule permits."""
+    """Yield every op of the table on every dtype permitted by the type rule."""
     for name, op in default_ops().items():
         if name not in SCALAR_OPS:
             continue
@@ -87,7 +87,7 @@ CASES = tuple(_cases())
 
 
 def _samples(dtype: str, seed: int) -> NDArray:
-    """Gives awkward values, then random ones of all sizes; every operand has another order of them."""
+    """Return awkward values, then random values of all sizes, in a different order for every operand."""
     rng = np.random.default_rng(seed)
     if dtype == "bool":
         return rng.random(COUNT) > 0.5

@@ -1,4 +1,4 @@
-"""The kit for backends that print C: three layers, order, names, what it refuses."""
+"""The kit for backends printing C: three layers, order, names, refusals."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_what_c_cannot_hold_is_an_error() -> None:
     x = builder.param("x", tensor(("n*m",)))
     with pytest.raises(CodegenError) as caught:
         CSourceCodegen().generate(builder.finish(builder.emit("negative", x)))
-    assert str(caught.value) == "function `f`: the size of m, n cannot be found from the shapes of its arguments"
+    assert str(caught.value) == "function `f`: the size of m, n cannot be computed from the shapes of the arguments"
 
 
 def test_symbols_must_be_c_names_and_differ() -> None:
@@ -270,13 +270,16 @@ def test_symbols_must_be_c_names_and_differ() -> None:
 
     with pytest.raises(CodegenError) as caught:
         CSourceCodegen().generate(function("f", "a-b"))
-    assert str(caught.value) == "function `f`: its symbol cannot be a C function; got 'a-b', expected a C identifier"
+    assert (
+        str(caught.value)
+        == "function `f`: the symbol is not a valid name of a C function; got 'a-b', expected a C identifier"
+    )
     with pytest.raises(CodegenError) as caught:
         CSourceCodegen().generate([function("f", "same"), function("g", "same")])
-    assert str(caught.value) == "function `g`: exports the symbol `same`, and so does `f`"
+    assert str(caught.value) == "function `g`: exports the symbol `same`, also exported by `f`"
     with pytest.raises(CodegenError) as caught:
         CSourceCodegen().generate([function("f", "h"), function("g", "h_")])
-    assert str(caught.value) == "function `g`: exports the symbol `h_`, and so does `f`"
+    assert str(caught.value) == "function `g`: exports the symbol `h_`, also exported by `f`"
 
 
 def test_equal_functions_give_equal_text() -> None:

@@ -1,4 +1,4 @@
-"""Definitions that the functions of one source share."""
+"""Definitions shared by the functions of a source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Half precision in C: conversions bit for bit, and functions of generated C that take and give halves."""
+"""Half precision in C: conversions bit for bit, and functions of generated C with half operands and results."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def _cast(library: ctypes.CDLL, x: NDArray, source: str, target: str) -> NDArray
 
 
 def _all_of(half: str) -> tuple[NDArray, NDArray]:
-    """Gives all numbers of a half type, and the same in float64."""
+    """Return all numbers of a half type, and the same in float64."""
     halves = np.arange(1 << 16, dtype=np.uint16).view(to_numpy(half))
     with np.errstate(invalid="ignore"):  # signalling NaN among them
         return halves, halves.astype(np.float64)
 
 
 def _assert_same(actual: NDArray, expected: NDArray) -> None:
-    """Compares bit by bit, but for the bits of a NaN."""
+    """Compare bit by bit, except for the bits of a NaN."""
     nan = expected != expected
     assert np.all(actual[nan] != actual[nan])
     assert actual[~nan].tobytes() == expected[~nan].tobytes()
@@ -87,7 +87,7 @@ def test_every_half_becomes_what_the_kernel_gives(casts: ctypes.CDLL, half: str)
 
 
 def _rounded(x: NDArray, half: str) -> NDArray:
-    """Gives float64 numbers rounded once to a half, by arithmetic in float64 that is exact but for one ``rint``."""
+    """Return float64 numbers rounded once to a half, by float64 arithmetic exact except for a single ``rint``."""
     bits, smallest = {"float16": (11, -24), "bfloat16": (8, -133)}[half]
     magnitude = np.where(np.isfinite(x) & (x != 0), np.abs(x), 1.0)
     last_place = np.exp2(np.maximum(np.frexp(magnitude)[1] - bits, smallest))
@@ -96,7 +96,7 @@ def _rounded(x: NDArray, half: str) -> NDArray:
 
 
 def _near_halves(half: str) -> NDArray:
-    """Gives all numbers of a half type, what lies midway between them, and the float64 neighbours of both."""
+    """Return all numbers of a half type, the midpoints between neighbours, and the float64 neighbours of both."""
     _, wide = _all_of(half)
     halves = np.sort(wide[np.isfinite(wide)])
     points = np.concatenate([halves, (halves[1:] + halves[:-1]) / 2])

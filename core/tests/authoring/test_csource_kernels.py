@@ -1,4 +1,4 @@
-"""Reports of the kernels of generated C: each kernel of the source once, with the ops that it computes."""
+"""Reports of the kernels of generated C: each kernel of the source once, with the ops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Tiling:
 
 
 class StatementCodegen(CSourceCodegen):
-    """A backend whose only kernel is of statements: it adds its input to itself, on several threads."""
+    """A backend with a single kernel, made of statements: doubles the input, on several threads."""
 
     def visit_function(self, scope: FunctionScope) -> None:
         (param,), (binding,) = scope.function.params, scope.function.bindings

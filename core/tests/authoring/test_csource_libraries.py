@@ -1,4 +1,4 @@
-"""Generated C that calls a library of its author: linked, saved, loaded, exported; what is missing is named."""
+"""Generated C with calls of an author's library: linked, saved, loaded, exported; missing parts are named."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INPUT = np.arange(8, dtype=np.float32)
 
 
 class Codegen(CSourceCodegen):
-    """Calls ``mylib_scale`` for ``exp``, and ``mylib_gone`` for ``tanh``."""
+    """Generated code with calls of ``mylib_scale`` for ``exp``, and of ``mylib_gone`` for ``tanh``."""
 
     def preamble(self, text: str) -> str:
         return '\n#include "mylib.h"\nfloat mylib_gone(float x);\n'
@@ -180,8 +180,8 @@ def test_saved_and_loaded_in_another_process(
         told[bool(setting)] = done.stdout
     assert told[True] == "21.0\n"
     missing = (
-        f"library `f`: calls the library `{needed}`, which is not found. Install it, or put its folder into "
-        "$BYOC_LIBRARY_PATH: an artifact names shared libraries and holds none.\n"
+        f"library `f`: needs library `{needed}`, but the library is not found. Install the library, or add the folder "
+        f"to $BYOC_LIBRARY_PATH: artifacts do not contain shared libraries.\n"
     )
     assert told[False] == (missing if built == "shared" else "21.0\n")
 
@@ -229,8 +229,8 @@ def test_a_loaded_artifact_is_not_exported_without_what_it_was_built_with(author
     with pytest.raises(ToolchainError) as caught:
         loaded.export_library(tmp_path / "model.so")
     assert str(caught.value) == (
-        "library `f`: was built with files that its artifact does not hold: libmylib.a, headers. "
-        "Build it again, or export it, where the model is compiled."
+        "library `f`: was built with files missing in the artifact: libmylib.a, headers. "
+        "Build or export the library where the model is compiled."
     )
 
 
@@ -242,8 +242,8 @@ def test_a_symbol_that_nobody_defines_is_named_at_codegen(author: Author) -> Non
     with pytest.raises(CodegenError) as caught:
         Codegen(author.options("library")).generate(module_of(f="exp", g="tanh"))
     assert str(caught.value).splitlines()[0] == (
-        "function `g`: calls `mylib_gone`, which no library defines; expected a definition in library `mylib`; "
-        f"looked for in {author.folder}, the linker's own folders"
+        "function `g`: calls `mylib_gone`, defined by no library; expected a definition in library `mylib`; "
+        f"looked for in {author.folder}, the folders of the linker"
     )
     assert "undefined" in str(caught.value)
 
@@ -259,7 +259,7 @@ def test_a_library_that_is_not_there_is_named_with_the_folders(author: Author) -
         Codegen(author.options("library")).generate(module_of(f="exp"))
     assert str(caught.value).splitlines()[0] == (
         "library `mylib`: is not found; expected libmylib.so or libmylib.a in the linker's own folders or in "
-        f"{author.folder}. Give its folder as `library_dirs` of the build options."
+        f"{author.folder}. Give the library's folder as `library_dirs` of the build options."
     )
 
 
@@ -270,8 +270,8 @@ def test_a_library_that_is_not_there_is_named_with_the_folders(author: Author) -
         (
             {"extra_objects": ("/no/such/liba.so",)},
             (
-                "extra object `/no/such/liba.so`: is no object file and no static library; expected *.o or *.a. "
-                "A shared library is named in `libraries`, its folder in `library_dirs`."
+                "extra object `/no/such/liba.so`: is neither an object file nor a static library; expected *.o or *.a. "
+                "Name a shared library in `libraries`, and the folder in `library_dirs`."
             ),
         ),
         (
@@ -291,9 +291,9 @@ def test_files_that_are_not_there(options: dict[str, Any], message: str) -> None
     [
         (
             {"libraries": ("-lmylib",)},
-            "option `libraries`: is not the name of a library; got '-lmylib', expected one such as 'mylib'",
+            "option `libraries`: is not a library name; got '-lmylib', expected a name such as 'mylib'",
         ),
-        ({"libraries": ("libmylib.so",)}, "option `libraries`: is a file's name; got 'libmylib.so', expected 'mylib'"),
+        ({"libraries": ("libmylib.so",)}, "option `libraries`: is a file name; got 'libmylib.so', expected 'mylib'"),
         (
             {"libraries": ("./mylib",)},
             (
@@ -304,7 +304,7 @@ def test_files_that_are_not_there(options: dict[str, Any], message: str) -> None
         (
             {"extra_flags": ("-L.", "-lmylib")},
             (
-                "option `extra_flags`: flag -L. names a folder relative to that of the compiler's run. "
+                "option `extra_flags`: flag -L. names a relative folder, but the compiler runs in another folder. "
                 "Give the folder as `library_dirs`."
             ),
         ),
@@ -339,7 +339,7 @@ def test_a_changed_library_is_linked_again(author: Author, built: str, linked: s
         return
     (author.folder / "mylib.c").write_text("int nothing;\n")
     author.run(*find_toolchain().command, "-shared", "-fPIC", "-o", "libmylib.so", "mylib.c")
-    with pytest.raises(CodegenError, match="calls `mylib_scale`, which no library defines"):
+    with pytest.raises(CodegenError, match="calls `mylib_scale`, defined by no library"):
         Codegen(options).generate(module_of(f="exp"))
 
 

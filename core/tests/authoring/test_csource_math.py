@@ -1,4 +1,4 @@
-"""The functions of float32 and float64 in C: within the bounds that their headers state, and vectorised."""
+"""The functions of float32 and float64 in C: within the bounds stated in their headers, and vectorised."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _by_element(function: Callable[[float], float]) -> Callable[[NDArray], NDArr
 
 
 def _of_finite(function: Callable[[NDArray], NDArray]) -> Callable[[NDArray], NDArray]:
-    """Gives a product's limit at minus infinity, which is 0."""
+    """Return a product with the limit at minus infinity, 0."""
     return lambda x: np.where(np.isneginf(x), 0, function(x))
 
 
@@ -55,12 +55,12 @@ ORACLES: Mapping[str, Callable[[NDArray], NDArray]] = {
     "mish": _of_finite(lambda x: x * np.tanh(_softplus(x))),
     "softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
 }
-"""In a longer type; no function of the code under test among them."""
+"""Oracles in a longer type, without functions of the code under test."""
 
 NONPOSITIVE = "exp_nonpositive"
 
 BY_C_LIBRARY = {("erf", "f64"), ("gelu", "f64")}
-"""Whose oracle is the C library as well: it says nothing about itself."""
+"""Functions with the C library as oracle: no evidence about the C library itself."""
 
 
 def _source() -> str:
@@ -78,7 +78,7 @@ Library = Callable[[str, str, NDArray], NDArray]
 
 @pytest.fixture(scope="module", params=MARCHES)
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
-    """Gives results by function, suffix and operand."""
+    """Return results by function, suffix and operand."""
     built = find_toolchain().compile(_source(), BuildOptions(3, request.param, WARNINGS))
     try:
         check_target(built.target, "library")
@@ -99,7 +99,7 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def _operands(suffix: str) -> NDArray:
-    """Gives numbers of every exponent and both signs, more of them where functions bend, and the special ones."""
+    """Return numbers of every exponent and both signs, more near the bends of functions, and the special values."""
     dtype = TYPES[suffix][1]
     info = np.finfo(dtype)
     rng = np.random.default_rng(11)

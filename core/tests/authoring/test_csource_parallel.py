@@ -1,4 +1,4 @@
-"""Parallel loops as C text: when they are worth threads, and what stands for them."""
+"""Parallel loops as C text: the threshold for threads, and the C constructs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_it_hands_over_the_variables_that_its_lines_read() -> None:
 
 
 def test_estimates_of_any_size_are_compared() -> None:
-    """Sizes times picoseconds are more than ``int64_t`` holds long before the sizes are."""
+    """Sizes times picoseconds overflow ``int64_t`` long before the sizes do."""
     work = parse_dim("(n+3)//4*m*n-m") * 2**70
     text = f"({2**70}.0 * dim_m * dim_n * byoc_floordiv((dim_n + 3), 4) + -{2**70}.0 * dim_m)"
     _, calls = ParallelLoop(LINES, 8, work).functions("f", ["int64_t dim_n"])

@@ -1,4 +1,4 @@
-"""Long sources are compiled in several translation units, and stay one text that is a unit as it stands."""
+"""Long sources are compiled in several translation units, and stay a single text valid as a unit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPS = ("add", "multiply", "add", "subtract", "multiply", "add")
 
 
 class Codegen(CSourceCodegen):
-    """A backend whose kernels are of statements, which other units may call; those of an op call a shared function."""
+    """A backend with kernels of statements, callable from other units; kernels of an op call a shared function."""
 
     def visit_call(self, scope: FunctionScope, binding: Binding, inputs: Any) -> None:
         definition = "static float {name}(float value) { return value; }"
@@ -45,14 +45,14 @@ class Codegen(CSourceCodegen):
 
 
 class TextCodegen(Codegen):
-    """A backend whose kernels have no declarations."""
+    """A backend with kernels without declarations."""
 
     def prototype(self, text: str) -> str:
         return ""
 
 
 def module_of_ops() -> IRModule:
-    """Return a function of a chain of ops whose other operand is a constant, long enough for the table."""
+    """Return a function with a chain of ops with constant operands, long enough for the table."""
     store = ConstantStore()
     builder: Any = FunctionBuilder("chain", ops=default_ops())
     value = builder.param("x", tensor((SIZE,)))

@@ -1,4 +1,4 @@
-"""Graph codegen and engines: what an engine refuses, and what it prepares once."""
+"""Graph codegen and engines: refusals, and single preparation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Module:
 
 
 class Counting(DoublingEngine):
-    """Counts what it prepares."""
+    """An engine counting preparations."""
 
     def __init__(self, factor: int = 1) -> None:
         super().__init__(factor)

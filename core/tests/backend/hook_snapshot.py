@@ -1,7 +1,7 @@
-"""The hooks as they were when somebody last looked, so that none changes unnoticed.
+"""A snapshot of the hooks, against unnoticed changes.
 
-``hook_snapshot.json`` holds the signature of every hook, and the version since which each part of it exists. After a
-lawful change, ``python -m core.tests.backend.hook_snapshot`` writes it anew; it refuses an unlawful one.
+``hook_snapshot.json`` holds the signature of every hook, and the first version with each part. After a lawful change,
+``python -m core.tests.backend.hook_snapshot`` writes the file anew; an unlawful change is refused.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Then run `python -m core.tests.backend.hook_snapshot`, and `python -m docs.gener
 
 
 def minor_version(version: str = __version__) -> str:
-    """Gives the first two numbers of a version."""
+    """Return the first two numbers of a version."""
     return ".".join(version.split(".")[:2])
 
 
 def current() -> dict[str, Any]:
-    """Gives the hooks of this core as plain data."""
+    """Return the hooks of this core as plain data."""
     return {
         f"{hook.group}/{hook.name}": {
             "since": hook.since,
@@ -44,18 +44,18 @@ def current() -> dict[str, Any]:
 
 
 def stored() -> dict[str, Any]:
-    """Gives the hooks of the stored file."""
+    """Return the hooks of the stored file."""
     hooks: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
     return hooks
 
 
 def faults(before: Mapping[str, Any], after: Mapping[str, Any], version: str) -> Iterator[str]:
-    """Yields what the rule forbids.
+    """Yield the violations of the rule.
 
     Args:
-        before: the hooks as stored.
-        after: the hooks as they are.
-        version: the minor version that brings what is new.
+        before: the stored hooks.
+        after: the present hooks.
+        version: the minor version introducing new parts.
     """
     for name in before.keys() - after.keys():
         yield f"{name} is gone"
@@ -85,7 +85,7 @@ def _argument_faults(hook: str, before: Mapping[str, Any], after: Mapping[str, A
 
 
 def main() -> None:
-    """Writes the file anew.
+    """Write the file anew.
 
     Raises:
         SystemExit: the change is unlawful.

@@ -1,4 +1,4 @@
-"""The registry of backends: names and objects, order, options, and checks of what hooks give."""
+"""The registry of backends: names and objects, order, options, and checks of the results of hooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EMPTY = Backends(Catalog("byoc.backends", []))
 
 
 class Options(BaseModel):
-    """Options whose author forgot to forbid extra keys."""
+    """Options without a ban on extra keys."""
 
     model_config = ConfigDict(extra="allow")
     opt_level: int = Field(2, ge=0, le=3)
@@ -149,14 +149,14 @@ def test_wrong_results_are_errors_that_name_the_hook() -> None:
     binding = relu_function("f").bindings[0]
     wrong = "returned a value of the wrong type"
     assert message_of(HookError, handle.compile_status) == (
-        f"{WHERE} `byoc_compile_status`: gave a refusal without a reason"
+        f"{WHERE} `byoc_compile_status`: returned a refusal without a reason"
     )
     assert message_of(HookError, handle.patterns) == (
-        f"{WHERE} `byoc_patterns`: gave a pattern that is not named for this backend; "
+        f"{WHERE} `byoc_patterns`: returned a pattern without the backend's name as a prefix; "
         "got `gpu.relu`, expected `npu.<what>`"
     )
     assert message_of(HookError, handle.ops) == (
-        f"{WHERE} `byoc_ops`: gave among others a value of the wrong type; got str, expected OpDef"
+        f"{WHERE} `byoc_ops`: returned among other values a value of the wrong type; got str, expected OpDef"
     )
     assert message_of(HookError, lambda: handle.prepare(IRModule(), context)) == (
         f"{WHERE} `byoc_prepare`: {wrong}; got NoneType, expected IRModule"
@@ -177,19 +177,19 @@ def test_wrong_results_are_errors_that_name_the_hook() -> None:
     [
         (
             CodegenResult(None),
-            f"{UNANSWERED}; got no compiled function at all, expected a function named by its symbol, `f_lib`",
+            f"{UNANSWERED}; got no compiled function, expected a function named by the symbol `f_lib`",
         ),
         (
             CodegenResult(Module("f", "g")),
-            f"{UNANSWERED}; got a module with f, g, expected a function named by its symbol, `f_lib`",
+            f"{UNANSWERED}; got a module with f, g, expected a function named by the symbol `f_lib`",
         ),
         (
             CodegenResult({}),  # type: ignore[arg-type]
-            "gave as `module` a value of the wrong type; got dict, expected RuntimeModule",
+            "returned as `module` a value of the wrong type; got dict, expected RuntimeModule",
         ),
         (
             CodegenResult(None, rejections={"f": "too large"}),  # type: ignore[dict-item]
-            "gave for function `f` a value of the wrong type; got str, expected Rejection",
+            "returned for function `f` a value of the wrong type; got str, expected Rejection",
         ),
     ],
 )
@@ -202,7 +202,8 @@ def test_p29_codegen_answers_for_every_function(result: CodegenResult, text: str
 def test_an_object_without_the_required_hooks_is_refused() -> None:
     half = types.SimpleNamespace(byoc_backend_info=hookimpl(lambda: BackendInfo("npu")))
     assert message_of(PluginError, lambda: EMPTY.get(half)) == (
-        "plugin `SimpleNamespace`: it does not implement the hook `byoc_codegen`. Every plugin of its group must."
+        "plugin `SimpleNamespace`: the plugin does not implement the hook `byoc_codegen`. "
+        "The hook is required in this group."
     )
 
 
@@ -263,7 +264,7 @@ def test_bad_options_are_errors(given: Mapping[str, object], text: str) -> None:
 
 def test_a_backend_without_options_takes_none() -> None:
     assert message_of(OptionsError, lambda: EMPTY.get(plugin_of()).options({"x": 1})) == (
-        "options.npu.x: is unknown; expected no option at all"
+        "options.npu.x: is unknown; expected no option"
     )
 
 
@@ -273,5 +274,5 @@ def test_the_context_gives_constants() -> None:
     context = EMPTY.get(plugin_of()).context(IRModule(constants=store))
     assert context.constant(constant) is store[constant.digest]
     assert message_of(CodegenError, lambda: CompileContext("npu").constant(constant)) == (
-        f"backend `npu`: asks for a constant that is not there; got {constant.digest}"
+        f"backend `npu`: requests a constant absent from the module; got {constant.digest}"
     )

@@ -1,4 +1,4 @@
-"""``byoc_estimate``: what a backend may answer, and what is an error."""
+"""``byoc_estimate``: permitted answers and errors."""
 
 from __future__ import annotations
 
@@ -34,19 +34,22 @@ def test_an_estimate_and_no_estimate_are_answers(fake_backend: type[FakeBackend]
         (1e-3, "returned a value of the wrong type; got float, expected Estimate"),
         (
             Estimate(-1.0),
-            "gave a bad `seconds` for function `nn.relu`; got -1.0, expected a finite int or float, 0 or more",
+            "returned a bad `seconds` for function `nn.relu`; got -1.0, expected a finite int or float, 0 or more",
         ),
         (
             Estimate(1.0, call_seconds=math.nan),
-            "gave a bad `call_seconds` for function `nn.relu`; got nan, expected a finite int or float, 0 or more",
+            "returned a bad `call_seconds` for function `nn.relu`; got nan, expected a finite int or float, 0 or more",
         ),
         (
             Estimate(1.0, bytes_per_second=math.inf),
-            "gave a bad `bytes_per_second` for function `nn.relu`; got inf, expected a finite int or float, 0 or more",
+            (
+                "returned a bad `bytes_per_second` for function `nn.relu`; got inf, "
+                "expected a finite int or float, 0 or more"
+            ),
         ),
         (
             Estimate("1 ms"),  # type: ignore[arg-type]
-            "gave a bad `seconds` for function `nn.relu`; got '1 ms', expected a finite int or float, 0 or more",
+            "returned a bad `seconds` for function `nn.relu`; got '1 ms', expected a finite int or float, 0 or more",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Every hook says who calls it, when, how often, what becomes of its result and what if it raises; examples run."""
+"""Every hook documents caller, time, frequency, use of the result and errors; examples run."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_an_example_implements_its_hook_and_no_other(hook: HookSpec) -> None:
 
 
 def example_of(name: str) -> dict[str, Any]:
-    """Gives the names that a hook's example defines."""
+    """Return the names defined by a hook's example."""
     names: dict[str, Any] = {}
     exec(HOOKS[name].example, names)
     return names
 
 
 def backend_of(**functions: Callable[..., object]) -> Any:
-    """Gives a backend `mynpu` made of hook functions; what is missing is as small as it can be."""
+    """Return a backend `mynpu` made of hook functions; missing hooks are as small as possible."""
     plain = {
         "byoc_backend_info": hookimpl(lambda: BackendInfo("mynpu")),
         "byoc_codegen": hookimpl(lambda functions: CodegenResult(None)),

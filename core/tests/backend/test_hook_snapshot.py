@@ -1,4 +1,4 @@
-"""No hook changes without a note of the version, and none that plugins rely on changes at all."""
+"""No hook changes without a note of the version; hooks used by plugins never change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installed backends that are faulty, from discovery to the message: quarantined, while the others work."""
+"""Installed faulty backends, from discovery to the message: quarantined, while the others work."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CODE = {
     "exiting": "import sys\nsys.exit(3)\n",
 }
 FAULTS = {
-    "renamed": "hook `byoc_backend_info`: gave a name that is not the entry point's name; "
+    "renamed": "hook `byoc_backend_info`: returned a name different from the entry point's name; "
     "got 'other', expected 'renamed'",
     "untyped": "hook `byoc_backend_info`: returned a value of the wrong type; got str, expected BackendInfo",
     "raising": "hook `byoc_backend_info`: raised OSError: no device",
-    "halved": "it does not implement the hook `byoc_codegen`",
-    "empty": "it implements no hook at all",
+    "halved": "the plugin does not implement the hook `byoc_codegen`",
+    "empty": "the plugin implements no hook",
     "misspelt": "there is no hook `byoc_codgen`",
     "exiting": "importing `installed_exiting` raised SystemExit: 3",
 }

@@ -1,4 +1,4 @@
-"""The ops that backends bring, in registries and in the modules that are built for them."""
+"""Ops of backends, in registries and in the modules built for these backends."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_another_op_under_a_name_of_the_core_s_is_an_error() -> None:
     with pytest.raises(IRError) as caught:
         with_own_ops(IRModule(ops=OpRegistry([make_swish("add")])), [])
     assert str(caught.value) == (
-        "op `add`: stands in the module's registry, but is not the core's op. Rename it: rules for the core's op would "
-        "change it."
+        "op `add`: is in the module's registry, but differs from the core's op. Rename the op: "
+        "rules for the core's op would rewrite the op of the module."
     )
 
 
@@ -101,8 +101,8 @@ def test_two_backends_with_different_ops_of_one_name() -> None:
     with pytest.raises(IRError) as caught:
         with_own_ops(IRModule(), handles)
     assert str(caught.value) == (
-        "op `mynpu.swish`: is brought by backends `one` and `two`, each with a definition of its own. Make the module "
-        "with a registry that holds the op which its program means."
+        "op `mynpu.swish`: has different definitions in backends `one` and `two`. Build the module "
+        "with a registry holding the intended op."
     )
     meant = IRModule(ops=default_ops().extended([make_swish()]))
     assert with_own_ops(meant, handles) is meant
@@ -124,7 +124,7 @@ def test_a_hook_that_raises_takes_the_backend_out_of_a_build() -> None:
 
 
 def fuse(module: IRModule) -> IRModule:
-    """Rewrite to the backend's own op, found by its name."""
+    """Rewrite to the backend's own op, found by name."""
     x = wildcard().named("x")
     pattern = is_op("multiply")(x, is_op("sigmoid")(x))
     rule = pattern_rule(pattern, lambda match, graph: graph.emit("mynpu.swish", [match["x"]]))

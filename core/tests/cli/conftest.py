@@ -1,4 +1,4 @@
-"""Runs ``byoc`` in this process, with no plugin but the core's own."""
+"""A runner of ``byoc`` in this process, with no plugin except the core's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from core.tests.plugin.conftest import Site
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left behind."""
+    """The outcome of a command."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ class Outcome:
 
 
 RunByoc = Callable[..., Outcome]
-"""Run a command line, given as arguments, and return what the command left behind."""
+"""Run a command line, given as arguments, and return the outcome."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def byoc(
     tmp_path: Path,
     look_again: Callable[[], None],
 ) -> RunByoc:
-    """A function that runs a command line in an empty folder and gives exit code and texts."""
+    """Return a function running a command line in an empty folder and returning exit code and texts."""
     monkeypatch.setenv("BYOC_BACKENDS", "none")
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
@@ -61,10 +61,10 @@ def byoc(
 
 @pytest.fixture
 def install_backend(byoc: RunByoc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
-    """A function that installs a module as the only backend of this process, and of those that it starts.
+    """Return a function installing a module as the only backend of this process and child processes.
 
-    It takes the backend's name and the module's source, in which ``plugin`` may stand for the backend in place of the
-    module, and gives the folder for ``sys.path``.
+    Arguments are the backend's name and the module's source. In the source, ``plugin`` may stand for the backend in
+    place of the module. The function returns the folder for ``sys.path``.
     """
 
     def install(name: str, source: str) -> Path:

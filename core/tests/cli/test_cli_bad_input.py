@@ -1,4 +1,4 @@
-"""Bad input from its user's side: one clear paragraph, exit code 1, and nothing lost."""
+"""Bad input, seen by the user: a single clear paragraph, exit code 1, and nothing lost."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def prepare_models(model: Path) -> None:
 
 
 MODEL_ERRORS = {
-    "text.onnx": "is not an ONNX model, or is cut short; got 243 bytes that protobuf cannot parse",
+    "text.onnx": "is not an ONNX model, or is truncated; got 243 bytes, rejected by protobuf",
     "empty.onnx": "is not an ONNX model: the file is empty",
-    "cut.onnx": "is not an ONNX model, or is cut short; got {size} bytes that protobuf cannot parse",
-    "cycle.onnx": "its graph has a cycle; got nodes that wait for one another: node `a` (Add), node `y` (Relu)",
-    "unknown.onnx": "2 of its 2 nodes are of ops that are not imported; got Foo (2x)",
+    "cut.onnx": "is not an ONNX model, or is truncated; got {size} bytes, rejected by protobuf",
+    "cycle.onnx": "the graph has a cycle; got nodes on or behind the cycle: node `a` (Add), node `y` (Relu)",
+    "unknown.onnx": "2 of 2 nodes have unsupported ops; got Foo (2x)",
 }
 
 
@@ -80,10 +80,10 @@ def need_another_runtime(manifest: dict[str, Any], members: dict[str, bytes]) ->
 
 
 ARTIFACT_ERRORS: dict[str, tuple[Callable[[Path], bytes], str]] = {
-    "cut": (lambda path: path.read_bytes()[:-9], f"artifact `m.byoc`: is cut short or damaged. {COPY_AGAIN}"),
+    "cut": (lambda path: path.read_bytes()[:-9], f"artifact `m.byoc`: is truncated or damaged. {COPY_AGAIN}"),
     "flipped header": (
         lambda path: flip(path.read_bytes(), 5),
-        f"artifact `m.byoc`: is cut short or damaged. {COPY_AGAIN}",
+        f"artifact `m.byoc`: is truncated or damaged. {COPY_AGAIN}",
     ),
     "flipped program": (
         lambda path: flip(path.read_bytes(), read_archive(memoryview(path.read_bytes()), "x")["program"].offset),
@@ -96,7 +96,7 @@ ARTIFACT_ERRORS: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "newer format": (
         lambda path: changed(path, lambda manifest, members: manifest.update(format_version=9, core_version="7.0")),
         (
-            "artifact `m.byoc`: made by byoc-core 7.0 in artifact format 9, which this byoc-core cannot read; "
+            "artifact `m.byoc`: made by byoc-core 7.0 in artifact format 9, not readable by this byoc-core; "
             "expected format 1 or older. pip install -U byoc-core"
         ),
     ),
@@ -104,8 +104,8 @@ ARTIFACT_ERRORS: dict[str, tuple[Callable[[Path], bytes], str]] = {
         lambda path: changed(path, need_another_runtime),
         (
             "byoc.runtimes: runtime `npu` is not installed; installed: csource, graph. `pip install byoc-npu-driver` "
-            "brings it, as artifact `m.byoc` says. Anybody can write a name there: first see who publishes the "
-            "distribution."
+            "provides the plugin, according to artifact `m.byoc`. Anybody can write any name into a file: check the "
+            "publisher of the distribution first."
         ),
     ),
 }
@@ -139,12 +139,12 @@ def test_a_distribution_that_an_artifact_names_is_doubted(
     done = byoc(command, artifact)
     text = " ".join((done.out + done.err).split())
     if name == "byoc-npu-driver" and "pip install" in text:
-        assert text.count("pip install") == text.count(f"`pip install {name}` brings it, as ")
-        assert "first see who publishes the distribution" in text
+        assert text.count("pip install") == text.count(f"`pip install {name}` provides the plugin, according to ")
+        assert "check the publisher of the distribution first" in text
     else:
         assert "pip install" not in text
     if command in ("inspect", "run"):
-        assert "no distribution can have that name" in text or name == "byoc-npu-driver"
+        assert "no distribution can have this name" in text or name == "byoc-npu-driver"
 
 
 FAILING = """
@@ -236,7 +236,7 @@ _COMPILING = {
     "explain": ("m.onnx", "--strict"),
     "run": ("m.onnx", "--strict"),
 }
-"""The commands that compile for backends, each with what makes it strict; `byoc debug` always is."""
+"""The commands compiling for backends, each with the option for strictness; `byoc debug` is always strict."""
 
 
 @pytest.mark.parametrize("command", _COMPILING)
@@ -265,7 +265,7 @@ def test_a_backend_that_raises_takes_nothing_and_the_model_compiles(
 ) -> None:
     done = byoc("compile", model, "-o", "x.byoc", "--backend", "failing")
     assert done.code == 0
-    assert "warning: backend `failing`: its hook `byoc_codegen` raised ZeroDivisionError: kaboom" in done.err
+    assert "warning: backend `failing`, hook `byoc_codegen`: raised ZeroDivisionError: kaboom" in done.err
     assert "failing: hook byoc_codegen raised ZeroDivisionError: kaboom for 1 op" in done.out
     told = json.loads(byoc("explain", "x.byoc", "--json").out)
     assert told["hook_failures"][0]["traceback"].endswith("ZeroDivisionError: kaboom")

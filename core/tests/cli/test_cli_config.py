@@ -1,4 +1,4 @@
-"""``--config`` of the commands that compile, and ``byoc config``."""
+"""``--config`` of the compiling commands, and ``byoc config``."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_schema(byoc: RunByoc) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ('[partition]\nmin_ops = "x"', 'bad.toml: partition.min_ops: is no integer; got "x"'),
+        ('[partition]\nmin_ops = "x"', 'bad.toml: partition.min_ops: is not an integer; got "x"'),
         ("backends = [", "bad.toml: is malformed TOML: Invalid value (at end of document)"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_file_that_is_missing(byoc: RunByoc, model: Path) -> None:
 @pytest.mark.parametrize("command", ["explain", "run"])
 def test_an_artifact_takes_no_file(byoc: RunByoc, artifact: Path, config: Path, command: str) -> None:
     done = byoc(command, artifact, "--config", config)
-    assert (done.code, done.err) == (1, f"error: --config: does not apply to `{artifact}`, which is compiled already\n")
+    assert (done.code, done.err) == (1, f"error: --config: does not apply to the compiled model `{artifact}`\n")
 
 
 def test_an_explanation_by_a_file(byoc: RunByoc, model: Path, config: Path) -> None:

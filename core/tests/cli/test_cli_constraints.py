@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
 @pytest.fixture
 def plugged(byoc: RunByoc, fake_backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> RunByoc:
-    """Runs a command where `--backend aone` and `btwo` are known."""
+    """Run a command with the backends `aone` and `btwo` available."""
     real = Backends.get
     fakes = {name: fake_backend(name, None) for name in ("aone", "btwo")}
 
@@ -75,10 +75,10 @@ WRONG: Mapping[str, tuple[Sequence[str], str]] = {
     "no ops": (("--allow", "aone"), "--allow: is malformed; got 'aone', expected BACKEND=OP,OP"),
     "unknown op": (
         ("--allow", "aone=add,relu"),
-        "allow `aone`: no op is called `relu`. Did you mean 'nn.relu' or 'trilu' or 'nn.prelu'?",
+        "allow `aone`: no op matches `relu`. Did you mean 'nn.relu' or 'trilu' or 'nn.prelu'?",
     ),
-    "unknown name": (("--stop-at", "nowhere"), "stop_at `nowhere`: fits no op. `byoc explain` prints the names."),
-    "negative": (("--min-ops", "-3"), "min_ops: is no limit; got -3, expected an integer of 0 or more"),
+    "unknown name": (("--stop-at", "nowhere"), "stop_at `nowhere`: matches no op. `byoc explain` prints the names."),
+    "negative": (("--min-ops", "-3"), "min_ops: is not a valid limit; got -3, expected an integer of 0 or more"),
 }
 
 
@@ -101,7 +101,7 @@ def test_an_artifact_is_decided_already(byoc: RunByoc, model: Path) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "-q").code == 0
     done = byoc("explain", "m.byoc", "--min-ops", "3")
     where = "--force, --stop-at, --allow, --min-* and --sideways"
-    text = f"error: {where}: do not apply to `m.byoc`, which is compiled already\n"
+    text = f"error: {where}: do not apply to the compiled model `m.byoc`\n"
     assert (done.code, done.out, done.err) == (1, "", text)
 
 

@@ -1,4 +1,4 @@
-"""``byoc debug`` from its users' side."""
+"""``byoc debug``, seen by the user."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from core.tests.cli.conftest import RunByoc
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
 NOTHING_TO_COMPARE = (
-    "error: debug: no backend claims any op that computes, so there is nothing to compare. `byoc explain` says why.\n"
+    "error: debug: no backend claims a computing op, so nothing can be compared. `byoc explain` lists the reasons.\n"
 )
 
 
 @pytest.fixture
 def faulty(byoc: RunByoc, install_faulty: Callable[[], str]) -> str:
-    """The name of the faulty backend, installed for the commands and the processes that they start."""
+    """The name of the faulty backend, installed for the commands and their child processes."""
     return install_faulty()
 
 

@@ -1,4 +1,4 @@
-"""What ``byoc doctor`` says of threads and of the C extension, and what to do where something is missing."""
+"""Output of ``byoc doctor`` on threads and the C extension, with advice for missing parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
 
 def finding(text: str, subject: str) -> list[str]:
-    """Gives the line of a subject, and the one below."""
+    """Return the line of a subject, and the line below."""
     lines = text.splitlines()
     place = next(index for index, line in enumerate(lines) if re.match(rf"\s*\w+ +{subject}: ", line))
     return [line.strip() for line in lines[place : place + 2]]
@@ -25,7 +25,7 @@ def test_it_tells_the_number_of_threads(byoc: RunByoc, monkeypatch: pytest.Monke
     done = byoc("doctor")
     assert done.code == 0
     cpus = count_cpus()
-    processors = f"{cpus} processor{'' if cpus == 1 else 's'} to use"
+    processors = f"{cpus} processor{'' if cpus == 1 else 's'} available"
     assert finding(done.out, "threads")[0] == f"fine   threads: 3 for each process; {processors}"
     assert "fine   environment variable BYOC_NUM_THREADS: 3" in done.out
 
@@ -36,7 +36,7 @@ def test_a_number_that_is_none_is_a_fault(byoc: RunByoc, monkeypatch: pytest.Mon
     assert done.code == 1
     assert finding(done.out, "threads") == [
         "fault  threads: $BYOC_NUM_THREADS: value not permitted; got 'many', expected 1 to 1024",
-        "Correct that variable, or unset it.",
+        "Correct or unset the variable.",
     ]
 
 
@@ -60,13 +60,13 @@ def test_the_library_that_is_there_is_shown(byoc: RunByoc, monkeypatch: pytest.M
         "OpenMP: /usr/lib/libgomp.so.1; idle workers look for work 1,000 times, then sleep"
     )
     Found.spins = False
-    assert finding(byoc("doctor").out, "OpenMP")[0].endswith("; idle workers wait as the environment says")
+    assert finding(byoc("doctor").out, "OpenMP")[0].endswith("; idle workers wait as set in the environment")
 
 
 @pytest.mark.parametrize(
     ("system", "switch", "remedy"),
     [
-        ("posix", "", "Install byoc-core from its source, a checkout or an sdist, where there is a C compiler."),
+        ("posix", "", "Install byoc-core from source (a checkout or an sdist) on a machine with a C compiler."),
         ("nt", "", "There is no C extension for Windows."),
         ("posix", "0", "Unset BYOC_NATIVE."),
     ],
@@ -83,6 +83,6 @@ def test_a_missing_extension_is_a_note_with_its_cost(monkeypatch: pytest.MonkeyP
     found = _find_extension()
     assert (found.level, found.subject) == ("note", "native calls")
     assert found.text == (
-        "are made one by one, by Python (half a microsecond more for each step of a model, and five for each call): "
+        "run one by one, in Python (half a microsecond more for each step of a model, and five for each call): "
         "it is not there"
     )

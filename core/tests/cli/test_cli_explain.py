@@ -1,4 +1,4 @@
-"""``byoc explain``, and ``--require-offload``, from their users' side."""
+"""``byoc explain`` and ``--require-offload``, seen by the user."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ why ops stayed on the host:
 
 @pytest.fixture
 def part(install_backend: Callable[[str, str], Path]) -> str:
-    """The name of an installed backend that takes ``matmul`` and ``add``."""
+    """The name of an installed backend claiming ``matmul`` and ``add``."""
     install_backend("part", PLUGIN)
     return "part"
 
 
 def ops_listed(text: str, op: str = "") -> list[list[str]]:
-    """Gives the first words of the table of ops."""
+    """Return the first words of the table of ops."""
     lines = text.rsplit("Ops", maxsplit=1)[-1].split("Dynamic sizes", maxsplit=1)[0].splitlines()
     return [line.split()[:5] for line in lines if line.startswith(" lv") and op in line]
 
@@ -140,7 +140,7 @@ def test_explain_lists_the_most_expensive_of_many_ops(byoc: RunByoc) -> None:
     graph = helper.make_graph(nodes, "g", [x], [y])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "long.onnx")
     some = byoc("explain", "long.onnx")
-    assert "40 of 60 ops, those with the most FLOPs (--all lists all)" in some.out
+    assert "40 of 60 ops, by FLOPs (--all lists all)" in some.out
     assert len([line for line in some.out.splitlines() if line.startswith(" lv")]) == 40
     every = byoc("explain", "long.onnx", "--only-host", "--all")
     assert len([line for line in every.out.splitlines() if line.startswith(" lv")]) == 60
@@ -164,14 +164,14 @@ def test_explain_shows_the_kernels_that_backends_generate(
     done = byoc("explain", model, "--kernels")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(KERNELS)
-    assert done.out.endswith("\n\nhost: tells of no generated kernels\n")
+    assert done.out.endswith("\n\nhost: reports no generated kernels\n")
     assert "counting n = 8" in byoc("explain", model, "--kernels", "--dim", "n=8").out
     report = json.loads(byoc("explain", model, "--kernels", "--json").out)
     told = {item["backend"]: item for item in report.pop("kernels")}
     assert report == json.loads(byoc("explain", model, "--json").out)
     assert [kernel["name"] for kernel in told["telling"]["kernels"]] == ["kernel_0", "kernel_1"]
     assert told["telling"]["kernels"][0]["shared_loops"] == [{"rounds": 8, "grain": 2, "ps": 24_000_000}]
-    assert told["host"] == {"backend": "host", "kernels": [], "text": "tells of no generated kernels"}
+    assert told["host"] == {"backend": "host", "kernels": [], "text": "reports no generated kernels"}
 
 
 def test_explain_prints_ir_that_parses(byoc: RunByoc, model: Path, part: str) -> None:
@@ -189,7 +189,7 @@ def test_explain_counts_sizes_as_asked(byoc: RunByoc, model: Path, part: str) ->
     for file in (model, "m.byoc"):
         assert byoc("explain", file, "--dim", "n=8").out.startswith("97.1% of 2.24k FLOPs offloaded, counting n = 8\n")
         wrong = byoc("explain", file, "--dim", "m=8")
-        text = "error: size `m`: no op's FLOPs depend on it; expected n\n"
+        text = "error: size `m`: no op's FLOPs depend on this size; expected n\n"
         assert (wrong.code, wrong.out, wrong.err) == (1, "", text)
 
 
@@ -210,16 +210,20 @@ def test_work_and_memory_are_numbers_at_sizes_that_are_named(byoc: RunByoc, mode
     for size, text in titles.items():
         assert f"Bytes in memory for a call, n = {size}\n" in "\n".join(line.rstrip() for line in text.splitlines())
     wrong = byoc("inspect", "m.byoc", "--dim", "m=8")
-    assert (wrong.code, wrong.out, wrong.err) == (1, "", "error: --dim m: names no size; expected n\n")
+    assert (wrong.code, wrong.out, wrong.err) == (
+        1,
+        "",
+        "error: --dim m: is not a symbolic size of the artifact; expected n\n",
+    )
 
 
 def test_demo_goes_by_each_backend_alone_and_by_all_together(byoc: RunByoc, part: str) -> None:
     done = byoc("demo", "--backend", "part,host")
     assert (done.code, done.err) == (0, "")
-    table = done.out.partition("Ways to compile it")[2].splitlines()
+    table = done.out.partition("Selections of backends")[2].splitlines()
     rows = [line.replace(", ", ",").split() for line in table if "%" in line]
     assert [(row[0], row[2]) for row in rows] == [("part", "0"), ("host", "0"), ("part,host", "0")]
-    alone = byoc("demo", "--backend", "part").out.partition("Ways to compile it")[2]
+    alone = byoc("demo", "--backend", "part").out.partition("Selections of backends")[2]
     assert [line.split()[0] for line in alone.splitlines() if "%" in line] == ["part"]
 
 
@@ -250,7 +254,7 @@ def test_an_artifact_with_any_report_is_explained(byoc: RunByoc, model: Path, pa
 
 
 MISSED = """\
-error: offload: too small a share of the FLOPs is offloaded, counting n = 1; got 97.1%, expected at least 98%
+error: offload: the offloaded share of the FLOPs is too small, counting n = 1; got 97.1%, expected at least 98%
 why ops stayed on the host:
     2.9%      1 x nn.relu: part: there is no kernel for `nn.relu` [op]
 """
@@ -280,19 +284,19 @@ def test_sizes_count_in_the_gate_of_compile(byoc: RunByoc, model: Path, part: st
     missed = byoc("compile", model, "-o", "m.byoc", "--require-offload", "98%", "--dim", "n=8")
     assert (missed.code, missed.err) == (1, MISSED.replace("n = 1", "n = 8"))
     wrong = byoc("compile", model, "-o", "m.byoc", "--require-offload", "98%", "--dim", "k=8")
-    assert (wrong.code, wrong.err) == (1, "error: size `k`: no op's FLOPs depend on it; expected n\n")
+    assert (wrong.code, wrong.err) == (1, "error: size `k`: no op's FLOPs depend on this size; expected n\n")
     assert not Path("m.byoc").exists()
 
 
-NO_SHARE = "--require-offload: is no share; got {!r}, expected 0 to 1, or 0% to 100%"
+NO_SHARE = "--require-offload: is not a share; got {!r}, expected 0 to 1, or 0% to 100%"
 WRONG = {
     "explain m.onnx --require-offload 120%": NO_SHARE.format("120%"),
     "explain m.onnx --require-offload nan": NO_SHARE.format("nan"),
     "compile m.onnx -o x.byoc --require-offload most": NO_SHARE.format("most"),
     "explain m.onnx --ir --json": "--ir and --json: exclude each other",
     "explain m.onnx --ir --kernels": "--ir and --kernels: exclude each other",
-    "explain m.byoc --kernels": "--kernels: does not apply to `m.byoc`, which is compiled already",
-    "explain m.byoc --ir": "--ir: does not apply to `m.byoc`, which is compiled already",
+    "explain m.byoc --kernels": "--kernels: does not apply to the compiled model `m.byoc`",
+    "explain m.byoc --ir": "--ir: does not apply to the compiled model `m.byoc`",
     "explain m.onnx --dim n": "--dim: is malformed; got 'n', expected NAME=SIZE",
 }
 
@@ -314,4 +318,4 @@ def test_html_is_a_page_of_its_own_and_replaces_no_model(byoc: RunByoc, model: P
     before = model.read_bytes()
     refused = byoc("explain", model, "--html", model)
     assert (refused.code, model.read_bytes()) == (1, before)
-    assert "is the model itself" in refused.err
+    assert "is the input model" in refused.err

@@ -31,7 +31,7 @@ def greet(name: str, loud: bool = False) -> None:
 
 @pytest.fixture
 def install_command(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
-    """A function that installs a module as the command of a name."""
+    """Return a function installing a module as the command with a given name."""
     site = Site(tmp_path / "site")
     site.folder.mkdir()
     monkeypatch.syspath_prepend(str(site.folder))
@@ -70,7 +70,7 @@ def test_what_it_raises_is_told_as_its_own_fault(byoc: RunByoc, install_command:
         ("import a_library_that_is_absent", "raised ModuleNotFoundError: No module named 'a_library_that_is_absent'"),
         ("raise SystemExit(4)", "raised SystemExit: 4"),
         ("app = 7", "is of type `int`, not `typer.Typer`"),
-        ("import typer\napp = typer.Typer()", "makes no command: RuntimeError: "),
+        ("import typer\napp = typer.Typer()", "is not usable as a command: RuntimeError: "),
     ],
 )
 def test_a_broken_command_disturbs_no_other(
@@ -100,7 +100,7 @@ def test_a_command_for_another_version_of_core_is_not_imported(
     done = byoc("late")
     assert done.code == 1
     assert done.err == (
-        "error: plugin `late` (byoc-late 1.0): cannot be used (incompatible): it needs byoc-core>=9, and "
+        "error: plugin `late` (byoc-late 1.0): cannot be used (incompatible): the plugin needs byoc-core>=9, and "
         f"{__version__} is installed. Install versions that fit: pip install --upgrade byoc-late byoc-core.\n"
     )
 

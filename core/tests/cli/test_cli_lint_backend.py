@@ -1,4 +1,4 @@
-"""``byoc lint-backend``: what it prints, and its exit codes."""
+"""``byoc lint-backend``: output and exit codes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
-_ERROR = Finding("unknown-op", "pattern `host.x`, op `ad`", "there is no such op", "host.x", "Did you mean 'add'?")
-_WARNING = Finding("claims-nothing", "backend `host`", "it takes none of the canonical cases")
+_ERROR = Finding("unknown-op", "pattern `host.x`, op `ad`", "the op does not exist", "host.x", "Did you mean 'add'?")
+_WARNING = Finding("claims-nothing", "backend `host`", "the backend claims no canonical case")
 
 
 def test_a_clean_backend(byoc: RunByoc) -> None:
@@ -43,9 +43,9 @@ def test_exit_codes(
 def test_the_list_is_readable(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("byoc_core.lint.lint_backend", lambda name, *, compile_claims: (_ERROR, _WARNING))
     assert byoc("lint-backend", "host").out == (
-        "error    pattern `host.x`, op `ad`: there is no such op [unknown-op]\n"
+        "error    pattern `host.x`, op `ad`: the op does not exist [unknown-op]\n"
         "         Did you mean 'add'?\n"
-        "warning  backend `host`: it takes none of the canonical cases [claims-nothing]\n"
+        "warning  backend `host`: the backend claims no canonical case [claims-nothing]\n"
         "\n1 error and 1 warning found.\n"
     )
     found = json.loads(byoc("lint-backend", "host", "--json").out)

@@ -1,4 +1,4 @@
-"""``compile``, ``run``, ``inspect``, ``verify`` and ``demo`` from their users' side."""
+"""``compile``, ``run``, ``inspect``, ``verify`` and ``demo``, seen by the user."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ def test_run_draws_inputs_by_seed_and_sizes(byoc: RunByoc, artifact: Path) -> No
     assert "drawn at random with seed 0: m (float32 [4, 8], standard normal)\n" in text
 
 
-DRAWING = "To have inputs drawn at random: --random NAME for one, --random-inputs for all that are not given."
+DRAWING = "To draw inputs at random: --random NAME for a single input, --random-inputs for all missing inputs."
 
 
 def test_run_makes_up_no_input_unasked(byoc: RunByoc, artifact: Path) -> None:
     np.save("x.npy", np.zeros((4, 16), "float32"))
     refused = {
-        (): f"error: --input: gives no `x`, `m`; expected --input x=FILE --input m=FILE. {DRAWING}\n",
-        ("--input", "x=x.npy"): f"error: --input: gives no `m`; expected --input m=FILE. {DRAWING}\n",
-        ("--random", "m"): f"error: --input: gives no `x`; expected --input x=FILE. {DRAWING}\n",
-        ("--random", "mm"): "error: --random mm: names no input; expected x, m. Did you mean 'm'?\n",
-        ("--random", "x", "--input", "x=x.npy"): "error: --random x: names an input that --input gives\n",
+        (): f"error: --input: lacks `x`, `m`; expected --input x=FILE --input m=FILE. {DRAWING}\n",
+        ("--input", "x=x.npy"): f"error: --input: lacks `m`; expected --input m=FILE. {DRAWING}\n",
+        ("--random", "m"): f"error: --input: lacks `x`; expected --input x=FILE. {DRAWING}\n",
+        ("--random", "mm"): "error: --random mm: names no input of the function; expected x, m. Did you mean 'm'?\n",
+        ("--random", "x", "--input", "x=x.npy"): "error: --random x: names an input also given by --input\n",
     }
     for arguments, text in refused.items():
         done = byoc("run", artifact, *arguments)
@@ -165,9 +165,9 @@ def test_verify_reads_every_byte(byoc: RunByoc, artifact: Path) -> None:
     assert (done.code, done.err) == (0, "")
     size = artifact.stat().st_size
     assert done.out == (
-        f"m.byoc: all {size:,} bytes are as they were written\n"
-        "not checked: who wrote them; whoever writes an artifact writes its digests too\n"
-        "not checked: changes from now on; constants are mapped from the file for as long as the artifact is loaded\n"
+        f"m.byoc: all {size:,} bytes match the digests\n"
+        "not checked: the author: anybody can write an artifact with matching digests\n"
+        "not checked: later changes: constants are mapped from the file while the artifact is loaded\n"
     )
     data = bytearray(artifact.read_bytes())
     data[len(data) // 2] ^= 1
@@ -180,7 +180,7 @@ def test_verify_reads_every_byte(byoc: RunByoc, artifact: Path) -> None:
 def test_demo_agrees_with_the_host(byoc: RunByoc) -> None:
     done = byoc("demo")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("backends: none installed that can compile here; then the host\n")
+    assert done.out.startswith("backends: none able to compile here; then the host\n")
     assert ["none", "0.0%", "0"] in [line.split() for line in done.out.splitlines()]
 
 
@@ -188,29 +188,31 @@ USER_ERRORS = {
     "run absent.byoc": "absent.byoc: No such file or directory",
     "run .": ".: Is a directory",
     "compile m.onnx -o absent/m.byoc": "--output: the folder `absent` does not exist",
-    "compile m.onnx -o m.onnx": "--output: `m.onnx` is the model itself",
+    "compile m.onnx -o m.onnx": "--output: `m.onnx` is the input model",
     "compile m.byoc -o x.byoc": "file `m.byoc`: is compiled already; expected an ONNX model",
     "compile m.onnx -o x.byoc --backend hst": (
         "byoc.backends: backend `hst` is not installed; installed: host. Did you mean 'host'?"
     ),
     "compile m.onnx -o x.byoc --option fast": "--option: is malformed; got 'fast', expected BACKEND.NAME=VALUE",
-    "run m.onnx --option host.fast=1": "options.host.fast: is unknown; expected no option at all",
-    "run m.byoc --strict": "--strict: does not apply to `m.byoc`, which is compiled already",
-    "run m.byoc --backend host": "--backend and --option: do not apply to `m.byoc`, which is compiled already",
-    "explain m.byoc --policy cost": "--policy: does not apply to `m.byoc`, which is compiled already",
-    "explain m.byoc --backend host": "--backend and --option: do not apply to `m.byoc`, which is compiled already",
+    "run m.onnx --option host.fast=1": "options.host.fast: is unknown; expected no option",
+    "run m.byoc --strict": "--strict: does not apply to the compiled model `m.byoc`",
+    "run m.byoc --backend host": "--backend and --option: do not apply to the compiled model `m.byoc`",
+    "explain m.byoc --policy cost": "--policy: does not apply to the compiled model `m.byoc`",
+    "explain m.byoc --backend host": "--backend and --option: do not apply to the compiled model `m.byoc`",
     "run m.byoc --function man": "executable: has no function `man`; expected main. Did you mean 'main'?",
     "run m.byoc --dim n": "--dim: is malformed; got 'n', expected NAME=SIZE",
-    "run m.byoc --random-inputs --dim k=3": "--dim k: names no symbol of the inputs; expected n",
-    "run m.byoc --input xx=x.npy": "--input xx=x.npy: names no input; expected x=FILE or m=FILE. Did you mean 'x'?",
+    "run m.byoc --random-inputs --dim k=3": "--dim k: is not a symbolic size of the inputs; expected n",
+    "run m.byoc --input xx=x.npy": "--input xx=x.npy: names no input of the function; expected x=FILE or m=FILE. Did "
+    "you mean 'x'?",
     "run m.byoc --input x.npy": "--input x.npy: is malformed; expected x=FILE or m=FILE",
     "run m.byoc --input x=absent.npy": "absent.npy: No such file or directory",
     "run m.byoc --input x=m.onnx": (
-        "file `m.onnx`: is no array file, is cut short, or holds Python objects; "
+        "file `m.onnx`: is not an array file, is truncated, or holds Python objects; "
         "expected a .npy, .npz or .pb file of numbers"
     ),
     "run m.byoc --input x=": "--input x=: names no file; expected x=FILE or m=FILE",
-    "run m.byoc --input X=x.npy": "--input X=x.npy: names no input; expected x=FILE or m=FILE. Did you mean 'x'?",
+    "run m.byoc --input X=x.npy": "--input X=x.npy: names no input of the function; expected x=FILE or m=FILE. Did "
+    "you mean 'x'?",
     "run m.byoc --input x=3.npy --input x=3.npy --random-inputs": "--input x=3.npy: gives input `x` a second time",
     "run m.byoc --input x=64.npy --random-inputs": (
         "function `main`, input 0 `x`: wrong dtype; got float64, expected float32"
@@ -222,21 +224,21 @@ USER_ERRORS = {
         "function `main`, input 0 `x`: wrong rank; got 1, shape [16], expected 2, shape [n, 16]"
     ),
     "run m.byoc --dim n=4 --input x=3.npy --random-inputs": (
-        "--dim n: is not the size that the given inputs have; got 4, expected 3"
+        "--dim n: differs from the size of the given inputs; got 4, expected 3"
     ),
     "run m.byoc --random-inputs --dim n=99999999999999999999": (
-        "input `x`: is larger than an array can be; got shape [99999999999999999999, 16]"
+        "input `x`: exceeds the largest possible array; got shape [99999999999999999999, 16]"
     ),
     "run m.byoc -o .": "--output: `.` is a folder",
     "compile m.onnx -o .": "--output: `.` is a folder",
-    "run m.byoc -o pipe": "--output: `pipe` is not a regular file, and is not replaced by one",
-    "compile m.onnx -o pipe": "--output: `pipe` is not a regular file, and is not replaced by one",
+    "run m.byoc -o pipe": "--output: `pipe` exists and is not a regular file",
+    "compile m.onnx -o pipe": "--output: `pipe` exists and is not a regular file",
     "compile two.npz -o x.byoc": "file `two.npz`: is a zip archive; expected an ONNX model",
     "run two.npz": "artifact `two.npz`: is a zip archive, but not a byoc artifact. Artifacts are made by "
     "`byoc compile` or `Executable.save`.",
-    "run m.byoc --input x=text.pb": "file `text.pb`: is no ONNX tensor",
-    "run m.byoc --input x=text.npz": "file `text.npz`: is no .npz file of numbers",
-    "run m.byoc --input two.npz": "--input two.npz: names no input; got p, q, expected x, m",
+    "run m.byoc --input x=text.pb": "file `text.pb`: is not an ONNX tensor",
+    "run m.byoc --input x=text.npz": "file `text.npz`: is not an .npz file of numbers",
+    "run m.byoc --input two.npz": "--input two.npz: names no input of the function; got p, q, expected x, m",
     "run m.byoc --input x=two.npz": "file `two.npz`: has no array `x`; expected p, q",
     "verify m.onnx": "artifact `m.onnx`: is not a byoc artifact. Artifacts are made by `byoc compile` or "
     "`Executable.save`.",

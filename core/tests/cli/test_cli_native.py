@@ -1,4 +1,4 @@
-"""Artifacts with native code: trusted where this user compiled them, refused elsewhere unless permitted."""
+"""Artifacts with native code: trusted if compiled by this user, refused elsewhere unless permitted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_this_user_compiled_runs_and_is_refused_elsewhere(
     refused = byoc("run", "copy.byoc", "--random-inputs")
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("error: artifact `copy.byoc`: holds native code (functions ")
-    assert refused.err.endswith("). Pass --allow-native if you trust where it comes from.\n")
+    assert refused.err.endswith("). Pass --allow-native if you trust the origin of the artifact.\n")
     assert byoc("run", "copy.byoc", "--random-inputs", "--allow-native", "-o", "theirs.npz").code == 0
     with np.load("host.npz") as host, np.load("mine.npz") as mine, np.load("theirs.npz") as theirs:
         for name in ("y", "z"):
@@ -98,8 +98,8 @@ def test_compile_says_when_trust_cannot_be_recorded(
     assert (done.code, done.err) == (
         0,
         (
-            "warning: the cache folder /dev/null/cache cannot be used, so m.byoc is not recorded as trusted: running "
-            "it needs --allow-native. Set BYOC_CACHE_DIR to a folder of yours.\n"
+            "warning: the cache folder /dev/null/cache is unusable, so m.byoc is not recorded as trusted and runs "
+            "only with --allow-native. Set BYOC_CACHE_DIR to a folder with write access.\n"
         ),
     )
     assert byoc("run", "m.byoc", "--random-inputs").code == 1

@@ -1,4 +1,4 @@
-"""``byoc new-backend`` as a user types it."""
+"""``byoc new-backend``, called as a user does."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NEXT_STEPS = """\
 Wrote 13 files into dsp. Next:
 
   cd dsp
-  pip install -e ".[test]"                byoc finds it by its entry points
-  pytest                                  the kit is green as it stands
-  byoc lint-backend mydsp --compile       finds what tests do not meet
+  pip install -e ".[test]"                byoc finds the package by entry points
+  pytest                                  the unchanged package passes the conformance kit
+  byoc lint-backend mydsp --compile       finds faults not covered by tests
 
-Then change src/byoc_mydsp/codegen.py first; README.md says what each file is.
+Then change src/byoc_mydsp/codegen.py first; README.md describes each file.
 """
 
 
@@ -34,7 +34,7 @@ def test_the_folder_is_called_after_the_package(byoc: RunByoc) -> None:
     again = byoc("new-backend", "mynpu")
     assert (again.code, again.out) == (1, "")
     assert again.err == (
-        "error: folder `byoc-mynpu`: holds files already. Name another with --output; nothing is overwritten.\n"
+        "error: folder `byoc-mynpu`: holds files already. Name another folder with --output; nothing is overwritten.\n"
     )
 
 

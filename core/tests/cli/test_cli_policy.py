@@ -1,4 +1,4 @@
-"""``--policy``: the command line's names for policies, and that they decide."""
+"""``--policy``: the names for policies on the command line, and their effect."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def byoc_codegen(functions):
 
 @pytest.fixture
 def far_backend(install_backend: Callable[[str, str], Path]) -> None:
-    """An installed backend that is far away, and that refuses what it is given to compile."""
+    """An installed backend with a high cost of transfers, refusing to compile."""
     install_backend("far", FAR)
 
 
@@ -48,7 +48,7 @@ def test_the_names_are_those_of_the_policies() -> None:
 @pytest.mark.usefixtures("far_backend")
 @pytest.mark.parametrize("command", ["explain m.onnx --backend far", "compile m.onnx -o m.byoc --backend far"])
 def test_the_policy_decides_who_is_asked(byoc: RunByoc, model: Path, command: str) -> None:
-    dear, asked = "0 us on `far` and transfers of 1e+06 us", "it was asked"
+    dear, asked = "0 us on `far` plus 1e+06 us of transfers", "it was asked"
     for policy, there, absent in (("greedy", asked, dear), ("cost", dear, asked)):
         done = byoc(*command.split(), "--policy", policy)
         assert (done.code, done.err) == (0, "")

@@ -1,4 +1,4 @@
-"""Names of strangers do not reach the terminal as commands: neither its own nor those of rich."""
+"""Names from strangers do not reach the terminal as commands, neither of the terminal nor of rich."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_printable(text: str) -> None:
 
 
 def save_model(path: str, name: str, op: str = "CumSum") -> None:
-    """Save a model in which everything that has a name has this one."""
+    """Save a model with this name for everything nameable."""
     nodes = [
         helper.make_node("Relu", [name], [name + "h"], name=name),
         helper.make_node(
@@ -150,7 +150,7 @@ def test_markup_in_names_is_text() -> None:
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream claiming to be a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Plugins that end the process: no command succeeds without its result."""
+"""Plugins ending the process: no command succeeds without a result."""
 
 from __future__ import annotations
 

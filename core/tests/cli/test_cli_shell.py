@@ -49,7 +49,7 @@ def test_our_bugs_exit_with_70_and_say_how_to_report(byoc: RunByoc, monkeypatch:
     assert (done.code, done.out) == (70, "")
     assert lines[0] == "error: this is a bug in byoc: ZeroDivisionError: division by zero"
     assert lines[1].startswith(f"byoc-core {__version__}, Python 3.")
-    assert lines[2].startswith("Please report it")
+    assert lines[2].startswith("Please report the bug")
     assert len(lines) == 3
     assert "Traceback" in byoc("--debug", "inspect", "x").err
     monkeypatch.setenv("BYOC_DEBUG", "1")
@@ -106,7 +106,7 @@ def test_doctor_finds_no_fault_in_a_good_installation(byoc: RunByoc) -> None:
     done = byoc("doctor")
     assert (done.code, done.err) == (0, ""), done.out
     assert f"backend `host` (byoc-core {__version__}): can compile" in done.out
-    assert "settings: the environment names `none`, and no such plugin is installed" in done.out
+    assert "settings: the environment names `none`, but no plugin with this name is installed" in done.out
     assert done.out.endswith("\nNo faults found.\n")
 
 
@@ -167,7 +167,7 @@ def test_s000_3_faulty_plugins_are_listed_with_reason_and_remedy(
         "       Install the missing module `a_library_that_is_absent`; if it is the plugin's own, "
         "pip install --force-reinstall byoc-broken."
     )
-    assert "note   backend `half` (byoc-half 1.0): cannot do its work here: the SDK is missing" in lines
+    assert "note   backend `half` (byoc-half 1.0): is unusable here: the SDK is missing" in lines
     assert lines[-1] == "2 faults found."
     demo = byoc("demo")
     assert demo.code == 0, demo.err

@@ -1,4 +1,4 @@
-"""What `byoc compile` says of backends of static shapes where a model has symbolic sizes."""
+"""Output of `byoc compile` on backends of static shapes for a model with symbolic sizes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ADVICE = "takes static shapes only: `--specialize n=1,8` compiles for these size
 
 @pytest.fixture
 def backends(byoc: RunByoc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two backends that take all ops: `fixed` of static shapes, and `moving` of symbolic ones."""
+    """Two backends claiming all ops: `fixed` with static shapes, and `moving` with symbolic shapes."""
     site = Site(tmp_path / "site")
     site.folder.mkdir()
     for name in ("fixed", "moving"):

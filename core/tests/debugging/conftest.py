@@ -1,4 +1,4 @@
-"""The faulty backend, as an object of this process and as one that other processes can import."""
+"""The faulty backend, as an object of this process and importable by other processes."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def faulty() -> Callable[..., object]:
 
 @pytest.fixture
 def installed_faulty(install_faulty: Callable[[], str]) -> str:
-    """The name of the faulty backend, installed for this process and those that it starts."""
+    """The name of the faulty backend, installed for this process and child processes."""
     return install_faulty()

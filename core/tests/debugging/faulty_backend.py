@@ -1,6 +1,6 @@
-"""A backend that is right, or wrong in one way: its option ``fault`` says which, ``op`` in which op.
+"""A correct backend, or a backend with a single fault: option ``fault`` names the fault, ``op`` the op.
 
-It is a file of its own so that tests can install it for other processes too.
+A separate file, installable for other processes too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COUNTER = itertools.count()
 
 
 class Options(BaseModel):
-    """What is wrong, and where."""
+    """The fault and the op."""
 
     fault: str = "none"
     op: str = ""
@@ -75,11 +75,11 @@ VALUE_FAULTS: dict[str, Callable[[Array], Array]] = {
     "half": _half,
     "longer": _longer,
 }
-"""Wrong values of the op that the option names."""
+"""Wrong values of the op named in the options."""
 
 
 def _backward_dense(x: Array, w: Array) -> Array:
-    """A right dense layer whose sums run from the last term to the first, one after the other."""
+    """A correct dense layer with sums from the last term to the first, in sequence."""
     dtype = np.result_type(x.dtype, np.float32)
     left, right = x.astype(dtype), w.astype(dtype)
     total = np.zeros((*x.shape[:-1], w.shape[0]), dtype)
@@ -89,7 +89,7 @@ def _backward_dense(x: Array, w: Array) -> Array:
 
 
 def _half_dense(x: Array, w: Array) -> Array:
-    """A dense layer whose operands are rounded to half precision first."""
+    """A dense layer with operands rounded to half precision first."""
     total: Array = _half(x) @ _half(w).T
     return total
 
@@ -163,7 +163,7 @@ CALL_FAULTS: dict[str, Callable[[Sequence[Array], Sequence[Array]], None]] = {
     "errstate": _trap_underflow,
     "print": _print,
 }
-"""What happens after the right results are in the outputs."""
+"""Faults after writing the right results to the outputs."""
 
 
 class FaultyModule(RuntimeModule):
@@ -212,7 +212,7 @@ class FaultyModule(RuntimeModule):
         return not self._options.op or any(b.op.name == self._options.op for b in function.bindings)
 
     def _is_alone(self, function: Function) -> bool:
-        """Whether the value of the op at fault is a result itself: this fault is one of fusing it with others."""
+        """Return whether the faulty op's value is itself a result: this fault appears only in fusion with other ops."""
         results = {id(result) for result in function.results}
         return any(b.op.name == self._options.op and id(b.result) in results for b in function.bindings)
 
@@ -256,10 +256,10 @@ class FaultyBackend:
     """A plugin object.
 
     Args:
-        ops: the ops that it takes (none given: all).
-        constants: how it wants its constants.
-        deterministic: what it says of itself.
-        unit_roundoff: what it says of itself.
+        ops: the claimed ops (none given: all).
+        constants: the requested form of constants.
+        deterministic: the declaration.
+        unit_roundoff: the declaration.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a backend may do wrong, each found under its own code; and what is right, never reported."""
+"""Possible faults of a backend, each found under a separate code; correct behaviour is never reported."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class M:
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_another_order_of_a_long_sum_is_no_divergence(faulty: Callable[..., object], seed: int, dtype: str) -> None:
-    """One result each: the reference kernel's own error is now and then next to nothing by luck."""
+    """A single result each: the reference kernel's own error is sometimes close to zero by luck."""
     generator = np.random.default_rng(seed)
     terms = 4096
     x, w = (generator.standard_normal((1, terms)).astype(dtype) for _ in range(2))
@@ -219,7 +219,7 @@ def test_bounds_that_are_none(bounds: dict[str, float]) -> None:
     ((name, value),) = bounds.items()
     with pytest.raises(OptionsError) as caught:
         Tolerance(**bounds)
-    assert str(caught.value) == f"{name}: is no bound; got {value}, expected a finite number from 0"
+    assert str(caught.value) == f"{name}: is not a bound; got {value}, expected a finite number from 0"
 
 
 def test_bounds_of_the_user_replace_the_rule(faulty: Callable[..., object]) -> None:
@@ -279,7 +279,7 @@ class M:
     square = value * value
     report = debug(faulty(), text, [x], fault="lane", op="multiply")
     ((finding,),) = (check.findings for check in report.checks)
-    expected = f"error 3, and integers must be equal; at [2] got {square + 3}, expected {square}"
+    expected = f"error 3, but integers must be equal; at [2] got {square + 3}, expected {square}"
     assert finding.text == f"output `y`: {expected}"
 
 

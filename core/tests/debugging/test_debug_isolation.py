@@ -1,4 +1,4 @@
-"""Regions in a process of their own: crashes and hangs are findings, and the session goes on."""
+"""Regions in separate processes: crashes and hangs are findings, and the session goes on."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_crash_is_a_finding_and_narrowed_down(installed_faulty: str, fault: st
 
 
 def _count_hangs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Gives a list that gets the answer of each call that hung."""
+    """Return a list collecting the answer of each hanging call."""
     hangs: list[object] = []
     ask = Worker.ask
 
@@ -119,7 +119,7 @@ def _wait_for_pid(path: Path) -> int:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a process ends soon; one that nobody has waited for has ended too."""
+    """Return whether a process ends soon; a process not waited for has ended too."""
     for _ in range(200):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -197,7 +197,7 @@ def test_parts_of_a_region_share_their_constants(installed_faulty: str, monkeypa
     report = debug(fault="fused", op="multiply")
     (case,) = report.cases
     assert case.guilt is not None
-    assert case.guilt.how.endswith("without the last of them they do not"), "parts were compiled"
+    assert case.guilt.how.endswith("not without the last op"), "parts were compiled"
     assert len(saved) == len(set(saved)) == 1
 
 
@@ -209,7 +209,7 @@ def test_objects_of_this_process_cannot_be_isolated(faulty: Callable[..., object
     module = parse(TWO.format(dtype="float32"))
     with pytest.raises(OptionsError) as caught:
         debug_model(module, [faulty()], [X], isolate=True)
-    expected = "isolate: backend `faulty` is an object of this process; another process cannot have it"
+    expected = "isolate: backend `faulty` is an object of this process, unavailable to another process"
     assert str(caught.value) == expected
 
 
@@ -220,7 +220,7 @@ def test_options_and_deadlines_that_make_no_sense(installed_faulty: str) -> None
     assert str(caught.value).startswith("isolate: an option cannot be passed to another process: ")
     with pytest.raises(OptionsError) as caught:
         debug(deadline=0)
-    assert str(caught.value) == "deadline: is no time to wait; got 0, expected seconds, more than 0"
+    assert str(caught.value) == "deadline: is not a valid waiting time; got 0, expected seconds, more than 0"
 
 
 LEAVES_A_DAEMON = """

@@ -33,13 +33,13 @@ def test_the_first_wrong_value_names_the_op(faulty: Callable[..., object], fault
     (case,) = debug(faulty(), fault=fault, op=op).cases
     assert case.guilt is not None
     assert case.guilt.ops == (op,)
-    assert case.guilt.how == "its value is the first that diverges"
+    assert case.guilt.how == "the value of this op is the first diverging value"
 
 
 def test_the_line_is_marked_in_the_printed_region(faulty: Callable[..., object]) -> None:
     (case,) = debug(faulty(), fault="lane", op="exp").cases
     assert str(case.guilt) == (
-        "guilty: `exp` (`c`); its value is the first that diverges\n"
+        "guilty: `exp` (`c`); the value of this op is the first diverging value\n"
         '  def faulty_main_0(x: R.Tensor((3, 4), "float32"), y: R.Tensor((3, 4), "float32")) -> '
         'R.Tensor((3, 4), "float32"):\n'
         "      ...\n"
@@ -60,12 +60,12 @@ def test_a_region_that_fails_as_a_whole_is_cut(faulty: Callable[..., object], fa
     assert case.guilt is not None
     assert case.guilt.ops == (op,)
     length = ["add", "multiply", "exp", "subtract", "nn.relu"].index(op) + 1
-    assert case.guilt.how == f"the first {length} ops together diverge, and without the last of them they do not"
+    assert case.guilt.how == f"the first {length} ops diverge together, but not without the last op"
 
 
 @pytest.mark.parametrize("op", ["add", "multiply", "exp", "subtract"])
 def test_a_fault_that_needs_a_neighbour_is_found_by_cutting(faulty: Callable[..., object], op: str) -> None:
-    """With the op's own value as a result it is right: fused with the next it is wrong."""
+    """With the op's own value as a result the op is right: fused with the next op, wrong."""
     (case,) = debug(faulty(), fault="fused", op=op).cases
     assert case.guilt is not None
     following = {"add": "multiply", "multiply": "exp", "exp": "subtract", "subtract": "nn.relu"}
@@ -76,13 +76,13 @@ def test_parts_that_the_backend_refuses_leave_several_ops(faulty: Callable[..., 
     (case,) = debug(faulty(), fault="raise", op="exp", min_ops=5).cases
     assert case.guilt is not None
     assert case.guilt.ops == ("add", "multiply", "exp", "subtract", "nn.relu")
-    assert case.guilt.how == "the backend refuses the first 2 ops alone, which would tell more"
+    assert case.guilt.how == "the search ended early, because the backend refuses the first 2 ops alone"
 
 
 def test_the_only_op_needs_no_search(faulty: Callable[..., object]) -> None:
     (case,) = debug(faulty("exp"), fault="raise").cases
     assert case.guilt is not None
-    assert (case.guilt.ops, case.guilt.how) == (("exp",), "it is the only op of the region")
+    assert (case.guilt.ops, case.guilt.how) == (("exp",), "the region has no other op")
 
 
 def test_chance_tells_nothing(faulty: Callable[..., object]) -> None:

@@ -1,4 +1,4 @@
-"""Reproducers: written once, the same bytes each time, and run in a fresh process."""
+"""Reproducers: written once, with the same bytes each time, and run in a fresh process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def debug(dtype: str = "float32", *, isolate: bool = False, **options: object) -
 
 
 def run(script: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a reproducer in a fresh process, from another folder, with the installed faulty backend on its path."""
+    """Run a reproducer in a fresh process, from another folder, with the installed faulty backend on the path."""
     import os
 
     path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
@@ -83,7 +83,7 @@ def test_its_head_says_what_it_shows(installed_faulty: str, tmp_path: Path) -> N
     assert lines[0] == "# A reproducer written by byoc debug."
     assert "# Region `faulty_main_1` of backend `faulty` diverges (wrong-values)." in lines
     assert "# Ops: multiply, subtract." in lines
-    assert "# guilty: `multiply` (`c`); its value is the first that diverges" in lines
+    assert "# guilty: `multiply` (`c`); the value of this op is the first diverging value" in lines
     assert any(line.startswith("# Written with byoc-core ") and ", byoc-faulty 1.0, numpy " in line for line in lines)
 
 
@@ -105,7 +105,7 @@ def test_only_what_is_its_own_is_replaced(installed_faulty: str, tmp_path: Path)
     (first / "notes.txt").write_text("mine")
     with pytest.raises(OptionsError) as caught:
         save_reproducers(report, tmp_path / "out")
-    assert str(caught.value) == f"folder `{first}`: exists and is no reproducer. Name another one."
+    assert str(caught.value) == f"folder `{first}`: exists and is not a reproducer. Name another folder."
 
     other = tmp_path / "other" / "01_faulty_main_1"
     other.mkdir(parents=True)
@@ -129,7 +129,7 @@ def test_a_region_alone_is_checked_as_in_the_session(installed_faulty: str, faul
     assert str(caught.value) == "function `main`: is not annotated with `Codegen`"
     with pytest.raises(OptionsError) as caught:
         check_region(case.module, case.name, case.inputs, backends=["host"])
-    assert str(caught.value) == "backends: do not have the function's own, `faulty`"
+    assert str(caught.value) == "backends: lack `faulty`, the function's own backend"
 
 
 def test_arrays_of_every_dtype_come_back_as_they_were(tmp_path: Path) -> None:
@@ -152,4 +152,4 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(ArtifactError) as caught:
         load_arrays(path)
-    assert str(caught.value) == f"file `{path}`: is no .npz file of arrays"
+    assert str(caught.value) == f"file `{path}`: is not an .npz file of arrays"

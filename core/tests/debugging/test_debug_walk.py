@@ -1,4 +1,4 @@
-"""Where regions stand: in bodies and called functions, with symbolic and unknown sizes, constants, several results."""
+"""Places of regions: in bodies and called functions, with symbolic and unknown sizes, constants, several results."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def test_every_round_of_a_loop_is_a_call(faulty: Callable[..., object]) -> None:
 def test_a_loop_without_rounds_tests_nothing_and_says_so(faulty: Callable[..., object]) -> None:
     with pytest.raises(ByocError) as caught:
         debug(faulty("add"), LOOP, X, np.array(0))
-    assert str(caught.value) == "debug: the run reaches no region, so there is nothing to compare"
+    assert str(caught.value) == "debug: the run reaches no region, so nothing can be compared"
 
 
 def test_where_nothing_is_claimed_nothing_is_tested(faulty: Callable[..., object]) -> None:
     with pytest.raises(ByocError) as caught:
         debug(faulty("exp"), LOOP, X, np.array(1))
-    expected = "debug: no backend claims any op that computes, so there is nothing to compare. `byoc explain` says why."
+    expected = "debug: no backend claims a computing op, so nothing can be compared. `byoc explain` lists the reasons."
     assert str(caught.value) == expected
 
 

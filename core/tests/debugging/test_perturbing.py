@@ -1,4 +1,4 @@
-"""What each op may err by, seen through all that comes behind it."""
+"""The permitted error of each op, propagated through all following ops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def gelu(x: Array) -> Array:
 
 
 def test_a_formula_whose_terms_cancel_is_right_in_a_graph_as_alone() -> None:
-    """Behind log_softmax all is negative: GELU is the small difference of two large terms there."""
+    """After log_softmax all values are negative: there, GELU is the small difference of two large terms."""
     module = parse("""
 @R.function
 def main(x: R.Tensor((2, 64), "float32")):
@@ -48,7 +48,7 @@ def main(x: R.Tensor((2, 64), "float32")):
 
 
 def test_what_the_ops_behind_magnify_is_no_fault_of_theirs() -> None:
-    """Logits of 7e9 are off by hundreds; softmax makes another class of that."""
+    """Logits of 7e9 have errors of hundreds; softmax turns these into another class."""
     module = parse("""
 @R.function
 def main(x: R.Tensor((1, 256), "float32"), w: R.Tensor((4, 256), "float32")):

@@ -20,14 +20,14 @@ from onnx import helper, numpy_helper
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
 OLDEST, NEWEST = 7, 26
-"""The oldest opset that is imported, and the newest of the oracle."""
+"""The oldest opset imported, and the newest opset of the oracle."""
 
 
 def opsets_of(cases: ModuleType, op_type: str) -> list[int]:
-    """Gives the opsets at which an op is compared with ONNX Runtime: those that changed it, and the newest.
+    """Return the opsets for comparing an op with ONNX Runtime: the opsets changing the op, and the newest.
 
-    A file of cases may say that the oracle lacks some: ``NEWEST_OF`` has the last one of an op that ends earlier, and
-    ``WITHOUT_KERNEL`` the ops that it lacks altogether.
+    A file of cases may declare opsets missing in the oracle: ``NEWEST_OF`` has the last opset of an op ending earlier,
+    and ``WITHOUT_KERNEL`` the ops missing altogether.
     """
     if op_type in getattr(cases, "WITHOUT_KERNEL", ()):
         return []
@@ -41,7 +41,7 @@ def opsets_of(cases: ModuleType, op_type: str) -> list[int]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test of ``op_type`` and ``opset`` for every op of its file's ``_CASES`` and all of its opsets."""
+    """Run a test of ``op_type`` and ``opset`` for every op of the file's ``_CASES`` and all opsets."""
     is_given = any(metafunc.definition.iter_markers("parametrize"))
     if not is_given and {"op_type", "opset"} <= set(metafunc.fixturenames):
         file = metafunc.module
@@ -51,11 +51,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """One node with inputs: which are constants, how many outputs, and whether results are exact.
+    """A node with inputs: the constants, the number of outputs, and whether results are exact.
 
-    Inputs of exact cases are small integers, so no sum rounds. Of others ``terms`` is the largest sum of magnitudes
-    that a result may be added up from, where these are above 1 and may cancel: what float32 rounds goes by it (Higham,
-    Accuracy and Stability, section 3.1).
+    Inputs of exact cases are small integers, so no sum rounds. For inexact cases, ``terms`` is the largest sum of
+    magnitudes added up to a result, if the magnitudes are above 1 and may cancel: the rounding error of float32 is
+    proportional (Higham, Accuracy and Stability, section 3.1).
     """
 
     inputs: Sequence[Array | None]
@@ -67,7 +67,7 @@ class Case:
 
 
 def build_node_model(op_type: str, opset: int, case: Case, *, dynamic: bool = False) -> onnx.ModelProto:
-    """Gives a model of one node; with ``dynamic`` all sizes of its inputs are unnamed dynamic sizes."""
+    """Return a model of a single node; with ``dynamic``, all sizes of the inputs are unnamed dynamic sizes."""
     names = ["" if array is None else f"i{index}" for index, array in enumerate(case.inputs)]
     present = [
         (index, name, array)
@@ -94,7 +94,7 @@ def build_node_model(op_type: str, opset: int, case: Case, *, dynamic: bool = Fa
 
 
 def run_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """Runs a model in ONNX Runtime."""
+    """Run a model in ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
@@ -103,7 +103,7 @@ def run_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[
 
 
 def run_imported(module: IRModule, feeds: Mapping[str, Array], *, exact: bool = False) -> tuple[Array, ...]:
-    """Runs an imported model with the reference kernels; with ``exact`` in float64."""
+    """Run an imported model with the reference kernels; with ``exact``, in float64."""
     return evaluate_function(module, "main", [feeds[name] for name in module["main"].input_names], exact=exact)
 
 
@@ -124,13 +124,13 @@ def _check_model(
 
 @pytest.fixture(scope="session")
 def check_model() -> Callable[..., IRModule]:
-    """Gives a function that imports a model, compares it with ONNX Runtime, and gives the module."""
+    """Return a function importing a model, comparing the results with ONNX Runtime, and returning the module."""
     return _check_model
 
 
 @pytest.fixture(scope="session")
 def check_case() -> Callable[..., IRModule]:
-    """Gives a function that does so for a model of one node."""
+    """Return a function checking a model of a single node in the same way."""
 
     def check(op_type: str, opset: int, case: Case, *, dynamic: bool = False) -> IRModule:
         feeds = {
@@ -146,19 +146,19 @@ def check_case() -> Callable[..., IRModule]:
 
 @pytest.fixture(scope="session")
 def make_case() -> type[Case]:
-    """Gives the class of cases."""
+    """Return the class of cases."""
     return Case
 
 
 @pytest.fixture(scope="session")
 def node_model() -> Callable[..., onnx.ModelProto]:
-    """Gives the function that builds a model of one node."""
+    """Return the function building a model of a single node."""
     return build_node_model
 
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., Sequence[Array]]:
-    """Gives a function that runs an ONNX model in ONNX Runtime, or an imported one with the reference kernels."""
+    """Return a function running an ONNX model in ONNX Runtime, or an imported model with the reference kernels."""
 
     def run_model(
         model: onnx.ModelProto | IRModule, feeds: Mapping[str, Array], *, exact: bool = False
@@ -174,7 +174,7 @@ def run() -> Callable[..., Sequence[Array]]:
 def compared_models(
     load_case_files: Callable[[Path, str], list[ModuleType]],
 ) -> Callable[[], Iterator[onnx.ModelProto]]:
-    """Gives a function that gives every model of a file of cases, all of which are compared with ONNX Runtime."""
+    """Return a function listing every model of a file of cases, all compared with ONNX Runtime."""
 
     def models() -> Iterator[onnx.ModelProto]:
         for file in load_case_files(Path(__file__).parent, "test_onnx_ops*.py"):
@@ -189,5 +189,5 @@ def compared_models(
 
 @pytest.fixture(scope="session")
 def all_import_cases(gather_cases: Callable[[Path, str], set[str]]) -> Callable[[], set[str]]:
-    """Gives a function that gives the ONNX ops for which some file of cases has one."""
+    """Return a function listing the ONNX ops with a case in some file."""
     return lambda: gather_cases(Path(__file__).parent, "test_onnx_ops*.py")

@@ -1,4 +1,4 @@
-"""Models of few bytes that describe far more work, memory or nodes than they hold."""
+"""Models of few bytes, describing far more work, memory or nodes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def constant_of_shape() -> ModelProto:
 
 
 def many_constants_of_shape() -> ModelProto:
-    """Each is 256 MiB, and different."""
+    """Each constant has 256 MiB and a different value."""
     made = [
         _node("ConstantOfShape", ["s"], f"t{index}", value=numpy_helper.from_array(np.array([index], np.float32)))
         for index in range(50)
@@ -88,7 +88,7 @@ def range_() -> ModelProto:
 
 
 def one_weight_changed_often() -> ModelProto:
-    """Fifteen hundred tensors of 1 MiB are made of one."""
+    """Fifteen hundred tensors of 1 MiB are made of a single tensor."""
     nodes = []
     for index in range(1500):
         nodes += [_node("Add", ["w", f"c{index}"], f"t{index}"), _node("Add", ["x", f"t{index}"], f"y{index}")]
@@ -112,7 +112,7 @@ def sums_of_one_weight() -> ModelProto:
 
 
 def products_of_one_weight() -> ModelProto:
-    """Integer products, which have no fast kernel."""
+    """Integer products, without fast kernel."""
     names = ["w", *(f"t{index}" for index in range(300))]
     nodes = [_node("MatMul", [before, "w"], after) for before, after in itertools.pairwise(names)]
     nodes += [_node("Cast", [names[-1]], "f", to=TensorProto.FLOAT), _node("Add", ["x", "f"])]
@@ -167,7 +167,7 @@ def billion_rounds() -> ModelProto:
 
 
 def squares() -> ModelProto:
-    """A size of ``2 ** 2 ** 60``, were sizes not of 64 bits."""
+    """A size of ``2 ** 2 ** 60``, if sizes were not limited to 64 bits."""
     nodes = _chain("Mul", 60, "w", "s", 2)
     return _model([*nodes, _node("Cast", ["s"], "f", to=TensorProto.FLOAT), _node("Add", ["x", "f"])], {"w": [2]})
 
@@ -179,7 +179,7 @@ def batch_without_state() -> ModelProto:
 
 
 def selections_in_turn() -> ModelProto:
-    """The positions of positions: each op is folded only when the one before is."""
+    """Positions of positions: each op is folded only after the op before."""
     nodes = []
     for index in range(600):
         before = "w" if index == 0 else f"f{index - 1}"
@@ -205,7 +205,7 @@ def functions_that_call_threefold() -> ModelProto:
 
 
 def function_with_large_constant() -> ModelProto:
-    """A constant of 1 MiB in a function that is called five thousand times."""
+    """A constant of 1 MiB in a function called five thousand times."""
     large = numpy_helper.from_array(np.ones(1 << 18, np.float32))
     body = _function(
         "F", [_node("Constant", [], "k", value=large), _node("ReduceSum", ["k"], "s"), _node("Add", ["x", "s"])]
@@ -215,7 +215,7 @@ def function_with_large_constant() -> ModelProto:
 
 
 def calls_in_rounds() -> ModelProto:
-    """Rounds are counted by the nodes of their body, which call far more."""
+    """Rounds are counted by the nodes of their body, but these call far more nodes."""
     functions = [_function("F0", _chain("Relu", 4000, "x", "y", 1))]
     inputs = [_value("i", (), TensorProto.INT64), _value("go", (), TensorProto.BOOL), _value("v", (1,))]
     nodes = [_node("Identity", ["go"], "again"), _call("F0", "v", "u")]
@@ -236,7 +236,7 @@ def split_by_attribute() -> ModelProto:
 
 
 def new_nested(calls: int, branches: int) -> ModelProto:
-    """Give functions that call each other, each from inside of so many branches of ``If``."""
+    """Return functions calling each other, each from inside of a given number of nested ``If`` branches."""
     functions = []
     for index in range(calls):
         nodes = [_node("Relu", ["x"]) if index == 0 else _call(f"F{index - 1}", "x")]
@@ -281,7 +281,7 @@ BOMBS: dict[str, Callable[[], ModelProto]] = {
         window_of_all,
     )
 }
-"""Models that are built: what would be too much stays in the program."""
+"""Models with a successful build: excessive constants stay in the program."""
 
 REFUSED: dict[str, Callable[[], ModelProto]] = {
     make.__name__: make
@@ -294,4 +294,4 @@ REFUSED: dict[str, Callable[[], ModelProto]] = {
         split_into_all,
     )
 }
-"""Models that are refused."""
+"""Refused models."""

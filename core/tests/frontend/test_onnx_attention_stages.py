@@ -1,4 +1,4 @@
-"""ONNX's attention of narrow floats: each stage is that of float64, rounded to its dtype."""
+"""ONNX's attention of narrow floats: each stage equals float64, rounded to the dtype."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NDArray = npt.NDArray[Any]
 CODES = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16, "float32": TensorProto.FLOAT}
 CODES |= {"float64": TensorProto.DOUBLE}
 FUNCTION_ERROR = 2.0**-21
-"""More than the relative error of an exponential or a hyperbolic tangent in float32, and of few operations after it."""
+"""A bound above the relative error of a float32 exponential or hyperbolic tangent with a few following operations."""
 
 
 @dataclass
@@ -32,9 +32,9 @@ class Case:
 
     Attributes:
         dtype: of all inputs but the mask.
-        heads: those of queries, and of keys.
+        heads: the numbers of query heads and key heads.
         attrs: ONNX attributes.
-        mask: what is added, or a condition; ``None`` for none.
+        mask: an addend or a condition; ``None`` for none.
     """
 
     dtype: str
@@ -69,7 +69,7 @@ class Case:
 
 @dataclass
 class Rounding:
-    """Rounds float64 to dtypes, and remembers whether an error of the kernels could have changed an outcome."""
+    """Rounds float64 to dtypes, and records whether an error of the kernels could have changed an outcome."""
 
     is_sure: bool = True
 
@@ -83,7 +83,7 @@ class Rounding:
 
 
 def _product(x: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
-    """Return a product of matrices and the bound of its error in float32 (Higham, section 3.1)."""
+    """Return a product of matrices and the bound of the error in float32 (Higham, section 3.1)."""
     return x @ y, (x.shape[-1] + 1) * 2.0**-24 * (np.abs(x) @ np.abs(y))
 
 
@@ -173,7 +173,7 @@ def test_each_stage_is_that_of_float64_rounded(case: Case) -> None:
 @pytest.mark.parametrize("precision", [None, 1])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_step_of_which_all_scores_overflow_sees_nothing(dtype: str, precision: int | None) -> None:
-    """Exporters hide a key by the lowest number; with the score added it may be minus infinity."""
+    """Exporters hide a key by the lowest number; adding the score may give minus infinity."""
     lowest = -float(float_limits(dtype).largest)
     size = 8.0 if dtype == "float16" else 1e18
     mask = np.array([[lowest] * 5, [0, lowest, lowest, lowest, lowest], [0] * 5]).astype(to_numpy(dtype))
@@ -188,9 +188,9 @@ def test_a_step_of_which_all_scores_overflow_sees_nothing(dtype: str, precision:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], tuple[int, ...] | None, str]] = {
-    "a mask of five axes": ({}, (1, 1, 1, 3, 5), "has a mask that does not broadcast to the scores"),
-    "a mask of more steps": ({}, (4, 5), "has a mask that does not broadcast to the scores"),
-    "a mask of more batches": ({}, (2, 1, 3, 5), "has a mask that does not broadcast to the scores"),
+    "a mask of five axes": ({}, (1, 1, 1, 3, 5), "the mask does not broadcast to the scores"),
+    "a mask of more steps": ({}, (4, 5), "the mask does not broadcast to the scores"),
+    "a mask of more batches": ({}, (2, 1, 3, 5), "the mask does not broadcast to the scores"),
     "scale": ({"scale": 1e30}, None, "attribute `scale` is too large for float16"),
     "softcap": ({"softcap": 1e30}, None, "attribute `softcap` is too large for float16"),
 }
@@ -212,7 +212,7 @@ def test_past_keys_of_another_rank_are_refused(rank: int) -> None:
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, None) for name in "yab"]
     graph = helper.make_graph([node], "g", [*inputs, past], outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
-    with pytest.raises(FrontendError, match="has past keys of another rank"):
+    with pytest.raises(FrontendError, match="the past keys have the wrong rank"):
         from_onnx(model)
 
 
@@ -257,7 +257,7 @@ def test_heads_of_unknown_numbers_are_refused() -> None:
         [node], "g", values, [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [None] * 4)]
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
-    with pytest.raises(FrontendError, match="rounds each stage, and needs equal or known numbers of heads"):
+    with pytest.raises(FrontendError, match="rounding of each stage needs equal or known numbers of heads"):
         from_onnx(model)
 
 

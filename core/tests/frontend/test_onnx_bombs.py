@@ -1,4 +1,4 @@
-"""Models that describe far more than they hold: the import and the build end soon, and in little memory."""
+"""Models describing far more than their bytes: import and build end soon, and in little memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _build(model: ModelProto, folder: Path) -> tuple[str, int]:
-    """Build a model in a process of bounded memory; return what it says and its peak memory in KiB."""
+    """Build a model in a process of bounded memory; return the output and the peak memory in KiB."""
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
     command = [sys.executable, "-c", _CHILD, str(path), str(_ADDRESS_SPACE)]
@@ -56,7 +56,7 @@ def test_what_costs_too_much_stays_in_the_program(name: str, tmp_path: Path) -> 
 def test_what_stands_for_too_much_is_refused(name: str, tmp_path: Path) -> None:
     said, peak = _build(REFUSED[name](), tmp_path)
     assert said.startswith("FrontendError")
-    assert "stand for more nodes than may be imported" in said or "nested too deeply" in said
+    assert "expand to too many nodes" in said or "nested too deeply" in said
     assert peak < _RESIDENT_KIB
 
 
@@ -64,9 +64,9 @@ def test_the_error_names_the_bound_and_how_to_raise_it() -> None:
     with pytest.raises(FrontendError) as caught:
         from_onnx(functions_that_call_threefold())
     assert str(caught.value) == (
-        "ONNX model: its functions, loops and sequences stand for more nodes than may be imported; got 3,486,784,401 "
-        "or more, expected at most 100,992 for a model that declares 62. If you trust the model, raise the bound with "
-        "from_onnx(..., max_nodes=...), on the command line with --max-nodes."
+        "ONNX model: functions, loops and sequences expand to too many nodes; got 3,486,784,401 "
+        "or more, expected at most 100,992 for a model with 62 declared nodes. If you trust the model, pass a "
+        "higher `max_nodes` (on the command line, --max-nodes)."
     )
 
 
@@ -76,14 +76,14 @@ def test_the_bound_of_nodes_is_the_users() -> None:
     graph = helper.make_graph(nodes, "g", value[:1], value[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     assert len(from_onnx(model, max_nodes=4)["main"].bindings) == 2
-    with pytest.raises(FrontendError, match="got 4 or more, expected at most 3 for a model that declares 2"):
+    with pytest.raises(FrontendError, match="got 4 or more, expected at most 3 for a model with 2 declared nodes"):
         from_onnx(model, max_nodes=3)
     with pytest.raises(OptionsError, match="max_nodes: is not positive; got 0"):
         from_onnx(model, max_nodes=0)
 
 
 def test_the_bound_of_folding_is_the_users(caplog: pytest.LogCaptureFixture) -> None:
-    """What costs more than nothing stays in the program; the default folds up to a growth of 1 MiB."""
+    """With bound 0, anything with a cost stays in the program; the default folds up to a growth of 1 MiB."""
     module = from_onnx(concat_tenfold())
     by_cost = {cost: byoc_core.build(module, max_fold_cost=cost).constants for cost in (0, None)}
     sizes = {cost: max(array.size for array in arrays.values()) for cost, arrays in by_cost.items()}

@@ -1,4 +1,4 @@
-"""ONNX casts to 8-bit floats: what lies beyond the range, with and without saturation."""
+"""ONNX casts to 8-bit floats: values beyond the range, with and without saturation."""
 
 from __future__ import annotations
 

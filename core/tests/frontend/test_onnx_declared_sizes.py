@@ -1,4 +1,4 @@
-"""Declared sizes of inputs: negative ones are unknown, as ONNX Runtime has it, and those of no array are refused."""
+"""Declared sizes of inputs: negative sizes are unknown, as in ONNX Runtime; impossible sizes are refused."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_sizes_of_no_array_are_refused(shape: list[Any], axis: int) -> None:
         from_onnx(_model([2], shape, op="Sum"))
     sizes = ", ".join(f"x1_dim{index}" if size == -1 else str(size) for index, size in enumerate(shape))
     assert str(caught.value) == (
-        f"ONNX model, input `x1`, axis {axis}: the declared sizes make an array that cannot exist; got float32 of "
+        f"ONNX model, input `x1`, axis {axis}: the declared sizes exceed the largest possible array; got float32 of "
         f"shape [{sizes}], expected at most {_LARGEST} bytes"
     )
 
@@ -86,5 +86,5 @@ def test_what_is_refused_is_what_numpy_refuses(shape: list[int], dtype: int) -> 
     if exists:
         assert [size.isdigit() for size in _declared(_model(shape, dtype=dtype))[0]] == [size >= 0 for size in shape]
     else:
-        with pytest.raises(FrontendError, match="an array that cannot exist"):
+        with pytest.raises(FrontendError, match="exceed the largest possible array"):
             from_onnx(_model(shape, dtype=dtype))

@@ -1,4 +1,4 @@
-"""Bad models: each gives one clear error of our own, with the model's and the node's name."""
+"""Bad models: each gives a single clear error of our own, with the names of model and node."""
 
 from __future__ import annotations
 
@@ -70,8 +70,7 @@ def test_unsupported_ops_are_listed_together_with_counts() -> None:
         domains=["com.acme"],
     )
     assert _refuse(model, UnsupportedOpsError) == (
-        "ONNX model: 4 of its 5 nodes are of ops that are not imported; got MaxRoiPool (2x), StringNormalizer (1x), "
-        "com.acme.Fused (1x)"
+        "ONNX model: 4 of 5 nodes have unsupported ops; got MaxRoiPool (2x), StringNormalizer (1x), com.acme.Fused (1x)"
     )
 
 
@@ -80,7 +79,7 @@ def test_a_model_of_a_foreign_domain_only() -> None:
     del model.opset_import[:]
     model.opset_import.add(domain="ai.onnx.ml", version=1)
     assert _refuse(model, UnsupportedOpsError) == (
-        "ONNX model: 1 of its 1 nodes are of ops that are not imported; got ai.onnx.ml.Scaler (1x)"
+        "ONNX model: 1 of 1 nodes have unsupported ops; got ai.onnx.ml.Scaler (1x)"
     )
 
 
@@ -91,48 +90,48 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
             [_node("Add", ["x", "b"], ["a"], name="p"), _node("Relu", ["a"], ["b"], name="q"), _node("Relu", ["b"])]
         ),
         (
-            "ONNX model: its graph has a cycle; got nodes that wait for one another: node `p` (Add), node `q` (Relu), "
+            "ONNX model: the graph has a cycle; got nodes on or behind the cycle: node `p` (Add), node `q` (Relu), "
             "node `the_node` (Relu)"
         ),
     ),
     (
         "reads its own output",
         _model([_node("Add", ["x", "y"], ["y"])]),
-        "ONNX model: its graph has a cycle; got nodes that wait for one another: node `the_node` (Add)",
+        "ONNX model: the graph has a cycle; got nodes on or behind the cycle: node `the_node` (Add)",
     ),
     (
         "undefined input",
         _model([_node("Add", ["x", "weights"])], initializers=[_ints("weight", 1)]),
         (
-            "ONNX model, node `the_node` (Add): reads `weights`, which is no input, no initializer and no node's "
-            "output. "
+            "ONNX model, node `the_node` (Add): reads undefined value `weights`: no input, initializer or node output "
+            "has this name. "
             "Did you mean 'weight'?"
         ),
     ),
     (
         "undefined output",
         _model([_node("Relu")], outputs=["z"]),
-        "ONNX model, output `z`: is defined by no node",
+        "ONNX model, output `z`: has no definition: no input, initializer or node output has this name",
     ),
     (
         "defined twice",
         _model([_node("Relu", name="p"), _node("Exp", name="q")]),
-        "ONNX model, node `q` (Exp): defines `y`, which is defined already",
+        "ONNX model, node `q` (Exp): defines `y` a second time",
     ),
     (
         "two initializers",
         _model([_node("Relu")], initializers=[_ints("w", 1), _ints("w", 2)]),
-        "ONNX model, initializer `w`: stands there twice",
+        "ONNX model, initializer `w`: is defined twice",
     ),
     (
         "no outputs",
         _model([_node("Relu")], outputs=[]),
-        "ONNX model: its graph has no outputs",
+        "ONNX model: the graph has no outputs",
     ),
     (
         "two inputs",
         _model([_node("Relu")], inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])] * 2),
-        "ONNX model, input `x`: stands there twice",
+        "ONNX model, input `x`: is defined twice",
     ),
     (
         "sequence input",
@@ -143,15 +142,15 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         "old opset",
         _model([_node("Relu")], opset=6),
         (
-            "ONNX model: uses an ONNX operator set that is not imported; got 6, expected 7 to "
-            f"{onnx.defs.onnx_opset_version()}. Convert it with onnx.version_converter."
+            "ONNX model: needs an unsupported version of the ONNX operator set; got 6, expected 7 to "
+            f"{onnx.defs.onnx_opset_version()}. Convert the model with onnx.version_converter."
         ),
     ),
     (
         "future opset",
         _model([_node("Relu")], opset=1000),
         (
-            "ONNX model: uses an ONNX operator set that is not imported; got 1000, expected 7 to "
+            "ONNX model: needs an unsupported version of the ONNX operator set; got 1000, expected 7 to "
             f"{onnx.defs.onnx_opset_version()}. Update the package `onnx`, or export the model for an older opset."
         ),
     ),
@@ -176,18 +175,18 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         (
             "ONNX model, node `the_node` (Add): op `add`, operand `y`: axis 0 has size 3 and does not broadcast with "
             "size 4; "
-            "got (3,), expected a shape that fits (n, 4)"
+            "got (3,), expected a shape broadcasting with (n, 4)"
         ),
     ),
     (
         "unknown attribute",
         _model([_node("Relu", slope=1.0)]),
-        "ONNX model, node `the_node` (Relu): has attributes that are not imported; got slope",
+        "ONNX model, node `the_node` (Relu): has unsupported attributes; got slope",
     ),
     (
         "attribute of another type",
         _model([_node("Softmax", axis=1.0)]),
-        "ONNX model, node `the_node` (Softmax): attribute `axis` is of the wrong type; got float, expected an int",
+        "ONNX model, node `the_node` (Softmax): attribute `axis` has the wrong type; got float, expected an int",
     ),
     (
         "missing attribute",
@@ -197,7 +196,7 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
     (
         "secondary output in use",
         _model([_node("Dropout", ["x"], ["a", "y"])]),
-        "ONNX model, node `the_node` (Dropout): its output `y` is not imported, but the model uses it",
+        "ONNX model, node `the_node` (Dropout): output `y` is not supported, but the model uses the output",
     ),
     (
         "shape from data",
@@ -209,7 +208,7 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
             ],
         ),
         (
-            "ONNX model, node `the_node` (Reshape): input `s` is not known before the model runs; expected a "
+            "ONNX model, node `the_node` (Reshape): input `s` is computed at run time; expected a "
             "constant, or "
             "sizes computed from shapes"
         ),
@@ -222,7 +221,7 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
             initializers=[numpy_helper.from_array(np.ones((1, 2), np.float32), "w")],
         ),
         (
-            "ONNX model, node `the_node` (Conv): works on an input of rank 2, which is not imported; expected an input "
+            "ONNX model, node `the_node` (Conv): has an input of unsupported rank 2; expected an input "
             "of shape (N, C, W), (N, C, H, W) or (N, C, D, H, W)"
         ),
     ),
@@ -230,7 +229,7 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         "pad mode",
         _model([_node("Pad", ["x", "p"], mode="wrap")], initializers=[_ints("p", 0, 1, 0, 1)]),
         (
-            "ONNX model, node `the_node` (Pad): attribute `mode` is not known; got wrap, expected constant or reflect "
+            "ONNX model, node `the_node` (Pad): attribute `mode` is unknown; got wrap, expected constant or reflect "
             "or edge"
         ),
     ),
@@ -243,7 +242,7 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         "string tensor",
         _model([_node("Identity")], inputs=[helper.make_tensor_value_info("x", TensorProto.STRING, [1])]),
         (
-            "ONNX model, input `x`: has an element type that is not imported; got STRING, expected one of float32, "
+            "ONNX model, input `x`: has an unsupported element type; got STRING, expected one of float32, "
             "uint8, "
             "int8, uint16, int16, int32, int64, bool, float16, float64, uint32, uint64, bfloat16, float8_e4m3fn, "
             "float8_e5m2, int4"
@@ -261,7 +260,7 @@ def test_short_weights() -> None:
     tensor = numpy_helper.from_array(np.ones(4, np.float32), "w")
     tensor.raw_data = tensor.raw_data[:-1]
     assert _refuse(_model([_node("Add", ["x", "w"])], initializers=[tensor])) == (
-        "ONNX model, initializer `w`: has another number of bytes of data than its shape asks for; got 15, expected 16"
+        "ONNX model, initializer `w`: the number of bytes of data does not fit the shape; got 15, expected 16"
     )
 
 
@@ -272,17 +271,20 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
     path.write_bytes(b"")
     assert _refuse(path) == f"{path}: is not an ONNX model: the file is empty"
     path.write_text("# Read me\n\nThis is a text file.\n" * 10)
-    assert _refuse(path) == f"{path}: is not an ONNX model, or is cut short; got 320 bytes that protobuf cannot parse"
+    assert _refuse(path) == f"{path}: is not an ONNX model, or is truncated; got 320 bytes, rejected by protobuf"
     assert _refuse(b"") == "ONNX model: is not an ONNX model: it has no graph. Is the file complete?"
-    assert _refuse(3.5) == "from_onnx: cannot import this; got float, expected a path, bytes or an onnx.ModelProto"
+    assert (
+        _refuse(3.5)
+        == "from_onnx: cannot import an object of this type; got float, expected a path, bytes or an onnx.ModelProto"
+    )
     model = onnx.ModelProto()
     model.graph.CopyFrom(_model([_node("Relu")]).graph)
-    assert _refuse(model) == "ONNX model: does not say which version of the ONNX operator set it uses"
+    assert _refuse(model) == "ONNX model: does not declare a version of the ONNX operator set"
 
 
 def test_names_that_are_not_text() -> None:
     data = _model([_node("Relu", name="abcdefgh")]).SerializeToString().replace(b"abcdefgh", b"abc\xff\xfefgh")
-    assert _refuse(data) == "ONNX model: is damaged: a name in it is not text; got b'abc\\xff\\xfefgh'"
+    assert _refuse(data) == "ONNX model: is damaged: a name is not UTF-8 text; got b'abc\\xff\\xfefgh'"
 
 
 @settings(max_examples=150, deadline=None)
@@ -334,18 +336,18 @@ def test_external_data_elsewhere_is_never_read(tmp_path: Path, location: str) ->
 def test_external_data_that_does_not_fit(tmp_path: Path) -> None:
     path = _external(tmp_path, "w.bin")
     label = f"{path}, initializer `w`:"
-    assert _refuse(path) == f"{label} its external data `w.bin` cannot be read: No such file or directory"
+    assert _refuse(path) == f"{label} external data `w.bin` cannot be read: No such file or directory"
     (path.parent / "w.bin").write_bytes(bytes(12))
     assert _refuse(path) == (
-        f"{label} has another number of bytes of external data than its shape asks for; got 12, expected 16"
+        f"{label} the number of bytes of external data does not fit the shape; got 12, expected 16"
     )
     _external(tmp_path, "w.bin", length="16")
-    assert _refuse(path) == f"{label} its external data `w.bin` is cut short; got 12 bytes, expected 16 or more"
+    assert _refuse(path) == f"{label} external data `w.bin` is truncated; got 12 bytes, expected 16 or more"
     _external(tmp_path, "w.bin", offset="x")
     assert re.match(f"{re.escape(label)} has external data with a malformed offset or length; got", _refuse(path))
     assert _refuse(path.read_bytes()) == (
-        "ONNX model, initializer `w`: has external data, but the model is no file that it could lie beside. Give the "
-        "model's path to from_onnx, or load the data into the model first."
+        "ONNX model, initializer `w`: has external data, but a model without a file has no folder for external data. "
+        "Pass the model's path to from_onnx, or load the data into the model first."
     )
 
 
@@ -354,7 +356,7 @@ def test_case_builder_reports_what_it_refuses(
 ) -> None:
     case = make_case(inputs=[np.ones((2, 3), np.float32)], attrs={"direction": 1})
     assert _refuse(node_model("ArgMax", 13, case)) == (
-        "ONNX model, node `the_node` (ArgMax): has attributes that are not imported; got direction"
+        "ONNX model, node `the_node` (ArgMax): has unsupported attributes; got direction"
     )
 
 
@@ -399,7 +401,7 @@ def test_external_data_that_the_system_refuses(tmp_path: Path, location: str, re
     if location == "secret" and os.access(path.parent / "secret", os.R_OK):
         pytest.skip("this user may read everything")
     text = _refuse(path)
-    assert text.startswith(f"{path}, initializer `w`: its external data ")
+    assert text.startswith(f"{path}, initializer `w`: external data ")
     assert re.search(reason, text)
 
 

@@ -1,4 +1,4 @@
-"""Bad control flow, scans and sequences: each gives one clear error that names the node and its place."""
+"""Bad control flow, scans and sequences: each gives a single clear error naming the node and the place."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _seq(body: str) -> str:
 _KEEP = "c_out = Identity(t) w = Neg(v)"
 _GROW = "c_out = Identity(t) w = Concat<axis = 1>(v, x)"
 _UNROLL_HINT = (
-    "Types may change where the rounds are unrolled: at most 256 nodes in all, a constant number of rounds, and a "
-    "condition that is constantly true."
+    "Types may change if the rounds are unrolled: at most 256 nodes in all, a constant number of rounds, and a "
+    "constantly true condition."
 )
 
 _REFUSED: list[tuple[str, str, str]] = [
@@ -55,30 +55,30 @@ _REFUSED: list[tuple[str, str, str]] = [
         "branches of different sizes",
         _if("a = Neg(x)", "b = Concat<axis = 1>(x, x)"),
         (
-            'node `y` (If): its branches give output `y` different types; got R.Tensor(("n", 4), "float32") '
-            'and R.Tensor(("n", 8), "float32"), expected one type, as which branch is taken is known only '
-            "while the model runs"
+            'node `y` (If): the branches disagree on the type of output `y`; got R.Tensor(("n", 4), "float32") '
+            'and R.Tensor(("n", 8), "float32"), expected the same type, because the '
+            "condition is computed at run time"
         ),
     ),
     (
         "branches of different dtypes",
         _if("a = Neg(x)", "b = Cast<to = 7>(x)"),
         (
-            'node `y` (If): its branches give output `y` different types; got R.Tensor(("n", 4), "float32") '
-            'and R.Tensor(("n", 4), "int64"), expected one type, as which branch is taken is known only '
-            "while the model runs"
+            'node `y` (If): the branches disagree on the type of output `y`; got R.Tensor(("n", 4), "float32") '
+            'and R.Tensor(("n", 4), "int64"), expected the same type, because the '
+            "condition is computed at run time"
         ),
     ),
     (
         "branches with other numbers of outputs",
         _if("a = Neg(x)", "b = Neg(x)", outputs="y, z"),
-        ("node `y` (If): attribute `then_branch` has another number of outputs than the node; got 1, expected 2"),
+        ("node `y` (If): attribute `then_branch` and the node have different numbers of outputs; got 1, expected 2"),
     ),
     (
         "a condition of several elements",
         _if("a = Neg(x)", "b = Neg(x)", condition="bool[2] c"),
         (
-            'node `y` (If): the condition is no scalar of the right dtype; got R.Tensor((2,), "bool"), '
+            'node `y` (If): the condition is not a scalar of the right dtype; got R.Tensor((2,), "bool"), '
             'expected R.Tensor((), "bool")'
         ),
     ),
@@ -86,14 +86,14 @@ _REFUSED: list[tuple[str, str, str]] = [
         "a condition that is no bool",
         _if("a = Neg(x)", "b = Neg(x)", condition="float c"),
         (
-            'node `y` (If): the condition is no scalar of the right dtype; got R.Tensor((), "float32"), '
+            'node `y` (If): the condition is not a scalar of the right dtype; got R.Tensor((), "float32"), '
             'expected R.Tensor((), "bool")'
         ),
     ),
     (
         "a known condition that is no bool",
         _if("a = Neg(x)", "b = Neg(x)", condition="float d", weights="<float c = {1}>"),
-        ("node `y` (If): the condition is no scalar of the right dtype; got float32 of shape (), expected bool"),
+        ("node `y` (If): the condition is not a scalar of the right dtype; got float32 of shape (), expected bool"),
     ),
     (
         "a branch with inputs",
@@ -104,29 +104,29 @@ _REFUSED: list[tuple[str, str, str]] = [
         "a branch reads what is not there",
         _if("a = Neg(z)", "b = Neg(x)"),
         (
-            "node `y` (If), attribute `then_branch`, node `a` (Neg): reads `z`, which is no input, no "
-            "initializer and no node's output"
+            "node `y` (If), attribute `then_branch`, node `a` (Neg): reads undefined value `z`: no input, initializer "
+            "or node output has this name"
         ),
     ),
     (
         "a branch gives what is not there",
         _if("q = Neg(x)", "b = Neg(x)"),
         (
-            "node `y` (If), attribute `then_branch`, output `a`: reads `a`, which is no input, no "
-            "initializer and no node's output"
+            "node `y` (If), attribute `then_branch`, output `a`: reads undefined value `a`: no input, initializer or "
+            "node output has this name"
         ),
     ),
     (
         "a branch defines a name twice",
         _if("a = Neg(x) a = Abs(x)", "b = Neg(x)"),
-        "node `y` (If), attribute `then_branch`, node `a` (Abs): defines `a`, which is defined already",
+        "node `y` (If), attribute `then_branch`, node `a` (Abs): defines `a` a second time",
     ),
     (
         "a cycle in a branch",
         _if("a = Neg(d) d = Neg(a)", "b = Neg(x)"),
         (
-            "node `y` (If), attribute `then_branch`: its graph has a cycle; got nodes that wait for one "
-            "another: node `a` (Neg), node `d` (Neg)"
+            "node `y` (If), attribute `then_branch`: the graph has a cycle; got nodes on or behind the cycle: node "
+            "`a` (Neg), node `d` (Neg)"
         ),
     ),
     (
@@ -158,7 +158,7 @@ _REFUSED: list[tuple[str, str, str]] = [
         "a carried value that grows",
         _loop(_GROW),
         (
-            'node `y` (Loop): carried value `v` changes its type from round to round; got R.Tensor(("n", 8), '
+            'node `y` (Loop): carried value `v` changes type from round to round; got R.Tensor(("n", 8), '
             '"float32"), expected R.Tensor(("n", 4), "float32"). '
         )
         + _UNROLL_HINT,
@@ -167,7 +167,7 @@ _REFUSED: list[tuple[str, str, str]] = [
         "a carried value of another dtype",
         _loop("c_out = Identity(t) w = Cast<to = 7>(v)", inputs="m, c, x"),
         (
-            'node `y` (Loop): carried value `v` changes its type from round to round; got R.Tensor(("n", 4), '
+            'node `y` (Loop): carried value `v` changes type from round to round; got R.Tensor(("n", 4), '
             '"int64"), expected R.Tensor(("n", 4), "float32"). '
         )
         + _UNROLL_HINT,
@@ -176,7 +176,7 @@ _REFUSED: list[tuple[str, str, str]] = [
         "too many rounds to unroll",
         _loop(_GROW, inputs="k, , x", known=200),
         (
-            'node `y` (Loop): carried value `v` changes its type from round to round; got R.Tensor(("n", 8), '
+            'node `y` (Loop): carried value `v` changes type from round to round; got R.Tensor(("n", 8), '
             '"float32"), expected R.Tensor(("n", 4), "float32"). '
         )
         + _UNROLL_HINT,
@@ -185,8 +185,8 @@ _REFUSED: list[tuple[str, str, str]] = [
         "a scan output of unknown length",
         _loop(_KEEP, outputs="c_out, w, w", results="y, s"),
         (
-            "node `y` (Loop): has scan outputs, but how many rounds it makes is known only while it runs; "
-            "expected a number of rounds that sizes give, and a condition that is constantly true"
+            "node `y` (Loop): has scan outputs, but the number of rounds is computed at run time; "
+            "expected a number of rounds computed from sizes, and a constantly true condition"
         ),
     ),
     (
@@ -198,8 +198,8 @@ _REFUSED: list[tuple[str, str, str]] = [
             results="y, s",
         ),
         (
-            "node `y` (Loop): has scan outputs, but how many rounds it makes is known only while it runs; "
-            "expected a number of rounds that sizes give, and a condition that is constantly true"
+            "node `y` (Loop): has scan outputs, but the number of rounds is computed at run time; "
+            "expected a number of rounds computed from sizes, and a constantly true condition"
         ),
     ),
     (
@@ -220,8 +220,8 @@ _REFUSED: list[tuple[str, str, str]] = [
             results="y, z",
         ),
         (
-            "node `y` (Loop): has a scan output whose slices have a size that is known only while it runs; got "
-            'R.Tensor((2, "nonzero"), "int64"), expected sizes that what stands around the body gives'
+            "node `y` (Loop): the slices of a scan output have a size computed at run time by the body; got "
+            'R.Tensor((2, "nonzero"), "int64"), expected sizes known outside the body'
         ),
     ),
     (
@@ -234,16 +234,16 @@ _REFUSED: list[tuple[str, str, str]] = [
             known=0,
         ),
         (
-            "node `y` (Loop): has a scan output whose slices have a size that is known only while it runs; got "
-            'R.Tensor((2, "nonzero"), "int64"), expected sizes that what stands around the body gives'
+            "node `y` (Loop): the slices of a scan output have a size computed at run time by the body; got "
+            'R.Tensor((2, "nonzero"), "int64"), expected sizes known outside the body'
         ),
     ),
     (
         "conditions that give one another",
         _loop("c_out = Identity(d) d = Identity(c_out) w = Neg(v)", inputs="k, , x"),
         (
-            "node `y` (Loop), attribute `body`: its graph has a cycle; got nodes that wait for one another: "
-            "node `c_out` (Identity), node `d` (Identity)"
+            "node `y` (Loop), attribute `body`: the graph has a cycle; got nodes on or behind the cycle: node `c_out` "
+            "(Identity), node `d` (Identity)"
         ),
     ),
     (
@@ -258,7 +258,7 @@ _REFUSED: list[tuple[str, str, str]] = [
         "a number of rounds that is no int64",
         _loop(_KEEP, limit="int32 m"),
         (
-            "node `y` (Loop): the number of rounds is no scalar of the right dtype; got R.Tensor((), "
+            "node `y` (Loop): the number of rounds is not a scalar of the right dtype; got R.Tensor((), "
             '"int32"), expected R.Tensor((), "int64")'
         ),
     ),
@@ -266,14 +266,14 @@ _REFUSED: list[tuple[str, str, str]] = [
         "a body's condition of several elements",
         _loop("c_out = Less(v, x) w = Neg(v)"),
         (
-            'node `y` (Loop): the condition is no scalar of the right dtype; got R.Tensor(("n", 4), "bool"), '
+            'node `y` (Loop): the condition is not a scalar of the right dtype; got R.Tensor(("n", 4), "bool"), '
             'expected R.Tensor((), "bool")'
         ),
     ),
     (
         "scan: inputs of two lengths",
         _scan(n=2, ins="v, p, q", body="w = Add(p, q)", inputs="p, p, q"),
-        "node `y` (Scan): its scan inputs differ in length; got 5, expected 3",
+        "node `y` (Scan): the scan inputs differ in length; got 5, expected 3",
     ),
     ("scan: no inputs", _scan(n=0), "node `y` (Scan): attribute `num_scan_inputs` does not fit the inputs; got 0"),
     (
@@ -297,28 +297,28 @@ _REFUSED: list[tuple[str, str, str]] = [
     (
         "a sequence as an output",
         _seq("y = SequenceConstruct(x, x)"),
-        "output `y`: uses `y` as a tensor, which is a sequence; got a sequence of 2",
+        "output `y`: needs `y` as a tensor; got a sequence of 2",
     ),
     (
         "a sequence as a tensor",
         _seq("s = SequenceConstruct(x, x) y = Neg(s)"),
-        "node `y` (Neg): uses `s` as a tensor, which is a sequence; got a sequence of 2",
+        "node `y` (Neg): needs `s` as a tensor; got a sequence of 2",
     ),
     (
         "a tensor as a sequence",
         _seq("y = SequenceAt(x, one)"),
-        "node `y` (SequenceAt): its first input is no sequence that is known before the model runs",
+        "node `y` (SequenceAt): the first input is not a sequence known during import",
     ),
     (
         "no such position",
         _seq("s = SequenceConstruct(x, x) y = SequenceAt(s, nine)"),
-        "node `y` (SequenceAt): names no position of a sequence of 2; got 9",
+        "node `y` (SequenceAt): the position is outside a sequence of 2 elements; got 9",
     ),
     (
         "a position that is not known",
         _seq("s = SequenceConstruct(x, x) y = SequenceAt(s, i)"),
         (
-            "node `y` (SequenceAt): input `i` is not known before the model runs; expected a constant, or "
+            "node `y` (SequenceAt): input `i` is computed at run time; expected a constant, or "
             "sizes computed from shapes"
         ),
     ),
@@ -330,12 +330,12 @@ _REFUSED: list[tuple[str, str, str]] = [
     (
         "parts of a dynamic axis",
         _seq("s = SplitToSequence<axis = 0>(x) y = SequenceAt(s, one)"),
-        "node `s` (SplitToSequence): splits an axis into a number of parts that is not known; got n",
+        "node `s` (SplitToSequence): splits an axis into an unknown number of parts; got n",
     ),
     (
         "a sequence from both branches",
         _if("a = SequenceConstruct(x)", "b = SequenceConstruct(x, x)"),
-        ("node `y` (If): uses output `y` of `then_branch` as a tensor, which is a sequence; got a sequence of 1"),
+        ("node `y` (If): needs output `y` of `then_branch` as a tensor; got a sequence of 1"),
     ),
     (
         "joined elements differ",
@@ -354,11 +354,11 @@ def test_what_is_refused(model: str, expected: str) -> None:
 
 
 def test_unsupported_ops_inside_are_listed_with_counts() -> None:
-    """Nodes of nested graphs count, and those of a function once for each call."""
+    """Nodes of nested graphs count, and nodes of a function once for each call."""
     inner = """then_branch = t () => (a) { p = Det(x) a = Neg(p) },
         else_branch = e () => (a) { q = Det(x) a = Multinomial(q) }"""
     function = '<domain: "local", opset_import: ["" : 17]> F (u) => (v) { w = Neg(u) v = Det(w) }'
     text = f"g (bool c, float[4, 4] x) => (y) {{ h = If(c) <{inner}> k = local.F(h) y = local.F(k) }} {function}"
     assert _refuse(text, UnsupportedOpsError) == (
-        "ONNX model: 5 of its 9 nodes are of ops that are not imported; got Det (4x), Multinomial (1x)"
+        "ONNX model: 5 of 9 nodes have unsupported ops; got Det (4x), Multinomial (1x)"
     )

@@ -1,4 +1,4 @@
-"""Bad functions: each gives one clear error that names the call and its place."""
+"""Bad functions: each gives a single clear error naming the call and the place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_functions_do_not_call_themselves() -> None:
     head = '<domain: "local", opset_import: ["" : 17, "local" : 1]>'
     functions = f"{head} F (u) => (v) {{ w = local.G(u) v = Neg(w) }} {head} G (u) => (v) {{ v = local.F(u) }}"
     assert _refuse(f"g (float[4] x) => (y) {{ y = local.F(x) }} {functions}") == (
-        "ONNX model, node `y` (F), node `w` (G), node `v` (F): calls a function that calls itself; got F -> G -> F"
+        "ONNX model, node `y` (F), node `w` (G), node `v` (F): calls a recursive function; got F -> G -> F"
     )
 
 
@@ -29,21 +29,21 @@ def test_functions_are_not_nested_without_end() -> None:
     calls = [f"{head} F{index} (u) => (v) {{ v = local.F{index + 1}(u) }}" for index in range(70)]
     functions = " ".join([*calls, f"{head} F70 (u) => (v) {{ v = Neg(u) }}"])
     assert _refuse(f"g (float[4] x) => (y) {{ y = local.F0(x) }} {functions}") == (
-        "ONNX model: its graphs and function calls are nested too deeply; expected at most 64 levels. "
-        "Inline its functions, for instance with onnx.inliner.inline_local_functions."
+        "ONNX model: graphs and function calls are nested too deeply; expected at most 64 levels. "
+        "Inline the functions, for instance with onnx.inliner.inline_local_functions."
     )
 
 
 @pytest.mark.parametrize(
     ("call", "body", "expected"),
     [
-        ("y = local.F(x, x)", "v = Neg(u)", "has more inputs than its function; got 2, expected 1"),
-        ("y, z = local.F(x)", "v = Neg(u)", "has more outputs than its function; got 2, expected 1"),
-        ("y = local.F<beta = 1>(x)", "v = Neg(u)", "has attributes that are not imported; got beta"),
+        ("y = local.F(x, x)", "v = Neg(u)", "has more inputs than the called function; got 2, expected 1"),
+        ("y, z = local.F(x)", "v = Neg(u)", "has more outputs than the called function; got 2, expected 1"),
+        ("y = local.F<beta = 1>(x)", "v = Neg(u)", "has unsupported attributes; got beta"),
         (
             "y = local.F(x)",
             "v = Neg(t)",
-            "node `v` (Neg): reads `t`, which is no input, no initializer and no node's output",
+            "node `v` (Neg): reads undefined value `t`: no input, initializer or node output has this name",
         ),
         (
             "y = local.F<axis = 5>(x)",
@@ -62,15 +62,15 @@ def test_bad_functions(call: str, body: str, expected: str) -> None:
 def test_a_function_of_an_old_operator_set() -> None:
     function = '<domain: "local", opset_import: ["" : 6]> F (u) => (v) { v = Neg(u) }'
     assert _refuse(f"g (float[4] x) => (y) {{ y = local.F(x) }} {function}") == (
-        "ONNX model, node `y` (F): uses an ONNX operator set that is not imported; got 6, expected 7 to 28. Convert it "
-        "with onnx.version_converter."
+        "ONNX model, node `y` (F): needs an unsupported version of the ONNX operator set; got 6, expected 7 to 28. "
+        "Convert the model with onnx.version_converter."
     )
 
 
 def test_a_function_that_stands_there_twice() -> None:
     function = '<domain: "local", opset_import: ["" : 17]> F (u) => (v) { v = Neg(u) }'
     assert _refuse(f"g (float[4] x) => (y) {{ y = local.F(x) }} {function} {function}") == (
-        "ONNX model, function `F`: stands there twice"
+        "ONNX model, function `F`: is defined twice"
     )
 
 
@@ -78,7 +78,7 @@ def test_an_op_that_the_standard_defined_by_others_later_only() -> None:
     text = parser.parse_model('<ir_version: 10, opset_import: ["" : 27]> g (float[4] x) => (y) { y = SwiGLU(x, x) }')
     with pytest.raises(FrontendError) as caught:
         from_onnx(text)
-    assert str(caught.value) == "ONNX model: 1 of its 1 nodes are of ops that are not imported; got SwiGLU (1x)"
+    assert str(caught.value) == "ONNX model: 1 of 1 nodes have unsupported ops; got SwiGLU (1x)"
 
 
 def test_an_error_inside_a_function_of_the_standard() -> None:
@@ -87,5 +87,5 @@ def test_an_error_inside_a_function_of_the_standard() -> None:
         from_onnx(parser.parse_model(text))
     assert str(caught.value) == (
         "ONNX model, node `y` (SwiGLU), node `Y` (Mul): op `multiply`, operand `y=z`: axis 0 has size 3 and does not "
-        "broadcast with size 4; got (3,), expected a shape that fits (4,)"
+        "broadcast with size 4; got (3,), expected a shape broadcasting with (4,)"
     )

@@ -1,4 +1,4 @@
-"""The exact texts for variants of the ops of neural networks that are not imported."""
+"""The exact texts for neural-network op variants without import."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         "ConvTranspose",
         [_IMAGE, _FILTER],
         {"output_shape": (50, 50)},
-        "asks for a result that is larger than its windows reach; got 50, expected 7",
+        "attribute `output_shape` exceeds the reach of the windows; got 50, expected 7",
     ),
     ("ConvTranspose", [_IMAGE, _FILTER], {"auto_pad": "SOME"}, "attribute `auto_pad` is unknown; got SOME"),
     (
@@ -45,15 +45,20 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         "Resize",
         _RESIZE,
         {"mode": "area"},
-        "attribute `mode` is not imported; got area, expected nearest or linear or cubic",
+        "attribute `mode` has an unsupported value; got area, expected nearest or linear or cubic",
     ),
-    ("Resize", _RESIZE, {"mode": "linear", "antialias": 1}, "attribute `antialias` is not imported; expected 0"),
+    (
+        "Resize",
+        _RESIZE,
+        {"mode": "linear", "antialias": 1},
+        "attribute `antialias` has an unsupported value; expected 0",
+    ),
     (
         "Resize",
         _RESIZE,
         {"coordinate_transformation_mode": "tf_crop_and_resize"},
         (
-            "attribute `coordinate_transformation_mode` is not imported; got tf_crop_and_resize, expected "
+            "attribute `coordinate_transformation_mode` has an unsupported value; got tf_crop_and_resize, expected "
             "align_corners or asymmetric or half_pixel or half_pixel_symmetric or pytorch_half_pixel or "
             "tf_half_pixel_for_nn"
         ),
@@ -70,7 +75,7 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         "LSTM",
         [_STEPS, _GATES, _STATE],
         {"input_forget": 1},
-        "couples input and forget gates, which is not imported; expected `input_forget` of 0",
+        "couples input and forget gates, an unsupported variant; expected `input_forget` of 0",
     ),
     (
         "LSTM",
@@ -78,19 +83,19 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         {"hidden_size": 3},
         "attribute `hidden_size` differs from the weights; expected 2",
     ),
-    ("LSTM", [_STEPS, _GATES, _STATE], {"clip": 1.0}, "has attributes that are not imported; got clip"),
+    ("LSTM", [_STEPS, _GATES, _STATE], {"clip": 1.0}, "has unsupported attributes; got clip"),
     (
         "LSTM",
         [_STEPS, _GATES, _STATE],
         {"activations": ["Sigmoid", "Relu", "Tanh"]},
-        "has activations that are not imported; got Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh",
+        "has unsupported activations; got Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh",
     ),
     ("Attention", [_HEADS, _HEADS, _HEADS, None, _HEADS], {}, "has past keys or past values, but not both"),
     (
         "Attention",
         [_HEADS, _HEADS, _HEADS],
         {"softmax_precision": 6},
-        "attribute `softmax_precision` is not known; got int32, expected float16, bfloat16, float32, float64",
+        "attribute `softmax_precision` is unknown; got int32, expected float16, bfloat16, float32, float64",
     ),
     (
         "Attention",
@@ -98,18 +103,23 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         {"qk_matmul_output_mode": 4},
         "attribute `qk_matmul_output_mode` is unknown; got 4, expected 0 to 3",
     ),
-    ("Attention", [_HEADS[0], _HEADS[0], _HEADS[0]], {}, "does not say the heads of input 0; got rank 3 and 0 heads"),
+    (
+        "Attention",
+        [_HEADS[0], _HEADS[0], _HEADS[0]],
+        {},
+        "the number of heads of input 0 is unknown; got rank 3 and 0 heads",
+    ),
     (
         "MatMulInteger",
         [np.ones((2, 3), np.uint8), np.ones((3, 2), np.uint8), np.array(1, np.int8)],
         {},
-        "its zero point (input 2) has another dtype than input 0; got int8, expected uint8",
+        "input 0 and its zero point (input 2) have different dtypes; got int8, expected uint8",
     ),
     (
         "QLinearMatMul",
         [*_QUANTISED, *_QUANTISED, np.array([1, 2], np.float32), np.array([1, 2], np.uint8)],
         {},
-        "its input 6 is not a scalar, which is not imported; got shape (2,)",
+        "input 6 is not a scalar; other shapes are not supported; got shape (2,)",
     ),
     (
         "QuantizeLinear",
@@ -121,22 +131,22 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         "ConvInteger",
         [np.ones((1, 2, 4), np.uint8), np.ones((2, 2, 3), np.uint8), np.ones(2, np.uint8)],
         {},
-        "its input 2 is not a scalar, which is not imported; got shape (2,)",
+        "input 2 is not a scalar; other shapes are not supported; got shape (2,)",
     ),
     (
         "RNN",
         [_STEPS[0], np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 2), np.float32)],
         {},
-        "its input 0 has the wrong rank; got 2, expected 3",
+        "input 0 has the wrong rank; got 2, expected 3",
     ),
     (
         "OneHot",
         [np.array([1]), np.array([np.nan], np.float32), np.zeros(2, np.float32)],
         {},
-        "its depth is not finite; got [nan]",
+        "the depth is not finite; got [nan]",
     ),
-    ("Pad", [_IMAGE, np.ones(8, np.int64)], {"value": 1.0}, "has attributes that are not imported; got value"),
-    ("SpaceToDepth", [_IMAGE], {"blocksize": 1, "mode": "CRD"}, "has attributes that are not imported; got mode"),
+    ("Pad", [_IMAGE, np.ones(8, np.int64)], {"value": 1.0}, "has unsupported attributes; got value"),
+    ("SpaceToDepth", [_IMAGE], {"blocksize": 1, "mode": "CRD"}, "has unsupported attributes; got mode"),
 ]
 
 
@@ -162,9 +172,7 @@ def test_attributes_of_later_opsets_are_refused(
     model = node_model("TopK", 10, make_case([_SCALES, np.array([1])], {"largest": 0}, [1], 2))
     with pytest.raises(FrontendError) as caught:
         from_onnx(model)
-    assert str(caught.value) == (
-        "ONNX model, node `the_node` (TopK): has attributes that are not imported; got largest"
-    )
+    assert str(caught.value) == ("ONNX model, node `the_node` (TopK): has unsupported attributes; got largest")
 
 
 @pytest.mark.parametrize(
@@ -172,11 +180,11 @@ def test_attributes_of_later_opsets_are_refused(
     [
         (
             [_HEADS, _HEADS, _HEADS, None, _HEADS, _HEADS, np.array([1])],
-            "has past keys and lengths of keys; expected one of them",
+            "has both past keys and lengths of keys; expected only past keys or only lengths",
         ),
         (
             [_HEADS, _HEADS, _HEADS, np.zeros((3, 1), np.float32)],
-            "has a mask of one column, which might be for all keys or for the first alone; got 1, expected 3",
+            "has an ambiguous mask of a single column: for all keys, or for the first key only; got 1, expected 3",
         ),
     ],
 )

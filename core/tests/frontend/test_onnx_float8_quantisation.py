@@ -1,4 +1,4 @@
-"""ONNX quantisation to 8-bit floats: the arithmetic of the standard, and what is refused."""
+"""ONNX quantisation to 8-bit floats: the arithmetic of the standard, and refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _run(model: ModelProto, x: NDArray) -> Any:
 
 
 def _placed(scale: npt.ArrayLike) -> Any:
-    """Return a scale, or one for each index of axis 1, so that it broadcasts."""
+    """Return a scale, or a scale for each index of axis 1, shaped for broadcasting."""
     array = np.asarray(scale, np.float32)
     return array[:, np.newaxis] if array.size > 1 else array
 
@@ -92,9 +92,9 @@ def test_the_dtype_may_be_an_attribute() -> None:
 @pytest.mark.parametrize(
     ("scale", "zero", "attrs", "text"),
     [
-        ([[[1.0] * 2] * 3] * 2, None, {"axis": 2, "block_size": 2}, "blocks of 8-bit floats that share a scale"),
+        ([[[1.0] * 2] * 3] * 2, None, {"axis": 2, "block_size": 2}, "blocks of 8-bit floats with a shared scale"),
         ([1.0, 2.0, 3.0], [0.0] * 3, {"axis": 3}, "names no axis of a tensor of rank 3; got 3"),
-        ([1.0, 2.0], [0.0] * 2, {"axis": 1}, "has another number of scales than axis 1 has indices; got 2, expected 3"),
+        ([1.0, 2.0], [0.0] * 2, {"axis": 1}, "the number of scales differs from the size of axis 1; got 2, expected 3"),
     ],
     ids=["blocks", "axis", "number of scales"],
 )

@@ -1,4 +1,4 @@
-"""Functions of a model, and ops that the standard defines by others: imported in the place of the call."""
+"""Functions of a model, and ops defined by the standard through other ops: imported in the place of the call."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_graphs_inside_functions_see_the_function_s_names(flag: bool, check_mode
 
 
 def test_attributes_are_given_or_have_a_default_or_are_left_out(check_model: Check) -> None:
-    """``Softmax`` without its attribute takes the last axis."""
+    """``Softmax`` without the attribute takes the last axis."""
     graph = "g (float[2, 3, 4] x) => (a, b, c) { a = local.F<axis = 0>(x) b = local.F(x) c = local.F<low = 1.0>(x) }"
     function = """F<axis, low : float = 2.0>(x) => (r) { s = Softmax<axis : int = @axis>(x)
         k = Constant<value_float : float = @low>() r = Mul(s, k) }"""
@@ -89,7 +89,7 @@ def test_inputs_that_a_call_leaves_out_are_left_out_inside(check_model: Check) -
 
 
 def test_a_function_has_the_operator_set_it_names(run: Callable[..., Sequence[Array]]) -> None:
-    """Before operator set 13 ``Squeeze`` has its axes as attribute; the oracle takes no such mixture."""
+    """Before operator set 13, ``Squeeze`` has the axes as attribute; the oracle accepts no mixture of both."""
     mixed = _model(
         "g (float[3, 1] x) => (y) { y = local.F(x) }", "F (x) => (r) { r = Squeeze<axes = [1]>(x) }", function_opset=11
     )
@@ -105,7 +105,7 @@ def test_what_is_known_stays_known_through_a_call(check_model: Check) -> None:
 
 
 def test_an_output_may_be_left_out(run: Callable[..., Sequence[Array]]) -> None:
-    """The oracle takes no such call."""
+    """The oracle accepts no call with a missing output."""
     graph = "g (float[n] x) => (float[n] y) { y = local.F(x) }"
     module = from_onnx(_model(graph, "F (x) => (a, b) { a = Neg(x) b = Exp(a) }"))
     np.testing.assert_array_equal(run(module, {"x": _ints(3)})[0], -_ints(3))

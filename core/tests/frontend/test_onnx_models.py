@@ -274,7 +274,7 @@ def test_ten_thousand_nodes_in_a_chain() -> None:
 
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1"])
 def test_light_model_equals_onnx_runtime(name: str, run: Callable[..., Sequence[Array]]) -> None:
-    """One without normalisation, one with batch normalisation and grouped convolution, one with LRN."""
+    """A model without normalisation, a model with batch normalisation and grouped convolution, a model with LRN."""
     model = light.load_light_model(f"light_{name}")
     first, second = (light.draw_inputs(model, seed) for seed in (1, 2))
     module = from_onnx(model)

@@ -1,4 +1,4 @@
-"""ONNX's own cases of casts, quantisation and attention: right, or of element types that are not imported."""
+"""ONNX's own cases of casts, quantisation and attention: correct, or of element types without import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
 from onnx import TensorProto, numpy_helper
 
-_REFUSAL = re.compile("element type that is not imported")
+_REFUSAL = re.compile("unsupported element type")
 
 
 def _array(value: TensorProto | npt.ArrayLike) -> Any:

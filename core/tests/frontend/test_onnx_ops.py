@@ -1,4 +1,4 @@
-"""Every ONNX op that is imported, at every opset that changed it, against ONNX Runtime."""
+"""Every imported ONNX op, at every changing opset, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -419,7 +419,7 @@ def test_op_equals_onnx_runtime(
 def test_op_imports_with_dynamic_sizes(
     op_type: str, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
-    """All sizes are symbols; what can only be imported with known sizes stands in the list below."""
+    """All sizes are symbols; ops imported with known sizes only are in the list below."""
     for arguments in _CASES[op_type](NEWEST):
         attrs = arguments["attrs"]
         if op_type == "Split" and len(arguments["inputs"]) == 1:

@@ -1,4 +1,4 @@
-"""Triangles, blocks of pixels and padding of ONNX, at every opset that changed them, against ONNX Runtime."""
+"""Triangles, blocks of pixels and padding of ONNX, at every changing opset, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_space_to_depth_has_modes_since_opset_28(
 
 
 def _causal_mask() -> onnx.ModelProto:
-    """Gives a model that hides from each step what comes after it, behind a past of any length."""
+    """Return a model hiding all later steps from each step, behind a past of any length."""
     graph = helper.make_graph(
         [
             helper.make_node("Shape", ["past"], ["past_shape"]),
@@ -169,7 +169,7 @@ def test_trilu_behind_a_past_of_symbolic_length(past: int, steps: int, check_mod
 def test_center_crop_pad_of_a_symbolic_size_by_a_known_number(
     node_model: Callable[..., onnx.ModelProto], check_model: Callable[..., Any]
 ) -> None:
-    """A size that differs from the symbolic one by a number is a crop or a padding like any other."""
+    """A size differing from the symbolic size by a number is a crop or a padding like any other."""
     for number in (-3, 0, 5):
         graph = helper.make_graph(
             [
@@ -189,7 +189,7 @@ def test_center_crop_pad_of_a_symbolic_size_by_a_known_number(
 def test_a_padding_number_that_no_float_equals_stays_exact(
     node_model: Callable[..., onnx.ModelProto], make_case: type[Case]
 ) -> None:
-    """What a float holds becomes `nn.pad`, which passes know; the rest is joined."""
+    """Values exact in a float become `nn.pad`, known to passes; the rest is joined."""
     for number, op in ((2**53, "nn.pad"), (2**53 + 1, "concat"), (2**63 - 1, "concat"), (-(2**63), "nn.pad")):
         module = from_onnx(node_model("Pad", 13, make_case([_i64(1, 2), _i64(1, 2), np.array(number)], {}, (1, 2))))
         assert module["main"].bindings[-1].op.name == op
@@ -203,47 +203,47 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], str]] = [
         11,
         [_X, _i64(1, 0, 0)],
         {},
-        "its padding does not fit its axes; got (1, 0, 0) for (0, 1), expected 4 values",
+        "the padding does not fit the axes; got (1, 0, 0) for (0, 1), expected 4 values",
     ),
     (
         "Pad",
         18,
         [_X, _i64(1, 0, 0, 1), None, _i64(0, -2)],
         {},
-        "its padding does not fit its axes; got (1, 0, 0, 1) for (0, 0), expected 4 values",
+        "the padding does not fit the axes; got (1, 0, 0, 1) for (0, 0), expected 4 values",
     ),
     (
         "Pad",
         11,
         [_X, _i64(-2, 0, -2, 1)],
         {},
-        "crops more than axis 0 has; got (-2, -2, 0, 1), expected at most 3",
+        "crops more than the size of axis 0; got (-2, -2, 0, 1), expected at most 3",
     ),
-    ("Pad", 11, [_X, _i64(1, 0, 0, 0), np.zeros(2, np.float32)], {}, "its padding value is not a scalar; got [2]"),
+    ("Pad", 11, [_X, _i64(1, 0, 0, 0), np.zeros(2, np.float32)], {}, "the padding value is not a scalar; got [2]"),
     (
         "Pad",
         10,
         [_X],
         {"pads": (1, 0, 0, 0), "mode": "circular"},
-        "attribute `mode` is not known; got circular, expected constant or reflect or edge",
+        "attribute `mode` is unknown; got circular, expected constant or reflect or edge",
     ),
     (
         "Pad",
         19,
         [_X, _i64(-3, 0, 1, 0)],
         {"mode": "wrap"},
-        "op `nn.border_pad`, operand `x=lv0`: axis 0 is empty and cannot be continued",
+        "op `nn.border_pad`, operand `x=lv0`: axis 0 is empty and has no element to repeat",
     ),
-    ("Trilu", 14, [_X, _i64(1, 2)], {}, "its diagonal is not a single one; got [1, 2]"),
-    ("EyeLike", 9, [_i64(1, 2)], {}, "its input is no matrix; got [2], expected two sizes"),
+    ("Trilu", 14, [_X, _i64(1, 2)], {}, "input `k` is not a single element; got [1, 2]"),
+    ("EyeLike", 9, [_i64(1, 2)], {}, "the input is not a matrix; got [2], expected rank 2"),
     (
         "DepthToSpace",
         13,
         [_count(1, 6, 2, 2)],
         {"blocksize": 2},
-        "op `depth_to_space`, operand `x=i0`: axis 1 is no whole number of blocks; got 6, expected a multiple of 4",
+        "op `depth_to_space`, operand `x=i0`: axis 1 is not divisible into blocks; got 6, expected a multiple of 4",
     ),
-    ("CenterCropPad", 18, [_X, _i64(2)], {}, "its shape does not fit its axes; got [2], expected 2 sizes"),
+    ("CenterCropPad", 18, [_X, _i64(2)], {}, "the shape does not fit the axes; got [2], expected 2 sizes"),
 ]
 
 
@@ -268,8 +268,9 @@ def test_sizes_that_only_the_run_tells(node_model: Callable[..., onnx.ModelProto
     with pytest.raises(FrontendError) as caught:
         from_onnx(model)
     assert str(caught.value) == (
-        "ONNX model, node `the_node` (CenterCropPad): does not say whether axis 0 is cropped or padded; got i0_dim0 to "
-        "2, expected sizes whose difference is known"
+        "ONNX model, node `the_node` (CenterCropPad): axis 0 is cropped or padded, depending on unknown sizes; got "
+        "i0_dim0 to "
+        "2, expected sizes with a known difference"
     )
 
 

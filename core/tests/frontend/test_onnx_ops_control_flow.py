@@ -1,4 +1,4 @@
-"""Control flow, scans and sequences of ONNX, at every opset that changed them, against ONNX Runtime."""
+"""Control flow, scans and sequences of ONNX, at every changing opset, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _if(opset: int) -> Cases:
 
 
 def _loop(opset: int) -> Cases:
-    """All that may be left out, both forms of the loop, rounds that end early, and none at all."""
+    """All optional parts, both forms of the loop, rounds ending early, and no rounds."""
     x = _ints(3, 4)
     header = "float[3, 4] x, int64 m, bool c"
     rounds = "body = b (int64 i, bool c_in, float[3, 4] v, float[3, 4] w)"
@@ -97,7 +97,7 @@ def _loop(opset: int) -> Cases:
 
 
 def _loop_of_captured_sizes() -> Cases:
-    """Sizes computed around the rounds: ``m//2`` in bodies, as number of rounds, and in rounds inside of rounds."""
+    """Sizes computed around the rounds: ``m//2`` in bodies, as number of rounds, and in nested rounds."""
     head = """g (float[n, m] x) => (float[k, q] y) <int64 zero = {0}, int64 one = {1}, int64 two = {2}> {
         yes = Constant<value = bool {1}>() s = Shape(x) n = Gather(s, zero) m = Gather(s, one) half = Div(m, two)"""
     body = "body = b (int64 i, bool c) => (bool d, float[q] w) { d = Identity(c)"
@@ -134,7 +134,7 @@ def _scan(opset: int) -> Cases:
 
 
 def _scan_of_dynamic_length() -> Cases:
-    """As long as an input is: forwards and backwards, and the same as a loop."""
+    """A scan as long as an input: forwards and backwards, and the same as a loop."""
     cases: Cases = []
     for back in (0, 1):
         text = f"""g (float[4] v, float[n, 2] p, float[n, 4] q) => (float[4] w, float[n, 2] r, float[n, 4] s) {{
@@ -242,7 +242,7 @@ def test_the_machine_runs_what_was_saved(op_type: str, tmp_path: Path, run: Call
 
 
 def _ops(module: IRModule) -> list[str]:
-    """Gives the ops of ``main``, those of regions before the op that holds them."""
+    """Return the ops of ``main``, with the ops of a region before the op of the region."""
     return [binding.op.name for binding in module["main"].walk()]
 
 
@@ -292,7 +292,7 @@ def test_regions_take_what_they_read_and_nothing_else(check_model: Check) -> Non
 
 
 def test_names_inside_hide_those_around(check_model: Check) -> None:
-    """The body's ``x`` and ``t`` are not the graph's, the branch's ``t`` not the body's; the oracle takes no such."""
+    """``x`` and ``t`` of the body hide the graph's, ``t`` of the branch hides the body's; the oracle refuses this."""
     text = """g (float[n] x, int64 m, bool d) => (float[n] y) { t = Neg(x) o = Loop(m, , t) <
         body = b (int64 i, bool c_in, float[n] x1) => (bool c_out, float[n] w) {
             c_out = Identity(c_in) t1 = Add(x1, x1) u = If(d) <
@@ -316,7 +316,7 @@ def test_nodes_wait_for_what_graphs_inside_read(check_model: Check) -> None:
 
 
 def test_what_is_known_stays_known_inside(check_model: Check) -> None:
-    """The target of the body's reshape is computed around it; weights around and inside are constants."""
+    """The target of the body's reshape is computed around the body; weights around and inside are constants."""
     text = """g (float[n, 4] x, int64 m) => (float[n, 4] y) <float[4] weight = {1, 2, 3, 4}, int64[1] two = {2}> {
         s = Shape(x) flat = Mul(s, two) y = Loop(m, , x) <body = b (int64 i, bool c_in, float[n, 4] v)
             => (bool c_out, float[n, 4] w) <int64[2] shape = {4, -1}> {
@@ -332,7 +332,7 @@ def test_rounds_are_unrolled_up_to_a_limit(check_model: Check) -> None:
 
 
 def test_nested_rounds_are_unrolled_up_to_one_limit(check_model: Check) -> None:
-    """Ten rounds of twenty rounds of two nodes are more than the limit, though neither is alone."""
+    """Ten rounds of twenty rounds of two nodes exceed the limit, though neither does alone."""
     inner = _ADDING.replace("v)", "u)").replace("Add(v", "Add(u")
     text = f"""g (float[n] x) => (float[n] y) <int64 m = {{10}}, int64 k = {{20}}> {{ y = Loop(m, , x) <
         body = b (int64 j, bool d_in, float[n] v) => (bool d_out, float[n] o) {{

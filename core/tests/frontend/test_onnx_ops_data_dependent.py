@@ -1,4 +1,4 @@
-"""ONNX ops with sizes that the data tells, at every opset that changed them, against ONNX Runtime."""
+"""ONNX ops with data-dependent sizes, at every changing opset, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _CASES: dict[str, Callable[[int], Cases]] = {
 
 
 def _versions(op_type: str) -> list[int]:
-    """Gives the opsets from which on the op is another one, the oldest that is imported first."""
+    """Return the opsets changing the op, the oldest imported opset first."""
     since = {
         schema.since_version
         for schema in onnx.defs.get_all_schemas_with_history()
@@ -101,7 +101,7 @@ def test_constants_are_folded(
 
 
 def test_a_model_that_computes_with_a_size_that_it_learns() -> None:
-    """The positive elements of ``x``, doubled, and ``0 .. k - 1`` beside them, through the whole road."""
+    """The positive elements of ``x``, doubled, and ``0 .. k - 1`` beside, through the whole compiler."""
     graph = helper.make_graph(
         [
             helper.make_node("Greater", ["x", "zero"], ["positive"]),
@@ -197,7 +197,7 @@ _BOUNDS = (0, 2, 4, 5, 9, -1, -5, -6, 2**63 - 1, -(2**63))
 def test_a_slice_between_bounds_that_are_data(
     step: int, node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
-    """The oracle reads a stop of 2**63 - 1 with a negative step in its own way: as the front, not as the end."""
+    """With a negative step, the oracle reads a stop of 2**63 - 1 differently: as the front, not as the end."""
     for size in (0, 1, 5):
         x = _ints(2, size)
         inputs = [x, np.array([0]), np.array([0]), np.array([1]), np.array([step])]
@@ -232,7 +232,7 @@ def test_slices_between_data_that_are_refused(
     for model, problem in (
         (zero, "has a step of 0"),
         (many, "has an unknown number of starts or ends; got [i1_dim0]"),
-        (axes, "its axes, starts, ends and steps differ in number"),
+        (axes, "axes, starts, ends and steps differ in number"),
     ):
         with pytest.raises(FrontendError) as caught:
             from_onnx(model)

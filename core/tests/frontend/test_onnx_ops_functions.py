@@ -1,4 +1,4 @@
-"""Mathematical functions and activations of ONNX, at every opset that changed them, against ONNX Runtime."""
+"""Mathematical functions and activations of ONNX, at every changing opset, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -167,5 +167,5 @@ def test_bit_shift_has_two_directions(node_model: Callable[..., onnx.ModelProto]
     with pytest.raises(FrontendError) as caught:
         from_onnx(node_model("BitShift", NEWEST, make_case([x, x], {"direction": "UP"})))
     assert str(caught.value) == (
-        "ONNX model, node `the_node` (BitShift): attribute `direction` is not known; got UP, expected LEFT or RIGHT"
+        "ONNX model, node `the_node` (BitShift): attribute `direction` is unknown; got UP, expected LEFT or RIGHT"
     )

@@ -1,4 +1,4 @@
-"""Gathers, scatters and moves of slices of ONNX, at every opset that changed them, against ONNX Runtime."""
+"""Gathers, scatters and moves of slices of ONNX, at every changing opset, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _ints(*shape: int, seed: int = 0, low: int = -4, high: int = 5, dtype: str =
 
 
 def _places(*shape: int, size: int, dtype: str = "int64", seed: int = 3) -> Any:
-    """Gives indices into an axis, negative ones among them."""
+    """Return indices into an axis, including negative indices."""
     return _ints(*shape, low=-size, high=size, dtype=dtype, seed=seed)
 
 
@@ -187,7 +187,7 @@ def test_gather_counts_from_the_end(dtype: str, check_case: CheckCase, make_case
 
 
 def test_one_hot_rounds_indices_towards_zero(node_model: NodeModel, make_case: MakeCase, run: Run) -> None:
-    """The specification says so; ONNX Runtime takes such indices for ones that lie outside."""
+    """By the specification; ONNX Runtime takes these indices for indices out of range."""
     inputs = [np.array([0.9, -0.9, 1.5, -1.5], np.float32), np.array(3.7, np.float32), np.array([0, 1], np.float32)]
     module = from_onnx(node_model("OneHot", NEWEST, make_case(inputs, constants=(1, 2))))
     expected = np.eye(3, dtype=np.float32)[[0, 0, 1, -1]]
@@ -195,7 +195,7 @@ def test_one_hot_rounds_indices_towards_zero(node_model: NodeModel, make_case: M
 
 
 def _computed(op_type: str, inputs: list[str], weights: dict[str, Any]) -> onnx.ModelProto:
-    """Gives a model whose node takes `n`, the size of axis 0 of `x`, as a tensor of one element."""
+    """Return a model with a node taking `n`, the size of axis 0 of `x`, as a tensor of a single element."""
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"]),
         helper.make_node("Gather", ["shape", "first"], ["n"], axis=0),
@@ -237,7 +237,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [_X, np.zeros((1, 1), int), _X[:1, :1]],
         {},
         (),
-        "the op is deprecated since operator set 11. ScatterElements took its place.",
+        "the op is deprecated since operator set 11. Use ScatterElements.",
     ),
     ("Scatter", 8, [_X, np.zeros((1, 1), int), _X[:1, :1]], {}, (), "the op does not exist in operator set 8"),
     (
@@ -246,7 +246,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [_X, np.zeros((1, 1), int), _X[:1, :1]],
         {"reduction": "max"},
         (),
-        "attribute `reduction` is not known; got max, expected none or add or mul",
+        "attribute `reduction` is unknown; got max, expected none or add or mul",
     ),
     (
         "ScatterND",
@@ -254,7 +254,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [_X, np.zeros((1, 1), int), _X[:1]],
         {"reduction": "add"},
         (),
-        "has attributes that are not imported; got reduction",
+        "has unsupported attributes; got reduction",
     ),
     (
         "GatherND",
@@ -262,7 +262,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [_X, np.zeros((2, 1), int)],
         {"batch_dims": 1},
         (),
-        "has attributes that are not imported; got batch_dims",
+        "has unsupported attributes; got batch_dims",
     ),
     (
         "OneHot",
@@ -270,7 +270,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [np.zeros(3, int), np.array(3), np.ones(2, np.float32)],
         {},
         (),
-        "input `i1` is not known before the model runs; expected a constant, or sizes computed from shapes",
+        "input `i1` is computed at run time; expected a constant, or sizes computed from shapes",
     ),
     (
         "OneHot",
@@ -278,7 +278,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [np.zeros(3, int), np.array([3, 3]), np.ones(2, np.float32)],
         {},
         (1,),
-        "its depth is not one number; got 2 numbers",
+        "the depth is not a single number; got 2 numbers",
     ),
     (
         "OneHot",
@@ -305,7 +305,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [_X, np.array([2, 2])],
         {},
         (),
-        "input `i1` is not known before the model runs; expected a constant, or sizes computed from shapes",
+        "input `i1` is computed at run time; expected a constant, or sizes computed from shapes",
     ),
     (
         "Tile",
@@ -313,7 +313,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [_X, np.array([2])],
         {},
         (1,),
-        "op `tile`: attribute `repeats` has 1 values; expected one for each of 2 axes",
+        "op `tile`: attribute `repeats` has 1 values; expected a value for each of 2 axes",
     ),
     (
         "TensorScatter",
@@ -321,7 +321,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [_X, _X],
         {},
         (),
-        "attribute `axis` is that of the batch; got 0, expected 1 to 1",
+        "attribute `axis` is the batch axis; got 0, expected 1 to 1",
     ),
     (
         "TensorScatter",
@@ -337,7 +337,7 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         [_X, np.ones(2, int)],
         {"batch_axis": 0},
         (),
-        "op `reverse_sequence`: attributes `batch_axis` and `seq_axis` name one axis; got 0",
+        "op `reverse_sequence`: attributes `batch_axis` and `seq_axis` name the same axis; got 0",
     ),
 ]
 
@@ -363,4 +363,4 @@ def test_strings_are_refused(node_model: NodeModel, make_case: MakeCase) -> None
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
     with pytest.raises(FrontendError) as caught:
         from_onnx(model)
-    assert str(caught.value).startswith("ONNX model, input `i0`: has an element type that is not imported; got STRING")
+    assert str(caught.value).startswith("ONNX model, input `i0`: has an unsupported element type; got STRING")

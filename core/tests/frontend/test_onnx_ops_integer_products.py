@@ -1,7 +1,7 @@
-"""Products of quantised integers, at every opset that changed them, against ONNX Runtime.
+"""Products of quantised integers, at every changing opset, against ONNX Runtime.
 
-Scales are powers of two, so that the scaled sums are exact; what is compared is exact too. Weights with a sign have
-seven bits: on x86-64 without VNNI, ONNX Runtime adds pairs of products of uint8 and int8 in 16 bits, which saturate.
+Scales are powers of two, so the scaled sums and the compared results are exact. Weights with a sign have seven bits: on
+x86-64 without VNNI, ONNX Runtime adds pairs of products of uint8 and int8 in 16 bits, with saturation.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_products_agree_with_onnxruntime(
 def test_narrow_scales_do_not_narrow_the_sums(
     dtype: str, node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
-    """Sums of 64 products pass the range of float16; scales are powers of two, so that nothing rounds."""
+    """Sums of 64 products exceed the range of float16; scales are powers of two, so nothing rounds."""
     a, b = _bytes(3, 64), _bytes(64, 5, seed=1)
     scales = [np.array(scale).astype(to_numpy(dtype)) for scale in (2.0**-6, 2.0**-8, 1.0)]
     zero = np.array(0, np.uint8)

@@ -1,4 +1,4 @@
-"""The ONNX ops of neural networks, at every opset that changed them, against ONNX Runtime."""
+"""The ONNX ops of neural networks, at every changing opset, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _resize_before_11() -> Cases:
 
 
 def _resize(opset: int) -> Cases:
-    """Places between elements are such that float32, in which the oracle computes them, has them exactly."""
+    """Positions between elements are exact in float32, the dtype of the oracle's computation."""
     if opset < 11:
         return _resize_before_11()
     x, odd = _floats(1, 2, 4, 6), _floats(1, 2, 5, 6)
@@ -295,9 +295,9 @@ def _dynamic_quantize(opset: int) -> Cases:
 
 
 def _attention(opset: int) -> Cases:
-    """Means of numbers up to 3, by weights whose relative errors are twice the errors of scores.
+    """Means of numbers up to 3, by weights with twice the relative error of the scores.
 
-    These are sums of 8 products of such numbers, over the root of 8.
+    The scores are sums of 8 products of these numbers, over the root of 8.
     """
     terms = 3 * (1 + 2 * 8 * 3 * 3 / math.sqrt(8))
     return [case | {"terms": terms} for case in _attention_cases(opset)]
@@ -343,7 +343,7 @@ def _attention_with_cache() -> Cases:
 
 
 def _attention_with_lengths() -> Cases:
-    """The cache is outside: each text of the batch has keys of its own number; here fewer than queries, too."""
+    """The cache is outside: each text of the batch has a separate number of keys, some fewer than queries."""
     q, k, v = _floats(2, 4, 3, 8), _floats(2, 2, 5, 8, seed=2), _floats(2, 2, 5, 6, seed=3)
     allowed = np.tril(np.ones((2, 1, 3, 5), bool), 1)
     return [
@@ -369,7 +369,7 @@ def _rotary(opset: int) -> Cases:
 
 
 def _attention_of_the_reference_only() -> Cases:
-    """Windows, and masks of fewer columns than there are keys: ONNX Runtime has neither."""
+    """Windows, and masks with fewer columns than keys: ONNX Runtime has neither."""
     q, k, v = _floats(2, 4, 6, 8), _floats(2, 4, 6, 8, seed=2), _floats(2, 4, 6, 6, seed=3)
     past = [_floats(2, 4, 4, 8, seed=5), _floats(2, 4, 4, 6, seed=6)]
     windows: list[dict[str, Any]] = [
@@ -427,7 +427,7 @@ def test_op_equals_onnx_runtime(
 def test_op_imports_with_dynamic_sizes(
     op_type: str, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
-    """All sizes are symbols, except where padding depends on them."""
+    """All sizes are symbols, except for sizes used by padding."""
     for arguments in _CASES[op_type](_newest(op_type)):
         attrs = arguments["attrs"]
         if op_type == "ConvTranspose" and ("output_shape" in attrs or attrs.get("auto_pad", "").startswith("SAME")):
@@ -442,7 +442,7 @@ def test_op_imports_with_dynamic_sizes(
 def test_one_block_is_one_scale(
     node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
-    """ONNX Runtime has no blocks where there is but one, so a scalar is the oracle."""
+    """ONNX Runtime does not support a single block, so a scalar is the oracle."""
     x, scale = _floats(9), np.array(0.25, np.float32)
     (expected,) = run(node_model("QuantizeLinear", 21, make_case([x, scale])), {"i0": x, "i1": scale})
     model = node_model("QuantizeLinear", 21, make_case([x, scale.reshape(1)], {"axis": 0, "block_size": 9}))
@@ -453,7 +453,7 @@ def test_one_block_is_one_scale(
 def test_attention_equals_the_reference_evaluator(
     node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
-    """In float64: in float32 the reference rounds what it multiplies with."""
+    """In float64: in float32 the reference rounds factors."""
     for arguments in _attention_of_the_reference_only():
         case = make_case(**arguments)
         arrays = [

@@ -1,4 +1,4 @@
-"""Ordering, cumulative ops and reductions of ONNX, at every opset that changed them, against ONNX Runtime."""
+"""Ordering, cumulative ops and reductions of ONNX, at every changing opset, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _case(
 
 
 def _topk(opset: int) -> Cases:
-    """Of many equal elements the first ones."""
+    """Among equal elements, the first are taken."""
     x = _ints(3, 20, 4)
     if opset < 10:
         return [_case(x, outputs=2, k=2), _case(x, outputs=2, k=7, axis=1), _case(x, outputs=2, k=1, axis=0)]
@@ -54,7 +54,7 @@ def _topk(opset: int) -> Cases:
 
 
 def _cumulative(opset: int) -> Cases:
-    """Small integers, whose sums and products are exact."""
+    """Small integers with exact sums and products."""
     cases = []
     for dtype in ("float32", "float64", "int32", "int64"):
         x = _ints(2, 5, 3, low=-3, high=4, dtype=dtype)
@@ -65,7 +65,7 @@ def _cumulative(opset: int) -> Cases:
 
 
 def _reduction(low: float, high: float, *, exact: bool) -> Callable[[int], Cases]:
-    """Gives cases of a reduction of float32 and of integers."""
+    """Return cases of a reduction of float32 and of integers."""
 
     def cases(opset: int) -> Cases:
         x = _ints(2, 3, 4, low=int(low), high=int(high)) if exact else _floats(2, 3, 4, low=low, high=high)
@@ -163,7 +163,7 @@ def test_the_last_of_equal_elements(
 def test_unsorted_topk_takes_the_same_elements(
     node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
-    """In which order, ONNX does not say."""
+    """ONNX leaves the order open."""
     x = _ints(5, 40)
     model = node_model("TopK", 24, make_case([x, _i64(11)], {"sorted": 0}, (1,), 2))
     for result, wanted in zip(run(from_onnx(model), {"i0": x}), run(model, {"i0": x}), strict=True):
@@ -174,7 +174,7 @@ def test_unsorted_topk_takes_the_same_elements(
 def test_half_precision_computes_in_float32(
     op_type: str, node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
-    """Squares and sums that float16 does not hold: the result is that of float32, rounded once."""
+    """Squares and sums outside float16: the result is computed in float32 and rounded once."""
     x = np.repeat([[300.0], [0.375], [1e-4], [3e4]], 64, axis=1)
     x[0, :3] = 400, 1200, 5
     attrs: dict[str, Any] = {"axis": 1} if op_type == "LpNormalization" else {"axes": (1,)}
@@ -190,7 +190,7 @@ def test_half_precision_computes_in_float32(
 
 
 def _symbolic_topk(op_type: str, *numbers: int) -> onnx.ModelProto:
-    """Gives a model that takes as many elements of the last axis as an op makes of its size and of numbers."""
+    """Return a model taking a number of elements of the last axis, computed by an op from axis size and numbers."""
     names = [f"number{index}" for index in range(len(numbers))]
     graph = helper.make_graph(
         [
@@ -232,17 +232,17 @@ def test_hardmax_marks_the_first_nan(
 
 
 _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], str]] = [
-    ("TopK", 11, [_ints(4), _i64(1, 2)], {}, "its number of elements is not a single one; got [1, 2]"),
+    ("TopK", 11, [_ints(4), _i64(1, 2)], {}, "`k` is not a single number; got [1, 2]"),
     (
         "TopK",
         11,
         [_ints(4), _i64(5)],
         {},
-        ("op `topk`: attribute `k` is not a number of elements that axis 0 has; got 5, expected 0 to 4"),
+        ("op `topk`: attribute `k` is out of range for axis 0; got 5, expected 0 to 4"),
     ),
     ("TopK", 9, [_ints(4)], {}, "lacks attribute `k`"),
-    ("CumSum", 14, [_ints(4), _i64(0, 0)], {}, "its axis is not a single one; got (0, 0)"),
-    ("LpNormalization", 22, [_ints(4)], {"p": 3}, "attribute `p` is not known; got 3, expected 1 or 2"),
+    ("CumSum", 14, [_ints(4), _i64(0, 0)], {}, "the axis is not a single number; got (0, 0)"),
+    ("LpNormalization", 22, [_ints(4)], {"p": 3}, "attribute `p` is unknown; got 3, expected 1 or 2"),
 ]
 
 
@@ -268,6 +268,6 @@ def test_topk_of_a_number_that_only_data_tells(
     with pytest.raises(FrontendError) as caught:
         from_onnx(node_model("TopK", 11, make_case([_ints(4), _i64(2)])))
     assert str(caught.value) == (
-        "ONNX model, node `the_node` (TopK): input `i1` is not known before the model runs; expected a constant, or "
+        "ONNX model, node `the_node` (TopK): input `i1` is computed at run time; expected a constant, or "
         "sizes computed from shapes"
     )

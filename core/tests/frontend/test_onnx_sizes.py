@@ -1,4 +1,4 @@
-"""Sizes computed by nodes: each op on shapes stays symbolic, and as data equals what ONNX Runtime computes."""
+"""Sizes computed by nodes: each op on shapes stays symbolic, and as data equals the result of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_a_dynamic_axis_splits_into_equal_parts(
         with pytest.raises(ExecutionError) as caught:
             run(module, {"x": np.zeros((5, 2), np.float32)})
         assert str(caught.value) == (
-            "op `split`: the sizes of the parts do not make up the axis; got (2, 2), expected 5"
+            "op `split`: the sizes of the parts do not add up to the size of the axis; got (2, 2), expected 5"
         )
 
 
@@ -269,7 +269,7 @@ def test_sizes_that_only_data_tells_are_refused() -> None:
         with pytest.raises(FrontendError) as caught:
             from_onnx(_model([_node(op, names, ["y"], name="the_node")], inputs=inputs))
         assert str(caught.value) == (
-            f"ONNX model, node `the_node` ({op}): input `{wrong}` is not known before the model runs; "
+            f"ONNX model, node `the_node` ({op}): input `{wrong}` is computed at run time; "
             "expected a constant, or sizes computed from shapes"
         )
 
@@ -332,4 +332,4 @@ def test_an_expansion_between_two_sizes_is_checked_when_it_runs(
     assert _result_type(module) == tensor(("broadcast(k, n)",))
     with pytest.raises(IRTypeError) as caught:
         run(module, {"x": np.zeros((3, 2), np.float32), "t": np.ones(2, np.float32)})
-    assert str(caught.value) == "broadcast: sizes 2 and 3 do not fit; expected equal sizes, or one of them 1"
+    assert str(caught.value) == "broadcast: sizes 2 and 3 do not fit; expected equal sizes, or a size of 1"

@@ -1,4 +1,4 @@
-"""Parts of transformers as PyTorch exports them, with dynamic sizes: the symbols survive, the numbers are right."""
+"""Parts of transformers as exported by PyTorch, with dynamic sizes: the symbols survive, the numbers are right."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOWEST = np.array(np.finfo(np.float32).min, np.float32)
 
 
 class Graph:
-    """Writes nodes as an exporter does: every number a constant of its own, every size out of a ``Shape``."""
+    """A writer of nodes in an exporter's style: every number a separate constant, every size from a ``Shape``."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -59,7 +59,7 @@ class Graph:
         return self.op("Concat", *parts, axis=0)
 
     def expand(self, value: str, *sizes: str | int) -> str:
-        """``x.expand(sizes)`` with -1 for what stays: ``Where(Equal(shape, -1), ones, shape)`` in between."""
+        """``x.expand(sizes)`` with -1 for unchanged sizes: ``Where(Equal(shape, -1), ones, shape)`` in between."""
         wanted = self.shape(*sizes)
         rank = self.op("ConstantOfShape", self.const([len(sizes)]), value=_scalar_tensor(1))
         minus_one = self.op("Mul", rank, self.const(-1))
@@ -91,7 +91,8 @@ def _scalar_tensor(value: int) -> onnx.TensorProto:
 
 def _gpt2_attention() -> onnx.ModelProto:
     """A block of GPT-2 with a cache: positions from Range, the causal mask sliced out of a buffer, scores scaled by
-    the root of the head's size, heads joined again."""
+    the root of the head's size, heads joined again.
+    """
     g = Graph()
     past, seq = g.size("past_key", 2), g.size("input", 1)
     total = g.op("Add", past, seq)
@@ -153,7 +154,8 @@ def _bert_embeddings_and_mask() -> onnx.ModelProto:
 
 def _causal_mask_from_ranges() -> onnx.ModelProto:
     """Llama's mask in PyTorch's newer style: two ranges compared, joined with the padding mask, expanded per head; and
-    rotary angles of positions that start behind the cache."""
+    rotary angles of positions starting behind the cache.
+    """
     g = Graph()
     past, seq = g.size("past_key", 2), g.size("input", 1)
     total = g.op("Add", past, seq)
@@ -243,7 +245,7 @@ _SIZE_OPS = {"arange", "shape_of", "size", "shape_to_tensor"}
 
 
 def _check_right(results: Sequence[Any], peers: Sequence[Any], exacts: Sequence[Any]) -> None:
-    """Compares with ONNX Runtime: integers and bools exactly, floats by the rule of ``benchmarks.zoo.accuracy``."""
+    """Compare with ONNX Runtime: integers and bools exactly, floats by the rule of ``benchmarks.zoo.accuracy``."""
     for result, peer, exact in zip(results, peers, exacts, strict=True):
         assert result.dtype == peer.dtype
         assert result.shape == peer.shape

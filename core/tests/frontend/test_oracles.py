@@ -1,6 +1,6 @@
-"""Every kernel is compared with something that is not ours: ONNX Runtime, or an oracle that a file of tests states.
+"""Every kernel is compared with a foreign oracle: ONNX Runtime, or an oracle stated in a file of tests.
 
-A file of tests states oracles as ``ORACLES = {"flip": "numpy.flip"}``, for ops that ONNX Runtime does not compute.
+A file of tests states oracles as ``ORACLES = {"flip": "numpy.flip"}``, for ops missing in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TESTS = Path(__file__).parents[1]
 
 
 def _stated(path: Path) -> dict[str, str]:
-    """Return the oracles that a file of tests states, by op."""
+    """Return the oracles stated in a file of tests, by op."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ORACLES":
             return dict(ast.literal_eval(node.value))

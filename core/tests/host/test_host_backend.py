@@ -1,4 +1,4 @@
-"""The numpy host as a backend: what it takes, and that its modules compute what the ops mean."""
+"""The numpy host as a backend: claimed ops, and correct results of the modules."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def compile_all(module: IRModule) -> GraphModule:
 
 
 def emit(builder: FunctionBuilder, op: str, *operands: Operand) -> Var:
-    """Gives the only result of an op."""
+    """Return the only result of an op."""
     result = builder.emit(op, *operands)
     assert isinstance(result, Var)
     return result
 
 
 def call(module: GraphModule, name: str, *inputs: NDArray) -> list[NDArray]:
-    """Calls a function, its outputs allocated as the inputs' sizes say."""
+    """Call a function with outputs allocated from the inputs' sizes."""
     from byoc_core.runtime.arguments import bind_symbols, concrete_shape
 
     function = module.get_function(name)
@@ -205,22 +205,22 @@ def test_what_cannot_be_serialised_is_rejected_with_a_reason() -> None:
     k = Var("k", tensor(("k", 2)))
     call_ = binding("call_packed", (x,), y, symbol="f")
     assert rejected(Function("f", (x,), (call_,), (y,))) == Rejection(
-        "structural", "`call_packed` is control flow or a call, which a graph document does not hold"
+        "structural", "`call_packed` is control flow or a call, not supported by graph documents"
     )
     assert rejected(Function("f", (object_,), (), (object_,))) == Rejection(
-        "object", 'o is no tensor but R.Object("sequence")'
+        "object", 'o is R.Object("sequence"), not a tensor'
     )
-    assert rejected(Function("f", (unranked,), (), (unranked,))) == Rejection("rank", "the rank of u is not known")
+    assert rejected(Function("f", (unranked,), (), (unranked,))) == Rejection("rank", "the rank of u is unknown")
     assert byoc_supports(binding("negative", (unranked,), y)) == Rejection(
-        "rank", "the rank of u of `negative` is not known"
+        "rank", "the rank of u of `negative` is unknown"
     )
     assert byoc_supports(call_) == Rejection(
-        "structural", "`call_packed` is control flow or a call, which a graph document does not hold"
+        "structural", "`call_packed` is control flow or a call, not supported by graph documents"
     )
     scalar = Var("s", tensor(()))
     hidden = (binding("reshape", (x,), k, shape=(symbol("k"), 2)), binding("sum", (k,), scalar))
     assert rejected(Function("f", (x,), hidden, (scalar,))) == Rejection(
-        "symbol", "attribute `shape` of `reshape` needs the size k, which no input gives"
+        "symbol", "attribute `shape` of `reshape` needs the size k, not determined by the inputs"
     )
 
 

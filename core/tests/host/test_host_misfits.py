@@ -1,8 +1,8 @@
-"""Sizes that symbols hid from the type rules: what a rule refuses for known sizes, no run computes.
+"""Sizes hidden from the type rules by symbols: sizes refused by a rule if known are never computed in a run.
 
-Each op's operands get a symbol of its own for every size for which its rule permits one; then the op runs on sizes that
-differ from those that fitted. Where the rule refuses the known sizes the run must fail; where it accepts them (sizes
-that broadcast, say) the results have the types that it gives, or the run fails for another reason (an index outside).
+Each op's operands get a separate symbol for every size if the rule permits; then the op runs on sizes different from
+the fitting sizes. If the rule refuses the known sizes, the run must fail. If the rule accepts them (broadcast sizes,
+say), the results have the rule's types, or the run fails for another reason (an index out of range).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAMES = sorted(name for name, op in _OPS.items() if op.kernel is not None and n
 
 
 def _infer(name: str, types: Sequence[TensorType], attrs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Gives what an op's rule says, ``None`` where it refuses."""
+    """Return the answer of an op's rule, ``None`` for a refusal."""
     op = _OPS[name]
     try:
         return op.infer(TypeContext(name, tuple(types), op.normalise_attrs(attrs)))
@@ -43,7 +43,7 @@ def _infer(name: str, types: Sequence[TensorType], attrs: dict[str, Any]) -> tup
 
 
 def _loosen(name: str, case: Case, draw: Draw) -> tuple[list[TensorType], list[tuple[int, int]]]:
-    """Gives operand types with a symbol of its own for every drawn size that may be one, and where these are."""
+    """Return operand types with a separate symbol for every drawn size if permitted, and these symbols' places."""
     operands, attrs = case
     shapes: list[list[Any]] = [list(shape) for shape, _ in operands]
     places = [(index, axis) for index, shape in enumerate(shapes) for axis in range(len(shape))]
@@ -64,7 +64,7 @@ def _types(shapes: Sequence[Sequence[Any]], operands: Sequence[tuple[Shape, str]
 def _run(
     name: str, types: Sequence[TensorType], attrs: dict[str, Any], inputs: Sequence[Any]
 ) -> tuple[Any, ...] | str | None:
-    """Gives the types of the results, or the error's text; ``None`` where the sizes of the results cannot be found."""
+    """Return the types of the results, or the error's text; ``None`` if the sizes of the results cannot be found."""
     builder = FunctionBuilder("f", ops=_OPS)
     params = [builder.param(f"x{index}", type_) for index, type_ in enumerate(types)]
     function = builder.finish(*builder.bind(name, params, attrs).results)

@@ -1,4 +1,4 @@
-"""The host behind the same road as any backend: annotate, RunCodegen, lower, save, load, run."""
+"""The host compiled like any backend: annotate, RunCodegen, lower, save, load, run."""
 
 from __future__ import annotations
 

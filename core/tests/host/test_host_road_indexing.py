@@ -1,4 +1,4 @@
-"""Gathers, scatters and moves of slices on the whole road: printed, parsed, built for the host, saved, loaded, run."""
+"""Gathers, scatters and moves of slices in all stages: printed, parsed, built for the host, saved, loaded, run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CASES: dict[str, Callable[[Dim, Dim], Case]] = {
     "stack": lambda n, m: ([_floats(n, m), _floats(n, m)], {"axis": -1}),
     "reverse_sequence": lambda n, m: ([_floats(n, m, 2), _ints(n)], {}),
 }
-"""Parameters and attributes for two sizes; parameters beyond the op's operands only give a symbol its size."""
+"""Parameters and attributes for two sizes; parameters beyond the op's operands only determine a symbol's size."""
 
 
 def _build_module(name: str, case: Case) -> IRModule:
@@ -55,7 +55,7 @@ def _build_module(name: str, case: Case) -> IRModule:
 
 
 def _inputs(case: Case) -> list[Any]:
-    """Gives random numbers; integers are 0 and 1, which fit as indices, starts and lengths."""
+    """Return random numbers; integers are 0 and 1, valid as indices, starts and lengths."""
     rng = np.random.default_rng(0)
     shapes: list[Any] = [type_.shape for type_ in case[0]]
     return [rng.integers(0, 2, shape).astype(type_.dtype) for shape, type_ in zip(shapes, case[0], strict=True)]

@@ -1,4 +1,4 @@
-"""Ordering, cumulative ops, arrangement and borders on the whole road: text, build, save, load, run."""
+"""Ordering, cumulative ops, arrangement and borders in all stages: text, build, save, load, run."""
 
 from __future__ import annotations
 
@@ -172,4 +172,4 @@ class Top:
     assert machine["main"](np.arange(6, dtype=np.float32))[1].tolist() == [5, 4, 3, 2, 1]
     with pytest.raises(ExecutionError) as caught:
         machine["main"](np.zeros(4, np.float32))
-    assert "asks for a number of elements that the axis does not have; got 5, expected 0 to 4" in str(caught.value)
+    assert "attribute `k` is out of range for the axis; got 5, expected 0 to 4" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Ops without operands, and attributes that hold sizes, on the whole road: print, build, save, load, run."""
+"""Ops without operands, and attributes with sizes, in all stages: print, build, save, load, run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few ops of the tests' own, and random modules over them: the IR's tests need no real ops."""
+"""A few test ops and random modules over these: the IR's tests need no real ops."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ arrays = st.sampled_from(
 
 
 class _ModuleMaker:
-    """Draws one module: functions that call earlier ones, each with regions down to some depth."""
+    """A strategy for a module: functions calling earlier functions, each with regions down to some depth."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
@@ -306,13 +306,13 @@ class _ModuleMaker:
 
 @st.composite
 def random_modules(draw: Draw) -> IRModule:
-    """Draws modules that obey every law of the IR."""
+    """Draw modules obeying every law of the IR."""
     return _ModuleMaker(draw).module()
 
 
 @pytest.fixture(scope="session")
 def ops() -> OpRegistry:
-    """The tests' ops and the structural ones."""
+    """The test ops and the structural ops."""
     return OPS
 
 
@@ -324,5 +324,5 @@ def modules() -> st.SearchStrategy[IRModule]:
 
 @pytest.fixture
 def weight() -> Constant:
-    """A constant that is in no store."""
+    """A constant outside of any store."""
     return Constant("0" * 64, tensor((2,)))

@@ -1,4 +1,4 @@
-"""The builder, the data classes that it fills, and the errors of op schemas."""
+"""The builder, the data classes filled by the builder, and the errors of op schemas."""
 
 from __future__ import annotations
 
@@ -253,17 +253,17 @@ MISTAKES: list[tuple[Callable[[FunctionBuilder, Any], object], str]] = [
     (
         lambda fb, x: fb.emit("call_dps_packed", x, symbol="f", out_types=[tensor(("m",))]),
         (
-            'op `call_dps_packed`: has a result whose size no operand gives; got R.Tensor(("m",), "float32"), '
+            'op `call_dps_packed`: has a result with a size determined by no operand; got R.Tensor(("m",), "float32"), '
             "expected symbols among n"
         ),
     ),
     (lambda fb, x: fb.emit("call", x, callee="f"), "op `call`: function `f` is not in the module"),
     (
         lambda fb, x: fb.emit("split", x, sections=[1, 3], axis=1, names=["a"]),
-        "op `split`: is given the wrong number of result names; got 1, expected 2",
+        "op `split`: has the wrong number of result names; got 1, expected 2",
     ),
     (lambda fb, x: fb.emit("split", x, sections=[]), "op `split`: has no result"),
-    (lambda fb, x: fb.bind("split", [x], {"sections": [1, 2]}).result, "op `split`: has 2 results, not one"),
+    (lambda fb, x: fb.bind("split", [x], {"sections": [1, 2]}).result, "op `split`: has 2 results instead of 1"),
     (lambda fb, x: tensor((2, -1)), "tensor type: axis 1 has a negative size; got -1"),
     (
         lambda fb, x: OpRegistry([fb.ops["add"], fb.ops["add"]]),
@@ -271,16 +271,16 @@ MISTAKES: list[tuple[Callable[[FunctionBuilder, Any], object], str]] = [
     ),
     (
         lambda fb, x: IRModule({"a": Function("b", (), (), ())}),
-        "function `b`: stands under another name in the module, `a`",
+        "function `b`: is stored under another name in the module, `a`",
     ),
     (lambda fb, x: IRModule()["main"], "function `main`: is not in the module; expected no function at all"),
     (
         lambda fb, x: IRModule({"main": fb.finish(x)})["mian"],
         "function `mian`: is not in the module; expected main. Did you mean 'main'?",
     ),
-    (lambda fb, x: (fb.finish(x), fb.emit("nn.relu", x)), "builder of `main`: is finished. Start another one."),
-    (lambda fb, x: (fb.finish(x), fb.finish(x)), "builder of `main`: is finished. Start another one."),
-    (lambda fb, x: (fb.finish(x), fb.param("y", tensor(()))), "builder of `main`: is finished. Start another one."),
+    (lambda fb, x: (fb.finish(x), fb.emit("nn.relu", x)), "builder of `main`: is finished. Start a new builder."),
+    (lambda fb, x: (fb.finish(x), fb.finish(x)), "builder of `main`: is finished. Start a new builder."),
+    (lambda fb, x: (fb.finish(x), fb.param("y", tensor(()))), "builder of `main`: is finished. Start a new builder."),
 ]
 
 

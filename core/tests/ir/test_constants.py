@@ -123,7 +123,7 @@ def test_adopting_checks_the_type_and_does_not_copy() -> None:
     with pytest.raises(IRError) as caught:
         store.adopt(constant, np.zeros(4, np.float32))
     assert str(caught.value) == (
-        'constant: the array is not of the constant\'s type; got float32[4], expected R.Tensor((3,), "float64")'
+        'constant: the array does not have the constant\'s type; got float32[4], expected R.Tensor((3,), "float64")'
     )
 
 

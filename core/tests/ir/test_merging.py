@@ -64,7 +64,7 @@ def both() -> IRModule:
 
 
 def check_results(run: Any) -> None:
-    """Check what a function that runs an entry gives against the modules by themselves."""
+    """Check the results of a function running an entry against the separate modules."""
     for key, module, inputs in (
         ("encoder", ENCODER, [X]),
         ("decoder", DECODER, [np.array(True), X]),
@@ -136,16 +136,14 @@ def test_the_entry_of_a_module() -> None:
     assert [*merge_modules({"a": of_functions("run", "main")}).functions] == ["run", "a"]
     assert [*merge_modules({"a": of_functions("run", "stop")}, entries={"a": "stop"}).functions] == ["run", "a"]
     assert error_of({"a": of_functions("run", "stop")}) == (
-        "module `a`: has several functions that may be its entry; got run, stop. "
-        'Name one: merge_modules(..., entries={"a": ...}).'
+        "module `a`: has several possible entry functions; got run, stop. "
+        'Name the entry function: merge_modules(..., entries={"a": ...}).'
     )
-    assert error_of({"a": IRModule()}) == "module `a`: has no function that may be its entry"
+    assert error_of({"a": IRModule()}) == "module `a`: has no possible entry functions"
     assert error_of({"a": ENCODER}, entries={"a": "mian"}).startswith("function `mian`: is not in the module")
-    assert error_of({"a": ENCODER}, entries={"b": "main"}) == (
-        "entry of `b`: no module of this name is given; expected a"
-    )
+    assert error_of({"a": ENCODER}, entries={"b": "main"}) == ("entry of `b`: no module has this key; expected a")
     assert error_of({"a b": ENCODER}) == (
-        "module 'a b': has a key that cannot name a function; expected a Python identifier"
+        "module 'a b': has a key invalid as a function name; expected a Python identifier"
     )
     assert merge_modules({}) == IRModule()
 
@@ -172,7 +170,7 @@ def test_registries_are_united() -> None:
     assert merged.knows(other)
     assert len(merged.ops) == len(default_ops()) + 2
     clash = replace(DECODER, ops=default_ops().extended([swish()]))
-    assert error_of({"a": left, "b": clash}) == "op `mynpu.swish`: is not the same in the modules `a` and `b`"
+    assert error_of({"a": left, "b": clash}) == "op `mynpu.swish`: has different definitions in the modules `a` and `b`"
 
 
 @pytest.mark.parametrize("backends", [[], ["ccompiler"]], ids=["host", "ccompiler"])
@@ -190,7 +188,7 @@ def test_both_entries_run_saved_or_not(backends: list[str], tmp_path: Path) -> N
 
 
 class TakesAll:
-    """A backend that takes every op and runs the reference kernels."""
+    """A backend claiming every op and running the reference kernels."""
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
@@ -218,7 +216,7 @@ def test_modules_that_are_partitioned_already() -> None:
 
 
 class External:
-    """Stands for a compiled module."""
+    """A stand-in for a compiled module."""
 
     function_names = ("f",)
 
@@ -229,5 +227,5 @@ def test_compiled_functions_of_one_symbol() -> None:
     assert merged.attrs["external_mods"] == compiled.attrs["external_mods"]
     assert merged.attrs["external_functions"] == {"f": ENCODER["main"]}
     assert error_of({"a": compiled, "b": compiled}) == (
-        "module `b`: has a compiled function of a symbol that is taken, `f`"
+        "module `b`: has a compiled function with the symbol `f` of another module"
     )

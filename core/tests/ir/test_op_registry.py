@@ -1,4 +1,4 @@
-"""The registry of ops that travels with a module."""
+"""The registry of ops of a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading script: what is accepted, and that nothing is executed."""
+"""Reading script: the accepted forms, and no execution."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = '@R.function\ndef main(x: R.Tensor((2,), "float32")):\n'
 
 
 def body(*lines: str) -> str:
-    """A function of one parameter that holds these lines."""
+    """Return a function of one parameter with these lines."""
     return HEAD + "".join(f"    {line}\n" for line in lines) + "    return x\n"
 
 

@@ -16,12 +16,12 @@ HEAD = '@R.function\ndef main(x: R.Tensor((2,), "float32")):\n'
 
 
 def body(*lines: str) -> str:
-    """A function of one parameter that holds these lines."""
+    """Return a function of one parameter with these lines."""
     return HEAD + "".join(f"    {line}\n" for line in lines) + "    return x\n"
 
 
 def window(text: str, guilty: int) -> str:
-    """The lines that a message shows."""
+    """The lines shown in a message."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -38,7 +38,7 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         "class A:\n    pass\nclass B:\n    pass\n",
         3,
         ScriptError,
-        "is a second module class; expected one class",
+        "is a second module class; expected a single class",
     ),
     (
         "statement in module",
@@ -60,7 +60,7 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         'w = R.constant("abababababababababababababababababababababababababababababababab", R.Tensor((2,)))\n',
         1,
         ScriptError,
-        "constant abababababababab... is not given. Pass its array in `constants=`.",
+        "constant abababababababab... has no array. Pass the array in `constants=`.",
     ),
     (
         "cited form",
@@ -69,7 +69,7 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         ScriptError,
         'is not a constant; expected R.constant("digest", R.Tensor(...))',
     ),
-    ("cited object", 'w = R.constant("ab", R.Object("list"))\n', 1, ScriptError, "is not of a tensor type"),
+    ("cited object", 'w = R.constant("ab", R.Object("list"))\n', 1, ScriptError, "does not have a tensor type"),
     (
         "recursion",
         "def f(): return\ndef a(x: R.Tensor(())):\n    y = b(x)\n    return y\ndef b(x: R.Tensor(())):\n    z = a(x)\n",
@@ -84,20 +84,20 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         ScriptError,
         "function `a` calls itself",
     ),
-    ("varargs", "def f(*x): return\n", 1, ScriptError, "has parameters other than plain positional ones"),
+    ("varargs", "def f(*x): return\n", 1, ScriptError, "has parameters other than plain positional parameters"),
     (
         "default",
         "def f(x: R.Tensor(()) = 1): return\n",
         1,
         ScriptError,
-        "has parameters other than plain positional ones",
+        "has parameters other than plain positional parameters",
     ),
     (
         "keyword only",
         "def f(*, x: R.Tensor(())): return\n",
         1,
         ScriptError,
-        "has parameters other than plain positional ones",
+        "has parameters other than plain positional parameters",
     ),
     ("no type", "def f(x): return x\n", 1, ScriptError, "parameter `x` has no type"),
     (
@@ -105,23 +105,23 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         "def f(x: R.Tensor(()), x: R.Tensor(())): return x\n",
         1,
         ScriptError,
-        "parameter `x` stands twice",
+        "parameter `x` is repeated",
     ),
     ("no return", "def f(x: R.Tensor(())):\n    pass\n", 1, ScriptError, "function `f` has no return"),
-    ("after return", body("return x"), 4, ScriptError, "stands after the return"),
+    ("after return", body("return x"), 4, ScriptError, "follows the return"),
     (
         "returns",
         "def f(x: R.Tensor((2,))) -> R.Tensor((3,)):\n    return x\n",
         1,
         ScriptError,
-        'function `f` does not return what its annotation says; it returns R.Tensor((2,), "float32")',
+        'the result types of function `f` differ from the annotation; actual types: R.Tensor((2,), "float32")',
     ),
     (
         "returns count",
         "def f(x: R.Tensor((2,))) -> (R.Tensor((2,)), R.Tensor((2,))):\n    return x\n",
         1,
         ScriptError,
-        'function `f` does not return what its annotation says; it returns R.Tensor((2,), "float32")',
+        'the result types of function `f` differ from the annotation; actual types: R.Tensor((2,), "float32")',
     ),
     ("if", body("if x: pass"), 3, ScriptError, f"{NO_BINDING}. A branch is `R.if_(condition, ..., regions=[...])`."),
     ("for", body("for i in x: pass"), 3, ScriptError, f"{NO_BINDING}. A loop is `R.loop(..., regions=[...])`."),
@@ -130,7 +130,7 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         body("x += x"),
         3,
         ScriptError,
-        f"{NO_BINDING}. Operators are ops, and each result has a name: `y = R.add(...)`.",
+        f"{NO_BINDING}. Write the op in place of the operator, with a name for the result: `y = R.add(...)`.",
     ),
     (
         "expression",
@@ -147,14 +147,14 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
     ("with", body("with open('x'): pass"), 3, ScriptError, "is not a binding, a region or a return"),
     ("target count", body("a, b = R.nn.relu(x)"), 3, ScriptError, "binds 2 names, but `nn.relu` has 1 results"),
     ("target none", body("() = R.nn.relu(x)"), 3, ScriptError, "binds 0 names, but `nn.relu` has 1 results"),
-    ("const targets", body("a, b = R.const(1.0)"), 3, ScriptError, "binds 2 names to one constant"),
-    ("const no target", body("() = R.const(1.0)"), 3, ScriptError, "binds 0 names to one constant"),
+    ("const targets", body("a, b = R.const(1.0)"), 3, ScriptError, "binds 2 names to a single constant"),
+    ("const no target", body("() = R.const(1.0)"), 3, ScriptError, "binds 0 names to a single constant"),
     (
         "annotation",
         body("y: R.Tensor((3,)) = R.nn.relu(x)"),
         3,
         ScriptError,
-        'the annotation is not the value\'s type, R.Tensor((2,), "float32")',
+        'the annotation differs from the value\'s type, R.Tensor((2,), "float32")',
     ),
     (
         "annotation type",
@@ -179,14 +179,14 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         body("y = x.sum()"),
         3,
         ScriptError,
-        "calls something that is neither an op `R.<name>` nor a function of the module",
+        "calls neither an op `R.<name>` nor a function of the module",
     ),
     (
         "call of call",
         body("y = R.f()(x)"),
         3,
         ScriptError,
-        "calls something that is neither an op `R.<name>` nor a function of the module",
+        "calls neither an op `R.<name>` nor a function of the module",
     ),
     (
         "undefined",
@@ -209,7 +209,7 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         ScriptError,
         (
             "is not a value; expected a name, `R.const` or `R.constant`. "
-            'A number among operands is `R.const(3, "float32")`; attributes are given by name.'
+            'A number among operands is `R.const(3, "float32")`; attributes are passed by name.'
         ),
     ),
     (
@@ -227,7 +227,7 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         "is not a value; expected a name, `R.const` or `R.constant`",
     ),
     ("double star", body("y = R.nn.relu(x, **x)"), 3, ScriptError, "has `**` arguments"),
-    ("keyword twice", body("y = R.split(x, axis=0, axis=0)"), 3, ScriptError, "gives `axis` twice"),
+    ("keyword twice", body("y = R.split(x, axis=0, axis=0)"), 3, ScriptError, "passes `axis` twice"),
     ("attr value", body("y = R.split(x, sections=x)"), 3, ScriptError, "is not a literal"),
     ("attr call", body("y = R.split(x, sections=list(x))"), 3, ScriptError, "is not a literal"),
     (
@@ -251,7 +251,7 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         body("y = R.add(x, R.const([1, 2, 3], 'float32'))"),
         3,
         IRTypeError,
-        "broadcast: sizes 2 and 3 do not fit; expected equal sizes, or one of them 1",
+        "broadcast: sizes 2 and 3 do not fit; expected equal sizes, or a size of 1",
     ),
     (
         "call arity",
@@ -272,14 +272,14 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         "def f(a: R.Tensor(())): return a\ndef main(x: R.Tensor(())):\n    y = f(x, callee='g')\n    return y\n",
         3,
         ScriptError,
-        "gives `callee` twice",
+        "passes `callee` twice",
     ),
     (
         "out types not taken",
         body("y = R.nn.relu(x, out_types=[R.Tensor((2,))])"),
         3,
         ScriptError,
-        "`nn.relu` finds its result types itself. Leave `out_types` out.",
+        "`nn.relu` infers the result types. Omit `out_types`.",
     ),
     (
         "out types missing",
@@ -300,21 +300,21 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         body("y = R.call_packed((x,), out_types=[R.Tensor((2,))])"),
         3,
         ScriptError,
-        "has no symbol as its first argument; expected a string",
+        "has no symbol as the first argument; expected a string",
     ),
     (
         "packed nothing",
         body("y = R.call_dps_packed()"),
         3,
         ScriptError,
-        "has no symbol as its first argument; expected a string",
+        "has no symbol as the first argument; expected a string",
     ),
     (
         "packed symbol twice",
         body("y = R.call_packed('f', (x,), symbol='g', out_types=[R.Tensor((2,))])"),
         3,
         ScriptError,
-        "gives `symbol` twice",
+        "passes `symbol` twice",
     ),
     (
         "packed too many",
@@ -380,7 +380,7 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         body("y = R.const([[1], 2], 'float32')"),
         3,
         ScriptError,
-        "is not a constant of dtype float32: its rows have different lengths",
+        "is not a constant of dtype float32: the rows have different lengths",
     ),
     (
         "const range",
@@ -431,7 +431,7 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         ScriptError,
         "has 3 positional arguments; expected at most 2",
     ),
-    ("const twice", body("y = R.const(2, 'int8', dtype='int8')"), 3, ScriptError, "gives `dtype` twice"),
+    ("const twice", body("y = R.const(2, 'int8', dtype='int8')"), 3, ScriptError, "passes `dtype` twice"),
     (
         "type name",
         "def f(x: int): return x\n",
@@ -472,9 +472,9 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         "def f(x: R.Tensor((2,), 3)): return x\n",
         1,
         ScriptError,
-        "has a dtype that is not a string",
+        "has a dtype other than a string",
     ),
-    ("tensor shape", "def f(x: R.Tensor(2)): return x\n", 1, ScriptError, "has a shape that is not a tuple"),
+    ("tensor shape", "def f(x: R.Tensor(2)): return x\n", 1, ScriptError, "has a shape other than a tuple"),
     (
         "tensor dim",
         "def f(x: R.Tensor(('n/2',))): return x\n",
@@ -541,10 +541,10 @@ def test_one_function_is_asked_for(ops: OpRegistry) -> None:
     text = "def f(): return\ndef g(): return\n"
     with pytest.raises(ScriptError) as caught:
         parse_function(text, ops)
-    assert str(caught.value) == "<script>: does not hold one function; got f, g, expected 1"
+    assert str(caught.value) == "<script>: does not hold a single function; got f, g, expected 1"
     with pytest.raises(ScriptError) as caught:
         parse_function("", ops)
-    assert str(caught.value) == "<script>: does not hold one function; got none, expected 1"
+    assert str(caught.value) == "<script>: does not hold a single function; got none, expected 1"
     assert parse_function("def f(): return", ops).name == "f"
 
 
@@ -573,12 +573,12 @@ def test_cited_constants_are_checked(ops: OpRegistry) -> None:
     with pytest.raises(ScriptError) as caught:
         parse_module(text, ops, constants={digest: array + 1})
     assert str(caught.value) == (
-        f"<script>, line 1: constant {digest[:16]}... is given as an array of another digest\n{window(text, 1)}"
+        f"<script>, line 1: the array of constant {digest[:16]}... has another digest\n{window(text, 1)}"
     )
     text = text.replace("(8,)", "(4, 2)")
     with pytest.raises(IRError) as failed:
         parse_module(text, ops, constants={digest: array})
     assert str(failed.value) == (
-        "constant: the array is not of the constant's type; got float64[8], "
+        "constant: the array does not have the constant's type; got float64[8], "
         f'expected R.Tensor((4, 2), "float64")\n{window(text, 1)}'
     )

@@ -1,4 +1,4 @@
-"""Printing and parsing are inverse; equality and hash see what they must."""
+"""Printing and parsing are inverse; equality and hash cover all and only the relevant parts."""
 
 from __future__ import annotations
 

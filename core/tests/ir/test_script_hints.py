@@ -1,4 +1,4 @@
-"""Script that is nearly right: the error has the word that is meant."""
+"""Script with small mistakes: the error suggests the intended word."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ DPS = '`R.call_dps_packed("symbol", (x, ...), out_types=[R.Tensor(...)])`'
 VALUE = "is not a value; expected a name, `R.const` or `R.constant`."
 BINDING = "is not a binding, a region or a return."
 HINTS = {
-    "y = R.add(x, 1.0)": f'{VALUE} A number among operands is `R.const(1.0, "float64")`; attributes are given by name.',
-    "y = R.add(-2, x)": f'{VALUE} A number among operands is `R.const(-2, "float64")`; attributes are given by name.',
-    "y = R.split(x, 2)": f'{VALUE} A number among operands is `R.const(2, "float64")`; attributes are given by name.',
-    "y = x + w": f"{BINDING} Operators are ops: `R.add(...)`.",
-    "y = -x": f"{BINDING} Operators are ops: `R.negative(...)`.",
-    "x += w": f"{BINDING} Operators are ops, and each result has a name: `y = R.add(...)`.",
+    "y = R.add(x, 1.0)": (
+        f'{VALUE} A number among operands is `R.const(1.0, "float64")`; attributes are passed by name.'
+    ),
+    "y = R.add(-2, x)": f'{VALUE} A number among operands is `R.const(-2, "float64")`; attributes are passed by name.',
+    "y = R.split(x, 2)": f'{VALUE} A number among operands is `R.const(2, "float64")`; attributes are passed by name.',
+    "y = x + w": f"{BINDING} Write the op in place of the operator: `R.add(...)`.",
+    "y = -x": f"{BINDING} Write the op in place of the operator: `R.negative(...)`.",
+    "x += w": f"{BINDING} Write the op in place of the operator, with a name for the result: `y = R.add(...)`.",
     "y = x[0]": f"{BINDING} Parts of a tensor are taken by `R.strided_slice` or `R.take`.",
     "y = 1.0": f'{BINDING} A constant is `R.const(values, "dtype")`.',
     "R.abs(x)": f"{BINDING} A result is bound to a name: `y = R.<op>(...)`.",
     "R.func_atr({})": f"{BINDING} Did you mean 'func_attr' or 'function'?",
     "if x: y = R.abs(x)": f"{BINDING} A branch is `R.if_(condition, ..., regions=[...])`.",
     "y = R.call_tir('f', (x,), R.Tensor((2,)))": (
-        f"op `call_tir`: is not known. A function that fills its results is called by {DPS}."
+        f"op `call_tir`: is not known. A function filling results passed as arguments is called by {DPS}."
     ),
     "y = R.extern('f')": (
-        f"op `extern`: is not known. A function that fills its results is called by {DPS}, one that returns them by "
-        '`R.call_packed`; `R.extern("symbol")` may stand for the symbol.'
+        f"op `extern`: is not known. A function filling results passed as arguments is called by {DPS}, "
+        'a function returning the results by `R.call_packed`; `R.extern("symbol")` may stand for the symbol.'
     ),
-    "y = R.emit(x)": "op `emit`: is not known. A binding needs no word: write `y = R.<op>(...)`.",
+    "y = R.emit(x)": "op `emit`: is not known. A binding needs no keyword: write `y = R.<op>(...)`.",
     "y = R.conv2d(x, w)": "op `conv2d`: is not known. Did you mean 'R.nn.conv2d'?",
-    "y = op.conv2d(x, w)": (
-        "calls something that is neither an op `R.<name>` nor a function of the module. Did you mean 'R.nn.conv2d'?"
-    ),
+    "y = op.conv2d(x, w)": ("calls neither an op `R.<name>` nor a function of the module. Did you mean 'R.nn.conv2d'?"),
 }
 
 
@@ -57,7 +57,7 @@ def test_the_error_has_the_word_that_is_meant(line: str) -> None:
 
 @pytest.mark.parametrize("text", ["@R.func\ndef main(): pass", "class M:\n    @R.func\n    def main(): pass"])
 def test_decorators_of_other_names(text: str) -> None:
-    with pytest.raises(ScriptError, match=r"`R\.func` is no decorator of script\. Did you mean 'function'\?"):
+    with pytest.raises(ScriptError, match=r"`R\.func` is not a decorator of script\. Did you mean 'function'\?"):
         R.parse(text)
 
 
@@ -70,7 +70,7 @@ def test_decorators_are_known_by_their_last_word() -> None:
     ("module", "name", "hint"),
     [
         (R, "func", ". Did you mean 'function'?"),
-        (R, "call_tir", f". A function that fills its results is called by {DPS}."),
+        (R, "call_tir", f". A function filling results passed as arguments is called by {DPS}."),
         (R, "no_such_word", ""),
         (R, "__no_such__", ""),
         (byoc_core.transform, "FoldConstnts", ". Did you mean 'FoldConstants'?"),
@@ -89,7 +89,7 @@ def test_a_pair_in_place_of_a_composite_pattern() -> None:
     with pytest.raises(PatternError) as caught:
         FuseOpsByPattern([pair])  # type: ignore[list-item]
     assert str(caught.value) == (
-        "pattern 0: is no composite pattern; got tuple, expected CompositePattern. "
+        "pattern 0: is not a composite pattern; got tuple, expected CompositePattern. "
         "Write `CompositePattern('toy.add', pattern, check)`."
     )
 
@@ -174,13 +174,13 @@ def test_the_builder_takes_counts_and_symbolic_sizes() -> None:
         (
             "indices_or_sections='2'",
             (
-                "op `split`: attribute `indices_or_sections` is no number and no list of indices; got '2', "
+                "op `split`: attribute `indices_or_sections` is neither a number nor a list of indices; got '2', "
                 "expected a number of equal parts, or indices"
             ),
         ),
         (
             "indices_or_sections=2, sections=(3, 3)",
-            "op `split`: has both `sections` and `indices_or_sections`; expected one of them",
+            "op `split`: has both `sections` and `indices_or_sections`; expected a single attribute",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a script names keeps its name: parsed, printed, compiled, saved, loaded and run."""
+"""Names in script are kept: parsed, printed, compiled, saved, loaded and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gives a size in the IR: printing and parsing, the verifier's laws, and what binds what."""
+"""Origins of sizes in the IR: printing and parsing, the verifier's laws, and binding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from byoc_core import parse
 from byoc_core.errors import IRTypeError, VerifyError
 from byoc_core.ir import AttrKind, AttrSpec, OpDef, OperandSpec, OpRegistry, verify
-from byoc_core.ir.sizes import SizeGivers, cited_symbols, dependencies, given_symbols, introduced_symbols
+from byoc_core.ir.sizes import SizeSources, cited_symbols, dependencies, given_symbols, introduced_symbols
 from byoc_core.ops import default_ops
 from byoc_core.opset.types import ObjectType, TensorType, tensor
 
@@ -54,10 +54,7 @@ def test_later_ops_may_use_the_new_size() -> None:
 
 def test_a_size_has_one_owner() -> None:
     again = f"a = {NONZERO.format('x', 'k')}\nb = {NONZERO.format('x', 'k')}\nreturn a, b"
-    taken = (
-        "function `main`, binding `{}`: introduces the size {}, which is known already. "
-        "Give the new size a name of its own."
-    )
+    taken = "function `main`, binding `{}`: introduces the known size {} again. Give the new size another name."
     assert _problem(_module(again)) == taken.format("b", "k")
     assert _problem(
         _module(f"a = {NONZERO.format('x', 'm')}\nreturn a", params='x: R.Tensor((4,)), y: R.Tensor(("m",))')
@@ -79,12 +76,12 @@ def test_a_call_introduces_the_sizes_that_its_callee_learns() -> None:
 
 def test_a_size_is_told_before_it_is_used() -> None:
     assert _problem(_module("b = R.broadcast_to(x, shape=('k', 'n'))\nreturn b")) == (
-        'function `main`, binding `b`: size k is given by no parameter; got R.Tensor(("k", "n"), "float32")'
+        'function `main`, binding `b`: size k is determined by no parameter; got R.Tensor(("k", "n"), "float32")'
     )
     crop = OpDef("crop", (OperandSpec("x"),), lambda context: context.operands, (AttrSpec("begin", AttrKind.DIM),))
     text = _module("b = R.crop(x, begin='2*j')\nreturn b")
     assert _problem(text, default_ops().extended([crop])) == (
-        "function `main`, binding `b`: an attribute needs the size j, which nothing gives"
+        "function `main`, binding `b`: an attribute needs the undetermined size j"
     )
 
 
@@ -115,7 +112,7 @@ def test_what_a_branch_learns_for_itself_stays_inside() -> None:
     verify(parse(_module(inside.format(rest=again), params=PARAMS)))
     outside = "b = R.broadcast_to(a, shape=('k', 'n'))\nreturn b"
     assert _problem(_module(inside.format(rest=outside), params=PARAMS)) == (
-        'function `main`, binding `b`: size k is given by no parameter; got R.Tensor(("k", "n"), "float32")'
+        'function `main`, binding `b`: size k is determined by no parameter; got R.Tensor(("k", "n"), "float32")'
     )
 
 
@@ -138,10 +135,10 @@ def test_given_symbols_follow_from_the_shape_alone() -> None:
 def test_the_first_value_that_gives_a_size_is_found() -> None:
     module = parse(_module("a = R.nn.relu(x)\nb = R.broadcast_to(x, shape=(3, 'n'))\nreturn a, b"))
     main = module["main"]
-    givers = SizeGivers(main.params)
+    size_sources = SizeSources(main.params)
     for binding in main.bindings:
-        givers.add(binding.results)
-    assert givers.find(["n", "m"]) == [main.params[0]]
+        size_sources.add(binding.results)
+    assert size_sources.find(["n", "m"]) == [main.params[0]]
 
 
 def test_ops_depend_on_those_that_tell_their_sizes() -> None:

@@ -1,4 +1,4 @@
-"""What makes two programs the same, and what does not."""
+"""The differences between programs seen by structural equality, and the ignored differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of type rules are stored in one form, however a rule spells them; other values are refused."""
+"""Results of type rules are stored in a single form, for any spelling by the rule; other values are refused."""
 
 from __future__ import annotations
 
@@ -85,17 +85,17 @@ def test_a_rule_may_give_the_one_type_alone_and_symbols_as_text() -> None:
 @pytest.mark.parametrize(
     ("given_result", "text"),
     [
-        (None, "gives something else than types; got None (NoneType), expected a tuple of TensorType"),
-        (3, "gives something else than types; got 3 (int), expected a tuple of TensorType"),
-        ((3,), "gives something else than types; got 3 (int), expected a tuple of TensorType"),
-        ("float32", "gives something else than types; got 'f' (str), expected a tuple of TensorType"),
-        ([(2, 3)], "gives something else than types; got (2, 3) (tuple), expected a tuple of TensorType"),
+        (None, "does not return types; got None (NoneType), expected a tuple of TensorType"),
+        (3, "does not return types; got 3 (int), expected a tuple of TensorType"),
+        ((3,), "does not return types; got 3 (int), expected a tuple of TensorType"),
+        ("float32", "does not return types; got 'f' (str), expected a tuple of TensorType"),
+        ([(2, 3)], "does not return types; got (2, 3) (tuple), expected a tuple of TensorType"),
     ],
 )
 def test_what_is_no_type_is_refused(given_result: object, text: str) -> None:
     with pytest.raises(IRTypeError) as caught:
         module_of(op_of(lambda context: given_result))
-    assert str(caught.value) == f"op `mynpu.make`: its type rule {text}"
+    assert str(caught.value) == f"op `mynpu.make`: the type rule {text}"
 
 
 def test_a_rule_without_results_is_refused() -> None:
@@ -112,11 +112,11 @@ def test_a_rule_without_results_is_refused() -> None:
         ((np.bool_(1),), "float32", "axis 0 has no size; got "),
         ((np.array([2, 3]),), "float32", "axis 0 has no size; got array([2, 3]) (numpy.ndarray), "),
         (("n m",), "float32", "dim"),
-        (4, "float32", "the shape is no sequence of sizes; got 4 (int)"),
-        ("n", "float32", "the shape is no sequence of sizes; got 'n' (str)"),
+        (4, "float32", "the shape is not a sequence of sizes; got 4 (int)"),
+        ("n", "float32", "the shape is not a sequence of sizes; got 'n' (str)"),
         ((np.int64(-1),), "float32", "axis 0 has a negative size; got -1"),
-        ((2,), None, "the dtype is of the wrong type; got None (NoneType), expected the name of a dtype"),
-        ((2,), float, "the dtype is of the wrong type; got <class 'float'> (type), expected the name of a dtype"),
+        ((2,), None, "the dtype has the wrong type; got None (NoneType), expected the name of a dtype"),
+        ((2,), float, "the dtype has the wrong type; got <class 'float'> (type), expected the name of a dtype"),
         ((2,), np.complex64, "numpy dtype dtype('complex64') has no byoc counterpart"),
         ((2,), "flaot32", "unknown dtype 'flaot32'. Did you mean 'float32'"),
     ],

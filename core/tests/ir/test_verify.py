@@ -97,7 +97,7 @@ BROKEN: list[tuple[str, Callable[[Function], Function], str]] = [
     (
         "read before defined",
         swapped,
-        "function `main`, binding `b`: operand `a` is not defined before it is read here\n"
+        "function `main`, binding `b`: operand `a` is read before the definition\n"
         "  @R.function\n"
         + HEAD
         + ">     b = R.nn.relu(a)\n      a = R.add(x, w)\n"
@@ -123,7 +123,7 @@ BROKEN: list[tuple[str, Callable[[Function], Function], str]] = [
         "undefined result",
         stray_result,
         (
-            "function `main`: result `stray` is not defined before it is read here\n"
+            "function `main`: result `stray` is read before the definition\n"
             '  @R.function\n> def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4,), "float32"))'
             ' -> R.Tensor((2,), "float32"):\n'
             "      a = R.add(x, w)\n      b = R.nn.relu(a)\n      @R.region"
@@ -133,7 +133,7 @@ BROKEN: list[tuple[str, Callable[[Function], Function], str]] = [
         "region reads the outer function",
         lambda f: in_region(f, lambda r: with_binding(r, 0, operands=(f.bindings[1].results[0],))),
         (
-            "function `main`, region `body`, binding `q`: operand `b` is not defined before it is read here\n"
+            "function `main`, region `body`, binding `q`: operand `b` is read before the definition\n"
             '  @R.function\n  def body(p: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):\n'
             ">     q = R.nn.relu(b)\n      return q"
         ),
@@ -172,7 +172,7 @@ BROKEN: list[tuple[str, Callable[[Function], Function], str]] = [
             other_type(0, tensor(("n", 5)))(f), bindings=other_type(0, tensor(("n", 5)))(f).bindings[:1], results=()
         ),
         (
-            "function `main`, binding `t`: the results of `add` have other types than its type rule gives; "
+            "function `main`, binding `t`: the result types of `add` differ from the type rule; "
             'got R.Tensor(("n", 5), "float32"), expected R.Tensor(("n", 4), "float32")\n'
             '  @R.function\n  def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4,), "float32")):\n'
             ">     t = R.add(x, w)\n      return"
@@ -181,7 +181,7 @@ BROKEN: list[tuple[str, Callable[[Function], Function], str]] = [
     (
         "number of results",
         lambda f: with_binding(f, 3, results=f.bindings[3].results[:1]),
-        "function `main`, binding `d`: the results of `split` have other types than its type rule gives; "
+        "function `main`, binding `d`: the result types of `split` differ from the type rule; "
         'got R.Tensor(("n", 1), "float32"), expected R.Tensor(("n", 1), "float32"), R.Tensor(("n", 3), "float32")\n'
         + HEAD
         + "      ...\n"
@@ -195,7 +195,7 @@ BROKEN: list[tuple[str, Callable[[Function], Function], str]] = [
             with_binding(f, 0, results=()), bindings=with_binding(f, 0, results=()).bindings[:1], results=()
         ),
         (
-            "function `main`, binding ``: the results of `add` have other types than its type rule gives; "
+            "function `main`, binding ``: the result types of `add` differ from the type rule; "
             'got , expected R.Tensor(("n", 4), "float32")\n'
             '  @R.function\n  def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4,), "float32")):\n'
             ">      = R.add(x, w)\n      return"
@@ -293,7 +293,7 @@ def test_a_value_belongs_to_one_function(module: IRModule) -> None:
 def test_a_called_function_exists(module: IRModule) -> None:
     remaining = {name: f for name, f in module.functions.items() if name != "helper"}
     text = (
-        "function `caller`: calls `helper`, which is not in the module; expected main, caller\n"
+        "function `caller`: calls the function `helper`, absent from the module; expected main, caller\n"
         '  @R.function\n  def caller(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):\n'
         ">     y = helper(x)\n      return y"
     )
@@ -339,7 +339,7 @@ def test_global_symbols_are_unique(module: IRModule) -> None:
 @pytest.mark.parametrize("name", ["a b", "class", "", "1st", "ｍain"])
 def test_functions_have_names_that_script_can_spell(name: str) -> None:
     assert message(IRModule({name: Function(name, (), (), ())})) == (
-        f"function {name!r}: has a name that script cannot spell; expected a Python identifier that is no keyword\n"
+        f"function {name!r}: has a name invalid in script; expected a Python identifier other than a keyword\n"
         f"  @R.function\n> def {name}():\n      return"
     )
 
@@ -355,7 +355,7 @@ def test_sizes_come_from_parameters_or_are_declared(ops: OpRegistry) -> None:
     careless = replace(ops["reshape"], infer=lambda context: (tensor(("k", 2)),))
     broken = Binding((reshaped,), careless, (x,), {"shape": tensor(("k", 2)).shape})
     assert message(IRModule({"main": Function("main", (x,), (broken,), (reshaped,))})) == (
-        'function `main`, binding `reshaped`: size k is given by no parameter; got R.Tensor(("k", 2), "float32")\n'
+        'function `main`, binding `reshaped`: size k is determined by no parameter; got R.Tensor(("k", 2), "float32")\n'
         '  @R.function\n  def main(x: R.Tensor((2,), "float32")) -> R.Tensor(("k", 2), "float32"):\n'
         '>     reshaped = R.reshape(x, shape=("k", 2))\n      return reshaped'
     )
@@ -414,7 +414,7 @@ def main(c: R.Tensor((), "bool"), t: R.Tensor((), "int64"), x: R.Tensor((2,))):
             '"bool"), p',
             '"bool")',
             (
-                "op `loop`: region `step` does not give the condition and the carried values; "
+                "op `loop`: region `step` does not return the condition and the carried values; "
                 'got R.Tensor((), "bool"), expected R.Tensor((), "bool"), R.Tensor((2,), "float32")'
             ),
         ),

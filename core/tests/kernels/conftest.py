@@ -37,5 +37,5 @@ def _run_node(op_type: str, inputs: Sequence[Any], *, opset: int = 18, num_outpu
 
 @pytest.fixture(scope="session")
 def run_node() -> RunNode:
-    """Gives a function that runs one ONNX node in ONNX Runtime: op type, inputs, attributes -> outputs."""
+    """Return a function running an ONNX node in ONNX Runtime: op type, inputs, attributes -> outputs."""
     return _run_node

@@ -1,4 +1,4 @@
-"""Kernels that go over their operands in blocks: the size of a block changes no bit, and memory stays bounded."""
+"""Kernels working in blocks of their operands: the block size changes no bit, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYOUTS = {1: ("NCW", "NWC", "OIW"), 2: ("NCHW", "NHWC", "OIHW"), 3: ("NCDHW", "
 
 
 def blocks_of(nbytes: int) -> ExitStack:
-    """Has blocks take so many bytes."""
+    """Set the number of bytes of a block."""
     stack = ExitStack()
     for module in ("opset.families.convolution_kernels", "kernels.windows"):
         stack.enter_context(patch(f"byoc_core.{module}.BLOCK_BYTES", nbytes))
@@ -31,7 +31,7 @@ def blocks_of(nbytes: int) -> ExitStack:
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> tuple[str, list[Array], dict[str, Any]]:
-    """Draws the name, operands and attributes of a convolution whose sums are exact."""
+    """Draw the name, operands and attributes of a convolution with exact sums."""
     rank = draw(st.integers(1, 3))
 
     def sizes(least: int, most: int) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def convolutions(draw: st.DrawFn) -> tuple[str, list[Array], dict[str, Any]]:
 
 
 def called_with_scratch(name: str, arrays: list[Array], attrs: dict[str, Any], like: Array) -> Array:
-    """Gives what a kernel's form gives that has all memory from its caller, and checks what it takes."""
+    """Return the result of a kernel's form with memory from the caller, and check the memory used."""
     form = KERNELS[name].form_for([a.dtype for a in arrays], [a.ndim for a in arrays], attrs)
     assert form.takes_out
     assert form.scratch is not None

@@ -1,4 +1,4 @@
-"""The exact texts of what kernels of gathers, scatters and moves of slices refuse while running."""
+"""The exact texts of runtime refusals by kernels of gathers, scatters and moves of slices."""
 
 from __future__ import annotations
 

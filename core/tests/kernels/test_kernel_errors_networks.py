@@ -1,4 +1,4 @@
-"""The exact texts of what kernels of networks' layers refuse while running."""
+"""The exact texts of runtime refusals by kernels of network layers."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ _ERRORS: list[tuple[str, list[Any], dict[str, Any], str]] = [
         [_zeros(2, 4, 3), _zeros(4), _zeros(4)],
         {"groups": 3},
         (
-            "op `nn.group_norm`, operand `x`: the groups do not divide the channels (axis 1); "
+            "op `nn.group_norm`, operand `x`: the channels (axis 1) are not divisible into the groups; "
             "got 4, expected a multiple of 3"
         ),
     ),
@@ -129,7 +129,7 @@ _ERRORS: list[tuple[str, list[Any], dict[str, Any], str]] = [
         [_zeros(2, 4, 3, 5), _zeros(2, 3, 6, 5), _zeros(2, 3, 6, 7)],
         {},
         (
-            "op `nn.attention`, operand `query`: the heads of operand `key` do not divide those of this one (axis 1); "
+            "op `nn.attention`, operand `query`: the heads (axis 1) are not divisible by the heads of operand `key`; "
             "got 4, expected a multiple of 3"
         ),
     ),
@@ -150,7 +150,7 @@ _ERRORS: list[tuple[str, list[Any], dict[str, Any], str]] = [
         [_zeros(2, 1, 3, 4), _zeros(2, 3, 3), _zeros(2, 3, 3)],
         {},
         (
-            "op `nn.rotary_embedding`, operand `cos`: turns more elements than axis 3 of operand `x` has; "
+            "op `nn.rotary_embedding`, operand `cos`: rotates more elements than axis 3 of operand `x` holds; "
             "got 6, expected 4 or fewer"
         ),
     ),
@@ -164,13 +164,13 @@ _ERRORS: list[tuple[str, list[Any], dict[str, Any], str]] = [
         "nn.conv2d",
         [_zeros(1, 1, 4, 4), _zeros(2, 1, 3, 3)],
         {"groups": 2},
-        "operand `x`: the groups do not divide the input channels; got 1, expected a multiple of 2",
+        "operand `x`: the input channels are not divisible into the groups; got 1, expected a multiple of 2",
     ),
     (
         "nn.conv2d",
         [_zeros(1, 2, 4, 4), _zeros(3, 1, 3, 3)],
         {"groups": 2},
-        "operand `weight`: the groups do not divide the output channels; got 3, expected a multiple of 2",
+        "operand `weight`: the output channels are not divisible into the groups; got 3, expected a multiple of 2",
     ),
     (
         "nn.conv1d",

@@ -28,7 +28,7 @@ ORACLES = {
     "nn.adaptive_max_pool3d": "numpy over each window",
     "squeeze": "numpy.squeeze",
 }
-"""The oracles of ops that ONNX Runtime does not compute."""
+"""The oracles of ops missing in ONNX Runtime."""
 
 _POOLS = [
     ("nn.adaptive_max_pool1d", "nn.adaptive_avg_pool1d"),
@@ -39,7 +39,7 @@ _UNIT = float(np.finfo(np.float32).eps) / 2
 
 
 def _windows(x: NDArray, output_size: tuple[int, ...]) -> Any:
-    """Yields the place of each window in the result, and its elements."""
+    """Yield the place of each window in the result, and the window's elements."""
     sizes = x.shape[2:]
     for place in itertools.product(*map(range, output_size)):
         begins = [i * size // count for i, size, count in zip(place, sizes, output_size, strict=True)]

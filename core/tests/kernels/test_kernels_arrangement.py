@@ -1,4 +1,4 @@
-"""Kernels of triangles, blocks of pixels and borders against numpy's own functions, and the laws between them."""
+"""Kernels of triangles, blocks of pixels and borders against numpy's own functions, and laws between kernels."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_blocks_that_do_not_fit_are_an_error(name: str, got: int, divisor: int) 
     with pytest.raises(ExecutionError) as caught:
         _call(name, np.zeros((1, 6, 3, 2)), block_size=2)
     assert str(caught.value) == (
-        f"op `{name}`: an axis is no whole number of blocks; got {got}, expected a multiple of {divisor}"
+        f"op `{name}`: an axis is not divisible into blocks; got {got}, expected a multiple of {divisor}"
     )
 
 
@@ -109,5 +109,5 @@ def test_an_empty_axis_has_no_border() -> None:
     attrs = {"pad_width": (1, 0, 0, 0), "mode": "wrap"}
     with pytest.raises(ExecutionError) as caught:
         _call("nn.border_pad", np.zeros((0, 2)), **attrs)
-    assert str(caught.value) == "op `nn.border_pad`: axis 0 is empty and cannot be continued"
+    assert str(caught.value) == "op `nn.border_pad`: axis 0 is empty and has no element to repeat"
     assert _call("nn.border_pad", np.zeros((2, 0)), **attrs).shape == (3, 0)

@@ -1,4 +1,4 @@
-"""Kernels that make tensors of sizes, and those that check sizes when they run, against Python's ranges and lists."""
+"""Kernels making tensors of given sizes, and kernels checking sizes at run time, against Python's ranges and lists."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ORACLES = {
     "shape_of": "the shape that was drawn",
     "size": "len of Python",
 }
-"""The oracles of ops that ONNX Runtime does not compute."""
+"""The oracles of ops missing in ONNX Runtime."""
 
 _SINGLE: Mapping[str, Callable[..., Any]] = KERNELS
-"""The kernels, for those with one result."""
+"""The kernels with a single result."""
 
 _BOUNDS = st.integers(-20, 20)
 
@@ -86,5 +86,5 @@ def test_parts_have_to_make_up_the_axis(sections: tuple[int, int]) -> None:
     with pytest.raises(ExecutionError) as caught:
         KERNELS["split"](np.arange(4), sections=sections, axis=0)
     assert str(caught.value) == (
-        f"op `split`: the sizes of the parts do not make up the axis; got {sections}, expected 4"
+        f"op `split`: the sizes of the parts do not add up to the size of the axis; got {sections}, expected 4"
     )

@@ -1,4 +1,4 @@
-"""Kernels whose elements decide the sizes of their results, against definitions spelled out element by element."""
+"""Kernels with result sizes depending on elements, against definitions spelled out element by element."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHAPES = [(), (0,), (5,), (2, 0, 3), (3, 4), (2, 3, 2)]
 
 
 def _array(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
-    """Gives few different numbers, so that some are equal: zeros of both signs and NaN among them."""
+    """Return few different numbers, with repetitions: zeros of both signs and NaN are included."""
     choices = np.array([0, 1, 2, 3] if dtype.startswith(("u", "bool")) else [0, 1, -2, 3])
     if is_float(dtype):
         choices = np.array([0.0, -0.0, 1.5, -2.0, np.nan])
@@ -31,7 +31,7 @@ def _array(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
 
 
 def _key(row: npt.ArrayLike) -> tuple[Any, ...]:
-    """Orders rows as numbers do, NaN last, and equal to itself."""
+    """Order rows as numbers do, with NaN last and equal to NaN."""
     return tuple((math.isnan(value), 0.0 if math.isnan(value) else value) for value in map(float, np.ravel(row)))
 
 
@@ -129,7 +129,7 @@ def test_range_of_small_dtypes(dtype: str) -> None:
 
 
 def test_the_length_of_a_range_follows_from_its_own_dtype() -> None:
-    """In float32 ``1.1 - 0.1`` is 1, so there are ten steps of 0.1; the exact difference would give eleven."""
+    """In float32 ``1.1 - 0.1`` is 1, so there are ten steps of 0.1; the exact difference would give eleven steps."""
     result = _KERNELS["range"](*(np.array(number, np.float32) for number in (0.1, 1.1, 0.1)))
     assert result.shape == (10,)
 

@@ -1,4 +1,4 @@
-"""Every kernel on every dtype that its op takes: dtype and shape of the type rule, and never a warning."""
+"""Every kernel on every dtype permitted by the op: dtype and shape of the type rule, and never a warning."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from byoc_core.opset.families import KERNELS
 pytestmark = pytest.mark.interpreter
 
 _EXTREME: dict[str, dict[str, Any]] = {"clip": {"min": -1e40, "max": 1e40}, "nn.pad": {"pad_value": 1e40}}
-"""Attributes that most dtypes cannot hold, by op name."""
+"""Attributes outside the range of most dtypes, by op name."""
 
 
 def _array(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-    """Gives numbers of both signs, zero, the smallest integer and, in floats, NaN and infinity among them."""
+    """Return numbers of both signs, with zero, the smallest integer and, for floats, NaN and infinity."""
     numbers = np.resize(np.array([-8.0, 0.0, np.nan, 2.0, np.inf, -1.0, 7.0]), shape)
     if not np.issubdtype(to_numpy(dtype), np.floating) and dtype not in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         numbers = np.nan_to_num(numbers, nan=3.0, posinf=5.0)
@@ -54,7 +54,7 @@ def test_a_kernel_gives_the_type_that_its_op_promises(name: str) -> None:
 
 
 _SINGLE: Mapping[str, Callable[..., Any]] = KERNELS
-"""The kernels, for those with one result."""
+"""The kernels with a single result."""
 
 
 def test_integers_of_four_bits_wrap_around() -> None:

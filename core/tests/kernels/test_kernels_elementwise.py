@@ -21,11 +21,11 @@ pytestmark = pytest.mark.lowest
 ORACLES = {
     "not_equal": "numpy.not_equal",
 }
-"""The oracles of ops that ONNX Runtime does not compute."""
+"""The oracles of ops missing in ONNX Runtime."""
 
 
 def _ulps(result: NDArray, exact: NDArray) -> float:
-    """Gives the largest distance in units of the last place of the result's dtype."""
+    """Return the largest distance in units of the last place of the result's dtype."""
     expected = np.asarray(exact, np.float64)
     unit = np.spacing(np.abs(expected).astype(result.dtype)).astype(np.float64)
     return float(np.max(np.abs(result.astype(np.float64) - expected) / unit))

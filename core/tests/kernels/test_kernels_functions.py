@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lowest
 ORACLES = {
     "nn.swish": "scipy.special.expit",
 }
-"""The oracles of ops that ONNX Runtime does not compute."""
+"""The oracles of ops missing in ONNX Runtime."""
 
 
 def _ulps(result: NDArray, exact: NDArray) -> float:
@@ -114,6 +114,6 @@ def test_functions_of_integers_are_refused(name: str) -> None:
     with pytest.raises(IRTypeError) as caught:
         builder.bind(name, [value], {})
     assert str(caught.value) == (
-        f"op `{name}`, operand `x=a`: has a dtype that the op does not take; got int32, expected a dtype that is "
+        f"op `{name}`, operand `x=a`: has a dtype not accepted by the op; got int32, expected a dtype of kind "
         "floating-point"
     )

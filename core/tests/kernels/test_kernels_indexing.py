@@ -21,7 +21,7 @@ ORACLES = {
     "roll": "numpy.roll",
     "stack": "numpy.stack",
 }
-"""The oracles of ops that ONNX Runtime does not compute."""
+"""The oracles of ops missing in ONNX Runtime."""
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 RunNode = Callable[..., list[Any]]
@@ -46,7 +46,7 @@ def _numbers(*shape: int) -> Any:
 
 
 def _indices(draw: Draw, shape: tuple[int, ...], size: int) -> Any:
-    """Gives indices into an axis, negative ones among them, of any integer dtype that holds them."""
+    """Return indices into an axis, including negative indices, of any integer dtype with a sufficient range."""
     dtype = draw(st.sampled_from(["int64", "int32", "int8", "int4", "uint8", "uint64"]))
     low = 0 if dtype.startswith("u") else -size
     count = int(np.prod(shape))
@@ -99,7 +99,7 @@ def test_gather_nd_is_a_loop_of_indexing(data: st.DataObject) -> None:
 
 
 def _scatter_by_loop(x: NDArray, places: list[Any], updates: list[Any], reduction: str) -> Any:
-    """Gives what the updates leave, one after the other, by the rule of ONNX Runtime."""
+    """Return the result of sequential updates, by the rule of ONNX Runtime."""
     rules: dict[str, Callable[[Any, Any], Any]] = {
         "update": lambda there, update: update,
         "add": lambda there, update: there + update,
@@ -117,7 +117,7 @@ _VALUES = st.sampled_from([0.0, 1.0, -1.0, 2.0, 3.0, np.nan, np.inf, -np.inf])
 
 
 def _values(draw: Draw, shape: tuple[int, ...]) -> Any:
-    """Gives small whole numbers, NaNs and infinities, so that no sum rounds."""
+    """Return small whole numbers, NaNs and infinities, without rounding in sums."""
     count = int(np.prod(shape))
     return np.array(draw(st.lists(_VALUES, min_size=count, max_size=count))).reshape(shape)
 
@@ -190,14 +190,14 @@ def test_what_was_scattered_to_places_of_its_own_is_gathered_again(data: st.Data
 
 
 def _along(shape: tuple[int, ...], axis: int) -> Any:
-    """Gives the indices of an axis, with as many axes as the shape."""
+    """Return the indices of an axis, with the shape's number of axes."""
     return np.arange(shape[axis]).reshape([-1 if other == axis else 1 for other in range(len(shape))])
 
 
 @pytest.mark.parametrize("dtype", all_dtypes())
 @pytest.mark.parametrize("reduction", _REDUCTIONS)
 def test_updates_of_every_dtype_meet_at_one_element(reduction: str, dtype: str) -> None:
-    """Three updates of 3 reach the element that is 2: 11 and 54 wrap around in four bits."""
+    """Three updates of 3 reach the element 2: the results 11 and 54 wrap around in four bits."""
     narrow = to_numpy(dtype)
     x, updates = np.array([1, 2], np.int8).astype(narrow), np.array([3, 3, 3], np.int8).astype(narrow)
     exact = {"update": 3, "add": 11, "mul": 54, "min": 2, "max": 3}[reduction]
@@ -244,7 +244,7 @@ def test_nan_in_extremes_is_as_in_onnx_runtime(reduction: str, dtype: str, run_n
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_scatter_slice_is_the_loop_of_its_definition(data: st.DataObject) -> None:
-    """The loop is that of ONNX's TensorScatter."""
+    """The loop comes from ONNX's TensorScatter."""
     shape = _shape(data.draw, 2, 4)
     starts_shape: tuple[int, ...] = data.draw(st.sampled_from([(), shape[:1]]))
     axis = data.draw(st.integers(1 if starts_shape else 0, len(shape) - 1))

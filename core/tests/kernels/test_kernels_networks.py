@@ -1,4 +1,4 @@
-"""Kernels of normalisation, convolution and resizing: precision, and against ONNX Runtime where inputs round.
+"""Kernels of normalisation, convolution and resizing: precision, and against ONNX Runtime if inputs round.
 
 Sums of length K are compared with the bound ``gamma_K * sum|a||b|`` (Higham, Accuracy and Stability, ch. 3), once for
 each of the two results.

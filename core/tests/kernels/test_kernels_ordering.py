@@ -26,10 +26,10 @@ ORACLES = {
     "argsort": "sorted of Python",
     "sort": "sorted of Python",
 }
-"""The oracles of ops that ONNX Runtime does not compute."""
+"""The oracles of ops missing in ONNX Runtime."""
 
 _UNITS = {"float16": 2.0**-24, "float32": 2.0**-24, "float64": 2.0**-53, "bfloat16": 2.0**-24}
-"""The unit roundoff of the type that sums of a type are computed in."""
+"""The unit roundoff of the dtype used to compute sums of a dtype."""
 _LAST_ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 _DTYPES = {"bfloat16": ml_dtypes.bfloat16, "int4": ml_dtypes.int4, "float8_e5m2": ml_dtypes.float8_e5m2}
 
@@ -47,7 +47,7 @@ def _gamma(length: int, unit: float) -> float:
 
 
 def _expected_order(lane: list[float], *, descending: bool) -> list[int]:
-    """Gives the indices in order: equal ones as they stand, a NaN as the largest."""
+    """Return the indices in order: equal elements in their original order, a NaN as the largest."""
 
     def key(index: int) -> tuple[bool, float]:
         value = lane[index]
@@ -58,14 +58,14 @@ def _expected_order(lane: list[float], *, descending: bool) -> list[int]:
 
 
 def _rows(x: NDArray, axis: int) -> Any:
-    """Gives the lanes along an axis as the rows of a matrix."""
+    """Return the lanes along an axis as the rows of a matrix."""
     moved = np.moveaxis(x, axis, -1)
     return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
 
 
 @st.composite
 def _lanes(draw: st.DrawFn) -> tuple[Any, int]:
-    """Gives an array of few values, so that many are equal, and an axis of it."""
+    """Return an array of few values, many equal, and an axis."""
     shape = tuple(draw(st.lists(st.integers(0, 5), min_size=1, max_size=3)))
     dtype = draw(st.sampled_from(["float32", "float64", "int8", "uint64", *_NARROW]))
     count = math.prod(shape)
@@ -117,14 +117,12 @@ def test_topk_of_integers_is_exact_beyond_what_floats_hold() -> None:
 def test_topk_of_too_many_is_an_error(k: int) -> None:
     with pytest.raises(ExecutionError) as caught:
         _call("topk", np.zeros((2, 3)), k=k)
-    assert str(caught.value) == (
-        f"op `topk`: asks for a number of elements that the axis does not have; got {k}, expected 0 to 3"
-    )
+    assert str(caught.value) == (f"op `topk`: attribute `k` is out of range for the axis; got {k}, expected 0 to 3")
 
 
 @st.composite
 def _numbers(draw: st.DrawFn, low: float, high: float) -> tuple[Any, int, bool, bool]:
-    """Gives an array of floats, an axis, and two flags."""
+    """Return an array of floats, an axis, and two flags."""
     shape = tuple(draw(st.lists(st.integers(0, 12), min_size=1, max_size=3)))
     x = np.random.default_rng(draw(st.integers(0, 2**32))).uniform(low, high, shape)
     x = x * np.where(np.random.default_rng(1).random(shape) < 0.5, -1, 1)
@@ -194,7 +192,7 @@ def test_truth_of_nothing_and_of_some() -> None:
 @settings(max_examples=60, deadline=None)
 @given(values=st.lists(_TIES, min_size=1, max_size=8), keepdims=st.booleans())
 def test_the_last_extreme_element(name: str, values: list[float], keepdims: bool) -> None:
-    """A NaN is more extreme than all else, and any NaN equals any other."""
+    """A NaN is more extreme than all numbers, and any NaN equals any other."""
     x = np.array(values, np.float32)
     index = _call(name, x, axis=0, keepdims=keepdims, select_last_index=True)
     assert (index.dtype, index.shape) == (np.dtype(np.int64), (1,) if keepdims else ())

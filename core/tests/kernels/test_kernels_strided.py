@@ -1,4 +1,4 @@
-"""Every kernel on strided inputs: what a host function may be given in the place of C-contiguous arrays."""
+"""Every kernel on strided inputs: permitted substitutes for C-contiguous arrays in calls of host functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _cut(array: Array) -> Array:
-    """Gives the array as a block in the middle of a larger one, as a part of a split or a concat is."""
+    """Return the array as a block in the middle of a larger array, like a part of a split or a concat."""
     middle: Any = (..., *(slice(1, size + 1) for size in array.shape))
     block: Array = np.zeros(tuple(size + 3 for size in array.shape), array.dtype)[middle]
     block[...] = array
@@ -26,7 +26,7 @@ def _cut(array: Array) -> Array:
 
 
 def _stepped(array: Array) -> Array:
-    """Gives the array as every second element along its last axis."""
+    """Return the array as every second element along the last axis."""
     wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]) if array.shape else (2,), array.dtype)
     stepped = wide[..., ::2].reshape(()) if not array.shape else wide[..., ::2]
     stepped[...] = array
@@ -34,24 +34,24 @@ def _stepped(array: Array) -> Array:
 
 
 def _transposed(array: Array) -> Array:
-    """Gives the array with its first axis innermost in memory."""
+    """Return the array with the first axis innermost in memory."""
     transposed = np.zeros(array.shape[::-1], array.dtype).T
     transposed[...] = array
     return transposed
 
 
 _EXACT = frozenset({"matmul", "mean", "nn.dense", "sum"})
-"""Kernels whose sums are exact on small integers, in whatever order numpy adds, which goes by the strides."""
+"""Kernels with exact sums of small integers in any order; numpy's order of additions depends on the strides."""
 _ROUNDED = frozenset({"acos", "asin", "logsumexp", "nn.attention", "nn.instance_norm", "nn.layer_norm"})
 _ROUNDED |= {"nn.log_softmax", "nn.softmax", "prod"}
 """Kernels that numpy computes with other instructions, or in another order, where elements are apart."""
 
 
 def _bound(dtype: str, num_terms: int, values: Iterable[Array]) -> float:
-    """Gives how far two orders of up to ``num_terms`` operations may lie apart.
+    """Return the largest distance between two orders of up to ``num_terms`` operations.
 
     Terms are positive, or products, so each order is within gamma_K of the exact result (Higham, Accuracy and
-    Stability, ch. 3), as a part of the largest value there is; exp and the division add less than gamma_K again. Floats
+    Stability, ch. 3), relative to the largest possible value; exp and the division add less than gamma_K again. Floats
     below 32 bits are computed in float32 and rounded once.
     """
     roundoff = 2.0**-53 if dtype == "float64" else 2.0**-24

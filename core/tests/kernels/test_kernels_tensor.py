@@ -1,7 +1,7 @@
 """Kernels of linear algebra, convolution, pooling, normalisation, movement and reduction against ONNX Runtime.
 
 Sums of length K are compared with the bound ``gamma_K * sum|a||b|`` (Higham, Accuracy and Stability, ch. 3), once for
-each of the two results; what only moves elements is compared exactly.
+each of the two results; pure movements of elements are compared exactly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Windows stay inside their image, whatever the attributes: a file may hold any."""
+"""Windows stay inside their image for any attributes: a file may hold any."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lowest
 SMALL = st.integers(-3, 6)
 ANY = st.one_of(SMALL, st.sampled_from([-(2**62), -(10**9), -64, 64, 2**31, 2**62, 2**63 - 1]))
 SECRET = 1e6
-"""What stands around the image: no result of an image of ones comes near it."""
+"""The value around the image, far from any result of an image of ones."""
 
 
 def image_among_secrets(*shape: int) -> Any:
@@ -84,12 +84,12 @@ def test_what_is_refused_is_named() -> None:
     with pytest.raises(ExecutionError) as caught:
         window_view(image, (2,), (1,), (-64,), (4,))
     assert str(caught.value) == (
-        "operand `x`: its windows do not lie inside the image; got 4 windows of 2, stride 1, dilation -64, "
+        "operand `x`: the windows do not lie inside the image; got 4 windows of 2, stride 1, dilation -64, "
         "expected windows inside 4 elements"
     )
     with pytest.raises(ExecutionError) as caught:
         num_windows(4, 2, 0, 1, 0, 0)
     assert str(caught.value) == (
-        "operand `x`: its windows cannot be counted; got window 2, stride 0, dilation 1, padding 0 and 0, "
-        "expected padding of 0 or more, and 1 or more of the rest"
+        "operand `x`: the windows cannot be counted; got window 2, stride 0, dilation 1, padding 0 and 0, "
+        "expected padding of 0 or more; window, stride and dilation of 1 or more"
     )

@@ -1,4 +1,4 @@
-"""What kernels say of themselves holds in every case and dtype: their cheap forms, dtypes, memory, and silence."""
+"""Declarations of kernels hold in every case and dtype: cheap forms, dtypes, memory, and silence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _runs(name: str) -> Iterator[tuple[list[Array], dict[str, Any], tuple[Array, ...], KernelForm]]:
-    """Gives operands, attributes, results and the form of each case in each dtype."""
+    """Return operands, attributes, results and the form of each case in each dtype."""
     op = default_ops()[name]
     for index, case in enumerate(canonical_cases(default_ops())[name]):
         attrs = dict(op.normalise_attrs(case.attrs))

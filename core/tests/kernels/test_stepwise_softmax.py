@@ -1,4 +1,4 @@
-"""Softmax by steps: each step is that of float64, rounded to the dtype; what ONNX's reference gives for short rows."""
+"""Softmax by steps: each step is computed in float64 and rounded to the dtype; short rows equal ONNX's reference."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.lowest
 ORACLES = {
     "nn.stepwise_softmax": "numpy.sum of ml_dtypes, and float64",
 }
-"""The oracles of ops that ONNX Runtime does not compute."""
+"""The oracles of ops missing in ONNX Runtime."""
 
 NDArray = npt.NDArray[Any]
 NARROW = ("bfloat16", "float16")
 EXP_ERROR = 2.0**-21
-"""More than any error of an exponential in float32, relative."""
+"""A bound above any relative error of an exponential in float32."""
 
 
 def _softmax(x: NDArray, axis: int = -1) -> NDArray:
@@ -31,7 +31,7 @@ def _softmax(x: NDArray, axis: int = -1) -> NDArray:
 
 
 def _rounding(dtype: str) -> Callable[[NDArray], NDArray]:
-    """Return what rounds float64 to a dtype, by way of the float32 number that does not change the outcome."""
+    """Return a function rounding float64 to a dtype by way of float32, if this does not change the outcome."""
 
     def rounded(exact: NDArray) -> NDArray:
         return np.asarray(exact).astype(np.float32).astype(to_numpy(dtype)).astype(np.float64)
@@ -40,7 +40,7 @@ def _rounding(dtype: str) -> Callable[[NDArray], NDArray]:
 
 
 def _sum_of_bfloat16(terms: list[float], rounded: Callable[[Any], Any]) -> float:
-    """Return the sum as the op's text defines it, by recursion."""
+    """Return the sum by the recursion in the op's text."""
     if len(terms) > 8:
         half = (len(terms) + 1) // 2
         folded = [float(rounded(a + b)) for a, b in zip(terms, terms[half:], strict=False)]
@@ -52,7 +52,7 @@ def _sum_of_bfloat16(terms: list[float], rounded: Callable[[Any], Any]) -> float
 
 
 def _expected(row: NDArray, dtype: str) -> NDArray:
-    """Return the result of a row by float64; rejects rows in which an error of float32 might change a rounding."""
+    """Return the result of a row in float64; reject rows with roundings sensitive to an error of float32."""
     rounded = _rounding(dtype)
     exact = np.exp(rounded(row - row.max()))
     low, high = rounded(exact * (1 - EXP_ERROR)), rounded(exact * (1 + EXP_ERROR))
@@ -92,7 +92,7 @@ def test_short_rows_are_those_of_onnx(dtype: str, size: int, seed: int) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("size", [1, 9, 1000, 10_000])
 def test_shares_of_long_rows_sum_to_about_one(dtype: str, size: int) -> None:
-    """Sums in order would stay at 256 for bfloat16: adding one changes nothing there."""
+    """Sequential sums would stay at 256 in bfloat16: adding 1 changes nothing there."""
     x = np.zeros(size, to_numpy(dtype))
     x[size // 2 :] = -1
     unit = float_limits(dtype).unit_roundoff

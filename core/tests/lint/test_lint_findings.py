@@ -1,4 +1,4 @@
-"""Every finding of the lint, each on a backend that is bad in one way; and a good backend, clean."""
+"""Every finding of the lint, each on a backend with a single fault; and a good backend without findings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _supports(supports: Callable[[Binding], Any], **options: Any) -> Callable[[F
 
 
 def _with_hooks(**hooks: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Gives what makes a backend some of whose hooks are replaced."""
+    """Return a maker of backends with some hooks replaced."""
 
     def make(fake: Any) -> Any:
         changed = {name: hookimpl(hook) for name, hook in hooks.items()}
@@ -121,7 +121,7 @@ def _give_add(self: object) -> Sequence[OpDef]:
 
 
 def _give_op_without(fact: str) -> Callable[[object], Sequence[OpDef]]:
-    """Return a hook that brings two ops: one states all facts, the other lacks one."""
+    """Return a hook declaring two ops: an op with all facts, and an op without a fact."""
     facts: dict[str, Any] = {
         "infer": lambda context: (TensorType((2, 3), "float32"),),
         "flops": no_flops,
@@ -203,11 +203,11 @@ _BAD: dict[str, Callable[[Fake], Any]] = {
         _takes_float32, status=Status(ok=False, reason="npucc is not on PATH", remedy="Install it.")
     ),
 }
-"""By code, what makes a backend that is bad in one way."""
+"""By code, the maker of a backend with a single fault."""
 
 
 def _expected() -> dict[str, list[str]]:
-    """Gives, by code, all that is found, one finding a line; a blank line ends what is said of one code."""
+    """Return all findings by code, a line each; a blank line ends the findings of a code."""
     blocks = Path(__file__).with_name("findings.txt").read_text("utf-8").strip().split("\n\n")
     return {block.splitlines()[0].removesuffix(":"): block.splitlines()[1:] for block in blocks}
 
@@ -237,8 +237,8 @@ def test_p31_a_wrong_number_of_operands_and_a_shadowed_pattern_are_reported(fake
     ]
     findings = lint_backend(fake_backend(patterns=patterns, supports=_takes_float32))
     assert [(finding.code, finding.pattern, finding.text) for finding in findings if finding.severity == "error"] == [
-        ("operand-count", "fake.conv_bias", "takes 2 operands (x, weight), and the pattern gives it 3"),
-        ("shadowed", "fake.conv_relu_again", "`fake.conv_relu` wins in all 44 instances that it takes"),
+        ("operand-count", "fake.conv_bias", "takes 2 operands (x, weight), but the pattern has 3 operands"),
+        ("shadowed", "fake.conv_relu_again", "`fake.conv_relu` wins in all 44 instances accepted by this pattern"),
     ]
 
 
@@ -255,8 +255,8 @@ def test_a_pattern_whose_matches_the_core_declines_is_never_asked(fake_backend: 
     leaking = is_op("nn.relu")(_conv().used_by(is_op("tanh")))
     (finding,) = lint_backend(fake_backend(patterns=_named(leaking), supports=_takes_float32))
     assert str(finding) == (
-        "error: pattern `fake.it`: the core turns away every match (used-elsewhere): "
-        "`v0_0` inside the match is read outside it [never-asked]"
+        "error: pattern `fake.it`: the core rejects every match (used-elsewhere): "
+        "values inside the match are read outside: `v0_0` [never-asked]"
     )
     kept = _named(leaking, leaked="return")
     assert lint_backend(fake_backend(patterns=kept, supports=_takes_float32)) == ()
@@ -306,12 +306,12 @@ def test_an_unknown_backend_is_the_usual_error() -> None:
 
 
 def test_a_finding_is_plain_data() -> None:
-    finding = Finding("unknown-op", "pattern `npu.x`", "there is no such op", "npu.x", "Did you mean 'add'?")
+    finding = Finding("unknown-op", "pattern `npu.x`", "the op does not exist", "npu.x", "Did you mean 'add'?")
     assert json.loads(json.dumps(finding.as_dict())) == {
         "severity": "error",
         "code": "unknown-op",
         "where": "pattern `npu.x`",
-        "text": "there is no such op",
+        "text": "the op does not exist",
         "pattern": "npu.x",
         "hint": "Did you mean 'add'?",
     }

@@ -25,7 +25,7 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 class Maker:
-    """Draws a function; every body may use the sizes that its surroundings know, and its own parameters only."""
+    """A strategy for a function; every body may use the sizes known outside, and only the own parameters."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
@@ -51,17 +51,17 @@ class Maker:
         for _ in range(self.draw(st.integers(1, 6 if depth == 0 else 3))):
             self.draw(st.sampled_from(makers))(fb, values, sizes, depth)
 
-    def one(self, values: Sequence[Value], *, dtype: str = "float32", rank: int | None = None) -> Value | None:
+    def pick(self, values: Sequence[Value], *, dtype: str = "float32", rank: int | None = None) -> Value | None:
         fitting = [v for v in values if _type(v).dtype == dtype and rank in (None, _type(v).rank)]
         return self.draw(st.sampled_from(fitting)) if fitting else None
 
     def unary(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
-        x = self.one(values)
+        x = self.pick(values)
         if x is not None:
             values += fb.bind(self.draw(st.sampled_from(("negative", "abs", "nn.relu"))), [x], {}).results
 
     def binary(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
-        x = self.one(values)
+        x = self.pick(values)
         if x is not None:
             other = self.draw(st.sampled_from([value for value in values if value.type == x.type]))
             values += fb.bind(self.draw(st.sampled_from(("add", "subtract", "maximum"))), [x, other], {}).results
@@ -75,7 +75,7 @@ class Maker:
         return self.draw(st.sampled_from(rows)) if rows else fb.const(np.array([0.5, -2.0, 3.0], np.float32))
 
     def reduce(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
-        x = self.one(values, rank=2)
+        x = self.pick(values, rank=2)
         if x is not None:
             values += fb.bind("sum", [x], {"axis": (0,)}).results
 
@@ -84,14 +84,14 @@ class Maker:
         values += fb.bind("less", [total, fb.const(np.float32(4))], {}).results
 
     def select(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
-        """Keeps the rows of a table whose sum is positive: how many, only the data tells."""
-        x = self.one(values, rank=2)
+        """Keep the rows of a table with a positive sum: their number depends on the data."""
+        x = self.pick(values, rank=2)
         if x is None:
             return
         name = f"k{next(self.numbers)}"
         sums = fb.bind("sum", [x], {"axis": (1,)}).result
-        kept = fb.bind("less", [fb.const(np.float32(0)), sums], {}).result
-        result = fb.bind("compress", [x, kept], {"axis": 0}, out_types=[tensor((name, 3))]).result
+        mask = fb.bind("less", [fb.const(np.float32(0)), sums], {}).result
+        result = fb.bind("compress", [x, mask], {"axis": 0}, out_types=[tensor((name, 3))]).result
         values.append(result)
         sizes.append(name)
 
@@ -113,7 +113,7 @@ class Maker:
         return self.draw(st.lists(st.sampled_from(values), max_size=3)) if values else []
 
     def of_types(self, types: Sequence[Any]) -> Callable[[FunctionBuilder, list[Value]], Sequence[Value]]:
-        """Gives a choice of results of some types: parameters, new values, constants, some of them twice."""
+        """Return a choice of results of given types: parameters, new values, constants, some twice."""
 
         def choose(fb: FunctionBuilder, values: list[Value]) -> Sequence[Value]:
             return [self.of_type(fb, values, type_) for type_ in types]
@@ -123,34 +123,34 @@ class Maker:
     def of_type(self, fb: FunctionBuilder, values: list[Value], type_: TensorType) -> Value:
         fitting = [value for value in values if value.type == type_]
         if fitting:
-            chosen: Value = self.draw(st.sampled_from(fitting[-3:]))
-            return chosen
+            drawn: Value = self.draw(st.sampled_from(fitting[-3:]))
+            return drawn
         if type_.symbols:
             row = fb.const(np.array([1.0, -1.0, 0.25], np.float32))
             return fb.bind("broadcast_to", [row], {"shape": type_.shape}).result
         return fb.const(np.ones(type_.shape, type_.dtype))
 
     def types(self, values: list[Value], sizes: list[str]) -> list[Any]:
-        known = [ROW, *(value.type for value in values if _type(value).symbols <= set(sizes))]
-        drawn: list[Any] = self.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
+        candidates = [ROW, *(value.type for value in values if _type(value).symbols <= set(sizes))]
+        drawn: list[Any] = self.draw(st.lists(st.sampled_from(candidates), min_size=1, max_size=3))
         return drawn
 
     def branch(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
-        condition = self.one(values, dtype="bool", rank=0)
+        condition = self.pick(values, dtype="bool", rank=0)
         if condition is None:
             return
         inputs = self.inputs(values)
-        wanted = self.types(values, sizes)
+        types = self.types(values, sizes)
         regions = [
-            self.region(fb, name, [value.type for value in inputs], sizes, depth, self.of_types(wanted))
+            self.region(fb, name, [value.type for value in inputs], sizes, depth, self.of_types(types))
             for name in ("then_region", "else_region")
         ]
         values += fb.bind("if", [condition, *inputs], {}, regions=regions).results
 
     def loop(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
-        trips = self.one(values, dtype="int64", rank=0)
+        trips = self.pick(values, dtype="int64", rank=0)
         trips = fb.const(np.int64(self.draw(st.integers(0, 3)))) if trips is None else trips
-        going = self.one(values, dtype="bool", rank=0)
+        going = self.pick(values, dtype="bool", rank=0)
         going = fb.const(np.bool_(True)) if going is None or self.draw(st.booleans()) else going
         carried = self.inputs(values)
         if not carried:
@@ -183,8 +183,8 @@ def _check(executable: Executable, module: IRModule) -> None:
             table = np.random.default_rng(n).integers(-3, 4, (n, 3)).astype(np.float32)
             inputs: list[Any] = [np.array(flag), np.int64(2), np.array([1.5, -2.0, 0.25], np.float32), table]
             results = machine["main"](*inputs)
-            wanted = evaluate_function(module, "main", inputs)
-            for have, want in zip(results, wanted, strict=True):
+            expected = evaluate_function(module, "main", inputs)
+            for have, want in zip(results, expected, strict=True):
                 assert have.dtype == want.dtype
                 np.testing.assert_array_equal(have, want)
 

@@ -1,4 +1,4 @@
-"""Branches and loops through the whole road: early exit, no rounds, nesting, and what regions may return."""
+"""Branches and loops in all stages: early exit, no rounds, nesting, and permitted results of regions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(body: str, params: str = PARAMS) -> IRModule:
 
 
 def run(module: IRModule, *inputs: NDArray | np.generic) -> list[Any]:
-    """Gives the machine's results, which must be the interpreter's bit for bit, and arrays of their own."""
+    """Return the machine's results after checks: equal to the interpreter's bit for bit, in separate arrays."""
     returned = VirtualMachine(build(module))["main"](*inputs)
     results = list(returned) if isinstance(returned, tuple) else [returned]
     for have, want in zip(results, evaluate_function(module, "main", inputs), strict=True):
@@ -57,7 +57,7 @@ return total, last
 
 
 def collatz(number: int) -> int:
-    """Gives the steps until a number becomes 1."""
+    """Return the number of steps from a number to 1."""
     return 0 if number <= 1 else 1 + collatz(3 * number + 1 if number % 2 else number // 2)
 
 
@@ -130,7 +130,7 @@ return a, b, d, e, f, {CONSTANT}
 
 
 def test_a_learnt_size_is_another_one_in_every_round() -> None:
-    """Round ``i`` counts the elements that are greater than ``i``, and adds up the counts."""
+    """Round ``i`` counts the elements greater than ``i``, and adds up the counts."""
     module = main(
         """
 @R.region
@@ -203,6 +203,6 @@ def test_parameters_that_do_not_tell_their_sizes(params: str, unknown: str) -> N
         build(module)
     shape = 'R.Tensor(("m+n",), "float32")' if "+" in params else 'R.Tensor(("m*n",), "float32")'
     assert str(caught.value) == (
-        f"function `main`: the size of `a` is not known when it is made: nothing gives {unknown}; got {shape}. "
+        f"function `main`: the size of `a` is unknown at the allocation: no shape determines {unknown}; got {shape}. "
         "A shape determines a size by an axis with a single unknown symbol, such as `n` or `2*n+1`."
     )

@@ -1,4 +1,4 @@
-"""Memory of intermediates across branches and loops: what shares bytes, what keeps its place, and how much it takes.
+"""Memory of intermediates across branches and loops: shared bytes, kept places, and total size.
 
 Functions are lowered as written; every tensor but the scalars of control flow has ``UNIT`` bytes.
 """
@@ -51,7 +51,7 @@ def run(found: Program, *, flag: bool = True, trips: int = 3) -> Any:
 
 
 def units(function: VMFunction) -> int:
-    """Gives the large tensors that fit into the arena at once; the scalars of control flow take less than one."""
+    """Return the number of large tensors fitting into the arena; scalars of control flow are smaller than a tensor."""
     (nbytes,) = function.storages
     assert isinstance(nbytes, int)
     assert nbytes % UNIT <= 16 * ALIGNMENT
@@ -59,7 +59,7 @@ def units(function: VMFunction) -> int:
 
 
 def num_copies(found: Program) -> int:
-    """Gives the copies of large tensors."""
+    """Return the copies of large tensors."""
     (function,) = found.functions
     registers = found.registers(function)
     calls = (instruction for instruction in function.code if isinstance(instruction, Call))
@@ -78,7 +78,7 @@ def region(name: str, params: str, lines: list[str], results: str) -> str:
 
 
 def test_branches_use_the_same_bytes() -> None:
-    """Each branch alone needs two buffers beside its input; so do both."""
+    """Each branch alone needs two buffers beside the input; so do both together."""
     then = region("then", f"y: {BIG}", chain("t", "y", 5), "t4")
     otherwise = region("otherwise", f"y: {BIG}", chain("o", "y", 4), "o3")
     found = program(f"a = {call('next', 'x')}\n{then}{otherwise}b = R.if_(c, a, regions=[then, otherwise])\nreturn b")
@@ -101,7 +101,7 @@ def test_a_value_that_is_dead_before_a_loop_gives_its_bytes_to_the_loop() -> Non
 
 @pytest.mark.parametrize("trips", [0, 1, 3])
 def test_a_value_that_is_needed_in_an_inner_loop_keeps_its_place(trips: int) -> None:
-    """Live at once in the inner loop: ``w``, what the outer loop carries, what the inner one carries, and ``r``."""
+    """Live at once in the inner loop: ``w``, the value carried by each of the two loops, and ``r``."""
     inner = region(
         "inner",
         f"j: R.Tensor((), 'int64'), g: {BIG}, u: {BIG}",
@@ -197,7 +197,7 @@ def test_every_round_sees_the_values_of_the_last(
 
 
 def test_an_inner_loop_that_keeps_a_value_does_not_lose_it() -> None:
-    """``k`` is ``y`` under another name, so nothing may be written over ``y`` before ``k`` is read."""
+    """``k`` is an alias of ``y``, so nothing may overwrite ``y`` before ``k`` is read."""
     inner = region("inner", UNCHANGED, [f"q = {call('next', 'y')}"], f"{TRUE}, q, w")
     lines = [
         *inner.splitlines(),

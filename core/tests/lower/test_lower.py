@@ -23,7 +23,7 @@ INT, BOOL = tensor((), "int64"), tensor((), "bool")
 
 
 class Body:
-    """Writes a function binding by binding."""
+    """A writer of functions, binding by binding."""
 
     def __init__(self, *types: Type) -> None:
         self.params = tuple(Var(f"p{index}", type_) for index, type_ in enumerate(types))
@@ -275,8 +275,8 @@ class TestLoop:
     def test_the_condition_may_be_a_carried_value(self) -> None:
         region = Body(INT, BOOL, INT)
         _, flag, count = region.params
-        one = region.dps("add", count, count)
-        body_function = region.function(flag, region.dps("less", count, one, type=BOOL), one, name="body")
+        increment = region.dps("add", count, count)
+        body_function = region.function(flag, region.dps("less", count, increment, type=BOOL), increment, name="body")
         body = Body(INT, BOOL, BOOL, INT)
         _, count = body.loop(*body.params, body=body_function)
         main = body.function(count)
@@ -284,7 +284,7 @@ class TestLoop:
         assert run(main, inputs=[np.int64(3), np.bool_(True), np.bool_(True), np.int64(1)]) == 8
 
     def test_values_from_outside_stay_for_every_round(self) -> None:
-        """A value made before the loop and carried unchanged is still there in the last round."""
+        """A value made before the loop and carried unchanged is still present in the last round."""
         region = Body(INT, F4, F4)
         _, x, y = region.params
         scratch = region.dps("double", region.dps("double", x))
@@ -372,9 +372,9 @@ class TestSizesLearntWhileRunning:
     def test_a_size_may_change_from_round_to_round(self) -> None:
         region = Body(INT, tensor(("n",), "int64"))
         _, values = region.params
-        kept = region.packed("evens", values, type=self.K)
-        region.dps("double", kept)
-        going = region.dps("true", kept, type=BOOL)
+        evens = region.packed("evens", values, type=self.K)
+        region.dps("double", evens)
+        going = region.dps("true", evens, type=BOOL)
         body_function = region.function(going, region.dps("add", values, values), name="body")
         body = Body(INT, BOOL, tensor(("n",), "int64"))
         main = body.function(*body.loop(*body.params, body=body_function))
@@ -404,7 +404,7 @@ class TestErrors:
         relu = OpDef("nn.relu", (), lambda context: context.operands)
         main = body.function(*body.bind(relu, body.params, [F4]))
         assert self.error(main) == (
-            "function `main`, op `nn.relu` (`lv0_0`): has no code: no backend compiled it. "
+            "function `main`, op `nn.relu` (`lv0_0`): has no code: no backend compiled the op. "
             "Give `RunCodegen` a backend for every op, or build with the host as the last backend."
         )
 
@@ -427,7 +427,7 @@ class TestErrors:
         body = Body(F4)
         main = body.function(body.dps("double", body.dps("double", body.params[0], type=tensor(("k",))), type=F4))
         assert self.error(main) == (
-            "function `main`: the size of `lv0_0` is not known when it is made: nothing gives k; "
+            "function `main`: the size of `lv0_0` is unknown at the allocation: no shape determines k; "
             'got R.Tensor(("k",), "float32"). '
             "A shape determines a size by an axis with a single unknown symbol, such as `n` or `2*n+1`."
         )

@@ -1,4 +1,4 @@
-"""Ops that only rearrange, lowered: what costs nothing, what is copied, and how listings show it."""
+"""Lowered rearranging ops: free ops, copies, and their display in listings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IN_ITS_PLACE = CallTraits(in_place=IN_PLACE)
 
 
 def module(params: str, body: str, **traits: CallTraits) -> IRModule:
-    """Gives a module; a call that is returned gets a name."""
+    """Return a module; a returned call gets a name."""
     *first, last = body.strip().splitlines()
     last = last.replace("return R.", "y = R.") + "\nreturn y" if last.startswith("return R.") else last
     lines = "\n".join(f"        {line}" for line in (*first, *last.splitlines()))
@@ -44,9 +44,9 @@ def t(shape: str) -> str:
 
 
 def program(source: IRModule) -> Program:
-    made = lower(source)
-    verify_program(made)
-    return made
+    lowered = lower(source)
+    verify_program(lowered)
+    return lowered
 
 
 def run(source: IRModule, *inputs: NDArray) -> Any:
@@ -236,7 +236,7 @@ def test_parts_of_which_several_have_a_size_that_only_calls_prove() -> None:
 
 @pytest.mark.parametrize("traits", [PLAIN, STRIDED])
 def test_a_slice_across_parts_of_what_is_joined(traits: CallTraits) -> None:
-    """The slice's steps do not fit the parts, so it counts as a read of all of them."""
+    """The slice's steps do not fit the parts, so the slice counts as a read of all parts."""
     body = f"""
 a = {call("next", "x", shape="('n', 4, 2)")}
 b = R.concat(x, a, x, axis=1)
@@ -267,8 +267,8 @@ b = {call("next", "a", shape=shape)}
 c = R.concat(a, b, axis=1)
 d = R.reshape(c, shape=('n', 24))
 return {call("other", "d", shape="('n', 24)")}"""
-    made = program(module(f"x: {t(shape)}", body, next=STRIDED, other=PLAIN))
-    assert disassemble(made) == (
+    lowered = program(module(f"x: {t(shape)}", body, next=STRIDED, other=PLAIN))
+    assert disassemble(lowered) == (
         "extern next\n"
         "extern other\n"
         "\n"
@@ -289,9 +289,9 @@ def test_a_chain_in_place_needs_one_buffer_and_ends_in_the_result() -> None:
     names = ["x", *(f"v{index}" for index in range(6))]
     lines = [f"{new} = {call('next', old, shape='(16,)')}" for old, new in pairwise(names)]
     source = module(f"x: {t('(16,)')}", "\n".join([*lines, "return v5"]), next=IN_ITS_PLACE)
-    made = program(source)
-    assert made.functions[0].storages == ()
-    assert [step.results for step in made.functions[0].code if isinstance(step, Call)] == [(1,)] * 6
+    lowered = program(source)
+    assert lowered.functions[0].storages == ()
+    assert [step.results for step in lowered.functions[0].code if isinstance(step, Call)] == [(1,)] * 6
     np.testing.assert_array_equal(run(source, ramp(16)), ramp(16) + 6)
 
 
@@ -309,7 +309,7 @@ return c, d"""
 
 
 def test_views_that_would_need_a_larger_arena_are_copies() -> None:
-    """A part of a hundredth would keep the whole alive through a chain of buffers as large."""
+    """A part of a hundredth would keep the whole alive during a chain of equally large buffers."""
     chain = [f"{new} = {call('next', old, shape='(100, 64)')}" for old, new in ("bc", "cd", "de")]
     body = "\n".join(
         [
@@ -322,9 +322,9 @@ def test_views_that_would_need_a_larger_arena_are_copies() -> None:
         ]
     )
     source = module(f"x: {t('(100, 64)')}", body)
-    made, plain = program(source), without_views(source)
-    assert num_copies(made) > 0
-    assert made.functions[0].arena_nbytes == plain.functions[0].arena_nbytes
+    lowered, plain = program(source), without_views(source)
+    assert num_copies(lowered) > 0
+    assert lowered.functions[0].arena_nbytes == plain.functions[0].arena_nbytes
     for have, want in zip(run(source, ramp(100, 64)), (ramp(100, 64) + 4, ramp(100, 64)[:1] + 2), strict=True):
         np.testing.assert_array_equal(have, want)
 
@@ -351,6 +351,6 @@ def test_what_has_no_code(case: str) -> None:
     with pytest.raises(CodegenError) as caught:
         lower(module(f"x: {t(shape)}", body))
     assert str(caught.value) == (
-        f"function `main`, op `{op}` (`y`): has no code: no backend compiled it. "
+        f"function `main`, op `{op}` (`y`): has no code: no backend compiled the op. "
         "Give `RunCodegen` a backend for every op, or build with the host as the last backend."
     )

@@ -30,7 +30,7 @@ LARGEST = 400
 
 
 class Maker:
-    """Draws a body of view ops, calls, branches and loops."""
+    """A strategy for a body of view ops, calls, branches and loops."""
 
     def __init__(self, draw: Draw, fb: FunctionBuilder, depth: int = 0) -> None:
         self.draw = draw
@@ -44,25 +44,29 @@ class Maker:
         for _ in range(count):
             self.draw(st.sampled_from(steps))()
 
-    def one(self) -> Value:
+    def pick(self) -> Value:
         value: Value = self.draw(st.sampled_from(self.values[-8:]))
         return value
 
     def some_axis(self, value: Value) -> int | None:
-        known = [axis for axis, dim in enumerate(_shape(value)) if isinstance(dim, int)]
-        return self.draw(st.sampled_from(known)) if known else None
+        static_axes = [axis for axis, dim in enumerate(_shape(value)) if isinstance(dim, int)]
+        return self.draw(st.sampled_from(static_axes)) if static_axes else None
 
     def bind(self, op: str, *operands: Value, **attrs: object) -> None:
         self.values += self.fb.bind(op, operands, attrs).results
 
     def call(self) -> None:
-        x = self.one()
+        x = self.pick()
         name = self.draw(st.sampled_from(NAMES))
-        others = [self.draw(st.sampled_from([v for v in self.values if v.type == x.type]))] if "add" in name else []
-        self.values += self.fb.bind("call_dps_packed", [x, *others], {"symbol": name}, out_types=[x.type]).results
+        second_operands = (
+            [self.draw(st.sampled_from([v for v in self.values if v.type == x.type]))] if "add" in name else []
+        )
+        self.values += self.fb.bind(
+            "call_dps_packed", [x, *second_operands], {"symbol": name}, out_types=[x.type]
+        ).results
 
     def join(self) -> None:
-        x = self.one()
+        x = self.pick()
         shape = _shape(x)
         if not shape:
             return
@@ -72,12 +76,12 @@ class Maker:
             other = _shape(value)
             return len(other) == len(shape) and (*other[:axis], shape[axis], *other[axis + 1 :]) == shape
 
-        others = self.draw(st.lists(st.sampled_from([v for v in self.values if fits(v)]), max_size=2))
-        if _size(x) * (1 + len(others)) < LARGEST:
-            self.bind("concat", *self.draw(st.permutations([x, *others])), axis=axis)
+        further_parts = self.draw(st.lists(st.sampled_from([v for v in self.values if fits(v)]), max_size=2))
+        if _size(x) * (1 + len(further_parts)) < LARGEST:
+            self.bind("concat", *self.draw(st.permutations([x, *further_parts])), axis=axis)
 
     def reshape(self) -> None:
-        x = self.one()
+        x = self.pick()
         shape = list(_shape(x))
         even = [axis for axis, dim in enumerate(shape) if isinstance(dim, int) and dim % 2 == 0]
         match self.draw(st.sampled_from(["merge", "cut", "unit"])):
@@ -93,11 +97,11 @@ class Maker:
             self.bind("reshape", x, shape=tuple(shape))
 
     def permute(self) -> None:
-        x = self.one()
+        x = self.pick()
         self.bind("permute_dims", x, axes=tuple(self.draw(st.permutations(range(len(_shape(x)))))))
 
     def split(self) -> None:
-        x = self.one()
+        x = self.pick()
         axis = self.some_axis(x)
         if axis is not None:
             size = _shape(x)[axis]
@@ -105,7 +109,7 @@ class Maker:
             self.bind("split", x, sections=(first, size - first), axis=axis)
 
     def slice(self) -> None:
-        x = self.one()
+        x = self.pick()
         axis = self.some_axis(x)
         if axis is not None:
             begin, end = (self.draw(st.integers(-5, 5)) for _ in range(2))
@@ -113,11 +117,11 @@ class Maker:
             self.bind("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), strides=(step,))
 
     def squeeze(self) -> None:
-        x = self.one()
+        x = self.pick()
         self.bind("squeeze", x, axis=tuple(axis for axis, dim in enumerate(_shape(x)) if dim == 1))
 
     def broadcast(self) -> None:
-        x = self.one()
+        x = self.pick()
         if _size(x) < LARGEST // 4:
             self.bind("broadcast_to", x, shape=tuple(2 if dim == 1 else dim for dim in _shape(x)))
 
@@ -141,9 +145,9 @@ class Maker:
         inputs = self.inputs()
         then, otherwise = (self.region(name, inputs) for name in ("then_region", "else_region"))
         results = then.inputs()
-        others = otherwise.of_types([value.type for value in results])
-        if others is not None:
-            regions = [then.fb.finish(*results), otherwise.fb.finish(*others)]
+        else_results = otherwise.of_types([value.type for value in results])
+        if else_results is not None:
+            regions = [then.fb.finish(*results), otherwise.fb.finish(*else_results)]
             condition = self.fb.const(np.bool_(self.draw(st.booleans())))
             self.values += self.fb.bind("if", [condition, *inputs], {}, regions=regions).results
 
@@ -167,7 +171,7 @@ def _size(value: Value) -> int:
 
 
 def _interpreted(module: IRModule, function: Function, inputs: Sequence[Any]) -> list[Any]:
-    """Gives what a function computes, op by op with numpy."""
+    """Return the results of a function, computed op by op with numpy."""
     arrays: dict[Var, Any] = dict(zip(function.params, inputs, strict=True))
 
     def value_of(value: Value) -> Any:
@@ -187,8 +191,8 @@ def _interpreted(module: IRModule, function: Function, inputs: Sequence[Any]) ->
             case _:
                 assert binding.op.view is not None
                 kernel: Any = binding.op.kernel
-                made = kernel(first, *rest, **{name: _numbers(attr) for name, attr in binding.attrs.items()})
-                found = list(made) if isinstance(made, tuple) else [made]
+                outputs = kernel(first, *rest, **{name: _numbers(attr) for name, attr in binding.attrs.items()})
+                found = list(outputs) if isinstance(outputs, tuple) else [outputs]
         arrays.update(zip(binding.results, found, strict=True))
     return [value_of(result) for result in function.results]
 
@@ -203,9 +207,9 @@ def _run(program: Program, module: IRModule, inputs: list[NDArray]) -> Any:
     verify_program(program)
     assert decode(encode(program)) == program
     machine = VirtualMachine(Executable(program, module.attrs[EXTERNAL_MODULES], dict(module.constants)))
-    kept = [array.copy() for array in inputs]
-    results, again = machine["main"](*inputs), machine["main"](*inputs)
-    for left, right in (*zip(inputs, kept, strict=True), *zip(results, again, strict=True)):
+    originals = [array.copy() for array in inputs]
+    results, repeated = machine["main"](*inputs), machine["main"](*inputs)
+    for left, right in (*zip(inputs, originals, strict=True), *zip(results, repeated, strict=True)):
         np.testing.assert_array_equal(left, right)
     return results
 
@@ -230,7 +234,7 @@ def test_programs_with_views_give_what_numpy_gives(data: st.DataObject) -> None:
     verify(module)
     note(str(module))
     program = lower(module)
-    wanted = _interpreted(module, module["main"], inputs)
-    for have, want in zip(_run(program, module, inputs), wanted, strict=True):
+    expected = _interpreted(module, module["main"], inputs)
+    for have, want in zip(_run(program, module, inputs), expected, strict=True):
         np.testing.assert_array_equal(have, want)
     assert _arena(program) <= _arena(without_views(module))

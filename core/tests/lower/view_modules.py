@@ -1,4 +1,4 @@
-"""What tests of views share: functions that hold their callers to their traits, and programs that copy instead."""
+"""Shared parts of tests of views: functions checking their callers against their traits, and programs with copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_PLACE = ((0, 0), (0, 1))
 
 
 class TraitModule(RuntimeModule):
-    """Functions by name: ``next*`` gives ``x + 1``, ``add*`` gives ``x + y``, of any shape.
+    """Functions by name: ``next*`` computes ``x + 1``, ``add*`` computes ``x + y``, of any shape.
 
     Args:
         traits: by name.
@@ -54,7 +54,7 @@ class TraitModule(RuntimeModule):
 
 
 def without_views(module: IRModule) -> Program:
-    """Gives the program in which every op that rearranges is a copy."""
+    """Return the program with a copy in place of every rearranging op."""
     tables = ProgramTables(module)
-    functions = tuple(lower_function(f, tables, most=Sharing.NONE) for f in module.functions.values())
+    functions = tuple(lower_function(f, tables, max_sharing=Sharing.NONE) for f in module.functions.values())
     return Program(functions, tables.externs, tables.constants)

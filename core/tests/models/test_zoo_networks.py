@@ -24,7 +24,7 @@ _DECODERS = [(name, style) for name, style in _MODELS if NETWORKS[name].has_cach
 
 
 def _dynamic_backends() -> list[str]:
-    """Gives the installed backends that take symbolic sizes and can compile here; the host is one."""
+    """Return the installed backends supporting symbolic sizes and able to compile here, including the host."""
     handles = map(installed_backends().get, byoc_core.backends.names())
     return [handle.name for handle in handles if handle.info().dynamic_shapes and handle.compile_status().ok]
 
@@ -78,7 +78,7 @@ def test_results_are_judged_both_ways() -> None:
 
 
 def test_a_small_run_that_is_exact_by_chance_is_judged_beside_the_others() -> None:
-    """Errors as they were measured: in the first run byoc was lucky, and ONNX Runtime as usual."""
+    """Measured errors: in the first run the error of byoc was small by luck, the error of ONNX Runtime typical."""
     figures = [(1.4e-7, 5.7e-7), (3.5e-7, 3.3e-7), (3e-7, 4e-7)]
     runs = [Accuracy(error, peer_error, 6e-7, 0.65) for error, peer_error in figures]
     assert [accuracy.is_right for accuracy in runs] == [False, True, True]

@@ -1,4 +1,4 @@
-"""The zoo's transformers yield the ops that they spell out, exactly as many, and keep their numbers at every size."""
+"""The zoo's transformers yield exactly the number of ops spelled out, and keep their results at every size."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A pytest plugin that bounds each test of a mutant, in processor time first, so that a busy machine kills no mutant.
+"""A pytest plugin limiting each test of a mutant, first in processor time: a busy machine kills no mutant.
 
-mutmut bounds the tests of a mutant all together, in real time. A mutant that never ends is nearly always seen in a test
-of milliseconds, so a bound for each test is short. It follows from the time that the test took without a mutant. A
-mutant that passes it counts as killed, since the test would not end. The memory of a mutant is bounded too.
+mutmut limits the tests of a mutant together, in real time. An endless mutant nearly always appears in a test of
+milliseconds, so a limit for each test ends the mutant sooner. The limit follows from the duration of the test without a
+mutant. A mutant exceeding the limit counts as killed, since the test would not end. The memory of a mutant is limited
+too.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ MEMORY_NBYTES = 8 << 30
 
 
 def cpu_limit_s(duration_s: float) -> float:
-    """Return the seconds of processor time that a test may take which took so many seconds without a mutant."""
+    """Return the limit of processor time in seconds, from a test's duration without a mutant."""
     return 3.0 + 5.0 * duration_s
 
 
 def real_limit_s(duration_s: float) -> float:
-    """Return the seconds of real time for the same test: a bound for what waits without computing."""
+    """Return the limit of real time in seconds for the same test: a limit for waiting without computing."""
     return 120.0 + 50.0 * duration_s
 
 
 def is_of_a_mutant() -> bool:
-    """Return whether this process tries a mutant, and neither lists the tests nor measures them."""
+    """Return whether this process tries a mutant, rather than listing or measuring tests."""
     return "__mutmut_" in os.environ.get("MUTANT_UNDER_TEST", "")
 
 
 def pytest_sessionstart() -> None:
-    """Bound the memory of a mutant, and let the end of a test's time end the process."""
+    """Limit the memory of a mutant, and end the process at the end of a test's time."""
     if not is_of_a_mutant():
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -53,7 +54,7 @@ def _end(_signal: int, _frame: FrameType | None) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Start the clocks of a test, and stop them after it."""
+    """Start the clocks of a test, and stop the clocks afterwards."""
     if not is_of_a_mutant():
         return (yield)
     duration = state().duration_by_test.get(item.nodeid, 0.0)

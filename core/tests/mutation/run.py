@@ -1,16 +1,16 @@
-"""Changes modules in small ways, one at a time, and counts the changes that some test notices.
+"""Mutates modules by single small changes, and counts the changes noticed by some test.
 
     python -m core.tests.mutation.run                        # all targets
     python -m core.tests.mutation.run vm-verify merging
     python -m core.tests.mutation.run vm-verify --least 0.85 --folder out/mutation
 
-Each target (:mod:`core.tests.mutation.targets`) is copied with its tests into a folder of its own, from the installed
-package, and mutated there by `mutmut`, which forks a process for each mutant and runs the tests there that reach the
-changed function, quick ones first, within the bounds of :mod:`core.tests.mutation.limits`. The mutants that live are
-printed as diffs. The exit status is 1 where a smaller share than ``--least`` of a target's mutants is killed.
+Each target (:mod:`core.tests.mutation.targets`) is copied with the tests from the installed package into a separate
+folder, and mutated there by `mutmut`. mutmut forks a process for each mutant and runs the tests reaching the changed
+function, quick tests first, within the limits of :mod:`core.tests.mutation.limits`. The surviving mutants are printed
+as diffs. The exit status is 1 if a smaller share than ``--least`` of a target's mutants is killed.
 
-With ``--folder`` an interrupted run goes on where it stopped, and a later one tries the mutants of functions that have
-changed and those that lived. Without it, all are tried.
+With ``--folder``, an interrupted run continues, and a later run tries the mutants of changed functions and the
+surviving mutants. Without ``--folder``, all mutants are tried.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ for mutant in sys.argv[1:]:
 def make_copy(target: Target, folder: Path) -> None:
     """Copy the target's package and all tests to a folder, with the settings of mutmut and pytest.
 
-    Outcomes of mutants that the folder has from an earlier run stay there.
+    Outcomes of mutants from an earlier run in the folder stay there.
     """
     found = importlib.util.find_spec(target.package)
     assert found is not None
@@ -94,7 +94,7 @@ def make_copy(target: Target, folder: Path) -> None:
 
 
 def forget_all_but_kills(folder: Path) -> None:
-    """Let the mutants that an earlier run in the folder did not kill be tried again, by the tests of today."""
+    """Schedule a new trial, with the present tests, of the mutants not killed by an earlier run in the folder."""
     (folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
     for path in (folder / "mutants").rglob("*.py.meta"):
         kept = json.loads(path.read_text("utf-8"))
@@ -104,7 +104,7 @@ def forget_all_but_kills(folder: Path) -> None:
 
 
 def mutmut(folder: Path, *arguments: str, show: bool = False) -> str:
-    """Run mutmut in a folder and return its output; with ``show``, print its counts while it runs."""
+    """Run mutmut in a folder and return the output; with ``show``, print the counts meanwhile."""
     command = [sys.executable, "-m", "mutmut", *arguments]
     lines: list[str] = []
     shown = 0.0
@@ -124,7 +124,7 @@ def mutmut(folder: Path, *arguments: str, show: bool = False) -> str:
 
 
 def run_target(name: str, folder: Path, jobs: int) -> float:
-    """Print the mutants of a target that live, and return the share that is killed."""
+    """Print the surviving mutants of a target, and return the killed share."""
     start = time.monotonic()
     make_copy(TARGETS[name], folder)
     forget_all_but_kills(folder)
@@ -143,7 +143,7 @@ def run_target(name: str, folder: Path, jobs: int) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the targets that the command line names; return the exit status."""
+    """Run the targets named on the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("targets", nargs="*", help=f"of {', '.join(TARGETS)}; all if none is given")
     parser.add_argument("--least", type=float, default=LEAST_KILLED, help="the share of mutants that must be killed")

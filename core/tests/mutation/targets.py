@@ -1,4 +1,4 @@
-"""The modules that mutation testing changes, and the tests that must notice."""
+"""The modules changed by mutation testing, and the tests expected to notice."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["TARGETS", "Target"]
 
 @dataclass(frozen=True)
 class Target:
-    """Modules that are mutated together.
+    """Modules mutated together.
 
     Attributes:
         package: the import package of the modules.
         modules: files, relative to the package's folder; ``*`` matches any text.
         tests: test files and folders, relative to the root of the checkout.
-        left_out: ids of tests that take seconds each; they do not run.
+        left_out: ids of tests taking seconds each; these do not run.
     """
 
     package: str

@@ -129,7 +129,7 @@ for round in range(150):
 
 
 def test_many_writers_at_once(tmp_path: Path) -> None:
-    """Entries come, are replaced and dropped by others: a reader sees a whole one or none."""
+    """Entries are written, replaced and dropped by other processes: a reader sees a whole entry or none."""
     writers = [_run(WRITER, tmp_path) for _ in range(4)]
     assert [writer.communicate(timeout=120)[1] for writer in writers] == [""] * 4
     assert [writer.returncode for writer in writers] == [0] * 4

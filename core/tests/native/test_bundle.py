@@ -79,7 +79,7 @@ def test_a_damaged_library_is_an_error(tmp_path: Path, source: str) -> None:
     path = tmp_path / "model.so"
     build_bundle([source], b"blob", path)
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(ArtifactError, match=r"its section table is damaged$"):
+    with pytest.raises(ArtifactError, match=r"the section table is damaged$"):
         read_bundle(path)
 
 

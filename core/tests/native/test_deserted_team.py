@@ -1,4 +1,4 @@
-"""Teams some of whose threads do not get to run: others have their processors, or they wake up beside the caller."""
+"""Teams with threads unable to run: their processors are busy, or the threads wake up beside the caller."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ print(json.dumps([other == thread.native_id, asleep, own, clock, is_here]))
 """
 
 ALL = 32 * 50
-"""The items that the worker does of a call's, if it does its part of each loop."""
+"""The worker's items of a call, if the worker does a part of each loop."""
 
 pytestmark = [
     pytest.mark.interpreter,

@@ -1,4 +1,4 @@
-"""Names in ELF files, and files that are damaged anywhere."""
+"""Names in ELF files, and arbitrarily damaged files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEEDED, STRINGS, NAME = 1, 5, 14
 
 
 def _library(entries: list[tuple[int, int]], strings: bytes = b"\0libm.so.6\0libown.so\0") -> bytes:
-    """Return a library of one loaded segment, whose string table lies behind its dynamic entries."""
+    """Return a library of a single loaded segment, with the string table behind the dynamic entries."""
     start = HEADER.size + 2 * SEGMENT.size
     table = start + (len(entries) + 1) * ENTRY.size
     dynamic = b"".join(ENTRY.pack(tag, BASE + table if tag == STRINGS else value) for tag, value in (*entries, (0, 0)))

@@ -1,4 +1,4 @@
-"""The C header's layouts are those of the real TVM FFI package."""
+"""The C header's layouts equal the layouts of the real TVM FFI package."""
 
 from __future__ import annotations
 

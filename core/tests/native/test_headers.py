@@ -1,4 +1,4 @@
-"""The headers that generated C and the extension include."""
+"""The headers included by generated C and the extension."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def guards(*folders: Path) -> Counter[str]:
 
 
 def test_no_two_headers_have_one_guard() -> None:
-    """The second of them would be empty."""
+    """The second of two headers with the same guard would be empty."""
     found = guards(Path(include_directory()), EXTENSION)
     assert len(found) > 10
     assert [name for name, count in found.items() if count > 1] == []

@@ -62,20 +62,20 @@ def test_several_threads_at_once(function: NativeFunction) -> None:
 
 
 def test_a_library_for_another_machine_is_refused(source: str) -> None:
-    here = Target.here()
+    here = Target.local()
     with pytest.raises(ArtifactError) as caught:
         load_library(b"", Target("Plan9", "mips"), "f")
     assert str(caught.value) == (
-        f"library `f`: its native code is for another kind of machine; got Plan9 on mips, expected {here.system} on "
+        f"library `f`: the native code is for another kind of machine; got Plan9 on mips, expected {here.system} on "
         f"{here.machine}. Compile the model again on this machine, or for `march` = 'generic'."
     )
-    with pytest.raises(ArtifactError, match="needs CPU features that this machine lacks: quantum"):
-        load_library(b"", Target.here(["quantum"]), "f")
+    with pytest.raises(ArtifactError, match="needs CPU features missing on this machine: quantum"):
+        load_library(b"", Target.local(["quantum"]), "f")
 
 
 def test_bytes_that_are_no_library_are_refused() -> None:
     with pytest.raises(ArtifactError, match=r"^library `f`: cannot be loaded\n"):
-        load_library(b"not a library", Target.here(), "f")
+        load_library(b"not a library", Target.local(), "f")
 
 
 def test_a_missing_function_is_named(source: str) -> None:

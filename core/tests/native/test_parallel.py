@@ -1,4 +1,4 @@
-"""Parallel loops of generated C: every item once, whatever the team; serial without OpenMP; safe in a child."""
+"""Parallel loops of generated C: every item once, for any team; serial without OpenMP; safe in a child."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer(library: Path, script: str, environment: Mapping[str, str] | None = None) -> Any:
-    """Runs a script beside the library in a fresh process, and gives what it prints last, as JSON."""
+    """Run a script beside the library in a fresh process, and return the last line of output, parsed as JSON."""
     flags, settings = ("-W", "ignore"), {"OPENBLAS_NUM_THREADS": "1", **(environment or {})}
     return answer_of(HEAD + script, str(library), environment=settings, flags=flags)
 
@@ -165,7 +165,7 @@ print(json.dumps(found))
 
 
 def test_a_child_of_a_thread_whose_team_cannot_be_dissolved_runs_alone(library: Path) -> None:
-    """A child that C code forks inside a parallel region: OpenMP refuses to dissolve the team then."""
+    """A child forked by C code inside a parallel region: there, OpenMP refuses to dissolve the team."""
     script = """
 gomp = ctypes.CDLL("libgomp.so.1")
 assert len(parts(1000)) == 3

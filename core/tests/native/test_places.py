@@ -1,4 +1,4 @@
-"""Places of threads: who finds its processor taken moves away, stays away, and may go everywhere again afterwards."""
+"""Places of threads: a thread with a busy processor moves, stays away, and may later run everywhere again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def processors() -> frozenset[int]:
 
 @pytest.fixture
 def other_thread() -> Iterator[Callable[..., Any]]:
-    """Runs work in another thread, always the same, that ends with the test."""
+    """Return a function running work in another thread, always the same, ending with the test."""
     with ThreadPoolExecutor(1) as pool:
         yield lambda work, *arguments: pool.submit(work, *arguments).result(60)
 

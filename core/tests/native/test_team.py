@@ -1,4 +1,4 @@
-"""Functions whose team stays awake: every loop is done whole and once, whoever does it, in any mixture."""
+"""Functions with a team staying awake: every loop is done whole and once, by any mixture of threads."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def _run(library: ctypes.CDLL, num_threads: int, size: int, rounds: int, form: int) -> Any:
-    """Gives how often each of ``7 * size`` items was done."""
+    """Return how often each of ``7 * size`` items was done."""
     openmp = load_openmp()
     if openmp is None:
         pytest.skip("there is no libgomp")

@@ -111,7 +111,7 @@ def test_a_chosen_compiler_that_is_missing_is_not_replaced(variable: str, monkey
     monkeypatch.delenv("BYOC_CC", raising=False)
     monkeypatch.setenv(variable, "no-such-compiler -x")
     with pytest.raises(
-        ToolchainError, match=rf"^\${variable}: names no program that can be run: 'no-such-compiler -x'"
+        ToolchainError, match=rf"^\${variable}: does not name an executable program: 'no-such-compiler -x'"
     ):
         find_toolchain()
 
@@ -139,7 +139,7 @@ def test_a_compiler_that_fails_when_asked_what_it_is(tmp_path: Path, monkeypatch
 def test_a_compiler_that_writes_nothing(tmp_path: Path) -> None:
     script = _program(tmp_path / "idle", "exit 0")
     toolchain = Toolchain([str(script)], build_cache=BuildCache(tmp_path / "cache"))
-    with pytest.raises(ToolchainError, match=r"^C compiler: wrote no object file\. apt-get install gcc"):
+    with pytest.raises(ToolchainError, match=r"^C compiler: did not write the object file\. apt-get install gcc"):
         toolchain.compile("int x;")
 
 
@@ -208,7 +208,7 @@ def test_only_the_units_that_changed_are_compiled(tmp_path: Path, monkeypatch: p
 
 
 def test_units_are_compiled_at_the_same_time(tmp_path: Path) -> None:
-    """Two units of a text each wait until the other one's compiler runs too."""
+    """Two units of the same text wait for each other's running compiler."""
     if count_cpus() < 2:
         pytest.skip("there is one processor")
     real = shlex.join(find_toolchain().command)
@@ -241,7 +241,7 @@ def test_a_target_is_a_triple(target: str) -> None:
     with pytest.raises(OptionsError) as caught:
         BuildOptions(target=target)
     assert str(caught.value) == (
-        f"option `target`: is no target triple; got {target!r}, expected one like aarch64-linux-gnu"
+        f"option `target`: is not a target triple; got {target!r}, expected a triple such as aarch64-linux-gnu"
     )
 
 

@@ -1,4 +1,4 @@
-"""Compiled functions under the real TVM FFI package: the same library, loaded by a program that knows no byoc."""
+"""Compiled functions under the real TVM FFI package: the same library, loaded by a program without byoc."""
 
 from __future__ import annotations
 

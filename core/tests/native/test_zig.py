@@ -1,4 +1,4 @@
-"""`zig cc` from PyPI as the only compiler, and code for other machines by it."""
+"""`zig cc` from PyPI as the only compiler, and for cross-compilation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TARGETS = {
 
 @pytest.fixture
 def zig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Toolchain:
-    """Gives the compiler of a process whose PATH has none."""
+    """Return the compiler of a process without a compiler on PATH."""
     for variable in ("BYOC_CC", "CC"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
@@ -86,12 +86,12 @@ def test_code_for_another_machine(zig: Toolchain, target: str, source: str) -> N
     compiled = zig.compile(ALL_HEADERS + source, BuildOptions(3, "native", WARNINGS, target))
     assert compiled.data.startswith(start)
     assert (compiled.target.system, compiled.target.machine) == (system, machine)
-    here = Target.here()
+    here = Target.local()
     if (system, machine) != (here.system, here.machine):
         with pytest.raises(ArtifactError) as caught:
             load_library(compiled.data, compiled.target, "test")
         assert str(caught.value) == (
-            f"library `test`: its native code is for another kind of machine; got {system} on {machine}, "
+            f"library `test`: the native code is for another kind of machine; got {system} on {machine}, "
             f"expected {here.system} on {here.machine}. "
             "Compile the model again on this machine, or for `march` = 'generic'."
         )
@@ -109,7 +109,7 @@ def test_a_bundle_for_another_machine_carries_its_artifact(zig: Toolchain, targe
     assert path.read_bytes().startswith(TARGETS[target][0])
     assert read_bundle(path) == blob
     path.write_bytes(path.read_bytes()[:700])
-    with pytest.raises(ArtifactError, match="its section table is damaged"):
+    with pytest.raises(ArtifactError, match="the section table is damaged"):
         read_bundle(path)
 
 

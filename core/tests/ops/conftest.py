@@ -1,4 +1,4 @@
-"""The check of a type rule against the kernel, and the list of the ops that files of cases cover."""
+"""The check of a type rule against the kernel, and the list of the ops covered by files of cases."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def _check_rule(name: str, case: Case, draw: Draw) -> None:
 
 @pytest.fixture(scope="session")
 def check_rule() -> Callable[[str, Case, Draw], None]:
-    """Gives a function that compares an op's rule with its kernel, with known and with symbolic sizes."""
+    """Return a function comparing an op's rule with the kernel, with known and with symbolic sizes."""
     return _check_rule

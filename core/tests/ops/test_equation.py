@@ -1,4 +1,4 @@
-"""Equations of Einstein sums: labels and sizes. What is wrong in one is tested with the errors of the ops."""
+"""Equations of Einstein sums: labels and sizes. Errors in equations are tested with the errors of the ops."""
 
 from __future__ import annotations
 

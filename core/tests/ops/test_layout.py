@@ -1,4 +1,4 @@
-"""Layouts and what they cut a buffer into, against sets of elements and numpy's strides."""
+"""Layouts and their parts of a buffer, against sets of elements and numpy's strides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ shapes = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4).filt
 
 
 def elements(layout: Layout, **sizes: int) -> Any:
-    """Gives the numbers of a layout's elements as an array of its shape."""
+    """Return the numbers of a layout's elements as an array of the layout's shape."""
 
     def number(dim: Dim) -> int:
         value = substitute(dim, sizes)
@@ -33,7 +33,7 @@ def elements(layout: Layout, **sizes: int) -> Any:
 
 @st.composite
 def layouts(draw: st.DrawFn, shape: list[int]) -> Layout:
-    """Layouts that slices, permutations and reshapes of a C-contiguous tensor give."""
+    """Layouts made from a C-contiguous tensor by slices, permutations and reshapes."""
     layout = compact_layout(shape)
     for _ in range(draw(st.integers(0, 4))):
         rank = len(layout.shape)

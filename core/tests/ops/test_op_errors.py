@@ -48,7 +48,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.conv2d",
         [tensor((1, 9, 8, 8)), tensor((6, 3, 3, 3))],
         {"groups": 2},
-        "op `nn.conv2d`, operand `x=a`: has 9 input channels, which 2 groups do not divide",
+        "op `nn.conv2d`, operand `x=a`: has 9 input channels, not divisible into 2 groups",
     ),
     (
         "nn.conv2d",
@@ -76,7 +76,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.conv2d",
         [_F, _F],
         {"strides": (0,)},
-        "op `nn.conv2d`, attribute `strides`: has a value that is too small; got (0,), expected 1 or more",
+        "op `nn.conv2d`, attribute `strides`: has a value out of range; got (0,), expected 1 or more",
     ),
     (
         "nn.max_pool2d",
@@ -93,8 +93,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         {},
         (
             "op `add`, operand `y=b`: axis 1 has size 4 and does not broadcast with size 3; got (2, 4), expected a "
-            "shape that "
-            "fits (2, 3)"
+            "shape broadcasting with (2, 3)"
         ),
     ),
     (
@@ -108,7 +107,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [tensor((3,), "int32")],
         {},
         (
-            "op `exp`, operand `x=a`: has a dtype that the op does not take; got int32, expected a dtype that is "
+            "op `exp`, operand `x=a`: has a dtype not accepted by the op; got int32, expected a dtype of kind "
             "floating-point"
         ),
     ),
@@ -117,9 +116,8 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [_F, _F, _F],
         {},
         (
-            "op `where`, operand `condition=a`: has a dtype that the op does not take; got float32, expected a "
-            "dtype that is "
-            "bool"
+            "op `where`, operand `condition=a`: has a dtype not accepted by the op; got float32, expected a dtype of "
+            "kind bool"
         ),
     ),
     (
@@ -190,14 +188,14 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "permute_dims",
         [_F],
         {"axes": (0,)},
-        "op `permute_dims`: attribute `axes` does not name every axis once; got (0,), expected 2 axes",
+        "op `permute_dims`: attribute `axes` is not a permutation of the axes; got (0,), expected 2 axes",
     ),
     ("permute_dims", [_F], {"axes": (0, -2)}, "op `permute_dims`: attribute `axes` names an axis twice; got (0, -2)"),
     (
         "broadcast_to",
         [_F],
         {"shape": (3, 3)},
-        "op `broadcast_to`, operand `x=a`: axis 0 has size 2, which does not broadcast to 3; got (2, 3)",
+        "op `broadcast_to`, operand `x=a`: axis 0 has size 2 and does not broadcast to 3; got (2, 3)",
     ),
     (
         "concat",
@@ -225,8 +223,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [_F, _F],
         {},
         (
-            "op `take`, operand `indices=b`: has a dtype that the op does not take; got float32, expected a dtype "
-            "that is "
+            "op `take`, operand `indices=b`: has a dtype not accepted by the op; got float32, expected a dtype of kind "
             "integer or unsigned integer"
         ),
     ),
@@ -234,7 +231,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "strided_slice",
         [_F],
         {"axes": (0,), "begin": (0,), "end": (1, 2), "strides": (1,)},
-        "op `strided_slice`: attribute `end` has 2 values; got (1, 2), expected one for each of 1 axes",
+        "op `strided_slice`: attribute `end` has 2 values; got (1, 2), expected a value for each of 1 axes",
     ),
     (
         "nn.pad",
@@ -244,7 +241,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
     ),
     ("argmax", [tensor((0,))], {"axis": 0}, "op `argmax`, operand `x=a`: axis 0 is empty and has no largest element"),
     ("add", [_F], {}, "op `add`: takes 2 operands (x, y); got 1"),
-    ("concat", [], {}, "op `concat`: joins no parts; expected one operand or more"),
+    ("concat", [], {}, "op `concat`: has no parts to join; expected one operand or more"),
     (
         "nn.gelu",
         [_F],

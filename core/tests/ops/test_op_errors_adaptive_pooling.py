@@ -1,4 +1,4 @@
-"""What adaptive pooling and axes of size 1 refuse, with the full text of the error."""
+"""Refusals of adaptive pooling and axes of size 1, with the full text of the error."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _CASES: list[tuple[str, TensorType, dict[str, Any], str]] = [
         "squeeze",
         tensor((1, 2)),
         {"axis": (1,)},
-        "op `squeeze`, operand `x`: axis 1 has size 2; got (1, 2), expected 1 because it is removed",
+        "op `squeeze`, operand `x`: axis 1 has size 2; got (1, 2), expected 1 because the axis is removed",
     ),
     (
         "squeeze",
         tensor((1, "n")),
         {},
         (
-            "op `squeeze`, operand `x`: does not say its axes, and that of axis 1 is not known; got (1, n), expected "
-            "attribute `axis`, or sizes that are known"
+            "op `squeeze`, operand `x`: needs attribute `axis`, because the size of axis 1 is unknown; got (1, n), "
+            "expected attribute `axis`, or known sizes"
         ),
     ),
     (

@@ -1,4 +1,4 @@
-"""The exact texts of type errors of ops that make tensors of sizes, and of slices and splits between sizes."""
+"""The exact texts of type errors of ops making tensors of given sizes, and of slices and splits between sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [],
         {"stop": 3, "dtype": "bool"},
         (
-            "op `arange`: attribute `dtype` is not one the op gives; got bool, expected a dtype that is "
+            "op `arange`: attribute `dtype` is not available as a result; got bool, expected a dtype of kind "
             "floating-point or integer or unsigned integer"
         ),
     ),

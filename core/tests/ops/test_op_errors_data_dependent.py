@@ -1,4 +1,4 @@
-"""The exact texts of type errors of ops with sizes that the data tells."""
+"""The exact texts of type errors of ops with data-dependent sizes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], list[TensorType] | Non
         [_F],
         {},
         [tensor(("k",), "int64")],
-        'op `nonzero`: declares no result of its rank; got R.Tensor(("k",), "int64"), expected a tensor of rank 2',
+        'op `nonzero`: declares a result of the wrong rank; got R.Tensor(("k",), "int64"), expected a tensor of rank 2',
     ),
     (
         "nonzero",
@@ -94,8 +94,9 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], list[TensorType] | Non
         {"axis": 1},
         [tensor(("n", "k"))],
         (
-            "op `compress`, operand `condition=b`: has a dtype that the op does not take; got float32, expected a "
-            "dtype that is bool"
+            "op `compress`, operand `condition=b`: has a dtype not accepted by the op; got float32, expected a dtype "
+            "of kind "
+            "bool"
         ),
     ),
     (

@@ -24,8 +24,8 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [_X, _X],
         {},
         (
-            "op `gather_elements`, operand `indices=b`: has a dtype that the op does not take; got float32, expected "
-            "a dtype that is integer or unsigned integer"
+            "op `gather_elements`, operand `indices=b`: has a dtype not accepted by the op; got float32, expected "
+            "a dtype of kind integer or unsigned integer"
         ),
     ),
     (
@@ -62,37 +62,40 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "gather_nd",
         [_X, _ints()],
         {},
-        "op `gather_nd`, operand `indices=b`: has rank 0; expected a last axis with one index for each axis indexed",
+        "op `gather_nd`, operand `indices=b`: has rank 0; expected a last axis with an index for each indexed axis",
     ),
     (
         "gather_nd",
         [TensorType((), "float32"), _ints(7, 1)],
         {},
-        'op `gather_nd`, operand `x=a`: has no axis that could be indexed; got R.Tensor((), "float32")',
+        'op `gather_nd`, operand `x=a`: has no axis to index; got R.Tensor((), "float32")',
     ),
     (
         "gather_nd",
         [_X, _ints(7, "k")],
         {},
-        ("op `gather_nd`, operand `indices=b`: needs a known size of the last axis, which the rank depends on; got k"),
+        (
+            "op `gather_nd`, operand `indices=b`: needs a known size of the last axis, because the rank "
+            "depends on this size; got k"
+        ),
     ),
     (
         "gather_nd",
         [_X, _ints(7, 4)],
         {},
-        "op `gather_nd`, operand `indices=b`: axis 1 has size 4; expected 1 to 3, the axes that can be indexed",
+        "op `gather_nd`, operand `indices=b`: axis 1 has size 4; expected 1 to 3, the number of axes",
     ),
     (
         "gather_nd",
         [_X, _ints(7, 0)],
         {},
-        "op `gather_nd`, operand `indices=b`: axis 1 has size 0; expected 1 to 3, the axes that can be indexed",
+        "op `gather_nd`, operand `indices=b`: axis 1 has size 0; expected 1 to 3, the number of axes",
     ),
     (
         "gather_nd",
         [_X, _ints(4, 5, 2)],
         {"batch_dims": 2},
-        "op `gather_nd`, operand `indices=b`: axis 2 has size 2; expected 1 to 1, the axes that can be indexed",
+        "op `gather_nd`, operand `indices=b`: axis 2 has size 2; expected 1 to 1, the number of axes",
     ),
     (
         "gather_nd",
@@ -139,7 +142,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         {},
         (
             "op `scatter_nd`, operand `updates=c`: has rank 1; got (7,), expected rank 2: (7, 6) "
-            "as operands `indices` and `x` ask for"
+            "as required by operands `indices` and `x`"
         ),
     ),
     (
@@ -148,7 +151,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         {},
         (
             "op `scatter_nd`, operand `updates=c`: axis 1 has size 5; got (7, 5), expected 6 "
-            "as operands `indices` and `x` ask for"
+            "as required by operands `indices` and `x`"
         ),
     ),
     (
@@ -177,7 +180,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [_X, tensor((1, 5, 6)), _ints(4)],
         {"axis": 0},
         (
-            "op `scatter_slice`, operand `starts=c`: has rank 1; got (4,), expected rank 0: one start, because "
+            "op `scatter_slice`, operand `starts=c`: has rank 1; got (4,), expected rank 0: a single start, because "
             "attribute `axis` is 0"
         ),
     ),
@@ -186,8 +189,8 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [tensor((3,)), _SCALAR, _SCALAR],
         {"depth": 4},
         (
-            "op `one_hot`, operand `indices=a`: has a dtype that the op does not take; got float32, expected a dtype "
-            "that is integer or unsigned integer"
+            "op `one_hot`, operand `indices=a`: has a dtype not accepted by the op; got float32, expected a dtype of "
+            "kind integer or unsigned integer"
         ),
     ),
     (
@@ -214,7 +217,12 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         {"depth": 4, "axis": 2},
         "op `one_hot`: attribute `axis` names no axis of a tensor of rank 2; got 2, expected -2 to 1",
     ),
-    ("tile", [_X], {"repeats": (1, 2)}, "op `tile`: attribute `repeats` has 2 values; expected one for each of 3 axes"),
+    (
+        "tile",
+        [_X],
+        {"repeats": (1, 2)},
+        "op `tile`: attribute `repeats` has 2 values; expected a value for each of 3 axes",
+    ),
     (
         "tile",
         [_X],
@@ -225,16 +233,16 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "flip",
         [_SCALAR],
         {"axis": 0},
-        "op `flip`: attribute `axis` names no axis of a tensor of rank 0; got 0, expected no axis at all",
+        "op `flip`: attribute `axis` names no axis of a tensor of rank 0; got 0, expected no axis",
     ),
     (
         "roll",
         [_X],
         {"shift": (1,), "axis": (0, 1)},
-        "op `roll`: attribute `shift` has 1 values; got (1,), expected one for each of 2 axes",
+        "op `roll`: attribute `shift` has 1 values; got (1,), expected a value for each of 2 axes",
     ),
     ("roll", [_X], {"shift": (1, 2), "axis": (0, -3)}, "op `roll`: attribute `axis` names an axis twice; got (0, -3)"),
-    ("stack", [], {}, "op `stack`: stacks no parts; expected one operand or more"),
+    ("stack", [], {}, "op `stack`: has no parts to stack; expected one operand or more"),
     (
         "stack",
         [_X, _X, tensor((4, 5, 7))],
@@ -245,7 +253,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "reverse_sequence",
         [_X, _ints(4)],
         {"seq_axis": -3},
-        "op `reverse_sequence`: attributes `batch_axis` and `seq_axis` name one axis; got 0",
+        "op `reverse_sequence`: attributes `batch_axis` and `seq_axis` name the same axis; got 0",
     ),
     (
         "reverse_sequence",

@@ -74,14 +74,14 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.conv2d_transpose",
         [_IMAGE, tensor((6, 3, 3, 3))],
         {"groups": 4},
-        "op `nn.conv2d_transpose`, operand `x=a`: has 6 input channels, which 4 groups do not divide",
+        "op `nn.conv2d_transpose`, operand `x=a`: has 6 input channels, not divisible into 4 groups",
     ),
     (
         "nn.conv2d_transpose",
         [_IMAGE, tensor((6, 3, 3, 3))],
         {"output_padding": (-1,)},
         (
-            "op `nn.conv2d_transpose`, attribute `output_padding`: has a value that is too small; got "
+            "op `nn.conv2d_transpose`, attribute `output_padding`: has a value out of range; got "
             "(-1,), expected 0 or more"
         ),
     ),
@@ -110,7 +110,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.group_norm",
         [_IMAGE, _SIX, _SIX],
         {"groups": 4},
-        "op `nn.group_norm`, operand `x=a`: has 6 channels, which 4 groups do not divide",
+        "op `nn.group_norm`, operand `x=a`: has 6 channels, not divisible into 4 groups",
     ),
     (
         "nn.group_norm",
@@ -147,7 +147,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.resize",
         [_IMAGE],
         {"axes": (2, 3), "sizes": (8,)},
-        "op `nn.resize`: attribute `sizes` has 1 values; got (8,), expected one for each of 2 axes",
+        "op `nn.resize`: attribute `sizes` has 1 values; got (8,), expected a value for each of 2 axes",
     ),
     (
         "nn.resize",
@@ -159,21 +159,21 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.resize",
         [_IMAGE],
         {"axes": (2,), "sizes": (0,)},
-        "op `nn.resize`: attribute `sizes` has a value that is too small; got 0, expected 1 or more",
+        "op `nn.resize`: attribute `sizes` has a value out of range; got 0, expected 1 or more",
     ),
     (
         "nn.resize",
         [_IMAGE],
         {"axes": (2,), "sizes": (8,), "scales": (0.0,)},
-        "op `nn.resize`: attribute `scales` has a value that is too small; got (0.0,), expected above 0",
+        "op `nn.resize`: attribute `scales` has a value out of range; got (0.0,), expected above 0",
     ),
     (
         "nn.resize",
         [tensor((4,), "int32")],
         {"axes": (0,), "sizes": (8,), "method": "linear"},
         (
-            "op `nn.resize`, operand `x=a`: has a dtype that the op does not take; got int32, expected a "
-            "dtype that is floating-point"
+            "op `nn.resize`, operand `x=a`: has a dtype not accepted by the op; got int32, expected a dtype of kind "
+            "floating-point"
         ),
     ),
     (
@@ -207,7 +207,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.lstm",
         [*_LSTM, tensor((2,), "int32"), tensor((2,), "int32")],
         {},
-        "op `nn.lstm`: takes 6 operands and one of lengths; got 8",
+        "op `nn.lstm`: takes 6 operands, and optional lengths; got 8",
     ),
     (
         "nn.gru",
@@ -229,7 +229,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [_SIX, tensor(()), tensor((), "int32")],
         {},
         (
-            "op `quantize`, operand `zero_point=c`: has a dtype that the op does not give; got int32, "
+            "op `quantize`, operand `zero_point=c`: has a dtype not available as a result; got int32, "
             "expected int4 or int8 or int16 or uint8 or uint16"
         ),
     ),
@@ -270,7 +270,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.attention",
         [tensor((1, 4, 3, 8)), tensor((1, 3, 5, 8)), tensor((1, 3, 5, 8))],
         {},
-        "op `nn.attention`, operand `query=a`: has 4 heads, which the 3 of operand `key` do not divide",
+        "op `nn.attention`, operand `query=a`: has 4 heads, not divisible by the 3 heads of operand `key`",
     ),
     (
         "nn.attention",
@@ -291,7 +291,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.attention",
         [*[tensor((1, 4, 3, 8))] * 3, *[tensor((3, 3))] * 2],
         {},
-        "op `nn.attention`: takes one mask; got 2",
+        "op `nn.attention`: takes a single mask; got 2",
     ),
     (
         "nn.attention",
@@ -303,7 +303,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "nn.rotary_embedding",
         [tensor((1, 4, 3, 8)), tensor((1, 3, 5)), tensor((1, 3, 5))],
         {},
-        ("op `nn.rotary_embedding`, operand `cos=b`: turns 10 elements; expected 8 or fewer, as axis 3 of `x`"),
+        ("op `nn.rotary_embedding`, operand `cos=b`: rotates 10 elements; expected 8 or fewer, as axis 3 of `x`"),
     ),
     (
         "einsum",
@@ -316,7 +316,8 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [_SIX],
         {"equation": "i>j"},
         (
-            "op `einsum`: attribute `equation` is malformed; got 'i>j', expected letters and `...`, operands apart by "
+            "op `einsum`: attribute `equation` is malformed; got 'i>j', expected letters and `...`, operands "
+            "separated by "
             "commas, then `->` and the result"
         ),
     ),
@@ -330,13 +331,13 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "einsum",
         [_SIX, _FIVE],
         {"equation": "i,i->"},
-        "op `einsum`, operand `operands[1]=b`: axis 0 has size 5; expected 6, as other axes of its label",
+        "op `einsum`, operand `operands[1]=b`: axis 0 has size 5; expected 6, as the other axes of the label",
     ),
     (
         "einsum",
         [_SIX],
         {"equation": "i->ij"},
-        "op `einsum`: attribute `equation` has a result with an axis that no operand has, or with one twice; got ij",
+        "op `einsum`: attribute `equation` has a result with an unknown or repeated axis; got ij",
     ),
     ("einsum", [], {"equation": ""}, "op `einsum`: multiplies no operands; expected one operand or more"),
 ]

@@ -1,4 +1,4 @@
-"""The facts that the ops of neural networks state, against their kernels: bounds, permuted axes, rounds."""
+"""The declared facts of neural-network ops, against their kernels: bounds, permuted axes, rounds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILLS = ("equal", "signs", "spike")
 
 @dataclass(frozen=True)
 class ArrayFacts(ValueFacts):
-    """The facts of one use of an op on these operands, of which the first is no constant."""
+    """The facts of a use of an op on these operands; the first operand is no constant."""
 
     context: OpContext
     arrays: Sequence[NDArray]
@@ -62,7 +62,7 @@ def _context(op: OpDef, case: OpCase) -> OpContext:
 
 
 def _operands(op: OpDef, case: OpCase, fill: str, magnitude: float, seed: int) -> list[NDArray]:
-    """Return operands of one magnitude that bring results near their bounds."""
+    """Return operands of equal magnitude, with results near their bounds."""
     arrays = [np.full(np.shape(array), magnitude, np.float32) for array in case.arrays(np.random.default_rng(seed))]
     if fill == "signs":
         arrays = [array * np.random.default_rng(seed).choice([-1, 1], array.shape) for array in arrays]

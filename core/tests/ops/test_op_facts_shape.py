@@ -1,4 +1,4 @@
-"""What ops that rearrange, multiply, reduce and quantise state of themselves holds of their kernels."""
+"""Declared facts of ops for rearranging, multiplying, reducing and quantising hold for their kernels."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def _run(op: OpDef, operands: Sequence[Array], attrs: Mapping[str, Any]) -> tupl
 
 
 def _layouts(shape: Sequence[int]) -> tuple[Layout, ...]:
-    """Return layouts of that shape: compact, with gaps and an offset, and with the axes in reverse order."""
+    """Return layouts of a given shape: compact, with gaps and an offset, and with the axes in reverse order."""
     compact, mirrored = compact_layout(shape), compact_layout(shape[::-1])
     gaps = Layout(5, compact.shape, tuple(2 * stride for stride in compact.strides))
     return (compact, gaps, Layout(0, compact.shape, mirrored.strides[::-1]))
 
 
 def _place(layout: Layout, buffer: Array) -> Array:
-    """Return the elements of a buffer of one axis that a layout names."""
+    """Return the elements of a buffer of one axis addressed by a layout."""
     numbers = [int(str(value)) for value in (*layout.shape, *layout.strides)]
     rank = len(layout.shape)
     strides = [stride * buffer.itemsize for stride in numbers[rank:]]
@@ -105,7 +105,7 @@ def test_a_whole_view_has_each_element_of_its_operand_once(op: OpDef) -> None:
 
 
 def _exact_operands(context: OpContext, operands: Sequence[Array]) -> list[Array]:
-    """Return operands of which sums, products and exponentials are the same in any order, large and small ones."""
+    """Return operands, large and small, with sums, products and exponentials independent of the order."""
     generator = np.random.default_rng(_RANDOM)
     return [
         generator.choice([-1024.0, -512.0, 512.0, 1024.0], operand.shape).astype(operand.dtype)

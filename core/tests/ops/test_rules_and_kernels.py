@@ -1,4 +1,4 @@
-"""Every op's type rule against its kernel, with known and with symbolic sizes."""
+"""Every op's type rule against the kernel, with known and with symbolic sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Type rules on operands of rank 0 in every place: they take them, or say why not in an ``IRTypeError``."""
+"""Type rules on operands of rank 0 in every place: accepted, or refused with an ``IRTypeError``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from byoc_core.ops.cases import canonical_cases, new_function
 
 
 def test_a_type_rule_takes_scalars_or_refuses_them() -> None:
-    """A rule that reads an axis before it has checked the rank raises an ``IndexError`` instead."""
+    """A rule reading an axis before checking the rank raises an ``IndexError`` instead."""
     num_taken = num_refused = 0
     for name, cases in canonical_cases(default_ops()).items():
         for case in cases:

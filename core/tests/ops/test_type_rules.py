@@ -1,4 +1,4 @@
-"""Every type rule against the shape and dtype that the op's kernel really gives, with known and with symbolic sizes."""
+"""Every type rule against the real shape and dtype of the op's kernel, with known and with symbolic sizes."""
 
 from __future__ import annotations
 

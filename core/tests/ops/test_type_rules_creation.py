@@ -1,4 +1,4 @@
-"""Type rules of ops that make tensors of sizes, and of ops whose attributes hold symbolic sizes."""
+"""Type rules of ops making tensors of given sizes, and of ops with symbolic sizes in attributes."""
 
 from __future__ import annotations
 

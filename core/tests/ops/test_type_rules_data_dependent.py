@@ -1,4 +1,4 @@
-"""Type rules of ops with sizes that the data tells, against their kernels, with known and with symbolic sizes."""
+"""Type rules of ops with data-dependent sizes against their kernels, with known and with symbolic sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Type rules of gathers, scatters and moves of slices against their kernels, and what they say of symbolic sizes."""
+"""Type rules of gathers, scatters and moves of slices against their kernels, and with symbolic sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _axis(draw: Draw, rank: int) -> int:
 
 
 def _paired(draw: Draw) -> tuple[Shape, Shape, int]:
-    """Gives a shape, one of indices that pair with it, and the axis indexed."""
+    """Return a shape, a shape of fitting indices, and the indexed axis."""
     shape = _shape(draw, 1, sizes=_INDEXED)
     axis = _axis(draw, len(shape))
     indices = [draw(st.integers(0, size)) for size in shape]

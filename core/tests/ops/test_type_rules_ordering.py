@@ -1,4 +1,4 @@
-"""Type rules of ordering, cumulative ops and tests of truth against their kernels, and the sizes they find."""
+"""Type rules of ordering, cumulative ops and tests of truth against their kernels, and the inferred sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops of the core state all facts; an op that does not names the facts that defaults stand for."""
+"""Ops of the core declare all facts; an incomplete op lists the facts taken from defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the properties of partition share with the tests next to them."""
+"""Parts shared by the properties of partition and the neighbouring tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cases() -> Cases:
 
 
 class Placement:
-    """Which region each op of a partitioned module stands in, read off the names of results.
+    """The region of each op of a partitioned module, read from the names of results.
 
     Args:
         module: partitioned; names are unique within a function of the original.
@@ -45,5 +45,5 @@ def _members(function: Function) -> Iterator[Binding]:
 
 @pytest.fixture(scope="session")
 def placement() -> type[Placement]:
-    """Return the class that tells the region of each op of a partitioned module."""
+    """Return the class mapping each op of a partitioned module to the op's region."""
     return Placement

@@ -1,4 +1,4 @@
-"""What constraints promise of a partition, and options drawn for a case."""
+"""Laws of partition under constraints, and options drawn for a case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GLOBS = ("add", "m*", "nn.*", "*")
 
 
 def ops_of(module: IRModule) -> dict[tuple[str, str], str]:
-    """Gives the op of each name, control flow and calls left out."""
+    """Return the op of each name, control flow and calls left out."""
     return {
         (function.name, binding.results[0].name): binding.op.name
         for function in module.functions.values()
@@ -28,13 +28,15 @@ def ops_of(module: IRModule) -> dict[tuple[str, str], str]:
 
 
 def draw_options(case: Case, rng: random.Random) -> PartitionOptions:
-    """Draws constraints that a case can keep: what is forced to a backend is an op that it supports."""
+    """Draw constraints possible for a case: ops are forced only to supporting backends."""
     names = ["/".join(key) for key in sorted(ops_of(case.module))]
     claims = sorted(case.claims.items())
     force = dict.fromkeys(rng.sample(names, min(len(names), rng.randrange(4))), "host")
     if claims:
         name, backend = rng.choice(claims)
-        force = {entry: place for entry, place in force.items() if not entry.endswith(f"/{name}")} | {name: backend}
+        force = {entry: other_backend for entry, other_backend in force.items() if not entry.endswith(f"/{name}")} | {
+            name: backend
+        }
     return PartitionOptions(
         force=force,
         stop_at=rng.sample(names, min(len(names), rng.randrange(3))),
@@ -46,29 +48,29 @@ def draw_options(case: Case, rng: random.Random) -> PartitionOptions:
     )
 
 
-def check_constraints(case: Case, after: IRModule, options: PartitionOptions, taken: Mapping[str, str]) -> None:
-    """Checks a partition against the constraints that it was given.
+def check_constraints(case: Case, after: IRModule, options: PartitionOptions, backend_of: Mapping[str, str]) -> None:
+    """Check a partition against the constraints.
 
     Args:
-        case: what was partitioned.
+        case: the partitioned case.
         after: the partition.
         options: the constraints.
-        taken: by name of an op that stands in a region, the region's backend.
+        taken: the backend of each op inside a region, by name.
     """
-    _check_force_and_allow(case, options, taken)
+    _check_force_and_allow(case, options, backend_of)
     _check_sizes(after, options)
     stops = {entry.partition("/")[2] for entry in options.stop_at}
     for function in case.module.functions.values():
-        _check_stops(function, stops, options, taken)
+        _check_stops(function, stops, options, backend_of)
 
 
-def _check_force_and_allow(case: Case, options: PartitionOptions, taken: Mapping[str, str]) -> None:
+def _check_force_and_allow(case: Case, options: PartitionOptions, backend_of: Mapping[str, str]) -> None:
     forced = {entry.rpartition("/")[2]: backend for entry, backend in options.force.items()}
     for name, backend in forced.items():
-        assert taken.get(name, "host") == backend
+        assert backend_of.get(name, "host") == backend
     for (_, name), op in ops_of(case.module).items():
-        if name in taken and name not in forced and taken[name] in options.allow:
-            assert any(fnmatchcase(op, glob) for glob in options.allow[taken[name]])
+        if name in backend_of and name not in forced and backend_of[name] in options.allow:
+            assert any(fnmatchcase(op, glob) for glob in options.allow[backend_of[name]])
 
 
 def _check_sizes(after: IRModule, options: PartitionOptions) -> None:
@@ -89,17 +91,17 @@ def _ones(binding: Binding) -> dict[str, int]:
     return {name: 1 for type_ in types if isinstance(type_, TensorType) for name in type_.symbols}
 
 
-def _check_stops(body: Function, stops: set[str], options: PartitionOptions, taken: Mapping[str, str]) -> None:
-    """Checks one body by itself: nothing is offloaded that reads, by whatever way in it, what a stop gives."""
+def _check_stops(body: Function, stops: set[str], options: PartitionOptions, backend_of: Mapping[str, str]) -> None:
+    """Check a single body: no offloaded op depends, by any path in the body, on the result of a stop."""
     forced = {entry.rpartition("/")[2] for entry in options.force}
     dependent: set[int] = set()
     for binding in body.bindings:
         names = {inner.results[0].name for region in binding.regions for inner in region.walk()}
         names.add(binding.results[0].name)
         if not dependent.isdisjoint(map(id, binding.operands)):
-            assert taken.keys().isdisjoint(names - forced)
+            assert backend_of.keys().isdisjoint(names - forced)
             dependent.update(map(id, binding.results))
         if not stops.isdisjoint(names):
             dependent.update(map(id, binding.results))
         for region in binding.regions:
-            _check_stops(region, stops, options, taken)
+            _check_stops(region, stops, options, backend_of)

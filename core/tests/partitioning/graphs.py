@@ -1,7 +1,7 @@
 """Random modules with random claims: the material of the laws of partition.
 
-A :class:`Plan` is plain drawn data, by hypothesis (which shrinks it) or from one integer; :func:`grow` makes the module
-of it. Elements are int64, which wrap around: numbers stay exact and tell one computation from another at any depth.
+A :class:`Plan` is plain drawn data, by hypothesis (with shrinking) or from an integer; :func:`grow` builds the module.
+Elements are int64 with wrap-around: numbers stay exact and distinguish computations at any depth.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ KINDS = (
     "effect", "if", "loop", "call", "dead",
 )  # fmt: skip
 COUNT = "count"
-"""A step that finds the nonzero elements of a value: the data tells the sizes of what follows from it."""
+"""A step finding the nonzero elements of a value: the sizes of the following values depend on data."""
 FIRST_WITH_COUNTS = 100
-"""Seeds below make graphs without such steps, and so with the same laws for each mutant of the merger to break."""
+"""Seeds below make graphs without these steps, to keep the laws broken by each mutant of the merger."""
 SIZES = ((30, 4, 15), (25, 15, 40), (22, 40, 100), (15, 100, 250), (8, 286, 286))
 """Ops of ``main`` in graphs made from a seed: percent of the graphs, least and most. ``side`` and ``inner`` add up to
-14, so that no graph has more than 300; a step of kind :data:`COUNT` counts as one and makes up to seven."""
+14, so no graph has more than 300; a step of kind :data:`COUNT` counts once and makes up to seven.
+"""
 
 Step = tuple[str, int, int, int]
 Pick = tuple[int, str, int, bool]
@@ -48,17 +49,17 @@ Pick = tuple[int, str, int, bool]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a case is grown from: any numbers make a valid module.
+    """The source of a case: any numbers make a valid module.
 
     Attributes:
-        steps: of ``main``: kind, two numbers that choose operands, and one that chooses the claim. A step that holds a
-            body takes the body's steps from those behind it.
-        side: steps of ``side``, which ``main`` calls; ``inner`` is called by both.
+        steps: of ``main``: kind, two numbers choosing operands, and a number choosing the claim. A step with a body
+            takes the body's steps from the steps behind.
+        side: steps of ``side``, called by ``main``; ``inner`` is called by both.
         inner: steps of ``inner``.
-        picks: of each pattern the backend, name, what its check refuses, and whether it returns leaked values.
-        results: which values ``main`` returns, counted from the last; the same one twice is a duplicate.
+        picks: of each pattern the backend, name, refusals of the check, and whether leaked values are returned.
+        results: the values returned by ``main``, counted from the last; a repetition is a duplicate.
         backends: how many.
-        lifted: a bit for each backend that wants its constants as parameters.
+        lifted: a bit for each backend requesting constants as parameters.
         symbolic: sizes are ``m`` and ``n``.
     """
 
@@ -74,14 +75,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Case:
-    """A module, and who claims which of its ops.
+    """A module, and the claims on its ops.
 
     Attributes:
-        module: functions ``main``, ``side`` and ``inner``; each value has a name of its own.
+        module: functions ``main``, ``side`` and ``inner``; each value has a unique name.
         claims: backend by name of the op's first result.
         patterns: of all backends.
-        backends: names, in the order in which they are asked.
-        lifted: the backends that want their constants as parameters.
+        backends: names, in the order of asking.
+        lifted: the backends requesting constants as parameters.
         inputs: arguments of ``main``.
     """
 
@@ -93,7 +94,7 @@ class Case:
     inputs: tuple[npt.NDArray[Any], ...] = field(repr=False)
 
     def claimed(self) -> IRModule:
-        """The module with the claims set on its bindings."""
+        """The module with the claims set on the bindings."""
         return map_functions(self.module, self._claim)
 
     def _claim(self, function: Function) -> Function:
@@ -104,7 +105,7 @@ class Case:
         return replace(function, bindings=bindings)
 
     def plugins(self, fake_backend: type[FakeBackend], **more: Any) -> list[Any]:
-        """Backends that take what the case says: their patterns, and the ops of their claims; ``more`` for each."""
+        """Backends as described by the case: with their patterns, and the ops of their claims; ``more`` for each."""
         return [
             fake_backend(
                 name,
@@ -118,8 +119,8 @@ class Case:
         ]
 
     def _supports(self, backend: str, binding: Binding) -> Support | Rejection:
-        wanted = self.claims.get(binding.results[0].name)
-        return Support() if wanted == backend else Rejection("drawn", f"is for {wanted}")
+        claiming = self.claims.get(binding.results[0].name)
+        return Support() if claiming == backend else Rejection("drawn", f"is for {claiming}")
 
     def evaluate(
         self, module: IRModule, inputs: Sequence[npt.NDArray[Any]] | None = None
@@ -131,12 +132,12 @@ class Case:
         return list(results), effects
 
     def count(self) -> Counter[str]:
-        """How many ops of each kind the module holds, bodies included."""
+        """The number of ops of each kind in the module, bodies included."""
         return Counter(binding.op.name for f in self.module.functions.values() for binding in f.walk())
 
 
 def with_effects(effects: list[tuple[str, list[int]]]) -> Callable[[Function], Function]:
-    """Gives impure calls a kernel that records them."""
+    """Add a recording kernel to impure calls."""
 
     def kernel(x: NDArray, *, symbol: str, pure: bool) -> Any:
         effects.append((symbol, x.ravel().tolist()))
@@ -157,7 +158,7 @@ def with_effects(effects: list[tuple[str, list[int]]]) -> Callable[[Function], F
 
 
 class _Grower:
-    """Grows functions; values have the shapes (4,), (2,) and (1,), or (m, n), (2*m, n) and (m*n,)."""
+    """A builder of functions; values have the shapes (4,), (2,) and (1,), or (m, n), (2*m, n) and (m*n,)."""
 
     def __init__(self, plan: Plan) -> None:
         self.store = ConstantStore()
@@ -171,7 +172,7 @@ class _Grower:
         self._flat = tensor(("m*n",), "int64")
 
     def grow(self, name: str, steps: Sequence[Step]) -> Function:
-        """Grows a function of the module."""
+        """Grow a function of the module."""
         builder = FunctionBuilder(name, constants=self.store, functions=self.functions)
         flag = tensor((), "bool")
         flags = (self._param(builder, flag), self._param(builder, flag))
@@ -186,8 +187,8 @@ class _Grower:
         return builder.param(next(self._names), type_)
 
     @staticmethod
-    def _last(pool: Sequence[Var], wanted: Type, index: int) -> Var:
-        alike = [value for value in pool if value.type == wanted]
+    def _last(pool: Sequence[Var], type_: Type, index: int) -> Var:
+        alike = [value for value in pool if value.type == type_]
         return alike[-1 - index % len(alike)]
 
     def _fill(
@@ -197,7 +198,7 @@ class _Grower:
             pool += self._step(builder, pool, flags, steps.pop(0), steps, depth)
 
     def _body(self, name: str, operands: Sequence[Var], steps: list[Step], depth: int, *, count: int) -> Function:
-        """Grows the body of an ``if`` (with one or two results) or of a ``loop`` (two carried values)."""
+        """Grow the body of an ``if`` (with one or two results) or of a ``loop`` (two carried values)."""
         builder = FunctionBuilder(name, constants=self.store, functions=self.functions)
         is_loop = name == "body"
         if is_loop:
@@ -222,7 +223,7 @@ class _Grower:
         return builder.bind(op, operands, more.pop("attrs", {}), names=names, **more).results
 
     def _backend(self, claim: int, operand: Var) -> str | None:
-        """Gives who claims: nobody for 0, a backend below 6, or else whoever claims what is read."""
+        """Return the claiming backend: nobody for 0, a backend below 6, or else the backend claiming the operand."""
         if claim > 5:
             return self.claims.get(operand.name)
         return BACKENDS[(claim - 1) % self._plan.backends] if claim else None
@@ -252,12 +253,12 @@ class _Grower:
         return () if kind == "dead" else results
 
     def _count(self, builder: FunctionBuilder, x: Var, j: int, claim: int) -> tuple[Var, ...]:
-        """Adds to a value what follows from where it is not zero; some of it reads no value that has the new size."""
+        """Add to a value sums over the nonzero positions; some of these read no value of the new size."""
         emit = functools.partial(self._emit, builder)
         size = f"k{next(self._names)}"
         shape: Any = x.type.shape  # type: ignore[union-attr]
-        places = tensor((len(shape), size), "int64")
-        (found,) = emit("nonzero", x, out_types=[places], backend=self._backend(claim, x))
+        positions_type = tensor((len(shape), size), "int64")
+        (found,) = emit("nonzero", x, out_types=[positions_type], backend=self._backend(claim, x))
         sums: list[Var] = []
         if j % 3:
             (value,) = emit(UNARY[j % 3], found, backend=self._backend(j % 8, found))
@@ -312,9 +313,9 @@ class _Grower:
 
 
 def _take(steps: list[Step], count: int) -> list[Step]:
-    taken = steps[:count]
+    prefix = steps[:count]
     del steps[:count]
-    return taken
+    return prefix
 
 
 def _patterns() -> dict[str, Pattern]:
@@ -334,17 +335,17 @@ def _patterns() -> dict[str, Pattern]:
 PATTERNS = _patterns()
 
 
-def _composite_pattern(backend: str, what: str, refused: int, returns: bool) -> CompositePattern:
+def _composite_pattern(backend: str, pattern_name: str, refused: int, returns: bool) -> CompositePattern:
     def check(match: Match) -> Rejection | None:
         name = match.root.results[0].name
         return Rejection("unlucky", f"{name} is unlucky") if int(name[1:]) % 5 == refused else None
 
     leaked: Any = "return" if returns else "decline"
-    return CompositePattern(f"{backend}.{what}", PATTERNS[what], check, refused % 2, leaked)
+    return CompositePattern(f"{backend}.{pattern_name}", PATTERNS[pattern_name], check, refused % 2, leaked)
 
 
 def grow(plan: Plan) -> Case:
-    """Makes the case of a plan."""
+    """Build the case of a plan."""
     grower = _Grower(plan)
     for name, steps in (("inner", plan.inner), ("side", plan.side), ("main", plan.steps)):
         grower.functions[name] = grower.grow(name, steps)
@@ -358,9 +359,9 @@ def grow(plan: Plan) -> Case:
 
 
 def plan_of_seed(seed: int) -> Plan:
-    """Gives the plan of a seed: sizes as in :data:`SIZES`, one to four backends, a quarter with symbolic sizes.
+    """Return the plan of a seed: sizes as in :data:`SIZES`, one to four backends, a quarter with symbolic sizes.
 
-    From :data:`FIRST_WITH_COUNTS` on a fifth have sizes that only the data tells.
+    From :data:`FIRST_WITH_COUNTS` on, a fifth has data-dependent sizes.
     """
     rng = random.Random(seed)
     # Bodies and barriers make many small graphs of one; half of the graphs do without the one, half without the other.
@@ -375,7 +376,7 @@ def plan_of_seed(seed: int) -> Plan:
         )
 
     def with_counts(drawn: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Puts some steps of kind COUNT among the others."""
+        """Insert some steps of kind COUNT."""
         mixed = list(drawn)
         for _ in range(1 + rng.randrange(4)):
             count = (COUNT, rng.randrange(reach), rng.randrange(reach), rng.randrange(8))

@@ -1,7 +1,7 @@
 """The laws of partition, by brute force over names; shares no code with the merger, nor with the product's checker.
 
-Both modules are read into plain facts: for each op its name, attributes, what it reads and the body that it stands in,
-where parameters of regions and composites stand for what the call passes. An op has the name of its first result.
+Both modules are read into plain facts: for each op its name, attributes, operands and enclosing body. Parameters of
+regions and composites are replaced by the arguments of the call. An op has the name of the first result.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from byoc_core.ir import Binding, Constant, Function, IRModule, Value, Var
 __all__ = ["Facts", "LawBrokenError", "check_laws"]
 
 Origin = tuple[object, ...]
-"""A value, whatever stands between: ``("value", name)``, or a constant's dtype, shape and digest."""
+"""A value, seen through regions and composites: ``("value", name)``, or a constant's dtype, shape and digest."""
 
 
 class LawBrokenError(AssertionError):
     """A law of partition is broken.
 
     Attributes:
-        law: which; one of the names that :func:`check_laws` lists.
+        law: the name, from the list of :func:`check_laws`.
     """
 
     def __init__(self, law: str, problem: str) -> None:
@@ -33,16 +33,16 @@ class LawBrokenError(AssertionError):
 
 @dataclass(frozen=True)
 class Op:
-    """What is known of one op.
+    """The facts of an op.
 
     Attributes:
         op: name, and attributes as text.
-        reads: its operands.
-        body: where it stands: the function, and the ops that hold the body with the body's index.
-        names: of its results.
-        is_impure: whether it runs something that has an effect.
-        sizes: the symbols that it, or what it holds, cites.
-        told: those whose sizes the data tells it.
+        reads: the operands.
+        body: the place: the function, and the ops around the body with the body's index.
+        names: of the results.
+        is_impure: whether the op runs something with an effect.
+        sizes: the symbols cited by the op or nested bodies.
+        told: the symbols with sizes learnt from data by the op.
     """
 
     op: tuple[str, str]
@@ -51,26 +51,26 @@ class Op:
     names: tuple[str, ...]
     is_impure: bool
     sizes: frozenset[str] = field(compare=False)
-    told: frozenset[str]
+    new_sizes: frozenset[str]
 
 
 @dataclass
 class Facts:
-    """What a module says, by the names of values.
+    """The facts of a module, by the names of values.
 
     Attributes:
-        ops: by name, in the order in which they stand.
-        module: what is read.
-        original: the module before partition; its functions are no regions.
-        region_of: the region of each op that stands in one.
-        composite_of: the composite of each op that stands in one.
-        members: of each composite that stands somewhere, the ops, and the values that it gives.
+        ops: by name, in program order.
+        module: the module read.
+        original: the module before partition; functions there are no regions.
+        region_of: the region of each op inside a region.
+        composite_of: the composite of each op inside a composite.
+        members: of each composite in use, the ops, and the results.
         backend_of: by region.
         results: of each function of the original and of each body.
         outputs: of each region.
-        made: by each region's bindings, in order; of a composite, what it returns.
+        made: by each region's bindings, in order; of a composite, the results.
         calls: of each region.
-        early: values that are read before they are made.
+        early: values read before their definition.
     """
 
     module: IRModule
@@ -82,13 +82,13 @@ class Facts:
     backend_of: dict[str, str] = field(default_factory=dict)
     results: dict[tuple[object, ...], tuple[Origin, ...]] = field(default_factory=dict)
     outputs: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
-    made: dict[str, list[Origin]] = field(default_factory=dict)
+    defined: dict[str, list[Origin]] = field(default_factory=dict)
     calls: dict[str, Binding] = field(default_factory=dict)
     early: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, module: IRModule, original: IRModule) -> Facts:
-        """Reads a module; functions that ``original`` does not have are regions.
+        """Read a module; functions missing in ``original`` are regions.
 
         Raises:
             LawBrokenError: an op or the call of a region stands twice, or a function is gone.
@@ -116,10 +116,10 @@ class Facts:
             return values.get(id(value), ("value", value.name))
 
         for binding in function.bindings:
-            made = self._read_binding(binding, path, tuple(map(origin, binding.operands)), region)
-            values.update(zip(map(id, binding.results), made, strict=True))
+            results = self._read_binding(binding, path, tuple(map(origin, binding.operands)), region)
+            values.update(zip(map(id, binding.results), results, strict=True))
             if region is not None and function is self.module.functions.get(region):
-                self.made.setdefault(region, []).extend(made)
+                self.defined.setdefault(region, []).extend(results)
         return tuple(map(origin, function.results))
 
     def _read_binding(
@@ -127,9 +127,9 @@ class Facts:
     ) -> Sequence[Origin]:
         callee = str(b.attrs["callee"]) if b.op.name == "call" else ""
         if b.op.name == "composite":
-            known = len(self.ops)
+            num_before = len(self.ops)
             results = self._read_body(b.regions[0], path, reads, region)
-            inside = list(self.ops)[known:]
+            inside = list(self.ops)[num_before:]
             self.composite_of.update(dict.fromkeys(inside, str(b.attrs["name"])))
             self.members.append((frozenset(inside), results))
             return results
@@ -144,9 +144,9 @@ class Facts:
         if names[0] in self.ops:
             raise LawBrokenError("one place", f"{names[0]} stands twice")
         attrs = str(sorted(b.attrs.items()))
-        told = _symbols(b.results) - _symbols(b.operands) if b.op.name in DATA_DEPENDENT else frozenset[str]()
+        new_sizes = _symbols(b.results) - _symbols(b.operands) if b.op.name in DATA_DEPENDENT else frozenset[str]()
         sizes = _symbols([*b.operands, *b.results]).union(*map(_cited, b.regions))
-        self.ops[names[0]] = Op((b.op.name, attrs), reads, path, names, has_effect(b, self.module), sizes, told)
+        self.ops[names[0]] = Op((b.op.name, attrs), reads, path, names, has_effect(b, self.module), sizes, new_sizes)
         if region is not None:
             self.region_of[names[0]] = region
         for index, inner in enumerate(b.regions):
@@ -163,7 +163,7 @@ DATA_DEPENDENT = ("nonzero",)
 
 
 def has_effect(binding: Binding, module: IRModule) -> bool:
-    """Tells whether a binding, or anything that it runs, is an impure external call."""
+    """Return whether a binding, or anything run by the binding, is an impure external call."""
     if binding.op.name == "call_packed":
         return not binding.attrs["pure"]
     inner = list(binding.regions)
@@ -180,21 +180,21 @@ def check_laws(
     maximal: bool = True,
     sideways: bool = False,
 ) -> Facts:
-    """Checks every law of partition but those that compare runs, and gives the facts of the result.
+    """Check every law of partition except the comparisons of runs, and return the facts of the result.
 
     The laws: ``one place``, ``same program``, ``same results``, ``claims``, ``impure``, ``convex``, ``acyclic``,
-    ``maximal``, ``alone`` (of an op whose sizes the data tells), ``order`` (a value is made before it is read),
+    ``maximal``, ``alone`` (of an op with data-dependent sizes), ``order`` (a value is made before being read),
     ``inputs``, ``outputs``, ``composites``.
 
     Args:
-        before: with a name of its own for every value.
+        before: with a unique name for every value.
         after: partitioned.
-        claims: the backend that claims an op, by name; those of other ops are composites'.
-        maximal: whether regions that could be one region must be one.
+        claims: the backend claiming an op, by name; the other ops' claims belong to composites.
+        maximal: whether mergeable regions must be merged.
         sideways: independent claims are merged too.
 
     Raises:
-        LawBrokenError: the first law that is broken.
+        LawBrokenError: the first broken law.
     """
     want, have = Facts.read(before, before), Facts.read(after, before)
     _check_program(want, have)
@@ -230,22 +230,22 @@ def _check_program(want: Facts, have: Facts) -> None:
         if shortened != op:
             raise LawBrokenError("same program", f"{name} was {op}, is {other}")
     for path, results in want.results.items():
-        given = have.results[path]
-        if given[: len(results)] != results or (len(path) == 1 and len(given) > len(results)):
-            raise LawBrokenError("same results", f"{path} gave {results}, gives {given}")
+        actual = have.results[path]
+        if actual[: len(results)] != results or (len(path) == 1 and len(actual) > len(results)):
+            raise LawBrokenError("same results", f"{path} gave {results}, gives {actual}")
 
 
 def _check_claims(have: Facts, claims: Mapping[str, str]) -> None:
     for name in have.ops:
         backend = have.backend_of.get(have.region_of.get(name, ""))
         composite = have.composite_of.get(name)
-        wanted = claims.get(name) if composite is None else composite.partition(".")[0]
-        if backend != wanted:
-            raise LawBrokenError("claims", f"{name} is for {wanted}, went to {backend}")
+        expected = claims.get(name) if composite is None else composite.partition(".")[0]
+        if backend != expected:
+            raise LawBrokenError("claims", f"{name} is for {expected}, went to {backend}")
 
 
 class _Body:
-    """One body: its groups (regions, and other ops alone) and the ways between them."""
+    """A body: the groups (regions, and other ops alone) and the paths between groups."""
 
     def __init__(self, want: Facts, have: Facts, names: Sequence[str], order: Sequence[str]) -> None:
         self._have = have
@@ -261,7 +261,7 @@ class _Body:
             group = have.region_of.get(name, name)
             self._members.setdefault(group, []).append(name)
             owner.update(dict.fromkeys(op.names, name))
-        teller = {size: name for name in names for size in want.ops[name].told}
+        teller = {size: name for name in names for size in want.ops[name].new_sizes}
         self._sources = {
             name: [
                 *(owner[str(read[1])] for read in want.ops[name].reads if read[0] == "value" and read[1] in owner),
@@ -269,7 +269,7 @@ class _Body:
             ]
             for name in names
         }
-        self._told = {name for name in names if want.ops[name].told}
+        self._size_ops = {name for name in names if want.ops[name].new_sizes}
         self._impure = {name for name in names if want.ops[name].is_impure}
         self._group_of = {name: group for group, members in self._members.items() for name in members}
 
@@ -287,17 +287,17 @@ class _Body:
             raise LawBrokenError("impure", f"ops have changed sides of an impure one: {self._order}")
         for group, members in self._members.items():
             if group in self._have.backend_of and not self._impure.isdisjoint(members):
-                raise LawBrokenError("impure", f"{group} holds an impure op")
+                raise LawBrokenError("impure", f"{group} contains an impure op")
             if len({self._epochs[name] for name in members}) > 1:
                 raise LawBrokenError("impure", f"{group} crosses an impure op")
 
     def _check_alone(self) -> None:
         for group, members in self._members.items():
-            if len(members) > 1 and not self._told.isdisjoint(members):
-                raise LawBrokenError("alone", f"{group} holds an op whose sizes the data tells, and others")
+            if len(members) > 1 and not self._size_ops.isdisjoint(members):
+                raise LawBrokenError("alone", f"{group} contains other ops beside an op with data-dependent sizes")
 
     def _check_convex(self) -> None:
-        """No way from a region's op leads out of it and back: members are ops, ways are single edges."""
+        """No path from a region's op leaves the region and returns: members are ops, paths are single edges."""
         bit = {name: 1 << index for index, name in enumerate(self._sources)}
         for group, members in self._members.items():
             if len(members) == 1:
@@ -318,7 +318,7 @@ class _Body:
         }
 
     def _ancestors(self) -> dict[str, set[str]]:
-        """Gives all groups that each group depends on."""
+        """Return all dependences of each group."""
         sources, done = self._group_sources(), dict[str, set[str]]()
         pending = list(sources)
         while pending:
@@ -337,18 +337,18 @@ class _Body:
             for before in behind if not sideways else ancestors:
                 if before == after or before not in backends or backends[before] != backends.get(after):
                     continue
-                if not self._told.isdisjoint((self._members[before][0], self._members[after][0])):
+                if not self._size_ops.isdisjoint((self._members[before][0], self._members[after][0])):
                     continue
                 if self._epochs[self._members[before][0]] != self._epochs[self._members[after][0]]:
                     continue
-                others = sources[after] - {before}
+                other_sources = sources[after] - {before}
                 is_joined = before in sources[after] or (sideways and after not in ancestors[before])
-                if is_joined and not any(before in ancestors[other] for other in others):
+                if is_joined and not any(before in ancestors[other] for other in other_sources):
                     raise LawBrokenError("maximal", f"{before} and {after} could be one region")
 
 
 def _check_inputs(after: IRModule, have: Facts, name: str) -> None:
-    """Checks that a region reads all its inputs, each once, in the order of their first use; sizes come last."""
+    """Check a region for reads of all inputs, each once, in the order of first use; sizes come last."""
     region, call = after[name], have.calls[name]
     read = dict.fromkeys(id(operand) for b in region.bindings for operand in b.operands if isinstance(operand, Var))
     params = [param for param in region.params if id(param) in read]
@@ -356,12 +356,12 @@ def _check_inputs(after: IRModule, have: Facts, name: str) -> None:
     if [id(param) for param in region.params[: len(params)]] != order:
         raise LawBrokenError("inputs", f"{name} does not take them in the order of their first use")
     sizes = region.params[len(params) :]
-    known = _given(params)
+    known_symbols = _given_symbols(params)
     for param in sizes:
-        new = _given([param]) - known
+        new = _given_symbols([param]) - known_symbols
         if not new & _cited(region):
             raise LawBrokenError("inputs", f"{name} does not need {param.name}")
-        known |= new
+        known_symbols |= new
     operands = [operand for operand in call.operands if isinstance(operand, Var)]
     if len(operands) < len(call.operands) or len(set(map(id, operands))) < len(operands):
         raise LawBrokenError("inputs", f"{name} is given a constant, or one value twice")
@@ -369,7 +369,7 @@ def _check_inputs(after: IRModule, have: Facts, name: str) -> None:
         raise LawBrokenError("inputs", f"{name} has no plain symbol")
 
 
-def _given(values: Iterable[Value]) -> set[str]:
+def _given_symbols(values: Iterable[Value]) -> set[str]:
     """Gives the sizes that follow from the shapes of values: axes that cite one symbol."""
     dims = [dim for value in values for dim in getattr(value.type, "shape", None) or () if isinstance(dim, DimExpr)]
     return {symbol for dim in dims if len(symbols_of(dim)) == 1 for symbol in symbols_of(dim)}
@@ -380,7 +380,7 @@ def _cited(function: Function) -> frozenset[str]:
 
 
 def _symbols(values: Iterable[Value]) -> frozenset[str]:
-    """Gives the symbols in the shapes of values."""
+    """Return the symbols in the shapes of values."""
     dims = [dim for value in values for dim in getattr(value.type, "shape", None) or () if isinstance(dim, DimExpr)]
     return frozenset(symbol for dim in dims for symbol in symbols_of(dim))
 
@@ -393,9 +393,9 @@ def _walk(function: Function) -> Iterator[Binding]:
 
 
 def _check_outputs(have: Facts) -> None:
-    """Checks that what leaves a region is read outside, or there is no more than one; in the order of definition.
+    """Check the outputs of a region: each is read outside, or is the only output; in the order of definition.
 
-    A composite's results stand in its own order.
+    A composite's results are in the composite's order.
     """
     readers: dict[Origin, set[str]] = {}
     for name, op in have.ops.items():
@@ -404,23 +404,23 @@ def _check_outputs(have: Facts) -> None:
     for results in have.results.values():
         for result in results:
             readers.setdefault(result, set()).add("")
-    for name, given in have.outputs.items():
-        wanted = [value for value in have.made[name] if readers.get(value, set()) - {name}] or list(given[:1])
-        if list(given) != wanted or given[0] not in have.made[name]:
-            raise LawBrokenError("outputs", f"{name} gives {given}, others read {wanted}")
+    for name, outputs in have.outputs.items():
+        expected = [value for value in have.defined[name] if readers.get(value, set()) - {name}] or list(outputs[:1])
+        if list(outputs) != expected or outputs[0] not in have.defined[name]:
+            raise LawBrokenError("outputs", f"{name} gives {outputs}, others read {expected}")
 
 
 def _check_composites(have: Facts) -> None:
-    """Checks that a composite gives the results of its root, and beside them, once, what others read of it."""
+    """Check the results of a composite: the results of the root, then, once, other values read outside."""
     readers: dict[Origin, set[str]] = {}
     for name, op in have.ops.items():
         for read in op.reads:
             readers.setdefault(read, set()).add(name)
-    given = {result for results in have.results.values() for result in results}
+    returned = {result for results in have.results.values() for result in results}
     for inside, results in have.members:
         (root,) = [have.ops[name] for name in inside if ("value", have.ops[name].names[0]) == results[0]]
         leaked = results[len(root.names) :]
-        unread = [value for value in leaked if value not in given and readers.get(value, set()) <= inside]
+        unread = [value for value in leaked if value not in returned and readers.get(value, set()) <= inside]
         own = [("value", name) for name in root.names]
         if unread or list(results[: len(own)]) != own or len(set(results)) < len(results):
             raise LawBrokenError("composites", f"that of {sorted(inside)} gives {results}, nothing reads {unread}")

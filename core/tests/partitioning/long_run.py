@@ -3,8 +3,8 @@
     python -m core.tests.partitioning.long_run --graphs 20000 --seed 1
     python -m core.tests.partitioning.long_run --seed 4711
 
-The second line tries one graph, and prints it if it fails. Graph ``i`` of a run is the one of seed ``seed + i``. A
-sixteenth of them are also partitioned under constraints, and a sixteenth by cost.
+The second line tries a single graph, and prints the graph on failure. Graph ``i`` of a run has seed ``seed + i``. A
+sixteenth of the graphs are also partitioned under constraints, and a sixteenth by cost.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ CHUNK = 50
 
 @dataclass
 class Tally:
-    """What was tried.
+    """The results of a run.
 
     Attributes:
         graphs: how many.
         ops: by op name.
-        largest: the most ops of one graph.
+        largest: the most ops of a graph.
         regions: how many there were.
         cpu_s: seconds of processor time.
-        failures: what is wrong, by seed.
+        failures: the failures, by seed.
     """
 
     graphs: int = 0
@@ -52,7 +52,7 @@ class Tally:
     failures: dict[int, str] = field(default_factory=dict)
 
     def add(self, other: Tally) -> None:
-        """Adds what another process tried."""
+        """Add the results of another process."""
         self.graphs += other.graphs
         self.ops += other.ops
         self.largest = max(self.largest, other.largest)
@@ -62,7 +62,7 @@ class Tally:
 
 
 def try_seeds(seeds: Sequence[int]) -> Tally:
-    """Tries the graph of each seed."""
+    """Try the graph of each seed."""
     tally, start = Tally(), time.process_time()
     for seed in seeds:
         case = grow(plan_of_seed(seed))
@@ -85,7 +85,7 @@ def try_seeds(seeds: Sequence[int]) -> Tally:
 
 
 def try_all(graphs: int, seed: int, workers: int) -> Tally:
-    """Tries the graphs of ``graphs`` seeds from ``seed`` on, in several processes, and says how far it is."""
+    """Try the graphs of ``graphs`` seeds from ``seed`` on, in several processes, and print the progress."""
     total = Tally()
     last = time.monotonic()
     chunks = [range(first, min(first + CHUNK, seed + graphs)) for first in range(seed, seed + graphs, CHUNK)]
@@ -102,7 +102,7 @@ def try_all(graphs: int, seed: int, workers: int) -> Tally:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs from the command line; gives the exit status: 1 where a law was broken."""
+    """Run from the command line; return the exit status: 1 after a broken law."""
     parser = argparse.ArgumentParser(prog="python -m core.tests.partitioning.long_run", description=__doc__)
     parser.add_argument("--graphs", type=int, default=1, help="how many (default: 1)")
     parser.add_argument("--seed", type=int, default=1, help="of the first graph (default: 1)")

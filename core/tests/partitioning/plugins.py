@@ -1,7 +1,7 @@
 """Real distributions on disk, for tests in fresh processes.
 
-Plugins ``alpha`` and ``beta`` have a backend and a runtime each; ``idle`` cannot even be imported. ``alpha`` takes
-``add``, ``split`` and ``nn.relu``; ``beta`` takes ``abs``, ``negative`` and ``concat``. Both run numpy's kernels.
+Plugins ``alpha`` and ``beta`` have a backend and a runtime each; ``idle`` cannot even be imported. ``alpha`` claims
+``add``, ``split`` and ``nn.relu``; ``beta`` claims ``abs``, ``negative`` and ``concat``. Both run numpy's kernels.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def byoc_load_module(payload, context):
 
 
 def install_plugins(folder: Path, distributions: Sequence[Sequence[str]]) -> list[Path]:
-    """Installs plugins by name, each inner sequence into a folder of its own; gives those folders."""
+    """Install plugins by name, each inner sequence into a separate folder; return the folders."""
     sites = [Site(folder / f"site{index}") for index in range(len(distributions))]
     for site, names in zip(sites, distributions, strict=True):
         site.folder.mkdir(parents=True)
@@ -77,7 +77,7 @@ def install_plugins(folder: Path, distributions: Sequence[Sequence[str]]) -> lis
 
 
 def run_program(program: str, arguments: Sequence[str], sites: Sequence[Path], **environment: str) -> bytes:
-    """Runs a program in a fresh process that finds the plugins and these tests; gives its output."""
+    """Run a program in a fresh process with access to the plugins and these tests; return the output."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("BYOC_")}
     paths = [*map(str, sites), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(

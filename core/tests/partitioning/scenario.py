@@ -1,8 +1,8 @@
-"""Scenarios as text: IR in, sketch of the IR out. A file holds the cases of one code of the list of scenarios::
+"""Scenarios as text: IR in, sketch of the IR out. A file holds the cases of a single code of the list of scenarios::
 
     # P3 a diamond of one backend is one region
     == backends
-    aone: nn.relu add                           a backend's name, the ops that it takes, and perhaps options
+    aone: nn.relu add                           a backend's name, its ops, and perhaps options
     == patterns
     aone.relu_add = add(nn.relu(_), const)      `_` is anything, `const` a constant; perhaps leaked=, priority=, check=
     == do
@@ -10,11 +10,11 @@
     == in
     def main(x: R.Tensor((4,))): ...            IR
     == out
-    def main(x): ...                            what becomes of it, without types; `same` if nothing changes
+    def main(x): ...                            the result, without types; `same` if nothing changes
     == constants
     1                                           how many the module keeps
 
-``== error`` with the full text stands instead of ``== out`` where the last step must fail.
+``== error`` with the full text replaces ``== out`` if the last step must fail.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _SECTIONS = ("backends", "patterns", "do", "in", "out", "error", "constants")
 
 @dataclass(frozen=True)
 class Scenario:
-    """One case.
+    """A case.
 
     Attributes:
         code: of the list of scenarios, e.g. ``"P3"``.
-        sentence: what it shows.
+        sentence: the subject.
         sections: text by name.
     """
 
@@ -65,12 +65,12 @@ class Scenario:
 
 
 def load_scenarios(folder: Path) -> list[Scenario]:
-    """Gives the cases of all files of a folder."""
+    """Return the cases of all files of a folder."""
     return [case for path in sorted(folder.glob("*.txt")) for case in parse_scenarios(path.read_text("utf-8"))]
 
 
 def parse_scenarios(text: str) -> Iterator[Scenario]:
-    """Yields the cases of a file.
+    """Yield the cases of a file.
 
     Raises:
         ValueError: a heading or a section is malformed or missing.
@@ -90,10 +90,10 @@ def parse_scenarios(text: str) -> Iterator[Scenario]:
 
 
 def check_scenario(case: Scenario) -> None:
-    """Runs a case: texts, numbers, effects and constants are as they should be, and every step twice is as once.
+    """Run a case: check texts, numbers, effects and constants, and no change by a repetition of every step.
 
     Raises:
-        AssertionError: they are not; shows the difference.
+        AssertionError: a check fails; shows the difference.
     """
     module = R.parse(case.sections["in"])
     fakes = [_backend(line, _patterns(case)) for line in case.sections.get("backends", "").splitlines()]
@@ -102,9 +102,9 @@ def check_scenario(case: Scenario) -> None:
     try:
         for step in steps:
             after = verify(step(after))
-            again = step(after)
-            _check_text(str(again), str(after))
-            _check(again == after, "a step run twice gives another module")
+            repeated = step(after)
+            _check_text(str(repeated), str(after))
+            _check(repeated == after, "a step run twice gives another module")
     except ByocError as error:
         _check_text(str(error), case.sections.get("error", "no error"))
         return
@@ -129,7 +129,7 @@ def _check_text(have: str, want: str) -> None:
 
 
 def sketch(module: IRModule) -> str:
-    """Prints a module without types, annotations, decorators and the digests of constants."""
+    """Print a module without types, annotations, decorators and the digests of constants."""
     lines = []
     for line in str(module).splitlines():
         line = re.sub(r'R\.Tensor\((None|\(.*?\)), "\w+"\)', "T", line)
@@ -198,9 +198,9 @@ _CHECKS: dict[str, Any] = {"raises": _raising, "false": lambda match: False}
 
 
 def _check_numbers(before: IRModule, after: IRModule, fakes: Sequence[FakeBackend]) -> None:
-    """Compares runs of every function, in the given dtypes and in float64: bit for bit, as no op has changed.
+    """Compare runs of every function, in the given dtypes and in float64: bit for bit, as no op has changed.
 
-    What the steps left to compile is compiled too.
+    Functions left uncompiled by the steps are compiled too.
     """
     compiled = RunCodegen(backends=fakes)(after) if fakes else after
     for name, function in before.functions.items():
@@ -215,7 +215,7 @@ def _check_numbers(before: IRModule, after: IRModule, fakes: Sequence[FakeBacken
 
 
 def _run(module: IRModule, function: Function, exact: bool) -> tuple[tuple[Any, ...], list[Any]]:
-    """Runs a function of the original, as a module has it, with the same drawn inputs each time."""
+    """Run a function of the original, as found in a module, with the same drawn inputs each time."""
     symbols = sorted({symbol for param in function.params for symbol in _tensor(param.type).symbols})
     sizes = {symbol: number for number, symbol in enumerate(symbols, 2)}
     effects: list[Any] = []

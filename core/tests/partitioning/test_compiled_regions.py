@@ -1,4 +1,4 @@
-"""Regions that were compiled by hand before a build count in its report as those that the build compiles."""
+"""Regions compiled by hand before a build count in the report like regions compiled by the build."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def shares(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def facts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives what a report tells of the work, without the reasons of asked backends."""
+    """Return a report's facts about the work, without the reasons of asked backends."""
     return {
         "ops": [[row[key] for key in ("op", "name", "outcome", "flops", "share")] for row in report["ops"]],
         "total": report["total_flops"],
@@ -66,20 +66,20 @@ def facts(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_the_work_of_two_backends_compiled_one_after_the_other(fake_backend: type[FakeBackend]) -> None:
-    one, two = fake_backend("aone", ["exp", "tanh"]), fake_backend("btwo", ["multiply", "add"])
+    first, second = fake_backend("aone", ["exp", "tanh"]), fake_backend("btwo", ["multiply", "add"])
     module = R.parse(CHAIN)
-    step = RunCodegen(backends=[one])(partition(module, backends=[one]))
-    both = RunCodegen(backends=[two])(partition(step, backends=[two]))
-    at_once = byoc_core.build(module, backends=[one, two])
+    step = RunCodegen(backends=[first])(partition(module, backends=[first]))
+    both = RunCodegen(backends=[second])(partition(step, backends=[second]))
+    at_once = byoc_core.build(module, backends=[first, second])
     assert shares(at_once.report_data).keys() == {"aone", "btwo", "host"}
     assert facts(byoc_core.build(both).report_data) == facts(at_once.report_data)
 
-    half = byoc_core.build(step, backends=[two])  # the first by hand, the second by the build
+    half = byoc_core.build(step, backends=[second])  # the first by hand, the second by the build
     assert facts(half.report_data) == facts(at_once.report_data)
     regions = {region["backend"]: region.get("compiled", False) for region in half.report_data["regions"]}
     assert regions == {"aone": True, "btwo": False, "host": False}
 
-    explained = byoc_core.explain(step, [two])
+    explained = byoc_core.explain(step, [second])
     explained.require_offload(0.5)
     assert "call_dps_packed" in explained.to_script()
     assert "  # aone 40.0%: 2 ops" in explained.to_script()
@@ -94,7 +94,7 @@ def test_a_region_that_nothing_calls_counts_for_nothing(fake_backend: type[FakeB
 
 
 def test_names_that_stand_in_a_compiled_region_too(fake_backend: type[FakeBackend]) -> None:
-    """A value left in the function, and its function, may have the names of what was compiled."""
+    """A value left in the function, and the function, may share names with compiled parts."""
     plugin = fake_backend("fake", ["exp", "tanh"])
     compiled = RunCodegen(backends=[plugin])(partition(R.parse(CHAIN), backends=[plugin]))
     (region,) = compiled.attrs["external_functions"].values()
@@ -114,22 +114,26 @@ def test_an_annotated_function_counts_once_wherever_it_stands(fake_backend: type
     module = R.parse(BY_HAND.replace("BACKEND", "fake"))
     turned = module.with_functions(dict(reversed(list(module.functions.items()))))
     plugin = fake_backend("fake", None)
-    told = [byoc_core.build(m, backends=[plugin]).report_data for m in (module, turned)]
-    assert told[0]["total_flops"] == told[1]["total_flops"] == 5 * 256
+    reports = [byoc_core.build(m, backends=[plugin]).report_data for m in (module, turned)]
+    assert reports[0]["total_flops"] == reports[1]["total_flops"] == 5 * 256
 
 
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )  # it makes backends, and keeps nothing
-@given(taken=st.lists(st.sets(st.sampled_from(["exp", "tanh", "multiply", "add", "sqrt"])), min_size=1, max_size=4))
-def test_steps_by_hand_tell_what_one_build_tells(fake_backend: type[FakeBackend], taken: list[set[str]]) -> None:
-    plugins = [fake_backend(f"fake{index}", sorted(ops)) for index, ops in enumerate(taken)]
+@given(supported=st.lists(st.sets(st.sampled_from(["exp", "tanh", "multiply", "add", "sqrt"])), min_size=1, max_size=4))
+def test_steps_by_hand_tell_what_one_build_tells(fake_backend: type[FakeBackend], supported: list[set[str]]) -> None:
+    plugins = [fake_backend(f"fake{index}", sorted(ops)) for index, ops in enumerate(supported)]
     module = R.parse(CHAIN)
     by_hand = module
     for plugin in plugins:
         by_hand = RunCodegen(backends=[plugin])(partition(by_hand, backends=[plugin]))
-    told, at_once = (
-        byoc_core.build(given, backends=chosen).report_data for given, chosen in ((by_hand, ()), (module, plugins))
+    in_steps, at_once = (
+        byoc_core.build(source, backends=backends).report_data
+        for source, backends in ((by_hand, ()), (module, plugins))
     )
-    assert shares(told) == shares(at_once)
-    assert (told["total_flops"], told["offloaded_share"]) == (at_once["total_flops"], at_once["offloaded_share"])
+    assert shares(in_steps) == shares(at_once)
+    assert (in_steps["total_flops"], in_steps["offloaded_share"]) == (
+        at_once["total_flops"],
+        at_once["offloaded_share"],
+    )

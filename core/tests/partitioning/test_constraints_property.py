@@ -1,4 +1,4 @@
-"""Constraints hold on random graphs: what the user wishes is done, the program stays the same, and twice is once."""
+"""Constraints hold on random graphs: the user's wishes are met, the program stays the same, and twice is once."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def _draw_options(data: st.DataObject, case: Case) -> PartitionOptions:
     force: dict[str, str] = data.draw(st.dictionaries(names, st.just("host"), max_size=3))
     if claims and len(force) < 3:
         name, backend = data.draw(st.sampled_from(claims))
-        others = {entry: place for entry, place in force.items() if not entry.endswith(f"/{name}")}
-        force = {**others, name: backend}  # which that backend supports
+        other_entries = {
+            entry: other_backend for entry, other_backend in force.items() if not entry.endswith(f"/{name}")
+        }
+        force = {**other_entries, name: backend}  # which that backend supports
     return PartitionOptions(
         force=force,
         stop_at=data.draw(st.lists(names, max_size=2, unique=True)),
@@ -75,10 +77,10 @@ def test_constraints_hold(
     for have, want in zip(results, expected, strict=True):
         np.testing.assert_array_equal(have, want)
     assert str(partition(case.module, fakes, policy=policy, partition_options=options)) == str(after)
-    again = partition(after, fakes, policy=policy, partition_options=options)
-    assert again == after
-    assert str(again) == str(after)
+    repeated = partition(after, fakes, policy=policy, partition_options=options)
+    assert repeated == after
+    assert str(repeated) == str(after)
     where = placement(after)
     event(f"regions: {min(len(where.backend_of), 3)}")
-    taken = {name: where.backend_of[region] for name, region in where.region_of.items()}
-    check_constraints(case, after, options, taken)
+    backend_of = {name: where.backend_of[region] for name, region in where.region_of.items()}
+    check_constraints(case, after, options, backend_of)

@@ -1,4 +1,4 @@
-"""Placement by cost is the same in every process, whatever seed hashes have."""
+"""Placement by cost is the same in every process, for any seed of hashes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _printed(hash_seed: str) -> bytes:
 
 
 def test_every_hash_seed_gives_the_same_placement_and_the_same_reasons() -> None:
-    first, *others = (_printed(seed) for seed in ("0", "1", "4242"))
+    first, *further = (_printed(seed) for seed in ("0", "1", "4242"))
     assert first.count(b"global_symbol") > 10
     assert first.count(b"costs-more") > 10
-    assert all(other == first for other in others)
+    assert all(other == first for other in further)

@@ -1,4 +1,4 @@
-"""Placement without IR: against brute force, against what is known already, and its growth."""
+"""Placement without IR: against brute force, against known results, and its growth."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 import pytest
 from byoc_core.partitioning.policies.forest import label_forest
-from byoc_core.partitioning.policies.labelling import Labelling, place
+from byoc_core.partitioning.policies.labelling import Labelling, find_labelling
 from byoc_core.partitioning.policies.placement import Cost, Flow, PlacementProblem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
 def random_problem(rng: random.Random, num_items: int, num_labels: int, most_operands: int) -> PlacementProblem:
-    """Makes a problem with the host as last label.
+    """Return a problem with the host as last label.
 
-    Every item reads up to ``most_operands`` of the four before it; with 1 it reads one of all before it, which makes a
-    tree whose flows have several readers. Some neighbours are units of a label.
+    Every item reads up to ``most_operands`` of the four items before; with 1 any earlier item is read, for a tree with
+    several readers of a flow. Some neighbours are units of a label.
     """
     host = num_labels - 1
     costs = [[rng.choice([math.inf, rng.randint(0, 20)]) for _ in range(host)] for _ in range(num_items)]
@@ -40,7 +40,7 @@ def random_problem(rng: random.Random, num_items: int, num_labels: int, most_ope
 
 
 def _moves(rng: random.Random, num_labels: int) -> list[list[Cost]]:
-    """Makes what a value's moves cost: out of one device, into the other, and a call."""
+    """Return the costs of a value's moves: out of a device, into the other, and a call."""
     out, into, call = ([rng.randint(0, 9) for _ in range(num_labels)] for _ in range(3))
     labels = range(num_labels)
     return [[0 if a == b else out[a] + into[b] + call[b] for b in labels] for a in labels]
@@ -57,7 +57,7 @@ def test_a_forest_gets_its_optimum(rng: random.Random, num_items: int, num_label
     problem = random_problem(rng, num_items, num_labels, 1)
     labels, is_optimal = label_forest(problem)
     assert is_optimal
-    assert problem.cost(labels) == place(problem).cost == optimum(problem)
+    assert problem.cost(labels) == find_labelling(problem).cost == optimum(problem)
 
 
 @settings(max_examples=150, deadline=None)
@@ -65,11 +65,11 @@ def test_a_forest_gets_its_optimum(rng: random.Random, num_items: int, num_label
 def test_no_known_labelling_is_better(rng: random.Random, num_items: int, num_labels: int) -> None:
     problem = random_problem(rng, num_items, num_labels, 2)
     starts = [problem.repaired(rng.choices(range(num_labels), k=num_items)) for _ in range(3)]
-    found = place(problem, starts)
+    found = find_labelling(problem, starts)
     assert found.cost == problem.cost(found.labels) < math.inf
     assert found.cost >= optimum(problem)
     assert all(found.cost <= problem.cost(start) for start in (problem.homes, *starts))
-    assert place(problem, starts).labels == found.labels
+    assert find_labelling(problem, starts).labels == found.labels
 
 
 @settings(max_examples=150, deadline=None)
@@ -94,7 +94,7 @@ def test_a_repaired_labelling_is_allowed(rng: random.Random, num_items: int) -> 
 
 
 def chain(costs: Sequence[Sequence[Cost]], crossing: int) -> PlacementProblem:
-    """A chain on two labels of which the second is home; every crossing costs the same."""
+    """A chain on two labels, the second is home; every crossing costs the same."""
     moves = [[0, crossing], [crossing, 0]]
     flows = [Flow(item, (item + 1,), moves) for item in range(len(costs) - 1)]
     return PlacementProblem(costs, [1] * len(costs), flows, [{}, {}])
@@ -105,26 +105,26 @@ FIXED: Sequence[Cost] = [math.inf, 0]
 
 def test_a_cheap_op_goes_with_its_neighbours_and_a_dear_border_keeps_all_at_home() -> None:
     ops: list[Sequence[Cost]] = [FIXED, [1, 9], [5, 4], [1, 9], FIXED]
-    assert place(chain(ops, 2)).labels == [1, 0, 0, 0, 1]
-    assert place(chain(ops, 8)).labels == [1, 1, 1, 1, 1]
-    assert place(chain(ops, 0)).labels == [1, 0, 1, 0, 1]
+    assert find_labelling(chain(ops, 2)).labels == [1, 0, 0, 0, 1]
+    assert find_labelling(chain(ops, 8)).labels == [1, 1, 1, 1, 1]
+    assert find_labelling(chain(ops, 0)).labels == [1, 0, 1, 0, 1]
 
 
 def test_a_value_moves_once_to_each_label() -> None:
     moves = [[0, 5], [5, 0]]
     costs: list[Sequence[Cost]] = [FIXED, *[[0, 2]] * 3]
     flow = Flow(0, (1, 2, 3), moves)
-    assert place(PlacementProblem(costs, [1] * 4, [flow], [{}, {}])).labels == [1, 0, 0, 0]
+    assert find_labelling(PlacementProblem(costs, [1] * 4, [flow], [{}, {}])).labels == [1, 0, 0, 0]
     alone = [Flow(0, (item,), moves) for item in (1, 2, 3)]
-    assert place(PlacementProblem(costs, [1] * 4, alone, [{}, {}])).labels == [1, 1, 1, 1]
+    assert find_labelling(PlacementProblem(costs, [1] * 4, alone, [{}, {}])).labels == [1, 1, 1, 1]
 
 
 def test_equal_costs_go_to_the_earlier_label() -> None:
-    assert place(PlacementProblem([[3, 3, 3]], [2], [], [{}, {}, {}])).labels == [0]
+    assert find_labelling(PlacementProblem([[3, 3, 3]], [2], [], [{}, {}, {}])).labels == [0]
 
 
 def test_a_region_moves_where_no_op_would_alone() -> None:
-    """A cycle of ops, each a little dearer at home; every border costs more than that, all together do not."""
+    """A cycle of ops, each a little dearer at home: every border costs more than one op saves, but less than all."""
     moves = [[0, 10], [10, 0]]
     flows = [Flow(item, ((item + 1) % 6,), moves) for item in range(6)]
     problem = PlacementProblem([[0, 3]] * 6, [1] * 6, flows, [{}, {}])
@@ -143,7 +143,7 @@ def test_a_unit_moves_whole_and_what_it_breaks_goes_home() -> None:
     assert labelling.changes([0], 0) == {0: 0, 1: 0, 2: 2}
     assert problem.cost([2, 1, 2]) == math.inf
     assert Labelling(problem, [0, 1, 1]).labels == [2, 1, 1]
-    assert place(problem).cost == 7
+    assert find_labelling(problem).cost == 7
 
 
 @pytest.mark.parametrize("most_operands", [1, 2])

@@ -1,4 +1,4 @@
-"""``ByCost`` on IR: who takes what at which figures, what is asked of backends, and what the report says."""
+"""``ByCost`` on IR: placement by figures, questions to backends, and the report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from byoc_core.partitioning import (
     check_partition,
     partition,
 )
-from byoc_core.partitioning.claiming.admission import admit_all
+from byoc_core.partitioning.claiming.claim_filters import accept_all
 from byoc_core.partitioning.policies import POLICIES
 from byoc_core.partitioning.policies.cost_model import Sizes
 from byoc_core.partitioning.policies.cost_problem import Prices
@@ -39,11 +39,11 @@ from core.tests.partitioning.conftest import Cases, Placement
 from core.tests.partitioning.graphs import Case
 
 HOST = MachineModel(flops_per_second=1e15, bytes_per_second=1e15, op_seconds=10e-6)
-"""A host on which every op of these tests takes 10 us, as near as six digits show."""
+"""A host with a time of 10 us for every op of these tests, up to six digits."""
 
 
 def estimates(seconds: Mapping[str, float], **border: float) -> Callable[[Function], Estimate | None]:
-    """Gives microseconds by op name (the last op's, for a composite)."""
+    """Return microseconds by op name (the last op's, for a composite)."""
 
     def estimate(function: Function) -> Estimate | None:
         last = list(function.walk())[-1]
@@ -54,14 +54,14 @@ def estimates(seconds: Mapping[str, float], **border: float) -> Callable[[Functi
 
 
 def function(head: str, *lines: str) -> IRModule:
-    """Gives a module with ``main`` of a head and lines."""
+    """Return a module with ``main`` of a head and lines."""
     return R.parse("\n    ".join([f"def main({head}):", *lines]))
 
 
 CHAIN = function('x: R.Tensor((1000,), "float32")', "a = R.nn.relu(x)", "b = R.tanh(a)", "c = R.nn.relu(b)", "return c")
 
 
-def taken(module: IRModule, placement: type[Placement]) -> dict[str, str]:
+def offloaded(module: IRModule, placement: type[Placement]) -> dict[str, str]:
     """Gives the backend of each offloaded op."""
     where = placement(module)
     return {name: where.backend_of[region] for name, region in where.region_of.items()}
@@ -70,51 +70,51 @@ def taken(module: IRModule, placement: type[Placement]) -> dict[str, str]:
 def test_an_op_is_offloaded_where_that_saves_more_than_its_borders_cost(
     fake_backend: type[FakeBackend], placement: type[Placement]
 ) -> None:
-    def chosen(call_microseconds: float) -> dict[str, str]:
+    def offloaded_at(call_microseconds: float) -> dict[str, str]:
         estimate = estimates({"nn.relu": 1, "tanh": 12}, call_seconds=call_microseconds * 1e-6)
         backend = fake_backend("aone", ["nn.relu", "tanh"], estimate=estimate)
-        return taken(partition(CHAIN, [backend], policy=ByCost(machines={"host": HOST})), placement)
+        return offloaded(partition(CHAIN, [backend], policy=ByCost(machines={"host": HOST})), placement)
 
-    assert chosen(1) == {"a": "aone", "c": "aone"}
-    assert chosen(3) == {"a": "aone", "b": "aone", "c": "aone"}
-    assert chosen(20) == {}
+    assert offloaded_at(1) == {"a": "aone", "c": "aone"}
+    assert offloaded_at(3) == {"a": "aone", "b": "aone", "c": "aone"}
+    assert offloaded_at(20) == {}
 
 
 def test_moving_data_counts_once_for_each_border(fake_backend: type[FakeBackend], placement: type[Placement]) -> None:
     """4,000 bytes in and 4,000 bytes out, with 3 us in the middle saved by a device at 1 us per op."""
 
-    def chosen(bytes_per_second: float) -> dict[str, str]:
+    def offloaded_at(bytes_per_second: float) -> dict[str, str]:
         estimate = estimates({"nn.relu": 1, "tanh": 1}, bytes_per_second=bytes_per_second)
         backend = fake_backend("aone", ["nn.relu", "tanh"], estimate=estimate)
-        return taken(partition(CHAIN, [backend], policy=ByCost(machines={"host": HOST})), placement)
+        return offloaded(partition(CHAIN, [backend], policy=ByCost(machines={"host": HOST})), placement)
 
-    assert chosen(8000 / 26e-6) == {"a": "aone", "b": "aone", "c": "aone"}
-    assert chosen(8000 / 28e-6) == {}
+    assert offloaded_at(8000 / 26e-6) == {"a": "aone", "b": "aone", "c": "aone"}
+    assert offloaded_at(8000 / 28e-6) == {}
 
 
 def test_a_refusal_gives_the_figures(fake_backend: type[FakeBackend]) -> None:
     estimate = estimates({"nn.relu": 8, "tanh": 1}, call_seconds=5e-6)
-    one = fake_backend("aone", ["nn.relu"], estimate=estimate)
-    two = fake_backend("btwo", ["nn.relu", "tanh"], estimate=estimates({"nn.relu": 1, "tanh": 1}, call_seconds=4e-6))
+    first = fake_backend("aone", ["nn.relu"], estimate=estimate)
+    second = fake_backend("btwo", ["nn.relu", "tanh"], estimate=estimates({"nn.relu": 1, "tanh": 1}, call_seconds=4e-6))
     log = PartitionLog()
-    partition(CHAIN, [one], policy=ByCost(machines={"host": HOST}), log=log)
+    partition(CHAIN, [first], policy=ByCost(machines={"host": HOST}), log=log)
     (refusal,) = log.refusals("main", "a")
     assert (refusal.backend, refusal.rejection) == (
         "aone",
-        Rejection("costs-more", "8 us on `aone` and transfers of 5 us against 10 us on the host"),
+        Rejection("costs-more", "8 us on `aone` plus 5 us of transfers against 10 us on the host"),
     )
     assert log.refusals("main", "b")[0].rejection == Rejection("op", "no `tanh` here")
     log = PartitionLog()
-    partition(CHAIN, [one, two], policy=ByCost(machines={"host": HOST}), log=log)
+    partition(CHAIN, [first, second], policy=ByCost(machines={"host": HOST}), log=log)
     assert [refusal.rejection.text for refusal in log.refusals("main", "a")] == [
-        "8 us on `aone` and transfers of 5 us against 1 us on `btwo`"
+        "8 us on `aone` plus 5 us of transfers against 1 us on `btwo`"
     ]
 
 
 def test_the_report_says_why_an_op_stayed_on_the_host(fake_backend: type[FakeBackend]) -> None:
     backend = fake_backend("aone", ["tanh"], estimate=estimates({"tanh": 9}, call_seconds=2e-6))
     report = byoc_core.build(CHAIN, [backend], policy=ByCost(machines={"host": HOST})).report()
-    text = "1 x tanh: aone: 9 us on `aone` and transfers of 2 us against 10 us on the host [costs-more]"
+    text = "1 x tanh: aone: 9 us on `aone` plus 2 us of transfers against 10 us on the host [costs-more]"
     assert text in report
 
 
@@ -124,15 +124,15 @@ def test_a_composite_goes_as_a_whole(fake_backend: type[FakeBackend], placement:
     single = fake_backend("btwo", ["nn.relu"], estimate=estimates({"nn.relu": 1}))
     policy = ByCost(machines={"host": HOST})
     module = partition(CHAIN, [both], policy=policy)
-    assert taken(module, placement) == {"b": "aone", "c": "aone"}
+    assert offloaded(module, placement) == {"b": "aone", "c": "aone"}
     assert sum(binding.op.name == "composite" for f in module.functions.values() for binding in f.bindings) == 1
-    assert taken(partition(CHAIN, [both, single], policy=policy), placement) == {
+    assert offloaded(partition(CHAIN, [both, single], policy=policy), placement) == {
         "a": "btwo",
         "b": "aone",
         "c": "aone",
     }
     cheap = fake_backend("cthree", ["tanh"], estimate=estimates({"tanh": 1}))
-    assert taken(partition(CHAIN, [both, single, cheap], policy=policy), placement) == {
+    assert offloaded(partition(CHAIN, [both, single, cheap], policy=policy), placement) == {
         "a": "btwo",
         "b": "cthree",
         "c": "btwo",
@@ -144,10 +144,10 @@ def test_backends_without_estimates_are_weighed_by_a_machine_model(
 ) -> None:
     slow = MachineModel(flops_per_second=1e6, bytes_per_second=1e6)
     backends = [fake_backend("aone", None), fake_backend("btwo", ["tanh"])]
-    greedy = taken(partition(CHAIN, backends, policy=ByCost()), placement)
+    greedy = offloaded(partition(CHAIN, backends, policy=ByCost()), placement)
     assert greedy == dict.fromkeys("abc", "aone"), "alike as they are, the first is preferred"
     policy = ByCost(machines={"aone": slow, "host": HOST})
-    assert taken(partition(CHAIN, backends, policy=policy), placement) == {"b": "btwo"}
+    assert offloaded(partition(CHAIN, backends, policy=policy), placement) == {"b": "btwo"}
 
 
 def test_a_machine_model_is_a_roofline() -> None:
@@ -184,10 +184,10 @@ def layers(count: int) -> IRModule:
 
 
 def test_equal_ops_are_asked_about_once(fake_backend: type[FakeBackend], placement: type[Placement]) -> None:
-    asked: list[Function] = []
+    queries: list[Function] = []
 
     def estimate(function: Function) -> Estimate:
-        asked.append(function)
+        queries.append(function)
         return Estimate(1e-9)
 
     pattern = CompositePattern("aone.dense_relu", is_op("nn.relu")(is_op("nn.dense")(wildcard(), wildcard())))
@@ -195,25 +195,25 @@ def test_equal_ops_are_asked_about_once(fake_backend: type[FakeBackend], placeme
         fake_backend("aone", patterns=[pattern], estimate=estimate),
         fake_backend("btwo", ["nn.dense", "nn.relu"], estimate=estimate),
     ]
-    given = layers(100)
-    module = partition(given, backends, policy=ByCost(sizes={"batch": 32}))
-    assert len(taken(module, placement)) == 200
-    assert [(f.name, f.attrs["Codegen"]) for f in asked] == [
+    unpartitioned = layers(100)
+    module = partition(unpartitioned, backends, policy=ByCost(sizes={"batch": 32}))
+    assert len(offloaded(module, placement)) == 200
+    assert [(f.name, f.attrs["Codegen"]) for f in queries] == [
         ("aone.dense_relu", "aone"),
         ("nn.dense", "btwo"),
         ("nn.relu", "btwo"),
     ]
-    for function in asked:
-        verify(given.with_function(replace(function, name="f", attrs={})))
+    for function in queries:
+        verify(unpartitioned.with_function(replace(function, name="f", attrs={})))
         assert [param.type for param in function.params] == [tensor((32, 8))]
         assert function.result_types == (tensor((32, 8)),)
 
 
 def test_ops_of_other_types_attributes_or_wiring_are_asked_about_again(fake_backend: type[FakeBackend]) -> None:
-    asked: list[Binding] = []
+    queries: list[Binding] = []
 
     def estimate(function: Function) -> None:
-        asked.append(function.bindings[0])
+        queries.append(function.bindings[0])
 
     module = function(
         'x: R.Tensor((4, 4), "float32"), y: R.Tensor((4, 4), "float32")',
@@ -228,21 +228,21 @@ def test_ops_of_other_types_attributes_or_wiring_are_asked_about_again(fake_back
     )
 
     partition(module, [fake_backend("aone", None, estimate=estimate)], policy=ByCost())
-    assert [binding.results[0].name for binding in asked] == ["a", "c", "d", "e", "f", "g"]
+    assert [binding.results[0].name for binding in queries] == ["a", "c", "d", "e", "f", "g"]
 
 
 def test_sizes_decide(fake_backend: type[FakeBackend], placement: type[Placement]) -> None:
     """Worth 100 us for the call from a batch of some hundreds on."""
 
-    def chosen(sizes: Mapping[str, int]) -> bool:
+    def is_offloaded(sizes: Mapping[str, int]) -> bool:
         machines = {
             "host": MachineModel(1e9, 1e15),
             "aone": MachineModel(1e12, 1e15, call_seconds=100e-6),
         }
         policy = ByCost(sizes=sizes, machines=machines)
-        return bool(taken(partition(layers(1), [fake_backend("aone", None)], policy=policy), placement))
+        return bool(offloaded(partition(layers(1), [fake_backend("aone", None)], policy=policy), placement))
 
-    assert [chosen({"batch": 1000}), chosen({"batch": 10}), chosen({})] == [True, False, False]
+    assert [is_offloaded({"batch": 1000}), is_offloaded({"batch": 10}), is_offloaded({})] == [True, False, False]
 
 
 @pytest.mark.parametrize("size", [-1, 2.5, "n"])
@@ -255,15 +255,18 @@ def test_sizes_are_whole_numbers(size: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"sizes": 3}, "ByCost, sizes: is no mapping from names; got 3, expected one like {'batch': 32}"),
+        (
+            {"sizes": 3},
+            "ByCost, sizes: is not a mapping with names as keys; got 3, expected a mapping such as {'batch': 32}",
+        ),
         (
             {"machines": None},
             (
-                "ByCost, machines: is no mapping from names; got None, expected one like "
+                "ByCost, machines: is not a mapping with names as keys; got None, expected a mapping such as "
                 "{'host': MachineModel(5e10, 1e10)}"
             ),
         ),
-        ({"machines": {"host": 1e9}}, "ByCost, machine `host`: is no MachineModel; got 1000000000.0"),
+        ({"machines": {"host": 1e9}}, "ByCost, machine `host`: is not a MachineModel; got 1000000000.0"),
     ],
 )
 def test_arguments_of_the_wrong_kind(arguments: dict[str, Any], text: str) -> None:
@@ -275,24 +278,25 @@ def test_arguments_of_the_wrong_kind(arguments: dict[str, Any], text: str) -> No
 def test_figures_for_a_backend_that_nobody_knows(
     fake_backend: type[FakeBackend], install_faulty: Callable[[], str]
 ) -> None:
-    """One that is installed may take part in another build."""
+    """An installed backend may take part in another build."""
     backend = fake_backend("aone", None)
     partition(CHAIN, [backend], policy=ByCost(machines={"aone": HOST, "host": HOST}))
     partition(CHAIN, [backend], policy=ByCost(machines={install_faulty(): HOST}))
     with pytest.raises(OptionsError) as caught:
         partition(CHAIN, [backend], policy=ByCost(machines={"aonee": HOST}))
     assert str(caught.value) == (
-        "ByCost, machine `aonee`: no such backend takes part or is installed; expected aone, host. Did you mean 'aone'?"
+        "ByCost, machine `aonee`: no backend of this name takes part or is installed; "
+        "expected aone, host. Did you mean 'aone'?"
     )
 
 
 def test_the_best_placement_is_claimed_once(fake_backend: type[FakeBackend]) -> None:
-    """Two claims for trial and one for greedy, which begins with the first trial; then one for each, with its log."""
-    asked: list[str] = []
+    """Two trial claims and a greedy claim, starting from the first trial; then a claim for each, with the log."""
+    queries: list[str] = []
 
     def supports(name: str) -> Callable[[Binding], Support]:
         def answer(binding: Binding) -> Support:
-            asked.append(name)
+            queries.append(name)
             return Support()
 
         return answer
@@ -300,30 +304,30 @@ def test_the_best_placement_is_claimed_once(fake_backend: type[FakeBackend]) -> 
     backends = [fake_backend(name, supports=supports(name)) for name in ("aone", "btwo")]
     module = function('x: R.Tensor((1000,), "float32")', "a = R.tanh(x)", "return a")
     partition(module, backends, policy=ByCost(machines={"host": HOST}))
-    assert asked == ["aone", "btwo", "aone"]
+    assert queries == ["aone", "btwo", "aone"]
 
 
 def test_an_estimate_of_ages_is_no_overflow(fake_backend: type[FakeBackend], placement: type[Placement]) -> None:
     backend = fake_backend("aone", None, estimate=lambda function: Estimate(1e308, bytes_per_second=5e-324))
-    assert taken(partition(CHAIN, [backend], policy=ByCost()), placement) == {}
+    assert offloaded(partition(CHAIN, [backend], policy=ByCost()), placement) == {}
 
 
 def test_sizes_that_contradict_an_op_leave_it_to_the_model(
     fake_backend: type[FakeBackend], placement: type[Placement]
 ) -> None:
-    asked: list[Function] = []
+    queries: list[Function] = []
 
     def estimate(function: Function) -> Estimate:
-        asked.append(function)
+        queries.append(function)
         return Estimate(1e-9)
 
     module = function('x: R.Tensor(("n - 4", 4), "float32")', "a = R.nn.relu(x)", "return a")
 
     backend = fake_backend("aone", None, estimate=estimate)
-    assert taken(partition(module, [backend], policy=ByCost(sizes={"n": 3})), placement) == {"a": "aone"}
-    assert asked == []
+    assert offloaded(partition(module, [backend], policy=ByCost(sizes={"n": 3})), placement) == {"a": "aone"}
+    assert queries == []
     partition(module, [backend], policy=ByCost(sizes={"n": 6}))
-    assert [function.params[0].type for function in asked] == [tensor((2, 4))]
+    assert [function.params[0].type for function in queries] == [tensor((2, 4))]
 
 
 def test_a_failing_estimate_stops_the_partition(fake_backend: type[FakeBackend]) -> None:
@@ -331,25 +335,25 @@ def test_a_failing_estimate_stops_the_partition(fake_backend: type[FakeBackend])
     with pytest.raises(HookError) as caught:
         partition(CHAIN, [backend], policy=ByCost())
     assert str(caught.value) == (
-        "plugin `aone`, hook `byoc_estimate`: gave a bad `seconds` for function `nn.relu`; "
+        "plugin `aone`, hook `byoc_estimate`: returned a bad `seconds` for function `nn.relu`; "
         "got -1.0, expected a finite int or float, 0 or more"
     )
 
 
-def test_the_user_s_admission_holds(
+def test_the_user_s_claim_filter_holds(
     fake_backend: type[FakeBackend], placement: type[Placement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What ``PartitionRequest.claim`` turns away for a backend is not counted on either."""
     claim = PartitionRequest.claim
 
-    def stricter(self: PartitionRequest, module: IRModule, backend: Any, admit: Any = admit_all) -> IRModule:
-        def admitted(source: str, binding: Binding) -> Rejection | None:
+    def stricter(self: PartitionRequest, module: IRModule, backend: Any, claim_filter: Any = accept_all) -> IRModule:
+        def stricter_filter(source: str, binding: Binding) -> Rejection | None:
             if backend.name == "aone" and binding.op.name == "tanh":
                 return Rejection("forced", "not there")
-            answer: Rejection | None = admit(source, binding)
+            answer: Rejection | None = claim_filter(source, binding)
             return answer
 
-        return claim(self, module, backend, admitted)
+        return claim(self, module, backend, stricter_filter)
 
     monkeypatch.setattr(PartitionRequest, "claim", stricter)
     backends = [
@@ -357,22 +361,22 @@ def test_the_user_s_admission_holds(
         fake_backend("btwo", None, estimate=estimates({"nn.relu": 2, "tanh": 2})),
     ]
     module = partition(CHAIN, backends, policy=ByCost(machines={"host": HOST}))
-    assert taken(module, placement) == {"a": "aone", "b": "btwo", "c": "aone"}
+    assert offloaded(module, placement) == {"a": "aone", "b": "btwo", "c": "aone"}
 
 
 def test_what_is_claimed_already_stays_and_counts_as_where_it_is(
     fake_backend: type[FakeBackend], placement: type[Placement]
 ) -> None:
-    """Between two ops of the same backend, an op goes there as well; beside those of another it is not worth it."""
+    """Between two ops of a backend, moving an op there pays off; beside ops of another backend, not."""
 
-    def chosen(claimed_for: str) -> dict[str, str]:
+    def offloaded_after(claimed_for: str) -> dict[str, str]:
         claimed = AnnotateSupported(fake_backend(claimed_for, ["nn.relu"]))(CHAIN)
         estimate = estimates({"tanh": 11, "nn.relu": 1}, call_seconds=2e-6)
         backend = fake_backend("aone", ["tanh"], estimate=estimate)
-        return taken(partition(claimed, [backend], policy=ByCost(machines={"host": HOST})), placement)
+        return offloaded(partition(claimed, [backend], policy=ByCost(machines={"host": HOST})), placement)
 
-    assert chosen("aone") == {"a": "aone", "b": "aone", "c": "aone"}
-    assert chosen("btwo") == {"a": "btwo", "c": "btwo"}
+    assert offloaded_after("aone") == {"a": "aone", "b": "aone", "c": "aone"}
+    assert offloaded_after("btwo") == {"a": "btwo", "c": "btwo"}
 
 
 def test_what_the_user_forces_somewhere_goes_there_whatever_it_costs(
@@ -382,13 +386,13 @@ def test_what_the_user_forces_somewhere_goes_there_whatever_it_costs(
     cheap = fake_backend("btwo", None, estimate=estimates({"nn.relu": 1, "tanh": 1}))
     policy = ByCost(machines={"host": HOST})
 
-    def chosen(backends: list[Any], **force: str) -> dict[str, str]:
+    def offloaded_with(backends: list[Any], **force: str) -> dict[str, str]:
         options = PartitionOptions(force=force)
-        return taken(partition(CHAIN, backends, policy=policy, partition_options=options), placement)
+        return offloaded(partition(CHAIN, backends, policy=policy, partition_options=options), placement)
 
-    assert chosen([dear]) == {}
-    assert chosen([dear], b="aone") == {"b": "aone"}
-    assert chosen([dear, cheap], b="aone", c="host") == {"a": "btwo", "b": "aone"}
+    assert offloaded_with([dear]) == {}
+    assert offloaded_with([dear], b="aone") == {"b": "aone"}
+    assert offloaded_with([dear, cheap], b="aone", c="host") == {"a": "btwo", "b": "aone"}
 
 
 def test_no_backend_and_the_host_alone_change_nothing_or_go_to_the_host() -> None:
@@ -409,7 +413,7 @@ _SETTINGS = settings(
 
 
 def _fakes(case: Case, fake_backend: type[FakeBackend], salt: int) -> list[Any]:
-    """Gives backends that take their own ops, some of others', and patterns; figures follow from name and salt."""
+    """Return backends claiming their own ops, some of others', and patterns; figures follow from name and salt."""
 
     def decide(index: int, name: str) -> Callable[[Binding], Support | Rejection]:
         def supports(binding: Binding) -> Support | Rejection:
@@ -450,11 +454,11 @@ def test_the_cost_policy_is_lawful_and_never_dearer(
     verify(after)
     check_partition(case.module, after)
     assert str(partition(case.module, fakes, policy=policy)) == str(after)
-    again = partition(after, fakes, policy=policy)
-    assert str(again) == str(after)
-    (results, effects), (wanted, wanted_effects) = case.evaluate(after), case.evaluate(case.module)
+    repeated = partition(after, fakes, policy=policy)
+    assert str(repeated) == str(after)
+    (results, effects), (expected, wanted_effects) = case.evaluate(after), case.evaluate(case.module)
     assert repr(effects) == repr(wanted_effects)
-    for have, want in zip(results, wanted, strict=True):
+    for have, want in zip(results, expected, strict=True):
         np.testing.assert_array_equal(have, want)
     RunCodegen(backends=fakes)(after)
     handles = [byoc_core.backends.get(fake) for fake in fakes]
@@ -462,6 +466,6 @@ def test_the_cost_policy_is_lawful_and_never_dearer(
     prices = Prices(case.module, request, policy.machines, Sizes({}))
     for label, handle in enumerate(handles):
         prices.units(case.module, request.claim(case.module, handle), label)  # makes the borders known
-    chosen = prices.total(policy(case.module, request))
-    assert chosen <= prices.total(GreedyByOrder()(case.module, request))
-    assert chosen <= prices.total(case.module)
+    policy_cost = prices.total(policy(case.module, request))
+    assert policy_cost <= prices.total(GreedyByOrder()(case.module, request))
+    assert policy_cost <= prices.total(case.module)

@@ -1,4 +1,4 @@
-"""Ops with sizes that the data tells, in partition and codegen: who may take them, and what is compiled with them."""
+"""Ops with data-dependent sizes in partition and codegen: permitted claims, and compilation together."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def test_it_is_a_region_of_its_own() -> None:
 
 
 def test_an_op_that_needs_the_size_comes_after_the_one_that_tells_it() -> None:
-    """``a`` and ``h`` are neighbours through ``b``; what gives ``h`` its size must not move above ``i``."""
+    """``a`` and ``h`` are neighbours through ``b``; the value with the size of ``h`` must not move above ``i``."""
     after = partition(parse(CHAIN), ["host"])
     order = [str(b.attrs["callee"]) for b in after["main"].bindings]
     bodies = [[inner.op.name for inner in after[callee].bindings] for callee in order]
-    told = bodies.index(["nonzero"])
-    assert all(told < position for position, body in enumerate(bodies) if "broadcast_to" in body)
+    size_position = bodies.index(["nonzero"])
+    assert all(size_position < position for position, body in enumerate(bodies) if "broadcast_to" in body)
     call = next(b for b in after["main"].bindings if "broadcast_to" in bodies[order.index(str(b.attrs["callee"]))])
     assert call.op is CALL
     assert any('"k"' in str(operand.type) for operand in call.operands)
@@ -105,7 +105,7 @@ def test_a_backend_that_does_not_say_so_is_not_asked(fake_backend: type[FakeBack
     (refusal,) = log.refusals("main", "i")
     assert (refusal.rejection.code, refusal.rejection.text) == (
         "data-dependent-size",
-        "backend `fake` takes no sizes that only the data tells",
+        "backend `fake` takes no data-dependent sizes",
     )
 
 
@@ -127,7 +127,7 @@ def test_no_composite_holds_it() -> None:
     assert (refusal.pattern, refusal.rejection.code, refusal.rejection.text) == (
         "fake.select",
         "data-dependent-size",
-        "only the data tells the sizes that `nonzero` gives",
+        "the result sizes of `nonzero` depend on data",
     )
 
 
@@ -159,13 +159,13 @@ def test_a_function_annotated_by_hand_for_another_backend_is_refused(fake_backen
     with pytest.raises(CodegenError) as caught:
         RunCodegen(backends=[fake])(parse(ANNOTATED.replace("BACKEND", "fake")))
     assert str(caught.value).splitlines()[0] == (
-        "op `nonzero` in function `select`: backend `fake` cannot compile it (data-dependent-size): "
-        "backend `fake` takes no sizes that only the data tells"
+        "op `nonzero` in function `select`: backend `fake` refuses the compilation (data-dependent-size): "
+        "backend `fake` takes no data-dependent sizes"
     )
 
 
 def test_a_size_that_only_others_need_is_returned() -> None:
-    """Nothing reads a value that has the size ``k``: the region returns one all the same."""
+    """Nothing reads a value of size ``k``: the region returns such a value all the same."""
     text = """
 class M:
     @R.function
@@ -211,11 +211,14 @@ def test_the_checker_knows_the_law() -> None:
     assert len(region.bindings) == 1
     with pytest.raises(InternalError) as caught:
         check_partition(module, both)
-    assert str(caught.value).splitlines()[0] == "region `region`: holds an op whose sizes the data tells, and others"
+    assert (
+        str(caught.value).splitlines()[0]
+        == "region `region`: contains other ops beside an op with data-dependent sizes"
+    )
 
 
 def test_sizes_reach_the_regions_of_nested_bodies() -> None:
-    """No parameter of the bodies gives ``n``, and ``k`` is learnt between them."""
+    """No parameter of the bodies has size ``n``, and ``k`` is learnt in between."""
     module = parse(
         """
 class M:
@@ -249,5 +252,5 @@ def test_what_no_backend_takes_is_an_error(fake_backend: type[FakeBackend]) -> N
         build(parse(CHAIN), [fake_backend("fake", ops=None)], fallback="error")
     assert str(caught.value) == (
         'fallback="error": 1 ops with 0.0% of the FLOPs stay on the host\n'
-        "  i = nonzero: fake: backend `fake` takes no sizes that only the data tells"
+        "  i = nonzero: fake: backend `fake` takes no data-dependent sizes"
     )

@@ -1,4 +1,4 @@
-"""Near misses: for an op that stays on the host, the pattern that fits best, and what of it does not fit."""
+"""Near misses: for an op left on the host, the best fitting pattern, and the mismatch."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def main(x: R.Tensor((2, 4)), w: R.Tensor((3, 4)), v: R.Tensor((3, 3))):
 """)
 
 
-def near(module: IRModule, *backends: object, **chosen: Any) -> list[tuple[str, str, str]]:
-    """Gives name, pattern and text of the near misses in a report."""
+def near(module: IRModule, *backends: object, **options: Any) -> list[tuple[str, str, str]]:
+    """Return name, pattern and text of the near misses in a report."""
     return [
         (row["name"], reason["pattern"], reason["text"])
-        for row in byoc_core.explain(module, backends, **chosen).report_data["ops"]
+        for row in byoc_core.explain(module, backends, **options).report_data["ops"]
         for reason in row.get("reasons", ())
         if reason["code"] == "near-miss"
     ]
@@ -127,7 +127,7 @@ def test_how_many_are_looked_at_is_bounded(fake_backend: type[FakeBackend], monk
     monkeypatch.setattr(near_misses, "_MAX_EXPLAINED", 1)
     assert [name for name, *_ in near(MODULE, backend)] == ["a"]
     report = byoc_core.explain(MODULE, [backend]).report()
-    assert "\n  the search is bounded; ops at the end that it did not reach: 1" in report
+    assert "\n  ops at the end not reached by the bounded search: 1" in report
     both = fake_backend("aone", ["exp"], [PAIR, LONG])
     assert near(MODULE, both) == []  # one pattern of two would not tell which comes nearest
     assert byoc_core.explain(MODULE, [both]).report_data["num_passed_over"] == 2

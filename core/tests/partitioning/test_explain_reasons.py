@@ -1,4 +1,4 @@
-"""The vocabulary of reasons: every code that core gives is in the table, and every code of the table is given."""
+"""The vocabulary of reasons: every code used by core is in the table, and every code of the table is used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CORE = Path(byoc_core.__file__).parent
 
 
 def rejection_codes(tree: ast.AST) -> Iterator[str]:
-    """Yields the code of every ``Rejection(...)`` that is made in a piece of source; ``?`` where it is no literal."""
+    """Yield the code of every ``Rejection(...)`` in a piece of source; ``?`` if not a literal."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
@@ -89,7 +89,7 @@ X = Var("x", tensor((4,)))
 
 
 class PatternsOnly:
-    """A backend without a rule for single ops, which takes every size."""
+    """A backend without a rule for single ops, accepting every size."""
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
@@ -104,15 +104,15 @@ class PatternsOnly:
         return CodegenResult(None, rejections={})
 
 
-def codes(module: IRModule, *backends: object, **chosen: Any) -> set[str]:
-    """Gives the codes in a module's report."""
-    data = byoc_core.explain(module, backends, **chosen).report_data
+def codes(module: IRModule, *backends: object, **options: Any) -> set[str]:
+    """Return the codes in a module's report."""
+    data = byoc_core.explain(module, backends, **options).report_data
     reasons = [reason for row in data["ops"] for reason in row.get("reasons", ())]
     return {item["code"] for item in (*data["ops"], *reasons, *data["borders"])}
 
 
 def host_codes(binding: Binding) -> set[str]:
-    """Gives the codes with which the host refuses the only op of a module."""
+    """Return the host's codes for refusing the only op of a module."""
     function = Function("main", tuple(o for o in binding.operands if isinstance(o, Var)), (binding,), binding.results)
     log = PartitionLog()
     partition(IRModule({"main": function}), ["host"], log=log)
@@ -120,7 +120,7 @@ def host_codes(binding: Binding) -> set[str]:
 
 
 def own_op(name: str = "mine", **fields: Any) -> Binding:
-    """Return a binding of an op that core does not have."""
+    """Return a binding of an op unknown to core."""
     op = OpDef(name, (OperandSpec("x"),), lambda context: (context.operands[0],), **fields)
     return Binding((Var("y", X.type),), op, (X,), op.normalise_attrs({}))
 
@@ -130,7 +130,7 @@ def fails(binding: Binding) -> Support | Rejection:
 
 
 def nothing(module: IRModule, request: PartitionRequest, /) -> IRModule:
-    """A policy that claims nothing."""
+    """A policy without claims."""
     return module
 
 
@@ -145,7 +145,7 @@ def handed_over(fake: Fake) -> set[str]:
 
 
 def search_limit(fake: Fake) -> set[str]:
-    """The way from one region to the other passes more ops than one search looks at."""
+    """The path between two regions passes more ops than the limit of a search."""
     steps = "\n".join(f"    t{i + 1} = R.exp(t{i})" for i in range(5000))
     module = R.parse(
         "def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    t0 = R.exp(a)\n"
@@ -154,8 +154,8 @@ def search_limit(fake: Fake) -> set[str]:
     return codes(module, fake("aone", ["nn.relu", "add"]))
 
 
-def constrained(fake: Fake, **wishes: Any) -> set[str]:
-    return codes(TANH, fake("aone", None), partition_options=PartitionOptions(**wishes))
+def constrained(fake: Fake, **constraints: Any) -> set[str]:
+    return codes(TANH, fake("aone", None), partition_options=PartitionOptions(**constraints))
 
 
 CASES: dict[str, Callable[[Fake], set[str]]] = {
@@ -194,7 +194,7 @@ CASES: dict[str, Callable[[Fake], set[str]]] = {
 """A case for each code of core."""
 
 KIT = {"attribute", "object", "rank", "symbol", "engine"}
-"""Codes of the graph kit, which ``core/tests/host/test_host_backend.py`` produces."""
+"""Codes of the graph kit, produced in ``core/tests/host/test_host_backend.py``."""
 
 
 def test_every_code_has_a_case() -> None:
@@ -203,7 +203,7 @@ def test_every_code_has_a_case() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:backend `aone` cannot compile here")
-@pytest.mark.filterwarnings("ignore:backend `aone`. its hook `byoc_supports` raised")
+@pytest.mark.filterwarnings("ignore:backend `aone`, hook `byoc_supports`. raised")
 @pytest.mark.parametrize("code", CASES)
 def test_every_code_is_given(code: str, fake_backend: type[FakeBackend]) -> None:
     assert code in CASES[code](fake_backend)

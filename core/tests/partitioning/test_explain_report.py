@@ -1,4 +1,4 @@
-"""What the report says of a partitioned module: its form, its borders, its texts, and the printed IR with comments."""
+"""The report of a partitioned module: form, borders, texts, and the printed IR with comments."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ REPORT = """
 why ops stayed on the host:
     7.7%      1 x tanh: aone: no `tanh` here [op]
 
-regions of one backend that are not one:
-  aone_main_0 and aone_main_1 stay apart: they would close a cycle through `c`
-  aone_main_1 and aone_main_2 stay apart: ops with effects stand between them: `e`
+separate regions of the same backend:
+  aone_main_0 and aone_main_1 stay apart: a merged region would depend on itself through `c`
+  aone_main_1 and aone_main_2 stay apart: ops with effects lie between the regions: `e`
 """
 
 SCRIPT = """
@@ -94,7 +94,7 @@ SCRIPT = """
 
 @pytest.fixture
 def explained(fake_backend: type[FakeBackend]) -> byoc_core.Explanation:
-    """``MODULE`` for a backend that takes ``nn.dense`` only together with ``nn.relu``, and no ``tanh``."""
+    """``MODULE`` for a backend claiming ``nn.dense`` only together with ``nn.relu``, and no ``tanh``."""
     return byoc_core.explain(MODULE, [fake_backend("aone", ["nn.relu", "add"], [DENSE_RELU])])
 
 
@@ -146,7 +146,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
 
 
 def check_item(item: Mapping[str, Any], form: Mapping[str, Any], optional: Mapping[str, Any]) -> None:
-    """Checks the keys and the types of one object of a report."""
+    """Check the keys and the types of an object of a report."""
     assert form.keys() <= item.keys() <= form.keys() | optional.keys()
     for key, value in item.items():
         kind = form.get(key, optional.get(key))
@@ -158,7 +158,7 @@ def check_item(item: Mapping[str, Any], form: Mapping[str, Any], optional: Mappi
 
 
 def check_form(data: Mapping[str, Any]) -> None:
-    """Checks a report against the form that the documentation gives."""
+    """Check a report against the documented form."""
     assert data.keys() == {"schema", "total_flops", "offloaded_share", "counted_sizes", "num_passed_over", *FORM}
     assert data["schema"] == 2
     assert type(data["num_passed_over"]) is int
@@ -217,7 +217,7 @@ def test_the_summary_counts_an_op_once_for_each_backend(fake_backend: type[FakeB
     first, second = fake_backend("aone", ["add"]), fake_backend("btwo", ["add"], dynamic_shapes=False)
     data = byoc_core.explain(MODULE, [first, second], specialize=False).report_data
     shares = {"ops": 4, "flops": "33*n", "share": 0.846154}
-    texts = ("no `nn.relu` here, and 2 more like it", "backend `btwo` takes static shapes only")
+    texts = ("no `nn.relu` here, and 2 similar reasons", "backend `btwo` takes static shapes only")
     assert data["summary"] == [
         {"backend": "aone", "code": "op", **shares, "text": texts[0]},
         {"backend": "btwo", "code": "dynamic-shape", **shares, "text": texts[1]},
@@ -225,7 +225,7 @@ def test_the_summary_counts_an_op_once_for_each_backend(fake_backend: type[FakeB
 
 
 def borders(module: str, *backends: object) -> list[dict[str, Any]]:
-    """Gives the borders of ``main`` with four floats ``x``."""
+    """Return the borders of ``main`` with four floats ``x``."""
     return list(byoc_core.explain(R.parse(module), backends).report_data["borders"])
 
 
@@ -244,7 +244,7 @@ def main(x: R.Tensor((4,))):
     e = R.add(a, d)
     return e
 """
-    text = "they would close a cycle through `c`, `d`"
+    text = "a merged region would depend on itself through `c`, `d`"
     found = borders(module, fake_backend("aone", ["nn.relu", "add"]), fake_backend("btwo", ["tanh", "sin"]))
     assert found == [border(0, 1, "would-close-cycle", ["c", "d"], text)]
 
@@ -264,11 +264,11 @@ def main(x: R.Tensor((4,))):
     return j
 """
     (found,) = borders(module, fake_backend_taking_data(fake_backend))
-    assert found == border(0, 1, "data-dependent-size", ["i"], "only the data tells the sizes that `i` gives")
+    assert found == border(0, 1, "data-dependent-size", ["i"], "the result sizes of `i` depend on data")
 
 
 def fake_backend_taking_data(fake_backend: type[FakeBackend]) -> Any:
-    """A fake backend that takes everything, sizes that only the data tells among it."""
+    """A fake backend claiming everything, data-dependent sizes included."""
     from dataclasses import replace
 
     backend = fake_backend("aone", supports=lambda binding: Support())
@@ -292,7 +292,7 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     return z
 """
     assert borders(module, fake_backend("aone", ["nn.relu", "add"])) == [
-        border(0, 1, "would-close-cycle", ["b"], "they would close a cycle through `b`")
+        border(0, 1, "would-close-cycle", ["b"], "a merged region would depend on itself through `b`")
     ]
 
 
@@ -358,7 +358,7 @@ class M:
 
 
 def random_module(num_ops: int) -> IRModule:
-    """Gives a module of random elementwise ops, of which every second is taken."""
+    """Return a module of random elementwise ops, every second claimed."""
     builder, rng = FunctionBuilder("main"), random.Random(0)
     values = [builder.param("x", byoc_core.ir.tensor((4,)))]
     for _ in range(num_ops):
@@ -370,30 +370,30 @@ def random_module(num_ops: int) -> IRModule:
 
 def test_searches_are_bounded_over_all(fake_backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> None:
     module = partition(random_module(2_000), [fake_backend("aone", ["add"])])
-    known = find_borders(module, host="host")
-    assert len(known) > 50
-    assert {item["code"] for item in known} == {"would-close-cycle"}
+    unbounded = find_borders(module, host="host")
+    assert len(unbounded) > 50
+    assert {item["code"] for item in unbounded} == {"would-close-cycle"}
     monkeypatch.setattr(borders_module, "_VISITS_PER_BINDING", 0)
     unknown = find_borders(module, host="host")
     assert {item["code"] for item in unknown} == {"search-limit"}
-    assert [item["after"] for item in unknown] == [item["after"] for item in known]
+    assert [item["after"] for item in unknown] == [item["after"] for item in unbounded]
 
 
 def test_what_a_border_names_closes_the_cycle(fake_backend: type[FakeBackend]) -> None:
-    """Each named way leads, value by value, from the one region to the other."""
+    """Each named path leads, value by value, from one region to the other."""
     log = PartitionLog()
     module = partition(random_module(600), [fake_backend("aone", ["add"])], log=log)
-    data = build_report(partition(module, ["host"], log=log), log, host="host", asked=["aone"])
+    data = build_report(partition(module, ["host"], log=log), log, host="host", backends=["aone"])
     rows = {row["name"]: row for row in data["ops"]}
     assert data["borders"]
     for item in data["borders"]:
-        before, way = item["before"], list(map(str, item["ops"]))
-        assert all(rows[name]["region"] not in (item["before"], item["after"]) for name in way)
-        if len(way) < 8 and all(rows[name]["outcome"] == "host" for name in way):
-            assert any(rows[source]["region"] == before for source in rows[way[0]]["inputs"])
-            assert all(first in rows[then]["inputs"] for first, then in itertools.pairwise(way))
+        before, path = item["before"], list(map(str, item["ops"]))
+        assert all(rows[name]["region"] not in (item["before"], item["after"]) for name in path)
+        if len(path) < 8 and all(rows[name]["outcome"] == "host" for name in path):
+            assert any(rows[source]["region"] == before for source in rows[path[0]]["inputs"])
+            assert all(first in rows[then]["inputs"] for first, then in itertools.pairwise(path))
             reading = [row for row in rows.values() if row["region"] == item["after"]]
-            assert any(way[-1] in row["inputs"] for row in reading)
+            assert any(path[-1] in row["inputs"] for row in reading)
 
 
 def test_shares_with_other_sizes(fake_backend: type[FakeBackend]) -> None:
@@ -414,7 +414,7 @@ def main(x: R.Tensor(("n", "m")), y: R.Tensor((4,))):
     check_form(larger.report_data)
     with pytest.raises(OptionsError) as caught:
         explained.with_sizes(batch=3)
-    assert str(caught.value) == "size `batch`: no op's FLOPs depend on it; expected m, n"
+    assert str(caught.value) == "size `batch`: no op's FLOPs depend on this size; expected m, n"
 
 
 def test_a_required_share(explained: byoc_core.Explanation) -> None:
@@ -422,13 +422,13 @@ def test_a_required_share(explained: byoc_core.Explanation) -> None:
     with pytest.raises(PartitionError) as caught:
         explained.require_offload(0.95)
     assert str(caught.value) == (
-        "offload: too small a share of the FLOPs is offloaded, counting n = 1; got 92.3%, expected at least 95%\n"
+        "offload: the offloaded share of the FLOPs is too small, counting n = 1; got 92.3%, expected at least 95%\n"
         "why ops stayed on the host:\n"
         "    7.7%      1 x tanh: aone: no `tanh` here [op]"
     )
     with pytest.raises(OptionsError) as wrong:
         explained.require_offload(90)
-    assert str(wrong.value) == "required offload: is no share; got 90, expected a number from 0 to 1"
+    assert str(wrong.value) == "required offload: is not a share; got 90, expected a number from 0 to 1"
 
 
 def test_where_no_op_counts_flops_it_is_all_or_nothing(fake_backend: type[FakeBackend]) -> None:

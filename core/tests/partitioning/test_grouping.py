@@ -1,4 +1,4 @@
-"""Grouping on plain graphs: the groups never depend on one another in a cycle."""
+"""Grouping on plain graphs: the groups never form a cycle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW = tensor((4,))
 
 
 def graph(claims: Mapping[str, tuple[str | None, Sequence[str]]]) -> list[Binding]:
-    """Gives a binding for each name, from its claim and the names of what it reads."""
+    """Return a binding for each name, from the claim and the names of the operands."""
     source, values, bindings = Var("x", ROW), dict[str, Value](), []
     for name, (claim, reads) in claims.items():
         operands = tuple(values[read] for read in reads) or (source,)
@@ -54,7 +54,7 @@ def test_random_graphs_of_two_thousand_ops(seed: int) -> None:
 
 
 def two_streams(length: int) -> list[Binding]:
-    """Gives two chains of alternating claims, and joins that read from the start of one and the end of the other."""
+    """Return two chains of alternating claims, and joins reading from the start of one and the end of the other."""
     claims: dict[str, tuple[str | None, Sequence[str]]] = {}
     for stream in "ab":
         for index in range(length):
@@ -79,7 +79,7 @@ def test_a_search_goes_on_while_the_budget_lasts(monkeypatch: pytest.MonkeyPatch
 
 
 def wide_below() -> list[Binding]:
-    """Gives `before` and `after`, and a crowd of ancestors of `after` that lie no higher than `before`."""
+    """Return `before` and `after`, and a crowd of ancestors of `after` no higher than `before`."""
     claims: dict[str, tuple[str | None, Sequence[str]]] = {f"s{index}": (None, ()) for index in range(50)}
     claims |= {"before": ("one", ("s0",)), "level": (None, [f"s{index}" for index in range(1, 50)])}
     claims |= {f"reader{index}": (None, ("before",)) for index in range(50)}
@@ -87,7 +87,7 @@ def wide_below() -> list[Binding]:
 
 
 def wide_above() -> list[Binding]:
-    """Gives `before` and `after`, and a crowd of readers behind one that lies no lower than `after`."""
+    """Return `before` and `after`, and a crowd of readers behind an op no lower than `after`."""
     claims: dict[str, tuple[str | None, Sequence[str]]] = {f"s{index}": (None, ()) for index in range(50)}
     claims |= {"root": (None, ()), "before": ("one", ("root",)), "other": (None, ("root",))}
     claims |= {f"middle{index}": (None, (f"s{index}",)) for index in range(50)}
@@ -111,7 +111,7 @@ def test_searches_stay_between_the_stages_of_the_two_groups(
 
 @pytest.mark.parametrize("length", range(16, 24))
 def test_a_way_that_a_search_found_is_not_searched_again(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each reader of a hub depends on it by the same long way: looking at the way once is enough."""
+    """Each reader of a hub depends on the hub by the same long path: a single look at the path suffices."""
     claims: dict[str, tuple[str | None, Sequence[str]]] = {"hub": ("one", ()), "way0": (None, ("hub",))}
     claims |= {f"way{index}": (None, (f"way{index - 1}",)) for index in range(1, length)}
     claims |= {f"reader{index}": ("one", ("hub", f"way{length - 1}")) for index in range(40)}
@@ -138,7 +138,7 @@ def test_no_two_neighbours_could_be_merged(seed: int) -> None:
 
 
 def assert_maximal(bindings: Sequence[Binding], groups: Sequence[int]) -> None:
-    """Checks that each edge between groups of one claim has a way beside it that leads through another group."""
+    """Check each edge between groups of the same claim for a parallel path through another group."""
     position = {id(result): index for index, binding in enumerate(bindings) for result in binding.results}
     sources: dict[int, set[int]] = {group: set() for group in groups}
     for binding, group in zip(bindings, groups, strict=True):

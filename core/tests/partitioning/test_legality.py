@@ -1,4 +1,4 @@
-"""The legality checker: each broken merger is caught, by the law that it breaks."""
+"""The legality checker: each broken merger is caught, by the broken law."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_merger_without_convexity_check_is_caught(monkeypatch: pytest.MonkeyPa
         return [0 if binding.codegen and epochs[i] == 0 else i for i, binding in enumerate(bindings)]
 
     monkeypatch.setattr(MERGE, "group_claims", everything)
-    assert problem_of() == "function `main`: its regions depend on one another in a cycle"
+    assert problem_of() == "function `main`: the regions depend on each other in a cycle"
 
 
 def test_a_merger_that_ignores_the_cycle_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,10 @@ def test_a_merger_that_ignores_the_cycle_is_caught(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(MERGE, "group_claims", everything)
     monkeypatch.setattr(MERGE, "sort_groups", by_first)
-    assert "made an invalid module: function `main`, binding `b, e, f`: operand `c` is not defined" in problem_of()
+    assert (
+        "made an invalid module: function `main`, binding `b, e, f`: operand `c` is read before the definition"
+        in problem_of()
+    )
 
 
 def test_a_merger_that_crosses_an_impure_call_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +87,7 @@ def main(x: R.Tensor((4,))):
     monkeypatch.setattr(MERGE, "sort_groups", swapped)
     assert problem_of(module) == "partition: changed the results of function `main`"
     unread = module.with_function(replace(module["main"], results=module["main"].bindings[1].results))
-    assert problem_of(unread) == "partition: changed the impure ops or their order of function `main`"
+    assert problem_of(unread) == "partition: changed the impure ops or the order of impure ops of function `main`"
 
 
 def test_an_impure_call_inside_a_body_counts() -> None:
@@ -102,12 +105,12 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     before = R.parse(text)
     main = before["main"]
     after = before.with_function(replace(main, bindings=main.bindings[::-1]))
-    with pytest.raises(InternalError, match="changed the impure ops or their order of function `main`"):
+    with pytest.raises(InternalError, match="changed the impure ops or the order of impure ops of function `main`"):
         check_partition(before, after)
 
 
 class Breaking(Outliner):
-    """An outliner that spoils the functions it makes."""
+    """An outliner spoiling functions."""
 
     spoil: Callable[[Function], Function] = staticmethod(lambda function: function)
 
@@ -123,7 +126,7 @@ def breaking(spoil: Callable[[Function], Function]) -> type[Outliner]:
 
 
 def dropped(function: Function) -> Function:
-    """Leaves out ``relu`` and gives its operand instead."""
+    """Leave out ``relu`` and return the operand instead."""
     relu = next((b for b in function.bindings if b.op.name == "nn.relu"), None)
     if relu is None:
         return function
@@ -151,7 +154,7 @@ def repeated(function: Function) -> Function:
         (dropped, "changed the results"),
         (swapped_results, "changed the results"),
         (swapped_operands, "changed the results"),
-        (repeated, "changed the ops, or how often they run"),
+        (repeated, "changed the ops, or the number of runs of an op,"),
     ],
 )
 def test_a_merger_that_spoils_a_region_is_caught(
@@ -170,13 +173,13 @@ def main(x: R.Tensor((4,))):
 """)
     cut = breaking(lambda function: replace(function, bindings=function.bindings[:1]))
     monkeypatch.setattr(MERGE, "Outliner", cut)
-    assert problem_of(module) == "partition: changed the ops, or how often they run of function `main`"
+    assert problem_of(module) == "partition: changed the ops, or the number of runs of an op, of function `main`"
 
 
 def test_a_lost_output_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = MERGE._outputs
     monkeypatch.setattr(MERGE, "_outputs", lambda members, readers: outputs(members, readers)[:1])
-    assert "is not defined before it is read here" in problem_of()
+    assert "is read before the definition" in problem_of()
 
 
 def test_an_output_that_nothing_reads_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +190,7 @@ def main(x: R.Tensor((4,))):
     b = R.nn.relu(a, codegen="aone")
     return b
 """)
-    assert problem_of(module) == "region `aone_main_0`: has an output that nothing reads"
+    assert problem_of(module) == "region `aone_main_0`: has an unread output"
 
 
 def test_an_input_that_is_not_read_is_caught() -> None:
@@ -202,12 +205,12 @@ class M:
         a = region(x, y)
         return a
 """)
-    with pytest.raises(InternalError, match="region `region`: has an input `y` that it does not read"):
+    with pytest.raises(InternalError, match="region `region`: does not read the input `y`"):
         check_partition(before, after)
 
 
 def test_an_input_that_gives_a_size_is_no_fault() -> None:
-    """From ``m//2`` and ``a*b`` no size follows, so the regions take ``x`` for ``m``, ``a`` and ``b``."""
+    """``m//2`` and ``a*b`` determine no size, so the regions take ``x`` for ``m``, ``a`` and ``b``."""
     module = R.parse("""
 def main(x: R.Tensor(("m",)), y: R.Tensor(("a", "b"))):
     p = R.full(R.const(1.0, "float32"), shape=("m//2",))
@@ -236,7 +239,7 @@ class M:
         a = region(x, x)
         return a
 """
-    with pytest.raises(InternalError, match="region `region`: has an input twice"):
+    with pytest.raises(InternalError, match="region `region`: has a duplicate input"):
         check_partition(before, R.parse(region))
     two = R.parse("def main(x: R.Tensor((4,))):\n    a = R.add(x, x)\n    b = R.add(x, x)\n    return a, b")
     called_twice = region.replace("return a\n", "return a\n", 1).replace(

@@ -1,4 +1,4 @@
-"""The legality checker against results broken by hand: each fault is named by the law that it breaks."""
+"""The legality checker against results broken by hand: each fault is named by the broken law."""
 
 from __future__ import annotations
 
@@ -136,21 +136,21 @@ LOG = """        l = R.call_packed("log", ({},), out_types=[Row])
 """
 ONE_SYMBOL = "partition: made an invalid module: functions `{}` and `{}`: have the same global symbol `{}`"
 RESULTS = "partition: changed the results of function `main`"
-PLACES = "partition: changed who takes which op, or the impure ops around it, of function `main`"
+BACKEND_CHANGED = "partition: changed the backend of an op, or the impure ops around an op, of function `main`"
 BROKEN: dict[str, tuple[Edits, str]] = {
     "an op goes to another backend": (
         [('"Codegen": "btwo", "global_symbol": "btwo_main_1"', '"Codegen": "aone", "global_symbol": "btwo_main_1"')],
-        PLACES,
+        BACKEND_CHANGED,
     ),
     "an op that nobody claimed goes into a region": (
         [
             ("        i = R.tanh(h)\n", "        z = R.exp(h)\n        i = R.tanh(z)\n"),
             ("        h = R.exp(g)\n        i = btwo_main_1(h)", "        i = btwo_main_1(g)"),
         ],
-        PLACES,
+        BACKEND_CHANGED,
     ),
-    "a claim is lost": ([(TANH, ""), ("i = btwo_main_1(h)", "i = R.tanh(h)")], PLACES),
-    "a claim stays a claim": ([(TANH, ""), ("i = btwo_main_1(h)", 'i = R.tanh(h, codegen="btwo")')], PLACES),
+    "a claim is lost": ([(TANH, ""), ("i = btwo_main_1(h)", "i = R.tanh(h)")], BACKEND_CHANGED),
+    "a claim stays a claim": ([(TANH, ""), ("i = btwo_main_1(h)", 'i = R.tanh(h, codegen="btwo")')], BACKEND_CHANGED),
     "an op moves out of a branch": (
         [
             ("            c = aone_main_0(a)\n            d = R.add(c, b)", "            d = R.add(a, b)"),
@@ -170,7 +170,7 @@ BROKEN: dict[str, tuple[Edits, str]] = {
     "a constant has another value": ([("[1.0, 2.0, 3.0, 4.0]", "[1.0, 2.0, 3.0, 5.0]")], RESULTS),
     "an op runs once more": (
         [("        i = R.tanh(h)\n", "        z = R.tanh(h)\n        i = R.tanh(h)\n")],
-        "partition: changed the ops, or how often they run of function `main`",
+        "partition: changed the ops, or the number of runs of an op, of function `main`",
     ),
     "an attribute of the function is lost": (
         [('        R.func_attr({"kept": 1})\n', "")],
@@ -198,7 +198,7 @@ BROKEN: dict[str, tuple[Edits, str]] = {
     ),
     "a function that was annotated changes": (
         [('"global_symbol": "hand"})\n        a = R.nn.relu(x)', '"global_symbol": "hand"})\n        a = R.tanh(x)')],
-        "partition: changed function `hand`, which was annotated already",
+        "partition: changed the annotated function `hand`",
     ),
     "the call of an annotated function is dissolved": ([("m = hand(x)", "m = R.nn.relu(x)")], RESULTS),
     "an impure function is called later": (
@@ -213,13 +213,13 @@ BROKEN: dict[str, tuple[Edits, str]] = {
             ("        j = side(x)\n", ""),
             ("        f, g = aone_main_1(e, y)\n", "        j = side(x)\n        f, g = aone_main_1(e, y)\n"),
         ],
-        PLACES,
+        BACKEND_CHANGED,
     ),
     "a region holds a call": (
         [("        k = R.nn.relu(j)\n", "        z = btwo_main_1(j)\n        k = R.nn.relu(z)\n")],
-        "region `aone_main_2`: holds `call`, which no backend may take",
+        "region `aone_main_2`: contains `call`, forbidden in regions",
     ),
-    "a region holds an impure op": (
+    "a region contains an impure op": (
         [
             (
                 "        j = side(x)\n        k = aone_main_2(j)\n" + LOG.format("k"),
@@ -227,11 +227,11 @@ BROKEN: dict[str, tuple[Edits, str]] = {
             ),
             ("        k = R.nn.relu(j)\n", "        k = R.nn.relu(j)\n" + LOG.format("k")),
         ],
-        "region `aone_main_2`: holds an impure op",
+        "region `aone_main_2`: contains an impure op",
     ),
     "a region holds a claim": (
         [("        k = R.nn.relu(j)\n", '        k = R.nn.relu(j, codegen="aone")\n')],
-        "region `aone_main_2`: holds an op that is still claimed for `aone`",
+        "region `aone_main_2`: contains an op with a claim of `aone`",
     ),
     "a region has no symbol": (
         [('"Codegen": "aone", "global_symbol": "aone_main_2", ', '"Codegen": "aone", ')],
@@ -253,19 +253,19 @@ BROKEN: dict[str, tuple[Edits, str]] = {
             ("def aone_main_1(e: Row, y: Row)", "def aone_main_1(y: Row, e: Row)"),
             ("= aone_main_1(e, y)", "= aone_main_1(y, e)"),
         ],
-        "region `aone_main_1`: has its inputs in another order than it reads them",
+        "region `aone_main_1`: does not have the inputs in the order of the first reads",
     ),
     "outputs stand in another order": (
         [("        return f, g\n", "        return g, f\n"), ("f, g = aone_main_1", "g, f = aone_main_1")],
-        "region `aone_main_1`: has its outputs in another order than its ops make them",
+        "region `aone_main_1`: does not have the outputs in the order of the producing ops",
     ),
     "an output stands twice": (
         [("        return f, g\n", "        return f, g, f\n"), ("f, g = aone_main_1", "f, g, z = aone_main_1")],
-        "region `aone_main_1`: has an output twice",
+        "region `aone_main_1`: has a duplicate output",
     ),
     "an input is an output": (
         [("        return f, g\n", "        return f, g, e\n"), ("f, g = aone_main_1", "f, g, z = aone_main_1")],
-        "region `aone_main_1`: has an output that none of its ops makes",
+        "region `aone_main_1`: has an output not produced by an op of the region",
     ),
     "an input is a constant": (
         [
@@ -273,14 +273,14 @@ BROKEN: dict[str, tuple[Edits, str]] = {
             ('R.multiply(f, R.const([1.0, 2.0, 3.0, 4.0], "float32"))', "R.multiply(f, w)"),
             ("= aone_main_1(e, y)", '= aone_main_1(e, y, R.const([1.0, 2.0, 3.0, 4.0], "float32"))'),
         ],
-        "region `aone_main_1`: has an input that is a constant",
+        "region `aone_main_1`: has a constant as input",
     ),
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_result_is_caught(what: str) -> None:
-    edits, problem = BROKEN[what]
+@pytest.mark.parametrize("label", BROKEN)
+def test_a_broken_result_is_caught(label: str) -> None:
+    edits, problem = BROKEN[label]
     assert problem_of(parsed(BEFORE), edited(AFTER, edits)).partition("\n")[0] == problem
 
 
@@ -291,7 +291,7 @@ def main(x: R.Tensor(("n", "m"))):
     return x
 """
     before, after = R.parse(text.format("n")), R.parse(text.format("m"))
-    assert problem_of(before, after) == "partition: changed the ops, or how often they run of function `main`"
+    assert problem_of(before, after) == "partition: changed the ops, or the number of runs of an op, of function `main`"
     other = R.parse(text.format("n").replace('"n"', '"k"'))
     assert problem_of(before, other) == "partition: changed the parameters of function `main`"
 

@@ -1,4 +1,4 @@
-"""Merging and its checker on deeply nested bodies and on calls of calls: no exponential time, and a clear limit."""
+"""Merging and the checker on deeply nested bodies and on calls of calls: no exponential time, and a clear limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from core.tests.conftest import FakeBackend
 
 
 def nested(depth: int, claim: str | None) -> IRModule:
-    """Gives an ``if`` in an ``if``, and so on, with an op in the innermost branch."""
+    """Return an ``if`` in an ``if``, and so on, with an op in the innermost branch."""
     row, flag = tensor((4,)), tensor((), "bool")
     p, x = Var("p", flag), Var("x", row)
     relu, if_ = default_ops().find("nn.relu"), default_ops().find("if")
@@ -53,17 +53,17 @@ def test_the_deepest_nest_is_partitioned_built_and_run(fake_backend: type[FakeBa
 @pytest.mark.parametrize("depth", [MAX_NESTING + 1, 300, 3000])
 def test_a_deeper_nest_is_refused_by_name(depth: int) -> None:
     module = nested(depth, None)
-    for use in (verify, lambda given: partition(given, []), lambda given: byoc_core.build(given, backends=[])):
+    for use in (verify, lambda nest: partition(nest, []), lambda nest: byoc_core.build(nest, backends=[])):
         with pytest.raises(VerifyError) as caught:
             use(module)
         assert str(caught.value) == (
             "function `main`, binding `y`: bodies are nested more than 64 deep. "
-            "Make a function of the inner bodies and call it."
+            "Move the inner bodies into a function and call the function."
         )
 
 
 def test_calls_of_calls_are_looked_at_once() -> None:
-    """Each of 60 functions calls the next one twice."""
+    """Each of 60 functions calls the next twice."""
     functions: dict[str, Function] = {}
     for index in range(60):
         builder = FunctionBuilder(f"f{index}", functions=functions)

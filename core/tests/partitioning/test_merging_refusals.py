@@ -1,4 +1,4 @@
-"""Grouping, outlining and merging where little is drawn at random elsewhere: small graphs, names, bodies, refusals."""
+"""Grouping, outlining and merging in cases rarely drawn at random: small graphs, names, bodies, refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byoc_core.errors import InternalError, PartitionError
 from byoc_core.ir import IF, Binding, Function, IRModule
 from byoc_core.ir.module import Location
 from byoc_core.ir.printer import EXTERNAL_MODULES
-from byoc_core.ir.sizes import SizeGivers
+from byoc_core.ir.sizes import SizeSources
 from byoc_core.partitioning import MergeCompositeFunctions
 from byoc_core.partitioning.merging.grouping import group_claims
 from byoc_core.partitioning.merging.outline import Outliner, outline_claims
@@ -67,7 +67,7 @@ def test_groups_that_depend_on_one_another_are_an_error_that_shows_the_function(
     with pytest.raises(InternalError) as caught:
         MergeCompositeFunctions()(R.parse(CHAIN))
     first, _, window = str(caught.value).partition("\n")
-    assert first.startswith("function `main`: its regions depend on one another in a cycle")
+    assert first.startswith("function `main`: the regions depend on each other in a cycle")
     assert "a: R.Tensor" in window or "a = R.nn.relu(x" in window
 
 
@@ -111,7 +111,7 @@ class External:
 
 def outlined(module: IRModule, claimed: Sequence[Binding]) -> list[str]:
     outliner = Outliner(module)
-    visible = SizeGivers(module.functions["main"].params)
+    visible = SizeSources(module.functions["main"].params)
     for binding in claimed:
         outliner.outline("main", [binding], binding.results, visible)
     return list(outliner.functions)
@@ -140,7 +140,7 @@ def test_the_call_of_a_region_stands_where_its_first_op_came_from() -> None:
     main = module.functions["main"]
     bindings = [replace(binding, location=Location("m.onnx", f"node{at}")) for at, binding in enumerate(main.bindings)]
     outliner = Outliner(module)
-    call = outliner.outline("main", bindings[:2], bindings[1].results, SizeGivers(main.params))
+    call = outliner.outline("main", bindings[:2], bindings[1].results, SizeSources(main.params))
     assert call.location == Location("m.onnx", "node0")
 
 

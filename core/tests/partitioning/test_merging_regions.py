@@ -14,7 +14,7 @@ SIDEWAYS = pytest.mark.parametrize("sideways", [False, True])
 
 
 def merged(text: str, *, sideways: bool = False) -> IRModule:
-    """Gives the merged module; a second run must change nothing."""
+    """Return the merged module; a second run must change nothing."""
     merge = MergeCompositeFunctions(sideways)
     after = merge(R.parse(text))
     assert merge(after) is after
@@ -22,7 +22,7 @@ def merged(text: str, *, sideways: bool = False) -> IRModule:
 
 
 def interfaces(module: IRModule) -> dict[str, tuple[str, str, str]]:
-    """Gives each region's inputs, ops and outputs, by the names of values."""
+    """Return each region's inputs, ops and outputs, by the names of values."""
     return {
         name: (
             " ".join(param.name for param in region.params),
@@ -36,7 +36,7 @@ def interfaces(module: IRModule) -> dict[str, tuple[str, str, str]]:
 
 @SIDEWAYS
 def test_a_carried_value_that_is_an_output_twice(sideways: bool) -> None:
-    """The loop carries ``c`` twice and the body's own ``b`` not at all; ``e`` is read by nobody."""
+    """The loop carries ``c`` twice and the body's own ``b`` not at all; ``e`` is unused."""
     module = merged(
         """
 def main(n: R.Tensor((), "int64"), p: R.Tensor((), "bool"), x: R.Tensor((4,))):
@@ -96,7 +96,7 @@ def main():
 
 @SIDEWAYS
 def test_a_size_comes_from_an_input_that_is_not_read_otherwise(sideways: bool) -> None:
-    """Also into a branch, where ``s`` becomes a parameter."""
+    """Also into a branch, with ``s`` as a parameter."""
     module = merged(
         """
 def main(s: R.Tensor(("n",)), p: R.Tensor((), "bool"), x: R.Tensor((4,))):
@@ -140,7 +140,7 @@ def main(x: R.Tensor((4,))):
 
 @SIDEWAYS
 def test_an_effect_behind_calls_and_bodies_is_a_barrier(sideways: bool) -> None:
-    """``wrap`` logs in one branch only, and ``main`` calls it in a branch: both are barriers where they stand."""
+    """``wrap`` logs in a single branch, and ``main`` calls ``wrap`` in a branch: both are barriers in their bodies."""
     module = merged(
         """
 class M:
@@ -256,7 +256,7 @@ class M:
     with pytest.raises(PartitionError) as caught:
         MergeCompositeFunctions()(module)
     assert str(caught.value).partition("\n")[0] == (
-        f"function `main`, binding `y`: `{op}` is claimed for `aone`, but no region may hold it. "
-        "Claim pure ops and composites; what stands in a body is claimed there."
+        f"function `main`, binding `y`: `{op}` is claimed for `aone`, but no region may contain this op. "
+        "Claim pure ops and composites only; claim the ops of a body inside the body."
     )
     assert "> " in str(caught.value)

@@ -1,4 +1,4 @@
-"""Merging sideways: claims of one backend share a region without an edge between them."""
+"""Merging sideways: claims of a backend share a region without an edge in between."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def merged(text: str, *, sideways: bool = True) -> IRModule:
 
 
 def regions(module: IRModule) -> dict[str, list[str]]:
-    """Gives the names of the first results of the ops in each region."""
+    """Return the names of the first results of the ops in each region."""
     return {
         name: [binding.results[0].name for binding in function.bindings]
         for name, function in module.functions.items()
@@ -133,7 +133,7 @@ def main(x: R.Tensor((4,)), y: R.Tensor((4,))):
 
 
 Graph = Sequence[tuple[str | None, Sequence[int], int]]
-"""For each op its claim, the ops that it reads, and its epoch."""
+"""For each op the claim, the operands, and the epoch."""
 
 
 @st.composite
@@ -160,7 +160,7 @@ def bindings_of(graph: Graph) -> list[Binding]:
 
 
 def is_acyclic(graph: Graph, group_of: Sequence[int]) -> bool:
-    """Tells whether the groups can run one after the other, epoch by epoch."""
+    """Return whether the groups can run in sequence, epoch by epoch."""
     sources: dict[int, set[int]] = {group: set() for group in group_of}
     for position, (_, reads, epoch) in enumerate(graph):
         group = group_of[position]
@@ -177,7 +177,7 @@ def is_acyclic(graph: Graph, group_of: Sequence[int]) -> bool:
 
 
 def groupings(graph: Graph, position: int = 0, groups: tuple[tuple[int, ...], ...] = ()) -> Iterator[list[int]]:
-    """Yields every way to put claims of one backend and epoch into groups."""
+    """Yield every partition into groups of the same backend and epoch."""
     if position == len(graph):
         named = {member: group[0] for group in groups for member in group}
         yield [named[p] for p in range(len(graph))]
@@ -208,10 +208,10 @@ def test_no_two_groups_of_one_backend_could_be_merged(graph: Graph) -> None:
     groups = fused(graph)
     assert is_acyclic(graph, groups)
     assert all(groups[group] == group <= position for position, group in enumerate(groups))
-    for one, other in itertools.combinations(sorted(set(groups)), 2):
-        claim, _, epoch = graph[one]
-        if claim is not None and graph[other][0] == claim and graph[other][2] == epoch:
-            assert not is_acyclic(graph, [one if group == other else group for group in groups])
+    for first, second in itertools.combinations(sorted(set(groups)), 2):
+        claim, _, epoch = graph[first]
+        if claim is not None and graph[second][0] == claim and graph[second][2] == epoch:
+            assert not is_acyclic(graph, [first if group == second else group for group in groups])
 
 
 @settings(max_examples=settings().max_examples * 3 // 5, deadline=None)

@@ -1,8 +1,8 @@
-"""Broken mergers are caught: a law that no defect can break would be no law.
+"""Broken mergers are caught: a law never broken by any defect would be worthless.
 
-Each mutant patches real functions of the merger. The brute-force laws must catch it by themselves, with the product's
-own checks disarmed, within the first graphs of the long run; a control holds the unbroken merger to the same. What the
-product's checker says of each mutant stands beside it.
+Each mutant patches real functions of the merger. The brute-force laws must catch the mutant alone, with the product's
+own checks disarmed, within the first graphs of the long run; a control applies the same laws to the unbroken merger.
+The answer of the product's checker to each mutant is recorded too.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from core.tests.partitioning.laws import LawBrokenError, check_laws
 from core.tests.partitioning.trial import check_claims_merged, check_composites_alone, check_same_run
 
 NUM_GRAPHS = 60
-"""How many graphs are tried: seeds 0 to 59 of the long run."""
+"""The number of graphs: seeds 0 to 59 of the long run."""
 
 
 def without_convexity_check(patch: pytest.MonkeyPatch) -> None:
-    """Neighbours of one claim are merged, whatever other way leads from one to the other."""
+    """Neighbours of the same claim are merged, regardless of other paths in between."""
     patch.setattr(grouping._Groups, "_is_indirect", lambda self, before, after: False)
     _without_stages(patch)
 
 
 def with_stale_dependencies(patch: pytest.MonkeyPatch) -> None:
-    """A merged group knows the edges of one of its halves only."""
+    """A merged group knows the edges of only one half."""
     patch.setattr(grouping, "_union", lambda left, right: left)
     _without_stages(patch)
 
 
 def without_recheck(patch: pytest.MonkeyPatch) -> None:
-    """Ways are searched in the graph as it was before any merge."""
+    """Paths are searched in the graph before any merge."""
 
     groups = grouping._Groups
 
@@ -67,12 +67,12 @@ def without_recheck(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_stages(patch: pytest.MonkeyPatch) -> None:
-    """Renumbering would never end on the cycles that a mutant makes; all stages stay within a search's bounds."""
+    """Renumbering would never end on a mutant's cycles; all stages stay within a search's bounds."""
     patch.setattr(grouping._Groups, "_raise_successors", lambda self, before, after, stage: None)
 
 
 def with_results_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    """The call of a region names its results the other way round."""
+    """The call of a region names the results in reverse order."""
     outline = Outliner.outline
 
     def reversed_outline(self: Outliner, *arguments: object) -> Binding:
@@ -88,7 +88,7 @@ def with_impure_crossed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _change_regions(patch: pytest.MonkeyPatch, change: Callable[[Function, Binding], tuple[Function, Binding]]) -> None:
-    """Changes each region and its call as they are made."""
+    """Change each region and the call during creation."""
     outline = Outliner.outline
 
     def changed(self: Outliner, *arguments: object) -> Binding:
@@ -125,13 +125,13 @@ def for_another_backend(patch: pytest.MonkeyPatch) -> None:
 def with_an_op_twice(patch: pytest.MonkeyPatch) -> None:
     def twice(region: Function, call: Binding) -> tuple[Function, Binding]:
         last = region.bindings[-1]
-        again = replace(last, results=tuple(Var(result.name, result.type) for result in last.results))
-        return replace(region, bindings=(*region.bindings, again)), call
+        repeated = replace(last, results=tuple(Var(result.name, result.type) for result in last.results))
+        return replace(region, bindings=(*region.bindings, repeated)), call
 
     _change_regions(patch, twice)
 
 
-OTHERS = [
+OTHER_LAWS = [
     (merging_nothing, "maximal"),
     (with_inputs_out_of_order, "inputs"),
     (with_every_result_an_output, "outputs"),
@@ -146,10 +146,10 @@ class Mutant:
     """A broken merger.
 
     Attributes:
-        breaks: patches it.
-        laws: those that it breaks.
-        refusal: what the merger says of its own regions before it makes them; empty if it sees nothing.
-        checker: what the product's checker says of the result, of some graphs; it complains of all.
+        breaks: applies the patches.
+        laws: the broken laws.
+        refusal: the merger's complaint about its own regions beforehand; empty if nothing is noticed.
+        checker: a complaint of the product's checker about some graphs; all graphs have complaints.
     """
 
     breaks: Callable[[pytest.MonkeyPatch], None]
@@ -159,17 +159,17 @@ class Mutant:
 
 
 CAUGHT_WITHIN = 10
-"""The laws catch each mutant on one of this many graphs, seeds 0 to 9."""
+"""The laws catch each mutant within this number of graphs, seeds 0 to 9."""
 
-_WAYS = frozenset({"convex", "acyclic"})
-_CYCLE = "its regions depend on one another in a cycle"
-_EARLY = "is not defined before it is read here"
+_CYCLE_LAWS = frozenset({"convex", "acyclic"})
+_CYCLE = "the regions depend on each other in a cycle"
+_EARLY = "is read before the definition"
 MUTANTS = [
-    Mutant(without_convexity_check, _WAYS, _CYCLE, _EARLY),
-    Mutant(with_stale_dependencies, _WAYS, _CYCLE, _EARLY),
-    Mutant(without_recheck, _WAYS, _CYCLE, _EARLY),
+    Mutant(without_convexity_check, _CYCLE_LAWS, _CYCLE, _EARLY),
+    Mutant(with_stale_dependencies, _CYCLE_LAWS, _CYCLE, _EARLY),
+    Mutant(without_recheck, _CYCLE_LAWS, _CYCLE, _EARLY),
     Mutant(with_results_out_of_order, frozenset({"same program", "same results"}), "", "changed the results of"),
-    Mutant(with_impure_crossed, frozenset({"impure"}), "", "the impure ops around it"),
+    Mutant(with_impure_crossed, frozenset({"impure"}), "", "the impure ops around an op"),
 ]
 
 
@@ -179,7 +179,7 @@ def sample() -> list[Case]:
 
 
 def _disarm(patch: pytest.MonkeyPatch, *, checker: bool) -> None:
-    """Takes the merger's refusal of cycles away, and the product's checker too."""
+    """Remove the merger's refusal of cycles, and the product's checker."""
 
     def sort_somehow(bindings: Sequence[Binding], group_of: Sequence[int], epochs: Sequence[int]) -> list[list[int]]:
         members: dict[int, list[int]] = {}
@@ -193,7 +193,7 @@ def _disarm(patch: pytest.MonkeyPatch, *, checker: bool) -> None:
 
 
 def _broken_law(case: Case) -> str:
-    """Gives the law that the merger breaks on a graph, or an empty text."""
+    """Return the law broken by the merger on a graph, or an empty text."""
     claimed = case.claimed()
     try:
         after = MergeCompositeFunctions()(claimed)
@@ -210,21 +210,21 @@ def unbroken(sample: list[Case]) -> list[IRModule]:
 
 
 def _changed(sample: list[Case], unbroken: list[IRModule]) -> list[int]:
-    """Gives the graphs on which the merger, now broken and disarmed, gives something else."""
+    """Return the graphs with a different result of the merger, now broken and disarmed."""
     broken = [MergeCompositeFunctions()(case.claimed()) for case in sample]
     return [index for index, pair in enumerate(zip(unbroken, broken, strict=True)) if pair[0] != pair[1]]
 
 
 def _complaints(sample: list[Case], indices: Sequence[int]) -> list[str]:
-    """Gives what the product says of each graph, empty where it says nothing."""
-    said = []
+    """Return the product's complaint about each graph, empty without complaint."""
+    complaints = []
     for index in indices:
         try:
             MergeCompositeFunctions()(sample[index].claimed())
-            said.append("")
+            complaints.append("")
         except InternalError as error:
-            said.append(str(error).splitlines()[0])
-    return said
+            complaints.append(str(error).splitlines()[0])
+    return complaints
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks.__name__)
@@ -255,7 +255,7 @@ def test_the_product_catches_a_broken_merger(
     assert all(complaints)
 
 
-@pytest.mark.parametrize(("breaks", "law"), OTHERS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(("breaks", "law"), OTHER_LAWS, ids=lambda value: getattr(value, "__name__", value))
 def test_each_other_law_catches_what_breaks_it(
     breaks: Callable[[pytest.MonkeyPatch], None], law: str, sample: list[Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,17 +270,17 @@ def sharing_what_the_data_sizes(patch: pytest.MonkeyPatch) -> None:
 
 
 def giving_an_unread_value(patch: pytest.MonkeyPatch) -> None:
-    """Each composite gives what its first op makes, too."""
+    """Each composite returns the result of the first op, too."""
     composite = fuse._Fuser._composite
 
     def changed(self: object, candidate: object) -> Binding:
-        made = composite(self, candidate)  # type: ignore[arg-type]
-        (body,) = made.regions
+        binding = composite(self, candidate)  # type: ignore[arg-type]
+        (body,) = binding.regions
         extra = body.bindings[0].results[0]
         if any(result is extra for result in body.results):
-            return made
+            return binding
         body = replace(body, results=(*body.results, extra))
-        return replace(made, results=(*made.results, Var(extra.name, extra.type)), regions=(body,))
+        return replace(binding, results=(*binding.results, Var(extra.name, extra.type)), regions=(body,))
 
     patch.setattr(fuse._Fuser, "_composite", changed)
 

@@ -1,6 +1,6 @@
-"""Partition gives the same bytes in every process: whatever seed hashes have, and in whatever order plugins are found.
+"""Partition gives the same bytes in every process: for any seed of hashes, and any order of discovery of plugins.
 
-The plugins are real distributions on disk, two with a backend and a runtime each, and a third that takes no part.
+The plugins are real distributions on disk: two with a backend and a runtime each, and a third taking no part.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ for seed in (3, 6, 14, 22, 34):
 
 @dataclass(frozen=True)
 class Arrangement:
-    """How the same plugins come to be found.
+    """An order of discovery of the same plugins.
 
     Attributes:
         hash_seed: of the process.
-        folders: the distributions in each folder of the path, in the order in which they are installed.
-        asked: the order in which plugins are first asked for.
+        folders: the distributions in each folder of the path, in order of installation.
+        asked: the order of first requests for the plugins.
     """
 
     hash_seed: str
     folders: tuple[tuple[str, ...], ...]
-    asked: str
+    lookup_order: str
 
 
 ARRANGEMENTS = (
@@ -72,9 +72,9 @@ ARRANGEMENTS = (
 
 
 def _printed(arrangement: Arrangement, folder: Path) -> bytes:
-    """Runs the program in a fresh process that finds the plugins as arranged; gives what it prints."""
+    """Run the program in a fresh process with the arranged plugins; return the output."""
     sites = install_plugins(folder, arrangement.folders)
-    arguments = [arrangement.asked, str(folder / "model.byoc")]
+    arguments = [arrangement.lookup_order, str(folder / "model.byoc")]
     return run_program(_PROGRAM, arguments, sites, PYTHONHASHSEED=arrangement.hash_seed)
 
 

@@ -1,4 +1,4 @@
-"""What a user may wish of a partition: forced ops, ends of offloading, allowed ops."""
+"""The user's options for a partition: forced ops, ends of offloading, allowed ops."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def main(flag: R.Tensor((), "bool"), x: R.Tensor((4,))):
 
 @pytest.fixture
 def two(fake_backend: type[FakeBackend]) -> list[FakeBackend]:
-    """Two backends that take everything."""
+    """Two backends claiming everything."""
     return [fake_backend("aone", None), fake_backend("btwo", None)]
 
 
 @pytest.fixture
-def places(two: list[FakeBackend], placement: type[Placement]) -> Callable[..., str]:
+def offloaded(two: list[FakeBackend], placement: type[Placement]) -> Callable[..., str]:
     """Gives a letter for each op that is offloaded, behind its name: ``a`` or ``b``."""
 
     def find(
@@ -63,13 +63,13 @@ def places(two: list[FakeBackend], placement: type[Placement]) -> Callable[..., 
         log: PartitionLog | None = None,
         **kwargs: Any,
     ) -> str:
-        given = R.parse(module) if isinstance(module, str) else module
+        source = R.parse(module) if isinstance(module, str) else module
         options = PartitionOptions(*args, **kwargs)
-        parted = partition(given, backends or two, partition_options=options, log=log)
+        parted = partition(source, backends or two, partition_options=options, log=log)
         assert partition(parted, backends or two, partition_options=options) == parted
         where = placement(parted)
-        taken = {name: where.backend_of[region] for name, region in where.region_of.items()}
-        return " ".join(f"{name}:{backend[0]}" for name, backend in sorted(taken.items()))
+        backend_of = {name: where.backend_of[region] for name, region in where.region_of.items()}
+        return " ".join(f"{name}:{backend[0]}" for name, backend in sorted(backend_of.items()))
 
     return find
 
@@ -86,35 +86,35 @@ FORCED = {
 
 
 @pytest.mark.parametrize("expected", FORCED)
-def test_ops_go_where_the_user_forces_them(expected: str, places: Callable[..., str]) -> None:
-    assert places(CHAIN, force=FORCED[expected]) == expected
+def test_ops_go_where_the_user_forces_them(expected: str, offloaded: Callable[..., str]) -> None:
+    assert offloaded(CHAIN, force=FORCED[expected]) == expected
 
 
-def test_an_exact_name_goes_before_a_glob_in_any_order(places: Callable[..., str]) -> None:
+def test_an_exact_name_goes_before_a_glob_in_any_order(offloaded: Callable[..., str]) -> None:
     entries = {"*": "host", "b": "aone"}
-    assert places(CHAIN, force=entries) == "b:a"
-    assert places(CHAIN, force=dict(reversed(entries.items()))) == "b:a"
+    assert offloaded(CHAIN, force=entries) == "b:a"
+    assert offloaded(CHAIN, force=dict(reversed(entries.items()))) == "b:a"
 
 
-def test_the_name_of_control_flow_stands_for_its_bodies(places: Callable[..., str]) -> None:
-    assert places(CONTROL, force={"y": "btwo"}) == "a:a q:b r:b s:a t:a v:b w:a"
-    assert places(CONTROL, force={"side/*": "host", "q": "host"}) == "a:a r:a v:a w:a"
+def test_the_name_of_control_flow_stands_for_its_bodies(offloaded: Callable[..., str]) -> None:
+    assert offloaded(CONTROL, force={"y": "btwo"}) == "a:a q:b r:b s:a t:a v:b w:a"
+    assert offloaded(CONTROL, force={"side/*": "host", "q": "host"}) == "a:a r:a v:a w:a"
 
 
 def test_a_composite_with_an_op_that_is_forced_elsewhere_is_declined(
-    fake_backend: type[FakeBackend], places: Callable[..., str]
+    fake_backend: type[FakeBackend], offloaded: Callable[..., str]
 ) -> None:
     pattern = CompositePattern("aone.pair", is_op("nn.relu")(is_op("tanh")(wildcard())))
     aone = fake_backend("aone", ["exp"], [pattern])
     log = PartitionLog()
-    assert places(CHAIN, force={"a": "host"}, backends=[aone], log=log) == "c:a"
+    assert offloaded(CHAIN, force={"a": "host"}, backends=[aone], log=log) == "c:a"
     (pair, _) = log.refusals("main", "b")
     assert (pair.pattern, pair.rejection.code, pair.rejection.text) == (
         "aone.pair",
         "forced",
-        "the user placed it on `host`",
+        "the user forces the op to `host`",
     )
-    assert places(CHAIN, force={"a": "aone"}, backends=[aone]) == "a:a b:a c:a"
+    assert offloaded(CHAIN, force={"a": "aone"}, backends=[aone]) == "a:a b:a c:a"
 
 
 def test_a_backend_that_does_not_take_a_forced_op_is_an_error_with_its_reason(fake_backend: type[FakeBackend]) -> None:
@@ -122,8 +122,10 @@ def test_a_backend_that_does_not_take_a_forced_op_is_an_error_with_its_reason(fa
     with pytest.raises(PartitionError) as caught:
         partition(R.parse(CHAIN), picky, partition_options=PartitionOptions(force={"[ab]": "aone"}))
     assert str(caught.value) == (
-        "op `tanh` at `a` of function `main`: is forced to `aone`, which does not take it (op): no `tanh` here\n"
-        "op `nn.relu` at `b` of function `main`: is forced to `aone`, which does not take it (op): no `nn.relu` here"
+        "op `tanh` at `a` of function `main`: is forced to `aone`, but the backend refuses the op (op): "
+        "no `tanh` here\n"
+        "op `nn.relu` at `b` of function `main`: is forced to `aone`, but the backend refuses the op (op): "
+        "no `nn.relu` here"
     )
 
 
@@ -141,7 +143,7 @@ def test_an_op_that_is_claimed_by_hand_is_not_forced_elsewhere(two: list[FakeBac
     parted = partition(R.parse(CHAIN), two)
     with pytest.raises(PartitionError) as caught:
         partition(parted, two, partition_options=PartitionOptions(force={"b": "btwo"}))
-    problem = "is forced to `btwo`, but `aone` has claimed it already"
+    problem = "is forced to `btwo`, but `aone` has already claimed the op"
     assert str(caught.value) == f"op `nn.relu` at `b` of function `main`: {problem}"
 
 
@@ -153,11 +155,12 @@ STOPPED = {
 
 
 @pytest.mark.parametrize("stop", STOPPED)
-def test_what_depends_on_a_stop_stays_on_the_host(stop: str, places: Callable[..., str]) -> None:
+def test_what_depends_on_a_stop_stays_on_the_host(stop: str, offloaded: Callable[..., str]) -> None:
     log = PartitionLog()
-    assert places(CHAIN, stop_at=[stop], log=log) == STOPPED[stop]
+    assert offloaded(CHAIN, stop_at=[stop], log=log) == STOPPED[stop]
     assert [(r.backend, r.rejection.code, r.rejection.text) for r in log.refusals("main", "d")] == [
-        (name, "stopped", f"it depends on `{stop[-1]}`, where the user stops offloading") for name in ("aone", "btwo")
+        (name, "stopped", f"the op depends on `{stop[-1]}`, and the user stops offloading there")
+        for name in ("aone", "btwo")
     ]
 
 
@@ -172,11 +175,11 @@ STOPPED_IN_CONTROL = {
 
 
 @pytest.mark.parametrize("stop", STOPPED_IN_CONTROL)
-def test_stops_reach_through_control_flow_and_calls(stop: str, places: Callable[..., str]) -> None:
-    assert places(CONTROL, stop_at=[stop]) == STOPPED_IN_CONTROL[stop]
+def test_stops_reach_through_control_flow_and_calls(stop: str, offloaded: Callable[..., str]) -> None:
+    assert offloaded(CONTROL, stop_at=[stop]) == STOPPED_IN_CONTROL[stop]
 
 
-def test_in_a_loop_what_stands_before_the_stop_may_be_offloaded(places: Callable[..., str]) -> None:
+def test_in_a_loop_what_stands_before_the_stop_may_be_offloaded(offloaded: Callable[..., str]) -> None:
     module = """
 def main(n: R.Tensor((), "int64"), go: R.Tensor((), "bool"), x: R.Tensor((4,))):
     def body(i: R.Tensor((), "int64"), more: R.Tensor((4,))):
@@ -189,20 +192,20 @@ def main(n: R.Tensor((), "int64"), go: R.Tensor((), "bool"), x: R.Tensor((4,))):
     z = R.tanh(y)
     return z
 """
-    assert places(module, stop_at=["b"]) == "a:a b:a stay:a"
+    assert offloaded(module, stop_at=["b"]) == "a:a b:a stay:a"
 
 
-def test_force_goes_before_stop_and_allow(places: Callable[..., str]) -> None:
+def test_force_goes_before_stop_and_allow(offloaded: Callable[..., str]) -> None:
     options = {"force": {"d": "btwo"}, "stop_at": ["a"], "allow": {"btwo": ["exp"]}}
-    assert places(CHAIN, **options) == "a:a d:b"
+    assert offloaded(CHAIN, **options) == "a:a d:b"
 
 
-def test_allowed_ops(places: Callable[..., str]) -> None:
+def test_allowed_ops(offloaded: Callable[..., str]) -> None:
     log = PartitionLog()
     allow = {"aone": ["nn.*", "exp"], "btwo": []}
-    assert places(CHAIN, allow=allow, log=log) == "b:a c:a"
+    assert offloaded(CHAIN, allow=allow, log=log) == "b:a c:a"
     assert [(r.rejection.code, r.rejection.text) for r in log.refusals("main", "a")] == [
-        ("not-allowed", "the user does not allow it `tanh`")
+        ("not-allowed", "the user does not allow `tanh` for this backend")
     ] * 2
 
 
@@ -213,23 +216,26 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
     ),
     "unknown name": (
         {"force": {"main/bb": "host"}},
-        "force `main/bb`: fits no op. Did you mean 'main/b' or 'main/d' or 'main/c'?",
+        "force `main/bb`: matches no op. Did you mean 'main/b' or 'main/d' or 'main/c'?",
     ),
-    "unknown stop": ({"stop_at": ["nothing"]}, "stop_at `nothing`: fits no op. `byoc explain` prints the names."),
-    "empty glob": ({"force": {"conv_*": "host"}}, "force `conv_*`: fits no op. `byoc explain` prints the names."),
+    "unknown stop": ({"stop_at": ["nothing"]}, "stop_at `nothing`: matches no op. `byoc explain` prints the names."),
+    "empty glob": ({"force": {"conv_*": "host"}}, "force `conv_*`: matches no op. `byoc explain` prints the names."),
     "contradiction": (
         {"force": {"[ab]": "aone", "[bc]": "btwo"}},
-        "force `[bc]`: places `b` on `btwo`, but `[ab]` on `aone`. An exact name goes before a glob.",
+        (
+            "force `[bc]`: forces `b` to `btwo`, but `[ab]` forces the op to `aone`. "
+            "An exact name takes precedence over a glob."
+        ),
     ),
     "contradiction of exact names": (
         {"force": {"b": "aone", "main/b": "host"}},
-        "force `main/b`: places `b` on `host`, but `b` on `aone`",
+        "force `main/b`: forces `b` to `host`, but `b` forces the op to `aone`",
     ),
     "unknown op": (
         {"allow": {"aone": ["nn.conv2"]}},
-        "allow `aone`: no op is called `nn.conv2`. Did you mean 'nn.conv2d' or 'nn.conv3d' or 'nn.conv1d'?",
+        "allow `aone`: no op matches `nn.conv2`. Did you mean 'nn.conv2d' or 'nn.conv3d' or 'nn.conv1d'?",
     ),
-    "host": ({"allow": {"host": ["add"]}}, "allow `host`: the host takes what is left, whatever it is"),
+    "host": ({"allow": {"host": ["add"]}}, "allow `host`: the host takes all remaining ops and cannot be restricted"),
     "unknown backend to allow": (
         {"allow": {"btwoo": ["add"]}},
         "allow `btwoo`: no backend `btwoo` takes part; expected aone, btwo. Did you mean 'btwo'?",
@@ -237,11 +243,11 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wishes_that_cannot_be_met(what: str, two: list[FakeBackend]) -> None:
-    wishes, text = WRONG[what]
+@pytest.mark.parametrize("label", WRONG)
+def test_constraints_that_cannot_be_met(label: str, two: list[FakeBackend]) -> None:
+    options, text = WRONG[label]
     with pytest.raises(OptionsError) as caught:
-        partition(R.parse(CHAIN), two, partition_options=PartitionOptions(**wishes))
+        partition(R.parse(CHAIN), two, partition_options=PartitionOptions(**options))
     assert str(caught.value) == text
 
 
@@ -249,33 +255,35 @@ def test_a_call_is_placed_by_the_ops_of_its_function(two: list[FakeBackend]) -> 
     with pytest.raises(OptionsError) as caught:
         partition(R.parse(CONTROL), two, partition_options=PartitionOptions(force={"z": "aone"}))
     assert str(caught.value) == (
-        "force `z`: names calls only, which no backend takes. "
-        "Name ops of the function that it calls, as `function/name`."
+        "force `z`: names only calls, and no backend takes calls. Name ops of the called function: `function/name`."
     )
 
 
 MALFORMED: Mapping[str, tuple[Mapping[str, Any], str]] = {
-    "negative": ({"min_ops": -1}, "min_ops: is no limit; got -1, expected an integer of 0 or more"),
-    "fraction": ({"min_flops": 0.5}, "min_flops: is no limit; got 0.5, expected an integer of 0 or more"),
-    "no truth": ({"sideways": "yes"}, "sideways: is no bool; got 'yes'"),
-    "truth": ({"min_bytes": True}, "min_bytes: is no limit; got True, expected an integer of 0 or more"),
+    "negative": ({"min_ops": -1}, "min_ops: is not a valid limit; got -1, expected an integer of 0 or more"),
+    "fraction": ({"min_flops": 0.5}, "min_flops: is not a valid limit; got 0.5, expected an integer of 0 or more"),
+    "no truth": ({"sideways": "yes"}, "sideways: is not a bool; got 'yes'"),
+    "truth": ({"min_bytes": True}, "min_bytes: is not a valid limit; got True, expected an integer of 0 or more"),
     "one name": ({"stop_at": "conv"}, "stop_at: is a single string; got 'conv', expected ['conv']"),
-    "names": ({"stop_at": [1]}, "stop_at: is no list of names; got [1]"),
+    "names": ({"stop_at": [1]}, "stop_at: is not a list of names; got [1]"),
     "one glob": ({"allow": {"a": "add"}}, "allow `a`: is a single string; got 'add', expected ['add']"),
     "pairs": (
         {"force": [("a", "b")]},
-        "force: is no mapping from names; got [('a', 'b')], expected one like {'conv_1': 'host'}",
+        "force: is not a mapping with names as keys; got [('a', 'b')], expected a mapping such as {'conv_1': 'host'}",
     ),
-    "a number": ({"force": {"a": 1}}, "force `a`: is no name of a backend; got 1"),
-    "a list": ({"allow": ["a"]}, "allow: is no mapping from names; got ['a'], expected one like {'mynpu': ['nn.*']}"),
+    "a number": ({"force": {"a": 1}}, "force `a`: is not the name of a backend; got 1"),
+    "a list": (
+        {"allow": ["a"]},
+        "allow: is not a mapping with names as keys; got ['a'], expected a mapping such as {'mynpu': ['nn.*']}",
+    ),
 }
 
 
-@pytest.mark.parametrize("what", MALFORMED)
-def test_malformed_wishes(what: str) -> None:
-    wishes, text = MALFORMED[what]
+@pytest.mark.parametrize("label", MALFORMED)
+def test_malformed_options(label: str) -> None:
+    options, text = MALFORMED[label]
     with pytest.raises(OptionsError) as caught:
-        PartitionOptions(**wishes)
+        PartitionOptions(**options)
     assert str(caught.value) == text
 
 
@@ -283,5 +291,6 @@ def test_a_dict_is_no_partition_options(two: list[FakeBackend]) -> None:
     with pytest.raises(OptionsError) as caught:
         partition(R.parse(CHAIN), two, partition_options={"min_ops": 3})  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "partition_options: is no PartitionOptions; got dict. Make one: `PartitionOptions(min_ops=3)`."
+        "partition_options: is not a PartitionOptions object; got dict. "
+        "Create the options, for example `PartitionOptions(min_ops=3)`."
     )

@@ -43,7 +43,7 @@ def test_merging_any_claims_is_lawful(sideways: bool, plan: Plan) -> None:
 def test_a_spent_budget_of_searches_leaves_more_regions_and_breaks_no_law(
     sample: list[Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regions that a search gave up on stay apart: legal, acyclic and the same twice, if not maximal."""
+    """Regions left apart by an aborted search: legal, acyclic and reproducible, if not maximal."""
     merge = MergeCompositeFunctions()
     claimed = [case.claimed() for case in sample[:80]]
     full = [len(merge(module).functions) for module in claimed]
@@ -80,13 +80,13 @@ def sample() -> list[Case]:
 def test_graphs_are_valid_and_a_function_of_their_seed(sample: list[Case]) -> None:
     for seed, case in enumerate(sample[:50]):
         verify(case.module)
-        again = grow(plan_of_seed(seed))
-        assert str(again.claimed()) == str(case.claimed())
-        assert [pattern.name for pattern in again.patterns] == [pattern.name for pattern in case.patterns]
+        regrown = grow(plan_of_seed(seed))
+        assert str(regrown.claimed()) == str(case.claimed())
+        assert [pattern.name for pattern in regrown.patterns] == [pattern.name for pattern in case.patterns]
 
 
 def test_graphs_hold_what_the_laws_speak_of(sample: list[Case]) -> None:
-    """A law that no graph puts to the test would be no law."""
+    """A law never tested by any graph would be worthless."""
     counts = [case.count() for case in sample]
     total = sum(counts, Counter[str]())
     assert max(count.total() for count in counts) > 290
@@ -116,6 +116,6 @@ def test_graphs_hold_what_the_laws_speak_of(sample: list[Case]) -> None:
 
 
 def test_runs_tell_graphs_apart(sample: list[Case]) -> None:
-    """Equal numbers would say nothing if all graphs gave, say, zeros."""
+    """Equal numbers would prove nothing if all graphs gave, say, zeros."""
     outputs = [tuple(map(str, case.evaluate(case.module)[0])) for case in sample]
     assert len(set(outputs)) > 190

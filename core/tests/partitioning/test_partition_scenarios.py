@@ -1,4 +1,4 @@
-"""The partition scenarios P1 to P32; those of text in and text out stand under ``scenarios``, a file for each code."""
+"""The partition scenarios P1 to P32; scenarios with text in and text out are in ``scenarios``, a file for each code."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from byoc_core.pattern import CompositePattern, Support, is_op, wildcard
 from core.tests.conftest import FakeBackend
 from core.tests.partitioning.scenario import Scenario, check_scenario, load_scenarios, parse_scenarios
 
-HERE = Path(__file__).parent
-SCENARIOS = load_scenarios(HERE / "scenarios")
+FOLDER = Path(__file__).parent
+SCENARIOS = load_scenarios(FOLDER / "scenarios")
 CODES = {f"P{number}" for number in range(1, 33) if number not in (10, 16)}
-"""All codes; the list of scenarios has no P10 and no P16. P30 is tested where plugins are, P31 where lint is."""
+"""All codes; the list of scenarios has no P10 and no P16. P30 is tested with the plugins, P31 with the lint."""
 
 
 @pytest.mark.parametrize("case", SCENARIOS, ids=str)
@@ -28,13 +28,13 @@ def test_scenario(case: Scenario) -> None:
 
 
 def test_every_code_has_a_case() -> None:
-    tests = "\n".join(path.read_text("utf-8") for path in HERE.parent.glob("plugin/test_*.py"))
+    tests = "\n".join(path.read_text("utf-8") for path in FOLDER.parent.glob("plugin/test_*.py"))
     elsewhere = {f"P{number}" for number in re.findall(r"^def test_p(\d+)_", tests, re.MULTILINE)}
     assert {case.code for case in SCENARIOS} | elsewhere == CODES - {"P31"}
 
 
 def test_a_file_holds_one_code_and_is_named_after_it() -> None:
-    for path in (HERE / "scenarios").glob("*.txt"):
+    for path in (FOLDER / "scenarios").glob("*.txt"):
         (code,) = {case.code for case in parse_scenarios(path.read_text("utf-8"))}
         assert path.name.startswith(f"p{int(code[1:]):02}_")
     assert len(set(map(str, SCENARIOS))) == len(SCENARIOS)
@@ -103,11 +103,11 @@ def test_p21_the_machine_runs_a_region_whose_sizes_come_with_another_value(fake_
 
 
 def test_a_backend_is_not_asked_inside_composites(fake_backend: type[FakeBackend]) -> None:
-    """A second backend must not claim ops that a composite of the first one holds."""
-    asked: list[str] = []
+    """A second backend must not claim ops inside a composite of the first."""
+    queries: list[str] = []
 
     def supports(binding: Binding) -> Support:
-        asked.append(binding.op.name)
+        queries.append(binding.op.name)
         return Support()
 
     module = R.parse("""
@@ -119,5 +119,5 @@ def main(x: R.Tensor((4, 4)), w: R.Tensor((4, 4))):
 """)
     dense_relu = CompositePattern("aone.dense_relu", is_op("nn.relu")(is_op("nn.dense")(wildcard(), wildcard())))
     parted = partition(module, [fake_backend("aone", [], [dense_relu]), fake_backend("btwo", supports=supports)])
-    assert asked == ["exp"]
+    assert queries == ["exp"]
     assert [name for name in parted.functions if name != "main"] == ["aone_main_0", "btwo_main_0"]

@@ -28,9 +28,9 @@ def test_a_pass_keeps_numbers_and_effects(step: Pass, data: st.DataObject, cases
     after = verify(step(case.module))
     assert str(case.module) == before
     check_same_run(case, after)
-    again = step(after)
-    assert again == after
-    assert str(again) == str(after)
+    repeated = step(after)
+    assert repeated == after
+    assert str(repeated) == str(after)
 
 
 @_SETTINGS

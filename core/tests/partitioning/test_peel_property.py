@@ -29,15 +29,15 @@ _SETTINGS = settings(
 
 
 def backends_of(case: Case) -> list[FakeBackend]:
-    """Gives backends of the names that a case has, every second of which takes strided views."""
+    """Return backends with a case's names, every second supporting strided views."""
     return [FakeBackend(name, strided=index % 2 == 1) for index, name in enumerate(case.backends)]
 
 
 def check_peeled(case: Case, carved: IRModule) -> IRModule:
-    """Peels a carved module and checks all that must hold of the result, which it gives.
+    """Peel a carved module, check all laws of the result, and return the result.
 
-    That what is left is a lawful partition of the case (each op in one place, acyclic, minimal and ordered interfaces)
-    says the checker of partition, which shares no code with the pass.
+    The checker of partition, without shared code, proves a lawful partition of the case: each op in a single place,
+    acyclic, minimal and ordered interfaces.
     """
     peel = PeelViews(backends_of(case))
     peeled = peel(carved)
@@ -57,7 +57,7 @@ def check_peeled(case: Case, carved: IRModule) -> IRModule:
 
 
 def check_moved_are_views(carved: IRModule, peeled: IRModule) -> None:
-    """Checks that what left a region is a view of planned memory."""
+    """Check for views of planned memory among all ops leaving a region."""
     free, free_before = (_standing_free(module) for module in (peeled, carved))
     for name, function in peeled.functions.items():
         sizes = type_symbols(function.params)
@@ -82,7 +82,7 @@ def _standing_free(module: IRModule) -> Counter[tuple[str, str]]:
 
 @_SETTINGS
 @given(plan=plans())
-def test_views_leave_lawfully(plan: Plan) -> None:
+def test_peeling_keeps_the_laws(plan: Plan) -> None:
     case = grow(plan)
     check_peeled(case, partition(case.module, case.plugins(FakeBackend)))
 
@@ -96,7 +96,7 @@ def test_views_leave_regions_of_any_claims(sideways: bool, plan: Plan) -> None:
 
 
 def test_graphs_of_seeds_hold_views_that_leave() -> None:
-    """Guards the properties: of these graphs many views leave, in front and behind, and regions become empty."""
+    """Guards the properties: many views of these graphs leave, in front and behind, and regions become empty."""
     counts = Counter[str]()
     for seed in range(75):
         case = grow(plan_of_seed(seed))
@@ -114,7 +114,7 @@ def test_graphs_of_seeds_hold_views_that_leave() -> None:
 @_SETTINGS
 @given(plan=plans(max_size=30))
 def test_programs_with_views_between_regions_give_the_same_numbers(plan: Plan) -> None:
-    """The whole road, on a machine that keeps the contract of each function; who takes strides gets them."""
+    """All stages, on a machine checking the contract of each function; functions supporting strides get strides."""
     case = grow(replace(plan, steps=tuple(step for step in plan.steps if step[0] != "effect") or plan.steps[:1]))
     assume(not any(binding.op is CALL_PACKED for f in case.module.functions.values() for binding in f.walk()))
     expected, _ = case.evaluate(case.module)

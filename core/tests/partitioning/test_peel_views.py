@@ -16,7 +16,7 @@ from core.tests.conftest import FakeBackend
 
 
 def peeled(text: str, fake_backend: type[FakeBackend], *, sideways: bool = False, **options: Any) -> IRModule:
-    """Makes regions of the claims in a text (``aone`` takes no strides, ``btwo`` and the host do), and peels them."""
+    """Make regions of the claims in a text (``aone`` takes no strides, ``btwo`` and the host do), and peel regions."""
     backends = [fake_backend("aone"), fake_backend("btwo", strided=True)]
     carved = MergeCompositeFunctions(sideways)(R.parse(text))
     found = PeelViews(backends, **options)(carved)
@@ -26,7 +26,7 @@ def peeled(text: str, fake_backend: type[FakeBackend], *, sideways: bool = False
 
 
 def sketch(module: IRModule) -> list[str]:
-    """Gives a line for each binding: values without types, regions as ``region: ...`` in front of what calls them."""
+    """Return a line for each binding: values without types, regions as ``region: ...`` in front of their calls."""
     lines = []
     for name, function in module.functions.items():
         params = " ".join(param.name for param in function.params)
@@ -34,8 +34,8 @@ def sketch(module: IRModule) -> list[str]:
         lines.append(f"{name}({params}) -> {results}")
         for binding in function.bindings:
             operands = " ".join(getattr(operand, "name", "const") for operand in binding.operands)
-            made = " ".join(result.name for result in binding.results)
-            lines.append(f"  {made} = {binding.attrs.get('callee', binding.op.name)}({operands})")
+            defined = " ".join(result.name for result in binding.results)
+            lines.append(f"  {defined} = {binding.attrs.get('callee', binding.op.name)}({operands})")
     return lines
 
 
@@ -71,7 +71,7 @@ main(x w) -> f
 
 
 def test_a_value_that_something_else_reads_stays(fake_backend: type[FakeBackend]) -> None:
-    """``a`` is read as it is, and ``c`` is read inside: leaving would make an input more, or a copy of the op."""
+    """``a`` is itself read outside, and ``c`` is read inside: leaving would add an input, or a copy of the op."""
     check(
         """
 def main(x: R.Tensor((2, 8))):
@@ -182,7 +182,7 @@ main(x) -> e
 
 
 def test_a_joint_of_inputs_that_is_a_result_leaves(fake_backend: type[FakeBackend]) -> None:
-    """As in a DenseNet: the next layer reads it too. Without it ``x`` is read by the reshape alone, which follows."""
+    """As in a DenseNet: the next layer reads the joint too. Then only the reshape reads ``x``, and leaves as well."""
     check(
         """
 def main(x: R.Tensor((3, 2)), y: R.Tensor((3, 4))):
@@ -308,7 +308,7 @@ def main(x: R.Tensor({shape})):
 
 
 def test_a_region_of_the_host_that_only_looks_is_opened(fake_backend: type[FakeBackend]) -> None:
-    """Of ``tanh`` the region stays: only the reshape in front of it leaves."""
+    """The region of ``tanh`` stays: only the reshape in front leaves."""
     check(
         """
 def main(x: R.Tensor((2, 3, 4)), y: R.Tensor((4, 3))):
@@ -356,7 +356,7 @@ main(x) -> c b
     )
 
 
-def test_sizes_that_left_with_a_parameter_are_told_by_it(fake_backend: type[FakeBackend]) -> None:
+def test_sizes_of_a_moved_parameter_come_from_the_parameter(fake_backend: type[FakeBackend]) -> None:
     """From ``m*n`` follows neither; in the second function ``n`` follows from ``4*n``."""
     check(
         """
@@ -401,7 +401,7 @@ def main(x: R.Tensor(("m+n", 4)), y: R.Tensor(("m",)), z: R.Tensor(("n",))):
 
 @pytest.mark.parametrize("size", ["2*n-3", "n-m", "n*m-3", "n//2-1"])
 def test_a_joint_whose_parts_have_no_certain_place_stays(size: str) -> None:
-    """Lowering could not prove where the parts lie, so the joint would have no code in the caller."""
+    """Lowering could not prove the places of the parts, so the caller would have no code for the joint."""
     text = f"""
 def main(w: R.Tensor(("n", "m")), x: R.Tensor(("{size}", 4)), y: R.Tensor(("n", 4))):
     a = R.exp(x)
@@ -469,7 +469,7 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
 
 
 def test_what_partition_did_not_make_is_not_changed(fake_backend: type[FakeBackend]) -> None:
-    """By hand: without ``source``. Called twice; and with other sizes than its own."""
+    """By hand: without ``source``. Called twice; and with other sizes."""
     text = """
 def hand(x: R.Tensor((2, 8))):
     R.func_attr({"Codegen": "aone", "global_symbol": "hand"})

@@ -28,7 +28,7 @@ def main(x: R.Tensor((8,))):
 
 
 @pytest.fixture
-def places(placement: type[Placement]) -> Callable[..., str]:
+def offloaded(placement: type[Placement]) -> Callable[..., str]:
     """Gives the backend's first letter behind the name of each op that is offloaded."""
 
     def find(
@@ -38,26 +38,26 @@ def places(placement: type[Placement]) -> Callable[..., str]:
         policy: Policy | None = None,
         **kwargs: Any,
     ) -> str:
-        given = R.parse(module) if isinstance(module, str) else module
+        source = R.parse(module) if isinstance(module, str) else module
         options = PartitionOptions(**kwargs)
-        parted = partition(given, backends, partition_options=options, log=log, policy=policy)
+        parted = partition(source, backends, partition_options=options, log=log, policy=policy)
         assert partition(parted, backends, partition_options=options, policy=policy) == parted
         where = placement(parted)
-        taken = {name: where.backend_of[region] for name, region in where.region_of.items()}
-        return " ".join(f"{name}:{backend[0]}" for name, backend in sorted(taken.items()))
+        backend_of = {name: where.backend_of[region] for name, region in where.region_of.items()}
+        return " ".join(f"{name}:{backend[0]}" for name, backend in sorted(backend_of.items()))
 
     return find
 
 
 LIMITS: Mapping[str, tuple[dict[str, int], str, str]] = {
     "nothing": ({}, "a:a c:a d:a e:a", ""),
-    "ops": ({"min_ops": 2}, "c:a d:a e:a", "its region is below the user's limits: 1 of 2 ops"),
-    "FLOPs": ({"min_flops": 9}, "c:a d:a e:a", "its region is below the user's limits: 8 of 9 FLOPs"),
-    "bytes": ({"min_bytes": 65}, "c:a d:a e:a", "its region is below the user's limits: 64 of 65 bytes"),
+    "ops": ({"min_ops": 2}, "c:a d:a e:a", "the region is below the user's limits: 1 of 2 ops"),
+    "FLOPs": ({"min_flops": 9}, "c:a d:a e:a", "the region is below the user's limits: 8 of 9 FLOPs"),
+    "bytes": ({"min_bytes": 65}, "c:a d:a e:a", "the region is below the user's limits: 64 of 65 bytes"),
     "several": (
         {"min_ops": 1, "min_flops": 1_000, "min_bytes": 1_000},
         "",
-        "its region is below the user's limits: 8 of 1,000 FLOPs, 64 of 1,000 bytes",
+        "the region is below the user's limits: 8 of 1,000 FLOPs, 64 of 1,000 bytes",
     ),
 }
 
@@ -70,82 +70,82 @@ def test_what_symbolic_sizes_count_as_is_said(fake_backend: type[FakeBackend]) -
     assert refusal.rejection.text.endswith("FLOPs, symbolic sizes counted as 1")
 
 
-@pytest.mark.parametrize("what", LIMITS)
+@pytest.mark.parametrize("label", LIMITS)
 def test_a_region_below_a_limit_is_given_back(
-    what: str, places: Callable[..., str], fake_backend: type[FakeBackend]
+    label: str, offloaded: Callable[..., str], fake_backend: type[FakeBackend]
 ) -> None:
-    limits, expected, text = LIMITS[what]
+    limits, expected, text = LIMITS[label]
     log = PartitionLog()
-    assert places(MIXED, [fake_backend("aone", ["tanh", "nn.relu"])], log, **limits) == expected
+    assert offloaded(MIXED, [fake_backend("aone", ["tanh", "nn.relu"])], log, **limits) == expected
     refusals = [refusal.rejection for refusal in log.refusals("main", "a")]
     assert refusals == ([Rejection("too-small", text)] if text else [])
 
 
 def test_a_backend_states_which_regions_are_worth_a_call(
-    places: Callable[..., str], fake_backend: type[FakeBackend]
+    offloaded: Callable[..., str], fake_backend: type[FakeBackend]
 ) -> None:
     def backend() -> Any:
         return fake_backend("aone", ["tanh", "nn.relu"], min_region_flops=9)
 
     log = PartitionLog()
-    assert places(MIXED, [backend()], log) == "c:a d:a e:a"
+    assert offloaded(MIXED, [backend()], log) == "c:a d:a e:a"
     (refusal,) = log.refusals("main", "a")
-    text = "its region is not worth a call, says the backend: 8 of 9 FLOPs"
+    text = "the region is below the backend's minimum: 8 of 9 FLOPs"
     assert refusal.rejection == Rejection("too-small", text)
-    assert places(MIXED, [backend()], backend_limits=False) == "a:a c:a d:a e:a"
-    assert places(MIXED, [backend()], force={"a": "aone"}) == "a:a c:a d:a e:a"
-    assert places(MIXED, [backend()], min_flops=99) == ""
-    assert places(MIXED, [backend(), fake_backend("btwo", ["tanh"])]) == "a:b c:a d:a e:a"
+    assert offloaded(MIXED, [backend()], backend_limits=False) == "a:a c:a d:a e:a"
+    assert offloaded(MIXED, [backend()], force={"a": "aone"}) == "a:a c:a d:a e:a"
+    assert offloaded(MIXED, [backend()], min_flops=99) == ""
+    assert offloaded(MIXED, [backend(), fake_backend("btwo", ["tanh"])]) == "a:b c:a d:a e:a"
     unstated = OpDef("aone.twice", (OperandSpec("x"),), lambda context: (context.tensor(0),))
     builder = FunctionBuilder("main", ops=default_ops().extended([unstated]))
     result = builder.bind(unstated, [builder.param("x", TensorType((8,), "float32"))], {}).result
     unknown = IRModule({"main": builder.finish(result)})
-    assert places(unknown, [fake_backend("aone", ["aone.twice"], min_region_flops=9)]) == f"{result.name}:a"
+    assert offloaded(unknown, [fake_backend("aone", ["aone.twice"], min_region_flops=9)]) == f"{result.name}:a"
     symbolic = 'def main(x: R.Tensor(("n",))):\n    a = R.tanh(x)\n    return a\n'
-    assert places(symbolic, [backend()]) == "a:a"
+    assert offloaded(symbolic, [backend()]) == "a:a"
 
 
 def test_the_next_backend_is_asked_for_what_was_given_back(
-    places: Callable[..., str], fake_backend: type[FakeBackend]
+    offloaded: Callable[..., str], fake_backend: type[FakeBackend]
 ) -> None:
     backends = [fake_backend("aone", ["tanh"]), fake_backend("btwo", ["tanh", "nn.relu", "exp"])]
-    assert places(MIXED, backends) == "a:a b:b c:a d:b e:a"
-    assert places(MIXED, backends, min_ops=2) == "a:b b:b c:b d:b e:b"
+    assert offloaded(MIXED, backends) == "a:a b:b c:a d:b e:a"
+    assert offloaded(MIXED, backends, min_ops=2) == "a:b b:b c:b d:b e:b"
     log = PartitionLog()
-    assert places(MIXED, backends, log, min_ops=6) == ""
+    assert offloaded(MIXED, backends, log, min_ops=6) == ""
     assert [(r.backend, r.rejection.text) for r in log.refusals("main", "e")] == [
-        ("aone", "its region is below the user's limits: 1 of 6 ops"),
-        ("btwo", "its region is below the user's limits: 5 of 6 ops"),
+        ("aone", "the region is below the user's limits: 1 of 6 ops"),
+        ("btwo", "the region is below the user's limits: 5 of 6 ops"),
     ]
 
 
-def test_ops_of_composites_count_singly(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
+def test_ops_of_composites_count_singly(offloaded: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     pattern = CompositePattern("aone.pair", is_op("nn.relu")(is_op("tanh")(wildcard())))
     backends = [fake_backend("aone", [], [pattern])]
-    assert places(MIXED, backends, min_ops=2) == "c:a d:a"
-    assert places(MIXED, backends, min_ops=3) == ""
+    assert offloaded(MIXED, backends, min_ops=2) == "c:a d:a"
+    assert offloaded(MIXED, backends, min_ops=3) == ""
 
 
-def test_symbolic_sizes_count_as_one(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
+def test_symbolic_sizes_count_as_one(offloaded: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     module = MIXED.replace("(8,)", '("n",)')
     backends = [fake_backend("aone", ["tanh", "nn.relu"])]
-    assert places(module, backends, min_bytes=8) == "a:a c:a d:a e:a"
-    assert places(module, backends, min_bytes=9) == "c:a d:a e:a"
+    assert offloaded(module, backends, min_bytes=8) == "a:a c:a d:a e:a"
+    assert offloaded(module, backends, min_bytes=9) == "c:a d:a e:a"
 
 
-def test_a_region_with_a_forced_op_stays(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
+def test_a_region_with_a_forced_op_stays(offloaded: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     backends = [fake_backend("aone", ["tanh", "nn.relu"])]
-    assert places(MIXED, backends, min_ops=4, force={"d": "aone"}) == "c:a d:a e:a"
+    assert offloaded(MIXED, backends, min_ops=4, force={"d": "aone"}) == "c:a d:a e:a"
 
 
-def test_what_was_claimed_before_stays(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
+def test_what_was_claimed_before_stays(offloaded: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     main = R.parse(MIXED)["main"]
     claimed = replace(main, bindings=(replace(main.bindings[0], codegen="aone"), *main.bindings[1:]))
     module = R.parse(MIXED).with_function(claimed)
-    assert places(module, [fake_backend("aone", ["tanh"])], min_ops=2) == "a:a"
+    assert offloaded(module, [fake_backend("aone", ["tanh"])], min_ops=2) == "a:a"
 
 
-def test_bodies_have_regions_of_their_own(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
+def test_bodies_have_regions_of_their_own(offloaded: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     module = """
 def main(flag: R.Tensor((), "bool"), x: R.Tensor((4,))):
     def then_branch(p: R.Tensor((4,))):
@@ -158,13 +158,13 @@ def main(flag: R.Tensor((), "bool"), x: R.Tensor((4,))):
     y = R.if_(flag, x, regions=[then_branch, else_branch])
     return y
 """
-    assert places(module, [fake_backend("aone", None)], min_ops=2) == "q:a r:a"
+    assert offloaded(module, [fake_backend("aone", None)], min_ops=2) == "q:a r:a"
 
 
 def test_a_second_round_takes_what_only_now_is_large_enough(
-    places: Callable[..., str], fake_backend: type[FakeBackend]
+    offloaded: Callable[..., str], fake_backend: type[FakeBackend]
 ) -> None:
-    """`aone` gives back the pair `a, b`, which it liked best; `btwo` then takes `a`, and `b, c` is another pair."""
+    """`aone` gives back the pair `a, b`, the favourite; `btwo` then takes `a`, and `b, c` is another pair."""
     module = "def main(x: R.Tensor((4,))):\n    a = R.tanh(x)\n    b = R.exp(a)\n    c = R.sin(b)\n    return c\n"
     tanh_exp = is_op("exp")(is_op("tanh")(wildcard()))
     exp_sin = is_op("sin")(is_op("exp")(wildcard()))
@@ -177,13 +177,13 @@ def test_a_second_round_takes_what_only_now_is_large_enough(
         CompositePattern("aone.second", exp_sin),
     ]
     backends = [fake_backend("aone", [], patterns), fake_backend("btwo", ["tanh"])]
-    assert places(module, backends) == "a:a b:a"
-    assert places(module, backends, min_ops=1) == "a:a b:a"
-    assert places(module, backends, min_ops=3) == ""
+    assert offloaded(module, backends) == "a:a b:a"
+    assert offloaded(module, backends, min_ops=1) == "a:a b:a"
+    assert offloaded(module, backends, min_ops=3) == ""
 
 
 class ByHand:
-    """A policy that asks nobody: it claims all `tanh` for the first backend."""
+    """A policy without questions: all `tanh` are claimed for the first backend."""
 
     def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
         (handle, *_) = request.backends
@@ -193,8 +193,8 @@ class ByHand:
 
 
 def test_limits_hold_for_a_policy_that_does_not_ask(
-    places: Callable[..., str], fake_backend: type[FakeBackend]
+    offloaded: Callable[..., str], fake_backend: type[FakeBackend]
 ) -> None:
     backends = [fake_backend("aone", None)]
-    assert places(MIXED, backends, policy=ByHand()) == "a:a c:a e:a"
-    assert places(MIXED, backends, policy=ByHand(), min_ops=2) == ""
+    assert offloaded(MIXED, backends, policy=ByHand()) == "a:a c:a e:a"
+    assert offloaded(MIXED, backends, policy=ByHand(), min_ops=2) == ""

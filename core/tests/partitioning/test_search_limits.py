@@ -1,4 +1,4 @@
-"""A search that meets a bound says so in the log: no match that may be there goes without a word."""
+"""A search reaching a bound is logged: no possible match is skipped silently."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from byoc_core.pattern.reachability import MAX_VISITS
 
 from core.tests.conftest import FakeBackend
 
-WAYS = "a part of the pattern fits in more than 256 ways, and the others were not looked at"
-VISITS = f"whether an input depends on what the match makes was not found out within {MAX_VISITS} ops"
+TOO_MANY_FITS = "a part of the pattern has more than 256 fits, and further fits were not examined"
+VISITS = f"the search for a path from the match to an input stopped after {MAX_VISITS} ops"
 
 
-def told(module: IRModule, pattern: CompositePattern) -> tuple[list[str], list[str]]:
+def limits_and_ops(module: IRModule, pattern: CompositePattern) -> tuple[list[str], list[str]]:
     """Gives what is said of bounds at the last op of ``main``, and the ops after fusion."""
     log = PartitionLog()
     fused = FuseOpsByPattern([pattern], log=log)(module)
@@ -28,7 +28,7 @@ def told(module: IRModule, pattern: CompositePattern) -> tuple[list[str], list[s
 
 
 def join(count: int) -> IRModule:
-    """Gives a concat of ``count`` values, each of which a pattern of :func:`choice` fits in two ways."""
+    """Return a concat of ``count`` values, each matched in two ways by a pattern of :func:`choice`."""
     builder = FunctionBuilder("main")
     x = builder.param("x", tensor((4,)))
     parts = [builder.bind("tanh", (builder.bind("exp", (x,), {}).result,), {}).result for _ in range(count)]
@@ -39,33 +39,33 @@ def choice() -> Pattern:
     return is_op("tanh")(is_op("exp")(wildcard())) | is_op("tanh")(wildcard())
 
 
-@pytest.mark.parametrize(("count", "limits"), [(8, []), (9, [WAYS])])
+@pytest.mark.parametrize(("count", "limits"), [(8, []), (9, [TOO_MANY_FITS])])
 def test_ways_that_are_not_looked_at(count: int, limits: list[str]) -> None:
     pattern = CompositePattern("aone.join", is_op("concat")(any_number(choice())))
-    assert told(join(count), pattern) == (limits, ["composite"])
+    assert limits_and_ops(join(count), pattern) == (limits, ["composite"])
 
 
 def test_orders_of_a_commutative_op_that_are_one_way_meet_no_bound() -> None:
-    """Both orders of the sum of two joins of 2 ** 7 ways fit, and say the same."""
+    """Both orders of the sum of two joins with 2 ** 7 ways fit, and are equal."""
     builder = FunctionBuilder("main")
     x = builder.param("x", tensor((4,)))
     parts = [builder.bind("tanh", (builder.bind("exp", (x,), {}).result,), {}).result for _ in range(7)]
     total = builder.bind("add", (builder.bind("concat", parts, {}).result, builder.param("y", tensor((28,)))), {})
     module = IRModule({"main": builder.finish(total.result)}, builder.constants)
     pattern = CompositePattern("aone.sum", is_op("add")(is_op("concat")(any_number(choice())), wildcard()))
-    assert told(module, pattern) == ([], ["composite"])
+    assert limits_and_ops(module, pattern) == ([], ["composite"])
 
 
 def test_a_search_of_too_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = CompositePattern("aone.join", is_op("concat")(any_number(choice())))
     monkeypatch.setattr(search_module, "MAX_STEPS", 20)
-    limits, left = told(join(8), pattern)
-    assert limits == ["the search was given up after 20 steps"]
+    limits, left = limits_and_ops(join(8), pattern)
+    assert limits == ["the search stopped after 20 steps"]
     assert "composite" not in left
 
 
 def beside_a_tower(height: int) -> IRModule:
-    """Gives ``add(tanh(x), tower)``, whose ``tanh`` is read outside, before the end of a tower of other ops."""
+    """Return ``add(tanh(x), tower)``, with ``tanh`` read outside, before the end of a tower of other ops."""
     builder = FunctionBuilder("main")
     first = builder.bind("tanh", (builder.param("x", tensor((4,))),), {}).result
     reader = builder.bind("exp", (first,), {}).result
@@ -82,19 +82,19 @@ def residual() -> CompositePattern:
 
 @pytest.mark.parametrize(("height", "limits"), [(MAX_VISITS - 1, []), (MAX_VISITS + 1, [VISITS])])
 def test_a_way_back_that_is_not_found_out(height: int, limits: list[str]) -> None:
-    said, left = told(beside_a_tower(height), residual())
-    assert said == limits
+    found_limits, left = limits_and_ops(beside_a_tower(height), residual())
+    assert found_limits == limits
     assert ("composite" in left) == (not limits)
 
 
 def test_the_report_and_the_near_miss_say_it_too(fake_backend: type[FakeBackend]) -> None:
-    """The near miss of the inner op claims no dependence that nobody saw."""
+    """The near miss of the inner op claims no unproven dependence."""
     module, pattern = beside_a_tower(MAX_VISITS + 1), residual()
     main = module["main"]
     for op in (main.bindings[0], main.bindings[-1]):
         near = explain_mismatch(pattern.pattern, op, FunctionIndex(main))
         assert near is not None
-        assert near.text == f"the search met its bound: {VISITS}"
+        assert near.text == f"the search reached the limit: {VISITS}"
     report = byoc_core.explain(module, [fake_backend("aone", [], [pattern])]).report_data
     reasons = next(row["reasons"] for row in report["ops"] if row["op"] == "add")
     assert [reason["code"] for reason in reasons if "pattern" in reason] == ["search-limit"]

@@ -1,4 +1,4 @@
-"""Which of several matches becomes a composite, and what is said of the others."""
+"""The choice among several matches for a composite, and the notes on the others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_condition_that_raises_names_pattern_and_place() -> None:
 
 
 def fuse(module: IRModule, *patterns: CompositePattern) -> tuple[list[str], PartitionLog]:
-    """Gives names and pattern of ``main``'s bindings after fusion, and the log."""
+    """Return names and pattern of ``main``'s bindings after fusion, and the log."""
     log = PartitionLog()
     fused = FuseOpsByPattern(patterns, log=log)(module)
     check_partition(module, fused)
@@ -59,11 +59,11 @@ def fuse(module: IRModule, *patterns: CompositePattern) -> tuple[list[str], Part
     return described, log
 
 
-def test_the_loser_is_told_to_whom_and_where() -> None:
+def test_the_refusal_of_a_lost_match_names_the_winner() -> None:
     large = CompositePattern("aone.tanh_relu", RELU_TANH)
     small = CompositePattern("aone.tanh", TANH)
-    made, log = fuse(chain("tanh", "nn.relu", "exp"), small, large)
-    assert made == ["v2=aone.tanh_relu", "v3=exp"]
+    fused, log = fuse(chain("tanh", "nn.relu", "exp"), small, large)
+    assert fused == ["v2=aone.tanh_relu", "v3=exp"]
     lost = Rejection("lost", "lost to `aone.tanh_relu` at `v2`")
     assert log.refusals("main", "v1") == (Refusal("aone", lost, "aone.tanh", ("v1",)),)
     assert log.refusals("main", "v2") == ()
@@ -72,8 +72,8 @@ def test_the_loser_is_told_to_whom_and_where() -> None:
 def test_a_match_may_lose_to_two() -> None:
     three = CompositePattern("aone.three", is_op("tanh")(is_op("nn.relu")(TANH)))
     tanh = CompositePattern("aone.tanh", TANH, priority=1)
-    made, log = fuse(chain("tanh", "nn.relu", "tanh"), three, tanh)
-    assert made == ["v1=aone.tanh", "v2=nn.relu", "v3=aone.tanh"]
+    fused, log = fuse(chain("tanh", "nn.relu", "tanh"), three, tanh)
+    assert fused == ["v1=aone.tanh", "v2=nn.relu", "v3=aone.tanh"]
     lost = Rejection("lost", "lost to `aone.tanh` at `v1` and `aone.tanh` at `v3`")
     assert log.refusals("main", "v3") == (Refusal("aone", lost, "aone.three", ("v1", "v3")),)
 
@@ -94,16 +94,16 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("what", ORDERS)
-def test_the_order_of_selection(what: str) -> None:
-    patterns, expected = ORDERS[what]
+@pytest.mark.parametrize("label", ORDERS)
+def test_the_order_of_selection(label: str) -> None:
+    patterns, expected = ORDERS[label]
     assert fuse(chain("tanh", "nn.relu"), *patterns)[0] == expected
 
 
 def test_among_equals_the_earlier_position_wins() -> None:
     pair = CompositePattern("aone.pair", is_op("tanh")(TANH))
-    made, log = fuse(chain("tanh", "tanh", "tanh"), pair)
-    assert made == ["v2=aone.pair", "v3=tanh"]
+    fused, log = fuse(chain("tanh", "tanh", "tanh"), pair)
+    assert fused == ["v2=aone.pair", "v3=tanh"]
     assert [r.ops for r in log.refusals("main", "v3")] == [("v2",)]
 
 
@@ -134,11 +134,11 @@ def main(x: R.Tensor((4,))):
 
 
 def test_a_composite_that_would_close_a_cycle_is_left_out_and_the_way_is_named() -> None:
-    """Each pair alone is convex: `e` and `a`, `f` and `b`; but each reads what the other gives."""
+    """Each pair alone is convex: `e` and `a`, `f` and `b`; but each reads the other's result."""
     pattern = CompositePattern("aone.residual", is_op("add")(TANH, wildcard()), leaked="return")
-    made, log = fuse(R.parse(CROSSED), pattern)
-    assert made == ["b=tanh", "d=exp", "e=aone.residual", "c=exp", "f=add"]
-    cycle = Rejection("would-close-cycle", "it would depend on itself through `d`, `e`, `a`, `c`")
+    fused, log = fuse(R.parse(CROSSED), pattern)
+    assert fused == ["b=tanh", "d=exp", "e=aone.residual", "c=exp", "f=add"]
+    cycle = Rejection("would-close-cycle", "the composite would depend on itself through `d`, `e`, `a`, `c`")
     assert log.refusals("main", "f") == (Refusal("aone", cycle, "aone.residual", ("d", "e", "a", "c")),)
 
 
@@ -150,9 +150,9 @@ def main(x: R.Tensor((4,))):
     b = R.nn.relu(a)
     return b, e
 """)
-    made, log = fuse(module, CompositePattern("aone.pair", RELU_TANH))
-    assert made == ["a=tanh", "e=call_packed", "b=nn.relu"]
-    barrier = Rejection("barrier", "`call_packed` at `e` must not be crossed")
+    fused, log = fuse(module, CompositePattern("aone.pair", RELU_TANH))
+    assert fused == ["a=tanh", "e=call_packed", "b=nn.relu"]
+    barrier = Rejection("barrier", "ops with effects lie between the ops of the match: `call_packed` at `e`")
     assert log.refusals("main", "b") == (Refusal("aone", barrier, "aone.pair", ("e",)),)
 
 
@@ -162,13 +162,13 @@ def main(x: R.Tensor((4,))):
     e = R.call_packed("log", (x,), out_types=[R.Tensor((4,))])
     return e
 """)
-    made, log = fuse(module, CompositePattern("aone.log", is_op("call_packed")(wildcard())))
-    assert made == ["e=call_packed"]
+    fused, log = fuse(module, CompositePattern("aone.log", is_op("call_packed")(wildcard())))
+    assert fused == ["e=call_packed"]
     assert [refusal.rejection.code for refusal in log.refusals("main", "e")] == ["barrier"]
 
 
 def leaking(num_ops: int) -> IRModule:
-    """A ladder whose every rung has a pair that leaks, each read by the next two rungs."""
+    """A ladder with a leaking pair in every rung, each read by the next two rungs."""
     builder = FunctionBuilder("main")
     left = right = builder.param("x", tensor((4,)))
     for _ in range(num_ops // 4):
@@ -178,9 +178,9 @@ def leaking(num_ops: int) -> IRModule:
 
 
 def test_many_composites_that_leak_take_steps_in_proportion_to_the_ops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step is an edge that the searches for a cycle follow."""
+    """A step is an edge followed by the searches for a cycle."""
     steps = 0
-    edges = selection._Order._edges
+    edges = selection._GroupOrder._edges
 
     def counted(positions: Sequence[int], sources: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
         nonlocal steps
@@ -188,7 +188,7 @@ def test_many_composites_that_leak_take_steps_in_proportion_to_the_ops(monkeypat
             steps += 1
             yield edge
 
-    monkeypatch.setattr(selection._Order, "_edges", staticmethod(counted))
+    monkeypatch.setattr(selection._GroupOrder, "_edges", staticmethod(counted))
     pattern = CompositePattern("aone.sum", is_op("add")(TANH, wildcard()), leaked="return")
     counts = []
     for num_ops in (200, 1_600):
@@ -207,8 +207,8 @@ def test_only_ties_depend_on_the_order_of_patterns(order: Sequence[int]) -> None
         CompositePattern("aone.small", TANH),
         CompositePattern("aone.exp", is_op("exp")(wildcard()), priority=2),
     ]
-    made, _ = fuse(chain("exp", "tanh", "nn.relu", "tanh"), *(patterns[i] for i in order))
-    assert made == ["v1=aone.exp", "v3=aone.large", "v4=aone.small"]
+    fused, _ = fuse(chain("exp", "tanh", "nn.relu", "tanh"), *(patterns[i] for i in order))
+    assert fused == ["v1=aone.exp", "v3=aone.large", "v4=aone.small"]
 
 
 def _run(module: IRModule, fake: FakeBackend, run_compiled: RunCompiled) -> Any:
@@ -227,7 +227,7 @@ def test_leaked_values_and_shared_constants_through_codegen(
     fake_backend: type[FakeBackend],
     run_compiled: RunCompiled,
 ) -> None:
-    """Two layers share one constant, each reads it twice, and the first has an inner value that is read outside."""
+    """Two layers share a constant, each with two reads, and the first has an inner value read outside."""
     builder = FunctionBuilder("main")
     x = builder.param("x", tensor((4,)))
     c = np.arange(1, 5, dtype=np.float32)

@@ -53,7 +53,7 @@ BETWEEN["all of them"] = Sequential(list(BETWEEN.values()))
 
 
 def expected() -> list[np.ndarray[Any, Any]]:
-    """What the text computes; all numbers are exact in float32."""
+    """The text's expected results; all numbers are exact in float32."""
     b = np.maximum(X.astype(np.float64) + np.arange(1, 5), 0)
     return [b, -np.abs(np.concatenate([b * W, [4, 3, 2, 1], [-1, 0.5]]))]
 

@@ -1,4 +1,4 @@
-"""A policy may do nothing but claim, and only what it may: else the error names it and the op."""
+"""A policy may only make permitted claims: otherwise the error names the policy and the op."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def claim(position: int, backend: str = "aone") -> Change:
 
 
 def composite(name: str, backend: str, *positions: int) -> Change:
-    """Puts neighbours into a composite; it gives the last one's results."""
+    """Put neighbours into a composite with the last op's results."""
 
     def change(bindings: Sequence[Binding]) -> Sequence[Binding]:
         parts = [bindings[position] for position in positions]
@@ -63,8 +63,8 @@ def composite(name: str, backend: str, *positions: int) -> Change:
         inner = [replace(part, operands=(values[i],)) for i, part in enumerate(inner)]
         body = Function("body", (param,), tuple(inner), (values[-1],))
         attrs = COMPOSITE.normalise_attrs({"name": name})
-        made = Binding(parts[-1].results, COMPOSITE, (x,), attrs, (body,), codegen=backend)
-        return [b for i, b in enumerate(bindings) if i < positions[0]] + [made, *bindings[positions[-1] + 1 :]]
+        merged = Binding(parts[-1].results, COMPOSITE, (x,), attrs, (body,), codegen=backend)
+        return [b for i, b in enumerate(bindings) if i < positions[0]] + [merged, *bindings[positions[-1] + 1 :]]
 
     return change
 
@@ -94,7 +94,7 @@ def rename(bindings: Sequence[Binding]) -> Sequence[Binding]:
 
 
 COMPOSITE_OF_K = "claims op `composite` at `s` for `aone` as composite"
-REFUSED = "claims op `tanh` at `m` for `btwo`, which may not take it"
+REFUSED = "claims op `tanh` at `m` for `btwo`, but the claim is forbidden"
 
 FAULTS: Mapping[str, tuple[Callable[[IRModule], IRModule], str]] = {
     "an op lost": (
@@ -116,11 +116,11 @@ FAULTS: Mapping[str, tuple[Callable[[IRModule], IRModule], str]] = {
     ),
     "another backend": (
         lambda m: change_main(m, claim(0, "cthree")),
-        "claims op `tanh` at `a` for `cthree`, which is none of those that may claim here (aone, btwo)",
+        "claims op `tanh` at `a` for `cthree`, but only these backends may claim: aone, btwo",
     ),
     "an impure op": (
         lambda m: change_main(m, claim(2)),
-        "claims op `call_packed` at `e` for `aone`, but no backend takes calls and control flow",
+        "claims op `call_packed` at `e` for `aone`, but no backend may claim calls and control flow",
     ),
     "what the backend cannot take": (
         lambda m: change_main(m, claim(4, "btwo")),
@@ -128,19 +128,19 @@ FAULTS: Mapping[str, tuple[Callable[[IRModule], IRModule], str]] = {
     ),
     "what the user forbids": (
         lambda m: change_main(m, claim(0, "btwo")),
-        "claims op `tanh` at `a` for `btwo`, which may not take it (forced): the user placed it on `aone`",
+        "claims op `tanh` at `a` for `btwo`, but the claim is forbidden (forced): the user forces the op to `aone`",
     ),
     "what the user forbids in a composite": (
         lambda m: change_main(m, composite("btwo.pair", "btwo", 0, 1)),
-        "claims op `tanh` at `a` for `btwo`, which may not take it (forced): the user placed it on `aone`",
+        "claims op `tanh` at `a` for `btwo`, but the claim is forbidden (forced): the user forces the op to `aone`",
     ),
     "a composite whose sizes the data tells": (
         lambda m: change_main(m, composite("aone.sum", "aone", 5, 6)),
-        f"{COMPOSITE_OF_K} `aone.sum`, which holds an op whose sizes only the data tells",
+        f"{COMPOSITE_OF_K} `aone.sum`, but the composite contains an op with data-dependent sizes",
     ),
     "a composite of another": (
         lambda m: change_main(m, composite("btwo.pair", "aone", 0, 1)),
-        "claims op `composite` at `b` for `aone` as composite `btwo.pair`, which is not named for it",
+        "claims op `composite` at `b` for `aone` as composite `btwo.pair`, but the name must start with `aone.`",
     ),
 }
 
@@ -150,9 +150,9 @@ def two(fake_backend: type[FakeBackend]) -> list[FakeBackend]:
     return [fake_backend("aone", None), fake_backend("btwo", None, dynamic_shapes=False)]
 
 
-@pytest.mark.parametrize("what", FAULTS)
-def test_a_policy_that_does_more_than_it_may(what: str, two: list[FakeBackend]) -> None:
-    change, problem = FAULTS[what]
+@pytest.mark.parametrize("label", FAULTS)
+def test_a_policy_that_does_more_than_it_may(label: str, two: list[FakeBackend]) -> None:
+    change, problem = FAULTS[label]
 
     def meddling(module: IRModule, request: PartitionRequest, /) -> IRModule:
         return change(module)
@@ -164,7 +164,7 @@ def test_a_policy_that_does_more_than_it_may(what: str, two: list[FakeBackend]) 
 
 
 def test_a_policy_that_gives_an_invalid_module_is_named(two: list[FakeBackend]) -> None:
-    """Names and claims are as they must be; only the order is not."""
+    """Names and claims are right; only the order is wrong."""
 
     def backwards(module: IRModule, request: PartitionRequest, /) -> IRModule:
         return change_main(module, lambda b: [*claim(0)([b[1], b[0]]), *b[2:]])
@@ -185,11 +185,11 @@ def test_a_fault_of_the_merger_is_not_the_policys(
     with pytest.raises(InternalError) as caught:
         partition(module, two[:1], partition_options=limits)
     assert caught.value.where == "region `aone_main_0`"
-    assert caught.value.problem == "has its outputs in another order than its ops make them"
+    assert caught.value.problem == "does not have the outputs in the order of the producing ops"
 
 
 def test_a_fault_of_claims_in_merging_is_found(two: list[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program is the same; another backend got the region."""
+    """The program is the same, but the region has another backend."""
 
     def swapped(module: IRModule, sideways: bool, separated: frozenset[str]) -> IRModule:
         merged = merge_claims(module, sideways, separated)
@@ -201,7 +201,7 @@ def test_a_fault_of_claims_in_merging_is_found(two: list[FakeBackend], monkeypat
     monkeypatch.setattr(partition_module, "merge_claims", swapped)
     with pytest.raises(InternalError) as caught:
         partition(R.parse(MODULE), two)
-    assert caught.value.problem == "changed who takes which op, or the impure ops around it, of function `main`"
+    assert caught.value.problem == "changed the backend of an op, or the impure ops around an op, of function `main`"
 
 
 def test_a_lawful_partition_is_compared_once(two: list[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_a_lawful_partition_is_compared_once(two: list[FakeBackend], monkeypatch
 @pytest.mark.parametrize(
     ("policy", "text"),
     [
-        ("cost", "policy: is no policy; got 'cost', expected a callable, such as ByCost()"),
+        ("cost", "policy: is not a policy; got 'cost', expected a callable, such as ByCost()"),
         (ByCost, "policy: is a class; got ByCost, expected an instance: ByCost()"),
     ],
 )
@@ -247,23 +247,23 @@ def test_a_policy_that_gives_no_module(two: list[FakeBackend]) -> None:
 
     with pytest.raises(PartitionError) as caught:
         partition(R.parse(MODULE), two, policy=Nothing())
-    assert str(caught.value) == "policy `Nothing`: gave no module; got NoneType"
+    assert str(caught.value) == "policy `Nothing`: returned no module; got NoneType"
 
 
 def test_a_policy_that_drops_an_older_claim(two: list[FakeBackend]) -> None:
-    def forgetful(module: IRModule, request: PartitionRequest, /) -> IRModule:
+    def dropping(module: IRModule, request: PartitionRequest, /) -> IRModule:
         return change_main(module, lambda bindings: [replace(b, codegen=None) for b in bindings])
 
     with pytest.raises(PartitionError) as caught:
-        partition(change_main(R.parse(MODULE), claim(1)), two, policy=forgetful)
-    assert str(caught.value) == "policy `forgetful`: dropped the claim of `aone` on `b`"
+        partition(change_main(R.parse(MODULE), claim(1)), two, policy=dropping)
+    assert str(caught.value) == "policy `dropping`: dropped the claim of `aone` on `b`"
 
 
 def test_a_policy_that_claims_by_hand_within_its_rights(two: list[FakeBackend], placement: type[Placement]) -> None:
     def careful(module: IRModule, request: PartitionRequest, /) -> IRModule:
-        admit = request.admission(request.backends[1])
+        claim_filter = request.claim_filter(request.backends[1])
         main = module["main"]
-        mine = [replace(b, codegen="btwo") if admit("main", b) is None else b for b in main.bindings]
+        mine = [replace(b, codegen="btwo") if claim_filter("main", b) is None else b for b in main.bindings]
         return module.with_function(replace(main, bindings=tuple(mine)))
 
     options = PartitionOptions(force={"a": "host"})
@@ -272,7 +272,7 @@ def test_a_policy_that_claims_by_hand_within_its_rights(two: list[FakeBackend], 
 
 
 class OwnBackend(FakeBackend):
-    """A backend that claims by an algorithm of its own."""
+    """A backend with a separate algorithm for claims."""
 
     def __init__(self, change: Callable[[IRModule], Any], **more: Any) -> None:
         super().__init__("aone", None, **more)
@@ -291,7 +291,7 @@ def test_a_backend_claims_by_its_own_algorithm(placement: type[Placement], two: 
     assert where.region_of == {"a": "aone_main_0", "b": "aone_main_0"}
     assert parted["aone_main_0"].bindings[0].attrs["name"] == "aone.pair"
     assert [refusal.rejection.text for refusal in log.refusals("main", "m")] == [
-        "its own partition leaves it",
+        "the backend's own partition does not claim the op",
         "backend `btwo` takes static shapes only",
     ]
 
@@ -341,15 +341,15 @@ def test_its_claims_are_compiled_and_run(run_compiled: RunCompiled) -> None:
 HOOK_FAULTS: Mapping[str, tuple[Callable[[IRModule], Any], str]] = {
     "another backend": (
         lambda m: change_main(m, claim(0, "btwo")),
-        "claims op `tanh` at `a` for `btwo`, which is none of those that may claim here (aone)",
+        "claims op `tanh` at `a` for `btwo`, but only these backends may claim: aone",
     ),
     "an impure op": (
         lambda m: change_main(m, claim(2)),
-        "claims op `call_packed` at `e` for `aone`, but no backend takes calls and control flow",
+        "claims op `call_packed` at `e` for `aone`, but no backend may claim calls and control flow",
     ),
     "an impure op in a composite": (
         lambda m: change_main(m, composite("aone.log", "aone", 2)),
-        "claims op `call_packed` at `e` for `aone`, which may not take it (impure): `call_packed` has effects",
+        "claims op `call_packed` at `e` for `aone`, but the claim is forbidden (impure): `call_packed` has effects",
     ),
     "an op renamed": (lambda m: change_main(m, rename), "lost op `exp` at `b` of function `main`"),
     "order": (lambda m: change_main(m, swap), "changed the results of function `main`"),
@@ -357,9 +357,9 @@ HOOK_FAULTS: Mapping[str, tuple[Callable[[IRModule], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", HOOK_FAULTS)
-def test_a_backend_whose_partition_does_more_than_claim(what: str, two: list[FakeBackend]) -> None:
-    change, problem = HOOK_FAULTS[what]
+@pytest.mark.parametrize("label", HOOK_FAULTS)
+def test_a_backend_whose_partition_does_more_than_claim(label: str, two: list[FakeBackend]) -> None:
+    change, problem = HOOK_FAULTS[label]
     with pytest.raises(HookError) as caught:
         partition(R.parse(MODULE), [OwnBackend(change), two[1]])
     assert caught.value.where == "plugin `aone`, hook `byoc_partition`"

@@ -1,4 +1,4 @@
-"""One graph put through partition, and everything that must hold of it."""
+"""Partition of a graph, with all laws for the result."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = [
 
 
 def check_case(case: Case) -> int:
-    """Partitions and compiles a case; gives how many regions there were.
+    """Partition and compile a case; return the number of regions.
 
-    Beside the laws of :func:`check_laws`: ``same run`` (numbers and effects, before and after, and once compiled),
-    ``deterministic`` (partition says the same twice) and ``stable`` (a second run changes nothing).
+    Besides the laws of :func:`check_laws`: ``same run`` (numbers and effects, before and after, and once compiled),
+    ``deterministic`` (two partitions are equal) and ``stable`` (a second run changes nothing).
 
     Raises:
-        LawBrokenError: the first law that is broken.
+        LawBrokenError: the first broken law.
         InternalError: the product's own checker found something.
     """
     fakes = case.plugins(FakeBackend)
@@ -45,8 +45,8 @@ def check_case(case: Case) -> int:
     text = str(after)
     if str(partition(case.module, fakes)) != text:
         raise LawBrokenError("deterministic", "a second run from the same module prints another text")
-    again = partition(after, fakes)
-    if again != after or str(again) != text:
+    repeated = partition(after, fakes)
+    if repeated != after or str(repeated) != text:
         raise LawBrokenError("stable", "a second run after the first changes the module")
     compiled = RunCodegen(backends=fakes)(after)
     if any("Codegen" in function.attrs for function in compiled.functions.values()):
@@ -56,10 +56,10 @@ def check_case(case: Case) -> int:
 
 
 def check_claims_merged(case: Case, *, sideways: bool) -> int:
-    """Merges the claims of a case without patterns; gives how many regions there were.
+    """Merge the claims of a case without patterns; return the number of regions.
 
     Raises:
-        LawBrokenError: the first law that is broken.
+        LawBrokenError: the first broken law.
     """
     merge = MergeCompositeFunctions(sideways=sideways)
     before = case.claimed()
@@ -72,10 +72,10 @@ def check_claims_merged(case: Case, *, sideways: bool) -> int:
 
 
 def check_composites_alone(case: Case) -> int:
-    """Makes a region of each composite of a case; gives how many there were.
+    """Make a region of each composite of a case; return their number.
 
     Raises:
-        LawBrokenError: the first law that is broken; regions are not merged, so they are not maximal.
+        LawBrokenError: the first broken law; regions are not merged, so not maximal.
     """
     after = FuseOpsByPattern(case.patterns, annotate_codegen=True)(case.module)
     facts = check_laws(case.module, after, maximal=False)
@@ -84,11 +84,11 @@ def check_composites_alone(case: Case) -> int:
 
 
 def check_constrained(case: Case, seed: int) -> int:
-    """Partitions a case under constraints drawn from a seed; gives how many regions there were.
+    """Partition a case under constraints drawn from a seed; return the number of regions.
 
     Raises:
-        LawBrokenError: the first law that is broken. Regions that are given back part others, so with limits on
-            regions these are not maximal.
+        LawBrokenError: the first broken law. Regions given back separate others, so with limits on regions these are
+            not maximal.
     """
     if not ops_of(case.module):
         return 0
@@ -98,17 +98,17 @@ def check_constrained(case: Case, seed: int) -> int:
     has_limits = options.min_ops or options.min_flops or options.min_bytes
     facts = check_laws(case.module, after, maximal=not has_limits, sideways=options.sideways)
     check_same_run(case, after)
-    check_constraints(case, after, options, _taken(facts))
+    check_constraints(case, after, options, _backends_of_ops(facts))
     if partition(after, fakes, partition_options=options) != after:
         raise LawBrokenError("stable", "a second run under the same constraints changes the module")
     return len(facts.calls)
 
 
 def check_placed_by_cost(case: Case, seed: int) -> int:
-    """Partitions a case by the cost that backends estimate; gives how many regions there were.
+    """Partition a case by the costs estimated by backends; return the number of regions.
 
     Raises:
-        LawBrokenError: the first law that is broken.
+        LawBrokenError: the first broken law.
     """
     rng = random.Random(seed)
     per_op, call = rng.choice((1e-9, 3e-8, 3e-7)), rng.choice((1e-9, 1e-7, 1e-6))
@@ -118,15 +118,15 @@ def check_placed_by_cost(case: Case, seed: int) -> int:
 
     after = partition(case.module, case.plugins(FakeBackend, estimate=estimate), policy=ByCost())
     facts = check_laws(case.module, after)
-    for name, backend in _taken(facts).items():
-        wanted = facts.composite_of.get(name, "").partition(".")[0] or case.claims.get(name)
-        if backend != wanted:
-            raise LawBrokenError("claims", f"{name} went to {backend}, which takes it no more than {wanted}")
+    for name, backend in _backends_of_ops(facts).items():
+        expected = facts.composite_of.get(name, "").partition(".")[0] or case.claims.get(name)
+        if backend != expected:
+            raise LawBrokenError("claims", f"{name} went to {backend}, which takes it no more than {expected}")
     check_same_run(case, after)
     return len(facts.calls)
 
 
-def _taken(facts: Facts) -> dict[str, str]:
+def _backends_of_ops(facts: Facts) -> dict[str, str]:
     return {name: facts.backend_of[region] for name, region in facts.region_of.items()}
 
 
@@ -136,16 +136,16 @@ def check_same_run(
     run: tuple[list[Any], list[Any]] | None = None,
     inputs: Sequence[npt.NDArray[Any]] | None = None,
 ) -> None:
-    """Checks that a module gives the same results bit for bit, and the same effects in the same order.
+    """Check a module for the same results bit for bit, and the same effects in the same order.
 
     Args:
-        case: what it was made of.
+        case: the module's origin.
         after: the module.
-        run: results and effects of the case, where they are known.
-        inputs: arguments of its ``main``, where they are not the case's.
+        run: results and effects of the case, if known.
+        inputs: arguments of the module's ``main``, if not the case's.
 
     Raises:
-        LawBrokenError: it does not.
+        LawBrokenError: a difference.
     """
     results, effects = case.evaluate(after, inputs)
     expected_results, expected_effects = run if run is not None else case.evaluate(case.module)

@@ -1,4 +1,4 @@
-"""Functions from a few lines of script, and what patterns find in them."""
+"""Functions from a few lines of script, and the matches of patterns."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Scene:
     index: FunctionIndex
 
     def op(self, name: str) -> Binding:
-        """Gives the op by the name of one of its results."""
+        """Return the op by the name of a result."""
         return next(b for b in self.main.bindings if name in [result.name for result in b.results])
 
     def value(self, name: str) -> Value:
-        """Gives a value by its name."""
+        """Return a value by name."""
         results = (result for binding in self.main.bindings for result in binding.results)
         return next(value for value in (*self.main.params, *results) if value.name == name)
 
@@ -36,29 +36,29 @@ class Scene:
         return type_.shape or ()
 
     def matches(self, pattern: Pattern, root: str | None = None) -> list[Match]:
-        """Gives the matches at an op, the last one by default."""
+        """Return the matches at an op, the last op by default."""
         return list(find_matches(pattern, self.main.bindings[-1] if root is None else self.op(root), self.index))
 
     def matched(self, pattern: Pattern, root: str | None = None) -> list[str]:
-        """Gives the matches as the names of what their ops make."""
+        """Return the matches as the names of their ops' results."""
         return [
             " ".join(result.name for binding in match.bindings for result in binding.results)
             for match in self.matches(pattern, root)
         ]
 
     def mismatch(self, pattern: Pattern, name: str) -> Mismatch | None:
-        """Gives why a pattern does not fit an op."""
+        """Return the reason why a pattern does not fit an op."""
         return explain_mismatch(pattern, self.op(name), self.index)
 
 
 def names_of(values: tuple[Value, ...]) -> str:
-    """Gives values as their names."""
+    """Return values as their names."""
     return " ".join(value.name if isinstance(value, Var) else "const" for value in values)
 
 
 @pytest.fixture
 def scene() -> Callable[..., Scene]:
-    """Gives what makes a scene of the lines of a function, whose params are tensors of one type."""
+    """Return a function making a scene of the lines of a function; the params are tensors of the same type."""
 
     def make(body: str, params: str = "x y", type_: str = '(4, 4), "float32"') -> Scene:
         head = ", ".join(f"{name}: R.Tensor({type_})" for name in params.split())
@@ -71,5 +71,5 @@ def scene() -> Callable[..., Scene]:
 
 @pytest.fixture
 def inputs() -> Callable[[Match], str]:
-    """Gives what tells the inputs of a match by their names."""
+    """Return a function listing the inputs of a match by name."""
     return lambda match: names_of(match.inputs)

@@ -1,4 +1,4 @@
-"""Each word of the pattern language: what it matches, how it prints, what it refuses."""
+"""Each word of the pattern language: matches, printed form, refusals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_constants_by_value_in_every_dtype(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "array", "fits"),
+    ("expected", "array", "fits"),
     [
         (0.1, np.array([0.1], "float32"), True),
         (0.1, np.array([0.1], "float16"), True),
@@ -74,8 +74,8 @@ def test_constants_by_value_in_every_dtype(dtype: str) -> None:
         (1, np.array([], "float32"), False),
     ],
 )
-def test_constants_by_value(wanted: Any, array: npt.ArrayLike, fits: bool) -> None:
-    assert constant_fits(is_const(wanted), array) is fits
+def test_constants_by_value(expected: Any, array: npt.ArrayLike, fits: bool) -> None:
+    assert constant_fits(is_const(expected), array) is fits
 
 
 def test_constants_by_value_need_the_arrays() -> None:
@@ -86,7 +86,7 @@ def test_constants_by_value_need_the_arrays() -> None:
         list(find_matches(is_op("add")(ANY(), is_const(1)), main.bindings[-1], FunctionIndex(main)))
     assert str(caught.value) == (
         "function `main`: is indexed without the constants' arrays. "
-        "Make the index as FunctionIndex(function, module.constants)."
+        "Create the index with FunctionIndex(function, module.constants)."
     )
 
 
@@ -138,7 +138,7 @@ def test_any_number_of_operands(scene: Callable[..., Scene]) -> None:
     assert ("part" in match, "first" in match, "other" in match) == (True, True, False)
     with pytest.raises(PatternError) as caught:
         match["part"]
-    assert str(caught.value) == "match: capture `part` is repeated. Take them all: match.values('part')."
+    assert str(caught.value) == "match: capture `part` is repeated. Read all values with match.values('part')."
     assert scene("a = R.tanh(x)\nc = R.concat(a, x)\nreturn c").matched(pattern) == []
     assert scene("c = R.concat(x)\nd = R.concat(c, x)\nreturn d").matched(pattern, "c") == []
 
@@ -215,7 +215,7 @@ IDENTITIES = {
     "nn.pad": "R.nn.pad({}, pad_width=(0, 0, 0, 0))",
     "strided_slice": "R.strided_slice({}, begin=(0,), end=(4,), strides=(1,), axes=(0,))",
 }
-OTHERS = {
+NO_IDENTITIES = {
     "a cast": "R.cast({}, dtype='float64')",
     "a transpose": "R.permute_dims({}, axes=(1, 0))",
     "a reversal": "R.strided_slice({}, begin=(3,), end=(-5,), strides=(-1,), axes=(0,))",
@@ -230,20 +230,20 @@ def test_p32_identities_do_not_block_a_match(op: str, scene: Callable[..., Scene
     assert names_of(main.matches(pattern)[0].values("tanh")) == "a"
 
 
-@pytest.mark.parametrize("op", OTHERS)
+@pytest.mark.parametrize("op", NO_IDENTITIES)
 def test_what_is_no_identity_blocks(op: str, scene: Callable[..., Scene]) -> None:
-    main = scene(f"a = R.tanh(x)\ni = {OTHERS[op].format('a')}\nb = R.nn.relu(i)\nreturn b")
+    main = scene(f"a = R.tanh(x)\ni = {NO_IDENTITIES[op].format('a')}\nb = R.nn.relu(i)\nreturn b")
     assert main.matched(is_op("nn.relu")(is_op("tanh")(ANY()))) == []
 
 
 def test_identities_at_leaves(scene: Callable[..., Scene], inputs: Callable[[Match], str]) -> None:
-    one = "R.const(1.0, 'float32')"
+    constant = "R.const(1.0, 'float32')"
     for leaf, operand, expected, source in (
         (ANY(), "x", "b", "i"),
         (is_var(), "x", "i b", "x"),
-        (is_const(), one, "i b", "const"),
-        (is_const(1.0), one, "i b", "const"),
-        (is_const(2.0), one, "", ""),
+        (is_const(), constant, "i b", "const"),
+        (is_const(1.0), constant, "i b", "const"),
+        (is_const(2.0), constant, "", ""),
     ):
         main = scene(f"i = R.cast({operand}, dtype='float32')\nb = R.tanh(i)\nreturn b")
         found = main.matches(is_op("tanh")(leaf))
@@ -334,8 +334,8 @@ SHOWN = {
     .has_shape("n", None, 4),
     "*{only read by nn.relu(...)}": ANY().only_used_by(is_op("nn.relu")),
     "*{read by nn.relu(...)}": ANY().used_by(is_op("nn.relu")),
-    "*{what `callable` allows}{a small one}": ANY().where(callable).where(lambda value: True, "a small one"),
-    "*{what the pattern's test allows}": ANY().where(lambda value: True),
+    "*{a value accepted by `callable`}{a small one}": ANY().where(callable).where(lambda value: True, "a small one"),
+    "*{a value accepted by the pattern's test}": ANY().where(lambda value: True),
 }
 
 
@@ -354,38 +354,41 @@ def test_a_deep_pattern_is_shown_in_part() -> None:
 
 MALFORMED: dict[str, Callable[[Any], object]] = {
     "is_op: names no op": lambda _: is_op(),
-    "is_op: is no name of an op; got ''": lambda _: is_op(""),
+    "is_op: is not the name of an op; got ''": lambda _: is_op(""),
     "is_op('add'): an operand is not a pattern; got 'x'": lambda bad: is_op("add")(bad, ANY()),
     "is_op('add'): any_number is not the last operand": lambda _: is_op("add")(any_number(ANY()), ANY()),
     "is_op('add'): has operand patterns already; got add(*)": lambda _: is_op("add")(ANY())(ANY()),
     "is_op('add'): has operand patterns already; got add(*, *)": lambda _: is_op("add")(ANY(), ANY()).reading(ANY()),
     "is_op('tanh'): an operand is not a pattern; got 'x'": lambda bad: is_op("tanh").reading(bad),
     "any_number: an operand is not a pattern; got 'x'": any_number,
-    "any_number: `at_least` is no count; got -1, expected 0 or more": lambda _: any_number(ANY(), -1),
-    "alternatives: there is no choice": lambda _: Alternatives(()),
+    "any_number: `at_least` is not a count; got -1, expected 0 or more": lambda _: any_number(ANY(), -1),
+    "alternatives: the pattern has no choices": lambda _: Alternatives(()),
     "alternatives: a choice is not a pattern; got 'x'": lambda bad: ANY() | bad,
-    "result: is no index of a result; got -1, expected 0 or more": lambda _: is_op("split").result(-1),
-    "named: is no name for a capture; got '', expected text": lambda _: ANY().named(""),
+    "result: is not the index of a result; got -1, expected 0 or more": lambda _: is_op("split").result(-1),
+    "named: is not a name for a capture; got '', expected text": lambda _: ANY().named(""),
     "has_dtype: names no dtype": lambda _: ANY().has_dtype(),
-    "has_dtype: is no dtype; got 'float23'. Did you mean 'float32' or 'float64' or 'float16'?": lambda _: (
+    "has_dtype: is not a dtype; got 'float23'. Did you mean 'float32' or 'float64' or 'float16'?": lambda _: (
         ANY().has_dtype("float23")
     ),
     "has_rank: names no rank": lambda _: ANY().has_rank(),
-    "has_rank: is no rank; got -1, expected 0 or more": lambda _: ANY().has_rank(-1),
-    "has_shape: is no size of an axis; got -1, expected 0 or more, None, or a name": lambda _: ANY().has_shape(4, -1),
-    "has_shape: is no size of an axis; got '', expected 0 or more, None, or a name": lambda _: ANY().has_shape(""),
-    "where: is no test; got 'x', expected a function of the value": lambda bad: ANY().where(bad),
+    "has_rank: is not a rank; got -1, expected 0 or more": lambda _: ANY().has_rank(-1),
+    "has_shape: is not the size of an axis; got -1, expected 0 or more, None, or a name": lambda _: ANY().has_shape(
+        4, -1
+    ),
+    "has_shape: is not the size of an axis; got '', expected 0 or more, None, or a name": lambda _: ANY().has_shape(""),
+    "where: is not a test; got 'x', expected a function of the value": lambda bad: ANY().where(bad),
     "is_const: is not a number or an array of numbers; got 'x'": is_const,
     "is_const: is not a number or an array of numbers; got []": lambda _: is_const([]),
-    "is_extern: is no symbol; got '', expected text": lambda _: is_extern(""),
+    "is_extern: is not a symbol; got '', expected text": lambda _: is_extern(""),
     (
-        "only_used_by: the reader does not fit; got <pattern tanh(*)>, expected an op pattern without operand patterns"
+        "only_used_by: the reader has the wrong kind; got <pattern tanh(*)>, "
+        "expected an op pattern without operand patterns"
     ): lambda _: ANY().only_used_by(is_op("tanh")(ANY())),
-    ("used_by: the reader does not fit; got 'x', expected an op pattern without operand patterns"): lambda bad: (
+    ("used_by: the reader has the wrong kind; got 'x', expected an op pattern without operand patterns"): lambda bad: (
         ANY().used_by(bad)
     ),
     (
-        "sequence: the link does not fit; got <pattern tanh(*)>, expected an op pattern without operand patterns"
+        "sequence: the link has the wrong kind; got <pattern tanh(*)>, expected an op pattern without operand patterns"
     ): lambda _: sequence(ANY(), is_op("tanh")(ANY())),
 }
 

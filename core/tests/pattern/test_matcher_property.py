@@ -1,7 +1,7 @@
 """The matcher against brute force: random patterns in random functions.
 
-Brute force tries every op of the function at every op of the pattern, in every order of operands, with no memory, no
-order of preference and no bound, and checks each complete assignment against the definition.
+Brute force tries every op of the function at every op of the pattern, in every order of operands, without memory,
+preferences or bounds, and checks each complete assignment against the definition.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KINDS = (*UNARY, *BINARY, *BINARY, "add", "identity", "identity", "split", "conc
 
 
 def random_function(random: Random) -> tuple[Function, FunctionIndex]:
-    """Gives a function of up to nine ops; identities, constants, ops of two results and of many operands among them."""
+    """Return a function of up to nine ops, including identities, constants, ops of two results and of many operands."""
     builder = FunctionBuilder("main")
     values: list[Value] = [builder.param(name, tensor((4, 4))) for name in "xy"]
     values += [builder.const(np.full((4, 4), number, np.float32)) for number in (0, 1)]
@@ -64,7 +64,7 @@ def random_function(random: Random) -> tuple[Function, FunctionIndex]:
 
 
 def random_pattern(random: Random, pool: Sequence[Pattern], depth: int) -> Pattern:
-    """Gives a pattern; what stands in the pool may be used again and again."""
+    """Return a pattern; parts in the pool may be used repeatedly."""
     kind = random.choice(("leaf", "pool") if depth == 0 else ("leaf", "pool", "either", *("op",) * 6))
     if kind == "leaf":
         return random.choice((wildcard, wildcard, wildcard, is_const, is_var))()
@@ -96,7 +96,7 @@ def random_op(random: Random, pool: Sequence[Pattern], depth: int) -> Pattern:
 
 
 class Portrait:
-    """Patterns drawn after a function, so that they often match: with leaves, choices and shared parts at random."""
+    """Patterns drawn from a function, for frequent matches: with leaves, choices and shared parts at random."""
 
     def __init__(self, random: Random, index: FunctionIndex) -> None:
         self.random = random
@@ -105,7 +105,7 @@ class Portrait:
         self.numbers = itertools.count()
 
     def draw(self, value: Value, depth: int) -> Pattern:
-        """Gives a pattern for a value, often one that was drawn before for the same value, identities apart."""
+        """Return a pattern for a value, often a pattern drawn before for the same value, identities apart."""
         source = self.index.source(value)
         key = source if isinstance(source, Constant) else id(source)
         if key not in self.drawn or self.random.random() < 0.3:
@@ -134,7 +134,7 @@ class Portrait:
 
 
 Scope = tuple[tuple[int, int], ...]
-"""In which operand of which repetitions one is: the id of the op's pattern, and the number of the operand."""
+"""The enclosing operand in each repetition: the id of the op's pattern, and the number of the operand."""
 
 Instance = tuple[int, Scope]
 Picked = dict[Instance, Binding]
@@ -150,16 +150,16 @@ class BruteForce:
         self.producer = {id(result): binding for binding in main.bindings for result in binding.results}
         self.position = {id(binding): position for position, binding in enumerate(main.bindings)}
         self.nodes: dict[int, Pattern] = {}
-        self.places: dict[int, set[tuple[int, ...]]] = {}
+        self.repetitions: dict[int, set[tuple[int, ...]]] = {}
         self.walk(pattern, ())
         self.found: set[tuple[frozenset[int], frozenset[object]]] = set()
         for result in root.results:
             self.solve([(pattern, (), result)], {}, {})
 
     def walk(self, pattern: Pattern, repeats: tuple[int, ...]) -> None:
-        """Notes inside of which repetitions a pattern object is used."""
+        """Record the repetitions around each use of a pattern object."""
         self.nodes[id(pattern)] = pattern
-        self.places.setdefault(id(pattern), set()).add(repeats)
+        self.repetitions.setdefault(id(pattern), set()).add(repeats)
         if isinstance(pattern, Alternatives):
             for choice in pattern.choices:
                 self.walk(choice, repeats)
@@ -170,8 +170,8 @@ class BruteForce:
                 self.walk(pattern.rest.pattern, (*repeats, id(pattern)))
 
     def instance(self, pattern: Pattern, scope: Scope) -> Instance:
-        """Gives the pattern object, in each repetition anew as far as it is used inside of it alone."""
-        common = set.intersection(*map(set, self.places[id(pattern)]))
+        """Return the pattern object, copied for each repetition if used only inside the repetition."""
+        common = set.intersection(*map(set, self.repetitions[id(pattern)]))
         return id(pattern), tuple(repetition for repetition in scope if repetition[0] in common)
 
     def solve(self, agenda: list[tuple[Pattern, Scope, Value]], picked: Picked, uses: Uses) -> None:
@@ -180,9 +180,9 @@ class BruteForce:
             return
         (pattern, scope, value), *rest = agenda
         instance = self.instance(pattern, scope)
-        again = instance in uses
+        is_repeated = instance in uses
         uses = {**uses, instance: [*uses.get(instance, []), value]}
-        if again and instance not in picked:
+        if is_repeated and instance not in picked:
             if len({self.source(use) for use in uses[instance]}) == 1:
                 self.solve(rest, picked, uses)
         elif isinstance(pattern, Alternatives):
@@ -191,9 +191,9 @@ class BruteForce:
         elif isinstance(pattern, ValuePattern):
             self.solve(rest, picked, uses)
         elif isinstance(pattern, OpPattern):
-            for binding in [picked[instance]] if again else self.main.bindings:
+            for binding in [picked[instance]] if is_repeated else self.main.bindings:
                 if self.fits(pattern, binding, value):
-                    for goals in [[]] if again else self.goals(pattern, scope, binding):
+                    for goals in [[]] if is_repeated else self.goals(pattern, scope, binding):
                         self.solve([*goals, *rest], {**picked, instance: binding}, uses)
 
     def fits(self, pattern: OpPattern, binding: Binding, value: Value) -> bool:
@@ -206,10 +206,10 @@ class BruteForce:
     def goals(self, pattern: OpPattern, scope: Scope, binding: Binding) -> Iterator[list[tuple[Pattern, Scope, Value]]]:
         if pattern.reads is not None:
             for position, operand in enumerate(binding.operands):
-                others = [o for i, o in enumerate(binding.operands) if i != position]
+                other_operands = [o for i, o in enumerate(binding.operands) if i != position]
                 yield [
                     (pattern.reads, scope, operand),
-                    *((self.other(pattern, i), scope, o) for i, o in enumerate(others)),
+                    *((self.other(pattern, i), scope, o) for i, o in enumerate(other_operands)),
                 ]
         elif pattern.operands is None:
             yield []
@@ -225,14 +225,14 @@ class BruteForce:
                 yield [*fixed, *((pattern.rest.pattern, (*scope, (id(pattern), n)), o) for n, o in more)]
 
     def other(self, pattern: OpPattern, position: int) -> Pattern:
-        """Gives the leaf that stands for an operand beside the one that ``reading`` is about."""
+        """Return the leaf for an operand beside the subject of ``reading``."""
         leaf = wildcard()
         self.nodes[id(leaf)] = leaf
-        self.places[id(leaf)] = self.places[id(pattern)]
+        self.repetitions[id(leaf)] = self.repetitions[id(pattern)]
         return leaf
 
     def chain(self, value: Value) -> list[Value]:
-        """Gives a value, and it before each of the identities that it came through."""
+        """Return a value, followed by the value before each identity on its path."""
         links = [value]
         while (binding := self.producer.get(id(links[-1]))) is not None and is_identity(binding):
             links.append(binding.operands[0])
@@ -266,7 +266,7 @@ class BruteForce:
             self.found.add((frozenset(inside), frozenset(captured)))
 
     def target(self, pattern: Pattern, instance: Instance, picked: Picked, values: list[Value]) -> Value | None:
-        """Gives what an instance stands for: the op's result, the constant, or what all uses came from, the last."""
+        """Return the target of an instance: the op's result, the constant, or the last common origin of all uses."""
         if isinstance(pattern, OpPattern):
             return picked[instance].results[pattern.result_index]
         links = self.chain(values[0])
@@ -277,14 +277,14 @@ class BruteForce:
         return common[0] if common else None
 
     def is_convex(self, inside: dict[int, Binding]) -> bool:
-        """Tells whether no way leads out and back in, by looking at everything that comes after."""
+        """Return whether no path leads out and back in, by a look at all later ops."""
         tainted: set[int] = set()
         for binding in self.main.bindings:
-            made = [self.producer.get(id(operand)) for operand in binding.operands]
+            producers = [self.producer.get(id(operand)) for operand in binding.operands]
             if id(binding) in inside:
-                if any(id(producer) in tainted for producer in made):
+                if any(id(producer) in tainted for producer in producers):
                     return False
-            elif any(id(producer) in tainted or id(producer) in inside for producer in made):
+            elif any(id(producer) in tainted or id(producer) in inside for producer in producers):
                 tainted.add(id(binding))
         return True
 
@@ -330,7 +330,7 @@ def test_the_matcher_finds_what_brute_force_finds_for_patterns_that_nearly_fit(r
 
 
 def random_join(random: Random) -> tuple[Function, FunctionIndex]:
-    """Gives a concat of few kinds of operands, over two params, that a repeated pattern often fits."""
+    """Return a concat of few kinds of operands, over two params, often matched by a repeated pattern."""
     builder = FunctionBuilder("main")
     leaves: list[Value] = [builder.param(name, tensor((4, 4))) for name in "xy"]
     parts: list[Value] = []
@@ -345,7 +345,7 @@ def random_join(random: Random) -> tuple[Function, FunctionIndex]:
 
 
 def random_repetition(random: Random) -> Pattern:
-    """Gives a concat's pattern whose repeated operand meets an object twice, that may stand outside of it too."""
+    """Return a concat's pattern; the repeated operand meets an object twice, perhaps also outside of the repetition."""
     shared = random.choice((wildcard(), wildcard().named("leaf"), is_var()))
     inner = is_op("tanh")(shared)
     repeated = is_op(*BINARY)(random.choice((shared, wildcard())), random.choice((inner, is_op("tanh")(wildcard()))))

@@ -1,4 +1,4 @@
-"""Why a pattern does not fit: one clause that names the part, what stands there and what was expected."""
+"""Reasons for mismatches: a single clause with the part, the actual and the expected value."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ CASES: dict[str, tuple[Pattern, str, str, Mismatch]] = {
         Mismatch(
             2,
             "operand 0 of `tanh`",
-            "operand 0 of `tanh` is not the value that stands elsewhere for the same part of the pattern",
+            "operand 0 of `tanh` is not the value matched elsewhere by the same part of the pattern",
             (),
         ),
     ),
@@ -217,7 +217,7 @@ CASES: dict[str, tuple[Pattern, str, str, Mismatch]] = {
         is_op("add")(TANH(ANY()), ANY()),
         "a = R.tanh(x)\nc = R.exp(a)\nb = R.add(a, c)\nreturn b",
         "b",
-        Mismatch(2, "the inputs", "an input of the match depends on a value that the match makes", ("b",)),
+        Mismatch(2, "the inputs", "an input of the match depends on a result of the match", ("b",)),
     ),
     "the reader": (
         RELU(TANH(ANY())),
@@ -229,7 +229,7 @@ CASES: dict[str, tuple[Pattern, str, str, Mismatch]] = {
         RELU(TANH(ANY())),
         "a = R.tanh(x)\nb = R.exp(x)\nreturn b",
         "a",
-        Mismatch(1, "the reader of `tanh`", "`tanh` is read by nothing, expected `nn.relu`", ()),
+        Mismatch(1, "the reader of `tanh`", "`tanh` is not read, expected `nn.relu`", ()),
     ),
     "the function reads": (
         RELU(TANH(ANY())),
@@ -273,7 +273,7 @@ CASES: dict[str, tuple[Pattern, str, str, Mismatch]] = {
         Mismatch(
             1,
             "operand 0 of `nn.relu`",
-            "operand 0 of `nn.relu` is made by `tanh`, which backend `other` has taken",
+            "operand 0 of `nn.relu` is made by `tanh`, claimed by backend `other`",
             ("a",),
         ),
     ),
@@ -298,7 +298,7 @@ def test_one_reader_that_fits_is_enough(scene: Callable[..., Scene]) -> None:
 
 
 def test_the_cost_is_bounded() -> None:
-    """A value with thousands of readers of which each is a place in the pattern, ten levels deep."""
+    """A value with thousands of readers, each a place in the pattern, ten levels deep."""
     builder = FunctionBuilder("main")
     x = builder.param("x", Tensor((4,)))
     level = [builder.bind("tanh", [x], {}).result]
@@ -315,7 +315,7 @@ def test_the_cost_is_bounded() -> None:
 def test_a_search_of_too_many_steps(scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch) -> None:
     main = scene("a = R.tanh(x)\nb = R.nn.relu(a)\nreturn b")
     monkeypatch.setattr(search, "MAX_STEPS", 1)
-    text = "the search met its bound: the search was given up after 1 steps"
+    text = "the search reached the limit: the search stopped after 1 steps"
     assert main.mismatch(RELU(TANH(is_const())), "b") == Mismatch(0, "the search", text, ())
 
 

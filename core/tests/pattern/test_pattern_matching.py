@@ -1,4 +1,4 @@
-"""The pattern language and its matcher."""
+"""The pattern language and the matcher."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_leaked_values_are_those_read_outside() -> None:
 
 
 def test_a_match_is_convex() -> None:
-    """A value that leaves the match must not come back as an input."""
+    """A value leaving the match must not return as an input."""
     body = "a = R.tanh(x)\nb = R.exp(a)\nc = R.{}(b, y)\nd = R.add(a, c)\nreturn d"
     pattern = is_op("add")(is_op("tanh")(wildcard()), wildcard())
     assert matched(pattern, function(body.format("multiply"))) == []
@@ -252,7 +252,7 @@ def test_errors() -> None:
         assert str(caught.value) == (f"composite pattern `{name}`: has a malformed name; expected `<backend>.<what>`")
     with pytest.raises(PatternError) as caught:
         matches(Pattern(), function("a = R.tanh(x)\nreturn a"))
-    assert str(caught.value) == "pattern: is of a kind that the matcher does not know; got Pattern"
+    assert str(caught.value) == "pattern: is of a kind unknown to the matcher; got Pattern"
     assert CompositePattern("npu.conv.relu", wildcard()).backend == "npu"
 
 

@@ -1,4 +1,4 @@
-"""What a search costs, in steps: pairs of a part of the pattern and a value, and ways put together."""
+"""The cost of a search, in steps: pairs of a part of the pattern and a value, and ways put together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from byoc_core.pattern import FunctionIndex, Pattern, any_number, find_matches, 
 from byoc_core.pattern.fit import Misfit
 from byoc_core.pattern.plan import plan_of
 from byoc_core.pattern.reachability import MAX_VISITS, Ancestry, is_convex
-from byoc_core.pattern.search import MAX_WAYS, Search
+from byoc_core.pattern.search import MAX_FITS, Search
 
 
 def emit(builder: FunctionBuilder, op: str, *operands: Value) -> Var:
@@ -21,7 +21,7 @@ def emit(builder: FunctionBuilder, op: str, *operands: Value) -> Var:
 
 
 def steps(pattern: Pattern, main: Function) -> tuple[int, int]:
-    """Gives how many ways there are at the last op, and how many steps they took."""
+    """Return the number of ways at the last op, and the number of steps of the search."""
     search = Search(plan_of(pattern), FunctionIndex(main))
     answer = search.solve(pattern, main.bindings[-1].results[0])
     return 0 if isinstance(answer, Misfit) else len(answer), search.num_steps
@@ -36,7 +36,7 @@ def chain(length: int, op: str = "tanh") -> Function:
 
 
 def tree(depth: int, op: str = "add") -> Function:
-    """Gives a complete binary tree of ops over two to the ``depth`` params."""
+    """Return a complete binary tree of ops over two to the ``depth`` params."""
     builder = FunctionBuilder("main")
     values: list[Value] = [builder.param(f"x{i}", R.Tensor((4,))) for i in range(2**depth)]
     while len(values) > 1:
@@ -57,13 +57,13 @@ def test_a_chain_takes_steps_in_proportion() -> None:
             pattern = is_op("tanh")(pattern)
         return steps(pattern, chain(length + 1))
 
-    (_, short), (ways, long) = measure(100), measure(2000)
-    assert ways == 1
+    (_, short), (num_fits, long) = measure(100), measure(2000)
+    assert num_fits == 1
     assert long <= 21 * short
 
 
 def test_nested_optional_parts_are_tried_once_each() -> None:
-    """Each level doubles the combinations, of which there is one for each length of the chain."""
+    """Each level doubles the combinations, but a single combination per length suffices."""
 
     def measure(levels: int) -> tuple[int, int]:
         pattern: Pattern = is_op("tanh")(is_const())  # never fits, so every combination fails
@@ -80,33 +80,33 @@ def test_a_hundred_nested_optional_parts_fit() -> None:
     pattern: Pattern = is_op("tanh")(is_var())
     for _ in range(100):
         pattern = pattern.optional(is_op("tanh"))
-    ways, taken = steps(pattern, chain(100))
-    assert ways == 1
-    assert taken <= 3 * 100 * 100
+    num_fits, num_steps = steps(pattern, chain(100))
+    assert num_fits == 1
+    assert num_steps <= 3 * 100 * 100
 
 
 def test_orders_of_a_commutative_tree_are_one_way() -> None:
-    """127 ops have 2 ** 127 orders; the pairs at each level are its ops squared."""
-    ways, taken = steps(tree_pattern(7, wildcard), tree(7))
-    assert ways == 1
-    assert taken <= 3 * 4**7
+    """127 ops have 2 ** 127 orders; the pairs at each level are the ops squared."""
+    num_fits, num_steps = steps(tree_pattern(7, wildcard), tree(7))
+    assert num_fits == 1
+    assert num_steps <= 3 * 4**7
 
 
 def test_a_commutative_tree_that_fails_at_one_leaf_fails_fast() -> None:
     depth = 6
     leaves = iter([*[wildcard() for _ in range(2**depth - 1)], is_const()])
-    ways, taken = steps(tree_pattern(depth, lambda: next(leaves)), tree(depth))
-    assert ways == 0
-    assert taken < 4**depth * 4
+    num_fits, num_steps = steps(tree_pattern(depth, lambda: next(leaves)), tree(depth))
+    assert num_fits == 0
+    assert num_steps < 4**depth * 4
 
 
 def test_ways_are_bounded_and_the_preferred_ones_are_given() -> None:
-    """All orders of 64 named leaves are ways of their own: 2 ** 63."""
+    """All orders of 64 named leaves are distinct ways: 2 ** 63."""
     names = (f"leaf{i}" for i in range(64))
     pattern = tree_pattern(6, lambda: wildcard().named(next(names)))
     main = tree(6)
     matches = list(find_matches(pattern, main.bindings[-1], FunctionIndex(main)))
-    assert len(matches) == MAX_WAYS
+    assert len(matches) == MAX_FITS
     assert [value for _, value in sorted(matches[0].captures.items(), key=lambda item: int(item[0][4:]))] == [
         *main.params
     ]
@@ -120,17 +120,17 @@ def test_repeated_operands_are_linear() -> None:
         pattern = is_op("concat")(any_number(is_op("tanh")(wildcard()) | is_op("exp")(wildcard())))
         return steps(pattern, builder.finish(emit(builder, "concat", *parts)))
 
-    (_, few), (ways, many) = measure(10), measure(500)
-    assert ways == 1
+    (_, few), (num_fits, many) = measure(10), measure(500)
+    assert num_fits == 1
     assert many <= 50 * few
 
 
 def test_same_value_constraints_do_not_blow_up() -> None:
-    """One object at every leaf of a tree whose leaves are all different: each op rules itself out."""
+    """The same object at every leaf of a tree with distinct leaves: each op rules itself out."""
     same = wildcard()
-    ways, taken = steps(tree_pattern(6, lambda: same), tree(6))
-    assert ways == 0
-    assert taken < 4**6 * 4
+    num_fits, num_steps = steps(tree_pattern(6, lambda: same), tree(6))
+    assert num_fits == 0
+    assert num_steps < 4**6 * 4
 
 
 def test_the_cost_at_each_root_does_not_depend_on_the_function() -> None:
@@ -152,7 +152,7 @@ def test_the_cost_at_each_root_does_not_depend_on_the_function() -> None:
 
 
 def ladder(length: int) -> tuple[Function, list[int]]:
-    """Gives a chain whose second half reads its first half, the last op the first: nested skips of all distances."""
+    """Return a chain with reads of the first half in the second half, the last op reading the first: nested skips."""
     builder = FunctionBuilder("main")
     values: list[Value] = [emit(builder, "exp", builder.param("x", R.Tensor((4,))))]
     for _ in range(length):
@@ -166,16 +166,16 @@ def ladder(length: int) -> tuple[Function, list[int]]:
 
 
 def test_long_skips_are_seen_not_to_be_convex_without_walking_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An op at the start and one at the end are no match: what lies between leads from the one to the other."""
+    """Two ops at start and end are no match: a path leads through the ops in between."""
     visits = 0
-    is_on_way = Ancestry.is_on_way
+    is_on_path = Ancestry.is_on_path
 
     def counted(self: Ancestry, before: int, after: int) -> bool:
         nonlocal visits
         visits += 1
-        return is_on_way(self, before, after)
+        return is_on_path(self, before, after)
 
-    monkeypatch.setattr(Ancestry, "is_on_way", counted)
+    monkeypatch.setattr(Ancestry, "is_on_path", counted)
     pattern = is_op("add")(wildcard(), is_op("tanh", "exp")(wildcard()))
     counts = []
     for length in (500, 5000):
@@ -189,7 +189,7 @@ def test_long_skips_are_seen_not_to_be_convex_without_walking_them(monkeypatch: 
 
 
 def test_the_search_for_a_way_back_is_bounded() -> None:
-    """Beside a long tower that does not depend on the match; found convex if short, given up if long."""
+    """Beside a long tower independent of the match; found convex if short, given up if long."""
 
     def make(length: int) -> bool | None:
         builder = FunctionBuilder("main")
@@ -218,11 +218,11 @@ def test_the_longest_ways_know_their_ops() -> None:
     ancestry = FunctionIndex(main).ancestry()
     assert ancestry.level == [2 * (i // 3) + (i % 3 == 2) for i in range(150)]
     for before in range(150):
-        on_way = [after for after in range(150) if ancestry.is_on_way(before, after)]
+        on_way = [after for after in range(150) if ancestry.is_on_path(before, after)]
         side = before % 3 == 0  # the later of two equal parents is on the way
         assert on_way == ([before] if side else [before, *(i for i in range(before + 1, 150) if _below(before, i))])
 
 
 def _below(before: int, after: int) -> bool:
-    """Tells whether the longest way to an op leads over an earlier one: over every ``exp`` and ``add`` but siblings."""
+    """Return whether the longest path to an op passes an earlier op: every ``exp`` and ``add`` but siblings."""
     return not (before % 3 == 1 and after // 3 == before // 3 and after % 3 != 2)

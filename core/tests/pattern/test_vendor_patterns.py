@@ -1,4 +1,4 @@
-"""Patterns as vendors write them, on functions as exporters give them: they match what they should and nothing else."""
+"""Patterns in vendors' style, on functions in exporters' style: expected matches and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VECTOR = 'R.Tensor((8,), "float32")'
 
 
 def composites(pattern: Pattern, params: str, body: str, check: object = None) -> list[str]:
-    """Fuses by one pattern; gives each composite's ops and each op that is left, in order."""
+    """Fuse by a single pattern; return each composite's ops and each remaining op, in order."""
     lines = "\n".join(f"    {line.strip()}" for line in body.strip().splitlines())
     module = R.parse(f"def main({params}):\n{lines}")
     fused = FuseOpsByPattern([CompositePattern("npu.it", pattern, check)])(module)  # type: ignore[arg-type]
@@ -108,8 +108,8 @@ def test_convolutions_that_write_into_one_concatenation(count: int) -> None:
     pattern = is_op("concat")(any_number(conv(), at_least=2)).has_attr(axis=1)
     lines = [f"c{i} = R.nn.conv2d(x, w)" for i in range(count)]
     names = ", ".join(f"c{i}" for i in range(count))
-    whole = "\n".join([*lines, f"j = R.concat({names}, axis=1)", "return j"])
-    assert composites(pattern, CONV_PARAMS, whole) == [f"[{' '.join(['nn.conv2d'] * count)}_concat]"]
+    body = "\n".join([*lines, f"j = R.concat({names}, axis=1)", "return j"])
+    assert composites(pattern, CONV_PARAMS, body) == [f"[{' '.join(['nn.conv2d'] * count)}_concat]"]
     with_input = "\n".join([*lines, f"j = R.concat({names}, x, axis=1)", "return j"])
     assert composites(pattern, CONV_PARAMS, with_input)[-1] == "concat"
 
@@ -183,8 +183,8 @@ def test_a_quantised_product() -> None:
 def test_a_layer_norm_that_reads_its_input_three_times() -> None:
     x = wildcard().named("x")
     centred = is_op("subtract")(x, is_op("mean")(x))
-    spread = is_op("sqrt")(is_op("add")(is_op("mean")(is_op("multiply")(centred, centred)), is_const()))
-    pattern = is_op("divide")(centred, spread)
+    deviation = is_op("sqrt")(is_op("add")(is_op("mean")(is_op("multiply")(centred, centred)), is_const()))
+    pattern = is_op("divide")(centred, deviation)
     body = """
         m = R.mean(x, axis=(-1,), keepdims=True)
         c = R.subtract({what}, m)

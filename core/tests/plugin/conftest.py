@@ -1,4 +1,4 @@
-"""Fake distributions: real files on disk, as pip would leave them."""
+"""Fake distributions: real files on disk, as left by pip."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Site:
-    """A folder that stands for ``site-packages``."""
+    """A folder in the role of ``site-packages``."""
 
     folder: Path
 
@@ -28,7 +28,7 @@ class Site:
         version: str = "1.0",
         requires: tuple[str, ...] = ("byoc-core>=0.1,<1",),
     ) -> None:
-        """Writes modules and the metadata of a distribution."""
+        """Write modules and the metadata of a distribution."""
         for name, text in (modules or {}).items():
             (self.folder / f"{name}.py").write_text(textwrap.dedent(text))
         info = self.folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
@@ -38,7 +38,7 @@ class Site:
         (info / "entry_points.txt").write_text(textwrap.dedent(entry_points))
 
     def run(self, script: str, **environment: str) -> str:
-        """Runs a script in a fresh process that finds the folder; gives what it prints."""
+        """Run a script in a fresh process with the folder on its path; return the output."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("BYOC_")}
         path = os.pathsep.join(filter(None, [str(self.folder), os.environ.get("PYTHONPATH")]))
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The third-party package ``byoc-foreign`` as pip would leave it: metadata in a folder, its modules in ``foreign``."""
+"""The third-party package ``byoc-foreign`` as left by pip: metadata in a folder, the modules in ``foreign``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["FOREIGN", "foreign_paths"]
 
 FOREIGN = Path(__file__).parent / "foreign"
-"""Where the modules of the package lie."""
+"""The folder with the modules of the package."""
 
 
 def foreign_paths(folder: Path) -> tuple[str, str]:

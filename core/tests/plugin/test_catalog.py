@@ -1,4 +1,4 @@
-"""Loading and quarantine: a faulty plugin is named with its reason, and the others go on."""
+"""Loading and quarantine: a faulty plugin is named with the reason, and the others go on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 
 def new_specs(*, name_required: bool) -> types.ModuleType:
-    """Gives specifications of two hooks."""
+    """Return specifications of two hooks."""
 
     @hookspec(since="0.1")
     def byoc_answer(question: str, context: object) -> int:  # type: ignore[empty-body]
@@ -113,26 +113,26 @@ def test_two_plugins_never_hear_each_other() -> None:
             "there is no hook `byoc_anwser`. Did you mean 'byoc_answer' or 'byoc_name'?",
         ),
         (plugin_of(zzz=hookimpl(lambda: 1)), "there is no hook `zzz`. The hooks are byoc_answer, byoc_name."),
-        (plugin_of(), "it implements no hook at all. Its entry point may refer to the wrong object."),
+        (plugin_of(), "the plugin implements no hook. The entry point may refer to the wrong object."),
         (
             plugin_of(byoc_name=lambda: "x"),
-            "its function `byoc_name` is not marked as a hook. Decorate it with `@hookimpl`.",
+            "the function `byoc_name` is not marked as a hook. Decorate it with `@hookimpl`.",
         ),
         (
             plugin_of(byoc_answer=hookimpl(lambda: 1)),
-            "it does not implement the hook `byoc_name`. Every plugin of its group must.",
+            "the plugin does not implement the hook `byoc_name`. The hook is required in this group.",
         ),
         (
             plugin_of(byoc_name=hookimpl(lambda colour: "x")),
-            "its hook `byoc_name` cannot have an argument `colour`. It takes none.",
+            "the hook `byoc_name` cannot have an argument `colour`. The hook takes no arguments.",
         ),
         (
             plugin_of(byoc_answer=hookimpl(lambda qestion, context: "x")),
-            "its hook `byoc_answer` cannot have an argument `qestion`. Did you mean 'question'?",
+            "the hook `byoc_answer` cannot have an argument `qestion`. Did you mean 'question'?",
         ),
         (
             plugin_of(byoc_answer=hookimpl(lambda colour: "x")),
-            "its hook `byoc_answer` cannot have an argument `colour`. It may take question, context.",
+            "the hook `byoc_answer` cannot have an argument `colour`. The possible arguments are question, context.",
         ),
         (
             plugin_of(byoc_name=hookimpl(wrapper=True)(lambda: "x")),

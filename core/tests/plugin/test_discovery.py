@@ -1,4 +1,4 @@
-"""What discovery says of installed distributions, from their metadata alone."""
+"""Results of discovery about installed distributions, from their metadata alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_core_range_is_read_before_any_import(
     assert record.state == state
     if state == "incompatible":
         expected = ",".join(sorted(requirement.split(",")))
-        assert record.reason == f"it needs byoc-core{expected}, and {core} is installed"
+        assert record.reason == f"the plugin needs byoc-core{expected}, and {core} is installed"
         assert record.remedy == "Install versions that fit: pip install --upgrade byoc-npu byoc-core."
 
 
@@ -75,14 +75,14 @@ def test_settings_allow_and_disable(site: Site) -> None:
         (
             "byoc-gpu",
             "disabled",
-            "the environment variable BYOC_BACKENDS does not name it",
-            "Add it to BYOC_BACKENDS.",
+            "the environment variable BYOC_BACKENDS does not name the backend",
+            "Add the name to BYOC_BACKENDS.",
         ),
         (
             "byoc-npu",
             "disabled",
-            "the environment variable BYOC_DISABLE_BACKENDS names it",
-            "Remove it from BYOC_DISABLE_BACKENDS.",
+            "the environment variable BYOC_DISABLE_BACKENDS names the backend",
+            "Remove the name from BYOC_DISABLE_BACKENDS.",
         ),
     ]
     assert catalog_of(site, BYOC_BACKENDS="npu").names() == ("npu",)
@@ -104,13 +104,13 @@ def test_p30_two_distributions_with_one_name_both_lose(site: Site) -> None:
             "byoc-npu",
             "clash",
             "the name is also claimed by rival-npu 2.0",
-            "Uninstall one of them, or choose this one with BYOC_PREFER=npu=byoc-npu.",
+            "Uninstall a distribution, or choose this distribution with BYOC_PREFER=npu=byoc-npu.",
         ),
         (
             "rival-npu",
             "clash",
             "the name is also claimed by byoc-npu 1.0",
-            "Uninstall one of them, or choose this one with BYOC_PREFER=npu=rival-npu.",
+            "Uninstall a distribution, or choose this distribution with BYOC_PREFER=npu=rival-npu.",
         ),
     ]
 
@@ -127,7 +127,7 @@ def test_p30_a_setting_chooses(site: Site) -> None:
         "byoc-npu",
         "disabled",
         "the environment variable BYOC_PREFER gives the name to rival-npu",
-        "Choose this one with BYOC_PREFER=npu=byoc-npu.",
+        "Choose this distribution with BYOC_PREFER=npu=byoc-npu.",
     )
     assert catalog_of(site, BYOC_PREFER="npu=nobody").names() == ()
 
@@ -146,7 +146,7 @@ def test_one_distribution_that_declares_a_name_twice(site: Site) -> None:
     assert catalog_of(site).names() == ("npu",)
     site.install("byoc-gpu", "[byoc.backends]\ngpu = a\ngpu = b\n")
     assert {r.reason for r in catalog_of(site).records if r.name == "gpu"} == {
-        "its distribution declares the name twice, for different objects"
+        "the distribution declares the name twice, for different objects"
     }
 
 
@@ -161,7 +161,7 @@ def test_nobody_takes_a_name_from_the_core(site: Site) -> None:
         "evil",
         "clash",
         "the name belongs to byoc-core",
-        "Uninstall it: pip uninstall evil.",
+        "Uninstall the distribution: pip uninstall evil.",
     )
 
 

@@ -1,6 +1,6 @@
-"""Two ops of a third-party package, which stand in one file of it: each verb that works for the core's ops works.
+"""Two ops of a third-party package, defined in a single file: each verb for the core's ops works for these too.
 
-The package is ``foreign``: ``foreign.log1p``, made by ``unary_op``, and ``foreign.flatten2``, which only views.
+The package is ``foreign``: ``foreign.log1p``, made by ``unary_op``, and ``foreign.flatten2``, a pure view.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(x: R.Tensor(("n", 4, 5), "float32")):
 
 @pytest.fixture
 def paths(tmp_path: Path) -> tuple[str, str]:
-    """The entries of ``sys.path`` that the package needs."""
+    """The entries of ``sys.path`` needed by the package."""
     return foreign_paths(tmp_path / "site")
 
 
@@ -49,7 +49,7 @@ def paths(tmp_path: Path) -> tuple[str, str]:
 def ops(
     paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]
 ) -> Iterator[OpRegistry]:
-    """The core's ops and the package's, which is installed."""
+    """The ops of the core and of the installed package."""
     for path in paths:
         monkeypatch.syspath_prepend(path)
     monkeypatch.delenv("FOREIGN_ULPS", raising=False)
@@ -189,7 +189,7 @@ print(json.dumps([results, sorted(compile_side & sys.modules.keys())]))
 def test_an_artifact_runs_in_a_process_that_never_imports_the_compile_side(
     ops: OpRegistry, paths: tuple[str, str], tmp_path: Path
 ) -> None:
-    """One artifact has the ops on the host, with the kernels of the run half; the other has them offloaded."""
+    """One artifact has the ops on the host, with the kernels of the run half; the other has offloaded ops."""
     files = [tmp_path / "host.byoc", tmp_path / "foreign.byoc"]
     for path, backends in zip(files, ([], ["foreign"]), strict=True):
         byoc_core.build(R.parse(CHAIN, ops=ops), backends).save(path)

@@ -1,4 +1,4 @@
-"""Reading metadata without ``importlib.metadata``, which is the oracle."""
+"""Reading metadata without ``importlib.metadata``, used here as the oracle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENTRY = "[byoc.backends]\nnpu = npu_plugin\n"
 
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Discovery finds ``importlib.metadata`` not imported, as it does in a process that only runs artifacts."""
+    """Let discovery find ``importlib.metadata`` not imported, as in a process only running artifacts."""
     monkeypatch.delitem(sys.modules, "importlib.metadata")
 
 
@@ -92,7 +92,7 @@ def test_a_finder_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> Non
     site.install("byoc-npu", ENTRY)
 
     class Finder:
-        """Finds distributions that lie in no folder of ``sys.path``, as some installers' finders do."""
+        """A finder of distributions outside of all folders of ``sys.path``, like the finders of some installers."""
 
         @staticmethod
         def find_distributions(context: object = None) -> Any:

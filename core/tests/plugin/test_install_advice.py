@@ -1,7 +1,7 @@
 """No text of a stranger becomes a command.
 
-Behind ``pip install`` a message has text of this checkout, or the name of an installed distribution. The name that a
-file gives is doubted, in one place.
+Behind ``pip install`` a message has text of this checkout, or the name of an installed distribution. Names from a file
+are doubted, in a single place.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[3]
 SOURCES = [ROOT / "core/src", ROOT / "conformance/src", *sorted(ROOT.glob("plugins/*/src"))]
 COMMAND = re.compile(r"\b(?:pip (?:un)?install|apt-get install|python -m|sudo|curl)\b[^`;,]*$")
 INSTALLED = {"record.distribution", "handle.record.distribution", "CORE_DISTRIBUTION", "home", "released[name]"}
-"""Placeholders that hold the name of an installed distribution, or a constant."""
+"""Placeholders for the name of an installed distribution, or for a constant."""
 DOUBTED = "core/src/byoc_core/plugin/absence.py"
 
 
 def commands_with_names(source: str) -> Iterator[str]:
-    """Yield each placeholder that stands in a command of an f-string."""
+    """Yield each placeholder inside a command of an f-string."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.JoinedStr):
             continue

@@ -1,7 +1,7 @@
 """Ops of a third-party package: folded, judged, printed, parsed, run on the host, saved, loaded elsewhere, debugged.
 
-The package lies on disk with metadata, its compile half and its run half in modules of their own. Each step runs in a
-process of its own.
+The package lies on disk with metadata, and separate modules for the compile half and the run half. Each step runs in a
+separate process.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def check(main):
 
 @pytest.fixture
 def toynpu(site: Site) -> Site:
-    """The site with the package in it."""
+    """The site containing the package."""
     site.install("byoc-toynpu", ENTRY_POINTS, {"toynpu_compile": COMPILE_HALF, "toynpu_run": RUN_HALF})
     return site
 
@@ -205,8 +205,10 @@ except byoc_core.errors.ByocError as error:
     run_half = toynpu.folder / "toynpu_run.py"
     run_half.write_text(run_half.read_text().replace("(swish, twice, halves, fill, wrong)", "(swish, twice, halves)"))
     told = toynpu.run(load)
-    assert told.startswith("ArtifactError graph document: needs the kernel of op `toynpu.fill`, which runtime `toynpu`")
-    assert told.strip().endswith("does not have; got byoc-toynpu 1.0. pip install -U byoc-toynpu")
+    assert told.startswith(
+        "ArtifactError graph document: needs a kernel of op `toynpu.fill` missing in runtime `toynpu`"
+    )
+    assert told.strip().endswith("; got byoc-toynpu 1.0. pip install -U byoc-toynpu")
     (toynpu.folder / "byoc_toynpu-1.0.dist-info" / "entry_points.txt").unlink()
     told = toynpu.run(load)
     assert told.startswith("RuntimeNotFoundError byoc.runtimes: runtime `toynpu` is not installed")

@@ -1,6 +1,6 @@
-"""Faulty distributions on disk, all installed at once beside a good one, in fresh processes, as a user meets them.
+"""Faulty distributions on disk, all installed at once beside a good distribution, in fresh processes, as for a user.
 
-Each fake brings a backend and a runtime of its name. Its modules leave a mark when they are imported.
+Each fake brings a backend and a runtime of its name. The modules leave a mark when imported.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ INFO_TYPES = {"backend": "BackendInfo", "runtime": "RuntimeInfo"}
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a fake, and what is said of it.
+    """The fault of a fake, and the resulting texts.
 
     Attributes:
-        reason: what listings and errors say; ``HALF``, ``MODULE``, ``INFO`` and ``TYPE`` stand for the half's own.
-        remedy: and what to do.
-        first: code that runs when a module of it is imported, after the mark.
-        replaced: text of its modules, and what stands in its place.
-        requires: its range of core versions.
-        state: what its records say in the end.
+        reason: the reason in listings and errors; ``HALF``, ``MODULE``, ``INFO`` and ``TYPE`` stand for the half's own.
+        remedy: the advice.
+        first: code run at the import of the modules, after the mark.
+        replaced: text of the modules, with the replacement.
+        requires: the range of core versions.
+        state: the final state in the records.
         rival: whether another distribution claims its names.
-        exit_code: of a command that asks for it by name; ``None``: no such command can survive it.
+        exit_code: of a command asking for the fake by name; ``None``: the command cannot survive.
     """
 
     reason: str
@@ -120,13 +120,19 @@ FAULTS = {
         first="raise BaseException('past every handler')",
     ),
     "interrupting": Fault(
-        "importing or asking it raised KeyboardInterrupt", LISTED_ONLY, first="raise KeyboardInterrupt", exit_code=130
+        "the import or the status query raised KeyboardInterrupt",
+        LISTED_ONLY,
+        first="raise KeyboardInterrupt",
+        exit_code=130,
     ),
     "dying": Fault(
-        "importing or asking it: the process ended with exit status 3", LISTED_ONLY, "os._exit(3)", exit_code=None
+        "during import or the status query: the process ended with exit status 3",
+        LISTED_ONLY,
+        "os._exit(3)",
+        exit_code=None,
     ),
     "crashing": Fault(
-        "importing or asking it: the process ended with signal SIGKILL",
+        "during import or the status query: the process ended with signal SIGKILL",
         LISTED_ONLY,
         "os.kill(os.getpid(), 9)",
         exit_code=None,
@@ -135,12 +141,12 @@ FAULTS = {
         "there is no hook `byoc_HALF_inof`", "Did you mean", replaced=(("_info():", "_inof():"),), exit_code=1
     ),
     "hookless": Fault(
-        "it implements no hook at all",
-        "Its entry point may refer to the wrong object.",
+        "the plugin implements no hook",
+        "The entry point may refer to the wrong object.",
         replaced=((BACKEND, ""), (RUNTIME, "")),
     ),
     "unmarked": Fault(
-        "its function `INFO` is not marked as a hook",
+        "the function `INFO` is not marked as a hook",
         "Decorate it with `@hookimpl`.",
         replaced=tuple((f"@hookimpl\ndef {hook}", f"def {hook}") for hook in INFO_HOOKS.values()),
     ),
@@ -157,37 +163,37 @@ FAULTS = {
         replaced=tuple((f"{hook}():", f"{hook}():\n    raise SystemExit(0)") for hook in INFO_HOOKS.values()),
     ),
     "renamed": Fault(
-        "that is not the entry point's name; got 'another', expected 'NAME'",
+        "different from the entry point's name; got 'another', expected 'NAME'",
         replaced=(("Info(\"NAME\")", "Info('another')"),),
     ),
     "outdated": Fault(
-        "it needs byoc-core<0.1, and",
+        "the plugin needs byoc-core<0.1, and",
         "Install versions that fit: pip install --upgrade byoc-NAME byoc-core.",
         requires="byoc-core<0.1",
         state="incompatible",
     ),
     "futuristic": Fault(
-        "it needs byoc-core<100,>=99, and",
+        "the plugin needs byoc-core<100,>=99, and",
         "Install versions that fit: pip install --upgrade byoc-NAME byoc-core.",
         requires="byoc-core>=99,<100",
         state="incompatible",
     ),
     "claimed": Fault(
         "the name is also claimed by rival-claimed 2.0",
-        "Uninstall one of them, or choose this one with BYOC_PREFER=NAME=byoc-NAME.",
+        "Uninstall a distribution, or choose this distribution with BYOC_PREFER=NAME=byoc-NAME.",
         state="clash",
         rival=True,
     ),
 }  # fmt: skip
 SOUND = {"good": "", "slow": "import time; time.sleep(2)\n", "loud": "print('noise')\nos.write(1, b'noise')\n"}
 DEADLY = [name for name, fault in FAULTS.items() if fault.exit_code != 1]
-"""What no process survives that imports it."""
+"""Modules killing any importing process."""
 FICKLE = """
 @hookimpl
 def byoc_compile_status():
     raise OSError("no device")
 """
-"""A hook of a backend that fails when it is asked, after the plugin was opened."""
+"""Backends with a hook failing when called, after opening the plugin."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +201,9 @@ class Installation:
     """A folder of fakes.
 
     Attributes:
-        site: stands for ``site-packages``.
-        marks: where fakes leave marks.
-        work: where commands run; holds ``m.onnx``, and for each fake ``<name>.byoc``, made while it was sound.
+        site: in the role of ``site-packages``.
+        marks: the folder for marks of fakes.
+        work: the folder for commands; holds ``m.onnx``, and for each fake ``<name>.byoc``, made before its fault.
     """
 
     site: Site
@@ -205,7 +211,7 @@ class Installation:
     work: Path
 
     def install(self, name: str, fault: Fault | None = None, first: str = "") -> None:
-        """Installs a fake, or replaces its modules."""
+        """Install a fake, or replace the fake's modules."""
         modules = {}
         for half, source in (("backend", BACKEND), ("runtime", RUNTIME)):
             text = source
@@ -220,7 +226,7 @@ class Installation:
             self.site.install(f"rival-{name}", entries, version="2.0")
 
     def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Runs Python in a fresh process; every mark of earlier ones is taken away."""
+        """Run Python in a fresh process; earlier marks are removed."""
         for mark in self.marks.iterdir():
             mark.unlink()
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("BYOC_", "PYTHONPATH"))}
@@ -243,17 +249,17 @@ class Installation:
         )
 
     def byoc(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Runs a command."""
+        """Run a command."""
         return self.python("-c", "from byoc_core.cli.main import main; main()", *arguments, **environment)
 
     def marked(self) -> set[str]:
-        """Gives the names of the fakes that the last process imported."""
+        """Return the names of the fakes imported by the last process."""
         return {mark.name.split("_")[1] for mark in self.marks.iterdir()}
 
 
 @pytest.fixture(scope="module")
 def fakes(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """All fakes, first sound, so that each has an artifact, then with their faults."""
+    """All fakes, first sound, for an artifact each, then with their faults."""
     folder = tmp_path_factory.mktemp("fakes")
     healthy, faulty = (
         Installation(Site(folder / state / "site"), folder / state / "marks", folder / "work")
@@ -283,7 +289,7 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 
 def expected(text: str, name: str, half: str) -> str:
-    """Gives a text with the words of one half."""
+    """Return a text with the words of a half."""
     words = {"MODULE": f"fake_{name}_{half}", "INFO": INFO_HOOKS[half], "TYPE": INFO_TYPES[half]}
     for word, meaning in {**words, "NAME": name, "HALF": half}.items():
         text = text.replace(word, meaning)
@@ -387,12 +393,12 @@ SURVIVED = [name for name, fault in FAULTS.items() if fault.exit_code is not Non
 
 
 Answers = dict[str, list[tuple[int, str, str, list[str]]]]
-"""For each plugin, for each half: exit code, output, errors, and the marks that it left."""
+"""For each plugin, for each half: exit code, output, errors, and the marks left."""
 
 
 @pytest.fixture(scope="module")
 def answers(fakes: Installation) -> Answers:
-    """What one process answers when asked for both halves of each fake, and at last for a good backend."""
+    """The answers of a single process asked for both halves of each fake, and at last for a good backend."""
     done = fakes.python("-c", ASK_FOR_EACH, *SURVIVED)
     assert (done.returncode, done.stderr) == (0, "")
     return {name: [tuple(part) for part in parts] for name, parts in json.loads(done.stdout).items()}
@@ -422,7 +428,7 @@ def test_the_process_that_met_them_all_still_compiles(
 
 
 def test_hooks_that_fail_later(fakes: Installation, tmp_path: Path) -> None:
-    """A status that raises is the answer no; a hook that wants to end the process is one that raises."""
+    """A raising status means no; a hook trying to end the process counts as raising."""
     fickle = replace(fakes, site=Site(tmp_path / "site"), marks=tmp_path / "marks")
     for folder in (fickle.site.folder, fickle.marks):
         folder.mkdir()
@@ -433,7 +439,7 @@ def test_hooks_that_fail_later(fakes: Installation, tmp_path: Path) -> None:
     found = fickle.byoc("doctor")
     assert found.returncode == 0
     assert (
-        "note   backend `unsure` (byoc-unsure 1.0): cannot do its work here: plugin `unsure` (byoc-unsure 1.0), "
+        "note   backend `unsure` (byoc-unsure 1.0): is unusable here: plugin `unsure` (byoc-unsure 1.0), "
         "hook `byoc_compile_status`: raised OSError: no device." in found.stdout
     )
     done = fickle.byoc("compile", "m.onnx", "-o", "none.byoc", "--backend", "leaving", "--strict")
@@ -454,5 +460,9 @@ def test_one_that_never_answers_is_given_up(fakes: Installation, monkeypatch: py
         monkeypatch.undo()
         graph = PluginRecord("graph", "byoc.runtimes", "byoc_core.runtime.graph_plugin", "byoc-core", "1")
         assert examiner.ask(graph)[1] == Status(ok=True)
-    assert (broken.state, broken.reason, status) == ("broken", "importing or asking it: no result within 1 s", None)
+    assert (broken.state, broken.reason, status) == (
+        "broken",
+        "during import or the status query: no result within 1 s",
+        None,
+    )
     assert broken.remedy == "Report this to the authors of byoc-slow."

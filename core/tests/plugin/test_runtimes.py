@@ -1,4 +1,4 @@
-"""The registry of runtimes: who is asked, what is checked, what is said when something is missing."""
+"""The registry of runtimes: requests, checks, and messages about missing parts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONTEXT = LoadContext()
 
 
 class NpuModule(RuntimeModule):
-    """A module that counts how many threads are inside it."""
+    """A module counting the threads inside."""
 
     type_key = "npu"
     function_names = ("f",)
@@ -86,7 +86,10 @@ def test_what_a_runtime_leaves_out_is_said() -> None:
     assert handle.status() == Status(ok=True)
     with pytest.raises(PluginError) as caught:
         handle.save(NpuModule())
-    assert str(caught.value) == f"{WHERE}: cannot save modules. It does not implement the hook `byoc_save_module`."
+    assert (
+        str(caught.value)
+        == f"{WHERE}: cannot save modules. The runtime does not implement the hook `byoc_save_module`."
+    )
     with pytest.raises(PluginError, match="cannot load modules"):
         handle.load(b"", CONTEXT)
     with pytest.raises(PluginError, match="cannot load files"):
@@ -111,14 +114,14 @@ def test_wrong_results_are_errors_that_name_the_hook() -> None:
     )
     with pytest.raises(HookError) as caught:
         handle.status()
-    assert str(caught.value) == f"{WHERE}, hook `byoc_runtime_status`: gave a refusal without a reason"
+    assert str(caught.value) == f"{WHERE}, hook `byoc_runtime_status`: returned a refusal without a reason"
     with pytest.raises(HookError) as caught:
         handle_of(RuntimeInfo("npu", formats=()))
     assert str(caught.value) == (f"{WHERE}, hook `byoc_runtime_info`: names no payload format; expected formats=(1,)")
     with pytest.raises(HookError) as caught:
         handle_of(RuntimeInfo("gpu"))
     assert str(caught.value) == (
-        f"{WHERE}, hook `byoc_runtime_info`: gave a type key that is not the entry point's name; "
+        f"{WHERE}, hook `byoc_runtime_info`: returned a type key different from the entry point's name; "
         "got 'gpu', expected 'npu'"
     )
 
@@ -181,7 +184,7 @@ def test_a_constant_that_is_not_there() -> None:
     assert context.constant("d") is array
     with pytest.raises(ArtifactError) as caught:
         context.constant("e")
-    assert str(caught.value) == "m.byoc, module 0: cites a constant that is not there; got e"
+    assert str(caught.value) == "m.byoc, module 0: cites a missing constant; got e"
 
 
 def test_a_missing_runtime_names_what_to_install() -> None:
@@ -192,8 +195,10 @@ def test_a_missing_runtime_names_what_to_install() -> None:
     with pytest.raises(RuntimeNotFoundError) as caught:
         Runtimes(Catalog("byoc.runtimes", [])).get("gpu", source="artifact `m.byoc`", distribution="acme-gpu")
     assert str(caught.value) == (
-        "byoc.runtimes: runtime `gpu` is not installed; installed: none. `pip install acme-gpu` brings it, as artifact "
-        "`m.byoc` says. Anybody can write a name there: first see who publishes the distribution."
+        "byoc.runtimes: runtime `gpu` is not installed; installed: none. `pip install acme-gpu` provides "
+        "the plugin, according to artifact `m.byoc`. Anybody can write any name into a file: check the publisher of "
+        "the "
+        "distribution first."
     )
 
 
@@ -213,8 +218,8 @@ def test_what_no_distribution_is_called_stands_in_no_command(name: str) -> None:
     with pytest.raises(RuntimeNotFoundError) as caught:
         Runtimes(Catalog("byoc.runtimes", [])).get("gpu", source="artifact `m.byoc`", distribution=name)
     assert str(caught.value) == (
-        f"byoc.runtimes: runtime `gpu` is not installed; installed: none. Distribution {name!r} brings it, as artifact "
-        "`m.byoc` says; no distribution can have that name."
+        f"byoc.runtimes: runtime `gpu` is not installed; installed: none. Distribution {name!r} "
+        "is named by artifact `m.byoc`; no distribution can have this name."
     )
 
 
@@ -248,7 +253,7 @@ def test_installed_runtimes_are_opened_on_demand(site: Site, monkeypatch: pytest
         registry.get("gpu")
     assert str(caught.value) == (
         "plugin `gpu` (byoc-gpu 1.0): cannot be used (broken): hook `byoc_runtime_info`: "
-        "gave a type key that is not the entry point's name; got 'npu', expected 'gpu'. "
+        "returned a type key different from the entry point's name; got 'npu', expected 'gpu'. "
         "Report this to the authors of byoc-gpu."
     )
     with pytest.raises(RuntimeNotFoundError) as caught:
@@ -264,12 +269,12 @@ def test_names_of_absent_plugins_are_doubted_and_no_unknown_distribution_is_advi
     names = ("dnll", "DNNL", "tensorrt", "dnnl,host", "a b", "ccompiler", "ccompilr")
     said = {name: describe_absence("backend", name, known) for name in names}
     start = "is not installed; installed: dnnl, host"
-    doubt = "Check the name: `byoc doctor` lists what is installed. byoc knows no package that brings this backend."
+    doubt = "Check the name: `byoc doctor` lists the installed plugins. byoc knows no distribution with this backend."
     assert said == {
         "dnll": (f"backend `dnll` {start}", "Did you mean 'dnnl'?"),
         "DNNL": (f"backend `DNNL` {start}", "Did you mean 'dnnl'?"),
         "tensorrt": (f"backend `tensorrt` {start}", doubt),
-        "dnnl,host": (f"backend `dnnl,host` {start}", "Give each name by itself: 'dnnl', 'host'."),
+        "dnnl,host": (f"backend `dnnl,host` {start}", "Pass each name separately: 'dnnl', 'host'."),
         "a b": (f"backend `a b` {start}", doubt),
         "ccompiler": (f"backend `ccompiler` {start}; pip install byoc-ccompiler", None),
         "ccompilr": (f"backend `ccompilr` {start}", "Did you mean 'ccompiler'?"),

@@ -42,7 +42,7 @@ k_1: tanh
   source:
     ...
 
-tpu: tells of no generated kernels"""
+tpu: reports no generated kernels"""
 
 
 def test_kernels_are_told_by_backend() -> None:
@@ -51,7 +51,7 @@ def test_kernels_are_told_by_backend() -> None:
         "counted_sizes": {"n": 3},
         "kernels": [
             {"backend": "npu", "kernels": [WHOLE.to_data(), bare.to_data()]},
-            {"backend": "tpu", "kernels": [], "text": "tells of no generated kernels"},
+            {"backend": "tpu", "kernels": [], "text": "reports no generated kernels"},
         ],
     }
     assert render_kernels(data) == TEXT

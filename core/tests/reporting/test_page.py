@@ -1,4 +1,4 @@
-"""The report as a page: it stands alone, believes nothing, and a click tells the reason. The script runs in V8."""
+"""The report as a page: self-contained, trusting no input, and showing the reason on a click. The script runs in V8."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ function clickOp(name) {
 
 
 class Page:
-    """A page that is open in a browser of sorts."""
+    """A page opened in a minimal browser."""
 
     def __init__(self, report: dict[str, Any], title: str = "model") -> None:
         self.html = render_page(report, title)
@@ -145,7 +145,7 @@ def test_a_click_on_an_op_tells_the_reason(page: Page) -> None:
     for text in (
         "tanh b",
         "runs onhost",
-        "Why it stayed on the host",
+        "Reasons for staying on the host",
         "npu, pattern npu.conv_tanh",
         "no float64",
         "dtype",
@@ -155,14 +155,14 @@ def test_a_click_on_an_op_tells_the_reason(page: Page) -> None:
     for text in ("nn.conv2d a", "regionnpu_main_0", "readsx", "read byb, c", "a cycle", "would-close-cycle"):
         assert text in page.panel
     page.act("clickText(elements.panel, 'All ops')")
-    assert "Who runs what" in page.panel
+    assert "Assignment of ops" in page.panel
 
 
 def test_a_click_beside_the_ops_goes_back(page: Page) -> None:
     page.act("clickOp('tanh')")
     page.act("elements.canvas.listeners.pointerdown({offsetX: 799, offsetY: 599, pointerId: 1})")
     page.act("elements.canvas.listeners.pointerup({offsetX: 799, offsetY: 599})")
-    assert "Who runs what" in page.panel
+    assert "Assignment of ops" in page.panel
 
 
 def test_searching_and_the_legend_dim_the_others(page: Page) -> None:
@@ -213,7 +213,7 @@ def test_names_that_look_like_markup_stay_text() -> None:
     ],
 )
 def test_a_report_of_any_json_gives_a_page(report: dict[str, Any]) -> None:
-    assert "Who runs what" in Page(report).panel
+    assert "Assignment of ops" in Page(report).panel
 
 
 def test_an_edge_over_several_layers_keeps_clear_of_the_ops() -> None:

@@ -1,4 +1,4 @@
-"""The offload report: as text, with shares counted anew, and as a gate."""
+"""The offload report: as text, with recomputed shares, and as a gate."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def test_sizes_that_no_input_determines_are_named() -> None:
     data = {"backends": [{"name": "host"}], "total_flops": 0, "sizes": sizes}
     assert render_report(data).splitlines()[2:] == [
         "",
-        "sizes that no input determines:",
+        "sizes not determined by any input:",
         "  k: op `nonzero` (`lv3`) of m.onnx:/find, axis 1",
-        "  ?: nobody knows where",
+        "  ?: unknown origin",
     ]
 
 
@@ -156,7 +156,7 @@ why ops stayed on the host:
 near misses of patterns:
   `lv` = sin: `aone.pair` does not fit: operand 0: is `exp`
 
-regions of one backend that are not one:
+separate regions of the same backend:
   r0 and r1 stay apart: they would, through `t`
   r1 and ? stay apart: no reason was given
 """
@@ -174,14 +174,14 @@ def test_shares_count_symbolic_sizes_as_asked() -> None:
     assert [row["share"] for row in data["summary"]] == [0.142857, 0.047619]
     with pytest.raises(OptionsError) as caught:
         apportion(FULL, {"m": 3})
-    assert str(caught.value) == "size `m`: no op's FLOPs depend on it; expected n"
+    assert str(caught.value) == "size `m`: no op's FLOPs depend on this size; expected n"
 
 
 def test_an_expression_that_is_too_long_to_read_counts_if_it_is_known() -> None:
     long = "+".join(f"symbol{number}" for number in range(600))
     data = {"ops": [op("exp", "aone", long), op("sin", "host", 600)]}
     assert apportion(data)["offloaded_share"] == 0
-    assert apportion(data, known={long: parse_dim(long)})["offloaded_share"] == 0.5
+    assert apportion(data, parsed={long: parse_dim(long)})["offloaded_share"] == 0.5
 
 
 def test_a_reason_of_a_region_comes_before_one_of_an_op_and_both_before_patterns() -> None:
@@ -208,7 +208,7 @@ def test_long_reports_are_cut() -> None:
     assert lines[15:19] == [
         "  and 8 more reasons",
         "",
-        "regions of one backend that are not one:",
+        "separate regions of the same backend:",
         "  a and b0 stay apart: barrier",
     ]
     assert lines[-1] == "  and 2 more pairs"
@@ -216,7 +216,7 @@ def test_long_reports_are_cut() -> None:
 
 def test_reasons_with_many_texts_are_one() -> None:
     ops = [op(name, "host", 1, "op", f"no `{name}`", share=0.1) for name in "abcde"]
-    assert "50.0%      5 x a, b, c, d and 1 more: no `a`, and 4 more like it [op]" in render_report({"ops": ops})
+    assert "50.0%      5 x a, b, c, d and 1 more: no `a`, and 4 similar reasons [op]" in render_report({"ops": ops})
     rows = [{**row, "reasons": [reason("aone", "op", row["text"])]} for row in ops]
     data = {"ops": rows, "summary": [{"backend": "aone", "code": "op", "text": "there is no kernel"}]}
     assert "50.0%      5 x a, b, c, d and 1 more: aone: there is no kernel [op]" in render_report(data)
@@ -234,7 +234,7 @@ def test_long_lines_are_broken_where_a_width_is_given() -> None:
 
 
 def test_a_report_of_an_older_form_is_explained() -> None:
-    """Reports of artifacts that were made before there were ``reasons``, ``regions``, ``borders`` and ``summary``."""
+    """Reports of artifacts made before ``reasons``, ``regions``, ``borders`` and ``summary`` existed."""
     old = {
         "backends": [{"name": "aone", "regions": 1, "ops": 1, "flops": "3*n", "share": 0.75}, {"name": "host"}],
         "total_flops": "4*n",
@@ -251,7 +251,7 @@ def test_a_report_of_an_older_form_is_explained() -> None:
     with pytest.raises(PartitionError) as caught:
         check_offload(old, 0.8)
     assert str(caught.value) == (
-        "offload: too small a share of the FLOPs is offloaded, counting n = 1; got 75.0%, expected at least 80%\n"
+        "offload: the offloaded share of the FLOPs is too small, counting n = 1; got 75.0%, expected at least 80%\n"
         + text
     )
 
@@ -261,9 +261,9 @@ def test_the_gate_rounds_down_what_it_found() -> None:
         check_offload({"offloaded_share": 0.89999999}, 0.9)
     with pytest.raises(PartitionError) as caught:
         check_offload({"offloaded_share": "all"}, 0.9)
-    assert str(caught.value) == "offload: the report does not tell which share is offloaded; expected at least 90%"
+    assert str(caught.value) == "offload: the report has no valid offloaded share; expected at least 90%"
     for share in (-0.1, 1.5, float("nan")):
-        with pytest.raises(OptionsError, match="required offload: is no share"):
+        with pytest.raises(OptionsError, match="required offload: is not a share"):
             check_offload({"offloaded_share": 1.0}, share)
 
 

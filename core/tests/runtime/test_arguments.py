@@ -92,7 +92,7 @@ ERRORS: list[tuple[list[object], str]] = [
     ),
     (
         [zeros(2, 4), zeros(2, dtype="int64"), np.broadcast_to(np.float32(0), (4, 4))],
-        "function `f`, output 0 `out`: is read-only. Pass an array that can be written.",
+        "function `f`, output 0 `out`: is read-only. Pass a writable array.",
     ),
 ]
 
@@ -112,7 +112,7 @@ def test_scalar_output_is_refused() -> None:
 def test_output_whose_elements_share_memory_is_refused() -> None:
     for strides in ((0, 4), (4, 4), (4, 8)):
         array = np.lib.stride_tricks.as_strided(zeros(16), (3, 4), strides)
-        with pytest.raises(CallError, match="several elements share one place in memory"):
+        with pytest.raises(CallError, match="several elements share the same memory"):
             as_output(array, spec("y", 3, 4), "output")
 
 
@@ -213,7 +213,7 @@ def test_concrete_shape() -> None:
     assert concrete_shape(spec("x", "2*n", 3, "n-1"), {"n": 4}, "x") == (8, 3, 3)
     with pytest.raises(CallError) as caught:
         concrete_shape(spec("x", "n*m"), {"n": 4}, "output 0 `x`")
-    assert str(caught.value) == "output 0 `x`: size m*n is not determined by the inputs: m is not known"
+    assert str(caught.value) == "output 0 `x`: size m*n is not determined by the inputs: m is unknown"
     with pytest.raises(CallError, match="size n-5 is negative; got -1"):
         concrete_shape(spec("x", "n-5"), {"n": 4}, "x")
 

@@ -1,4 +1,4 @@
-"""Bools at the border: bytes other than 0 and 1 are true to every backend, on every road into a call."""
+"""Bools at the border: bytes other than 0 and 1 are true to every backend, by every way into a call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WANTED = [
 
 
 class Exchanged:
-    """An array that is known through DLPack only."""
+    """An array accessible through DLPack only."""
 
     def __init__(self, array: NDArray) -> None:
         self._array = array
@@ -52,18 +52,18 @@ class Exchanged:
 
 
 def _again(machine: byoc_core.VirtualMachine, x: NDArray, y: NDArray) -> Any:
-    """Calls twice: the second call knows the sizes."""
+    """Call twice: the second call knows the sizes."""
     machine["main"](np.zeros(x.size, np.bool_), np.zeros(x.size, np.bool_))
     return machine["main"](x, y)
 
 
 def _by_name(machine: byoc_core.VirtualMachine, x: NDArray, y: NDArray) -> Any:
-    """Names inputs, and a buffer for a result, which the machine tries to use as they are."""
+    """Name inputs, and a result buffer used directly by the machine if possible."""
     return machine.run("main", {"x": x, "y": y}, out={"a": np.empty(x.size, np.int32)})
 
 
 def _bound(machine: byoc_core.VirtualMachine, x: NDArray, y: NDArray) -> Any:
-    """Binds clean bytes, and makes them others before the call."""
+    """Bind clean bytes, and change the bytes before the call."""
     held = [np.zeros(x.size, np.bool_) for _ in range(2)]
     call = machine.bind("main", dict(zip("xy", held, strict=True)))
     call()

@@ -1,4 +1,4 @@
-"""Readers of JSON values from files that anybody may have written."""
+"""Readers of JSON values from files of any origin."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.interpreter
 
 @dataclass(frozen=True)
 class Pair:
-    """Something to read."""
+    """A record to read."""
 
     name: str
     sizes: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The storage planner against what its docstrings say, done without any index: on a list of what is placed."""
+"""The storage planner against the docstrings, without any index: on a list of placed buffers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_free(offset: int, size: int, taken: Iterable[Place]) -> bool:
 
 
 def place(intervals: Sequence[Interval], sizes: Sequence[int], order: Iterable[int], ceiling: int | None) -> list[int]:
-    """Place buffers in this order at the lowest offset; with a ceiling, every second one as high below it as fits."""
+    """Place buffers in this order at the lowest offset; with a ceiling, every second at the highest offset below."""
     offsets = [0] * len(intervals)
     placed: list[int] = []
     for turn, number in enumerate(order):
@@ -78,7 +78,7 @@ def top_of(offsets: Sequence[int], sizes: Sequence[int]) -> int:
 def rounds_of(
     intervals: Sequence[Interval], sizes: Sequence[int], order: list[int], ceiling: int | None, count: int
 ) -> Iterator[list[int]]:
-    """Return the placements of some rounds; each begins with the buffers that reached the top in the one before."""
+    """Return the placements of some rounds; each begins with the buffers at the top in the round before."""
     for _ in range(count):
         offsets = place(intervals, sizes, order, ceiling)
         yield offsets
@@ -93,7 +93,7 @@ def rounds_of(
 def swept(
     spans: Sequence[Place], sizes: Sequence[int], ceiling: int, *, in_turn: bool, backwards: bool
 ) -> tuple[int, ...]:
-    """Do what :func:`sweep` says, and look for gaps among all that lives."""
+    """Do as described for :func:`sweep`, with a search for gaps among all live buffers."""
     if backwards:
         spans = [(-end, -start) for start, end in spans]
     offsets = [0] * len(sizes)
@@ -118,7 +118,7 @@ def swept(
 
 
 def sweeps(intervals: Sequence[Interval], sizes: Sequence[int], least: int) -> Iterator[list[int]]:
-    """Return the placements by sweeps, up to the first that is at most a 64th above the peak."""
+    """Return the placements by sweeps, up to the first at most a 64th above the peak."""
     spans = [(interval.start, interval.end) for interval in intervals]
     for in_turn in (True, False):
         for backwards in (True, False):
@@ -129,7 +129,7 @@ def sweeps(intervals: Sequence[Interval], sizes: Sequence[int], least: int) -> I
 
 
 def expected_plan(intervals: Sequence[Interval], alignment: int, pairs: int, repairs: int) -> StoragePlan:
-    """Do what :func:`plan` says."""
+    """Do as described for :func:`plan`."""
     sizes = [(interval.nbytes + alignment - 1) // alignment * alignment for interval in intervals]
     least = peak(intervals, sizes)
     numbers = range(len(sizes))
@@ -150,7 +150,7 @@ def expected_plan(intervals: Sequence[Interval], alignment: int, pairs: int, rep
 
 
 def expected_plan_once(intervals: Sequence[Interval], alignment: int, pairs: int, _repairs: int) -> StoragePlan:
-    """Do what :func:`plan_once` says."""
+    """Do as described for :func:`plan_once`."""
     sizes = [(interval.nbytes + alignment - 1) // alignment * alignment for interval in intervals]
     if num_pairs(intervals) > pairs:
         found = min(sweeps(intervals, sizes, peak(intervals, sizes)), key=lambda found: top_of(found, sizes))
@@ -184,7 +184,7 @@ def test_a_plan_is_what_the_docstring_says(
 
 
 def test_each_try_of_a_plan_is_what_the_docstring_says() -> None:
-    """A plan shows the best of its tries only."""
+    """A plan shows the best of all tries only."""
     for seed in range(10 * settings().max_examples):
         rng = random.Random(seed)
         intervals = random_intervals(rng)
@@ -197,7 +197,7 @@ def test_each_try_of_a_plan_is_what_the_docstring_says() -> None:
         found = plan_storage._place_repeatedly(intervals, sizes, order, ceiling, count)
         best = min(rounds, key=lambda offsets: top_of(offsets, sizes))
         assert found == StoragePlan(tuple(best), top_of(best, sizes)), f"seed {seed}"
-        first = plan_storage._place(intervals, sizes, order, ceiling)
+        first = plan_storage._place_in_order(intervals, sizes, order, ceiling)
         assert first == StoragePlan(tuple(rounds[0]), top_of(rounds[0], sizes)), f"seed {seed}"
         for goal in (least, rng.randint(0, 300)):
             swept_plans = [(list(offsets), total) for offsets, total in plan_storage._sweeps(intervals, sizes, goal)]
@@ -262,7 +262,7 @@ GAPS: list[tuple[list[Place], int, int, int | None]] = [
     ([(4, 12)], 5, 12, None),  # reaches beyond the ceiling
     ([(9, 12)], 8, 0, 0),  # lies beyond it
 ]
-"""What is taken, a size, the lowest offset that is free, and the highest below a ceiling of 8."""
+"""The occupied ranges, a size, the lowest free offset, and the highest free offset below a ceiling of 8."""
 
 
 @pytest.mark.parametrize(("taken", "size", "lowest", "highest"), GAPS)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.interpreter
 
 
 def chain(sizes: Sequence[int]) -> list[Interval]:
-    """Buffers each of which is read by the op that makes the next."""
+    """A chain of buffers, each read by the op making the next."""
     return [Interval(size, index, index + 1) for index, size in enumerate(sizes)]
 
 

@@ -1,4 +1,4 @@
-"""Functions whose results have sizes that only running tells: called with inputs only, they return their results."""
+"""Functions with result sizes known only after running: called with inputs only, returning their results."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_result_that_is_an_input_is_copied() -> None:
             (X, np.zeros((1, 2), np.int64)),
             (
                 "function `f`: wrong number of arguments; got 2, expected 1 inputs (x). "
-                "It returns its results: only running tells the size k."
+                "The function returns its results: the size k is known only after a run."
             ),
         ),
         ((X.astype(np.int32),), "function `f`, input 0 `x`: wrong dtype; got int32, expected float32"),
@@ -140,7 +140,7 @@ class TestGraph:
             decode_document(encode_document(GraphDocument({"f": broken})))
         assert str(caught.value) == (
             "graph document, function 0 (`f`), node 1 (`broadcast_to`), attribute `shape`: "
-            "the symbol k is in no shape that the caller passes"
+            "symbol k is in no shape passed by the caller"
         )
 
 
@@ -164,14 +164,14 @@ class TestLinking:
         with pytest.raises(LinkError) as caught:
             self.machine(nonzero(), CallKind.EXTERN)
         assert str(caught.value) == (
-            "function `main`, instruction 0: `f` returns its results, and fills no buffers; expected a call_packed"
+            "function `main`, instruction 0: `f` returns results instead of filling buffers; expected a call_packed"
         )
 
     def test_what_fills_buffers_cannot_tell_a_size(self) -> None:
         with pytest.raises(LinkError) as caught:
             self.machine(PackedFunction("f", print))
         assert str(caught.value) == (
-            "function `main`, instruction 0: `f` cannot return results of unknown size: it fills buffers; "
+            "function `main`, instruction 0: `f` fills buffers and cannot return results of unknown size; "
             "expected a Python callable in externs={...}"
         )
 
@@ -205,7 +205,7 @@ class TestExecutable:
             module.get_function("main")(X, np.zeros(2, np.int64), X.copy())
         assert str(caught.value) == (
             "function `main`: wrong number of arguments; got 3, expected 1 inputs (x). "
-            "It returns its results: only running tells the size k."
+            "The function returns its results: the size k is known only after a run."
         )
 
     def test_an_artifact_round_trips(self, tmp_path: Path) -> None:

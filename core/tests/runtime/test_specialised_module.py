@@ -1,4 +1,4 @@
-"""The module that finds the variant for the sizes of a call: its caches, its locks, its checks."""
+"""The module finding the variant for the sizes of a call: caches, locks, checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_cache_is_bounded_and_the_set_used_least_recently_goes() -> None:
         function(x, out)
         assert out.tolist() == [2.0] * n
     assert compiled == [1, 2, 3, 2]
-    assert module.held_sizes("f") == ((("n", 1),), (("n", 2),))
+    assert module.compiled_sizes("f") == ((("n", 1),), (("n", 2),))
 
 
 def test_the_sizes_that_run_on_the_host_are_bounded_too(caplog: pytest.LogCaptureFixture) -> None:
@@ -58,7 +58,7 @@ def test_the_sizes_that_run_on_the_host_are_bounded_too(caplog: pytest.LogCaptur
     assert asked[-1] == 0
     assert len(host_lines(caplog)) == MAX_HOST_SIZES + 2
     assert MAX_FIRST_USES == 16
-    assert module.held_sizes("f") == ()
+    assert module.compiled_sizes("f") == ()
 
 
 def test_calls_with_known_sizes_do_not_wait_for_the_compiler() -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.interpreter
 
 @st.composite
 def buffers(draw: st.DrawFn) -> list[tuple[int, tuple[int, int]]]:
-    """Draws sizes with the spans of time in which they are needed."""
+    """Draw sizes with their live ranges."""
     found = []
     for _ in range(draw(st.integers(0, 40))):
         start = draw(st.integers(0, 20))
@@ -47,7 +47,7 @@ def test_a_sweep_from_both_ends_fits_a_chain_into_its_peak(backwards: bool) -> N
 
 
 def random_intervals(count: int, duration: float, seed: int) -> list[Interval]:
-    """Gives one buffer per point, most of them short-lived, of sizes from all orders of magnitude up to 16 KiB."""
+    """Return a buffer per point, most short-lived, of sizes from all orders of magnitude up to 16 KiB."""
     rng = random.Random(seed)
     intervals = []
     for start in range(count):

@@ -1,4 +1,4 @@
-"""The C extension's functions of many numbers: exact for all of them, with each instruction set of the processor."""
+"""The C extension's functions of many numbers: exact for all numbers, with each instruction set of the processor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Function = Callable[[NDArray], NDArray]
 
 
 def _functions(name: str) -> list[Function]:
-    """Gives a function with each instruction set."""
+    """Return a function with each instruction set."""
     return [_at(address) for address in native.VECTOR_FUNCTIONS[name]]
 
 
@@ -48,7 +48,7 @@ def _at(address: int) -> Function:
 
 
 def _numbers() -> NDArray:
-    """Gives numbers of all magnitudes and both signs, special ones, and many where functions bend."""
+    """Return numbers of all magnitudes and both signs, special values, and many near the bends of functions."""
     generator = np.random.default_rng(0)
     fractions = generator.integers(0, 1 << 23, (255, 64), dtype=np.uint32)
     fractions[:, 0], fractions[:, 1] = 0, (1 << 23) - 1
@@ -88,18 +88,18 @@ def test_a_number_has_the_same_result_among_any_number_of_others(name: str, size
 
 
 def _exact_row(x: NDArray) -> NDArray:
-    """Gives `log_softmax` of a row in float64, without the one in the sum, beside which the others may be lost."""
+    """Return `log_softmax` of a row in float64, without the 1 in the sum: there, the others may be lost."""
     differences = x.astype(np.float64) - x.max()
     others = np.delete(np.exp(differences), x.argmax()).sum()
     return np.asarray(differences - np.log1p(others))
 
 
 def _row_bound(x: NDArray, exact: NDArray) -> NDArray:
-    """Gives how far `log_softmax` may be from the exact result (Higham, section 3.1).
+    """Return the largest distance of `log_softmax` from the exact result (Higham, section 3.1).
 
-    Differences to the largest number are rounded, and exponentials have an error of that and of 3 units, or are 0 below
-    2**-126; the error of the logarithm of their sum is the mean of those, with 8 units of the sum of all but one, and 5
-    of its own.
+    Differences to the largest number are rounded, and exponentials have this error and another of 3 units, or are 0
+    below 2**-126; the error of the logarithm of their sum is the mean of these errors, with 8 units of the sum of all
+    but one, and 5 of the logarithm.
     """
     differences = x.max() - x.astype(np.float64)
     log_sum = abs(exact + differences)
@@ -127,7 +127,7 @@ def test_log_softmax_is_as_exact_as_its_operands_differences(size: int, scale: f
 @needs_extension
 @pytest.mark.parametrize("size", [20, 1000])
 def test_the_number_that_dominates_a_row_has_an_exact_result(size: int) -> None:
-    """Its exponential is 1, and a sum with that would lose the others."""
+    """The exponential there is 1: a sum including this 1 would lose the others."""
     x = np.zeros(size, np.float32)
     x[3] = 50.0
     exact = _exact_row(x)
@@ -153,7 +153,7 @@ def test_rows_that_are_not_finite_give_what_the_kernel_gives(special: float, pla
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 200])
 def test_a_stepwise_softmax_has_the_bits_of_the_kernel(size: int, dtype: str) -> None:
-    """Of multiples of a quarter: exponentials of their differences are far from ties, and their sums exact."""
+    """For multiples of a quarter: exponentials of their differences are far from ties, with exact sums."""
     steps = np.arange(17, dtype=np.float32) / 4
     for factor in (1 - 2.0**-20, 1 + 2.0**-20):
         near, exact = ((np.exp(-steps.astype(np.float64)) * by).astype(to_numpy(dtype)) for by in (factor, 1))

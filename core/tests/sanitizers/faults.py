@@ -1,8 +1,8 @@
-"""Faults on purpose, by name: what shows that a sanitizer sees the extension and the code that it calls.
+"""Deliberate faults, by name: evidence for the sanitizer's view of the extension and the code called by it.
 
     python -m core.tests.sanitizers.faults NAME
 
-Each gives the extension what nothing of byoc gives it: frames over memory that is shared, or that is too short.
+Each passes to the extension frames never made by byoc: over shared memory, or over too little memory.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _frame(instructions: list[_Instruction], arrays: list[NDArray]) -> Frame:
 
 
 def _race(step: _Instruction) -> None:
-    """Two threads, each with a frame of its own, run a loop of which one register is the same memory."""
+    """Two threads with separate frames run a loop with one register in the same memory."""
     shared = np.zeros((), np.int64)
     loop: list[_Instruction] = [
         step,
@@ -97,12 +97,12 @@ def _race(step: _Instruction) -> None:
 
 
 def race_in_the_extension() -> None:
-    """Both threads increment one number."""
+    """Both threads increment the same number."""
     _race((INCREMENT, (0,), 0, 0, 0, None))
 
 
 def race_in_called_code() -> None:
-    """The function that both call increments one number."""
+    """The function called by both threads increments the same number."""
     module = CSourceModule(COUNTER, {"count": Signature((), (TensorSpec("counter", "int64", ()),))})
     native = module.get_function("count").native
     assert native is not None
@@ -110,7 +110,7 @@ def race_in_called_code() -> None:
 
 
 def write_past_the_end() -> None:
-    """Sixteen numbers are copied to where there is room for eight."""
+    """Sixteen numbers are copied into room for eight."""
     source, target = np.zeros(16, np.int64), np.zeros(8, np.int64)
     frame = _frame([(COPY, (0, 1), 0, 0, 0, None), END], [source, np.lib.stride_tricks.as_strided(target, (16,))])
     frame.run(0)

@@ -1,14 +1,14 @@
-"""Builds the C extensions with gcc's sanitizers and runs their tests; the code that tests compile is instrumented too.
+"""Builds the C extensions with gcc's sanitizers and runs their tests; code compiled by tests is instrumented too.
 
     python -m core.tests.sanitizers.run                  # ThreadSanitizer, then AddressSanitizer with UBSan
     python -m core.tests.sanitizers.run thread
     python -m core.tests.sanitizers.run address --python "-m pytest -q plugins/ccompiler/tests"
 
-Python itself is not instrumented: the sanitizer's library is loaded before it. It sees what the extensions and
-generated code read and write, and the locks that Python takes, the interpreter's own included. First each sanitizer
-must report faults that are made on purpose (:mod:`core.tests.sanitizers.faults`); a test that then passes says
-something.
-Leaks are not looked for here, since Python leaves memory at its end: the soak does (``core/tests/vm/test_soak.py``).
+Python itself is not instrumented: the sanitizer's library is loaded before Python. The library sees the reads and
+writes of the extensions and of generated code, and all locks taken by Python, the interpreter's own included. First
+each sanitizer must report deliberate faults (:mod:`core.tests.sanitizers.faults`): only then is a passing test
+meaningful. Leaks are not searched here, because Python leaves memory at its end: the soak searches for leaks
+(``core/tests/vm/test_soak.py``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TESTS = (
     "plugins/dnnl/tests/test_dnnl_extension.py",
     "--ignore=core/tests/vm/test_soak.py",
 )
-"""What calls the extensions; resident memory, which the soak bounds, says nothing under a sanitizer."""
+"""Tests calling the extensions; resident memory, bounded by the soak, is meaningless under a sanitizer."""
 # What C writes, a report say, is not captured: pytest throws away the output of tests that pass.
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys")
 TIMEOUT_S = 3 * 3600
@@ -46,7 +46,7 @@ _MAY_FAIL = "allocator_may_return_null=1"
 
 
 class MissingToolError(Exception):
-    """What this needs is not on this machine."""
+    """A required tool is missing on this machine."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Sanitizer:
 
     Attributes:
         checks: the value of ``-fsanitize``.
-        libraries: what must be loaded before Python.
-        environment: how it behaves.
-        faults: part of its report on each fault that it must find.
+        libraries: the libraries to load before Python.
+        environment: the settings.
+        faults: part of the report on each fault to find.
     """
 
     checks: str
@@ -97,10 +97,10 @@ SANITIZERS: Mapping[str, Sanitizer] = MappingProxyType(
 
 
 def find_libraries(names: tuple[str, ...]) -> list[str]:
-    """Gives where gcc has its sanitizers' libraries.
+    """Return the paths of gcc's sanitizer libraries.
 
     Raises:
-        MissingToolError: there is no gcc, or it lacks one.
+        MissingToolError: gcc or a library is missing.
     """
     if shutil.which("gcc") is None:
         raise MissingToolError("gcc is not installed: the sanitizers are gcc's (apt-get install gcc)")
@@ -115,7 +115,7 @@ def find_libraries(names: tuple[str, ...]) -> list[str]:
 
 
 def build_packages(sanitizer: Sanitizer, folder: Path) -> None:
-    """Copies the packages into a folder, with instrumented extensions.
+    """Copy the packages into a folder, with instrumented extensions.
 
     Raises:
         MissingToolError: an extension was not built.
@@ -140,7 +140,7 @@ def build_packages(sanitizer: Sanitizer, folder: Path) -> None:
 
 
 def make_environment(sanitizer: Sanitizer, folder: Path) -> dict[str, str]:
-    """Gives the environment in which Python runs the instrumented packages; what it compiles is instrumented too."""
+    """Return the environment for Python with the instrumented packages; code compiled there is instrumented too."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]
     return {
         **os.environ,
@@ -154,9 +154,9 @@ def make_environment(sanitizer: Sanitizer, folder: Path) -> dict[str, str]:
 
 @cache
 def fixed_addresses() -> tuple[str, ...]:
-    """Gives the command that keeps addresses from being drawn at random, which libtsan of gcc 12 does not always bear.
+    """Return the command against random addresses, because libtsan of gcc 12 sometimes fails with these.
 
-    It is empty where the system has none or a container forbids it.
+    The command is empty on a system without this command or in a container forbidding its use.
     """
     command = ("setarch", "-R")
     permitted = (
@@ -167,7 +167,7 @@ def fixed_addresses() -> tuple[str, ...]:
 
 
 def run_python(environment: Mapping[str, str], *arguments: str, captured: bool = True) -> tuple[int, str]:
-    """Runs Python and gives its status and output."""
+    """Run Python and return the status and output."""
     done = subprocess.run(
         [*fixed_addresses(), sys.executable, *arguments],
         cwd=ROOT,
@@ -182,7 +182,7 @@ def run_python(environment: Mapping[str, str], *arguments: str, captured: bool =
 
 
 def check(sanitizer: Sanitizer, commands: Sequence[Sequence[str]]) -> list[str]:
-    """Runs the faults, then commands of Python; gives what is wrong."""
+    """Run the faults, then commands of Python; return the failures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build_packages(sanitizer, folder)
@@ -205,7 +205,7 @@ def check(sanitizer: Sanitizer, commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def main() -> int:
-    """Runs the chosen sanitizers; gives 1 where one finds something, 2 where something is missing."""
+    """Run the chosen sanitizers; return 1 after a finding, 2 if something is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sanitizers", nargs="*", metavar="sanitizer", help=f"which; of {', '.join(SANITIZERS)}")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""``byoc new-backend``: what it writes, and what it refuses to write."""
+"""``byoc new-backend``: written files and refusals."""
 
 from __future__ import annotations
 
@@ -134,14 +134,14 @@ def test_types_are_clean(written: Path) -> None:
 
 
 BAD_NAMES = {
-    "My-NPU": "cannot be one; got 'My-NPU', expected one lower-case word: letters, digits and `_`, a letter first, "
-    "24 at most",
-    "": "cannot be one; got '', expected one lower-case word: letters, digits and `_`, a letter first, 24 at most",
-    "a" * 25: f"cannot be one; got '{'a' * 25}', expected one lower-case word: letters, digits and `_`, "
-    "a letter first, 24 at most",
+    "My-NPU": "is not a valid name; got 'My-NPU', expected a lower-case word: letters, digits and `_`, a letter "
+    "first, 24 at most",
+    "": "is not a valid name; got '', expected a lower-case word: letters, digits and `_`, a letter first, 24 at most",
+    "a" * 25: f"is not a valid name; got '{'a' * 25}', expected a lower-case word: letters, digits and `_`, a letter "
+    "first, 24 at most",
     "byoc-mynpu": "begins with `byoc`; got 'byoc-mynpu'. The package will be called byoc-NAME.",
     "lambda": "`lambda` is a keyword of Python",
-    "conformance": "byoc-conformance is a package of byoc itself",
+    "conformance": "byoc-conformance is a package of the byoc project",
 }
 
 
@@ -171,7 +171,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     for folder, problem in ((tmp_path, "holds files already"), (tmp_path / "mine", "is a file")):
         with pytest.raises(OptionsError) as caught:
             write_package("mynpu", Kind.GRAPH, folder)
-        hint = "Name another with --output; nothing is overwritten."
+        hint = "Name another folder with --output; nothing is overwritten."
         assert str(caught.value) == f"folder `{folder}`: {problem}. {hint}"
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 

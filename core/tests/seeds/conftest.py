@@ -1,4 +1,4 @@
-"""What the seed scenarios share: the backends to run them with."""
+"""Shared parts of the seed scenarios: the backends to use."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from byoc_core.backend import backends as installed_backends
 
 
 def usable_backends() -> list[str]:
-    """The names of all installed backends that can compile on this machine."""
+    """The names of all installed backends able to compile on this machine."""
     handles = [installed_backends().get(name) for name in byoc_core.backends.names()]
     return [handle.name for handle in handles if handle.compile_status().ok]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test that takes ``backend`` once for each installed backend."""
+    """Run a test with a parameter ``backend`` once for each installed backend."""
     if "backend" in metafunc.fixturenames:
         metafunc.parametrize("backend", usable_backends())

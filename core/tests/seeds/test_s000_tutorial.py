@@ -124,7 +124,7 @@ def test_s000_2_an_op_the_backend_cannot_take_is_an_error_at_run_codegen(fake_ba
     with pytest.raises(CodegenError) as caught:
         RunCodegen(backends=[fake_backend("fake", ["add", "multiply"])])(module)
     assert str(caught.value) == (
-        "op `exp` in function `byoc_func`: backend `fake` cannot compile it (op): no `exp` here\n"
+        "op `exp` in function `byoc_func`: backend `fake` refuses the compilation (op): no `exp` here\n"
         '  def byoc_func(x: R.Tensor((16, 16), "float32"), y: R.Tensor((16, 16), "float32")) '
         '-> R.Tensor((16, 16), "float32"):\n'
         '      R.func_attr({"Codegen": "fake", "global_symbol": "byoc_func"})\n'

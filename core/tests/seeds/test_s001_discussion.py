@@ -141,7 +141,7 @@ class Two:
 
 
 def only(backend: str, module: IRModule, plugin: object) -> IRModule:
-    """Runs codegen for the functions of one backend and puts the others' annotations back."""
+    """Run codegen for the functions of a single backend and restore the others' annotations."""
     others = {n: f for n, f in module.functions.items() if f.attrs.get("Codegen") not in (None, backend)}
     plain = {n: f.with_attrs(Codegen=None) if n in others else f for n, f in module.functions.items()}
     compiled = RunCodegen(backends=[plugin])(module.with_functions(plain))

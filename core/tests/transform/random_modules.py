@@ -1,4 +1,4 @@
-"""Random functions for what every pass promises, their inputs, and the comparison of results bit for bit."""
+"""Random functions for the laws of every pass, their inputs, and the comparison of results bit for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPECIAL = (0.0, -0.0, -0.0, -0.0, 1.0, -1.0, 0.5, 3.25, -7.0, float("inf"), floa
 
 
 def check_same_bits(before: IRModule, after: IRModule, inputs: Sequence[Any], *, exact: bool = False) -> None:
-    """Check that results are equal with their NaN, infinities and signs of zeros."""
+    """Check results for equality with their NaN, infinities and signs of zeros."""
     wanted = evaluate_function(before, "main", inputs, exact=exact)
     for have, want in zip(evaluate_function(after, "main", inputs, exact=exact), wanted, strict=True):
         assert have.dtype == want.dtype
@@ -28,7 +28,7 @@ def check_same_bits(before: IRModule, after: IRModule, inputs: Sequence[Any], *,
 
 
 class _Maker:
-    """Draws a function of ops that passes look for, on an image and a matrix."""
+    """A strategy for a function of ops relevant to passes, on an image and a matrix."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
@@ -129,7 +129,7 @@ class _Maker:
 
     @staticmethod
     def keep(values: list[Value], result: Any) -> None:
-        """Keeps a value that is small, so that windows always find an image to fit in."""
+        """Keep only small values, so windows always find a fitting image."""
         shape = result.type.shape
         sizes = [size for size in shape if isinstance(size, int)]
         fits_window = len(shape) != 4 or min(shape[2:]) >= 3
@@ -144,7 +144,7 @@ def random_modules(draw: Draw) -> IRModule:
 
 @st.composite
 def random_inputs(draw: Draw) -> list[Any]:
-    """Draws a flag, an image and a matrix of ordinary numbers among special ones."""
+    """Draw a flag, an image and a matrix of ordinary numbers among special values."""
     seed = draw(st.integers(0, 2**32 - 1))
     generator = np.random.default_rng(seed)
 

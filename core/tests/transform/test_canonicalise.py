@@ -1,4 +1,4 @@
-"""What ``Canonicalise`` removes, joins and swaps, and what it must leave."""
+"""Removals, joins and swaps by ``Canonicalise``, and cases left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the options of ``Canonicalise`` permit, and how far the numbers move."""
+"""Permissions by the options of ``Canonicalise``, and the change of results."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_constants_that_leave_the_range_stay_apart(case: str) -> None:
 def test_joined_constants_stay_within_the_bound_of_rounding(
     numbers: list[float], ops: list[str], *, is_sum: bool
 ) -> None:
-    """A product of k factors has the relative error gamma(k), a sum that of the sum of magnitudes (Higham, ch. 3)."""
+    """A product of k factors has the relative error gamma(k), a sum this multiple of the magnitudes (Higham, ch. 3)."""
     fb = FunctionBuilder("main")
     y: Any = fb.param("x", tensor((5,)))
     for number, op in zip(numbers, ops, strict=False):

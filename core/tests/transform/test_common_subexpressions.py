@@ -1,4 +1,4 @@
-"""What counts as computed twice."""
+"""The definition of repeated computations."""
 
 from __future__ import annotations
 

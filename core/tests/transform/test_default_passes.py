@@ -1,4 +1,4 @@
-"""The passes that every compilation runs first, on their own and inside ``build``."""
+"""The first passes of every compilation, on their own and inside ``build``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference interpreter asks who runs a called function."""
+"""The reference interpreter asks for the runner of a called function."""
 
 from __future__ import annotations
 

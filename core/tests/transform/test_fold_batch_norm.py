@@ -1,4 +1,4 @@
-"""Where batch normalisation goes into the weights before it, and how far the numbers move."""
+"""Folding of batch normalisation into the weights before, and the change of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constant folding of weights that are stored narrow."""
+"""Constant folding of weights stored in narrow dtypes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS, COLUMNS = 1024, 768
 
 
 def _product(stored: str, computed: str) -> IRModule:
-    """Return a product with weights that are cast; the growth is above the bound of other ops."""
+    """Return a product with cast weights; the growth is above the bound of other ops."""
     builder = FunctionBuilder("main", ops=default_ops())
     weights = np.random.default_rng(0).integers(-9, 9, (ROWS, COLUMNS)).astype(to_numpy(stored))
     wide = builder.bind("cast", [builder.const(weights)], {"dtype": computed}).result
@@ -34,7 +34,7 @@ def test_weights_stored_as_narrow_floats_are_widened_once(stored: str, computed:
 
 
 def test_integers_are_not_widened_beyond_the_bound() -> None:
-    """Backends multiply bytes as they are; as int32 they would take four times the memory."""
+    """Backends multiply bytes directly; as int32, the bytes would take four times the memory."""
     module = FoldConstants()(_product("int8", "int32"))
     assert [binding.op.name for binding in module["main"].bindings] == ["cast", "matmul"]
 

@@ -1,4 +1,4 @@
-"""Where zeros around an image may move into the window op that reads it."""
+"""Moving zeros around an image into the window op reading the image: permitted cases."""
 
 from __future__ import annotations
 

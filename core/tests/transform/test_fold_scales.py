@@ -1,4 +1,4 @@
-"""Where factors and terms of channels go into the parameters before them, and how far the numbers move."""
+"""Folding of factors and terms of channels into earlier parameters, and the change of results."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_numbers_stay_within_the_bound_of_rounding(seed: int, with_norm: boo
 
 
 def _magnitudes(module: IRModule) -> IRModule:
-    """Gives the module with the sizes of all constants, but for means, whose signs are turned."""
+    """Return the module with the magnitudes of all constants, except for means with reversed signs."""
     function = module["main"]
     fb = FunctionBuilder("main")
     values: dict[Any, Any] = {param: fb.param(param.name, param.type) for param in function.params}

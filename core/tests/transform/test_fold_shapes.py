@@ -1,4 +1,4 @@
-"""Shapes as data: what becomes of ``shape_of``, ``size``, ``full`` and other ops without operands."""
+"""Shapes as data: rewrites of ``shape_of``, ``size``, ``full`` and other ops without operands."""
 
 from __future__ import annotations
 

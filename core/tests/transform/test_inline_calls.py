@@ -1,4 +1,4 @@
-"""Calls replaced by bodies: text in, text out; sizes, symbols and names; what stays a call; random call graphs."""
+"""Calls replaced by bodies: text in, text out; sizes, symbols and names; remaining calls; random call graphs."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_sizes_that_a_call_introduces_are_the_caller_s() -> None:
 
 
 def test_a_size_of_a_call_that_stays_keeps_its_name() -> None:
-    """`pick` stays a call that introduces `k`: a caller without `k` may hold one copy of `count`, and not two."""
+    """`pick` stays a call introducing `k`: a caller without `k` may hold one copy of `count`, and not two."""
     transform = InlineCalls(("count",))
     free = "    @R.function\n    def main(x: R.Tensor((5,)), y: R.Tensor((5,))):\n"
     calls = "        c = count(x)\n        d = count(y)\n        return c, d\n"
@@ -325,7 +325,7 @@ def test_a_composite_keeps_its_calls() -> None:
 
 
 def test_functions_that_call_themselves_stay() -> None:
-    """The verifier forbids them; the pass ends all the same."""
+    """The verifier forbids recursion; the pass ends all the same."""
     builder = FunctionBuilder("loop")
     x = builder.param("x", tensor((2,)))
     first = builder.finish(x)
@@ -360,7 +360,7 @@ def test_a_body_that_gets_other_results_stays() -> None:
 
 
 def doubling(depth: int) -> IRModule:
-    """Return functions each of which calls the one below twice."""
+    """Return functions, each calling the function below twice."""
     functions: dict[str, Any] = {}
     for level in range(depth):
         name = "main" if level == depth - 1 else f"f{level}"
@@ -406,7 +406,7 @@ def test_a_long_chain_of_calls() -> None:
 
 
 def nested(depth: int, call: str | None, functions: dict[str, Any], name: str) -> Any:
-    """Return a function with bodies of `if` in one another around a call."""
+    """Return a function with nested bodies of `if` around a call."""
 
     def body(level: int, name: str) -> Any:
         builder = FunctionBuilder(name, functions=functions)
@@ -449,7 +449,7 @@ def test_a_region_spans_a_former_call() -> None:
 
 
 class _Graphs:
-    """Draws modules of functions that call one another, in bodies of `if` and `loop` too."""
+    """A strategy for modules of functions calling each other, also in bodies of `if` and `loop`."""
 
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self.draw = draw

@@ -1,4 +1,4 @@
-"""Passes on programs with sizes that the data tells, and on bodies that need sizes from outside."""
+"""Passes on programs with data-dependent sizes, and on bodies using sizes from outside."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _same(before: IRModule, after: IRModule, *inputs: NDArray) -> None:
 
 @pytest.fixture(name="function")
 def _function() -> Callable[[str], IRModule]:
-    """Parses and verifies a function with the usual parameters."""
+    """Parse and verify a function with the usual parameters."""
     return lambda body: verify(parse_main(PARAMS, body))
 
 
@@ -78,7 +78,7 @@ def test_an_op_goes_whose_size_nothing_needs(function: Callable[[str], IRModule]
 
 
 def test_rewriting_keeps_an_op_whose_size_is_needed(function: Callable[[str], IRModule]) -> None:
-    """Nothing reads the positions once the product is gone, but their number is still the size of ``e``."""
+    """Nothing reads the positions after removal of the product, but their number is still the size of ``e``."""
     ones = "e = R.broadcast_to(R.const(1, 'int64'), shape=(1, 'k'))\n"
     module = function(FOUND + ones + "m = R.multiply(a, e)\nreturn m")
 

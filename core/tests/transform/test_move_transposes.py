@@ -1,4 +1,4 @@
-"""Where transposes meet and cancel, where they stay, and what that does to numbers."""
+"""Cancelling pairs of transposes, remaining transposes, and the effect on results."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_sums_in_another_order_are_permitted(case: str) -> None:
 
 
 class _Network:
-    """Draws a function of transposes, ops that they pass, and ops that they do not."""
+    """A strategy for a function of transposes, ops permitting the passage of transposes, and other ops."""
 
     def __init__(self, draw: Callable[..., Any]) -> None:
         self.draw = draw

@@ -1,4 +1,4 @@
-"""Which spellings of attention are recognised, and which are something else."""
+"""Recognised spellings of attention, and similar graphs with another meaning."""
 
 from __future__ import annotations
 

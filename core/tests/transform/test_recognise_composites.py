@@ -1,4 +1,4 @@
-"""Which spellings are recognised, and which are not the op they look like."""
+"""Recognised spellings, and similar graphs differing from the op."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ FOUND = {
 
 
 def _fill(text: str, dtype: str) -> str:
-    """Fills in the dtype, and the constants as exporters round them."""
+    """Fill in the dtype, and the constants as rounded by exporters."""
     kind = np.dtype(dtype).type
     numbers = {
         "sqrt_2": float(kind(2.0**0.5)),
@@ -246,7 +246,7 @@ def test_recognised_ops_give_the_same_numbers(case: str, seed: int, spread: floa
 
 
 def _error_bound(case: str, want: NDArray, x: NDArray, *parameters: NDArray) -> Any:
-    """Gives how far the two spellings may be apart, in units of roundoff."""
+    """Return the largest distance between the two spellings, in units of roundoff."""
     if case == "softmax":
         return 0.0  # the same steps
     if "gelu" in case or "swish" in case:
@@ -337,6 +337,6 @@ def test_an_unknown_op_is_refused() -> None:
     with pytest.raises(OptionsError) as caught:
         RecogniseComposites(("nn.gelo",))
     assert str(caught.value) == (
-        "ops: `nn.gelo` is not recognised; expected nn.layer_norm, nn.softmax, nn.gelu, nn.rms_norm, nn.swish, "
+        "ops: `nn.gelo` is not a recognised op; expected nn.layer_norm, nn.softmax, nn.gelu, nn.rms_norm, nn.swish, "
         "nn.hard_swish, nn.attention. Did you mean 'nn.gelu'?"
     )

@@ -1,4 +1,4 @@
-"""Passes of patterns and functions: what they replace, how they combine, and their errors."""
+"""Passes of patterns and functions: replacements, combination, and errors."""
 
 from __future__ import annotations
 
@@ -114,8 +114,10 @@ def main(x: R.Tensor((4,), "float32")):
     np.testing.assert_array_equal(np.concatenate(found), np.arange(4))
 
 
-NO_VALUE = "returned something else than values; got {}, expected a value of the graph, a sequence of them, or None"
-OTHER_TYPES = 'returned values of other types than `negative` has; got {}, expected R.Tensor((3,), "float32")'
+NO_VALUE = "did not return values; got {}, expected a value of the graph, a sequence of values, or None"
+OTHER_TYPES = (
+    'returned values with types differing from the results of `negative`; got {}, expected R.Tensor((3,), "float32")'
+)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +155,9 @@ def test_rewrites_without_end() -> None:
     with pytest.raises(PatternError) as caught:
         again(module_of())
     assert str(caught.value) == (
-        "rewrite `again`: finds matches without end. What a rule makes must not match a rule again and again: return "
-        "None where nothing is gained."
+        "rewrite `again`: finds matches without end. Replacements must not match rules again without end: return "
+        "None if nothing is "
+        "gained."
     )
 
 
@@ -167,13 +170,13 @@ def test_what_is_no_rule() -> None:
             pattern_rewrite(*patterns)(build)
         messages.append(str(caught.value))
     assert messages == [
-        "rewrite `build`: has no pattern. Give it one: @pattern_rewrite(is_op(...)(...)).",
-        "rewrite `build`: has a pattern that ends in no op; got `*`",
-        "rewrite `build`: is given something else than a pattern; got 'add'",
+        "rewrite `build`: has no pattern. Pass a pattern: @pattern_rewrite(is_op(...)(...)).",
+        "rewrite `build`: has a pattern without an op at the end; got `*`",
+        "rewrite `build`: received a value other than a pattern; got 'add'",
     ]
     with pytest.raises(OptionsError, match="pattern_rewrite: does not decorate a function; got 3"):
         pattern_rewrite(is_op("add"))(3)  # type: ignore[arg-type]
-    with pytest.raises(OptionsError, match="RewritePass: is given something else than rewrites; got 3"):
+    with pytest.raises(OptionsError, match="RewritePass: received a value other than a rewrite; got 3"):
         RewritePass(3)  # type: ignore[arg-type]
 
 

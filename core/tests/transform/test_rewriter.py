@@ -1,4 +1,4 @@
-"""Rules: names mean what the module's registry says."""
+"""Rules: names have the meaning of the module's registry."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_rule_for_a_name_is_about_the_op_that_the_registry_holds() -> None:
 
 
 def foreign(name: str) -> IRModule:
-    """Return a module with an op of a name that its registry gives another op, or none."""
+    """Return a module with an op with a name meaning another op in the registry, or none."""
     builder = FunctionBuilder()
     x = builder.param("x", tensor((2,)))
     y = builder.bind(OpDef(name, (X,), infer=same), [x], {}).result
@@ -100,7 +100,7 @@ def main(x: R.Tensor((4,), "float32")):
     ops = OPS.extended([halves.op])
     module = IRModule({"main": builder.finish(*halves.results)}, ops=ops)
     assert str(rewrite_module(module, {"mynpu.pair": (rule,)})) == str(R.parse(text, ops=OPS))
-    with pytest.raises(IRError, match=r"op `mynpu\.twins`: has 2 results, not one"):
+    with pytest.raises(IRError, match=r"op `mynpu\.twins`: has 2 results instead of 1"):
         rewrite(R.parse(ONE_OP.format(op="exp"), ops=OPS), "exp", "mynpu.twins")
 
 

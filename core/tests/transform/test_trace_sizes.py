@@ -1,4 +1,4 @@
-"""Where the dynamic sizes of a module come from."""
+"""Origins of a module's dynamic sizes."""
 
 from __future__ import annotations
 

@@ -285,8 +285,7 @@ def test_sequential_names_the_guilty_pass() -> None:
     with pytest.raises(InternalError) as caught:
         Sequential([UniqueNames(), forgets_the_op, UniqueNames()])(module)
     assert str(caught.value).startswith(
-        "pass `forgets_the_op`: made an invalid module: function `main`: "
-        "result `y` is not defined before it is read here\n"
+        "pass `forgets_the_op`: made an invalid module: function `main`: result `y` is read before the definition\n"
     )
     assert Sequential([forgets_the_op], verify=False)(module)["main"].bindings == ()
     with pytest.raises(VerifyError, match="function `main`"):

@@ -1,4 +1,4 @@
-"""What every pass promises: a valid module, the same results, an unchanged input, nothing left for a second run."""
+"""Laws of every pass: a valid module, the same results, an unchanged input, nothing left for a second run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that several tests of the machine use."""
+"""Programs shared by tests of the machine."""
 
 from __future__ import annotations
 

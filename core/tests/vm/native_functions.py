@@ -1,4 +1,4 @@
-"""Python functions as machine code sees them: behind the calling convention of native calls."""
+"""Python functions behind the calling convention of native calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DTYPES = {
 
 
 def array_of(tensor: DLTensor) -> NDArray:
-    """Gives the memory of a tensor as an array."""
+    """Return the memory of a tensor as an array."""
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
     dtype = to_numpy(DTYPES[tensor.dtype.code, tensor.dtype.bits])
     if 0 in shape:
@@ -44,7 +44,7 @@ def array_of(tensor: DLTensor) -> NDArray:
 
 
 def native_entry(function: Callable[..., Any]) -> NativeEntry:
-    """Gives an entry that calls a Python function ``f(*inputs, *outputs)``; an exception becomes status 7."""
+    """Return an entry calling a Python function ``f(*inputs, *outputs)``; an exception becomes status 7."""
     failed = threading.local()
 
     def call(context: int, args: Any, num_args: int, result: int) -> int:
@@ -63,5 +63,5 @@ def native_entry(function: Callable[..., Any]) -> NativeEntry:
 
 
 def native_function(name: str, function: Callable[..., Any]) -> PackedFunction:
-    """Gives a Python function that may be called either way."""
+    """Return a Python function callable in both ways."""
     return PackedFunction(name, function, None, native_entry(function))

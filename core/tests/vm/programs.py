@@ -1,4 +1,4 @@
-"""What the tests of programs share: an executable without a file, and signatures."""
+"""Shared parts of the tests of programs: an executable without a file, and signatures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byoc_core.vm import Builtin, Call, CallKind, Program
 
 @dataclass
 class Executable:
-    """The parts of an executable that a virtual machine reads."""
+    """The parts of an executable read by a virtual machine."""
 
     program: Program
     modules: Sequence[RuntimeModule] = ()

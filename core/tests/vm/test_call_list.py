@@ -1,4 +1,4 @@
-"""Native calls in one go: what the C extension does beyond what the tests of the machine see in both ways."""
+"""Native calls in one go: behaviour of the C extension beyond the tests of the machine with both kinds of calls."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def of_one_function(
     dynamics: Sequence[DynamicTensor] = (),
     native: bool = True,
 ) -> VirtualMachine:
-    """Gives a machine with one function of `x`; its symbols are the functions', then those of the externs."""
+    """Return a machine with a single function of `x`; the symbols are the functions', then the externs'."""
     main = VMFunction(
         "main",
         (X,),
@@ -168,7 +168,7 @@ def test_python_steps_between_native_calls() -> None:
 
 
 def test_sizes_that_only_running_tells_stay_with_python() -> None:
-    """Doubles natively, drops what is over 4 in Python, and copies the rest into a buffer that is made on the way."""
+    """Doubles natively, drops values over 4 in Python, and copies the rest into a buffer made on the way."""
     found = DynamicTensor("float32", (k,), ("k",))
     code = (
         Call(EXTERN, 0, (0, 0), (2,)),
@@ -189,11 +189,11 @@ def test_sizes_that_only_running_tells_stay_with_python() -> None:
         np.testing.assert_array_equal(vm["main"](ones(5)), [2, 4])
     with pytest.raises(CallError) as caught:
         vm.bind("main", {"x": ones(5)})
-    assert str(caught.value) == "function `main`: cannot be bound: only running tells the size of its result `y`"
+    assert str(caught.value) == "function `main`: cannot be bound: the size of result `y` is known only after a run"
 
 
 def test_jumps_are_native() -> None:
-    """`y` is `x`, doubled as long as a test says so, at most three times: a loop that Python sees nothing of."""
+    """`y` is `x`, doubled while a test holds, at most three times: a loop invisible to Python."""
     scalar, flag = TensorSpec("i", "int64", ()), TensorSpec("b", "bool", ())
     x, y, doubled, i, most, keep, go = range(7)
     code = (
@@ -227,7 +227,7 @@ def test_jumps_are_native() -> None:
 @settings(deadline=None)
 @given(st.data())
 def test_any_mix_of_native_and_python_calls_gives_the_same(data: st.DataObject) -> None:
-    """Straight-line programs whose every call reads two values before it and writes a tensor of its own."""
+    """Straight-line programs; every call reads two earlier values and writes a separate tensor."""
     operations = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply}
     length = data.draw(st.integers(1, 8))
     names = [f"{data.draw(st.sampled_from(sorted(operations)))}_{index}" for index in range(length)]
@@ -264,7 +264,7 @@ class Permissive(Module):
 
 
 def test_views_are_set_with_what_they_are_views_of() -> None:
-    """Columns of an input are doubled into columns of the result and of a tensor, which is added row by row."""
+    """Columns of an input are doubled into columns of the result and of a tensor, added later row by row."""
     pair = TensorSpec("x", "float32", (n, 2))
     column = (n,)
     main = VMFunction(
@@ -390,7 +390,7 @@ def test_an_output_over_the_input_is_right() -> None:
     np.testing.assert_array_equal(x, [1, 4, 16, 32, 48, 6])
 
 
-COPIED = "cannot be bound: it would have to be copied at each call; expected a C-contiguous and aligned array"
+COPIED = "cannot be bound: each call would copy the array; expected a C-contiguous and aligned array"
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_a_bound_output_shares_no_memory_with_an_input(native: bool) -> None:
     x = ones(3)
     with pytest.raises(CallError) as caught:
         vm.bind("main", {"x": x}, {"y": x})
-    assert str(caught.value) == "function `main`, output 0 `y`: cannot be bound: it shares memory with an input"
+    assert str(caught.value) == "function `main`, output 0 `y`: cannot be bound: the buffer shares memory with an input"
 
 
 @pytest.mark.parametrize("native", [True, False])

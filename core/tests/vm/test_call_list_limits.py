@@ -1,4 +1,4 @@
-"""Where native calls in one go end: what they leave to Python, and that both ways then say and give the same."""
+"""The limits of native calls in one go: steps left to Python, with equal messages and results by both ways."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def machine(
     tensors: Sequence[PlannedTensor] = (),
     storages: Sequence[Any] = (),
 ) -> VirtualMachine:
-    """Gives a machine with one function; its symbol is ``add``."""
+    """Return a machine with a single function; the symbol is ``add``."""
     main = VMFunction("main", tuple(params), tuple(results), (), tuple(storages), tuple(tensors), (), tuple(code))
     executable = Executable(Program((main,), ("add",)), [Module(add=native_function("add", add))])
     return VirtualMachine(executable, native=native)
@@ -110,7 +110,7 @@ def test_a_bound_call_inside_itself_fails(native: bool) -> None:
     )
     for _ in range(2):
         np.testing.assert_array_equal(bound(), 4 * ones(3))
-    assert seen == ["a bound function is called while it runs in this thread"] * 4
+    assert seen == ["a bound function cannot be called inside itself in one thread"] * 4
 
 
 @BOTH_WAYS

@@ -1,6 +1,6 @@
-"""Many threads call one machine at once, in every way: none sees another's values, sizes or failures.
+"""Many threads call a machine at once, in every way: none sees another's values, sizes or failures.
 
-The sanitizers run it too (``python -m core.tests.sanitizers.run``), with the called code instrumented.
+The sanitizers run this test too (``python -m core.tests.sanitizers.run``), with the called code instrumented.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ X, Y = TensorSpec("x", "float32", (N,)), TensorSpec("y", "float32", (N,))
 
 @pytest.fixture(scope="module")
 def executable() -> Executable:
-    """Gives y = x + 1 + 1 + 1, by way of two values in memory that is planned."""
+    """Return y = x + 1 + 1 + 1, by way of two values in planned memory."""
     main = VMFunction(
         "main",
         (X,),
@@ -67,7 +67,7 @@ def executable() -> Executable:
 
 
 def run_threads(work: Callable[[int], None]) -> None:
-    """Runs work(0), work(1) and so on at once; raises what the first that failed raised."""
+    """Run work(0), work(1) and so on at once; raise the error of the first failure."""
     start = threading.Barrier(NUM_THREADS)
     failures: list[BaseException] = []
 

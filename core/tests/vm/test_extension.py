@@ -1,4 +1,4 @@
-"""The extension is optional: a process without it gives the same results."""
+"""The extension is optional: a process without the extension gives the same results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Externs read the caller's arrays and intermediates in place, and cannot write to them."""
+"""Externs read the caller's arrays and intermediates in place, without write access."""
 
 from __future__ import annotations
 

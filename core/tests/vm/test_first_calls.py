@@ -1,4 +1,4 @@
-"""What a machine makes before the first call, and what it leaves to calls."""
+"""Work of a machine before the first call, and work left to calls."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def assert_all(result: object, value: float) -> None:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The functions whose frames are made, in order."""
+    """The functions with a frame, in order of creation."""
     names: list[str] = []
 
     def noting(method: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
@@ -94,7 +94,7 @@ def test_sizes_that_a_call_tells_are_waited_for(made: list[str], native: bool) -
 
 
 class Doubling(RuntimeModule):
-    """A module of the function `double` that notes with how many threads it was prepared, and is called."""
+    """A module of the function `double` recording the number of threads at preparation, and the calls."""
 
     type_key = "doubling"
     function_names = ("double",)

@@ -1,4 +1,4 @@
-"""Sizes that the C extension computes are those that Python does, and it declines where Python refuses."""
+"""Sizes computed by the C extension equal Python's, and the extension declines cases refused by Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fail(index: int, reason: int | Exception) -> None:
 
 
 def result_shape(dim: Dim, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Gives the shape of a result of this size, for an input of ``(m, n)``; ``None`` where it is left to Python."""
+    """Return the shape of a result of this size, for an input of ``(m, n)``; ``None`` if left to Python."""
     native = extension()
     assert native is not None
     table = SizeTable(native, SYMBOLS)

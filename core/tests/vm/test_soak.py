@@ -1,4 +1,4 @@
-"""Calls of all kinds, right and wrong, leave memory as it is.
+"""Calls of all kinds, right and wrong, leave memory unchanged.
 
 ``nox -s thorough`` makes more calls, and ``python -m benchmarks.run soak`` makes most.
 """
@@ -20,7 +20,7 @@ LEAKY_CALLS = 200_000
 
 
 def _backends() -> list[str]:
-    """Gives the installed backends, the host excepted, that take symbolic sizes and can compile here."""
+    """Return the installed backends supporting symbolic sizes and able to compile here, without the host."""
     handles = map(installed_backends().get, byoc_core.backends.names())
     return [h.name for h in handles if h.name != "host" and h.info().dynamic_shapes and h.compile_status().ok]
 

@@ -1,4 +1,4 @@
-"""Laws of programs that depend on the order of execution: which tensors are in use at once."""
+"""Laws of programs depending on the order of execution: tensors in use at the same time."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ def f(args: tuple[int, ...], result: int) -> Call:
 def test_tensors_in_use_at_once_must_not_share_bytes(tensors: tuple[PlannedTensor, ...], code: tuple[Any, ...]) -> None:
     with pytest.raises(ProgramError) as caught:
         verify(chain(tensors, code, (256, parse_dim("4*n"))))
-    assert "are in use at once and share bytes" in str(caught.value)
+    assert "are both in use and share bytes" in str(caught.value)
 
 
 def test_a_tensor_without_bytes_hides_no_conflict() -> None:
-    """It lies between the start of a long tensor and that of another one in the middle of the long one."""
+    """The tensor lies between the start of a long tensor and a start in the middle of the long tensor."""
     tensors = (block(0, 48), block(64, 0), block(128))
     code = (f((0,), 3), f((0,), 4), f((0,), 5), f((3, 4, 5), 2), Ret((2,)))
     with pytest.raises(ProgramError) as caught:
         verify(chain(tensors, code))
-    assert str(caught.value) == "function `main`, instruction 3: registers t2 and t0 are in use at once and share bytes"
+    assert str(caught.value) == "function `main`, instruction 3: registers t2 and t0 are both in use and share bytes"
     verify(chain((block(0), *tensors[1:]), code))
 
 
@@ -85,12 +85,12 @@ def test_tensors_that_leave_a_block_together_are_in_use_at_its_end() -> None:
     code = (f((0,), 2), f((0,), 3), f((0,), 4), If(1, 5), f((3, 4), 2), Ret((2,)))
     with pytest.raises(ProgramError) as caught:
         verify(chain((block(0), block(0)), code))
-    assert str(caught.value) == "function `main`, instruction 3: registers t1 and t0 are in use at once and share bytes"
+    assert str(caught.value) == "function `main`, instruction 3: registers t1 and t0 are both in use and share bytes"
 
 
 @pytest.mark.parametrize("offset", [0, 64])
 def test_a_tensor_is_in_use_while_any_part_of_it_is(offset: int) -> None:
-    """Its second half is written anew after the other tensor, its first half is not."""
+    """The second half is rewritten after the other tensor, the first half is not."""
     halves = tuple(View(3, start, "float32", (8,)) for start in (0, 32))
     made = chain((block(0), block(offset)), (f((0,), 5), f((0,), 4), f((0,), 6), f((3,), 2), Ret((2,))))
     made = replace(made, functions=(replace(made.functions[0], views=halves),))
@@ -99,12 +99,12 @@ def test_a_tensor_is_in_use_while_any_part_of_it_is(offset: int) -> None:
         return
     with pytest.raises(ProgramError) as caught:
         verify(made)
-    assert str(caught.value) == "function `main`, instruction 1: registers t1 and t0 are in use at once and share bytes"
+    assert str(caught.value) == "function `main`, instruction 1: registers t1 and t0 are both in use and share bytes"
 
 
 @pytest.mark.parametrize("is_renewed", [False, True])
 def test_what_a_loop_makes_stale_is_stale_in_all_its_blocks(is_renewed: bool) -> None:
-    """`v1` has the size that `v0` bound, and the loop binds another one behind the block that reads `v1`."""
+    """`v1` has the size bound by `v0`, and the loop binds another size behind the block reading `v1`."""
     sizes = (DynamicTensor("float32", (k,), ("k",)), DynamicTensor("float32", (k,)))
     renewed, bound = Call(CallKind.PACKED, 0, (0,), (4,)), Call(CallKind.PACKED, 0, (0,), (3,))
     body = (*([renewed] if is_renewed else []), f((4,), 2), bound, Goto(3))
@@ -181,7 +181,7 @@ def test_sharing_a_single_byte_at_once_is_a_conflict_and_nothing_else_is(uses: l
     code = (*(calls[point] for point in sorted(calls)), f((0,), 2), Ret((2,)))
     size = parse_dim("n+1000")
     if any(left.conflicts_with(right) for left, right in combinations(uses, 2)):
-        with pytest.raises(ProgramError, match="are in use at once and share bytes"):
+        with pytest.raises(ProgramError, match="are both in use and share bytes"):
             verify(chain(tensors, code, (size, size)))
     else:
         verify(chain(tensors, code, (size, size)))

@@ -121,10 +121,10 @@ def test_errors_of_decoding_name_the_place(rich_program: Program) -> None:
         b"PK\x03\x04 something else": "bytecode: is not a VM program; "
         "got b'PK\\x03\\x04 som', expected b'BYOC-VM\\x00'",
         MAGIC + b"\x07\x00": "bytecode: has another format version; got 7, expected 1 to 2. "
-        "Load it with the byoc-core version that wrote it, or build the model again.",
+        "Load the program with the byoc-core version of the writer, or build the model again.",
         data + b"\0": f"bytecode, byte {len(data)}: bytes after the end of the program",
         MAGIC + b"\x01\x00\x01\x05a": "bytecode, byte 12: the program ends too early",
-        MAGIC + b"\x01\x00\x80\x00": "bytecode, byte 12: a number is not in its shortest form",
+        MAGIC + b"\x01\x00\x80\x00": "bytecode, byte 12: a number is not in shortest form",
         MAGIC + b"\x01\x00" + b"\xff" * 9: "bytecode, byte 19: a number is too large",
         MAGIC + b"\x01\x00\x01\x01\xff": "bytecode, byte 13: a text is not UTF-8",
         MAGIC + b"\x01\x00\x7f": "bytecode, byte 11: a sequence is longer than the program; got 127",
@@ -143,9 +143,9 @@ def test_sizes_must_be_canonical() -> None:
 
     assert decode(program("n+1")).functions[0].params[0].shape == (parse_dim("n+1"),)
     for size, text in {
-        "1+n": "a size is not in its canonical form; got '1+n'",
+        "1+n": "a size is not in canonical form; got '1+n'",
         "n+": "a size does not parse; got 'n+'",
-        "-" * 100 + "n": f"a size is not in its canonical form; got '{'-' * 100}n'",
+        "-" * 100 + "n": f"a size is not in canonical form; got '{'-' * 100}n'",
         "01": "a size does not parse; got '01'",
         "*".join(f"(a{i}+b)" for i in range(7)): "a size does not parse; "
         "got '(a0+b)*(a1+b)*(a2+b)*(a3+b)*(a4+b)*(a5+b)*(a6+b)'",

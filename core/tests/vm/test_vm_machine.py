@@ -93,7 +93,7 @@ def as_they_are(program: Program, externs: Mapping[str, Callable[..., object]]) 
 
 
 def as_native(program: Program, externs: Mapping[str, Callable[..., object]]) -> Mapping[str, Callable[..., object]]:
-    """Lets every function that fills buffers be called by machine code."""
+    """Make every function filling buffers callable by machine code."""
     filling = {
         program.externs[call.callee]
         for function in program.functions
@@ -108,7 +108,7 @@ MODE: ContextVar[Callable[..., Mapping[str, Callable[..., object]]]] = ContextVa
 
 @pytest.fixture(params=[as_they_are, as_native], autouse=True)
 def mode(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs every test with calls made by Python, and with native ones."""
+    """Run every test with calls made by Python, and with native calls."""
     if request.param is as_native and extension() is None:
         pytest.skip(extension_status()[1])
     token = MODE.set(request.param)
@@ -233,7 +233,7 @@ def test_loop_runs_until_condition_or_trip_count() -> None:
 
 
 def test_results_of_unknown_size() -> None:
-    """``nonzero`` returns as many indices as there are; a buffer of that size is made after it."""
+    """``nonzero`` returns a number of indices known only then; a buffer of this size is made afterwards."""
     main = function(
         [spec("x", "n")],
         [spec("indices", "k", dtype="int64"), spec("doubled", "k", dtype="int64")],
@@ -432,7 +432,7 @@ class TestOutputBuffers:
         frozen = np.zeros((2, 2), np.float32)
         frozen.flags.writeable = False
         cases: list[tuple[dict[str, object], str]] = [
-            ({"z": frozen}, "function `main`, output 0 `z`: is read-only. Pass an array that can be written."),
+            ({"z": frozen}, "function `main`, output 0 `z`: is read-only. Pass a writable array."),
             (
                 {"z": np.zeros((3, 2), np.float32)},
                 "function `main`, output 0 `z`: axis 0 has the wrong size; got [3, 2], expected [n, 2] with n = 2",
@@ -500,9 +500,9 @@ class TestInputs:
         vm = machine(ADD)
         inputs = {"x": ones(1, 2), "y": ones(1, 2)}
         for given, out, text in (
-            (ones(1, 2), None, "function `main`: inputs are not given by name; got ndarray, expected a mapping"),
-            ([ones(1, 2)], None, "function `main`: inputs are not given by name; got list, expected a mapping"),
-            (inputs, ones(1, 2), "function `main`: outputs are not given by name; got ndarray, expected a mapping"),
+            (ones(1, 2), None, "function `main`: inputs are not passed by name; got ndarray, expected a mapping"),
+            ([ones(1, 2)], None, "function `main`: inputs are not passed by name; got list, expected a mapping"),
+            (inputs, ones(1, 2), "function `main`: outputs are not passed by name; got ndarray, expected a mapping"),
         ):
             with pytest.raises(CallError) as caught:
                 vm.run("main", given, out)  # type: ignore[arg-type]
@@ -535,7 +535,7 @@ class TestLinking:
             VirtualMachine(Executable(program, (module,)), externs={"add": add})
         assert str(caught.value) == (
             "program: 2 external symbols are not defined: dnnl_conv_1, other; expected definitions in the executable's "
-            "modules or in `externs` (known: dnnl_conv_0, add). dnnl_conv_1: Did you mean 'dnnl_conv_0'?"
+            "modules or in `externs` (found: dnnl_conv_0, add). dnnl_conv_1: Did you mean 'dnnl_conv_0'?"
         )
 
     def test_two_modules_with_one_symbol(self) -> None:

@@ -1,8 +1,8 @@
 """The verifier's laws about the order of execution, against all paths of small random programs.
 
-The oracle walks every path with what is certain on that path alone, byte by byte, and looks for the next read of a
-byte along every path. The verifier meets the paths in each block instead. It must refuse the same programs, and name an
-instruction and a law that the oracle finds.
+The oracle walks every path with the facts certain on this path alone, byte by byte, and looks for the next read of a
+byte along every path. The verifier instead meets the paths in each block. The verifier must refuse the same programs,
+and name an instruction and a law found by the oracle.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ DYNAMICS = (
 NAMES = ("p0", "p1", "o0", "t0", "t1", "t2", "t3", "v0", "v1", "v2", "v3", "v4", "w0", "w1", "w2", "w3")
 UPDATES = Call(CallKind.BUILTIN, Builtin.INCREMENT, (), (COUNTER,))
 WRITABLE = (OUT, *TENSORS, *FREE, *VIEWS)
-LAWS = ("read before it is written", "has no buffer to write", "not yet known", "in use at once and share bytes")
+LAWS = ("read before it is written", "has no buffer to write", "not yet known", "both in use and share bytes")
 READABLE = (X, FLAG, *WRITABLE, *BOUND)
 
 
@@ -68,7 +68,7 @@ def elements(register: int) -> frozenset[tuple[int, int]]:
 
 
 def draw_call(random: Random, written: frozenset[int]) -> Call:
-    """Return a call that mostly reads what the instructions above it write."""
+    """Return a call, mostly reading values written by the instructions above."""
     kind = random.choice(["extern", "extern", "extern", "in place", "returns", "allocates", "zero", "increment"])
     match kind:
         case "zero":
@@ -156,7 +156,7 @@ def successors(code: tuple[Any, ...], index: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Certain:
-    """What holds at one point of one path: elements with a value, registers with a buffer, and known symbols."""
+    """The facts at a point of a path: elements with a value, registers with a buffer, and known symbols."""
 
     written: frozenset[tuple[int, int]]
     buffers: frozenset[int]
@@ -164,7 +164,7 @@ class Certain:
 
 
 def step_over(step: Instruction, before: Certain, problems: set[str], unknown: set[tuple[int, str]]) -> Certain:
-    """Return what holds after an instruction, and add what it breaks."""
+    """Return the facts after an instruction, and add the violations."""
     for number in reads(step):
         if not elements(number) <= before.written:
             problems.add(f"register {NAMES[number]} is read before it is written")
@@ -195,7 +195,7 @@ def step_over(step: Instruction, before: Certain, problems: set[str], unknown: s
 
 
 def problems_of_paths(code: tuple[Any, ...]) -> tuple[set[str], set[int]]:
-    """Return the texts of all laws that some path breaks, and the instructions that some path reaches."""
+    """Return the texts of all laws broken on some path, and the instructions reached by some path."""
     start = Certain(elements(X) | elements(FLAG), frozenset((OUT, *TENSORS, *VIEWS)), frozenset("n"))
     seen = {(0, start)}
     waiting = [(0, start)]
@@ -215,7 +215,7 @@ def problems_of_paths(code: tuple[Any, ...]) -> tuple[set[str], set[int]]:
 
 
 def in_use(code: tuple[Any, ...], reached: set[int]) -> Iterator[tuple[int, set[int]]]:
-    """Return the tensors that are in use at once at each instruction: read, written, or read later on some path."""
+    """Return the tensors in use at once at each instruction: read, written, or read later on some path."""
     needed_after: dict[int, set[tuple[int, int]]] = {index: set() for index in reached}
     waiting = [(index, element) for index in reached for number in reads(code[index]) for element in elements(number)]
     while waiting:
@@ -233,9 +233,9 @@ def in_use(code: tuple[Any, ...], reached: set[int]) -> Iterator[tuple[int, set[
 
 
 def overlaps(function: VMFunction, reached: set[int]) -> set[str]:
-    """Return the texts of all conflicts of tensors that are in use at once; no tensor here is over 64 bytes."""
+    """Return the texts of all conflicts of tensors in use at once; no tensor here is over 64 bytes."""
     return {
-        f"instruction {index}: registers t{left} and t{right} are in use at once and share bytes"
+        f"instruction {index}: registers t{left} and t{right} are both in use and share bytes"
         for index, used in in_use(function.code, reached)
         for left, right in permutations(sorted(number - TENSORS[0] for number in used), 2)
         if (function.tensors[left].storage, function.tensors[left].offset)

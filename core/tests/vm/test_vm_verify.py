@@ -1,4 +1,4 @@
-"""Each law of programs has one program that breaks it."""
+"""Each law of programs with a violating program."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ SHAPE_OF_MANY = f"[{', '.join([str(MANY_TERMS)] * 4)}]"
 """The product of four sums of eight has 330 terms; of three, 120."""
 UNKNOWN_FLOAT = "unknown dtype 'float'. Did you mean 'float64' or 'float32' or 'float16'?"
 BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
-    "two functions of one name": (edit_main(name="double"), "program: two functions are called `double`"),
+    "two functions of one name": (edit_main(name="double"), "program: two functions have the name `double`"),
     "a function without a name": (edit_main(name=""), "program: a function has no name"),
-    "two equal externs": (edit_program(externs=("add", "add")), "program: two externs are called `add`"),
+    "two equal externs": (edit_program(externs=("add", "add")), "program: two externs have the name `add`"),
     "digest": (
         edit_program(constants=(ConstantRef("abc", "float32", (4,)),)),
         "constant 0: has no valid digest; got 'abc'",
@@ -72,11 +72,11 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "two equal params": (
         edit_main(params=(FLAG, FLAG)),
-        "function `main`: two parameters are called `flag`",
+        "function `main`: two parameters have the name `flag`",
     ),
     "constant index": (
         edit_main(constants=(3,)),
-        "function `main`, register c0: cites a constant that the program does not have; got 3, expected less than 1",
+        "function `main`, register c0: cites a missing constant; got 3, expected less than 1",
     ),
     "negative storage": (
         edit_main(storages=(parse_dim("16*n"), -1)),
@@ -84,11 +84,11 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "storage of unknown size": (
         edit_main(storages=(parse_dim("16*q"), 64)),
-        "function `main`, storage 0: the inputs do not determine q",
+        "function `main`, storage 0: the inputs do not determine the symbols q",
     ),
     "storage index": (
         edit_main(storages=(parse_dim("16*n"),)),
-        "function `main`, register t1: lies in a storage that does not exist; got 1, expected less than 1",
+        "function `main`, register t1: lies in a missing storage; got 1, expected less than 1",
     ),
     "alignment": (
         edit_main(tensors=(PlannedTensor(0, 0, "float32", (n, 4)), PlannedTensor(1, 8, "int64", ()))),
@@ -104,19 +104,19 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "number of elements": (
         edit_main(params=(TensorSpec("x", "float32", (MANY_TERMS,) * 4), FLAG)),
-        f"function `main`, parameter `x`: its number of elements cannot be computed; got {SHAPE_OF_MANY[:200]}",
+        f"function `main`, parameter `x`: the number of elements cannot be computed; got {SHAPE_OF_MANY[:200]}",
     ),
     "a bound symbol that the shape lacks": (
         edit_main(dynamics=(DynamicTensor("int64", (parse_dim("k"),), ("j",)),)),
-        "function `main`, register v0: cannot bind the symbol j from the shape; got [k]",
+        "function `main`, register v0: symbol j cannot be computed from the shape; got [k]",
     ),
     "a bound symbol of the inputs": (
         edit_main(dynamics=(DynamicTensor("int64", (n,), ("n",)),)),
-        "function `main`, register v0: binds the symbol n, which the inputs bind",
+        "function `main`, register v0: binds symbol n, already bound by the inputs",
     ),
     "a bound symbol that the shape does not determine": (
         edit_main(dynamics=(DynamicTensor("int64", (parse_dim("k//2"),), ("k",)),)),
-        "function `main`, register v0: cannot bind the symbol k from the shape; got [k//2]",
+        "function `main`, register v0: symbol k cannot be computed from the shape; got [k//2]",
     ),
     "negative size": (
         edit_main(params=(TensorSpec("x", "float32", (n, -4)), FLAG)),
@@ -144,23 +144,23 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "two equal results": (
         edit_main(results=(FLAG, FLAG)),
-        "function `main`: two results are called `flag`",
+        "function `main`: two results have the name `flag`",
     ),
     "constant index one too large": (
         edit_main(constants=(1,)),
-        "function `main`, register c0: cites a constant that the program does not have; got 1, expected less than 1",
+        "function `main`, register c0: cites a missing constant; got 1, expected less than 1",
     ),
     "tensor of unknown size": (
         edit_main(tensors=(PlannedTensor(0, 0, "float32", (parse_dim("q"), parse_dim("r"))),)),
-        "function `main`, register t0: the inputs do not determine q, r",
+        "function `main`, register t0: the inputs do not determine the symbols q, r",
     ),
     "shape of a view of unknown size": (
         edit_main(views=(View(0, 0, "float32", (parse_dim("q"),)),)),
-        "function `main`, register w0: the inputs do not determine q",
+        "function `main`, register w0: the inputs do not determine the symbols q",
     ),
     "strides of a view of unknown size": (
         edit_main(views=(View(0, 0, "float32", (n, 4), (parse_dim("q"), 4)),)),
-        "function `main`, register w0: the inputs do not determine q",
+        "function `main`, register w0: the inputs do not determine the symbols q",
     ),
     "storage bounds beyond an offset": (
         edit_main(tensors=(PlannedTensor(0, 0, "float32", (n, 4)), PlannedTensor(1, 64, "int64", ()))),
@@ -169,11 +169,11 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     "no code": (edit_main(code=()), "function `main`: has no instructions"),
     "falls off the end": (
         lambda p: edit_main(code=p.functions[0].code[:-1])(p),
-        "function `main`, instruction 7: the code runs past its end; expected ret or goto",
+        "function `main`, instruction 7: the last instruction does not end the code; expected ret or goto",
     ),
     "jump target": (
         edit_code(3, Goto(9)),
-        "function `main`, instruction 3: jumps out of the function; got 9, expected less than 9",
+        "function `main`, instruction 3: the jump target is outside the function; got 9, expected less than 9",
     ),
     "register range": (
         edit_code(0, Call(EXTERN, 0, (0, 9), (5,))),
@@ -255,7 +255,7 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "written while read": (
         edit_code(4, Call(FUNCTION, 1, (5,), (5,))),
-        "function `main`, instruction 4: register t0 is written while it is in use",
+        "function `main`, instruction 4: register t0 is written while in use",
     ),
     "written input": (
         edit_code(0, Call(EXTERN, 0, (4,), (0,))),
@@ -267,23 +267,23 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "value in a buffer": (
         edit_code(0, Call(PACKED, 0, (0,), (5,))),
-        "function `main`, instruction 0: register t0 cannot take a returned value; expected a dynamic register",
+        "function `main`, instruction 0: register t0 cannot hold a returned value; expected a dynamic register",
     ),
     "buffer that binds": (
         edit_code(5, Call(EXTERN, 1, (2,), (7,))),
-        "function `main`, instruction 5: register v0 binds symbols, so only a returned value can define it",
+        "function `main`, instruction 5: register v0 binds symbols: only a returned value can define the register",
     ),
     "builtin that binds": (
         edit_code(5, Call(BUILTIN, Builtin.ALLOCATE, (), (7,))),
-        "function `main`, instruction 5: register v0 binds symbols, so only a returned value can define it",
+        "function `main`, instruction 5: register v0 binds symbols: only a returned value can define the register",
     ),
     "condition rank": (
         lambda p: edit_main(params=(p.functions[0].params[0], TensorSpec("flag", "bool", (2,))))(p),
-        "function `main`, instruction 1: the condition is no bool scalar; got bool[2]",
+        "function `main`, instruction 1: the condition is not a bool scalar; got bool[2]",
     ),
     "condition type": (
         edit_code(1, If(0, 4)),
-        "function `main`, instruction 1: the condition is no bool scalar; got float32[n, 4]",
+        "function `main`, instruction 1: the condition is not a bool scalar; got float32[n, 4]",
     ),
     "result count": (
         edit_code(8, Ret((2,))),
@@ -302,7 +302,7 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
             results=(p.functions[0].results[0], *(replace(p.functions[0].results[1], name=c) for c in "zw")),
             code=(Call(BUILTIN, Builtin.COPY, (0,), (2,)), Call(PACKED, 1, (0,), (8,)), Ret((2, 8, 8))),
         )(p),
-        "function `main`, instruction 2: returns one register twice",
+        "function `main`, instruction 2: returns the same register twice",
     ),
     "read before written": (
         edit_code(0, Goto(1)),

@@ -1,4 +1,4 @@
-"""Views and results in the place of arguments: their laws, their encoding, linking, and what the machine does."""
+"""Views and results in the place of arguments: laws, encoding, linking, and execution."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ F32 = "float32"
 
 
 class Functions(RuntimeModule):
-    """``next`` gives ``x + 1``, ``add`` gives ``x + y``, element by element."""
+    """Functions: ``next`` computes ``x + 1``, ``add`` computes ``x + y``, element by element."""
 
     type_key = "functions"
     function_names = ("next", "add")
@@ -156,7 +156,7 @@ def test_a_program_has_one_encoding() -> None:
         with pytest.raises(ProgramError) as caught:
             decode(data)
         expected = 3 - got
-        text = f"bytecode: is not in the format version for such programs; got {got}, expected {expected}"
+        text = f"bytecode: has the wrong format version for this program; got {got}, expected {expected}"
         assert str(caught.value) == text
 
 
@@ -195,7 +195,7 @@ def test_listing() -> None:
     )
 
 
-NO_MEMORY = "is a view of what owns no memory of known size"
+NO_MEMORY = "the base of the view owns no memory of known size"
 BROKEN: dict[str, tuple[Program, str]] = {
     "of a dynamic register": (
         program((view(6, 0, n, 4),)),
@@ -207,10 +207,10 @@ BROKEN: dict[str, tuple[Program, str]] = {
     ),
     "another dtype": (
         program((View(4, 0, "int32", (n, 8)),)),
-        "register w0: has another dtype than t0; got int32, expected float32",
+        "register w0: has another dtype than the base t0; got int32, expected float32",
     ),
     "unknown dtype": (program((View(4, 0, "int33", (n, 8)),)), "register w0: unknown dtype 'int33'. "),
-    "unknown size": (program((view(4, 0, parse_dim("m")),)), "register w0: the inputs do not determine m"),
+    "unknown size": (program((view(4, 0, parse_dim("m")),)), "register w0: the inputs do not determine the symbols m"),
     "number of strides": (
         program((view(4, 0, n, 4, strides=(1,)),)),
         "register w0: has another number of strides than axes; got 1",
@@ -229,19 +229,19 @@ BROKEN: dict[str, tuple[Program, str]] = {
     ),
     "beyond its base": (
         program((view(5, 4, 4, 4),)),
-        "register w0: does not provably lie inside its base; got 16 elements from 1, expected at most 16 elements",
+        "register w0: does not provably lie inside the base; got 16 elements from 1, expected at most 16 elements",
     ),
     "perhaps beyond its base": (
         program((view(4, 0, 8),)),
-        "register w0: does not provably lie inside its base; got 8 elements from 0, expected at most 8*n elements",
+        "register w0: does not provably lie inside the base; got 8 elements from 0, expected at most 8*n elements",
     ),
     "before its base": (
         program((view(5, -4, 4),)),
-        "register w0: does not provably lie inside its base; got 4 elements from -1, expected at most 16 elements",
+        "register w0: does not provably lie inside the base; got 4 elements from -1, expected at most 16 elements",
     ),
     "one place twice": (
         program((view(5, 0, 4, 4, strides=(2, 1)),)),
-        "register w0: may name one place twice; got strides [2, 1]",
+        "register w0: may name the same element twice; got strides [2, 1]",
     ),
     "writes a param": (
         program((view(0, 0, 4 * n),), (extern(0, (0,), 7), Ret((2,)))),
@@ -249,7 +249,7 @@ BROKEN: dict[str, tuple[Program, str]] = {
     ),
     "writes what repeats": (
         program((view(5, 0, 4, 4, strides=(0, 1)),), (extern(0, (3,), 7), Ret((2,)))),
-        "instruction 0: register w0 repeats elements, so it cannot be written",
+        "instruction 0: register w0 has repeated elements and cannot be written",
     ),
     "reads what is half written": (
         program(code=(extern(0, (0,), 7), extern(0, (4,), 2), Ret((2,)))),
@@ -269,15 +269,15 @@ BROKEN: dict[str, tuple[Program, str]] = {
     ),
     "a copy onto what it reads": (
         program(code=(copy(0, 7), copy(0, 8), copy(4, 4), Ret((2,)))),
-        "instruction 2: register t0 is written while it is in use",
+        "instruction 2: register t0 is written while in use",
     ),
     "a result upon a part of an argument": (
         program(code=(copy(0, 7), copy(0, 8), extern(0, (4,), 7), Ret((2,)))),
-        "instruction 2: register w0 is written while it is in use",
+        "instruction 2: register w0 is written while in use",
     ),
     "results that overlap": (
         program(code=(extern(0, (0,), 4, 7), Ret((2,)))),
-        "instruction 0: register w0 is written while it is in use",
+        "instruction 0: register w0 is written while in use",
     ),
     "strides into a function": (
         program(code=(Call(FUNCTION, 1, (0,), (7,)), Ret((2,)))),
@@ -307,7 +307,7 @@ def test_a_part_of_a_tensor_that_is_needed_keeps_the_bytes_of_all() -> None:
     main = replace(made.functions[0], tensors=tensors)
     with pytest.raises(ProgramError) as caught:
         verify(replace(made, functions=(main, made.functions[1])))
-    assert str(caught.value) == "function `main`, instruction 2: registers t1 and t0 are in use at once and share bytes"
+    assert str(caught.value) == "function `main`, instruction 2: registers t1 and t0 are both in use and share bytes"
 
 
 def test_linking_refuses_what_a_function_does_not_permit() -> None:
@@ -351,7 +351,7 @@ SHAPES: tuple[tuple[int, tuple[int, ...], tuple[int, ...] | None], ...] = (
 
 
 class Naive:
-    """Memory byte by byte: of each, its value, and which tensor wrote it; what another one wrote is no value."""
+    """Memory byte by byte, with value and writing tensor of each byte; another tensor's write leaves no value."""
 
     def __init__(self, function: VMFunction, x: NDArray) -> None:
         self.function = function
@@ -359,7 +359,7 @@ class Naive:
         self.writer: dict[tuple[int, int], int] = {(0, index): 0 for index in range(16)}
 
     def places(self, register: int) -> tuple[int, NDArray, int]:
-        """Gives memory, the numbers of the elements in it, and the register that owns them."""
+        """Return memory, the numbers of the elements in memory, and the owning register."""
         layout: tuple[int, tuple[int, ...], tuple[int, ...] | None] = (0, (16,), None)
         first_view = 2 + len(self.function.tensors)
         if register >= first_view:
@@ -393,7 +393,7 @@ class Naive:
 
 @given(st.data())
 def test_a_program_that_is_accepted_computes_what_memory_would(data: st.DataObject) -> None:
-    """Any instructions on any views: what no law breaks gives what a memory of elements gives."""
+    """Any instructions on any views: a program without broken laws gives the results of a memory of elements."""
     offsets = data.draw(st.lists(st.sampled_from([0, 64, 128, 192]), min_size=1, max_size=4))
     tensors = tuple(PlannedTensor(0, offset, F32, (16,)) for offset in offsets)
     bases = st.integers(0, 1 + len(tensors))
@@ -433,7 +433,7 @@ def test_a_program_that_is_accepted_computes_what_memory_would(data: st.DataObje
 
 
 def test_a_size_without_a_value_is_no_harm() -> None:
-    """Orders to try are of sizes at some values of the symbols, at which others divide by zero."""
+    """Orders to try use sizes at some values of the symbols; other sizes may divide by zero there."""
     size = parse_dim("n//(n-1009)")
     views = (View(2, 0, F32, (size,)), View(2, 0, F32, (size, 1)))
     made = program(views, (extern(0, (0,), 7), Ret((2,))))

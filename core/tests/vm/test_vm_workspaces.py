@@ -1,4 +1,4 @@
-"""Scratch memory that a call hands over: planned with everything else, linked only where it certainly suffices."""
+"""Scratch memory handed over by a call: planned with everything else, linked only if certainly sufficient."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.interpreter
 
 
 class Doubling(RuntimeModule):
-    """A function ``double`` over float32 vectors that wants scratch memory and notes what it gets."""
+    """A function ``double`` over float32 vectors requesting scratch memory and recording the memory received."""
 
     def __init__(self, workspace_nbytes: Dim, size: str = "m") -> None:
         shape = (parse_dim(size),)
@@ -135,7 +135,7 @@ def test_what_stands_in_for_a_function_gets_no_workspace() -> None:
 
 
 def test_a_function_without_a_signature_gets_none() -> None:
-    """Linking tells scratch memory from results by the signature."""
+    """Linking distinguishes scratch memory from results by the signature."""
 
     class Unsigned(Doubling):
         def find_function(self, name: str) -> PackedFunction:
@@ -166,7 +166,7 @@ def by_hand(register: PlannedTensor, storage: Dim) -> Program:
 
 AT = "function `main`, instruction 0: "
 TYPE = "register t0 cannot be the workspace of `double`; got {}, expected uint8 of one axis"
-SIZE = "register t0 is not certainly large enough for the workspace of `double`; got {} bytes, expected {} bytes"
+SIZE = "register t0 is not provably large enough for the workspace of `double`; got {} bytes, expected {} bytes"
 MISFITS: Mapping[str, tuple[Dim, PlannedTensor, Dim, str]] = {
     "no workspace wanted": (
         0,
@@ -231,7 +231,7 @@ def test_a_program_without_workspaces_still_runs() -> None:
 
 
 class Replanned(Doubling):
-    """Wants other workspaces than when its program was made."""
+    """A function with other workspaces than at the creation of the program."""
 
     workspaces_may_differ = True
 

@@ -1,4 +1,4 @@
-"""Calls that the C extension makes from start to end: changing sizes, and steps of Python between native ones."""
+"""Calls made by the C extension from start to end: changing sizes, and steps of Python between native steps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tensor(name: str, *shape: int | str) -> TensorSpec:
 
 @pytest.fixture
 def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The functions that Python runs, in order."""
+    """The functions run by Python, in order."""
     names: list[str] = []
     run = LinkedFunction._run_in_frame
 
@@ -55,14 +55,14 @@ def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def mixed(step: Callable[..., object], *, native: bool = True) -> VirtualMachine:
-    """Gives a machine that doubles natively, then calls a Python function on what is doubled."""
+    """Return a machine doubling natively, then calling a Python function on the doubled value."""
     return of_one_function(
         DOUBLE_AND_NEGATE, native_function("add", add), externs={"step": step}, tensors=(X,), native=native
     )
 
 
 def of_sizes(params: Sequence[TensorSpec], *, native: bool) -> VirtualMachine:
-    """Gives a machine that adds its first parameter to itself, on the way through an intermediate."""
+    """Return a machine adding the first parameter to itself, by way of an intermediate."""
     first = params[0]
     nbytes = parse_dim("4") if not first.shape else 4 * np.prod(np.array(first.shape, dtype=object))
     count = len(params)
@@ -134,7 +134,7 @@ def test_sizes_are_read_and_checked(
 
 @BOTH_WAYS
 def test_a_symbol_that_no_axis_tells_by_itself(native: bool, slow_calls: list[str]) -> None:
-    """``m`` is what ``n`` leaves of a sum, ``k`` stays unknown."""
+    """``m`` is the rest of a sum after ``n``, ``k`` stays unknown."""
     params = [tensor("x", "n+m"), tensor("z", "n"), tensor("w", "k*m")]
     vm = of_sizes(params, native=native)
     for n, m, w in ((2, 3, 6), (1, 0, 0), (2, 3, 6)):
@@ -146,7 +146,7 @@ def test_a_symbol_that_no_axis_tells_by_itself(native: bool, slow_calls: list[st
 
 @BOTH_WAYS
 def test_steps_of_python_see_what_they_would(native: bool, slow_calls: list[str]) -> None:
-    """Of an input, a constant, a result, views: dtype, shape, strides, what may be written."""
+    """Of an input, a constant, a result, views: dtype, shape, strides, writability."""
     seen: list[Any] = []
 
     def look(*arrays: NDArray) -> None:
@@ -282,7 +282,7 @@ def test_a_bound_call_inside_its_own_step_fails(native: bool) -> None:
 
     bound = mixed(step, native=native).bind("main", {"x": counted(3)})
     np.testing.assert_array_equal(bound(), -2 * counted(3))
-    assert seen == ["a bound function is called while it runs in this thread"]
+    assert seen == ["a bound function cannot be called inside itself in one thread"]
 
 
 def test_arguments_are_let_go_of_after_a_call() -> None:
@@ -356,7 +356,7 @@ def test_an_arena_of_a_size_that_is_too_large_is_told_and_forgotten(native: bool
 
 @BOTH_WAYS
 def test_a_storage_of_a_negative_size_is_told(native: bool) -> None:
-    """Else what lies behind it would lie before the arena."""
+    """Otherwise later storages would lie before the arena."""
     planned = PlannedTensor(1, 0, "float32", X.shape)
     storages = parse_dim("n-1000"), parse_dim("4*n")
     code = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 0, (2, 2), (1,)), Ret((1,)))

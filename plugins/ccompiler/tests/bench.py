@@ -1,4 +1,4 @@
-"""Functions compiled straight through the backend's hooks, and run beside the reference kernels; checks of results."""
+"""Functions compiled by direct calls of the backend's hooks, run beside the reference kernels; checks of results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 
 class Builder(FunctionBuilder):
-    """A function builder whose callers know how many results an op has."""
+    """A function builder for callers knowing the number of results of an op."""
 
     def emit(self, op: str | OpDef, *operands: Value | NDArray | np.generic, **options: Any) -> Any:
         """Add a binding; return its result, or a tuple if the op has several results."""
@@ -30,7 +30,7 @@ class Builder(FunctionBuilder):
 
 
 class Bench:
-    """Collects functions, compiles all of them at once (a compiler run costs more than a kernel), and runs them."""
+    """A collection of functions, compiled all at once (a compiler run costs more than a kernel) and run."""
 
     def __init__(self, **options: object) -> None:
         self.options = CCompilerOptions.model_validate({"opt_level": 2, "extra_flags": WARNINGS, **options})
@@ -48,7 +48,7 @@ class Bench:
         return function
 
     def op(self, name: str, types: Sequence[TensorType], **attrs: object) -> Function:
-        """Adds a function of one op."""
+        """Add a function of a single op."""
         builder = self.builder()
         params = [builder.param(f"x{k}", type_) for k, type_ in enumerate(types)]
         return self.add(builder, *builder.bind(name, params, attrs).results)
@@ -64,13 +64,13 @@ class Bench:
         return self._module
 
     def calls(self, function: Function) -> list[str]:
-        """Return the kernels that the C of a function calls, in order; functions may share a kernel."""
+        """Return the kernels called by the C of a function, in order; functions may share a kernel."""
         definition = re.search(rf"int32_t {function.name}_(?:all)?\(.*?\n}}", self.module.get_source(), re.DOTALL)
         body = definition[0].partition("{")[2] if definition else ""
         return re.findall(r"\b(f\d+_\d+\w*)\(", body)
 
     def run(self, function: Function, *inputs: NDArray) -> tuple[NDArray, ...]:
-        """Gives what the compiled function computes; outputs are filled with something else beforehand."""
+        """Return the results of the compiled function; outputs are filled with other values beforehand."""
         sizes = _sizes(function, inputs)
         outputs = []
         for type_ in function.result_types:
@@ -81,7 +81,7 @@ class Bench:
         return tuple(outputs)
 
     def reference(self, function: Function, *inputs: NDArray, wide: bool = False) -> tuple[NDArray, ...]:
-        """Gives what the reference kernels compute; ``wide``: floats in float64, for an oracle."""
+        """Return the results of the reference kernels; ``wide``: floats in float64, for an oracle."""
         return evaluate_with_kernels(function, inputs, self.constants, wide=wide)
 
 
@@ -97,7 +97,7 @@ def sizes_of(value: Value, symbols: Mapping[str, int] = MappingProxyType({})) ->
 
 
 def _sizes(function: Function, inputs: Sequence[NDArray]) -> dict[str, int]:
-    """Gives the sizes that symbols stand for."""
+    """Return the sizes of the symbols."""
     sizes: dict[str, int] = {}
     for param, array in zip(function.params, inputs, strict=True):
         for dim, size in zip(tensor_type(param).shape or (), array.shape, strict=True):
@@ -120,9 +120,9 @@ def evaluate_with_kernels(
 
     sizes = _sizes(function, inputs)
 
-    def known(attr: object) -> Any:
+    def resolved(attr: object) -> Any:
         if isinstance(attr, tuple):
-            return tuple(map(known, attr))
+            return tuple(map(resolved, attr))
         return evaluate(attr, sizes) if isinstance(attr, DimExpr) else attr
 
     def visit(bindings: Sequence[Binding]) -> None:
@@ -135,16 +135,16 @@ def evaluate_with_kernels(
                 values.update((outer, read(inner)) for outer, inner in zip(binding.results, body.results, strict=True))
                 continue
             assert binding.op.kernel is not None
-            attrs = {name: known(value) for name, value in binding.attrs.items()}
-            made = binding.op.kernel(*operands, **attrs)
-            values.update(zip(binding.results, made if isinstance(made, tuple) else (made,), strict=True))
+            attrs = {name: resolved(value) for name, value in binding.attrs.items()}
+            result = binding.op.kernel(*operands, **attrs)
+            values.update(zip(binding.results, result if isinstance(result, tuple) else (result,), strict=True))
 
     visit(function.bindings)
     return tuple(read(result) for result in function.results)
 
 
 def assert_ulp(actual: NDArray, oracle: NDArray, ulp: float) -> None:
-    """Checks a float array against a float64 oracle, in units of the last place of the result's dtype."""
+    """Check a float array against a float64 oracle, in units of the last place of the result's dtype."""
     with np.errstate(over="ignore", under="ignore"):
         expected = oracle.astype(actual.dtype)
     finite = np.isfinite(expected)
@@ -156,7 +156,7 @@ def assert_ulp(actual: NDArray, oracle: NDArray, ulp: float) -> None:
 
 
 def assert_sum(actual: NDArray, oracle: NDArray, magnitude: NDArray, length: int) -> None:
-    """Checks sums of products against gamma_K * sum |a| |b| (Higham, ch. 3)."""
+    """Check sums of products against gamma_K * sum |a| |b| (Higham, ch. 3)."""
     unit = float(np.finfo(actual.dtype).eps) / 2
     terms = length + 2
     gamma = terms * unit / (1 - terms * unit)

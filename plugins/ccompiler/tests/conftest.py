@@ -1,4 +1,4 @@
-"""Benches for functions that are compiled straight through the backend's hooks."""
+"""Benches for functions compiled by direct calls of the backend's hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that several tests feed to ops: seeded floats, awkward floats, integers."""
+"""Arrays used as operands in several tests: seeded floats, awkward floats, integers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ NDArray = npt.NDArray[Any]
 
 
 def floats(*shape: int) -> NDArray:
-    """Gives seeded normal numbers."""
+    """Return seeded normal numbers."""
     return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
 
 
 def wild(*shape: int) -> NDArray:
-    """Gives floats of few values, zeros of both signs, infinities and NaN among them."""
+    """Return floats of few values, including zeros of both signs, infinities and NaN."""
     values = np.array([0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan], np.float32)
     return np.random.default_rng(4).choice(values, shape)
 
 
 def ints(dtype: str, values: object) -> NDArray:
-    """Gives integers of a dtype."""
+    """Return integers of a dtype."""
     return np.array(values, dtype)

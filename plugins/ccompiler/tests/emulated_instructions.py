@@ -1,7 +1,7 @@
-"""Generated C for processors that are not at hand: instructions are emulated, or shapes are those of other vectors.
+"""Generated C for absent processors: instructions are emulated, or shapes belong to other vectors.
 
-gcc compiles the C for the processor, so the machine code is what runs there; a handler of SIGILL computes the
-instructions that this one lacks. Linux's answer to who asks for matrix tiles is a macro of the assembler.
+gcc compiles the C for the processor, so the machine code is the same as there; a handler of SIGILL computes the missing
+instructions. Linux's answer to a request for matrix tiles is a macro of the assembler.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["BYTE_FLAGS", "TILE_FLAGS", "emulate", "need_processor", "tiles_answe
 TILE_FLAGS = ("-mamx-tile", "-mamx-bf16")
 BYTE_FLAGS = ("-mavxvnni",)
 _COUNTERS = {TILE_FLAGS: ("count_tile_products", "amx_bf16"), BYTE_FLAGS: ("count_byte_products", "avx_vnni")}
-"""By the flags of instructions: what counts them, and what processors that have them are said to have."""
+"""By the flags of instructions: their counter, and the features declared for processors with these instructions."""
 
 
 def need_processor(*features: str) -> None:
-    """Skip a test of machine code for processors with these instructions where this one lacks some."""
+    """Skip a test of machine code for processors with these instructions if this processor lacks some."""
     if not (machine_features() or frozenset()).issuperset(features):
         pytest.skip(f"this machine does not run {', '.join(features)}")
 
@@ -39,8 +39,8 @@ def _need_gcc(flags: tuple[str, ...]) -> None:
         pytest.skip("gcc is not installed")
     if find_toolchain().is_zig or "clang" in find_toolchain().version:
         pytest.skip("macros that stand for instructions are those of GCC's assembler")
-    asked = subprocess.run(["gcc", *flags, "-E", "-x", "c", "-"], input=b"", capture_output=True, check=False)
-    if asked.returncode != 0:
+    completed = subprocess.run(["gcc", *flags, "-E", "-x", "c", "-"], input=b"", capture_output=True, check=False)
+    if completed.returncode != 0:
         pytest.skip(f"this gcc knows no {flags[-1]}")
 
 
@@ -60,7 +60,7 @@ def _emulation() -> ctypes.CDLL:
 
 @contextmanager
 def emulate(flags: tuple[str, ...]) -> Iterator[None]:
-    """Emulate the instructions that some flags of gcc are for, on a processor with AVX2; some must be computed."""
+    """Emulate the instructions of some gcc flags, on a processor with AVX2; some must be computed."""
     need_processor("avx2", "fma")
     _need_gcc(flags)
     counter, feature = _COUNTERS[flags]
@@ -75,9 +75,9 @@ def emulate(flags: tuple[str, ...]) -> Iterator[None]:
 
 
 def tiles_answer(folder: Path, *, granted: bool) -> tuple[str, ...]:
-    """Return the flags with which the system's answer to who asks for tiles is yes or no, whatever the machine is.
+    """Return flags setting the system's answer to a request for tiles to yes or no, on any machine.
 
-    The file is named after its text: what is compiled with it is kept by the flags.
+    The file is named after its text: the cache of compiled code uses the flags as keys.
     """
     status = 0 if granted else -1
     text = f'__asm__(".macro syscall\\n\\tmovq ${status}, %rax\\n.endm");\n'

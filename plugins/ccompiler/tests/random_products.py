@@ -3,11 +3,11 @@
     python -m plugins.ccompiler.tests.random_products --sources 100 --seed 1
     python -m plugins.ccompiler.tests.random_products --seed 4711
 
-A source has several functions; each runs with several sizes of its symbols, 0 and 1 among them. The second line tries
-one. Numbers are small and whole, so that sums are exact in any order, and those of the reference kernels
-too. To see what is read and written out of place:
+A source has several functions; each runs with several sizes of the symbols, including 0 and 1. The second line tries a
+single source. Numbers are small and whole, so sums are exact in any order, also in the reference kernels. To find reads
+and writes out of place:
 
-    python -m core.tests.sanitizers.run address --python "-m plugins.ccompiler.tests.random_products --sources 100"
+    python -m core.tests.sanitizers.run address --python '-m plugins.ccompiler.tests.random_products --sources 100'
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Case:
         rng: draws.
         builder: the function.
         dtype: of all tensors.
-        draws: by symbol, what gives its size when those drawn before are known.
-        orders: by name, the axes of a parameter in the order in which its memory has them.
-        is_product: whether it has a matrix product, and not a convolution, whose operands are moved beforehand.
-        whole: the parameters that no view reads.
+        draws: by symbol, a function of the earlier drawn sizes returning the size.
+        orders: by name, the axes of a parameter in memory order.
+        is_product: whether there is a matrix product, rather than a convolution with operands moved beforehand.
+        whole: the parameters not read by views.
     """
 
     rng: random.Random
@@ -66,10 +66,10 @@ class Case:
     draws: dict[str, Callable[[Mapping[str, int]], int]] = field(default_factory=dict)
     orders: dict[str, tuple[int, ...]] = field(default_factory=dict)
     is_product: bool = False
-    whole: list[Var] = field(default_factory=list)
+    full_params: list[Var] = field(default_factory=list)
     num_params: int = 0
 
-    def one(self, op: str, *operands: Value, **attrs: object) -> Value:
+    def emit(self, op: str, *operands: Value, **attrs: object) -> Value:
         return self.builder.bind(op, operands, attrs).results[0]
 
     def chance(self, share: float) -> bool:
@@ -88,7 +88,7 @@ class Case:
         return self.new_symbol(lambda _: self.rng.choice(SYMBOL_SIZES))
 
     def fitting(self, dim: Dim) -> Dim:
-        """Gives a size that broadcasts to another one, perhaps a symbol that turns out 1, or that one."""
+        """Return a size broadcasting to another size, perhaps a symbol with value 1, or the same size."""
         if self.chance(0.25):
             return 1
         if dim == 1:
@@ -99,31 +99,31 @@ class Case:
         return self.new_symbol(lambda sizes: 1 if self.chance(0.5) else evaluate(dim, sizes))
 
     def fresh(self, shape: Sequence[Dim]) -> Value:
-        """Gives a parameter or a constant."""
+        """Return a parameter or a constant."""
         if all(isinstance(dim, int) for dim in shape) and self.chance(0.25):
             return self.builder.const(_draw_array(self.rng, [int(str(dim)) for dim in shape], self.dtype))
         self.num_params += 1
         return self.builder.param(f"p{self.num_params}", TensorType(tuple(shape), self.dtype))
 
     def operand(self, shape: Sequence[Dim]) -> Value:
-        """Gives a value of a shape: a parameter, or what a view or an op makes of one."""
+        """Return a value of a shape: a parameter, or the result of a view or an op on a parameter."""
         kind = self.rng.choice(("plain", "plain", "turned", "sliced", "part", "made", "joined", "grown"))
         axis = self.rng.randrange(len(shape)) if shape else 0
         if not shape or kind == "plain":
             value = self.fresh(shape)
-            self.whole += [value] if isinstance(value, Var) else []
+            self.full_params += [value] if isinstance(value, Var) else []
             return value
         if kind == "turned":
             axes = self.rng.sample(range(len(shape)), len(shape))
             inverse = tuple(axes.index(own) for own in range(len(shape)))
-            return self.one("permute_dims", self.fresh([shape[own] for own in axes]), axes=inverse)
+            return self.emit("permute_dims", self.fresh([shape[own] for own in axes]), axes=inverse)
         if kind in ("sliced", "part", "joined") and isinstance(size := shape[axis], int):
             return self._cut(shape, axis, size, kind)
         if kind == "grown":
             at = self.rng.randrange(len(shape) + 1)
-            whole = self.fresh((*shape[:at], 1, *shape[at:]))
-            return self.one("squeeze", whole, axis=(at,))
-        return self.one(self.rng.choice(("negative", "nn.relu")), self.fresh(shape))
+            stacked = self.fresh((*shape[:at], 1, *shape[at:]))
+            return self.emit("squeeze", stacked, axis=(at,))
+        return self.emit(self.rng.choice(("negative", "nn.relu")), self.fresh(shape))
 
     def _cut(self, shape: Sequence[Dim], axis: int, size: int, kind: str) -> Value:
         def resized(length: int) -> Value:
@@ -132,13 +132,13 @@ class Case:
         before, after = self.rng.randrange(4), self.rng.randrange(4)
         if kind == "sliced":
             bounds = {"axes": (axis,), "begin": (before,), "end": (before + size,), "strides": (1,)}
-            return self.one("strided_slice", resized(before + size + after), **bounds)
+            return self.emit("strided_slice", resized(before + size + after), **bounds)
         if kind == "part":
             sections = {"sections": (before, size, after), "axis": axis}
             return self.builder.bind("split", [resized(before + size + after)], sections).results[1]
         first = self.rng.randrange(size + 1)
-        parts = [self.one("negative", resized(first)), self.one("nn.relu", resized(size - first))]
-        return self.one("concat", *parts, axis=axis)
+        parts = [self.emit("negative", resized(first)), self.emit("nn.relu", resized(size - first))]
+        return self.emit("concat", *parts, axis=axis)
 
     def anchor(self) -> Value:
         kind = self.rng.choice(("matmul", "matmul", "dense", "conv"))
@@ -150,15 +150,15 @@ class Case:
         x = self.operand([*lead, self.size(), depth] if kind == "dense" or self.chance(0.9) else [depth])
         columns = self.rng.choice((1, 2)) if self.chance(0.3) else self.size()
         if kind == "dense":
-            return self.one("nn.dense", x, self.operand([columns, depth]))
+            return self.emit("nn.dense", x, self.operand([columns, depth]))
         if self.chance(0.1):
-            return self.one("matmul", x, self.operand([depth]))
+            return self.emit("matmul", x, self.operand([depth]))
         stack = [self.fitting(dim) for dim in lead[self.rng.randrange(len(lead) + 1) :]] if self.chance(0.6) else []
-        return self.one("matmul", x, self.operand([*stack, depth, columns]))
+        return self.emit("matmul", x, self.operand([*stack, depth, columns]))
 
     def _convolution(self) -> Value:
         groups = self.rng.choice((1, 1, 2, 4))
-        depth, made = groups * self.rng.choice((1, 2, 5, 16)), groups * self.rng.choice((1, 2, 3, 16))
+        depth, out_channels = groups * self.rng.choice((1, 2, 5, 16)), groups * self.rng.choice((1, 2, 3, 16))
         image = [self.size((1, 3, 4, 7, 9, 16)) for _ in range(2)]
         window = [self.rng.choice((1, 2, 3)) for _ in range(2)]
         attrs = {
@@ -170,36 +170,36 @@ class Case:
         if any(isinstance(n, int) and n + 1 < 2 * k for n, k in zip(image, window, strict=True)):
             attrs["padding"] = (2, 2, 2, 2)
         x = self.operand([self.size((1, 2, 3)), depth, *image])
-        return self.one("nn.conv2d", x, self.operand([made, depth // groups, *window]), **attrs)
+        return self.emit("nn.conv2d", x, self.operand([out_channels, depth // groups, *window]), **attrs)
 
     def extend(self, value: Value) -> list[Value]:
-        """Gives the results: what follows the anchor, with broadcast operands, and perhaps is moved."""
+        """Return the results: the anchor with following ops, with broadcast operands, and perhaps moved."""
         results = [value] if self.chance(0.15) else []
         for _ in range(self.rng.choice((0, 1, 1, 2, 3))):
             if self.chance(0.25):
-                value = self.one(self.rng.choice(("nn.relu", "negative")), value)
+                value = self.emit(self.rng.choice(("nn.relu", "negative")), value)
                 continue
             dims = [self.fitting(dim) for dim in _shape(value)]
             other = self.operand(dims[self.rng.randrange(len(dims) + 1) :])
             pair = (value, other) if self.chance(0.5) else (other, value)
-            value = self.one(self.rng.choice(("add", "subtract", "maximum", "minimum")), *pair)
+            value = self.emit(self.rng.choice(("add", "subtract", "maximum", "minimum")), *pair)
             results += [value] if self.chance(0.1) else []
         rank = len(_shape(value))
         kind = self.rng.choice(("none", "none", "turned", "sum", "joined", "sliced"))
         axis = self.rng.randrange(rank) if rank else 0
         if kind == "turned":
-            value = self.one("permute_dims", value, axes=tuple(self.rng.sample(range(rank), rank)))
+            value = self.emit("permute_dims", value, axes=tuple(self.rng.sample(range(rank), rank)))
         elif kind == "sum" and rank:
-            value = self.one("sum", value, axis=(axis,), keepdims=self.chance(0.5))
+            value = self.emit("sum", value, axis=(axis,), keepdims=self.chance(0.5))
         elif kind == "joined" and rank:
-            value = self.one("concat", value, self.one("negative", value), axis=axis)
+            value = self.emit("concat", value, self.emit("negative", value), axis=axis)
         elif kind == "sliced" and rank:
-            value = self.one("strided_slice", value, axes=(axis,), begin=(1,), end=(1 << 20,), strides=(2,))
+            value = self.emit("strided_slice", value, axes=(axis,), begin=(1,), end=(1 << 20,), strides=(2,))
         return [*results, value]
 
     def lay_out(self) -> None:
-        """Has some parameters lie in memory in another order of axes, the last one excepted."""
-        for param in self.whole if self.is_product else ():
+        """Let some parameters lie in memory in another order of axes, except the last axis."""
+        for param in self.full_params if self.is_product else ():
             rank = len(_shape(param))
             if rank > 2 and self.chance(0.3):
                 self.orders[param.name] = (*self.rng.sample(range(rank - 1), rank - 1), rank - 1)
@@ -216,7 +216,7 @@ def _draw_array(rng: random.Random, shape: Sequence[int], dtype: str) -> NDArray
 
 
 def grow(rng: random.Random, builder: FunctionBuilder) -> tuple[Case, list[Value]]:
-    """Gives a case and the results of its function."""
+    """Return a case and the results of the case's function."""
     case = Case(rng, builder, rng.choice(("float32", "float32", "float64", "int32")))
     results = case.extend(case.anchor())
     case.lay_out()
@@ -224,7 +224,7 @@ def grow(rng: random.Random, builder: FunctionBuilder) -> tuple[Case, list[Value
 
 
 def in_memory(array: NDArray, order: tuple[int, ...] | None) -> NDArray:
-    """Gives an array of the shape of another, whose memory has the other's axes in an order."""
+    """Return an array of the shape of another array, with the other's axes in a given order in memory."""
     return array if order is None else np.ascontiguousarray(array.transpose(order)).reshape(array.shape)
 
 
@@ -238,7 +238,7 @@ def _strides(shape: Sequence[Dim], order: Sequence[int]) -> tuple[Dim, ...]:
 
 
 class LaidOut:
-    """A :class:`KernelContext` whose parameters lie as their cases say."""
+    """A :class:`KernelContext` with parameters laid out as in their cases."""
 
     def __init__(self) -> None:
         self.orders: dict[Function, Mapping[str, tuple[int, ...]]] = {}
@@ -252,12 +252,14 @@ class LaidOut:
     ) -> KernelContext:
         orders = next((o for f, o in self.orders.items() if f.name == scope.function.name), {})
         params = [param for param in scope.function.params if param.name in orders]
-        given: dict[Value, tuple[Dim, ...]] = {param: _strides(_shape(param), orders[param.name]) for param in params}
-        return KernelContext(scope, unit, options, {**strides, **given})
+        strides_of: dict[Value, tuple[Dim, ...]] = {
+            param: _strides(_shape(param), orders[param.name]) for param in params
+        }
+        return KernelContext(scope, unit, options, {**strides, **strides_of})
 
 
 def try_seed(seed: int, **options: object) -> int:
-    """Tries the source of a seed, and gives how many runs of functions there were.
+    """Try the source of a seed, and return the number of runs of functions.
 
     Raises:
         AssertionError: a result is wrong; the text has the function and the sizes.
@@ -287,20 +289,20 @@ def _try_sizes(bench: Bench, case: Case, function: Function, seed: int) -> int:
     inputs = [
         _draw_array(case.rng, [evaluate(dim, sizes) for dim in _shape(param)], case.dtype) for param in function.params
     ]
-    given = [in_memory(x, case.orders.get(param.name)) for x, param in zip(inputs, function.params, strict=True)]
+    arrays = [in_memory(x, case.orders.get(param.name)) for x, param in zip(inputs, function.params, strict=True)]
     where = f"seed {seed}, sizes {sizes}, orders {case.orders}, options {bench.options}\n{function}"
     expected = _or_refused(lambda: bench.reference(function, *inputs))
-    actual = _or_refused(lambda: bench.run(function, *given))
+    actual = _or_refused(lambda: bench.run(function, *arrays))
     if expected is None or actual is None:
         assert expected is actual, f"refused by one only: {where}"
         return 1
-    for made, wanted in zip(actual, expected, strict=True):
-        np.testing.assert_array_equal(made, wanted, err_msg=where)
+    for output, reference in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(output, reference, err_msg=where)
     return 1
 
 
 def _or_refused(run: Callable[[], tuple[NDArray, ...]]) -> tuple[NDArray, ...] | None:
-    """Gives results; ``None`` where the image is smaller than the window."""
+    """Return results; ``None`` if the image is smaller than the window."""
     try:
         return run()
     except ByocError as error:

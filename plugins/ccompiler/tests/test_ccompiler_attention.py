@@ -39,9 +39,10 @@ def _draw(types: list[TensorType], seed: int = 3) -> list[Any]:
 
 
 def assert_near(actual: NDArray, oracle: NDArray, values: NDArray, length: int, size: int) -> None:
-    """Checks weighted means of values: a sum of as many terms as keys, of weights whose exponents have an error.
+    """Check weighted means of values: a sum over all keys, with weights from inexact exponents.
 
-    A weight's relative error is that of its score, a sum of ``size`` products, and of exp; scores here are below 32.
+    A weight's relative error is the error of the score, a sum of ``size`` products, and of exp; scores here are below
+    32.
     """
     unit = float(np.finfo(actual.dtype).eps)
     bound = (length + 32 * size + 64) * unit * max(1.0, float(np.abs(values).max(initial=0)))
@@ -52,11 +53,11 @@ def assert_near(actual: NDArray, oracle: NDArray, values: NDArray, length: int, 
 @pytest.mark.parametrize("march", ["native", "generic"])
 def test_attention_is_that_of_float64(march: str, dtype: str) -> None:
     bench = Bench(march=march)
-    made = []
+    cases = []
     for query, key, width, mask, attrs in CASES.values():
         types = _types(query, key, width, mask, dtype)
-        made.append((bench.op("nn.attention", types, **attrs), types))
-    for function, types in made:
+        cases.append((bench.op("nn.attention", types, **attrs), types))
+    for function, types in cases:
         inputs = _draw(types)
         (actual,) = bench.run(function, *inputs)
         (oracle,) = bench.reference(function, *inputs, wide=True)
@@ -108,7 +109,7 @@ def test_symbolic_sizes_and_a_mask_that_may_be_spread(bench: Bench) -> None:
 
 
 def test_transposed_heads_are_read_and_written_in_place(bench: Bench) -> None:
-    """Projections give (B, S, H*D); attention takes its heads out of them and writes its result back, with no copy."""
+    """Projections have shape (B, S, H*D); attention reads the heads there and writes the result back, without copy."""
     builder = bench.builder()
     heads = []
     for name in "qkv":
@@ -130,7 +131,7 @@ def test_transposed_heads_are_read_and_written_in_place(bench: Bench) -> None:
 
 @pytest.mark.parametrize(("heads", "group"), [(symbol("h"), 1), (symbol("h") * 2, 2)])
 def test_an_unknown_number_of_heads_that_groups_divide(bench: Bench, heads: Dim, group: int) -> None:
-    """An op that regions may hold, because it is recognised there, is also taken by itself."""
+    """An op admitted to regions because of recognition there is also taken by itself."""
     builder = bench.builder()
     shapes: list[tuple[Any, ...]] = [(2, heads, 5, 8), (2, symbol("h"), 6, 8), (2, symbol("h"), 6, 8)]
     params = [builder.param(name, TensorType(shape, "float32")) for name, shape in zip("qkv", shapes, strict=True)]

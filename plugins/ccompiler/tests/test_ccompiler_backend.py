@@ -1,4 +1,4 @@
-"""The hooks: what the backend says of itself, what it takes, what it refuses and why; and the whole road."""
+"""The hooks: declarations, claims, refusals with reasons; and all stages of compilation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_no_compiler_is_a_status_with_a_remedy(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("BYOC_CC", "no-such-compiler")
     status = ccompiler.byoc_compile_status()
     assert not status.ok
-    assert status.reason == "$BYOC_CC: names no program that can be run: 'no-such-compiler'"
+    assert status.reason == "$BYOC_CC: does not name an executable program: 'no-such-compiler'"
     assert "apt-get install gcc" in status.remedy
 
 
@@ -57,30 +57,30 @@ REFUSED = [
         ("nn.attention", tensor((1, "h", 5, 4)), *[tensor((1, 2, 5, 4))] * 2),
         {},
         "dynamic-shape",
-        "nn.attention is compiled for known numbers of heads",
+        "nn.attention is compiled for a known number of heads only",
     ),
     (("add", *[tensor((3,), "int4")] * 2), {}, "dtype", "C has no type for int4"),
-    (("add", *[tensor(None)] * 2), {}, "rank", "add has an operand of unknown rank"),
+    (("add", *[tensor(None)] * 2), {}, "rank", "add has an operand or result of unknown rank"),
     (
         ("nn.conv2d", IMAGE, tensor(("o", 4, 3, 3))),
         {},
         "dynamic-shape",
-        "nn.conv2d is compiled for a known number of channels and a known filter",
+        "nn.conv2d is compiled for a known number of channels and a filter of known shape only",
     ),
     (
         ("nn.conv1d_transpose", tensor((1, "c", 8)), tensor((4, 6, 3))),
         {},
         "dynamic-shape",
-        "nn.conv1d_transpose is compiled for a known number of channels and a known filter",
+        "nn.conv1d_transpose is compiled for a known number of channels and a filter of known shape only",
     ),
     (
         ("nn.conv3d", tensor((1, 4, 8, 8, 8)), tensor((0, 4, 3, 3, 3))),
         {},
         "shape",
-        "nn.conv3d has a filter without elements",
+        "nn.conv3d has an empty filter",
     ),
     *(
-        ((op, *types), attrs, "dynamic-shape", f"whether the sizes of {op} agree shows only when it runs")
+        ((op, *types), attrs, "dynamic-shape", f"the sizes of {op} are not known to agree before a call")
         for op, types, attrs in (
             ("reshape", [tensor(("n", "m"))], {"shape": ("n", "n")}),
             ("matmul", [tensor((2, "n")), tensor(("m", 3))], {}),
@@ -113,7 +113,7 @@ def test_the_report_says_that_sizes_may_not_agree() -> None:
     x, bias = builder.param("x", tensor((2, 4))), builder.param("bias", tensor(("k",)))
     module = IRModule({"main": builder.finish(builder.emit("nn.bias_add", x, bias))})
     executable = byoc_core.build(module, backends=["ccompiler"])
-    assert "whether the sizes of nn.bias_add agree shows only when it runs" in executable.report()
+    assert "the sizes of nn.bias_add are not known to agree before a call" in executable.report()
 
 
 @pytest.mark.parametrize(("binding", "attrs", "code", "text"), REFUSED, ids=lambda value: str(value)[:24])
@@ -125,7 +125,7 @@ def test_tutorial_mode_takes_elementwise_ops_only() -> None:
     context = CompileContext("ccompiler", CCompilerOptions.model_validate({"tutorial": True}))
     assert _supports("add", tensor((3,)), tensor((3,)), context=context) == Support()
     assert _supports("nn.conv2d", IMAGE, FILTER, context=context) == Rejection(
-        "tutorial", "the tutorial form has no kernel for nn.conv2d; it knows elementwise ops only"
+        "tutorial", "the tutorial form compiles elementwise ops only, not nn.conv2d; switch the option `tutorial` off"
     )
     halves = [tensor((3,), "float16")] * 2
     assert _supports("add", *halves) == Support()
@@ -142,12 +142,12 @@ def test_a_function_with_a_refused_op_is_handed_back() -> None:
 
 
 def test_a_function_whose_sizes_no_tensor_shows_is_handed_back() -> None:
-    """The op alone may stand in a region where they are known."""
+    """The op alone may be in a region with known sizes."""
     builder: Any = FunctionBuilder("f", ops=default_ops())
     x = builder.param("x", tensor(("n*m",)))
     function = builder.finish(builder.emit("negative", x))
     assert ccompiler.byoc_supports(function.bindings[0], CONTEXT) == Support()
-    reason = "the shapes of what the region takes and gives do not tell `m`, `n`"
+    reason = "no shape of a parameter or result of the region determines `m`, `n`"
     assert dict(ccompiler.byoc_codegen([function], CONTEXT).rejections) == {"f": Rejection("dynamic-shape", reason)}
 
 
@@ -202,7 +202,7 @@ def _network() -> IRModule:
 def test_the_whole_road(tmp_path: Path) -> None:
     module = _network()
     executable = byoc_core.build(module, backends=["ccompiler"], fallback="error")
-    assert [made.type_key for made in executable.modules] == ["csource"], "something was offloaded"
+    assert [native.type_key for native in executable.modules] == ["csource"], "something was offloaded"
     assert "100.0% of" in executable.report()
     host = byoc_core.VirtualMachine(byoc_core.build(module))
     machine = byoc_core.VirtualMachine(executable)
@@ -257,10 +257,10 @@ def test_the_compiler_is_the_core_s(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_runs_beside_the_host_where_it_refuses() -> None:
     builder: Any = FunctionBuilder("main", ops=default_ops())
     x, index = builder.param("x", tensor((6, 4))), builder.param("index", tensor((3,), "int64"))
-    taken = builder.emit("take", builder.emit("nn.relu", x), index, axis=0)
-    module = IRModule({"main": builder.finish(builder.emit("add", taken, taken))})
+    rows = builder.emit("take", builder.emit("nn.relu", x), index, axis=0)
+    module = IRModule({"main": builder.finish(builder.emit("add", rows, rows))})
     executable = byoc_core.build(module, backends=["ccompiler"])
-    assert "csource" in [made.type_key for made in executable.modules], "something was offloaded"
+    assert "csource" in [native.type_key for native in executable.modules], "something was offloaded"
     array = np.random.default_rng(0).standard_normal((6, 4)).astype("float32")
     result = byoc_core.VirtualMachine(executable)["main"](array, np.array([5, 0, 2]))
     np.testing.assert_array_equal(result, 2 * np.maximum(array, 0)[[5, 0, 2]])

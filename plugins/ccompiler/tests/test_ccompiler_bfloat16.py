@@ -1,4 +1,4 @@
-"""Products of operands rounded to bfloat16: against float64 oracles of the rounded operands, and of the given ones."""
+"""Products of operands rounded to bfloat16: against float64 oracles of the rounded and of the given operands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUNDOFF = 2.0**-8
 """The unit roundoff of bfloat16: half a unit of 8 bits."""
 
 MARCHES = {"generic": (), "x86-64-v3": ("avx2", "fma"), "cooperlake": ("avx512_bf16", "avx512_vnni"), "native": ()}
-"""By what the C is compiled for: what the machine must have to run it. The third has ``vdpbf16ps`` and no tiles."""
+"""By the target of the C: the machine's requirements for running. The third has ``vdpbf16ps`` and no tiles."""
 
 Options = dict[str, Any]
 EMULATED_TILES, NEON_SHAPES = "emulated tiles", "shapes of NEON"
@@ -38,7 +38,7 @@ EMULATED_TILES, NEON_SHAPES = "emulated tiles", "shapes of NEON"
 
 @pytest.fixture(params=[*MARCHES, EMULATED_TILES, NEON_SHAPES])
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Options]:
-    """Gives the options that compile for a processor: one that this machine is, or one that is emulated."""
+    """Return the options for compiling for a processor: this machine's, or an emulated processor."""
     name: str = request.param
     if name == EMULATED_TILES:
         with emulate(TILE_FLAGS):
@@ -52,7 +52,7 @@ def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def _with_tiles(answer: tuple[str, ...]) -> Options:
-    """Gives the options for a processor that has tiles and AVX2, and a system that answers so who asks for tiles."""
+    """Return the options for a processor with tiles and AVX2, and a system granting tiles."""
     return {"march": "x86-64-v3", "extra_flags": (*WARNINGS, *TILE_FLAGS, *answer)}
 
 
@@ -65,7 +65,7 @@ def _rounded(array: NDArray) -> Any:
 
 
 def _reference(function: Function, *operands: NDArray) -> Any:
-    """Gives what the op of a function computes in float64."""
+    """Return the float64 result of the op of a function."""
     (binding,) = function.bindings
     kernel = binding.op.kernel
     assert kernel is not None
@@ -73,10 +73,10 @@ def _reference(function: Function, *operands: NDArray) -> Any:
 
 
 def _check(function: Function, actual: NDArray, operands: tuple[Any, Any], length: int) -> None:
-    """Holds a result to the sums of the rounded operands, and to those of the given ones.
+    """Check a result against the sums of the rounded operands, and of the given operands.
 
-    Products of rounded operands are exact, so the bound of the first is that of any float32 sum. Of the given ones each
-    was off by ``ROUNDOFF`` of itself at most.
+    Products of rounded operands are exact, so the first bound is the bound of any float32 sum. Each given operand
+    differs by a relative error of at most ``ROUNDOFF``.
     """
     rounded = [_rounded(array) for array in operands]
     assert_sum(actual, _reference(function, *rounded), _reference(function, *map(np.abs, rounded)), length)
@@ -211,7 +211,7 @@ def test_what_follows_is_float32(target: Options) -> None:
 
 
 def test_special_values(target: Options) -> None:
-    """Infinities and NaN spread as in float32, to their own rows and columns; what is too large becomes infinite."""
+    """Infinities and NaN spread as in float32, to their own rows and columns; values out of range become infinite."""
     bench = Bench(**target, precision="bfloat16")
     x, w = np.ones((50, 40), "float32"), np.ones((40, 35), "float32")
     x[3, 5], x[4, 39], x[35, 0], x[49, 2] = np.inf, np.nan, -np.inf, np.finfo("float32").max
@@ -242,14 +242,14 @@ def test_ties_go_to_even_on_both_sides(target: Options) -> None:
 
 
 def _is_flushed(target: Options) -> bool:
-    """Tells whether the instructions for pairs of bfloat16 numbers are used, which know no subnormal numbers."""
+    """Return whether the instructions for pairs of bfloat16 numbers are used; these flush subnormal numbers."""
     if target["march"] == "native":
         return "avx512_bf16" in (machine_features() or ())
     return target["march"] == "cooperlake" or "extra_flags" in target
 
 
 def test_subnormal_numbers(target: Options) -> None:
-    """Subnormal factors and sums count where numbers are widened, and are zero for the instructions; others stay."""
+    """Subnormal factors and sums count after widening, and are zero for the instructions; others stay."""
     bench = Bench(**target, precision="bfloat16")
     x, w = np.zeros((40, 64), "float32"), np.zeros((64, 48), "float32")
     tiny = np.finfo("float32").tiny
@@ -258,15 +258,15 @@ def test_subnormal_numbers(target: Options) -> None:
     x[2, 2], w[2, 2] = 2.0**-70, 2.0**-70  # a subnormal sum of factors that are none
     x[3, 3], w[3, 3] = tiny, 1.5  # nothing is subnormal here
     x[4, 4:6], w[4:6, 4] = (1.25, tiny / 2), (3.0, 1.0)  # beside the sum, a subnormal number is nothing
-    kept = _rounded(x).astype("float64") @ _rounded(w).astype("float64")
+    exact = _rounded(x).astype("float64") @ _rounded(w).astype("float64")
     left, right = (np.where(np.abs(array) < tiny, 0, array).astype("float64") for array in (x, w))
     flushed = left @ right
     flushed[np.abs(flushed) < tiny] = 0
     both, builder = bench.op("matmul", [tensor(a.shape, "float32") for a in (x, w)]), bench.builder()
     value = builder.emit("matmul", builder.param("x", tensor(x.shape, "float32")), builder.const(w))
     weighted = bench.add(builder, value)
-    expected = (flushed if _is_flushed(target) else kept).astype("float32")
-    assert np.count_nonzero(kept) == 5
+    expected = (flushed if _is_flushed(target) else exact).astype("float32")
+    assert np.count_nonzero(exact) == 5
     assert np.count_nonzero(flushed) == 2
     np.testing.assert_array_equal(bench.run(weighted, x)[0], expected)
     np.testing.assert_array_equal(bench.run(both, x, w)[0], expected)
@@ -282,7 +282,7 @@ THREADED: dict[str, tuple[str, tuple[tuple[Any, ...], ...]]] = {
 
 
 def _product(name: str, dtype: str = "float32") -> tuple[IRModule, Any, Any]:
-    """Gives a module with a product by constant weights, what to call it with, and the weights."""
+    """Return a module with a product by constant weights, arguments of a call, and the weights."""
     op, (shape, weight_shape) = THREADED[name]
     attrs = {"data_layout": "NHWC", "padding": (1, 1)} if op == "nn.conv2d" else {}
     weights = _random(weight_shape, 1).astype(to_numpy(dtype))
@@ -340,13 +340,14 @@ machine = byoc_core.VirtualMachine(byoc_core.load(artifact, allow_native=True), 
 np.save(result, machine["main"](np.load(operand)))
 print(system.syscall(158, 0x1023, 18))
 """
-"""Runs a model, and asks for the registers of matrix tiles. They do not fit into a signal stack of 4096 bytes, so Linux
-refuses them to a process with such a stack."""
+"""A script running a model, and asking for the registers of matrix tiles. Their size exceeds a signal stack of 4096
+bytes, so Linux refuses tiles to a process with this stack size.
+"""
 
 
 @pytest.mark.parametrize("name", THREADED)
 def test_tiles_may_be_refused(name: str, tmp_path: Path) -> None:
-    """Where the system refuses the tiles, the other form of the same library gives what it gives without tiles."""
+    """If the system refuses the tiles, the other form of the same library gives the results without tiles."""
     if sys.platform != "linux" or "avx512_bf16" not in (machine_features() or ()):
         pytest.skip("this machine has no tiles")
     module, x, _ = _product(name)
@@ -354,16 +355,16 @@ def test_tiles_may_be_refused(name: str, tmp_path: Path) -> None:
     _built(module).save(tmp_path / "model.byoc")
     results, answers = {}, {}
     for stack in ("ample", "small"):
-        places = [str(tmp_path / file) for file in ("model.byoc", "x.npy", f"{stack}.npy")]
+        paths = [str(tmp_path / file) for file in ("model.byoc", "x.npy", f"{stack}.npy")]
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", ASKING, *places, stack],
+            [sys.executable, "-W", "ignore", "-c", ASKING, *paths, stack],
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        results[stack], answers[stack] = np.load(places[-1]), done.stdout
+        results[stack], answers[stack] = np.load(paths[-1]), done.stdout
     if answers["ample"] != "0\n":
         pytest.skip("this machine has no tiles")
     assert answers["small"] == "-1\n"
@@ -374,7 +375,7 @@ def test_tiles_may_be_refused(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", THREADED)
 def test_emulated_tiles_are_asked_for(name: str, tmp_path: Path) -> None:
-    """Where a system refuses them, no tile is touched, and the results are those of a processor without tiles."""
+    """If a system refuses tiles, no tile is touched, and the results equal a processor without tiles."""
     module, x, weights = _product(name)
     need_processor(*MARCHES["x86-64-v3"])
     without = _run(_built(module, march="x86-64-v3", extra_flags=WARNINGS), 1, x)
@@ -388,7 +389,7 @@ def test_emulated_tiles_are_asked_for(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["rows", "pixels"])
 def test_models_of_bfloat16_tensors_lose_nothing(name: str, target: Options) -> None:
-    """Their factors are bfloat16 already: products are exact, sums those of float32, rounded once at the end."""
+    """Their factors are bfloat16 already: products are exact, sums are in float32, rounded once at the end."""
     module, x, weights = _product(name, "bfloat16")
     executable = _built(module, **target)
     assert "vec_bfloat16_block" in executable.modules[0].get_source("c")
@@ -416,7 +417,7 @@ def test_weights_take_half() -> None:
 
 
 def test_other_dtypes_keep_theirs() -> None:
-    """The option is about float32: products of float64 and integers are what they were."""
+    """The option affects float32 only: products of float64 and integers are unchanged."""
     sources = []
     for precision in ("float32", "bfloat16"):
         bench = Bench(precision=precision)
@@ -428,13 +429,13 @@ def test_other_dtypes_keep_theirs() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_report_and_the_judges_know(dtype: str) -> None:
-    """What the option makes coarser is told in the report, and stated to whoever judges the numbers."""
+    """The loss of precision is in the report, and known to the judges of the numbers."""
     module, x, _ = _product("rows", dtype)
     texts = {}
     for precision in ("float32", "bfloat16"):
         options = {"ccompiler": {"precision": precision}}
         texts[precision] = byoc_core.explain(module, ["ccompiler"], options=options).report()
         assert debug_model(module, ["ccompiler"], [x], options=options).is_right
-    told = ", computes float16 within 0.0039 and float32 within 0.0039 (unit roundoff)"
-    assert told in texts["bfloat16"]
-    assert texts["bfloat16"].replace(told, "") == texts["float32"]
+    note = ", computes float16 within 0.0039 and float32 within 0.0039 (unit roundoff)"
+    assert note in texts["bfloat16"]
+    assert texts["bfloat16"].replace(note, "") == texts["float32"]

@@ -1,4 +1,4 @@
-"""Bools of any bytes in generated C: on every road through the machine, and from callers in C."""
+"""Bools of any bytes in generated C: by every way through the machine, and from callers in C."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_bytes_of_bools_are_true_or_false_on_every_road(
     executable = byoc_core.build(MODULE, ["ccompiler"])
     assert executable.report_data["offloaded_share"] == 1.0
     machine = byoc_core.VirtualMachine(executable, native=native)
-    for made, right in zip(road(machine, DIRTY.view(np.bool_), OTHER.view(np.bool_)), WANTED, strict=True):
-        np.testing.assert_array_equal(made.view(np.uint8), right.view(np.uint8))
+    for actual, right in zip(road(machine, DIRTY.view(np.bool_), OTHER.view(np.bool_)), WANTED, strict=True):
+        np.testing.assert_array_equal(actual.view(np.uint8), right.view(np.uint8))
 
 
 @pytest.mark.parametrize("is_program", [True, False], ids=["main", "region"])
@@ -73,17 +73,17 @@ def test_a_library_reads_bools_of_any_bytes(tmp_path: Path, is_program: bool) ->
     ]
     arguments = (_Any * len(tensors))(*(_Any(7, 0, ctypes.addressof(tensor)) for tensor in tensors))
     assert call(None, arguments, len(tensors), ctypes.byref(_Any())) == 0
-    for made, right in zip(results, WANTED, strict=True):
-        np.testing.assert_array_equal(made.view(np.uint8), right.view(np.uint8))
+    for actual, right in zip(results, WANTED, strict=True):
+        np.testing.assert_array_equal(actual.view(np.uint8), right.view(np.uint8))
     np.testing.assert_array_equal(inputs[0].view(np.uint8), DIRTY, "the caller's memory is as it was")
 
 
 def test_a_function_of_generated_c_reads_bools_of_any_bytes() -> None:
-    """The wrapper of a region cleans them by itself, whoever calls it."""
+    """The wrapper of a region cleans the bytes, for any caller."""
     (module,) = byoc_core.build(MODULE, ["ccompiler"], partition_options=ONE_REGION).modules
     (region,) = module.function_names
     function: PackedFunction = module.get_function(region)
     results = [np.empty_like(array) for array in WANTED]
     function(DIRTY.view(np.bool_), OTHER.view(np.bool_), *results)
-    for made, right in zip(results, WANTED, strict=True):
-        np.testing.assert_array_equal(made.view(np.uint8), right.view(np.uint8))
+    for actual, right in zip(results, WANTED, strict=True):
+        np.testing.assert_array_equal(actual.view(np.uint8), right.view(np.uint8))

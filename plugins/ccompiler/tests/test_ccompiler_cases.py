@@ -1,6 +1,6 @@
-"""Every canonical case of the ops that move, index, order, quantise and recur, compiled, beside the reference kernels.
+"""Every canonical case of moving, indexing, ordering, quantising and recurrent ops, compiled, beside the references.
 
-Movements and integers are the same bits; floats that are computed with are held to the reference in float64.
+Movements and integers have equal bits; computed floats are compared with the reference in float64.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROUNDING = "einsum nn.resize nn.lrn nn.group_norm nn.rotary_embedding nn.attenti
 
 
 def _cases(names: str) -> Iterator[tuple[OpCase, str]]:
-    """Yields the cases of ops that the backend accepts, each with a dtype."""
+    """Yield the cases of ops accepted by the backend, each with a dtype."""
     for name in names.split():
         for case in canonical_cases(default_ops())[name]:
             for dtype in dtypes_of(case, default_ops()[name]):
@@ -73,8 +73,8 @@ def _run(bench: Bench, function: Function, inputs: tuple[NDArray, ...]) -> list[
 def _reference(case: OpCase, inputs: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
     op = default_ops()[case.op]
     assert op.kernel is not None
-    made = op.kernel(*inputs, **op.normalise_attrs(case.attrs))
-    return made if isinstance(made, tuple) else (made,)
+    results = op.kernel(*inputs, **op.normalise_attrs(case.attrs))
+    return results if isinstance(results, tuple) else (results,)
 
 
 def _bytes(array: NDArray) -> bytes:
@@ -88,13 +88,13 @@ def test_what_moves_or_does_not_round_differently_gives_the_same_bits(names: str
     assert {case.op for case, _, _ in added} == set(names.split())
     for case, dtype, function in added:
         inputs = case.arrays(np.random.default_rng(SEED), dtype)
-        for made, expected in zip(_run(bench, function, inputs), _reference(case, inputs), strict=True):
-            assert (made.shape, made.dtype) == (expected.shape, expected.dtype), (case, dtype)
-            assert _bytes(made) == _bytes(expected), (case, dtype)
+        for actual, expected in zip(_run(bench, function, inputs), _reference(case, inputs), strict=True):
+            assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype), (case, dtype)
+            assert _bytes(actual) == _bytes(expected), (case, dtype)
 
 
 def test_what_rounds_is_as_near_to_the_exact_result_as_the_reference() -> None:
-    """The bound is that of sums of a few tens of terms, each within a few units of the last place of the largest."""
+    """The bound covers sums of a few tens of terms, each within a few units of the last place of the largest."""
     bench = Bench(opt_level=1)
     added = _add_all(bench, _cases(ROUNDING))
     assert {case.op for case, _, _ in added} == set(ROUNDING.split())
@@ -102,27 +102,27 @@ def test_what_rounds_is_as_near_to_the_exact_result_as_the_reference() -> None:
         inputs = case.arrays(np.random.default_rng(SEED), dtype)
         is_float = dtype_info(dtype).kind == "float"
         wide = tuple(x.astype(np.float64) if is_float and x.dtype == to_numpy(dtype) else x for x in inputs)
-        for made, expected in zip(_run(bench, function, inputs), _reference(case, wide), strict=True):
-            assert (made.shape, made.dtype) == (expected.shape, to_numpy(dtype)), (case, dtype)
+        for actual, expected in zip(_run(bench, function, inputs), _reference(case, wide), strict=True):
+            assert (actual.shape, actual.dtype) == (expected.shape, to_numpy(dtype)), (case, dtype)
             if not is_float:
-                np.testing.assert_array_equal(made, expected)
+                np.testing.assert_array_equal(actual, expected)
                 continue
-            error = np.abs(made.astype(np.float64) - expected.astype(np.float64))
+            error = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
             assert np.all(error <= 64 * _unit(dtype) * max(1.0, float(np.abs(expected).max(initial=0)))), (case, dtype)
 
 
 def _unit(dtype: str) -> float:
-    """Gives the unit roundoff of a floating-point dtype."""
+    """Return the unit roundoff of a floating-point dtype."""
     return 2.0 ** -{"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[dtype]
 
 
 def test_moves_are_compiled_for_all_dtypes_that_c_holds() -> None:
-    held = {dtype for _, dtype in _cases("reshape take scatter_slice nn.pad")}
-    assert {dtype for dtype in all_dtypes() if dtype not in held} == {"float8_e4m3fn", "float8_e5m2", "int4"}
+    dtypes = {dtype for _, dtype in _cases("reshape take scatter_slice nn.pad")}
+    assert {dtype for dtype in all_dtypes() if dtype not in dtypes} == {"float8_e4m3fn", "float8_e5m2", "int4"}
 
 
 def test_empty_axes_are_right_and_known_to_be_empty_without_a_warning() -> None:
-    """Each size of each case in turn is 0, wherever it stands; what the type rules refuse then is left out."""
+    """Each size of each case in turn is 0, in all places; cases refused by the type rules are left out."""
     bench = Bench(opt_level=0)
     added: list[tuple[OpCase, Function]] = []
     for name in f"{MOVING} {EXACT} {ROUNDING}".split():
@@ -148,16 +148,16 @@ def test_empty_axes_are_right_and_known_to_be_empty_without_a_warning() -> None:
             with pytest.raises(ExecutionError):
                 _run(bench, function, inputs)
             continue
-        for made, right in zip(_run(bench, function, inputs), expected, strict=True):
-            assert made.shape == right.shape, case
+        for actual, right in zip(_run(bench, function, inputs), expected, strict=True):
+            assert actual.shape == right.shape, case
             if case.op in ROUNDING.split():
-                np.testing.assert_allclose(made, right, rtol=64 * _unit("float32"), atol=64 * _unit("float32"))
+                np.testing.assert_allclose(actual, right, rtol=64 * _unit("float32"), atol=64 * _unit("float32"))
             else:
-                assert _bytes(made) == _bytes(right), case
+                assert _bytes(actual) == _bytes(right), case
 
 
 def _with_empty(case: OpCase, size: int) -> OpCase:
-    """Gives a case with a size replaced by 0 in all operands."""
+    """Return a case with a size replaced by 0 in all operands."""
     operands = tuple(
         replace(operand, shape=tuple(0 if dim == size else dim for dim in operand.shape)) for operand in case.operands
     )
@@ -166,7 +166,7 @@ def _with_empty(case: OpCase, size: int) -> OpCase:
 
 @pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")
 def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every loop is one of several threads in the one build, and of a single thread in the other."""
+    """Every loop uses several threads in one build, and a single thread in the other."""
     benches, added = [], []
     for work in (1, 10**18):
         monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", work)

@@ -1,4 +1,4 @@
-"""Depthwise convolutions with pointwise ones around them in one kernel: the bits of the convolutions one by one."""
+"""Depthwise convolutions with pointwise convolutions around them in a single kernel: the bits of separate kernels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CASES: dict[str, Case] = {
 }
 
 WITHOUT_FIRST = ("padded", "strided", "many channels")
-"""Cases in which the depthwise convolution also begins a chain."""
+"""Cases with the depthwise convolution also at the start of a chain."""
 
 
 def _weights(case: Case, dtype: str) -> dict[str, Any]:
@@ -56,28 +56,28 @@ def _weights(case: Case, dtype: str) -> dict[str, Any]:
 
 
 def _emit(builder: Builder, image: Value, case: Case, dtype: str, *, first: bool = True) -> list[Any]:
-    """Gives the values that the convolutions of a case give, in order, each with what follows it."""
+    """Return the results of the convolutions of a case, in order, each with the following ops."""
     _, between, last, _, attrs = case
     weights = _weights(case, dtype)
     layout = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
     bias = builder.const(weights["bias"])
-    made = []
+    values = []
     if first:
         sums = builder.emit("nn.conv2d", image, builder.const(weights["expand"]), **layout)
         image = builder.emit("clip", builder.emit("nn.bias_add", sums, bias, axis=3), min=0.0, max=6.0)
-        made.append(image)
+        values.append(image)
     sums = builder.emit("nn.conv2d", image, builder.const(weights["taps"]), groups=between, **attrs, **layout)
-    made.append(builder.emit("nn.relu", builder.emit("nn.bias_add", sums, bias, axis=3)))
+    values.append(builder.emit("nn.relu", builder.emit("nn.bias_add", sums, bias, axis=3)))
     if last:
-        made.append(builder.emit("nn.conv2d", made[-1], builder.const(weights["project"]), **layout))
-    return made
+        values.append(builder.emit("nn.conv2d", values[-1], builder.const(weights["project"]), **layout))
+    return values
 
 
 def _add(bench: Bench, case: Case, dtype: str, *, first: bool, all_results: bool) -> Function:
     builder = bench.builder()
     shape = case[0] if first else (*case[0][:3], case[1])
-    made = _emit(builder, builder.param("x", tensor(shape, dtype)), case, dtype, first=first)
-    function: Function = bench.add(builder, *(made if all_results else made[-1:]))
+    values = _emit(builder, builder.param("x", tensor(shape, dtype)), case, dtype, first=first)
+    function: Function = bench.add(builder, *(values if all_results else values[-1:]))
     return function
 
 
@@ -88,14 +88,14 @@ def _add(bench: Bench, case: Case, dtype: str, *, first: bool, all_results: bool
 def test_geometries(monkeypatch: pytest.MonkeyPatch, dtype: str, march: str) -> None:
     monkeypatch.setattr(LARGE, 0)
     bench = Bench(march=march)
-    made = []
+    functions = []
     for name, case in CASES.items():
         for first in (True, False) if name in WITHOUT_FIRST else (True,):
             chain = _add(bench, case, dtype, first=first, all_results=False)
             # A value that is wanted outside is written by a kernel of its own.
             steps = _add(bench, case, dtype, first=first, all_results=True)
-            made.append((chain, steps, case[0] if first else (*case[0][:3], case[1])))
-    for chain, steps, shape in made:
+            functions.append((chain, steps, case[0] if first else (*case[0][:3], case[1])))
+    for chain, steps, shape in functions:
         assert (len(bench.calls(chain)) > 1) == (shape[0] == 0)
         assert len(bench.calls(steps)) > 1
         image = _random(shape, dtype)
@@ -105,7 +105,7 @@ def test_geometries(monkeypatch: pytest.MonkeyPatch, dtype: str, march: str) -> 
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
 def test_the_first_convolution_of_a_network(monkeypatch: pytest.MonkeyPatch, march: str) -> None:
-    """In an image of few channels, in whatever order they lie, one by one or in a batch (where it stays alone)."""
+    """In an image of few channels, in any order, one by one or in a batch (then it stays alone)."""
     monkeypatch.setattr(LARGE, 0)
     bench = Bench(march=march)
     forms: list[tuple[Any, str, dict[str, Any]]] = [
@@ -114,7 +114,7 @@ def test_the_first_convolution_of_a_network(monkeypatch: pytest.MonkeyPatch, mar
         ((1, 20, 25, 2), "NHWC", {"strides": (3, 2)}),
         ((3, 20, 25, 2), "NHWC", {"padding": (1, 1), "strides": (2, 2)}),
     ]
-    made = []
+    functions = []
     for shape, layout, attrs in forms:
         channels = shape[layout.index("C")]
         pair = []
@@ -128,8 +128,8 @@ def test_the_first_convolution_of_a_network(monkeypatch: pytest.MonkeyPatch, mar
             case = (None, 24, 7, (3, 3), {"padding": (1, 1)})
             rest = _emit(builder, first, ((*shape[:3], channels), *case[1:]), "float32", first=False)
             pair.append(bench.add(builder, *([first, *rest] if all_results else rest[-1:])))
-        made.append((*pair, shape))
-    for chain, steps, shape in made:
+        functions.append((*pair, shape))
+    for chain, steps, shape in functions:
         assert (len(bench.calls(chain)) > 1) == (shape[0] > 1)
         image = _random(shape)
         (actual,) = bench.run(chain, image)
@@ -143,9 +143,9 @@ def test_a_block_with_a_residual_is_one_kernel(bench: Bench, monkeypatch: pytest
     for all_results in (False, True):
         builder = bench.builder()
         image = builder.param("x", tensor(case[0]))
-        *made, last = _emit(builder, image, case, "float32")
+        *values, last = _emit(builder, image, case, "float32")
         last = builder.emit("add", last, image)
-        results[all_results] = bench.add(builder, *([*made, last] if all_results else [last]))
+        results[all_results] = bench.add(builder, *([*values, last] if all_results else [last]))
     x = _random(case[0])
     (actual,) = bench.run(results[False], x)
     np.testing.assert_array_equal(actual, bench.run(results[True], x)[-1])
@@ -180,17 +180,17 @@ def test_chains_read_and_write_rows_that_lie_apart(bench: Bench, monkeypatch: py
 
 
 def test_what_two_read_ends_a_chain(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a squeeze and excitation stands before the last convolution."""
+    """For instance a squeeze and excitation before the last convolution."""
     monkeypatch.setattr(LARGE, 0)
     case = ((1, 9, 11, 24), 40, 0, (3, 3), {"padding": (1, 1)})
     functions = []
     for all_results in (False, True):
         builder = bench.builder()
-        made = _emit(builder, builder.param("x", tensor(case[0])), case, "float32")
-        scaled = builder.emit("multiply", made[-1], builder.emit("mean", made[-1], axis=(1, 2), keepdims=True))
+        values = _emit(builder, builder.param("x", tensor(case[0])), case, "float32")
+        scaled = builder.emit("multiply", values[-1], builder.emit("mean", values[-1], axis=(1, 2), keepdims=True))
         weight = builder.const(_random((1, 1, 40, 8), seed=9))
         last = builder.emit("nn.conv2d", scaled, weight, data_layout="NHWC", kernel_layout="HWIO")
-        functions.append(bench.add(builder, *([*made, last] if all_results else [last])))
+        functions.append(bench.add(builder, *([*values, last] if all_results else [last])))
     x = _random(case[0])
     (actual,) = bench.run(functions[0], x)
     np.testing.assert_array_equal(actual, bench.run(functions[1], x)[-1])

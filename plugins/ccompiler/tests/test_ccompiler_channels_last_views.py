@@ -1,4 +1,4 @@
-"""Windows over parts of the channels: images that are slices, and results that are written into slices."""
+"""Windows over parts of the channels: images made of slices, and results written into slices."""
 
 from __future__ import annotations
 

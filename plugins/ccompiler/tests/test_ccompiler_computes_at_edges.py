@@ -1,4 +1,4 @@
-"""Ops that compute, where canonical cases do not go: symbolic sizes, all modes, infinities and NaN."""
+"""Computing ops beyond the canonical cases: symbolic sizes, all modes, infinities and NaN."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ ENTRIES: list[Entry] = [
 
 @pytest.fixture(scope="module")
 def compiled(module_bench: Bench) -> Bench:
-    """Gives all functions, by their place in the table, compiled at once."""
+    """Return all functions, by their place in the table, compiled at once."""
     for name, types, attrs, _ in ENTRIES:
         module_bench.op(name, types, **attrs)
     return module_bench

@@ -54,15 +54,15 @@ def test_control_flow_equals_onnx_runtime(name: str, tmp_path: Path) -> None:
     text, runs = _CASES[name]
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 17]> {text}')
     executable = byoc_core.build(byoc_core.from_onnx(model), backends=["ccompiler"])
-    assert "csource" in [made.type_key for made in executable.modules], "something was offloaded"
-    taken = [row for row in executable.report_data["ops"] if row["op"] == "nn.relu"]
-    assert taken, "the body has an op to offload"
-    assert {row["outcome"] for row in taken} == {"ccompiler"}, "what stands inside the bodies was offloaded"
+    assert "csource" in [native.type_key for native in executable.modules], "something was offloaded"
+    offloaded = [row for row in executable.report_data["ops"] if row["op"] == "nn.relu"]
+    assert offloaded, "the body has an op to offload"
+    assert {row["outcome"] for row in offloaded} == {"ccompiler"}, "what stands inside the bodies was offloaded"
     executable.save(tmp_path / "model.byoc")
     machine = byoc_core.VirtualMachine(byoc_core.load(tmp_path / "model.byoc", allow_native=True))
     for feeds in runs:
         found = machine.run("main", feeds)
-        for result, wanted in zip(
+        for result, reference in zip(
             found if isinstance(found, tuple) else (found,), _expected(model, feeds), strict=True
         ):
-            np.testing.assert_array_equal(result, wanted)
+            np.testing.assert_array_equal(result, reference)

@@ -1,4 +1,4 @@
-"""Schedules of convolutions: every legal one computes what the nest of the convolution says; others are refused."""
+"""Schedules of convolutions: every legal schedule computes the nest of the convolution; others are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS = (PixelSchedule, LoopSchedule, WinogradSchedule, DepthwiseSchedule)
 
 @dataclass(frozen=True)
 class Case:
-    """A convolution, how it is to be computed, and a filter that is no parameter."""
+    """A convolution, its schedule, and a filter other than a parameter."""
 
     function: Function
     schedule: Any
@@ -59,7 +59,7 @@ def _unit(march: str) -> VectorUnit:
 
 
 def _draw_convolution(rng: Random, bench: Bench, kind: type, lanes: int) -> tuple[Function, NDArray | None]:
-    """Return a convolution that a kind of schedule can compute, in float64, and its filter where that is constant."""
+    """Return a float64 convolution suitable for a kind of schedule, and its filter if constant."""
     number = rng.randint
     groups, channels, out_channels = number(1, 2), number(1, 4), number(1, 5)
     taps, strides, dilation = [number(1, 3), number(1, 3)], (number(1, 3), number(1, 2)), (number(1, 2), number(1, 2))
@@ -103,9 +103,9 @@ def _draw_schedule(rng: Random, kind: type, geometry: ConvolutionGeometry, lanes
         parts: Any = rng.choice(["blocks", "pairs", "panels"] if is_one_round else ["blocks", "pairs"])
         return WinogradSchedule(num_outputs, rows, number(1, 2), blocks, parts)
     copies = (geometry.joins_lines and geometry.is_padded) or rng.random() < 0.5
-    has_pieces = not copies and geometry.groups == 1 and rng.random() < 0.5
-    piece = number(1, geometry.run_size) if has_pieces else None
-    return PixelSchedule(number(1, 6), number(1, 3), copies, rng.random() < 0.5, piece)
+    has_depth_blocks = not copies and geometry.groups == 1 and rng.random() < 0.5
+    depth_block = number(1, geometry.run_size) if has_depth_blocks else None
+    return PixelSchedule(number(1, 6), number(1, 3), copies, rng.random() < 0.5, depth_block)
 
 
 def _drawn(bench: Bench, lanes: int) -> list[Case]:
@@ -124,7 +124,7 @@ def _drawn(bench: Bench, lanes: int) -> list[Case]:
 
 
 def _interpreted(case: Case, image: NDArray, weight: NDArray) -> NDArray:
-    """Return what the nest of a convolution says."""
+    """Return the results of the nest of a convolution."""
     dtype, result = str(image.dtype), np.zeros(sizes_of(case.function.results[0]), image.dtype)
     x, w, out = c.Buffer("x", dtype), c.Buffer("w", dtype), c.Buffer("out", dtype, c.MemoryAccess.WRITE)
     function = c.verify(c.Function("convolution", (x, w, out), c.lower_nest(case.geometry.nest(x, w, out))))
@@ -167,20 +167,20 @@ PIXELS, WINDOWS, LINES, WIDE = (1, 4, 4, 32), (1, 6, 6, 32), (1, 6, 6, 3), ("n",
 @pytest.mark.parametrize(
     ("image", "weight", "attrs", "schedule", "problem"),
     [
-        (PIXELS, (8, 32, 1, 1), {}, LoopSchedule(0), "computes no neighbours together"),
-        (PIXELS, (8, 32, 1, 1), {}, PixelSchedule(0, 1), "has tiles of nothing"),
+        (PIXELS, (8, 32, 1, 1), {}, LoopSchedule(0), "has a stretch below 1"),
+        (PIXELS, (8, 32, 1, 1), {}, PixelSchedule(0, 1), "has empty tiles"),
         (PIXELS, (8, 32, 2, 2), {}, PixelSchedule(1 << 12, 1), "has too many pointers"),
-        (LINES, (8, 3, 3, 3), {"padding": (1, 1)}, PixelSchedule(4, 1), "does not copy an image whose lines"),
-        (PIXELS, (8, 16, 1, 1), {"groups": 2}, PixelSchedule(4, 1, piece=4), "cuts the panels of groups"),
-        (WIDE, (8, 32, 1, 1), {}, PixelSchedule(4, 1, piece=4), "has too many pointers"),
+        (LINES, (8, 3, 3, 3), {"padding": (1, 1)}, PixelSchedule(4, 1), "needs a copy of the image"),
+        (PIXELS, (8, 16, 1, 1), {"groups": 2}, PixelSchedule(4, 1, depth_block=4), "divides the depth of a panel"),
+        (WIDE, (8, 32, 1, 1), {}, PixelSchedule(4, 1, depth_block=4), "has too many pointers"),
         (WINDOWS, (8, 32, 3, 3), {"strides": (2, 2)}, WinogradSchedule(2, 1, 1), "does not fit the convolution"),
         (WINDOWS, (8, 32, 3, 3), {}, WinogradSchedule(3, 1, 1), "does not fit the convolution"),
         (WINDOWS, (8, 32, 3, 3), {}, WinogradSchedule(2, 1, 1, 0), "does not fit the convolution"),
-        (WINDOWS, (8, 32, 3, 3), {}, WinogradSchedule(2, 1, 1, 3, "panels"), "parts panels of several rounds"),
-        (WINDOWS, (8, 32, 3, 3), {}, WinogradSchedule(2, 1, 1), "transforms a filter that is computed"),
-        (WINDOWS, (8, 32, 3, 3), {}, DepthwiseSchedule(1, 1, 32), "each with a filter of its own"),
-        (WINDOWS, (32, 1, 3, 3), {"groups": 32}, DepthwiseSchedule(1, 1, 31), "blocks of whole vectors"),
-        (WINDOWS, (32, 1, 3, 3), {"groups": 32}, DepthwiseSchedule(1, 0, 32), "blocks of whole vectors"),
+        (WINDOWS, (8, 32, 3, 3), {}, WinogradSchedule(2, 1, 1, 3, "panels"), "has several rounds"),
+        (WINDOWS, (8, 32, 3, 3), {}, WinogradSchedule(2, 1, 1), "needs a constant filter"),
+        (WINDOWS, (8, 32, 3, 3), {}, DepthwiseSchedule(1, 1, 32), "at least a vector of channels"),
+        (WINDOWS, (32, 1, 3, 3), {"groups": 32}, DepthwiseSchedule(1, 1, 31), "blocks of full vectors"),
+        (WINDOWS, (32, 1, 3, 3), {"groups": 32}, DepthwiseSchedule(1, 0, 32), "blocks of full vectors"),
     ],
 )
 def test_other_schedules_are_refused(
@@ -211,5 +211,5 @@ def test_reports_tell_the_schedule_that_was_chosen(
     function = bench.add(builder, builder.emit(op, x, w, data_layout="NHWC", **attrs))
     context = CompileContext("ccompiler", bench.options, bench.constants)
     reports = ccompiler.byoc_generated_kernels([function], context)
-    (told,) = (report.schedule for report in reports if report.schedule)
-    assert [*told] == [item.name for item in fields(kind)]
+    (schedule,) = (report.schedule for report in reports if report.schedule)
+    assert [*schedule] == [item.name for item in fields(kind)]

@@ -20,7 +20,7 @@ def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -
 
 
 def _check(function: Function, actual: NDArray, x: NDArray, w: NDArray) -> None:
-    """Holds the result of a function of one convolution to the reference kernel in float64."""
+    """Check the result of a function of a single convolution against the reference kernel in float64."""
     (binding,) = function.bindings
     kernel = binding.op.kernel
     assert kernel is not None
@@ -65,14 +65,14 @@ CHANNELS_LAST: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_channels_last(dtype: str, march: str) -> None:
     bench = Bench(march=march, winograd="off")
-    made = []
+    functions = []
     for x, w, attrs in CHANNELS_LAST.values():
         for is_constant in (True, False):
             builder = bench.builder()
             image = builder.param("x", tensor(x, dtype))
             weight = builder.const(_random(w, dtype, 1)) if is_constant else builder.param("w", tensor(w, dtype))
-            made.append(bench.add(builder, builder.emit("nn.conv2d", image, weight, data_layout="NHWC", **attrs)))
-    for function, (x, w, _) in zip(made, [case for case in CHANNELS_LAST.values() for _ in range(2)], strict=True):
+            functions.append(bench.add(builder, builder.emit("nn.conv2d", image, weight, data_layout="NHWC", **attrs)))
+    for function, (x, w, _) in zip(functions, [case for case in CHANNELS_LAST.values() for _ in range(2)], strict=True):
         inputs = [_random(x, dtype), _random(w, dtype, 1)]
         (actual,) = bench.run(function, *inputs[: len(function.params)])
         _check(function, actual, *inputs)
@@ -80,7 +80,7 @@ def test_channels_last(dtype: str, march: str) -> None:
 
 @st.composite
 def _geometries(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]:
-    """Draws an op, the shapes of image and filter, and the attributes."""
+    """Draw an op, the shapes of image and filter, and the attributes."""
     rank = draw(st.sampled_from([1, 2, 2, 2, 3]))
     is_transposed = draw(st.booleans()) if rank != 2 else draw(st.sampled_from([False, False, True]))
     letters = "DHW"[-rank:]
@@ -118,13 +118,13 @@ def _geometries(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...],
 )
 def test_any_geometry(cases: list[tuple[Any, bool]], dtype: str, march: str) -> None:
     bench = Bench(march=march, opt_level=1, winograd="off")
-    made = []
+    functions = []
     for (op, x, w, attrs), is_constant in cases:
         builder = bench.builder()
         image = builder.param("x", tensor(x, dtype))
         weight = builder.const(_random(w, dtype, 1)) if is_constant else builder.param("w", tensor(w, dtype))
-        made.append((bench.add(builder, builder.emit(op, image, weight, **attrs)), x, w))
-    for function, x, w in made:
+        functions.append((bench.add(builder, builder.emit(op, image, weight, **attrs)), x, w))
+    for function, x, w in functions:
         inputs = [_random(x, dtype), _random(w, dtype, 1)]
         (actual,) = bench.run(function, *inputs[: len(function.params)])
         _check(function, actual, *inputs)
@@ -169,7 +169,7 @@ def test_symbolic_images() -> None:
         {"strides": (2, 2), "padding": (1, 0, 2, 1)},
         {"groups": 2, "padding": (1, 1)},
     ]
-    made = []
+    functions = []
     for channels in (3, 18):
         for options in attrs:
             groups = options.get("groups", 1)
@@ -178,12 +178,12 @@ def test_symbolic_images() -> None:
                 builder = bench.builder()
                 x = builder.param("x", tensor(("n", "h", "w", channels)))
                 value = builder.emit("nn.conv2d", x, builder.const(weight), data_layout="NHWC", **options)
-                made.append((bench.add(builder, value), channels, weight))
+                functions.append((bench.add(builder, value), channels, weight))
     builder = bench.builder()
     x = builder.param("x", tensor(("n", "h", "w", 18)))
     pointwise = _random((40, 18, 1, 1), seed=1)
-    made.append((bench.add(builder, builder.emit("nn.conv2d", x, pointwise, data_layout="NHWC")), 18, pointwise))
-    for function, channels, weight in made:
+    functions.append((bench.add(builder, builder.emit("nn.conv2d", x, pointwise, data_layout="NHWC")), 18, pointwise))
+    for function, channels, weight in functions:
         for n, h, w in ((2, 13, 12), (1, 3, 3), (3, 40, 5), (0, 4, 4)):
             image = _random((n, h, w, channels))
             (actual,) = bench.run(function, image)
@@ -211,7 +211,7 @@ def test_one_axis_channels_last() -> None:
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_what_follows_is_computed_on_the_sums(groups: int) -> None:
-    """A bias, a residual, an activation and a comparison, of which two results are needed."""
+    """A bias, a residual, an activation and a comparison, with two needed results."""
     bench = Bench(winograd="off")
     x, weight, bias = _random((2, 7, 9, 20)), _random((70, 20 // groups, 3, 3), seed=1), _random(70, seed=2)
     residual = _random((2, 7, 9, 70), seed=3)
@@ -259,16 +259,16 @@ def test_parts_of_larger_images_are_read_and_written_where_they_lie(window: int)
     (kernel,) = {binding.op.kernel for binding in function.bindings if binding.op.name == "nn.conv2d"}
     assert kernel is not None
     attrs = next(binding.attrs for binding in function.bindings if binding.op.name == "nn.conv2d")
-    for part, weight, made in zip(
+    for part, weight, result in zip(
         (x[..., :24], x[..., 24:]), weights, (actual[..., :33], actual[..., 33:]), strict=True
     ):
         wide = [array.astype("float64") for array in (part, weight)]
         oracle, magnitude = kernel(*wide, **attrs), kernel(*map(np.abs, wide), **attrs)
-        assert_sum(made, np.maximum(oracle, 0), np.asarray(magnitude), int(np.prod(weight.shape[1:])))
+        assert_sum(result, np.maximum(oracle, 0), np.asarray(magnitude), int(np.prod(weight.shape[1:])))
 
 
 def test_the_first_layer_reads_channels_first_as_they_are() -> None:
-    """The image is copied anyway, padded with zeros: no kernel of its own turns it."""
+    """The image is copied anyway, padded with zeros: no separate kernel transposes it."""
     bench = Bench()
     function = bench.op("nn.conv2d", [tensor((2, 3, 30, 29)), tensor((8, 3, 7, 7))], strides=(2, 2), padding=(3, 3))
     inputs = [_random((2, 3, 30, 29)), _random((8, 3, 7, 7), seed=1)]

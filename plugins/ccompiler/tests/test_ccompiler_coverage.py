@@ -1,4 +1,4 @@
-"""Each op has a kernel, a reason why it has none, or is new to this backend: then the lint lists it."""
+"""Each op has a kernel, a reason for its absence, or is new to this backend: then the lint lists the op."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_an_op_that_is_in_neither_table_is_refused_as_new() -> None:
     _, binding = new_function(op, [tensor((2, 3))], {})
     refused = Rejection.of_new_op("log2p")
     assert ccompiler.byoc_supports(binding, CONTEXT) == refused
-    assert refused.text == "this backend has not looked at `log2p` yet"
+    assert refused.text == "this backend has neither a rule nor a reason for `log2p` yet"
 
 
 @pytest.mark.parametrize("op", sorted(DECLINED.keys() & canonical_cases(default_ops()).keys()))
@@ -36,18 +36,16 @@ def test_what_has_no_kernel_is_declined_by_its_reason(op: str) -> None:
     case = canonical_cases(default_ops())[op][0]
     _, binding = new_function(default_ops()[op], case.types(), case.attrs)
     assert ccompiler.byoc_supports(binding, CONTEXT) == Rejection(*DECLINED[op])
-    text = (
-        f"how large the result of {op} is shows only when it has been computed, but a caller has to allocate it before"
-    )
+    text = f"the result size of {op} depends on the data, but the caller allocates the result before the call"
     assert DECLINED[op] == ("data-dependent", text)
 
 
 def test_a_size_that_only_an_attribute_has_is_refused_where_no_tensor_tells_it() -> None:
-    """The op is taken: its region gets a tensor that tells the size, where there is one."""
+    """The op is taken: its region gets a tensor with the size, if there is any."""
     builder = FunctionBuilder("f", ops=default_ops())
     x = builder.param("x", tensor((2, 3)))
     binding = builder.bind("trilu", [x], {"k": "n"})
     assert ccompiler.byoc_supports(binding, CONTEXT) == Support()
     refused = ccompiler.byoc_codegen([builder.finish(*binding.results)], CONTEXT).rejections
-    reason = "the shapes of what the region takes and gives do not tell `n`"
+    reason = "no shape of a parameter or result of the region determines `n`"
     assert refused == {"f": Rejection("dynamic-shape", reason)}

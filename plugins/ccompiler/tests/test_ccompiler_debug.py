@@ -1,4 +1,4 @@
-"""``byoc debug`` with real generated C: right as it is, and with a fault put in, the op at fault named."""
+"""``byoc debug`` with real generated C: correct code, and code with a fault, with the op at fault named."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def install_broken(folder: Path, **fault: str) -> None:
-    """Installs the broken plugin in a folder, or replaces it."""
+    """Install the broken plugin in a folder, or replace the installed plugin."""
     info = folder / "byoc_brokenc-1.0.dist-info"
     info.mkdir(parents=True, exist_ok=True)
     (folder / "brokenc_backend.py").write_text(BROKEN.format(fault=repr(fault)))

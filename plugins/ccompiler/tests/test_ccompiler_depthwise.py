@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Any, tuple[int, int], dict[str, Any]]] = {
 def test_geometries(dtype: str, march: str) -> None:
     bench = Bench(march=march)
     layouts = {"OIHW": lambda c, k: (c, 1, *k), "HWIO": lambda c, k: (*k, 1, c)}
-    made = []
+    functions = []
     for number, (shape, filter_size, attrs) in enumerate(CASES.values()):
         layout = list(layouts)[number % 2]
         weight = _random(layouts[layout](shape[3], filter_size), dtype, 1)
@@ -64,9 +64,9 @@ def test_geometries(dtype: str, march: str) -> None:
             kernel = builder.const(weight) if is_constant else builder.param("w", tensor(weight.shape, dtype))
             given_attrs = {"groups": shape[3], "data_layout": "NHWC", "kernel_layout": layout, **attrs}
             result = builder.emit("nn.conv2d", image, kernel, **given_attrs)
-            made.append((bench.add(builder, result), _random(shape, dtype), weight))
+            functions.append((bench.add(builder, result), _random(shape, dtype), weight))
     assert "_depthwise_inside" in bench.module.get_source()
-    for function, image, weight in made:
+    for function, image, weight in functions:
         (actual,) = bench.run(function, *[image, weight][: len(function.params)])
         _check(function, actual, image, weight)
 
@@ -78,16 +78,16 @@ def test_images_of_any_size(bench: Bench) -> None:
         {"strides": (1, 2), "dilation": (1, 1)},
     ]
     weight = _random((3, 3, 1, 21), seed=1)
-    made = []
+    functions = []
     for form in forms:
         builder = bench.builder()
         x = builder.param("x", tensor(("n", "h", "w", 21)))
         attrs = {"groups": 21, "data_layout": "NHWC", "kernel_layout": "HWIO", **form}
-        made.append(bench.add(builder, builder.emit("nn.conv2d", x, builder.const(weight), **attrs)))
+        functions.append(bench.add(builder, builder.emit("nn.conv2d", x, builder.const(weight), **attrs)))
     assert "_depthwise_inside" in bench.module.get_source()
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(st.sampled_from(made), st.integers(0, 3), st.integers(3, 23), st.integers(3, 23), st.integers(0, 99))
+    @given(st.sampled_from(functions), st.integers(0, 3), st.integers(3, 23), st.integers(3, 23), st.integers(0, 99))
     def check(function: Function, batch: int, height: int, width: int, seed: int) -> None:
         image = _random((batch, height, width, 21), seed=seed)
         (actual,) = bench.run(function, image)

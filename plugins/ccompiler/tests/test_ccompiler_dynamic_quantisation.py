@@ -1,7 +1,7 @@
-"""Models whose activations are quantised while they run: integer products with scales and zero points of the data.
+"""Models with activations quantised at run time: integer products with scales and zero points from data.
 
 The pattern of ONNX Runtime's ``quantize_dynamic``: DynamicQuantizeLinear, MatMulInteger or ConvInteger, Cast, Mul by
-both scales, Add. Products of integers are exact: results differ by the roundings of what is around them.
+both scales, Add. Products of integers are exact: results differ by the roundings of the ops around.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NDArray = npt.NDArray[Any]
 
 
 def _model(op: str, shape: list[Any], result: list[Any], weight: NDArray, scale: NDArray, **attrs: Any) -> Any:
-    """Returns a layer as the tool writes it: a product with ``weight``, dequantised, and a bias."""
+    """Return a layer in the tool's form: a product with ``weight``, dequantised, and a bias."""
     rng = np.random.default_rng(1)
     channels = weight.shape[0] if op == "ConvInteger" else weight.shape[1]
     across = (1, channels, 1, 1) if op == "ConvInteger" else (channels,)
@@ -88,7 +88,7 @@ LAYERS = {
 
 
 class Layer:
-    """One layer, built for ccompiler and for the host."""
+    """A layer, built for ccompiler and for the host."""
 
     def __init__(self, name: str) -> None:
         module = from_onnx(LAYERS[name])
@@ -120,10 +120,10 @@ def test_a_layer_equals_the_reference(layers: dict[str, Layer], name: str, data:
     low, span = data.draw(st.floats(-50, 50, width=32)), data.draw(st.floats(0, 50, width=32))
     seed = data.draw(st.integers(0, 2**32))
     x = np.random.default_rng(seed).uniform(low, low + span, (count, *layer.shape)).astype(np.float32)
-    made, right = np.asarray(layer.run(x)), np.asarray(layer.reference(x))
-    assert made.shape == right.shape
+    actual, right = np.asarray(layer.run(x)), np.asarray(layer.reference(x))
+    assert actual.shape == right.shape
     scale = float(np.abs(right).max()) + 3.0
-    np.testing.assert_allclose(made, right, rtol=0, atol=4 * 2.0**-23 * scale)
+    np.testing.assert_allclose(actual, right, rtol=0, atol=4 * 2.0**-23 * scale)
 
 
 @pytest.mark.parametrize("style", ["exported17"])
@@ -131,7 +131,7 @@ def test_a_layer_equals_the_reference(layers: dict[str, Layer], name: str, data:
 def test_a_transformer_of_the_usual_recipe_is_taken_whole(
     style: str, per_channel: bool, bits: int, tmp_path: Path
 ) -> None:
-    """ONNX Runtime judges weights of seven bits: without VNNI it adds pairs of products in 16 bits, which saturate."""
+    """ONNX Runtime judges weights of seven bits: without VNNI it adds pairs of products in 16 bits, with saturation."""
     quantization = pytest.importorskip("onnxruntime.quantization")
     onnxruntime = pytest.importorskip("onnxruntime")
     config = bert.SIZES["tiny"]
@@ -155,11 +155,11 @@ def test_a_transformer_of_the_usual_recipe_is_taken_whole(
     assert len(calls) >= num_products
     inputs = bert.draw_bert_inputs(config, {"batch": 2, "sequence": 9}, 3)
     arrays = [inputs[spec.name] for spec in executable.functions["main"].inputs]
-    made = byoc_core.VirtualMachine(executable)["main"](*arrays)
+    actual = byoc_core.VirtualMachine(executable)["main"](*arrays)
     right = byoc_core.VirtualMachine(byoc_core.build(module))["main"](*arrays)
     peers = [right] + ([onnxruntime.InferenceSession(str(quantised)).run(None, inputs)] if bits == 7 else [])
     for peer in peers:
-        for ours, other in zip(made, peer, strict=True):
+        for ours, other in zip(actual, peer, strict=True):
             # A rounding apart before a quantiser, a tie may go to the next level, 1/255 of the range, and pass through
             # a layer; away from ties all three agree to float32.
             error = np.abs(ours - other)

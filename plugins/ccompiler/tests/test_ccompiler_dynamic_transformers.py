@@ -1,7 +1,7 @@
 """Encoders, and decoders with a cache, of dynamic sizes: ccompiler takes every op, and libraries need no Python.
 
-What exporters write around the layers are shapes: numbers in a row, tables sliced up to a size, constants broadcast to
-one. No operand of these ops tells the size; another tensor of the region does.
+Exporters write shapes around the layers: consecutive numbers, tables sliced up to a size, constants broadcast to a
+size. No operand of these ops has the size; another tensor of the region does.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ NETWORKS: dict[str, tuple[Any, Any, Any, dict[str, int]]] = {
 
 
 def call_by_ctypes(executable: byoc_core.Executable, arrays: list[NDArray], like: list[NDArray], folder: Path) -> Any:
-    """Returns what the exported library gives in a process that can import nothing of byoc."""
+    """Return the results of the exported library in a process unable to import byoc."""
     library = folder / "model.so"
     executable.export_library(library)
     np.savez(folder / "inputs.npz", *arrays)
@@ -97,16 +97,16 @@ def test_a_transformer_of_dynamic_sizes_is_machine_code_alone(name: str, style: 
     executable = byoc_core.build(module, ["ccompiler"], options={"ccompiler": {"opt_level": 0}})
     rows = executable.report_data["ops"]
     assert [row["name"] for row in rows if row["outcome"] == "host"] == []
-    assert [made.type_key for made in executable.modules] == ["csource"]
+    assert [actual.type_key for actual in executable.modules] == ["csource"]
     inputs = draw(config, sizes, 3)
     arrays = [inputs[spec.name] for spec in executable.functions["main"].inputs]
-    made = byoc_core.VirtualMachine(executable)["main"](*arrays)
-    wanted = byoc_core.VirtualMachine(byoc_core.build(module))["main"](*arrays)
-    for result, right in zip(made, wanted, strict=True):
+    actual = byoc_core.VirtualMachine(executable)["main"](*arrays)
+    expected = byoc_core.VirtualMachine(byoc_core.build(module))["main"](*arrays)
+    for result, right in zip(actual, expected, strict=True):
         # As far apart as two float32 evaluations of a network of some hundred roundings in a row.
         scale = float(np.abs(right).max(initial=1.0))
         np.testing.assert_allclose(result, right, rtol=0, atol=512 * 2.0**-24 * scale)
-    for result, same in zip(call_by_ctypes(executable, arrays, list(made), tmp_path), made, strict=True):
+    for result, same in zip(call_by_ctypes(executable, arrays, list(actual), tmp_path), actual, strict=True):
         np.testing.assert_array_equal(result, same)
 
 
@@ -128,16 +128,16 @@ def test_ops_of_sizes_get_their_sizes_from_other_tensors(tmp_path: Path) -> None
     for n, m in ((3, 4), (5, 2), (1, 0), (0, 1)):
         x = np.arange(n * 4, dtype=np.float32).reshape(n, 4)
         y = np.ones((n, m), np.float32)
-        wanted = [np.arange(n), np.array([n, m, n * m]), (x[:, :m] + y) * np.float32(2.5)]
-        made = byoc_core.VirtualMachine(executable)["main"](x, y)
-        for result, right in zip(made, wanted, strict=True):
+        expected = [np.arange(n), np.array([n, m, n * m]), (x[:, :m] + y) * np.float32(2.5)]
+        actual = byoc_core.VirtualMachine(executable)["main"](x, y)
+        for result, right in zip(actual, expected, strict=True):
             np.testing.assert_array_equal(result, right)
-        for result, right in zip(call_by_ctypes(executable, [x, y], list(wanted), tmp_path), wanted, strict=True):
+        for result, right in zip(call_by_ctypes(executable, [x, y], list(expected), tmp_path), expected, strict=True):
             np.testing.assert_array_equal(result, right)
 
 
 def test_a_strict_slice_beyond_its_axis_is_an_error_of_the_call() -> None:
-    """The host refuses it too; what lies behind the table is nobody's."""
+    """The host refuses it too; the memory behind the table belongs to nobody."""
     machines = [byoc_core.VirtualMachine(byoc_core.build(SHAPES, backends)) for backends in (["ccompiler"], [])]
     x, y = np.zeros((2, 4), np.float32), np.zeros((2, 5), np.float32)
     for machine in machines:
@@ -157,14 +157,14 @@ def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("k", "m"), "float32"))
 
 
 def test_sizes_that_only_a_call_shows_are_checked_by_the_call() -> None:
-    """Maps of a pyramid have sizes whose roundings may or may not agree; copies look before they write."""
+    """Maps of a pyramid have sizes with perhaps different roundings; copies check before writing."""
     executable = byoc_core.build(JOINED, ["ccompiler"])
     assert {row["outcome"] for row in executable.report_data["ops"]} <= {"ccompiler", "(view)"}
-    machines = [byoc_core.VirtualMachine(made) for made in (executable, byoc_core.build(JOINED))]
+    machines = [byoc_core.VirtualMachine(built) for built in (executable, byoc_core.build(JOINED))]
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((3, 4), np.float32), rng.standard_normal((3, 4), np.float32)
-    for made, right in zip(*(machine["main"](x, y) for machine in machines), strict=True):
-        np.testing.assert_allclose(made, right, rtol=4 * 2.0**-24)
+    for actual, right in zip(*(machine["main"](x, y) for machine in machines), strict=True):
+        np.testing.assert_allclose(actual, right, rtol=4 * 2.0**-24)
     for machine in machines:
         with pytest.raises(ByocError):
             machine["main"](x, rng.standard_normal((2, 4), np.float32))

@@ -1,4 +1,4 @@
-"""Exported libraries under programs that know no byoc: the TVM FFI package, TVM, and C."""
+"""Exported libraries under programs without byoc: the TVM FFI package, TVM, and C."""
 
 from __future__ import annotations
 
@@ -90,15 +90,15 @@ def model(name: str) -> byoc_core.IRModule:
 def run_elsewhere(
     executable: byoc_core.Executable, arrays: list[NDArray], load: str, folder: Path, *, hide: bool
 ) -> tuple[list[list[str]], list[str]]:
-    """Runs the library in a process of its own and compares with the machine; gives errors and what was imported."""
+    """Run the library in a separate process and compare with the machine; return errors and imported modules."""
     path = folder / "model.so"
     executable.export_library(path)
-    wanted = byoc_core.VirtualMachine(executable)["main"](*arrays)
-    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    expected = byoc_core.VirtualMachine(executable)["main"](*arrays)
+    expected = expected if isinstance(expected, tuple) else (expected,)
     files = [str(folder / f"{index}.npy") for index in range(len(arrays))]
     for file, array in zip(files, arrays, strict=True):
         np.save(file, array)
-    shapes = json.dumps([(array.shape, array.dtype.name) for array in wanted])
+    shapes = json.dumps([(array.shape, array.dtype.name) for array in expected])
     done = subprocess.run(
         [
             sys.executable,
@@ -116,7 +116,7 @@ def run_elsewhere(
     )
     assert done.returncode == 0, done.stderr
     results = np.load(f"{path}.npz")
-    for index, array in enumerate(wanted):
+    for index, array in enumerate(expected):
         np.testing.assert_array_equal(results[f"arr_{index}"], array)
     errors, imported = json.loads(done.stdout.splitlines()[-1])
     return errors, imported
@@ -162,7 +162,7 @@ class Module:
     executable = byoc_core.build(
         module, backends=["ccompiler"], partition_options=PartitionOptions(force={"b": "host"})
     )
-    kinds = {made.type_key for made in executable.modules}
+    kinds = {native.type_key for native in executable.modules}
     assert kinds == {"csource", "graph"}, "each has a part"
     x = np.random.default_rng(0).standard_normal((4, 6), np.float32)
     errors, imported = run_elsewhere(executable, [x], load, tmp_path, hide=False)
@@ -232,11 +232,11 @@ def test_code_for_another_machine_is_saved_and_inspected_but_not_run(tmp_path: P
     executable.save(tmp_path / "model.byoc")
     assert byoc_core.artifact.inspect(tmp_path / "model.byoc").is_native
     loaded = byoc_core.load(tmp_path / "model.byoc", allow_native=True)
-    (made,) = loaded.modules
-    assert isinstance(made, CSourceModule)
-    assert made.options.target == "aarch64-linux-gnu"
-    assert (made.build().target.system, made.build().target.machine) == ("Linux", "aarch64")
-    with pytest.raises(ArtifactError, match=r"its native code is for another kind of machine; got Linux on aarch64"):
+    (native,) = loaded.modules
+    assert isinstance(native, CSourceModule)
+    assert native.options.target == "aarch64-linux-gnu"
+    assert (native.build().target.system, native.build().target.machine) == ("Linux", "aarch64")
+    with pytest.raises(ArtifactError, match=r"the native code is for another kind of machine; got Linux on aarch64"):
         byoc_core.VirtualMachine(loaded)
     loaded.export_library(tmp_path / "model.so")
     data = (tmp_path / "model.so").read_bytes()

@@ -1,4 +1,4 @@
-"""Convolutions of few pixels by large filters, which are read piece by piece."""
+"""Convolutions of few pixels by large filters, read piece by piece."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -
 
 
 def _correlate(binding: Binding, x: NDArray, w: NDArray) -> Any:
-    """Gives what a convolution's reference kernel gives in float64."""
+    """Return the float64 result of a convolution's reference kernel."""
     assert binding.op.kernel is not None
     return binding.op.kernel(x.astype("float64"), w.astype("float64"), **binding.attrs)
 
@@ -41,14 +41,14 @@ def _correlate(binding: Binding, x: NDArray, w: NDArray) -> Any:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_sums(dtype: str, march: str) -> None:
     bench = Bench(march=march, winograd="off")
-    made = []
+    functions = []
     for x, w, attrs in CASES.values():
         builder = bench.builder()
         weight = builder.const(_random(w, dtype, 1))
         image = builder.param("x", tensor(x, dtype))
-        made.append(bench.add(builder, builder.emit("nn.conv2d", image, weight, data_layout="NHWC", **attrs)))
+        functions.append(bench.add(builder, builder.emit("nn.conv2d", image, weight, data_layout="NHWC", **attrs)))
     assert bench.module.get_source().count("ahead = byoc_min(") == len(CASES)
-    for function, (x, w, _) in zip(made, CASES.values(), strict=True):
+    for function, (x, w, _) in zip(functions, CASES.values(), strict=True):
         inputs = [_random(x, dtype), _random(w, dtype, 1)]
         (actual,) = bench.run(function, inputs[0])
         oracle = _correlate(function.bindings[0], *inputs)
@@ -69,7 +69,7 @@ def test_one_axis(bench: Bench) -> None:
 
 
 def test_what_follows_and_views() -> None:
-    """The image is a part of a larger one, the result a slice of a concat; a bias and a residual follow."""
+    """The image is a part of a larger image, the result a slice of a concat; a bias and a residual follow."""
     bench = Bench(winograd="off")
     builder = bench.builder()
     image = builder.param("x", tensor((1, 7, 9, 300)))

@@ -1,4 +1,4 @@
-"""Which ops share a loop, what reaches memory, and that it does not change results."""
+"""Ops in a shared loop, values reaching memory, and unchanged results."""
 
 from __future__ import annotations
 
@@ -183,16 +183,18 @@ _REQUESTS = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 20), st.integ
 def test_workspace_plans_never_overlap(requests: list[tuple[int, int, int]], scale: int) -> None:
     ordered = sorted(requests, key=lambda request: request[1])
     dims = [symbol("n") * nbytes if nbytes % 2 else nbytes for nbytes, _, _ in ordered]
-    wanted = [SymbolicInterval(dim, first, first + more) for dim, (_, first, more) in zip(dims, ordered, strict=True)]
-    offsets, total = plan(wanted)
-    places = [
-        (evaluate(offset, {"n": scale}), evaluate(r.nbytes, {"n": scale}), r)
-        for offset, r in zip(offsets, wanted, strict=True)
+    intervals = [
+        SymbolicInterval(dim, first, first + more) for dim, (_, first, more) in zip(dims, ordered, strict=True)
     ]
-    for start, size, request in places:
+    offsets, total = plan(intervals)
+    ranges = [
+        (evaluate(offset, {"n": scale}), evaluate(r.nbytes, {"n": scale}), r)
+        for offset, r in zip(offsets, intervals, strict=True)
+    ]
+    for start, size, request in ranges:
         assert start % 64 == 0
         assert start + size <= evaluate(total, {"n": scale})
-        for other_start, other_size, other in places:
+        for other_start, other_size, other in ranges:
             if (
                 other is not request
                 and other.start <= request.end
@@ -235,7 +237,7 @@ def test_random_graphs_equal_the_kernels_bit_for_bit(batch: list[Any], seed: int
 
 
 def test_a_batch_norm_of_constants_has_the_bits_of_one_of_inputs(bench: Bench) -> None:
-    """The factor is computed when the code is written, with the roundings that the code would have."""
+    """The factor is computed while writing the code, with the roundings of the code."""
     shape, rng = (2, 5, 19), np.random.default_rng(0)
     parameters = [rng.uniform(0.1, 2, 5).astype(np.float32) for _ in range(4)]
     functions = []

@@ -1,4 +1,4 @@
-"""Which ops share a kernel: lawful on any graph, in time that grows with the number of ops, and right."""
+"""Ops in a shared kernel: lawful on any graph, in time growing with the number of ops, and right."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ LARGEST = 2.0**22
 
 
 def _grow(builder: Builder, values: list[Any], bounds: list[float], pick: Callable[[int], int]) -> None:
-    """Adds an op of random operands; values keep the rank of 2, so that all of them broadcast.
+    """Add an op of random operands; values keep the rank of 2, for broadcasting.
 
-    None is larger than :data:`LARGEST`: where the values are whole numbers, sums of them are exact in float32 in any
-    order.
+    None is larger than :data:`LARGEST`: sums of whole values are exact in float32 in any order.
     """
     kind, left, right = pick(10), pick(len(values)), pick(len(values))
     if kind < 3:
@@ -54,12 +53,12 @@ def _grow(builder: Builder, values: list[Any], bounds: list[float], pick: Callab
 
 def _check_order(steps: list[Step], groups: list[Group]) -> None:
     assert sorted(map(id, steps)) == sorted(id(step) for group in groups for step in group.steps)
-    made = {result for step in steps for result in step.binding.results}
-    known: set[Any] = set()
+    produced = {result for step in steps for result in step.binding.results}
+    available: set[Any] = set()
     for group in groups:
         for step in group.steps:
-            assert all(operand in known for operand in step.operands if operand in made)
-            known.update(step.binding.results)
+            assert all(operand in available for operand in step.operands if operand in produced)
+            available.update(step.binding.results)
 
 
 @pytest.mark.parametrize("kind", ["chain", "diamonds", "random"])
@@ -116,8 +115,8 @@ def test_random_graphs_of_reductions_are_right(batch: list[list[int]], seed: int
     inputs = [generator.integers(-2, 3, shape).astype("float32") for shape in (SHAPE, (1, SHAPE[1]), (SHAPE[0], 1))]
     for function in functions:
         expected = bench.reference(function, *inputs)
-        for actual, wanted in zip(bench.run(function, *inputs), expected, strict=True):
-            np.testing.assert_array_equal(actual, wanted)
+        for actual, reference in zip(bench.run(function, *inputs), expected, strict=True):
+            np.testing.assert_array_equal(actual, reference)
 
 
 @pytest.mark.parametrize("first", ["nn.relu", "exp", "nn.softmax"])

@@ -1,4 +1,4 @@
-"""Indices and sizes that mean no element: the call fails, and says which op and which index."""
+"""Indices and sizes without an element: the call fails, and names the op and the index."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ FAILING: list[tuple[str, tuple[TensorType, ...], Mapping[str, Any], tuple[NDArra
 
 @pytest.fixture(scope="module")
 def compiled(module_bench: Bench) -> Bench:
-    """Gives all functions, by their place in the table, compiled at once."""
+    """Return all functions, by their place in the table, compiled at once."""
     for name, types, attrs, _, _ in FAILING:
         module_bench.op(name, types, **attrs)
     return module_bench
@@ -149,8 +149,8 @@ def test_what_means_no_element_is_an_error_that_names_it(compiled: Bench, index:
 
 
 def test_a_function_that_failed_works_again(compiled: Bench) -> None:
-    """The memory of the call that failed is freed, its message is of no later call."""
-    index = next(place for place, entry in enumerate(FAILING) if entry[0] == "take")
+    """The memory of the failed call is freed, the message does not appear in later calls."""
+    index = next(number for number, entry in enumerate(FAILING) if entry[0] == "take")
     function = compiled.functions[index]
     x = floats(2, 4)
     for _ in range(3):

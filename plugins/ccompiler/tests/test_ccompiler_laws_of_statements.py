@@ -1,4 +1,4 @@
-"""Kernels of statements keep the laws of generated C, for the canonical cases of all ops, with symbols too."""
+"""Kernels of statements keep the laws of generated C, for the canonical cases of all ops, also with symbols."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plugins.ccompiler.tests.bench import Bench
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[Function]:
-    """Every kernel of statements that is declared, outlined."""
+    """Every declared kernel of statements, outlined."""
     found: list[Function] = []
 
     def recorded(function: Function, *, has_team: bool, calls: KnownCalls) -> Function:
@@ -44,7 +44,7 @@ def _is_compiled(op: str, types: tuple[TensorType, ...], attrs: dict[str, object
 
 
 def _emptied(types: Sequence[TensorType]) -> Iterator[tuple[TensorType, ...]]:
-    """Yield operand types in which all axes of one size have no elements, for each size."""
+    """Yield operand types with all axes of a size emptied, for each size."""
     for size in sorted({dim for type_ in types for dim in type_.shape or () if isinstance(dim, int)}):
         yield tuple(
             TensorType(tuple(0 if dim == size else dim for dim in type_.shape or ()), type_.dtype) for type_ in types

@@ -21,21 +21,21 @@ from plugins.ccompiler.tests.bench import Bench
 
 MARCHES = ("native", "generic")
 LAYERS, SCHEDULES = 8, 4
-"""Layers of each kind; schedules of each: the one that is chosen, and random ones."""
+"""Layers of each kind; schedules of each: the chosen schedule, and random schedules."""
 
 
 def compiled(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, module: Any, drawn: Callable[[Any, VectorUnit, Any], Any]
 ) -> Iterator[list[Function]]:
-    """Compile layers, each of which is so many functions of a bench, under a schedule for each; yield the functions.
+    """Compile layers, each as several functions of a bench, under a schedule for each; yield the functions.
 
-    Equal kernels of a source are one, so a layer has as many kernels as schedules that were obeyed.
+    Equal kernels of a source are shared, so the number of kernels of a layer equals the number of obeyed schedules.
     """
     choose, schedules = module.choose_schedule, list[Any]()
 
     def next_schedule(layer: Any, unit: VectorUnit) -> Any:
-        chosen = choose(layer, unit)
-        schedules.append(drawn(layer, unit, chosen) if len(schedules) % SCHEDULES else chosen)
+        schedule = choose(layer, unit)
+        schedules.append(drawn(layer, unit, schedule) if len(schedules) % SCHEDULES else schedule)
         return schedules[-1]
 
     monkeypatch.setattr(module, "choose_schedule", next_schedule)
@@ -49,7 +49,7 @@ def compiled(
 
 
 def attention_shapes(number: int, steps: Dim, length: Dim) -> list[tuple[Dim, ...]]:
-    """Return the shapes of the operands of a layer: plain ones, and with each kind of mask."""
+    """Return the shapes of the operands of a layer: plain shapes, and shapes with each kind of mask."""
     batch, groups, share, size, width = np.random.default_rng(number).integers(1, (3, 3, 3, 25, 40)).tolist()
     masks: list[tuple[Dim, ...]] = [(batch, 1, 1, length), (steps, length), (1, groups * share, 1, length)]
     keys = [(batch, groups, length, size), (batch, groups, length, width)]
@@ -63,21 +63,23 @@ def test_attention(march: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layers = []
     for number in range(LAYERS):
         steps, length = rng.integers(1, (30, 90)).tolist()
-        known = attention_shapes(number, steps, length)
-        shapes = attention_shapes(number, symbol("s"), symbol("t")) if number % 3 == 2 else known
+        static_shapes = attention_shapes(number, steps, length)
+        shapes = attention_shapes(number, symbol("s"), symbol("t")) if number % 3 == 2 else static_shapes
         types = [TensorType(shape, "float32") for shape in shapes]
         for _ in range(SCHEDULES):
             bench.op("nn.attention", types, **options[number // 2])
-        layers.append([rng.standard_normal([int(str(dim)) for dim in shape]).astype(np.float32) for shape in known])
+        layers.append(
+            [rng.standard_normal([int(str(dim)) for dim in shape]).astype(np.float32) for shape in static_shapes]
+        )
 
-    def drawn(layer: AttentionLayer, unit: VectorUnit, chosen: AttentionSchedule) -> AttentionSchedule:
+    def drawn(layer: AttentionLayer, unit: VectorUnit, schedule: AttentionSchedule) -> AttentionSchedule:
         vectors, queries, panels, workers = rng.integers(1, (5, 13, 4, 6)).tolist()
         return AttentionSchedule(
             panel_vectors=vectors,
             queries=queries,
             keys=panels * vectors * unit.lanes(layer.dtype),
             folds_mask=layer.has_mask_of_keys and bool(rng.integers(2)),
-            is_on_stack=chosen.is_on_stack and bool(rng.integers(2)),
+            is_on_stack=schedule.is_on_stack and bool(rng.integers(2)),
             workers=workers,
         )
 
@@ -96,28 +98,33 @@ def test_recurrence(march: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(LAYERS):
         op, attrs = recurrences.LAYERS[number % len(recurrences.LAYERS)]
         direction = recurrences.DIRECTIONS[number % 3]
-        ways, is_dynamic = 1 + (direction == "bidirectional"), number % 4 > 1
+        num_directions, is_dynamic = 1 + (direction == "bidirectional"), number % 4 > 1
         steps, batch, size, hidden = rng.integers(1, (20, 9, 8, 70)).tolist()
         batch = 1 if number % 4 == 3 else batch
-        weights = recurrences.draw_weights(op, ways, size, hidden, "float32")
-        inputs = recurrences.draw_inputs(op, ways, (steps, batch, size, hidden), "float32")
+        weights = recurrences.draw_weights(op, num_directions, size, hidden, "float32")
+        inputs = recurrences.draw_inputs(op, num_directions, (steps, batch, size, hidden), "float32")
         inputs += [recurrences.draw_lengths(steps, batch)] if number % 2 else []
         shapes: list[tuple[Any, ...]] = [array.shape for array in inputs]
         if is_dynamic:
-            shapes = [("t", "b", size), *(("b",) if len(shape) == 1 else (ways, "b", hidden) for shape in shapes[1:])]
+            shapes = [
+                ("t", "b", size),
+                *(("b",) if len(shape) == 1 else (num_directions, "b", hidden) for shape in shapes[1:]),
+            ]
         types = [tensor(shape, str(array.dtype)) for shape, array in zip(shapes, inputs, strict=True)]
         for _ in range(SCHEDULES):
             builder = bench.builder()
-            x, *others = (builder.param(f"x{k}", type_) for k, type_ in enumerate(types))
+            x, *params = (builder.param(f"x{k}", type_) for k, type_ in enumerate(types))
             # Panels of constants are made beforehand, others by each call.
-            given = weights if number % 3 else [builder.param(f"w{k}", tensor(w.shape)) for k, w in enumerate(weights)]
-            bench.add(builder, *builder.emit(op, x, *given, *others, direction=direction, **attrs))
+            operands = (
+                weights if number % 3 else [builder.param(f"w{k}", tensor(w.shape)) for k, w in enumerate(weights)]
+            )
+            bench.add(builder, *builder.emit(op, x, *operands, *params, direction=direction, **attrs))
         layers.append(inputs if number % 3 else [*inputs, *weights])
 
-    def drawn(layer: RecurrentLayer, unit: VectorUnit, chosen: RecurrenceSchedule) -> RecurrenceSchedule:
+    def drawn(layer: RecurrentLayer, unit: VectorUnit, schedule: RecurrenceSchedule) -> RecurrenceSchedule:
         steps, lines = rng.integers(1, (25, 9)).tolist()
         return replace(
-            chosen,
+            schedule,
             panel_vectors=tuple(rng.integers(1, 5, len(layer.parts)).tolist()),
             panels_at_once=((1,), (2, 1), (3, 2, 1))[int(rng.integers(3))],
             steps_at_once=steps,

@@ -1,4 +1,4 @@
-"""Steps that become loads of the kernel that reads them: which do, and that results, errors and memory are right."""
+"""Ops turned into loads of their reading kernel: the choice, and correct results, errors and memory."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def _groups(bench: Bench, function: Function) -> list[Group]:
 
 
 def _kernels(bench: Bench, function: Function) -> list[list[str]]:
-    """Return the ops of each kernel, those of its loads in brackets of their own."""
+    """Return the ops of each kernel, with the ops of loads in separate brackets."""
     return [
         [f"[{step.op}]" for step in group.loads.values()] + [s.op for s in group.steps]
         for group in _groups(bench, function)
     ]
 
 
-def _whole(*shape: int, seed: int = 0) -> Array:
+def _integral(*shape: int, seed: int = 0) -> Array:
     """Return whole numbers, whose sums are exact."""
     return np.random.default_rng(seed).integers(-8, 9, shape).astype("float32")
 
@@ -64,7 +64,7 @@ def test_gathers_are_loads_of_an_elementwise_kernel(bench: Bench) -> None:
     added = builder.emit("add", builder.emit("take", words, ids, axis=0), builder.emit("take", kinds, types, axis=0))
     function = bench.add(builder, added)
     assert _kernels(bench, function) == [["[take]", "[take]", "add"]]
-    inputs = [_whole(50, ROW), _whole(3, ROW, seed=1)]
+    inputs = [_integral(50, ROW), _integral(3, ROW, seed=1)]
     _check(bench, function, *inputs, np.arange(-5, 5).reshape(2, 5), np.array([[0, 1, 2, -1, -3]] * 2))
 
 
@@ -73,8 +73,8 @@ def test_gathers_are_loads_of_a_row_kernel(bench: Bench) -> None:
     n, m = symbol("n"), symbol("m")
     words, ids = builder.param("words", tensor((50, 48))), builder.param("ids", tensor((n, m), "int32"))
     scale, bias = builder.param("scale", tensor((48,))), builder.param("bias", tensor((48,)))
-    taken = builder.emit("take", words, ids, axis=0)
-    function = bench.add(builder, builder.emit("nn.layer_norm", taken, scale, bias, axes=(-1,), epsilon=1e-5))
+    rows = builder.emit("take", words, ids, axis=0)
+    function = bench.add(builder, builder.emit("nn.layer_norm", rows, scale, bias, axes=(-1,), epsilon=1e-5))
     (group,) = _groups(bench, function)
     assert [step.op for step in group.loads.values()] == ["take"]
     inputs = [
@@ -82,9 +82,9 @@ def test_gathers_are_loads_of_a_row_kernel(bench: Bench) -> None:
         for k, shape in enumerate(((50, 48), (48,), (48,)))
     ]
     for count in ((2, 5), (1, 1), (0, 3)):
-        places = np.random.default_rng(0).integers(-50, 50, count).astype("int32")
-        (actual,) = bench.run(function, inputs[0], places, *inputs[1:])
-        (expected,) = bench.reference(function, inputs[0], places, *inputs[1:], wide=True)
+        indices = np.random.default_rng(0).integers(-50, 50, count).astype("int32")
+        (actual,) = bench.run(function, inputs[0], indices, *inputs[1:])
+        (expected,) = bench.reference(function, inputs[0], indices, *inputs[1:], wide=True)
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
 
 
@@ -92,11 +92,11 @@ def test_gathers_are_loads_of_a_row_kernel(bench: Bench) -> None:
 def test_an_index_of_a_load_means_what_the_mode_says(bench: Bench, mode: str) -> None:
     builder = bench.builder()
     x, ids = builder.param("x", tensor((3, 7, ROW))), builder.param("ids", tensor((4,), "int64"))
-    taken = builder.emit("take", x, ids, axis=1, mode=mode) if mode == "clip" else builder.emit("take", x, ids, axis=1)
-    function = bench.add(builder, builder.emit("abs", taken))
+    rows = builder.emit("take", x, ids, axis=1, mode=mode) if mode == "clip" else builder.emit("take", x, ids, axis=1)
+    function = bench.add(builder, builder.emit("abs", rows))
     assert _kernels(bench, function) == [["[take]", "abs"]]
     inside = np.array([0, 6, -7, -1])
-    _check(bench, function, _whole(3, 7, ROW), inside if mode == "wrap" else inside * 5)
+    _check(bench, function, _integral(3, 7, ROW), inside if mode == "wrap" else inside * 5)
 
 
 def test_a_wrong_index_of_a_load_is_an_error_before_anything_is_written(bench: Bench) -> None:
@@ -109,22 +109,22 @@ def test_a_wrong_index_of_a_load_is_an_error_before_anything_is_written(bench: B
         with pytest.raises(
             ExecutionError, match=rf"op `take`: an index lies outside axis 0; got {wrong}, expected -3 to 2"
         ):
-            bench.module.get_function(function.name)(_whole(3, ROW), np.array([0, wrong]), out)
+            bench.module.get_function(function.name)(_integral(3, ROW), np.array([0, wrong]), out)
     assert np.all(out == 7)
-    _check(bench, function, _whole(3, ROW), np.array([2, -3]))
+    _check(bench, function, _integral(3, ROW), np.array([2, -3]))
 
 
 def test_halves_are_moved_by_loads(bench: Bench) -> None:
     builder = bench.builder()
     x, ids = builder.param("x", tensor((9, ROW), "float16")), builder.param("ids", tensor((4,), "int64"))
-    taken = builder.emit("take", x, ids, axis=0)
-    function = bench.add(builder, builder.emit("multiply", taken, taken))
-    _check(bench, function, _whole(9, ROW).astype("float16"), np.array([8, 0, -2, 3]))
+    rows = builder.emit("take", x, ids, axis=0)
+    function = bench.add(builder, builder.emit("multiply", rows, rows))
+    _check(bench, function, _integral(9, ROW).astype("float16"), np.array([8, 0, -2, 3]))
     assert "_take_cast_multiply_cast(" in bench.module.get_source()
 
 
 def _rolled(builder: Builder, x: Any, axis: int, shift: int) -> Any:
-    """Return a roll as exporters spell it: two slices, joined again."""
+    """Return a roll in exporters' form: two slices, joined again."""
     size = sizes_of(x)[axis]
     parts = [
         builder.emit("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), strides=(1,))
@@ -149,11 +149,11 @@ def test_windows_that_are_put_back_are_a_load(bench: Bench) -> None:
     assert sorted(step.op for step in group.loads.values()) == sorted(
         ["reshape", "permute_dims", "reshape", *["strided_slice", "strided_slice", "concat"] * 2, "reshape"]
     )
-    _check(bench, function, _whole(4, 9, ROW), _whole(1, side * side, ROW, seed=1))
+    _check(bench, function, _integral(4, 9, ROW), _integral(1, side * side, ROW, seed=1))
 
 
 def test_rows_are_moved_before_they_are_normalised(bench: Bench) -> None:
-    """The norm reads rows where the roll and the windows have them; what follows reads windows without a gap."""
+    """The norm reads rows in the order of the roll and the windows; later ops read windows without a gap."""
     builder = bench.builder()
     side, window = 6, 3
     x = builder.param("x", tensor((1, side * side, ROW)))
@@ -185,16 +185,16 @@ def test_cheap_steps_of_another_shape_are_loads(bench: Bench) -> None:
     (group,) = _groups(bench, function)
     assert [step.op for step in group.steps] == ["sum"]
     assert sorted(step.op for step in group.loads.values()) == ["add", "reshape", "reshape"]
-    _check(bench, function, _whole(6, 2, 5, 32), _whole(1, 3, 1, 5, 32, seed=1))
+    _check(bench, function, _integral(6, 2, 5, 32), _integral(1, 3, 1, 5, 32, seed=1))
 
 
 def test_what_others_read_too_is_no_load(bench: Bench) -> None:
     builder = bench.builder()
     x, ids = builder.param("x", tensor((9, ROW))), builder.param("ids", tensor((4,), "int64"))
-    taken = builder.emit("take", x, ids, axis=0)
-    function = bench.add(builder, builder.emit("abs", taken), taken)
+    rows = builder.emit("take", x, ids, axis=0)
+    function = bench.add(builder, builder.emit("abs", rows), rows)
     assert _kernels(bench, function) == [["take"], ["abs"]]
-    _check(bench, function, _whole(9, ROW), np.array([8, 0, -2, 3]))
+    _check(bench, function, _integral(9, ROW), np.array([8, 0, -2, 3]))
 
 
 def test_a_load_that_broadcasts_is_none(bench: Bench) -> None:
@@ -204,7 +204,7 @@ def test_a_load_that_broadcasts_is_none(bench: Bench) -> None:
         builder, builder.emit("add", builder.param("y", tensor((3, 4, ROW))), builder.emit("take", x, ids, axis=0))
     )
     assert _kernels(bench, function) == [["take"], ["add"]]
-    _check(bench, function, _whole(9, ROW), np.array([8, 0, -2, 3]), _whole(3, 4, ROW, seed=1))
+    _check(bench, function, _integral(9, ROW), np.array([8, 0, -2, 3]), _integral(3, 4, ROW, seed=1))
 
 
 def test_no_result_lies_in_what_a_load_reads_elsewhere(bench: Bench) -> None:
@@ -213,15 +213,15 @@ def test_no_result_lies_in_what_a_load_reads_elsewhere(bench: Bench) -> None:
     function = bench.add(builder, builder.emit("add", x, builder.emit("take", x, ids, axis=0)))
     assert _kernels(bench, function) == [["[take]", "add"]]
     assert bench.module.call_traits(function.name) == CallTraits()
-    _check(bench, function, _whole(4, ROW), np.array([3, 2, 1, 0]))
+    _check(bench, function, _integral(4, ROW), np.array([3, 2, 1, 0]))
 
 
 def test_a_take_at_one_place_is_a_view(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", tensor((5, 3, 6, ROW)))
-    parts = [builder.emit("take", x, np.int64(place), axis=1) for place in (0, -1)]
+    parts = [builder.emit("take", x, np.int64(index), axis=1) for index in (0, -1)]
     function = bench.add(builder, builder.emit("subtract", *parts))
-    _check(bench, function, _whole(5, 3, 6, ROW))
+    _check(bench, function, _integral(5, 3, 6, ROW))
     assert "_kernel" not in bench.module.get_source()
     assert bench.module.call_traits(function.name).workspace_nbytes == 0
 
@@ -269,13 +269,13 @@ MOVES = ("take", "turn", "roll", "window", "slice")
 
 
 def _moved(builder: Builder, x: Any, move: str, draw: Callable[[int], int]) -> Any:
-    """Return a tensor of three axes with its rows moved in some way."""
+    """Return a tensor of three axes with rows moved in some way."""
     rows, columns, last = sizes_of(x)
     axis = draw(2)
     size = (rows, columns)[axis]
     if move == "take":
-        places = np.array([draw(2 * size) - size for _ in range(1 + draw(4))])
-        return builder.emit("take", x, places, axis=axis)
+        indices = np.array([draw(2 * size) - size for _ in range(1 + draw(4))])
+        return builder.emit("take", x, indices, axis=axis)
     if move == "turn":
         return builder.emit("permute_dims", x, axes=(1, 0, 2))
     if move == "roll" and size > 1:
@@ -306,4 +306,4 @@ def test_any_chain_of_moves_is_right(moves: Sequence[str], random: Any) -> None:
         groups = _groups(bench, function)
         is_moved = any(step.op in ("take", "concat") for step in flatten(function)[0])
         assert not is_moved or (len(groups) == 1 and groups[0].loads)
-    _check(bench, function, _whole(4, 6, ROW), _whole(*shape, seed=1))
+    _check(bench, function, _integral(4, 6, ROW), _integral(*shape, seed=1))

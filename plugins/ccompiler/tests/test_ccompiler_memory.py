@@ -1,4 +1,4 @@
-"""What compiled functions permit their callers: scratch memory handed over, outputs in the memory of inputs."""
+"""Permissions of compiled functions for callers: scratch memory handed over, outputs in the memory of inputs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class M:
 
 
 def test_a_call_in_the_machine_allocates_nothing() -> None:
-    """The generated code's own allocation is replaced by a failure, which only a call without a workspace meets."""
+    """The generated code's own allocation is replaced by a failure, reached only by calls without a workspace."""
     executable = build(parse(PRODUCTS), backends=["ccompiler"])
     (module,) = executable.modules
     assert isinstance(module, CSourceModule)
@@ -76,7 +76,7 @@ def test_a_call_in_the_machine_allocates_nothing() -> None:
 
 
 def test_what_stands_in_for_a_function_is_called_without_workspace() -> None:
-    """As machine code too: a function that takes none refuses one."""
+    """As machine code too: a function without workspace refuses a given workspace."""
     executable = build(parse(PRODUCTS), backends=["ccompiler"])
     (module,) = executable.modules
     (symbol,) = module.function_names
@@ -100,7 +100,7 @@ SHAPES = {"full": ("n", 3, 8), "row": (8,), "column": (3, 1), "one": (1, 1, 1)}
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_declared_pairs_share_memory(data: st.DataObject) -> None:
-    """Random graphs of elementwise ops: each declared pair gives what separate buffers give, bit for bit."""
+    """Random graphs of elementwise ops: each declared pair gives the results of separate buffers, bit for bit."""
     bench = Bench(opt_level=data.draw(st.sampled_from([2, 3])))
     builder = bench.builder()
     kinds = ["full", *data.draw(st.lists(st.sampled_from(sorted(SHAPES)), min_size=1, max_size=3))]
@@ -118,19 +118,19 @@ def test_declared_pairs_share_memory(data: st.DataObject) -> None:
     pairs = bench.module.call_traits(function.name).in_place
     # What is simplified first may give an input as it is, or one result twice: both are copied.
     prepared = prepare_regions([function], bench.constants, FAMILIES)[function.name]
-    given = set(prepared.results) & set(prepared.params)
-    assert pairs or given or len(set(prepared.results)) < len(prepared.results)
+    returned_params = set(prepared.results) & set(prepared.params)
+    assert pairs or returned_params or len(set(prepared.results)) < len(prepared.results)
     sizes = [tuple(37 if isinstance(dim, str) else dim for dim in SHAPES[kind]) for kind in kinds]
     inputs = [_random(size, seed) for seed, size in enumerate(sizes)]
     expected = bench.run(function, *inputs)
     implementation = bench.module.get_function(function.name).impl
     for output, source in pairs:
-        taken = [array.copy() for array in inputs]
+        copies = [array.copy() for array in inputs]
         outputs = [np.empty_like(array) for array in expected]
-        outputs[output] = taken[source]
-        implementation(*taken, *outputs)
-        for actual, wanted in zip(outputs, expected, strict=True):
-            np.testing.assert_array_equal(actual, wanted)
+        outputs[output] = copies[source]
+        implementation(*copies, *outputs)
+        for actual, reference in zip(outputs, expected, strict=True):
+            np.testing.assert_array_equal(actual, reference)
 
 
 def test_all_inputs_and_the_output_in_one_memory(bench: Bench) -> None:

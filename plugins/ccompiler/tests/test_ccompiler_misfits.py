@@ -1,4 +1,4 @@
-"""Sizes that symbols hid from the type rules: generated code computes what broadcasts and refuses what does not."""
+"""Sizes hidden from the type rules by symbols: generated code computes broadcast sizes and refuses all others."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ MISFITS: list[tuple[tuple[str, dict[str, Any]], list[TensorType], list[tuple[int
 
 
 def _call(function: PackedFunction, *inputs: NDArray) -> NDArray:
-    """Gives the only result of a function, its output allocated as the inputs' sizes say."""
+    """Return the only result of a function, with an output allocated from the inputs' sizes."""
     assert function.signature is not None
     (spec,) = function.signature.outputs
     sizes = bind_symbols(function.signature.inputs, inputs)
@@ -108,7 +108,7 @@ def test_sizes_that_no_output_shows_are_checked(
 
 @pytest.mark.parametrize("size", ["n//m", "n%m"])
 def test_a_size_divided_by_an_empty_axis_fits_no_tensor(bench: Bench, size: str) -> None:
-    """The generated code checks by itself: the caller's check in Python is gone around."""
+    """The generated code has its own check: the caller's check in Python is bypassed."""
     builder = bench.builder()
     params = [builder.param(name, tensor((dim,))) for name, dim in (("x", "n"), ("y", "m"), ("z", size))]
     function = bench.add(builder, *(builder.emit("exp", param) for param in params))
@@ -157,7 +157,7 @@ _NUM_CHAINS = 60
 
 
 def _add_chain(builder: Builder, choose: random.Random) -> Value:
-    """Gives the result of a few elementwise ops whose operands are of unrelated sizes; half the time a sum hides it."""
+    """Return the result of a few elementwise ops with operands of unrelated sizes; half the time hidden by a sum."""
     values: list[Any] = [builder.emit("sum", builder.param("sizes", tensor(("n", "m", "k"))))]
     for index in range(choose.randint(2, 4)):
         shape = tuple(choose.choice(_SIZES) for _ in range(choose.randint(1, 2)))
@@ -171,21 +171,21 @@ def _add_chain(builder: Builder, choose: random.Random) -> Value:
 
 
 def _numpy_result(function: Function, inputs: list[NDArray]) -> NDArray | None:
-    """Gives what numpy computes in int64; ``None`` where sizes do not broadcast."""
+    """Return numpy's result in int64; ``None`` if sizes do not broadcast."""
     values: dict[Value, NDArray] = dict(zip(function.params, inputs, strict=True))
     for binding in function.bindings:
         operands = [values[operand].astype(np.int64) for operand in binding.operands]
         try:
-            made = operands[0].sum() if binding.op.name == "sum" else _OPS[binding.op.name](*operands)
+            result = operands[0].sum() if binding.op.name == "sum" else _OPS[binding.op.name](*operands)
         except ValueError:
             return None
-        values[binding.result] = np.asarray(made)
+        values[binding.result] = np.asarray(result)
     return values[function.results[0]]
 
 
 @pytest.fixture(scope="module")
 def find_chain(module_bench: Bench) -> Callable[[int], tuple[Function, list[PackedFunction]]]:
-    """Gives a function that gives one of many chains, as C and for the host; all are compiled at once."""
+    """Return a function returning any of many chains, as C and for the host; all are compiled at once."""
     bench, choose = module_bench, random.Random(7)
     for _ in range(_NUM_CHAINS):
         builder = bench.builder()

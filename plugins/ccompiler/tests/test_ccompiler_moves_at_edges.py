@@ -205,7 +205,7 @@ ENTRIES: list[Entry] = [
 
 @pytest.fixture(scope="module")
 def compiled(module_bench: Bench) -> Bench:
-    """Gives all functions, by their place in the table, compiled at once."""
+    """Return all functions, by their place in the table, compiled at once."""
     for name, types, attrs, _ in ENTRIES:
         module_bench.op(name, types, **attrs)
     return module_bench

@@ -1,4 +1,4 @@
-"""Names of a model in generated C: none hides what the text around it needs, or ends a comment."""
+"""Names of a model in generated C: none hides a name needed by the text around, or ends a comment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ODD = (
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_may_be_called_anything(bench: Bench, dtype: str) -> None:
-    """Kernels that call functions of the C library read, and make, values that are called like these."""
+    """Kernels calling functions of the C library read, and make, values with the names of these functions."""
     names = [*ODD, *sorted(C_LIBRARY_NAMES)]
     builder = bench.builder()
     params = [builder.param(name, tensor(("n", 4), dtype)) for name in names]
@@ -65,7 +65,7 @@ NESTED = ("to", "row", "col", "c", "n", "y", "j", "from", "image", "next", "read
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_copied_images_may_be_called_like_what_copies_them(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
-    """Alone, and joined with the convolutions behind it; results do not depend on the name."""
+    """Alone, and joined with the convolutions behind; results do not depend on the name."""
     monkeypatch.setattr("byoc_ccompiler.chains._LARGE_NBYTES", 0)
     bench, rng = Bench(opt_level=0, precision=precision), np.random.default_rng(1)
     weights = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((24, 3, 3, 3), (24, 1, 3, 3), (7, 24, 1, 1))]
@@ -92,8 +92,8 @@ def test_what_a_team_is_called_with_may_be_called_anything(bench: Bench, monkeyp
     builder = bench.builder()
     names = ("call", "status", "data")
     x, y, z = (builder.param(name, tensor((300, 300), "float32")) for name in names)
-    made = builder.emit("matmul", builder.emit("matmul", x, y), z)
-    function = bench.add(builder, made)
+    result = builder.emit("matmul", builder.emit("matmul", x, y), z)
+    function = bench.add(builder, result)
     assert "byoc_with_team(" in bench.module.get_source()
     arrays = [np.random.default_rng(k).integers(-3, 4, (300, 300)).astype(np.float32) for k in range(3)]
     np.testing.assert_array_equal(bench.run(function, *arrays)[0], bench.reference(function, *arrays)[0])

@@ -1,4 +1,4 @@
-"""Attention of narrow floats, and its softmax by steps: the bits of the reference, and ONNX's own cases."""
+"""Attention of narrow floats, and softmax by steps: the bits of the reference, and ONNX's own cases."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_rows_that_are_not_finite(bench: Bench, dtype: str, zero_unseen: bool) -
     expected[3] = np.repeat([0.05, 0], 20)
     if zero_unseen:
         expected[2] = 0
-    wanted = expected.astype(found.dtype).astype(np.float64)
-    np.testing.assert_array_equal(found.astype(np.float64), wanted)
+    reference = expected.astype(found.dtype).astype(np.float64)
+    np.testing.assert_array_equal(found.astype(np.float64), reference)
 
 
 def test_symbolic_sizes(bench: Bench) -> None:

@@ -29,13 +29,13 @@ def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -
 
 
 def _in_layout(shape: Sequence[Any], layout: str) -> tuple[Any, ...]:
-    """Gives the sizes of N, C, D, H, W in the order of a layout."""
+    """Return the sizes of N, C, D, H, W in the order of a layout."""
     order = LAYOUTS[len(layout) - 2][0]
     return tuple(shape[order.index(axis)] for axis in layout)
 
 
 def _check(function: Function, image: NDArray, actual: NDArray) -> None:
-    """Holds a result to the reference kernel: equal for a maximum, else within the roundings of a window."""
+    """Check a result against the reference kernel: equal for a maximum, else within the roundings of a window."""
     (binding,) = function.bindings
     name, kernel = binding.op.name, binding.op.kernel
     attrs: dict[str, Any] = dict(binding.attrs)
@@ -170,7 +170,7 @@ def test_images_of_any_size(bench: Bench) -> None:
 
 
 def test_long_sums_are_accurate(bench: Bench) -> None:
-    """The mean of equal numbers 0.1 over 300 by 300 pixels, which one chain of additions misses by 1e-4."""
+    """The mean of equal numbers 0.1 over 300 by 300 pixels, with an error of 1e-4 in a single chain of additions."""
     functions = [
         bench.op("nn.adaptive_avg_pool2d", [tensor(shape)], output_size=(1, 1), layout=layout)
         for layout, shape in (("NHWC", (1, 300, 300, 3)), ("NCHW", (1, 3, 300, 300)))

@@ -1,6 +1,6 @@
-"""Matrix products by random legal schedules give what their nests say, to the last bit; illegal ones are refused.
+"""Matrix products by random legal schedules equal their nests, to the last bit; illegal schedules are refused.
 
-Numbers are small and whole, so that sums are exact in any order.
+Numbers are small and whole, so sums are exact in any order.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from plugins.ccompiler.tests.bench import Bench, sizes_of, tensor_type
 from plugins.ccompiler.tests.random_products import LaidOut, in_memory
 
 KINDS = (*RightOperand, DotSchedule, StretchSchedule)
-"""What a schedule is of: panels from somewhere, dot products, rows."""
+"""The subject of a schedule: panels from somewhere, dot products, rows."""
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-"""Nothing is gained by smaller draws of a generator, and each try is a run of the C compiler."""
+"""No phase for shrinking: smaller draws of a generator gain nothing, and each try is a run of the C compiler."""
 
 _ACCESSES = (c.MemoryAccess.READ, c.MemoryAccess.READ, c.MemoryAccess.WRITE)
 
@@ -49,15 +49,15 @@ Schedule = PanelSchedule | DotSchedule | StretchSchedule
 
 @dataclass
 class Case:
-    """A function of one product.
+    """A function of a single product.
 
     Attributes:
-        kind: what its schedule is of.
-        function: the function, whose operands are its parameters, the right one perhaps a constant.
-        symbols: the sizes that its symbols stand for.
-        orders: by name, the axes of a parameter in the order in which its memory has them.
+        kind: the subject of the schedule.
+        function: the function, with parameters as operands, the right operand perhaps a constant.
+        symbols: the sizes of the symbols.
+        orders: by name, the axes of a parameter in memory order.
         is_negated: whether something follows the product.
-        made: the product that the writer found, and the schedule that it was given.
+        made: the product found by the writer, and the given schedule.
     """
 
     kind: Kind
@@ -65,7 +65,7 @@ class Case:
     symbols: Mapping[str, int]
     orders: Mapping[str, tuple[int, ...]]
     is_negated: bool
-    made: tuple[Product, Schedule] | None = None
+    scheduled: tuple[Product, Schedule] | None = None
 
 
 def _draw_schedule(rng: random.Random, kind: Kind, p: Product, unit: VectorUnit) -> Schedule:
@@ -80,25 +80,27 @@ def _draw_schedule(rng: random.Random, kind: Kind, p: Product, unit: VectorUnit)
         return StretchSchedule(size(20))
     assert isinstance(kind, RightOperand)
     depth_block = rng.choice((None, size(4), size(12)))
-    whole = PanelSchedule(kind, size(5), size(20), p.num_rows, depth_block, rng.choice((False, True)))
-    if whole.packs_inside(p, unit) or size(2) == 1:
-        return whole
-    return PanelSchedule(kind, whole.vectors, whole.chunk, whole.chunk * size(3), depth_block, whole.fetches)
+    schedule = PanelSchedule(kind, size(5), size(20), p.num_rows, depth_block, rng.choice((False, True)))
+    if schedule.packs_inside(p, unit) or size(2) == 1:
+        return schedule
+    return PanelSchedule(
+        kind, schedule.vectors, schedule.chunk, schedule.chunk * size(3), depth_block, schedule.fetches
+    )
 
 
 def _draw_case(rng: random.Random, bench: Bench, kind: Kind, number: int) -> Case:
-    """Return a product that a kind of schedule is legal for."""
+    """Return a product with a legal schedule of a kind."""
     symbols = dict[str, int]()
 
     def flag(*kinds: Kind) -> bool:
-        """Draw whether, for a kind that is not one of these."""
+        """Draw a flag; always false for the kinds listed."""
         return kind not in kinds and rng.random() < 0.5
 
     def size(name: str, most: int) -> Dim:
-        known = rng.randint(1, most)
+        value = rng.randint(1, most)
         if rng.random() < 0.75:
-            return known
-        symbols[f"{name}{number}"] = known
+            return value
+        symbols[f"{name}{number}"] = value
         return symbol(f"{name}{number}")
 
     lead: tuple[Dim, ...] = () if kind is RightOperand.PACKED_APART else rng.choice(((), (2,), (1, 3)))
@@ -132,9 +134,9 @@ def _drawn(shape: Sequence[int], dtype: str, seed: int) -> NDArray:
 
 
 def _interpreted(case: Case, bench: Bench, memory: Mapping[str, NDArray]) -> NDArray:
-    """Return what the nest of a case's product says, of operands as they lie in memory."""
-    assert case.made is not None
-    p = case.made[0]
+    """Return the results of the nest of a case's product, for operands as laid out in memory."""
+    assert case.scheduled is not None
+    p = case.scheduled[0]
     x, y, out = (c.Buffer(name, p.dtype, access) for name, access in zip("xyz", _ACCESSES, strict=True))
     function = c.verify(c.Function("product", (x, y, out), c.lower_nest(p.nest(x, y, out))))
     left, right = (
@@ -149,9 +151,9 @@ def _interpreted(case: Case, bench: Bench, memory: Mapping[str, NDArray]) -> NDA
 def _check(case: Case, bench: Bench) -> None:
     params = case.function.params
     inputs = [_drawn(sizes_of(param, case.symbols), tensor_type(param).dtype, k) for k, param in enumerate(params)]
-    given = [in_memory(array, case.orders[param.name]) for array, param in zip(inputs, params, strict=True)]
-    memory = {param.name: array for array, param in zip(given, params, strict=True)}
-    (actual,), (reference,) = bench.run(case.function, *given), bench.reference(case.function, *inputs)
+    arrays = [in_memory(array, case.orders[param.name]) for array, param in zip(inputs, params, strict=True)]
+    memory = {param.name: array for array, param in zip(arrays, params, strict=True)}
+    (actual,), (reference,) = bench.run(case.function, *arrays), bench.reference(case.function, *inputs)
     np.testing.assert_array_equal(actual, _interpreted(case, bench, memory), err_msg=f"{case}")
     np.testing.assert_array_equal(actual, reference, err_msg=f"{case}")
 
@@ -170,14 +172,14 @@ def test_random_schedules_compute_what_the_nests_say() -> None:
 
         def choose(p: Product, unit: VectorUnit) -> Schedule:
             (case,) = (by_value[value] for value in (p.left.value, p.right.value) if value in by_value)
-            case.made = p, _draw_schedule(rng, case.kind, p, unit)
-            return case.made[1]
+            case.scheduled = p, _draw_schedule(rng, case.kind, p, unit)
+            return case.scheduled[1]
 
         with patch.object(products, "choose", choose), patch.object(codegen, "KernelContext", laid_out.context):
             bench.module  # noqa: B018 - generates the code
         for case in cases:
             _check(case, bench)
-        ran.update(case.made[1] for case in cases if case.made is not None)
+        ran.update(case.scheduled[1] for case in cases if case.scheduled is not None)
 
     check()
     panels = [schedule for schedule in ran if isinstance(schedule, PanelSchedule)]
@@ -194,17 +196,23 @@ def _panels(right: RightOperand, *, chunk: int = 4, outer: int = 8, vectors: int
 
 
 ILLEGAL: list[tuple[str, Callable[[], object], tuple[int, ...], tuple[int, ...], str]] = [
-    ("panels are of floats", lambda: _panels(RightOperand.PACKED), (8, 5), (5, 7), "int32"),
-    ("rows come in whole chunks", lambda: _panels(RightOperand.PACKED_APART, outer=6), (9, 5), (5, 7), "float32"),
-    ("all rows meet a panel that an item packs", lambda: _panels(RightOperand.PACKED), (9, 5), (5, 7), "float32"),
-    ("all rows meet a panel that an item packs", lambda: _panels(RightOperand.IN_PLACE), (9, 5), (5, 7), "float32"),
-    ("constant panels are of weights", lambda: _panels(RightOperand.CONSTANT), (8, 5), (5, 7), "float32"),
-    ("columns in place lie side by side", lambda: _panels(RightOperand.IN_PLACE, outer=1), (5, 4), (4,), "float32"),
-    ("one matrix is packed apart", lambda: _panels(RightOperand.PACKED_APART), (2, 8, 5), (2, 5, 7), "float32"),
+    ("panels hold floats", lambda: _panels(RightOperand.PACKED), (8, 5), (5, 7), "int32"),
+    ("rows divide into full chunks", lambda: _panels(RightOperand.PACKED_APART, outer=6), (9, 5), (5, 7), "float32"),
+    ("an item packing a panel computes all rows", lambda: _panels(RightOperand.PACKED), (9, 5), (5, 7), "float32"),
+    ("an item packing a panel computes all rows", lambda: _panels(RightOperand.IN_PLACE), (9, 5), (5, 7), "float32"),
+    ("constant panels hold weights", lambda: _panels(RightOperand.CONSTANT), (8, 5), (5, 7), "float32"),
+    ("columns read in place are contiguous", lambda: _panels(RightOperand.IN_PLACE, outer=1), (5, 4), (4,), "float32"),
+    (
+        "panels packed apart belong to a single matrix",
+        lambda: _panels(RightOperand.PACKED_APART),
+        (2, 8, 5),
+        (2, 5, 7),
+        "float32",
+    ),
     ("sizes are above 0", lambda: _panels(RightOperand.PACKED, chunk=0), (8, 5), (5, 7), "float32"),
     ("sizes are above 0", lambda: StretchSchedule(0), (8, 5), (5, 7), "float32"),
-    ("dot products are of floats", lambda: DotSchedule(2, 2, 2, 2), (8, 5), (5,), "int32"),
-    ("operands run along the sums", lambda: DotSchedule(2, 2, 2, 2), (8, 5), (5, 7), "float32"),
+    ("dot products have float operands", lambda: DotSchedule(2, 2, 2, 2), (8, 5), (5,), "int32"),
+    ("operands are contiguous along the sums", lambda: DotSchedule(2, 2, 2, 2), (8, 5), (5, 7), "float32"),
 ]
 
 
@@ -230,7 +238,7 @@ def _rounded(bench: Bench, rows: int) -> Function:
 
 
 def _rounded_of_unknown_depth(bench: Bench, rows: int) -> Function:
-    """Add a product of rounded operands whose sums are of unknown length."""
+    """Add a product of rounded operands with sums of unknown length."""
     return bench.op("matmul", [tensor((rows, "k")), tensor(("k", 40))])
 
 
@@ -287,11 +295,16 @@ def test_random_schedules_of_words_give_what_the_reference_gives(
 @pytest.mark.parametrize(
     ("law", "module", "add", "schedule"),
     [
-        ("panels have 16 or 32 columns", bfloat16_products, _rounded, lambda: RoundedSchedule(8, None)),
-        ("rows are rounded in whole blocks", bfloat16_products, _rounded, lambda: RoundedSchedule(16, STEP_ROWS + 1)),
+        ("a panel has 16 or 32 columns", bfloat16_products, _rounded, lambda: RoundedSchedule(8, None)),
+        ("rows are rounded in full blocks", bfloat16_products, _rounded, lambda: RoundedSchedule(16, STEP_ROWS + 1)),
         ("sizes are above 0", bfloat16_products, _rounded, lambda: RoundedSchedule(16, 0)),
-        ("is known", bfloat16_products, _rounded_of_unknown_depth, lambda: RoundedSchedule(16, None)),
-        ("rows come in whole tiles", byte_products, _of_bytes, lambda: ByteSchedule(1, 4, 6, 8)),
+        (
+            "arrays on the stack have a known size",
+            bfloat16_products,
+            _rounded_of_unknown_depth,
+            lambda: RoundedSchedule(16, None),
+        ),
+        ("rows divide into full tiles", byte_products, _of_bytes, lambda: ByteSchedule(1, 4, 6, 8)),
     ],
 )
 def test_illegal_schedules_of_words_are_refused(

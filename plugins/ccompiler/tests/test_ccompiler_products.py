@@ -33,18 +33,18 @@ def _check(bench: Bench, function: Function, inputs: list[Any], length: int) -> 
     (oracle,) = bench.reference(function, *inputs, wide=True)
     # The magnitude of the terms: the same function of the sizes of all numbers, constants included.
     constants = {digest: np.abs(array) for digest, array in bench.constants.items()}
-    bench.constants, kept = constants, bench.constants
+    bench.constants, previous = constants, bench.constants
     try:
         (magnitude,) = bench.reference(function, *(np.abs(array) for array in inputs), wide=True)
     finally:
-        bench.constants = kept
+        bench.constants = previous
     assert_sum(actual, oracle, magnitude, length)
 
 
 def _product(
     bench: Bench, op: str, x: Sequence[int], y: Sequence[int], dtype: str, *, is_constant: bool
 ) -> tuple[Function, list[Any]]:
-    """Gives a function of one product and its inputs; the right operand is a constant or an input."""
+    """Return a function of a single product and the inputs; the right operand is a constant or an input."""
     arrays = [_random(x, dtype), _random(y, dtype, 1)]
     builder = bench.builder()
     left = builder.param("x", tensor(x, dtype))
@@ -145,9 +145,9 @@ def test_symbolic_sizes(bench: Bench) -> None:
     ]
     functions = [bench.op(op, [tensor(x), tensor(y)]) for op, x, y in types]
     for n, k, m in ((1, 1, 1), (50, 800, 70), (7, 5, 64), (7, 5, 80), (2, 9, 48), (0, 0, 3)):
-        known = {"b": 2, "c": 1, "n": n, "k": k, "m": m}
+        sizes = {"b": 2, "c": 1, "n": n, "k": k, "m": m}
         for function, (_, x, y) in zip(functions, types, strict=True):
-            shapes = [tuple(known[dim] if isinstance(dim, str) else dim for dim in shape) for shape in (x, y)]
+            shapes = [tuple(sizes[dim] if isinstance(dim, str) else dim for dim in shape) for shape in (x, y)]
             inputs = [_random(shape, seed=seed) for seed, shape in enumerate(shapes)]
             _check(bench, function, inputs, inputs[0].shape[-1])
 
@@ -178,7 +178,7 @@ def test_integers_wrap_around(bench: Bench, dtype: str) -> None:
 
 
 def _with_epilogue(bench: Bench, x: Sequence[int | str], weights: NDArray, *, is_constant: bool) -> Function:
-    """Gives a product with a value for each column, one for each row and one for each element, stored twice."""
+    """Return a product with a value for each column, for each row and for each element, stored twice."""
     builder = bench.builder()
     columns = weights.shape[-1]
     left = builder.param("x", tensor(x))
@@ -205,9 +205,9 @@ def test_what_follows_is_computed_on_the_sums(x: tuple[Any, ...], columns: int, 
             shape = (n, *x[1:]) if n else x
             rows = (*shape[:-1], columns)
             inputs = [_random(shape), *([] if is_constant else [weights])]
-            others = [_random(size, seed=2 + seed) for seed, size in enumerate([(columns,), (*shape[:-1], 1), rows])]
-            bias, scale, residual = (array.astype("float64") for array in others)
-            actual, is_less = bench.run(function, *inputs, *others)
+            addends = [_random(size, seed=2 + seed) for seed, size in enumerate([(columns,), (*shape[:-1], 1), rows])]
+            bias, scale, residual = (array.astype("float64") for array in addends)
+            actual, is_less = bench.run(function, *inputs, *addends)
             wide = shape[-1] + 3
             exact = inputs[0].astype("float64") @ weights.astype("float64")
             magnitude = np.abs(inputs[0]).astype("float64") @ np.abs(weights).astype("float64")
@@ -232,7 +232,7 @@ def test_a_comparison_alone_is_stored_in_its_own_dtype(bench: Bench) -> None:
 
 
 def _attention(heads: int, length: int, depth: int) -> IRModule:
-    """Gives scores and their products with values, heads apart: transposes of operands and of the result."""
+    """Return scores and their products with values, heads apart: transposes of operands and of the result."""
     builder: Any = FunctionBuilder("main")
     q, k, v = (builder.param(name, tensor((2, length, heads, depth))) for name in "qkv")
     turned = [builder.emit("permute_dims", value, axes=(0, 2, 1, 3)) for value in (q, v)]
@@ -290,14 +290,14 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(is_constant: bool) -> N
     module = IRModule({"main": builder.finish(builder.emit("matmul", left, right))}, builder.constants)
     executable = byoc_core.build(module, ["ccompiler"], fallback="error")
     inputs = [x] if is_constant else [x, w]
-    first, *others = (byoc_core.VirtualMachine(executable, num_threads=n)["main"](*inputs) for n in (1, 2, 3))
-    for other in others:
+    first, *repeats = (byoc_core.VirtualMachine(executable, num_threads=n)["main"](*inputs) for n in (1, 2, 3))
+    for other in repeats:
         np.testing.assert_array_equal(other, first)
 
 
 @pytest.mark.parametrize("rows", [47, 192, 4800])
 def test_the_estimate_of_its_work_is_about_that_of_known_rows(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    """Where there are few rows, known ones are computed in another way."""
+    """For few rows, known rows are computed in another way."""
     estimates: list[int] = []
 
     def recorded(function: c.Function, **options: Any) -> c.Function:
@@ -312,9 +312,9 @@ def test_the_estimate_of_its_work_is_about_that_of_known_rows(monkeypatch: pytes
         x, y = builder.param("x", tensor((size, 300))), builder.param("y", tensor((300, 64)))
         bench.add(builder, builder.emit("matmul", x, y))
         assert "matmul" in bench.module.get_source()
-    known, symbolic = estimates
-    assert known > 1_000_000
-    assert 1 / 1.5 < symbolic / known < 1.5
+    static, symbolic = estimates
+    assert static > 1_000_000
+    assert 1 / 1.5 < symbolic / static < 1.5
 
 
 def test_equal_tiles_are_written_once() -> None:

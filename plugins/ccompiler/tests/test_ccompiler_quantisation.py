@@ -1,8 +1,8 @@
-"""Quantisation in the loops of what it follows, and products of quantised tensors, computed on integers.
+"""Quantisation in the loops of the ops before, and products of quantised tensors, computed on integers.
 
-Integers are compared to the last bit. Where floats are quantised, the result must be one that some quotient gives which
-is no further from the exact one than the arithmetic before it may be off: the integer of the exact quotient, or its
-neighbour if the quotient is that near to a tie.
+Integers are compared to the last bit. For quantised floats, the result must come from a quotient within the arithmetic
+error of the exact quotient: the integer of the exact quotient, or a neighbouring integer if the quotient is this near
+to a tie.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _draw(seed: int, shape: Sequence[int], dtype: str) -> NDArray:
 
 
 def _assert_quantised(actual: NDArray, quotient: NDArray, error: NDArray | float, zero: int) -> None:
-    """Holds integers against exact quotients, by which what was rounded may be off by so much."""
+    """Check integers against exact quotients, given the largest error before rounding."""
     limits = np.iinfo(actual.dtype)
     ends = [np.clip(np.rint(quotient + sign * error) + zero, limits.min, limits.max) for sign in (-1, 1)]
     assert np.all((ends[0] <= actual) & (actual <= ends[1]))
@@ -87,7 +87,7 @@ def _alone(bench: Bench, op: str, weight: NDArray, shape: Sequence[int | str], a
 
 
 def test_dequantise_and_quantise_share_the_loop_of_what_stands_between(bench: Bench) -> None:
-    """A residual in the form that quantisation tools write: one loop, the same bits as op by op."""
+    """A residual in the form of quantisation tools: a single loop, the same bits as op by op."""
     builder = bench.builder()
     shape = (3, 5, 24)
     x, y = (builder.param(name, TensorType(shape, dtype)) for name, dtype in (("x", "uint8"), ("y", "int8")))
@@ -99,8 +99,8 @@ def test_dequantise_and_quantise_share_the_loop_of_what_stands_between(bench: Be
         builder, builder.emit("quantize", total, builder.const(np.float32(0.07)), builder.const(np.uint8(9)))
     )
     assert _kernels(bench, function) == [["dequantize", "dequantize", "add", "nn.relu", "quantize"]]
-    given = (_draw(0, shape, "uint8"), _draw(1, shape, "int8"))
-    np.testing.assert_array_equal(bench.run(function, *given)[0], bench.reference(function, *given)[0])
+    inputs = (_draw(0, shape, "uint8"), _draw(1, shape, "int8"))
+    np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
 
 
 def _centred(builder: FunctionBuilder, value: Value, zero: int | None) -> Value:
@@ -118,7 +118,7 @@ HIDDEN = ("__SSE2__", "__AVX2__", "__AVXVNNI__", "__AVX512BW__", "__AVX512VNNI__
 
 @pytest.fixture(params=["native", "x86-64-v3", "generic", PLAIN, NEON, EMULATED])
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """Gives the options that compile for a processor: one that this machine is, or one that is emulated."""
+    """Return the options for compiling for a processor: this machine's, or an emulated processor."""
     name: str = request.param
     hidden = {"extra_flags": (*WARNINGS, *(f"-U{macro}" for macro in HIDDEN))}
     if name == EMULATED:
@@ -144,9 +144,9 @@ def test_integer_products_are_exact(target: dict[str, Any]) -> None:
             weight = builder.const(_draw(number, (depth, columns), "int8"))
             total = builder.emit("matmul", _centred(builder, x, zero), _centred(builder, weight, None))
             cases.append((bench.add(builder, total), _draw(number, (rows, depth), dtype)))
-    for function, given in cases:
+    for function, inputs in cases:
         assert _kernels(bench, function) == [["ccompiler.byte_product"]]
-        np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
+        np.testing.assert_array_equal(bench.run(function, inputs)[0], bench.reference(function, inputs)[0])
 
 
 def test_the_largest_sums_have_room(bench: Bench) -> None:
@@ -182,15 +182,15 @@ def test_integer_convolutions_are_exact(bench: Bench, layout: str) -> None:
             weight = _centred(builder, builder.const(_draw(number, filter_, "int8")), None)
             total = builder.emit("nn.conv2d", _centred(builder, x, zero), weight, data_layout=layout, **attrs)
             cases.append((bench.add(builder, total), _draw(number, own, dtype)))
-    for function, given in cases:
+    for function, inputs in cases:
         assert ["ccompiler.byte_conv2d"] in _kernels(bench, function)
-        np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
+        np.testing.assert_array_equal(bench.run(function, inputs)[0], bench.reference(function, inputs)[0])
 
 
 @pytest.mark.parametrize("centre", [None, 131, "given"])
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_filters_less_a_zero_point_may_have_nine_bits(bench: Bench, layout: str, centre: int | str | None) -> None:
-    """The sum of each window, borders included, is a convolution with one filter of ones."""
+    """The sum of each window, borders included, is a convolution with a filter of ones."""
     cases = []
     for number, (shape, filter_, attrs) in enumerate(CONVOLUTIONS.values()):
         own = shape if layout == "NHWC" else (shape[0], shape[3], *shape[1:3])
@@ -206,9 +206,9 @@ def test_filters_less_a_zero_point_may_have_nine_bits(bench: Bench, layout: str,
             total = builder.emit("nn.conv2d", left, builder.const(wide), data_layout=layout, **attrs)
             cases.append((bench.add(builder, total), _draw(number, own, "uint8"), to_bytes(wide, 0) is not None))
     assert sum(is_taken for *_, is_taken in cases) >= len(CONVOLUTIONS)
-    for function, given, is_taken in cases:
+    for function, image, is_taken in cases:
         assert any(steps[0] == "ccompiler.byte_conv2d" for steps in _kernels(bench, function)) == is_taken
-        inputs = (given, np.asarray(200, np.uint8)) if centre == "given" else (given,)
+        inputs = (image, np.asarray(200, np.uint8)) if centre == "given" else (image,)
         np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
 
 
@@ -223,8 +223,8 @@ def test_sizes_may_be_symbolic(bench: Bench) -> None:
     function = bench.add(builder, total, product)
     assert _kernels(bench, function) == [["ccompiler.byte_conv2d"], ["ccompiler.byte_product"]]
     for shape in ((2, 5, 6, 8), (0, 5, 6, 8), (1, 1, 6, 8), (3, 19, 6, 8)):
-        given = _draw(2, shape, "uint8")
-        for actual, expected in zip(bench.run(function, given), bench.reference(function, given), strict=True):
+        array = _draw(2, shape, "uint8")
+        for actual, expected in zip(bench.run(function, array), bench.reference(function, array), strict=True):
             np.testing.assert_array_equal(actual, expected)
 
 
@@ -238,8 +238,8 @@ def test_a_zero_point_may_be_an_input_of_a_product(bench: Bench) -> None:
     function = bench.add(builder, builder.emit("matmul", centred, weight))
     assert ["ccompiler.byte_product", "subtract"] in _kernels(bench, function)
     for centre in (0, 77, 255):
-        given = (_draw(1, (9, 30), "uint8"), np.asarray(centre, np.uint8))
-        np.testing.assert_array_equal(bench.run(function, *given)[0], bench.reference(function, *given)[0])
+        inputs = (_draw(1, (9, 30), "uint8"), np.asarray(centre, np.uint8))
+        np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
 
 
 WEIGHT_ZEROS: dict[str, Any] = {
@@ -255,7 +255,7 @@ WEIGHT_ZEROS: dict[str, Any] = {
 def test_weights_less_a_zero_point_may_have_nine_bits(
     bench: Bench, stack: tuple[int | str, ...], kind: str, centre: int | str | None
 ) -> None:
-    """Weights without a sign reach from -131 to 124, from -255 to 255 between columns, and as far within one."""
+    """Weights without a sign reach from -131 to 124, from -255 to 255 between columns, and as far within a column."""
     builder = bench.builder()
     weight = _draw(0, (30, 20), "uint8")
     wide = (weight.astype(np.int32) - WEIGHT_ZEROS[kind]).astype(np.int32)
@@ -268,9 +268,9 @@ def test_weights_less_a_zero_point_may_have_nine_bits(
     is_taken = any(steps[0] == "ccompiler.byte_product" for steps in _kernels(bench, function))
     assert is_taken == (to_bytes(wide, 1) is not None)
     assert is_taken or kind == "of each row"
-    given = _draw(1, (*(4 if isinstance(size, str) else size for size in stack), 30), "uint8")
+    array = _draw(1, (*(4 if isinstance(size, str) else size for size in stack), 30), "uint8")
     for point in (0, 200) if centre == "given" else (None,):
-        inputs = (given,) if point is None else (given, np.asarray(point, np.uint8))
+        inputs = (array,) if point is None else (array, np.asarray(point, np.uint8))
         np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
 
 
@@ -280,7 +280,7 @@ def _size(size: int | str) -> Any:
 
 @pytest.mark.parametrize("depth", [1 << 15, 1 << 16])
 def test_the_largest_sums_of_nine_bits_have_room(bench: Bench, depth: int) -> None:
-    """Beyond 2**15 rows the sums of floats remain: those of integers may need 33 bits."""
+    """Beyond 2**15 rows the sums of floats remain: sums of integers may need 33 bits."""
     builder = bench.builder()
     const = builder.const
     x = builder.param("x", TensorType((1, depth), "uint8"))
@@ -296,7 +296,7 @@ def test_the_largest_sums_of_nine_bits_have_room(bench: Bench, depth: int) -> No
 
 
 class _Floats:
-    """A product of dequantised tensors in the form that quantisation tools write, with a bias, ReLU and quantise."""
+    """A product of dequantised tensors in the form of quantisation tools, with a bias, ReLU and quantise."""
 
     def __init__(self, op: str, *, per_channel: bool, signed: bool = False) -> None:
         self.op = op
@@ -345,17 +345,17 @@ def test_products_of_dequantised_tensors_are_those_of_integers(
     function = case.add(bench)
     kind = "ccompiler.byte_conv2d" if op == "nn.conv2d" else "ccompiler.byte_product"
     assert [kind, "cast", "multiply", "nn.bias_add", "nn.relu", "quantize"] in _kernels(bench, function)
-    given = _draw(3, case.shape, case.dtype)
-    (actual,) = bench.run(function, given)
-    real, size = _exact(case, given)
+    array = _draw(3, case.shape, case.dtype)
+    (actual,) = bench.run(function, array)
+    real, size = _exact(case, array)
     # Roundings: the sum as a float, the factor, their product, the bias (two), the sum with it; then the quotient.
     error = 6 * UNIT * size + UNIT * np.abs(real)
     _assert_quantised(actual, np.maximum(real, 0) / case.out_scale, error * 1.001 / case.out_scale, case.out_zero)
 
 
-def _exact(case: _Floats, given: NDArray) -> tuple[NDArray, NDArray]:
-    """Gives the exact result before it is quantised, and the sum of the sizes of product and bias."""
-    steps, weight = given.astype(np.int64) - case.zero, case.weight.astype(np.int64)
+def _exact(case: _Floats, array: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the exact result before quantisation, and the sum of the magnitudes of product and bias."""
+    steps, weight = array.astype(np.int64) - case.zero, case.weight.astype(np.int64)
     factor = np.float64(case.scale) * np.broadcast_to(case.weight_scale, (24,)).astype(np.float64)
     bias = factor * case.bias
     if case.op == "nn.conv2d":
@@ -378,9 +378,9 @@ def test_transposed_weights_and_flattened_images_are_seen_through(bench: Bench) 
     weight = builder.emit("dequantize", const(_draw(0, (6, 15), "int8")), const(scales), const(zeros), axis=0)
     function = bench.add(builder, builder.emit("matmul", flat, builder.emit("permute_dims", weight, axes=(1, 0))))
     assert ["ccompiler.byte_product", "cast", "multiply"] in _kernels(bench, function)
-    given = _draw(1, (4, 3, 5), "int8")
+    array = _draw(1, (4, 3, 5), "int8")
     # Powers of two: floats are exact as well.
-    np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
+    np.testing.assert_array_equal(bench.run(function, array)[0], bench.reference(function, array)[0])
 
 
 @pytest.mark.parametrize("parameters", [(), (6,)])
@@ -392,13 +392,13 @@ def test_weights_of_any_zero_point_are_multiplied_as_integers(
     scale = np.full(parameters, 0.25, np.float32)
     function = _with_parameters(bench, weight=_draw(0, (8, 6), dtype), weight_zero=zero, weight_scale=scale)
     assert any(steps[0] == "ccompiler.byte_product" for steps in _kernels(bench, function))
-    given = _draw(1, (8, 8), "uint8")
+    array = _draw(1, (8, 8), "uint8")
     # Powers of two: floats are exact as well.
-    np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
+    np.testing.assert_array_equal(bench.run(function, array)[0], bench.reference(function, array)[0])
 
 
 def _with_parameters(bench: Bench, **changes: object) -> Function:
-    """A product of dequantised matrices, some of whose parameters are others."""
+    """A product of dequantised matrices with some other parameters."""
     parameters: dict[str, Any] = {
         "scale": np.float32(0.5),
         "zero": np.uint8(3),
@@ -409,11 +409,11 @@ def _with_parameters(bench: Bench, **changes: object) -> Function:
     }
     parameters |= changes
     builder = bench.builder()
-    given = {name: builder.const(value) if name != "axis" else value for name, value in parameters.items()}
+    operands = {name: builder.const(value) if name != "axis" else value for name, value in parameters.items()}
     x = builder.param("x", TensorType((8, 8), "uint8"))
-    left = builder.emit("dequantize", x, given["scale"], given["zero"], axis=1)
+    left = builder.emit("dequantize", x, operands["scale"], operands["zero"], axis=1)
     right = builder.emit(
-        "dequantize", given["weight"], given["weight_scale"], given["weight_zero"], axis=parameters["axis"]
+        "dequantize", operands["weight"], operands["weight_scale"], operands["weight_zero"], axis=parameters["axis"]
     )
     function: Function = bench.add(builder, builder.emit("matmul", left, right))
     return function
@@ -433,14 +433,14 @@ def _with_parameters(bench: Bench, **changes: object) -> Function:
 def test_what_integers_do_not_give_stays_with_floats(bench: Bench, changes: dict[str, Any]) -> None:
     function = _with_parameters(bench, **changes)
     assert all(steps[0] != "ccompiler.byte_product" for steps in _kernels(bench, function))
-    given = _draw(1, (8, 8), "uint8")
+    array = _draw(1, (8, 8), "uint8")
     with np.errstate(invalid="ignore"):
-        (expected,) = bench.reference(function, given)
-    np.testing.assert_array_equal(bench.run(function, given)[0], expected)
+        (expected,) = bench.reference(function, array)
+    np.testing.assert_array_equal(bench.run(function, array)[0], expected)
 
 
 def test_layers_hand_bytes_to_one_another(bench: Bench) -> None:
-    """Between quantised convolutions nothing but bytes reaches memory: one kernel for each."""
+    """Between quantised convolutions nothing but bytes reaches memory: a kernel for each."""
     builder = bench.builder()
     const = builder.const
     value: Value = builder.param("x", TensorType((1, 10, 10, 8), "uint8"))
@@ -453,5 +453,5 @@ def test_layers_hand_bytes_to_one_another(bench: Bench) -> None:
         value = builder.bind("quantize", [total, const(np.float32(4)), const(np.uint8(128))], {}).result
     function = bench.add(builder, value)
     assert _kernels(bench, function) == [["ccompiler.byte_conv2d", "cast", "multiply", "quantize"]] * 3
-    given = _draw(9, (1, 10, 10, 8), "uint8")
-    np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
+    array = _draw(9, (1, 10, 10, 8), "uint8")
+    np.testing.assert_array_equal(bench.run(function, array)[0], bench.reference(function, array)[0])

@@ -1,7 +1,7 @@
-"""Models of quantised ops as ONNX spells them, compiled alone, against the host and ONNX Runtime.
+"""Models of quantised ops as spelled by ONNX, compiled alone, against the host and ONNX Runtime.
 
-Scales are powers of two, so that scaled sums are exact; what is compared is exact too. With ONNX Runtime, weights have
-seven bits: on x86-64 without VNNI it adds pairs of products of uint8 and int8 in 16 bits, which saturate.
+Scales are powers of two, so scaled sums and compared results are exact. With ONNX Runtime, weights have seven bits: on
+x86-64 without VNNI, ONNX Runtime adds pairs of products of uint8 and int8 in 16 bits, with saturation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _bytes(seed: int, shape: tuple[int, ...], dtype: str) -> NDArray:
 
 
 def _narrowed(array: NDArray, bits: int) -> Any:
-    """Gives int8 weights of fewer bits, and what is no weight as it is."""
+    """Return int8 weights of fewer bits, and other arrays unchanged."""
     return array >> 8 - bits if array.dtype == np.int8 and array.ndim > 1 else array
 
 
@@ -49,28 +49,28 @@ MODELS: dict[str, tuple[str, NDArray, list[Any], dict[str, Any]]] = {
     "ConvInteger": ("ConvInteger", X, [FILTER, np.uint8(131)], {"pads": [2, 1, 0, 1], "dilations": [2, 1]}),
     "MatMulInteger": ("MatMulInteger", ROWS, [MATRIX, np.uint8(131)], {}),
 }
-"""Ops, their first operands, and the others, which are constant."""
+"""Ops, their first operands, and the other, constant operands."""
 
 
 @pytest.mark.parametrize("bits", [7, 8])
 @pytest.mark.parametrize("name", MODELS)
 def test_quantised_ops_are_byte_products(name: str, bits: int) -> None:
-    op, given, constants, attrs = MODELS[name]
+    op, operands, constants, attrs = MODELS[name]
     constants = [_narrowed(array, bits) for array in constants]
     names = [f"c{index}" for index in range(len(constants))]
     node = onnx.helper.make_node(op, ["x", *names], ["y"], **attrs)
-    kind = onnx.helper.np_dtype_to_tensor_dtype(given.dtype)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(operands.dtype)
     weights = [onnx.numpy_helper.from_array(np.asarray(a), n) for a, n in zip(constants, names, strict=True)]
-    inputs = [onnx.helper.make_tensor_value_info("x", kind, given.shape)]
+    inputs = [onnx.helper.make_tensor_value_info("x", kind, operands.shape)]
     graph = onnx.helper.make_graph([node], "g", inputs, [onnx.ValueInfoProto(name="y")], weights)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
     data = onnx.shape_inference.infer_shapes(model).SerializeToString()
     executable = byoc_core.build(byoc_core.from_onnx(data), ["ccompiler"])
     assert executable.report_data["offloaded_share"] == 1.0
     assert "vec_tile_bytes" in executable.modules[0].get_source()
-    actual = byoc_core.VirtualMachine(executable)["main"](given)
-    host = byoc_core.VirtualMachine(byoc_core.build(byoc_core.from_onnx(data)))["main"](given)
+    actual = byoc_core.VirtualMachine(executable)["main"](operands)
+    host = byoc_core.VirtualMachine(byoc_core.build(byoc_core.from_onnx(data)))["main"](operands)
     np.testing.assert_array_equal(actual, host)
     if bits == 7:
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-        np.testing.assert_array_equal(actual, session.run(None, {"x": given})[0])
+        np.testing.assert_array_equal(actual, session.run(None, {"x": operands})[0])

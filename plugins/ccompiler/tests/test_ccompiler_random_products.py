@@ -1,4 +1,4 @@
-"""Products and convolutions among views and broadcast operands: some random ones, and what random ones have found."""
+"""Products and convolutions among views and broadcast operands: some random cases, and earlier findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_random_sources(seed: int) -> None:
 
 @pytest.mark.parametrize("num_columns", [70, "n"])
 def test_a_symbol_beside_known_columns_turns_out_to_be_one(bench: Bench, num_columns: int | str) -> None:
-    """Each panel of columns reads the only element, the second one too."""
+    """Each panel of columns reads the only element, including the second panel."""
     functions = []
     for op, x, y, bias in (
         ("matmul", (6, 5), (5, num_columns), ("z",)),
@@ -30,8 +30,8 @@ def test_a_symbol_beside_known_columns_turns_out_to_be_one(bench: Bench, num_col
     rng = np.random.default_rng(1)
     for function in functions:
         for z in (1, 70):
-            known = {"n": 70, "z": z}
-            inputs = [rng.integers(-3, 4, sizes_of(param, known)).astype("float32") for param in function.params]
+            sizes = {"n": 70, "z": z}
+            inputs = [rng.integers(-3, 4, sizes_of(param, sizes)).astype("float32") for param in function.params]
             for actual, expected in zip(bench.run(function, *inputs), bench.reference(function, *inputs), strict=True):
                 np.testing.assert_array_equal(actual, expected)
 
@@ -39,7 +39,7 @@ def test_a_symbol_beside_known_columns_turns_out_to_be_one(bench: Bench, num_col
 @pytest.mark.parametrize("march", ["native", "generic"])
 @pytest.mark.parametrize("opt_level", [2, 3])
 def test_no_warning_where_nothing_is_left_over(march: str, opt_level: int) -> None:
-    """GCC takes loops over what is left over for endless where it cannot see that there is nothing."""
+    """GCC takes remainder loops for endless unless their emptiness is visible."""
     bench = Bench(march=march, opt_level=opt_level)
     for depth in (1, 2, 5):
         builder = bench.builder()

@@ -1,4 +1,4 @@
-"""Recurrent layers: packed weights, whole and ragged panels, blocks of steps and lines, each way of a step."""
+"""Recurrent layers: packed weights, whole and ragged panels, blocks of steps and lines, each form of a step."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ ATTRS: dict[str, tuple[Mapping[str, Any], ...]] = {
 LAYERS = [(op, attrs) for op, choices in ATTRS.items() for attrs in choices]
 DIRECTIONS = ("forward", "reverse", "bidirectional")
 LONGEST = 60
-"""More steps than one line takes at a time."""
+"""More steps than taken by a line at a time."""
 CALLS: tuple[tuple[int, int], ...] = ((0, 2), (2, 0), (LONGEST, 1), (1, 15), (9, 14), (7, 2))
-"""Steps and batches: none, one line over several blocks of steps, more lines than go side by side."""
+"""Steps and batches: none, a line over several blocks of steps, more lines than go side by side."""
 HIDDEN = (5, 33, 72)
-"""Hidden units: less than a vector, a ragged vector, whole panels and a last one of fewer vectors."""
+"""Hidden units: less than a vector, a ragged vector, whole panels and a last panel of fewer vectors."""
 
 
-def draw_weights(op: str, ways: int, inputs: int, hidden: int, dtype: str) -> list[NDArray]:
+def draw_weights(op: str, num_directions: int, inputs: int, hidden: int, dtype: str) -> list[NDArray]:
     rng, width = np.random.default_rng(hidden), GATES[op] * hidden
-    shapes = ((ways, width, inputs), (ways, width, hidden), (ways, 2 * width))
+    shapes = ((num_directions, width, inputs), (num_directions, width, hidden), (num_directions, 2 * width))
     return [(rng.standard_normal(shape) * hidden**-0.5).astype(dtype) for shape in shapes]
 
 
-def draw_inputs(op: str, ways: int, sizes: Sizes, dtype: str) -> list[NDArray]:
+def draw_inputs(op: str, num_directions: int, sizes: Sizes, dtype: str) -> list[NDArray]:
     steps, batch, inputs, hidden = sizes
     rng = np.random.default_rng(steps * 100 + batch)
-    shapes = [(steps, batch, inputs), *[(ways, batch, hidden)] * (2 if op == "nn.lstm" else 1)]
+    shapes = [(steps, batch, inputs), *[(num_directions, batch, hidden)] * (2 if op == "nn.lstm" else 1)]
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
 def draw_lengths(steps: int, batch: int) -> NDArray:
-    """Returns lengths in no order, the longest and none among them."""
+    """Return unordered lengths, including the longest and 0."""
     return np.array([steps - item * 5 % (steps + 1) for item in range(batch)], np.int32)
 
 
@@ -63,16 +63,17 @@ def assert_near(found: NDArray, right: NDArray) -> None:
 def _add(
     bench: Bench, op: str, attrs: Mapping[str, Any], direction: str, hidden: int, *, has_lengths: bool, dtype: str
 ) -> Function:
-    """Adds a layer with constant weights over any steps and batch, of 3 inputs."""
-    ways = 2 if direction == "bidirectional" else 1
+    """Add a layer with constant weights over any steps and batch, of 3 inputs."""
+    num_directions = 2 if direction == "bidirectional" else 1
     builder = bench.builder()
     x = builder.param("x", tensor(("t", "b", 3), dtype))
     states = [
-        builder.param(f"s{number}", tensor((ways, "b", hidden), dtype)) for number in range(1 + (op == "nn.lstm"))
+        builder.param(f"s{number}", tensor((num_directions, "b", hidden), dtype))
+        for number in range(1 + (op == "nn.lstm"))
     ]
     lengths = [builder.param("lengths", tensor(("b",), "int32"))] if has_lengths else []
     results = builder.emit(
-        op, x, *draw_weights(op, ways, 3, hidden, dtype), *states, *lengths, direction=direction, **attrs
+        op, x, *draw_weights(op, num_directions, 3, hidden, dtype), *states, *lengths, direction=direction, **attrs
     )
     return bench.add(builder, *results)
 
@@ -94,9 +95,9 @@ def compiled() -> Bench:
 @pytest.mark.parametrize("index", range(len(CASES)), ids=lambda index: "-".join(map(str, CASES[index])))
 def test_any_steps_and_batch_with_constant_weights(compiled: Bench, index: int) -> None:
     (op, _), direction, hidden, has_lengths, dtype = CASES[index]
-    ways, function = 2 if direction == "bidirectional" else 1, compiled.functions[index]
+    num_directions, function = 2 if direction == "bidirectional" else 1, compiled.functions[index]
     for steps, batch in CALLS:
-        inputs = draw_inputs(op, ways, (steps, batch, 3, hidden), dtype)
+        inputs = draw_inputs(op, num_directions, (steps, batch, 3, hidden), dtype)
         inputs += [draw_lengths(steps, batch)] if has_lengths else []
         expected = compiled.reference(function, *inputs, wide=True)
         for found, right in zip(compiled.run(function, *inputs), expected, strict=True):
@@ -105,10 +106,10 @@ def test_any_steps_and_batch_with_constant_weights(compiled: Bench, index: int) 
 
 @pytest.mark.parametrize("index", range(0, len(CASES), 5), ids=lambda index: "-".join(map(str, CASES[index])))
 def test_a_line_has_the_same_bits_in_any_batch(compiled: Bench, index: int) -> None:
-    """A line by itself takes another path than many; threads cut batches anywhere."""
+    """A single line takes another path than many; threads cut batches anywhere."""
     (op, _), direction, hidden, has_lengths, dtype = CASES[index]
-    ways, function = 2 if direction == "bidirectional" else 1, compiled.functions[index]
-    inputs = draw_inputs(op, ways, (9, 14, 3, hidden), dtype)
+    num_directions, function = 2 if direction == "bidirectional" else 1, compiled.functions[index]
+    inputs = draw_inputs(op, num_directions, (9, 14, 3, hidden), dtype)
     inputs += [draw_lengths(9, 14)] if has_lengths else []
     together = compiled.run(function, *inputs)
     for first, end in ((0, 1), (5, 6), (3, 7), (13, 14)):
@@ -119,21 +120,21 @@ def test_a_line_has_the_same_bits_in_any_batch(compiled: Bench, index: int) -> N
 
 @pytest.mark.parametrize(("op", "attrs"), LAYERS, ids=str)
 def test_known_sizes(bench: Bench, op: str, attrs: Mapping[str, Any]) -> None:
-    """One line, and several, whose numbers of steps are no multiples of what is taken at a time."""
+    """A line, and several, with numbers of steps not multiples of the block."""
     cases: list[tuple[Sizes, str]] = [((50, 1, 20, 16), "reverse"), ((11, 7, 5, 24), "bidirectional")]
     functions = []
     for (steps, batch, inputs, hidden), direction in cases:
-        ways = 2 if direction == "bidirectional" else 1
+        num_directions = 2 if direction == "bidirectional" else 1
         builder = bench.builder()
-        given = [
+        params = [
             builder.param(f"x{k}", tensor(array.shape))
-            for k, array in enumerate(draw_inputs(op, ways, (steps, batch, inputs, hidden), "float32"))
+            for k, array in enumerate(draw_inputs(op, num_directions, (steps, batch, inputs, hidden), "float32"))
         ]
-        weights = draw_weights(op, ways, inputs, hidden, "float32")
-        results = builder.emit(op, given[0], *weights, *given[1:], direction=direction, **attrs)
-        functions.append((bench.add(builder, *results), (steps, batch, inputs, hidden), ways))
-    for function, sizes, ways in functions:
-        arrays = draw_inputs(op, ways, sizes, "float32")
+        weights = draw_weights(op, num_directions, inputs, hidden, "float32")
+        results = builder.emit(op, params[0], *weights, *params[1:], direction=direction, **attrs)
+        functions.append((bench.add(builder, *results), (steps, batch, inputs, hidden), num_directions))
+    for function, sizes, num_directions in functions:
+        arrays = draw_inputs(op, num_directions, sizes, "float32")
         for found, right in zip(
             bench.run(function, *arrays), bench.reference(function, *arrays, wide=True), strict=True
         ):
@@ -142,16 +143,16 @@ def test_known_sizes(bench: Bench, op: str, attrs: Mapping[str, Any]) -> None:
 
 @pytest.mark.parametrize(("op", "attrs"), LAYERS, ids=str)
 def test_weights_of_any_size_as_inputs(bench: Bench, op: str, attrs: Mapping[str, Any]) -> None:
-    """Weights are rearranged by each call, also where only the call tells their sizes."""
-    known, functions = (5, 33), []
-    for inputs, hidden in (("i", "h"), known):
+    """Weights are rearranged by each call, also if only the call has their sizes."""
+    sizes, functions = (5, 33), []
+    for inputs, hidden in (("i", "h"), sizes):
         width = parse_dim(f"{GATES[op]} * h") if hidden == "h" else GATES[op] * int(hidden)
         states = [tensor((2, "b", hidden))] * (2 if op == "nn.lstm" else 1)
         weights = [tensor((2, width, inputs)), tensor((2, width, hidden)), tensor((2, width * 2))]
         functions.append(
             bench.op(op, [tensor(("t", "b", inputs)), *weights, *states], direction="bidirectional", **attrs)
         )
-    for function, (inputs, hidden) in ((functions[0], (4, 70)), (functions[0], (1, 3)), (functions[1], known)):
+    for function, (inputs, hidden) in ((functions[0], (4, 70)), (functions[0], (1, 3)), (functions[1], sizes)):
         for steps, batch in ((3, 2), (5, 1), (0, 1), (1, 0)):
             x, *rest = draw_inputs(op, 2, (steps, batch, inputs, hidden), "float32")
             arrays = [x, *draw_weights(op, 2, inputs, hidden, "float32"), *rest]

@@ -1,4 +1,4 @@
-"""The rewrites of regions: halves through float32, channels last, ops that are recognised."""
+"""The rewrites of regions: halves through float32, channels last, recognised ops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plugins.ccompiler.tests.bench import Bench
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
-def _one(builder: FunctionBuilder, op: str, *operands: Value, **attrs: object) -> Value:
+def _emit(builder: FunctionBuilder, op: str, *operands: Value, **attrs: object) -> Value:
     (result,) = builder.bind(op, operands, attrs).results
     return result
 
@@ -28,13 +28,13 @@ def _count(bench: Bench, function: Function) -> Counter[str]:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 def test_each_op_on_halves_rounds_its_result_once(bench: Bench, dtype: str) -> None:
-    """The chain of ops in one loop gives the bits that the reference gives op by op."""
+    """The chain of ops in a single loop gives the bits of the reference op by op."""
     builder = bench.builder()
     x, y = (builder.param(name, TensorType((5, 33), dtype)) for name in "xy")
-    total = _one(builder, "add", _one(builder, "multiply", x, y), x)
+    total = _emit(builder, "add", _emit(builder, "multiply", x, y), x)
     parts = builder.bind("split", [total], {"sections": (30, 3), "axis": 1}).results
-    largest = _one(builder, "max", total, axis=(1,))
-    function = bench.add(builder, *parts, _one(builder, "less", x, y), _one(builder, "nn.relu", total), largest)
+    largest = _emit(builder, "max", total, axis=(1,))
+    function = bench.add(builder, *parts, _emit(builder, "less", x, y), _emit(builder, "nn.relu", total), largest)
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal((5, 33)).astype(DTYPES[dtype]) for _ in range(2)]
     for actual, expected in zip(bench.run(function, *inputs), bench.reference(function, *inputs), strict=True):
@@ -46,11 +46,11 @@ def test_an_op_of_halves_with_a_dtype_of_its_own_is_widened_too(bench: Bench) ->
     builder = bench.builder()
     x = builder.param("x", TensorType((7,), "int32"))
     function = bench.add(
-        builder, _one(builder, "multiply", _one(builder, "cast", x, dtype="float16"), builder.const(np.float16(0.1)))
+        builder, _emit(builder, "multiply", _emit(builder, "cast", x, dtype="float16"), builder.const(np.float16(0.1)))
     )
-    given = np.arange(7, dtype=np.int32)
-    (actual,) = bench.run(function, given)
-    np.testing.assert_array_equal(actual, (given.astype(np.float16) * np.float16(0.1)))
+    array = np.arange(7, dtype=np.int32)
+    (actual,) = bench.run(function, array)
+    np.testing.assert_array_equal(actual, (array.astype(np.float16) * np.float16(0.1)))
 
 
 def _image(builder: FunctionBuilder) -> Value:
@@ -59,19 +59,19 @@ def _image(builder: FunctionBuilder) -> Value:
 
 def _convolve(builder: FunctionBuilder, x: Value, seed: int) -> Value:
     weight = np.random.default_rng(seed).standard_normal((8, 8, 3, 3)).astype("float32")
-    return _one(builder, "nn.conv2d", x, builder.const(weight), padding=(1, 1, 1, 1))
+    return _emit(builder, "nn.conv2d", x, builder.const(weight), padding=(1, 1, 1, 1))
 
 
 def test_transposes_remain_at_the_borders_of_a_network(bench: Bench) -> None:
     builder = bench.builder()
     x = _image(builder)
     bias = builder.const(np.ones(8, np.float32))
-    first = _one(builder, "nn.relu", _one(builder, "nn.bias_add", _convolve(builder, x, 0), bias, axis=1))
-    pooled = _one(builder, "nn.max_pool2d", first, pool_size=(3, 3), strides=(1, 1), padding=(1, 1, 1, 1))
-    second = _one(builder, "add", _convolve(builder, pooled, 1), first)
-    both = _one(builder, "concat", second, first, axis=1)
-    mean = _one(builder, "mean", both, axis=(2, 3), keepdims=True)
-    function = bench.add(builder, _one(builder, "reshape", mean, shape=(1, 16)))
+    first = _emit(builder, "nn.relu", _emit(builder, "nn.bias_add", _convolve(builder, x, 0), bias, axis=1))
+    pooled = _emit(builder, "nn.max_pool2d", first, pool_size=(3, 3), strides=(1, 1), padding=(1, 1, 1, 1))
+    second = _emit(builder, "add", _convolve(builder, pooled, 1), first)
+    both = _emit(builder, "concat", second, first, axis=1)
+    mean = _emit(builder, "mean", both, axis=(2, 3), keepdims=True)
+    function = bench.add(builder, _emit(builder, "reshape", mean, shape=(1, 16)))
     counts = _count(bench, function)
     # One for the image; that of the mean moves axes of one element only, and is none.
     assert counts["permute_dims"] <= 2
@@ -84,9 +84,9 @@ def test_transposes_remain_at_the_borders_of_a_network(bench: Bench) -> None:
 def test_a_shuffle_of_channels_moves_along_the_last_axis(bench: Bench) -> None:
     builder = bench.builder()
     x = _convolve(builder, _image(builder), 0)
-    split = _one(builder, "reshape", x, shape=(1, 2, 4, 9, 9))
-    turned = _one(builder, "permute_dims", split, axes=(0, 2, 1, 3, 4))
-    shuffled = _one(builder, "reshape", turned, shape=(1, 8, 9, 9))
+    split = _emit(builder, "reshape", x, shape=(1, 2, 4, 9, 9))
+    turned = _emit(builder, "permute_dims", split, axes=(0, 2, 1, 3, 4))
+    shuffled = _emit(builder, "reshape", turned, shape=(1, 8, 9, 9))
     function = bench.add(builder, _convolve(builder, shuffled, 1))
     assert _count(bench, function)["permute_dims"] == 3
     inputs = np.random.default_rng(2).standard_normal((1, 8, 9, 9)).astype("float32")
@@ -97,14 +97,14 @@ def test_a_shuffle_of_channels_moves_along_the_last_axis(bench: Bench) -> None:
 
 def test_pooling_alone_stays_as_it_is(bench: Bench) -> None:
     builder = bench.builder()
-    function = bench.add(builder, _one(builder, "nn.max_pool2d", _image(builder), pool_size=(2, 2)))
+    function = bench.add(builder, _emit(builder, "nn.max_pool2d", _image(builder), pool_size=(2, 2)))
     assert _count(bench, function) == {"nn.max_pool2d": 1}
 
 
 def test_spelled_out_attention_is_one_kernel(bench: Bench) -> None:
     builder = bench.builder()
     query, key, value = (builder.param(name, TensorType((1, 2, 5, 8), "float32")) for name in ("q", "k", "v"))
-    scores = _one(builder, "matmul", query, _one(builder, "permute_dims", key, axes=(0, 1, 3, 2)))
-    scaled = _one(builder, "multiply", scores, builder.const(np.float32(0.25)))
-    function = bench.add(builder, _one(builder, "matmul", _one(builder, "nn.softmax", scaled, axis=-1), value))
+    scores = _emit(builder, "matmul", query, _emit(builder, "permute_dims", key, axes=(0, 1, 3, 2)))
+    scaled = _emit(builder, "multiply", scores, builder.const(np.float32(0.25)))
+    function = bench.add(builder, _emit(builder, "matmul", _emit(builder, "nn.softmax", scaled, axis=-1), value))
     assert _count(bench, function) == {"nn.attention": 1}

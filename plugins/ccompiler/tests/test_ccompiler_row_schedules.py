@@ -1,4 +1,4 @@
-"""Random rows under random legal schedules: a schedule changes how rows are computed, and nothing of what comes out."""
+"""Random rows under random legal schedules: a schedule changes the computation of rows, not the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _reduced(op: str) -> Program:
 
 
 def _two_results(build: Builder, x: Value, axis: tuple[int, ...]) -> tuple[Value, ...]:
-    """Return two reductions in one pass."""
+    """Return two reductions in a single pass."""
     return tuple(build.emit(op, x, axis=axis, keepdims=True) for op in ("sum", "max"))
 
 
@@ -39,7 +39,7 @@ def _centred(build: Builder, x: Value, axis: tuple[int, ...]) -> tuple[Value, ..
 
 
 def _three_passes(build: Builder, x: Value, axis: tuple[int, ...]) -> tuple[Value, ...]:
-    """Return what takes three passes, and a value that waits between them: roots of squares, which are exact."""
+    """Return a computation in three passes, with a value kept in between: roots of squares, exact."""
     apart = build.emit("subtract", x, build.emit("max", x, axis=axis, keepdims=True))
     roots = build.emit("sqrt", build.emit("multiply", apart, apart))
     total = build.emit("sum", roots, axis=axis, keepdims=True)
@@ -76,7 +76,7 @@ def _drawn(draw: random.Random, kernel: Kernel, layouts: Mapping[Any, Layout]) -
         draw.choice([1, 5, 16, 48, 512]) if columns else 1,
         draw.choice([None, *loops, *([BLOCK_LOOP] if block or columns else [])]),
         block,
-        piece=draw.choice([3, 16, 64, 1024]),
+        chunk=draw.choice([3, 16, 64, 1024]),
         vector_nbytes=draw.choice([0, 16, 32, 64]),
         registers=draw.choice([1, 2, 4]),
         fetched=draw.choice([0, 1, 4, 128]),
@@ -86,12 +86,12 @@ def _drawn(draw: random.Random, kernel: Kernel, layouts: Mapping[Any, Layout]) -
 
 
 def _function(draw: random.Random, bench: Bench, name: str, sizes: dict[str, int]) -> Function:
-    """Return a program on a random shape, some of whose sizes are symbols."""
+    """Return a program on a random shape with some symbolic sizes."""
     program, dtype = PROGRAMS[name]
     shape = draw.choice(SHAPES)
     axis = tuple(sorted(draw.sample(range(len(shape)), draw.randint(1, len(shape)))))
     number = len(bench.functions)
-    names = [f"n{number}_{place}" for place in range(len(shape))]
+    names = [f"n{number}_{dimension}" for dimension in range(len(shape))]
     sizes.update(zip(names, shape, strict=True))
     dims: list[Dim] = [size if draw.random() < 0.7 else symbol(name) for size, name in zip(shape, names, strict=True)]
     builder = bench.builder()
@@ -105,13 +105,13 @@ def _numbers(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_rows_are_the_same_under_each_schedule(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    draw, rng, taken = random.Random(seed), np.random.default_rng(seed), list[RowSchedule]()
+    draw, rng, schedules = random.Random(seed), np.random.default_rng(seed), list[RowSchedule]()
 
-    def chosen(kernel: Kernel, layouts: Mapping[Any, Layout]) -> RowSchedule:
-        taken.append(row_schedule(kernel, layouts) if draw.random() < 0.1 else _drawn(draw, kernel, layouts))
-        return taken[-1]
+    def draw_schedule(kernel: Kernel, layouts: Mapping[Any, Layout]) -> RowSchedule:
+        schedules.append(row_schedule(kernel, layouts) if draw.random() < 0.1 else _drawn(draw, kernel, layouts))
+        return schedules[-1]
 
-    monkeypatch.setattr(rows, "row_schedule", chosen)
+    monkeypatch.setattr(rows, "row_schedule", draw_schedule)
     bench, sizes = Bench(opt_level=1), dict[str, int]()
     functions = {_function(draw, bench, name, sizes): name for name in [*PROGRAMS] * 4}
     for function, name in functions.items():
@@ -121,24 +121,24 @@ def test_rows_are_the_same_under_each_schedule(monkeypatch: pytest.MonkeyPatch, 
             np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=0, err_msg=f"{name} {x.shape}")
     # A symbolic size may part a program; the others were one kernel of rows each, and each choice was made.
     assert sum(len(bench.calls(function)) == 1 for function in functions) > len(functions) * 3 // 4
-    assert len(taken) >= len(functions)
-    assert len(set(taken)) > len(taken) * 3 // 4
+    assert len(schedules) >= len(functions)
+    assert len(set(schedules)) > len(schedules) * 3 // 4
     for field in RowSchedule.__dataclass_fields__:
-        assert len({getattr(schedule, field) for schedule in taken}) > 1, field
-    assert {BLOCK_LOOP, None} < {schedule.parallel for schedule in taken}
+        assert len({getattr(schedule, field) for schedule in schedules}) > 1, field
+    assert {BLOCK_LOOP, None} < {schedule.parallel for schedule in schedules}
 
 
 def test_schedules_make_other_code_of_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The schedules reach the C: a kernel that another one equals would be shared."""
+    """The schedules reach the C: equal kernels would be shared."""
     wide = RowSchedule(vector_nbytes=64)
     schedules = [
-        *(wide, RowSchedule(), RowSchedule(vector_nbytes=64, registers=2), RowSchedule(vector_nbytes=64, piece=16)),
-        *(RowSchedule((0,), width, piece=64) for width in (16, 64)),
+        *(wide, RowSchedule(), RowSchedule(vector_nbytes=64, registers=2), RowSchedule(vector_nbytes=64, chunk=16)),
+        *(RowSchedule((0,), width, chunk=64) for width in (16, 64)),
         *(RowSchedule(vector_nbytes=64, fetched=16), RowSchedule(vector_nbytes=64, lender_nbytes=0)),
         RowSchedule(vector_nbytes=64, parallel="i"),
     ]
-    given = iter(schedules)
-    monkeypatch.setattr(rows, "row_schedule", lambda kernel, layouts: next(given))
+    remaining = iter(schedules)
+    monkeypatch.setattr(rows, "row_schedule", lambda kernel, layouts: next(remaining))
     bench = Bench(opt_level=1)
     for _ in schedules:
         builder = bench.builder()
@@ -162,8 +162,8 @@ def test_a_function_of_rows_interpreted_is_the_reduction(op: str, dtype: str) ->
         for count in (1, 3, 4, 7, 16, 21, 32, 50, 64, 150):
             x = (rng.integers(0, 2, count) * 2 - 1 if op == "prod" else rng.integers(-9, 9, count)).astype(dtype)
             expected = getattr(np, op)(x).astype(dtype)
-            for one in (function, scalarise(function)):
-                assert interpret(one, dict(zip(one.parameters, (x, count), strict=True))) == expected
+            for variant in (function, scalarise(function)):
+                assert interpret(variant, dict(zip(variant.parameters, (x, count), strict=True))) == expected
     assert row_function(op, dtype, 0) != row_function(op, dtype, 64) or dtype == "int16"
 
 
@@ -171,9 +171,9 @@ def test_a_function_of_rows_interpreted_is_the_reduction(op: str, dtype: str) ->
 @pytest.mark.parametrize("count", [1, 5, 8, 17, 40, 70])
 def test_an_extreme_of_rows_with_nan_is_nan_wherever_it_stands(op: str, count: int) -> None:
     function = row_function(op, "float32", 32)
-    for place in range(count):
+    for index in range(count):
         x = np.arange(count, dtype="float32")
-        x[place] = np.nan
+        x[index] = np.nan
         assert np.isnan(interpret(function, dict(zip(function.parameters, (x, count), strict=True))))
     for value in (np.inf, -np.inf):
         x = np.full(count, value, "float32")

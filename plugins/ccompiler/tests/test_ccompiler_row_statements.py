@@ -1,4 +1,4 @@
-"""Row kernels as data: they keep the laws of generated C, and interpreted they compute what the ops do."""
+"""Row kernels as data: laws of generated C, and results of the ops in the interpreter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CASES: list[tuple[str, str, list[tuple[int, ...]], dict[str, object]]] = [
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[Function]:
-    """Every kernel that is declared."""
+    """Every declared kernel."""
     found: list[Function] = []
 
     def recorded(function: Function, **options: Any) -> Function:

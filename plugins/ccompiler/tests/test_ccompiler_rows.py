@@ -1,4 +1,4 @@
-"""Reductions and what is fused with them: against float64, with bounds from the arithmetic."""
+"""Reductions and fused ops: against float64, with bounds from the arithmetic."""
 
 from __future__ import annotations
 
@@ -142,9 +142,9 @@ def test_sums_of_infinities(bench: Bench, dtype: str) -> None:
 def test_a_nan_is_the_largest_and_the_smallest(bench: Bench, axis: int) -> None:
     shape = (131, 3) if axis == 0 else (3, 131)
     functions = [bench.op(op, [tensor(shape)], axis=(axis,)) for op in ("max", "min", "sum")]
-    for place in (0, 1, 16, 63, 64, 70, 127, 130):
+    for index in (0, 1, 16, 63, 64, 70, 127, 130):
         x = np.moveaxis(_random((131, 3)), 0, axis).copy()
-        np.moveaxis(x, axis, 0)[place, 1] = np.nan
+        np.moveaxis(x, axis, 0)[index, 1] = np.nan
         for function in functions:
             np.testing.assert_array_equal(np.isnan(bench.run(function, x)[0]), [False, True, False])
 
@@ -342,7 +342,7 @@ def test_fused_programs(march: str, *, fuse: bool) -> None:
 
 @pytest.mark.parametrize("opt_level", [1, 2])
 def test_an_empty_row_gives_no_warning(opt_level: int) -> None:
-    """The functions that combine a row's elements are given an array, though they read nothing of it."""
+    """The functions combining a row's elements get an array, though nothing in the array is read."""
     bench = Bench(opt_level=opt_level)
     functions = {}
     for dtype in ("float32", "float64"):

@@ -1,4 +1,4 @@
-"""Every op that is taken, with operands of rank 0 wherever its type rule allows them."""
+"""Every claimed op, with operands of rank 0 in all places permitted by the type rule."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ULP = 64
 
 
 def _scalar_types(case: OpCase) -> Iterator[tuple[TensorType, ...]]:
-    """Yields the operand types of a case with every choice of operands as scalars."""
+    """Yield the operand types of a case with every choice of operands as scalars."""
     for choice in itertools.product((False, True), repeat=len(case.operands)):
         types = case.types()
         yield tuple(TensorType((), t.dtype) if scalar else t for t, scalar in zip(types, choice, strict=True))
 
 
 def _attrs(case: OpCase) -> Iterator[Attrs]:
-    """Yields the attributes of a case, with those axes besides that a scalar might have."""
+    """Yield the attributes of a case, and also with axes possible for a scalar."""
     yield dict(case.attrs)
     for spec in default_ops()[case.op].attrs:
         if spec.name in ("axis", "axes", "shape", "repeats", "pad_width", "begin", "end", "strides"):
@@ -46,7 +46,7 @@ def _attrs(case: OpCase) -> Iterator[Attrs]:
             yield from ({**case.attrs, spec.name: text} for text in ("->", ",->", "ij,->ji", ",ij->i"))
 
 
-def _taken() -> Iterator[tuple[str, tuple[TensorType, ...], Attrs, OpCase]]:
+def _accepted_ops() -> Iterator[tuple[str, tuple[TensorType, ...], Attrs, OpCase]]:
     """Yields every op on scalars that the type rules and the backend take, each once."""
     seen: set[object] = set()
     for name, cases in canonical_cases(default_ops()).items():
@@ -65,14 +65,14 @@ def _taken() -> Iterator[tuple[str, tuple[TensorType, ...], Attrs, OpCase]]:
 
 
 def _reduced(builder: FunctionBuilder, source: Value | None, type_: TensorType, name: str) -> Value:
-    """Gives a scalar that a reduction of a whole tensor makes: of another operand, or of a parameter of its own."""
+    """Return a scalar made by a reduction of a whole tensor: of another operand, or of a separate parameter."""
     if source is None or source.type.dtype != type_.dtype:  # type: ignore[union-attr]
         source = builder.param(name, TensorType((2, 3), type_.dtype))
     return builder.bind(REDUCTIONS[dtype_info(type_.dtype).kind], [source], {}).results[0]
 
 
 def _add(bench: Bench, name: str, types: Sequence[TensorType], attrs: Attrs, *, reduced: bool) -> Any:
-    """Adds a function of the op; ``reduced``: its scalars are reductions, which the op may share a kernel with."""
+    """Add a function of the op; ``reduced``: the scalars are reductions, perhaps in a shared kernel."""
     builder = bench.builder()
     values: dict[int, Value] = {
         index: builder.param(f"x{index}", type_) for index, type_ in enumerate(types) if type_.shape or not reduced
@@ -85,7 +85,7 @@ def _add(bench: Bench, name: str, types: Sequence[TensorType], attrs: Attrs, *, 
 
 
 def _arrays(function: Function, case: OpCase, generator: np.random.Generator) -> list[NDArray]:
-    """Gives operands within the bounds of the case's own: indices, lengths."""
+    """Return operands within the bounds of the case's own: indices, lengths."""
     arrays = []
     for param in function.params:
         operand = case.operands[int(param.name.removeprefix("x"))]
@@ -93,7 +93,7 @@ def _arrays(function: Function, case: OpCase, generator: np.random.Generator) ->
     return arrays
 
 
-def _check(bench: Bench, function: Function, inputs: Sequence[NDArray], what: object) -> None:
+def _check(bench: Bench, function: Function, inputs: Sequence[NDArray], label: object) -> None:
     results = function.results
     outputs: list[NDArray] = [np.full(sizes_of(value), 1, to_numpy(tensor_type(value).dtype)) for value in results]
     try:
@@ -104,30 +104,30 @@ def _check(bench: Bench, function: Function, inputs: Sequence[NDArray], what: ob
             bench.module.get_function(function.name)(*inputs, *outputs)
         return
     bench.module.get_function(function.name)(*inputs, *outputs)
-    for made, right in zip(outputs, expected, strict=True):
-        assert made.shape == right.shape, what
-        if made.dtype.kind != "f":
-            np.testing.assert_array_equal(made, right.astype(made.dtype), str(what))
+    for actual, right in zip(outputs, expected, strict=True):
+        assert actual.shape == right.shape, label
+        if actual.dtype.kind != "f":
+            np.testing.assert_array_equal(actual, right.astype(actual.dtype), str(label))
             continue
         with np.errstate(all="ignore"):
-            rounded = right.astype(made.dtype).astype(np.float64)
+            rounded = right.astype(actual.dtype).astype(np.float64)
         finite = np.isfinite(rounded)
-        np.testing.assert_array_equal(made[~finite], rounded[~finite].astype(made.dtype), str(what))
+        np.testing.assert_array_equal(actual[~finite], rounded[~finite].astype(actual.dtype), str(label))
         scale = max(1.0, float(np.abs(rounded[finite]).max(initial=0)))
-        error = np.abs(made[finite].astype(np.float64) - rounded[finite])
-        assert np.all(error <= ULP * float(np.finfo(made.dtype).eps) * scale), what
+        error = np.abs(actual[finite].astype(np.float64) - rounded[finite])
+        assert np.all(error <= ULP * float(np.finfo(actual.dtype).eps) * scale), label
 
 
 def test_every_op_that_is_taken_computes_on_scalars() -> None:
-    """An axis, a row or an iteration space of nothing is where arithmetic on ranks goes wrong."""
+    """Arithmetic on ranks tends to fail for an axis, a row or an iteration space of nothing."""
     bench = Bench(opt_level=0)
     added = [
         (case, _add(bench, name, types, attrs, reduced=reduced), (name, types, attrs, reduced))
-        for name, types, attrs, case in _taken()
+        for name, types, attrs, case in _accepted_ops()
         for reduced in (False, True)
     ]
-    tried = {what[0] for _, _, what in added}
+    tried = {label[0] for _, _, label in added}
     assert tried >= {"quantize", "dequantize", "add", "where", "take", "einsum", "reshape", "sum", "cast"}
     assert len(tried) > 90
-    for case, function, what in added:
-        _check(bench, function, _arrays(function, case, np.random.default_rng(7)), what)
+    for case, function, label in added:
+        _check(bench, function, _arrays(function, case, np.random.default_rng(7)), label)

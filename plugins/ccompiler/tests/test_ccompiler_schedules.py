@@ -1,4 +1,4 @@
-"""Kernels that are nests compute the same under the schedule that is chosen for them and under any legal one."""
+"""Kernels made of nests compute the same under the chosen schedule and under any legal schedule."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _any_schedule(nest: Nest, rng: random.Random) -> Schedule:
 
 
 def _computed(function: Function, inputs: list[NDArray], size: int, rng: random.Random) -> NDArray:
-    """Return what the interpreter computes: the inputs stand first, the result behind them, scratch memory last."""
+    """Return the interpreter's results: the inputs come first, then the result, scratch memory last."""
     buffers = [item for item in function.parameters if isinstance(item, Buffer)]
     arrays = [array.reshape(-1).copy() for array in inputs]
     arrays += [np.full(size, 77, to_numpy(item.dtype)) for item in buffers[len(inputs) : len(inputs) + 1]]

@@ -107,7 +107,7 @@ def test_s002_1_the_text_compiles_by_hand_without_a_warning(tmp_path: Path, tuto
 
 
 class _Own(CSourceCodegen):
-    """What a reader of the guide writes: only variables and calls."""
+    """Code written by a reader of the guide: only variables and calls."""
 
     def visit_var(self, scope: FunctionScope, var: Var) -> str:
         return scope.parameter(var)
@@ -123,8 +123,8 @@ class _Own(CSourceCodegen):
 
 def test_s002_2_a_subclass_of_two_methods_produces_working_c() -> None:
     i0, i1, i2, i3 = _inputs()
-    for given in (_gcc_0(), IRModule({name: _gcc_0(name) for name in ("gcc_0", "gcc_1")})):
-        module = _Own().generate(given)
+    for source in (_gcc_0(), IRModule({name: _gcc_0(name) for name in ("gcc_0", "gcc_1")})):
+        module = _Own().generate(source)
         for name in module.function_names:
             out = np.zeros((10, 10), "float32")
             module.get_function(name)(i0, i1, i2, i3, out)

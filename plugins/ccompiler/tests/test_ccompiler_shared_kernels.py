@@ -15,7 +15,7 @@ def _random(*shape: int, seed: int = 0) -> Any:
 
 
 def _layer(builder: Builder, x: Var, size: int, seed: int) -> Var:
-    """Return a normalisation of the softmax of a product with weights of their own."""
+    """Return a normalisation of the softmax of a product with separate weights."""
     product = builder.emit("matmul", x, _random(size, size, seed=seed))
     result: Var = builder.emit("nn.softmax", builder.emit("nn.relu", product))
     return result

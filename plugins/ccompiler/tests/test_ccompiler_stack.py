@@ -1,4 +1,4 @@
-"""Kernels need little of the stack: a thread may have no more than 128 kB, with musl, and others call them."""
+"""Kernels need little of the stack: a thread may have only 128 kB, with musl, and kernels are called by others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_FRAME = 96 << 10
 
 @pytest.fixture(params=["generic", "native"])
 def make_checked(request: pytest.FixtureRequest) -> Callable[..., Bench]:
-    """Gives, for a level of optimisation and other options, what refuses to compile a larger frame."""
+    """Return, for an optimisation level and other options, a compiler refusing larger frames."""
     if any("-fsanitize" in word for word in find_toolchain().command):
         pytest.skip("sanitizers put fences between the variables of a frame")
     flags = (*WARNINGS, f"-Wframe-larger-than={LARGEST_FRAME}")
@@ -73,8 +73,8 @@ def test_what_needs_most(make_checked: Callable[..., Bench]) -> None:
     for axis in (0, 1):
         builder = bench.builder()
         x = builder.param("x", tensor((900, 1100), "float64"))
-        others = [builder.param(f"y{index}", tensor((900, 1100), "float64")) for index in range(25)]
-        sums = [builder.emit("sum", builder.emit("multiply", x, other), axis=(axis,)) for other in others]
+        operands = [builder.param(f"y{index}", tensor((900, 1100), "float64")) for index in range(25)]
+        sums = [builder.emit("sum", builder.emit("multiply", x, other), axis=(axis,)) for other in operands]
         bench.add(builder, *sums)
     assert bench.module.function_names
 

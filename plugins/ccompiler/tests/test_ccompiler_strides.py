@@ -1,4 +1,4 @@
-"""Kernels on tensors that do not lie compact: memory in another order of axes, given as strides."""
+"""Kernels on non-compact tensors: memory in another order of axes, given as strides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from byoc_core.runtime.module import NDArray
 from plugins.ccompiler.tests.bench import Bench, tensor_type
 
 Orders = Mapping[str, tuple[int, ...]]
-"""For values by name: their axes in the order in which memory has them."""
+"""For values by name: their axes in memory order."""
 
 
 def _strides(shape: Sequence[Dim], order: tuple[int, ...]) -> tuple[Dim, ...]:
@@ -33,19 +33,19 @@ def _strides(shape: Sequence[Dim], order: tuple[int, ...]) -> tuple[Dim, ...]:
 
 @pytest.fixture
 def lay_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[Orders], None]:
-    """Has values of every function lie in memory in the given order of axes."""
+    """Lay out values of every function in memory in the given order of axes."""
 
     def lay_out(orders: Orders) -> None:
         def context(
             scope: FunctionScope, unit: VectorUnit, options: CCompilerOptions, strides: Mapping[Value, tuple[Dim, ...]]
         ) -> KernelContext:
             values = (value for value in (*scope.function.params, *scope.function.results) if isinstance(value, Var))
-            given: dict[Value, tuple[Dim, ...]] = {
+            all_strides: dict[Value, tuple[Dim, ...]] = {
                 value: _strides(tensor_type(value).shape or (), orders[value.name])
                 for value in values
                 if value.name in orders
             }
-            return KernelContext(scope, unit, options, {**strides, **given})
+            return KernelContext(scope, unit, options, {**strides, **all_strides})
 
         monkeypatch.setattr(codegen, "KernelContext", context)
 
@@ -53,7 +53,7 @@ def lay_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[Orders], None]:
 
 
 def _in_memory(array: NDArray, order: tuple[int, ...] | None) -> Any:
-    """Gives an array of the same shape whose memory holds the elements with the axes in another order."""
+    """Return an array of the same shape with another order of axes in memory."""
     return array if order is None else np.ascontiguousarray(array.transpose(order)).reshape(array.shape)
 
 
@@ -65,10 +65,10 @@ def _from_memory(array: NDArray, order: tuple[int, ...] | None) -> Any:
 
 
 def _run(bench: Bench, function: Function, orders: Orders, *inputs: NDArray) -> list[Any]:
-    given = [_in_memory(a, orders.get(p.name)) for p, a in zip(function.params, inputs, strict=True)]
+    arrays = [_in_memory(a, orders.get(p.name)) for p, a in zip(function.params, inputs, strict=True)]
     names = [getattr(result, "name", "") for result in function.results]
-    made = bench.run(function, *given)
-    return [_from_memory(array, orders.get(name)) for name, array in zip(names, made, strict=True)]
+    results = bench.run(function, *arrays)
+    return [_from_memory(array, orders.get(name)) for name, array in zip(names, results, strict=True)]
 
 
 def _random(shape: int | Sequence[int], seed: int = 0) -> Any:

@@ -66,7 +66,7 @@ def test_kernel_layouts(bench: Bench, layout: str) -> None:
 def test_convolution_of_symbolic_images(bench: Bench) -> None:
     attrs: list[dict[str, Any]] = [{}, {"padding": (1, 1)}, {"strides": (2, 2), "padding": (1, 1)}]
     types = [tensor(("n", 4, "h", "w")), tensor((10, 4, 3, 3))]
-    for function in [bench.op("nn.conv2d", types, **given) for given in attrs]:
+    for function in [bench.op("nn.conv2d", types, **options) for options in attrs]:
         for shape in ((2, 4, 13, 12), (1, 4, 3, 3), (3, 4, 40, 5)):
             _check_products(bench, function, [_random(shape), _random((10, 4, 3, 3), seed=1)], 36)
 
@@ -215,7 +215,7 @@ def test_pooling_of_other_dtypes_and_symbolic_images(bench: Bench) -> None:
 def test_reductions(bench: Bench) -> None:
     x = _random((3, 4, 5))
     attrs: list[dict[str, Any]] = [{}, {"axis": (1,)}, {"axis": (0, -1), "keepdims": True}, {"axis": ()}]
-    cases = [(bench.op(op, [tensor((3, 4, 5))], **given), x) for op in ("sum", "mean", "max") for given in attrs]
+    cases = [(bench.op(op, [tensor((3, 4, 5))], **options), x) for op in ("sum", "mean", "max") for options in attrs]
     cases += [(bench.op(op, [tensor((3, 0))], axis=(1,)), _random((3, 0))) for op in ("sum", "mean", "max")]
     for function, array in cases:
         (actual,) = bench.run(function, array)

@@ -148,7 +148,7 @@ def num_tasks():
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """An artifact with one loop that is worth several threads, and its result on the input of ``HEAD``."""
+    """An artifact with a loop worth several threads, and the result on the input of ``HEAD``."""
     folder = tmp_path_factory.mktemp("threads")
     executable = compile_case("R.exp(x)", [("n",)])
     executable.save(folder / "model.byoc")
@@ -158,11 +158,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def answer(saved: tuple[Path, Path], script: str, environment: Mapping[str, str] | None = None) -> Any:
-    """Runs a script with the saved model in a fresh process, and gives what it prints last, as JSON."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "BYOC_NUM"))}
+    """Run a script with the saved model in a fresh process, and return the last line of output, parsed as JSON."""
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "BYOC_NUM"))
+    }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", HEAD + script, *map(str, saved)],
-        env={**kept, "OPENBLAS_NUM_THREADS": "1", **(environment or {})},
+        env={**variables, "OPENBLAS_NUM_THREADS": "1", **(environment or {})},
         capture_output=True,
         text=True,
         timeout=240,
@@ -214,11 +216,11 @@ print(json.dumps([*found, "GOMP_SPINCOUNT" in os.environ]))
 def test_how_long_workers_spin_is_the_environments_to_say(
     saved: tuple[Path, Path], environment: dict[str, str], expected: str
 ) -> None:
-    """libgomp shows its settings where ``OMP_DISPLAY_ENV`` asks for it, when it is loaded."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    """On request of ``OMP_DISPLAY_ENV``, libgomp shows the settings during loading."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     done = subprocess.run(
         [sys.executable, "-c", HEAD + "assert is_right()", *map(str, saved)],
-        env={**kept, "OMP_DISPLAY_ENV": "verbose", "BYOC_NUM_THREADS": "2", **environment},
+        env={**variables, "OMP_DISPLAY_ENV": "verbose", "BYOC_NUM_THREADS": "2", **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -304,7 +306,7 @@ print(json.dumps(found))
 @needs_openmp
 @pytest.mark.parametrize("native", ["0", "1"])
 def test_a_child_whose_workers_could_not_be_ended_runs_in_one_thread(saved: tuple[Path, Path], native: str) -> None:
-    """As with a libgomp that cannot end a team."""
+    """As with a libgomp unable to end a team."""
     script = """
 found = [is_right()]
 threads.use_openmp()._pause = None

@@ -27,7 +27,7 @@ HEADERS = '#include "byoc_ffi.h"\n#include "byoc_scalar.h"\n'
 
 
 def _build(folder: Path, unit: VectorUnit, march: str, dtype: str) -> ctypes.CDLL:
-    """Gives a library with an exported function for every shape in both forms."""
+    """Return a library with an exported function for every shape in both forms."""
     functions = []
     for rows, vectors in SHAPES:
         for indirect in (False, True):
@@ -78,10 +78,10 @@ def test_panel_tiles_of_scattered_rows(tmp_path: Path, unit: VectorUnit, march: 
         width = vectors * unit.lanes(dtype)
         for depth, num_taps in [(d, t) for d in DEPTHS for t in (0, 1, 3)] + [(100, 13)]:
             runs = generator.standard_normal((num_taps, rows, depth)).astype(dtype)
-            places = np.array([[runs[t, j].ctypes.data for j in range(rows)] for t in range(num_taps)], "uintp")
+            pointers = np.array([[runs[t, j].ctypes.data for j in range(rows)] for t in range(num_taps)], "uintp")
             panel = generator.standard_normal((num_taps * depth, width)).astype(dtype)
             sums = np.full((rows, width), np.nan, dtype)
-            left = (_pointer(places), ctypes.c_int64(num_taps), ctypes.c_int64(0))
+            left = (_pointer(pointers), ctypes.c_int64(num_taps), ctypes.c_int64(0))
             target = (_pointer(sums), ctypes.c_int64(width), False)
             library[f"rows_{rows}x{vectors}"](*left, _pointer(panel), ctypes.c_int64(depth), *target)
             _check(sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)
@@ -118,11 +118,11 @@ def test_every_line_of_what_comes_next_is_fetched(step: int, depth: int, shape: 
 
 
 @given(st.integers(1, 5000), st.integers(8, 300), st.integers(1, 8))
-def test_parts_of_rows_are_about_even(whole: int, most: int, step: int) -> None:
-    part = even_part(whole, most, step)
-    count = -(-whole // part)
-    assert count == -(-whole // most)
-    assert part <= max(most, min(whole, most))
-    last = whole - part * (count - 1)
+def test_parts_of_rows_are_about_even(size: int, most: int, step: int) -> None:
+    part = even_part(size, most, step)
+    count = -(-size // part)
+    assert count == -(-size // most)
+    assert part <= max(most, min(size, most))
+    last = size - part * (count - 1)
     assert 0 < last <= part
     assert part - last < step * count

@@ -1,4 +1,4 @@
-"""``permute_dims``: every order of axes, dtypes of every width, sizes that tiles fit and sizes that they do not."""
+"""``permute_dims``: every order of axes, dtypes of every width, sizes divisible by tiles and others."""
 
 from __future__ import annotations
 

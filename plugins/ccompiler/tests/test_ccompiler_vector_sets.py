@@ -1,4 +1,4 @@
-"""The table of vector sets: which one a target gets, and that compilers make code for it."""
+"""The table of vector sets: the set for a target, and code from compilers for this set."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def test_sets_of_a_family_come_widest_first_and_have_names_of_their_own() -> Non
     assert len({item.name for item in VECTOR_SETS}) == len(VECTOR_SETS)
     for item in VECTOR_SETS:
         later = VECTOR_SETS[VECTOR_SETS.index(item) + 1 :]
-        chosen = [
+        names = [
             other for other in later if other.machines == item.machines and None not in (other.feature, item.feature)
         ]
-        assert all(other.unit.nbytes < item.unit.nbytes for other in chosen)
+        assert all(other.unit.nbytes < item.unit.nbytes for other in names)
 
 
 @pytest.mark.parametrize(

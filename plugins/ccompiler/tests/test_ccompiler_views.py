@@ -1,4 +1,4 @@
-"""Views between regions of generated C and of the host: how many calls and copies programs hold."""
+"""Views between regions of generated C and of the host: numbers of calls and copies in programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from byoc_core.vm.instructions import Builtin, Call, CallKind
 
 
 def densely_connected(num_layers: int) -> IRModule:
-    """Gives layers of a DenseNet: each convolves all that was made before it, and joins its own to that."""
+    """Return layers of a DenseNet: each convolves all earlier results, and joins the result to them."""
     rng = np.random.default_rng(0)
     builder: Any = FunctionBuilder("main")
     value = builder.param("x", tensor((1, 4, 8, 8)))
@@ -29,21 +29,21 @@ def densely_connected(num_layers: int) -> IRModule:
 
 
 def of_many_parts(num_parts: int) -> IRModule:
-    """Gives a product that is split into parts, each computed on in a shape of its own, which are joined again."""
+    """Return a product split into parts, each computed in a different shape, and joined again."""
     rng = np.random.default_rng(1)
     builder: Any = FunctionBuilder("main")
     x = builder.param("x", tensor((num_parts, 16)))
     product = builder.emit("matmul", x, rng.standard_normal((16, 16), np.float32))
     parts = builder.bind("split", [product], {"sections": (1,) * num_parts, "axis": 0}).results
-    made: list[Var] = []
+    values: list[Var] = []
     for part in parts:
         square = builder.emit("reshape", part, shape=(4, 4))
-        made.append(builder.emit("reshape", builder.emit("exp", square), shape=(1, 16)))
-    return IRModule({"main": builder.finish(builder.emit("concat", *made, axis=0))}, builder.constants)
+        values.append(builder.emit("reshape", builder.emit("exp", square), shape=(1, 16)))
+    return IRModule({"main": builder.finish(builder.emit("concat", *values, axis=0))}, builder.constants)
 
 
 def count(executable: Executable) -> tuple[int, int, int]:
-    """Gives the calls of backends, the copies and the bytes of the arena of a program."""
+    """Return the calls of backends, the copies and the bytes of the arena of a program."""
     (main,) = executable.program.functions
     calls = [instruction for instruction in main.code if isinstance(instruction, Call)]
     copies = sum(call.kind is CallKind.BUILTIN and call.callee == Builtin.COPY for call in calls)
@@ -52,8 +52,8 @@ def count(executable: Executable) -> tuple[int, int, int]:
 
 
 def built(module: IRModule, backends: Sequence[str], allowed: Sequence[str]) -> Executable:
-    wishes = PartitionOptions(allow={name: list(allowed) for name in backends} if allowed else {})
-    return byoc_core.build(module, backends, partition_options=wishes)
+    options = PartitionOptions(allow={name: list(allowed) for name in backends} if allowed else {})
+    return byoc_core.build(module, backends, partition_options=options)
 
 
 DENSE, PARTS = densely_connected(4), of_many_parts(4)
@@ -77,8 +77,8 @@ def test_calls_copies_and_arenas(
     inside: tuple[int, int, int],
     between: tuple[int, int, int],
 ) -> None:
-    """With views inside regions, as before, and between them; arenas hold the scratch memory of regions too."""
-    with patch.object(PeelViews, "__call__", lambda _, given: given):
+    """With views inside regions, as before, and between regions; arenas include the scratch memory of regions."""
+    with patch.object(PeelViews, "__call__", lambda _, transformed: transformed):
         before = built(module, backends, allowed)
     after = built(module, backends, allowed)
     assert (count(before), count(after)) == (inside, between)

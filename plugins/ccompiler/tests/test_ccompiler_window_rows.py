@@ -1,4 +1,4 @@
-"""The function that finds where the windows of pixels begin, run as data: it agrees with indices of a padded image."""
+"""The function finding the first elements of the windows of pixels, run as data: equal to indices of a padded image."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def test_pointers_are_those_of_the_taps(
         for (down, right), j in itertools.product(np.ndindex(taps), range(COUNT)):
             # Behind the last pixel it is the last one.
             n, y, x = np.unravel_index(min(first + j, last), (2, out_height, out_width))
-            wanted = padded[n, y * strides[0] + down * dilation[0], x * strides[1] + right * dilation[1]]
-            assert rows[(down * taps[1] + right) * COUNT + j][0] == wanted
+            expected = padded[n, y * strides[0] + down * dilation[0], x * strides[1] + right * dilation[1]]
+            assert rows[(down * taps[1] + right) * COUNT + j][0] == expected

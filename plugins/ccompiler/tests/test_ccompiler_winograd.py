@@ -1,4 +1,4 @@
-"""Winograd convolution: its matrices, where it is chosen, and its results within a bound that the matrices give."""
+"""Winograd convolution: the matrices, the choice, and results within a bound from the matrices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -
 
 
 def _correlate(image: NDArray, weight: NDArray, padding: tuple[int, int, int, int]) -> Any:
-    """Gives the convolution of (N, H, W, C) with (O, C, 3, 3) in float64."""
+    """Return the convolution of (N, H, W, C) with (O, C, 3, 3) in float64."""
     top, left, bottom, right = padding
     padded = np.pad(image.astype("float64"), ((0, 0), (top, bottom), (left, right), (0, 0)))
     height, width = padded.shape[1] - 2, padded.shape[2] - 2
@@ -46,7 +46,7 @@ def _correlate(image: NDArray, weight: NDArray, padding: tuple[int, int, int, in
 
 @pytest.fixture
 def force(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Has all convolutions of the right form computed with tiles of so many outputs, whatever it costs."""
+    """Let all suitable convolutions be computed with tiles of the given number of outputs, at any cost."""
 
     def force(num_outputs: int) -> None:
         def choose(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) -> WinogradPlan:
@@ -174,16 +174,16 @@ def test_geometries(force: Callable[[int], None], num_outputs: int, dtype: str, 
 def test_images_of_any_size(module_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     paddings = [(1, 1, 1, 1), (0, 2, 1, 0)]
     weight = _random((21, 18, 3, 3), seed=1)
-    made = []
+    cases = []
     for num_outputs in (2, 4):
         with monkeypatch.context() as patch:
             patch.setattr(winograd, "choose_plan", lambda g, unit, option, m=num_outputs: make_plan(g, unit, m))
             bench = type(module_bench)()
-            made += [(bench, num_outputs, p, _add(bench, ("n", "h", "w", 18), weight, p)) for p in paddings]
+            cases += [(bench, num_outputs, p, _add(bench, ("n", "h", "w", 18), weight, p)) for p in paddings]
             assert "winograd" in bench.module.get_source()
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(st.sampled_from(made), st.integers(0, 3), st.integers(2, 21), st.integers(2, 21), st.integers(0, 99))
+    @given(st.sampled_from(cases), st.integers(0, 3), st.integers(2, 21), st.integers(2, 21), st.integers(0, 99))
     def check(
         form: tuple[Bench, int, tuple[int, int, int, int], Function], batch: int, height: int, width: int, seed: int
     ) -> None:
@@ -236,7 +236,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(
     width: int,
     num_loops: int,
 ) -> None:
-    """Neighbouring blocks are parted where there are many, else the tiles, and then panels and blocks."""
+    """Neighbouring blocks are divided if there are many, else the tiles, and then panels and blocks."""
     force(num_outputs)
     monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", 1)
     builder: Any = byoc_core.FunctionBuilder("main")
@@ -279,8 +279,8 @@ def _geometry(size: int, channels: int, out_channels: int, dtype: str = "float32
 )
 def test_the_choice(size: int, channels: int, out_channels: int, auto: int | None) -> None:
     geometry = _geometry(size, channels, out_channels)
-    chosen = {option: choose_plan(geometry, AVX512, option) for option in ("off", "f2", "auto")}
-    found = {option: plan and plan.algorithm.num_outputs for option, plan in chosen.items()}
+    plans = {option: choose_plan(geometry, AVX512, option) for option in ("off", "f2", "auto")}
+    found = {option: plan and plan.algorithm.num_outputs for option, plan in plans.items()}
     assert found == {"off": None, "f2": auto and 2, "auto": auto}
 
 

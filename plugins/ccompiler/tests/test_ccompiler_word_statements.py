@@ -1,4 +1,4 @@
-"""Products of bytes and of bfloat16 numbers as data: they keep the laws, and interpreted they compute what ops do."""
+"""Products of bytes and of bfloat16 numbers as data: laws, and results of the ops in the interpreter."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IMAGES: list[Image] = [
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[c.Function]:
-    """Every kernel that is declared."""
+    """Every declared kernel."""
     found: list[c.Function] = []
 
     def recorded(function: c.Function, **options: Any) -> c.Function:
@@ -44,7 +44,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[c.Function]:
 
 
 def _interpreted(bench: Bench, kernels: list[c.Function], inputs: Sequence[NDArray], expected: NDArray) -> NDArray:
-    """Return what the last kernel computes, interpreted, with rounds in a random order."""
+    """Return the result of the last kernel in the interpreter, with rounds in a random order."""
     assert bench.module.get_source()
     kernel = kernels.pop()
     assert not kernels
@@ -83,14 +83,14 @@ def test_rounded_products(
         bench = Bench(precision="bfloat16")
         builder = bench.builder()
         x, y = _draw((rows, depth)), _draw((columns, depth) if right == "transposed" else (depth, columns))
-        given = [x] if right == "constant" else [x, y]
+        inputs = [x] if right == "constant" else [x, y]
         operands: list[Any] = [
-            builder.param(f"x{k}", TensorType(array.shape, "float32")) for k, array in enumerate(given)
+            builder.param(f"x{k}", TensorType(array.shape, "float32")) for k, array in enumerate(inputs)
         ]
         operands += [builder.const(y)] * (2 - len(operands))
         bench.add(builder, builder.emit("nn.dense" if right == "transposed" else "matmul", *operands))
         expected = x @ (y.T if right == "transposed" else y)
-        np.testing.assert_array_equal(_interpreted(bench, kernels, given, expected), expected)
+        np.testing.assert_array_equal(_interpreted(bench, kernels, inputs, expected), expected)
 
 
 @pytest.mark.parametrize(("image", "is_planar"), [*((image, False) for image in IMAGES), (IMAGES[0], True)])

@@ -1,4 +1,4 @@
-"""How far off a convolution by Winograd's minimal filtering may be."""
+"""The error bound of a convolution by Winograd's minimal filtering."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["error_bound"]
 
 
 def error_bound(image: NDArray, weight: NDArray, padding: tuple[int, ...], num_outputs: int) -> Any:
-    """Gives ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, ``n`` counting all roundings of an output."""
+    """Return ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, ``n`` counting all roundings of an output."""
     algorithm = minimal_filter(num_outputs)
     size, num = num_outputs, algorithm.num_inputs
     top, left, bottom, right = padding

@@ -1,4 +1,4 @@
-/* Arenas: one pool for all programs of the process, since few of them run at the same time. */
+/* Arenas: a pool for all programs of the process, because few programs run at the same time. */
 #include "objects.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { KEPT_ARENAS = 16, ALIGNMENT = 64 };
 
-/* Memory as large as this is asked for in large pages. */
+/* The least size for a request of large pages. */
 static const int64_t LARGE = INT64_C(4) << 20, LARGE_PAGE = INT64_C(2) << 20;
 
 static Arena *pool;

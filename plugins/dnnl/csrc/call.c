@@ -1,9 +1,9 @@
-/* Calls: what one needs comes from pools, and goes back into them. No Python here. */
+/* Calls: pools lend the resources of a call. No Python here. */
 #include "objects.h"
 
 enum { KEPT_FRAMES = 16 };
 
-/* Its address tells threads apart. */
+/* Its address identifies the thread. */
 static _Thread_local char thread;
 
 static Frame *take_frame(ProgramObject *program) {
@@ -45,7 +45,7 @@ void byoc_end(ProgramObject *program, Call *call) {
     frame = NULL;
   }
   if (arena) arena = byoc_put_arena(arena);
-  if (frame) { /* before nothing keeps the program any more */
+  if (frame) { /* before the end of the last reference to the program */
     byoc_unlock();
     byoc_free_frame(program, frame);
     byoc_lock();

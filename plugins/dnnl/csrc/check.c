@@ -1,11 +1,11 @@
-/* Checks: whether all elements are as small as what follows has been proved right for. */
+/* Checks: all elements must be within the bound assumed by the proof of the following steps. */
 #include "objects.h"
 
 #include <stdatomic.h>
 
 enum { BLOCK = 1 << 10, CHUNK = 1 << 15 };
 
-/* The bits of a number without its sign are ordered as magnitudes are, and NaN is above infinity. */
+/* Without the sign, the bits of numbers have the order of magnitudes, with NaN above infinity. */
 typedef int32_t __attribute__((may_alias)) Word;
 typedef int16_t __attribute__((may_alias)) Half;
 
@@ -40,7 +40,7 @@ static int holds_plainly(const char *elements, int64_t count, int32_t width, int
 }
 
 #if defined(__x86_64__)
-/* Vectors of the baseline reach a third of what the caches deliver. */
+/* Baseline vectors reach a third of the cache bandwidth. */
 static __attribute__((target("avx2"))) int holds_by_avx2(const char *elements, int64_t count, int32_t width,
                                                          int32_t limit) {
   return holds_all(elements, count, width, limit);

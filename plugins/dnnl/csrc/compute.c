@@ -1,7 +1,7 @@
 /* Functions of the core on rows of numbers, shared by the threads of the call. */
 #include "objects.h"
 
-enum { CHUNK = 1 << 14 }; /* how many numbers a thread computes at a time */
+enum { CHUNK = 1 << 14 }; /* numbers computed by a thread at a time */
 
 typedef struct {
   VectorFunction function;

@@ -1,4 +1,4 @@
-/* Frames: memories and arguments for one call at a time, and the loop over the steps. No Python here. */
+/* Frames: memories and arguments of a single call, and the loop over the steps. No Python here. */
 #include "objects.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ Frame *byoc_make_frame(const ProgramObject *program, Failure *failure) {
   return frame;
 }
 
-/* Lets the places that do not stay where they are point to the memory of this call. */
+/* Sets the addresses of arguments and arena places to the memory of this call. */
 static int point(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena, Failure *failure) {
   for (int32_t i = 0; i < program->num_places; ++i) {
     const Place *place = &program->places[i];
@@ -107,7 +107,7 @@ int byoc_run_frame(const ProgramObject *program, Frame *frame, void *const *tens
   const Api *api = &program->api;
   struct run run = {program, frame, failure};
   if (!api->set_num_threads) return api->run_team ? api->run_team(run_steps, &run) : run_steps(&run);
-  /* Some primitives ask OpenMP when they run, whatever they were made for. */
+  /* Some primitives query OpenMP at run time, regardless of the number of threads at creation. */
   const int before = api->max_threads ? api->max_threads() : 1;
   if (before == 1) return run_steps(&run);
   api->set_num_threads(1);

@@ -1,4 +1,4 @@
-/* The extension module `byoc_dnnl._native`: runs the primitives of a region in one go. */
+/* The extension module `byoc_dnnl._native`: runs the primitives of a region in a single call. */
 #include "objects.h"
 
 static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
@@ -10,7 +10,7 @@ static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "byoc_dnnl._native",
-    .m_doc = "Runs the primitives of a region in one go, without the interpreter lock.",
+    .m_doc = "Run the primitives of a region in a single run, without the interpreter lock.",
     .m_size = -1,
 };
 

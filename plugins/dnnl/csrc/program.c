@@ -1,4 +1,4 @@
-/* Programs: a plan's tables, read from Python's, and a pool of frames that run them. */
+/* Programs: the tables of a plan, read from Python tuples, and a pool of frames for running. */
 #include "objects.h"
 
 #include <string.h>
@@ -38,11 +38,11 @@ static int read_places(ProgramObject *self, PyObject *places) {
     int kind;
     unsigned long long desc;
     long long value;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(places, i), "KiL;a place is (desc, kind, value)", &desc, &kind, &value))
+    if (!PyArg_ParseTuple(PyTuple_GetItem(places, i), "KiL;a location is (desc, kind, value)", &desc, &kind, &value))
       return -1;
     if (kind < 0 || kind >= NUM_KINDS || (kind == ARGUMENT && (value < 0 || value >= self->num_tensors)) ||
         (kind == ARENA && (value < 0 || value > self->arena_nbytes)))
-      return refuse("a place is of no known kind, or outside its memory");
+      return refuse("a location has an unknown kind, or lies outside its memory");
     self->places[i] = (Place){(void *)(uintptr_t)desc, kind, value};
   }
   return 0;
@@ -64,10 +64,10 @@ static int read_execute(ProgramObject *self, Step *step, PyObject *item) {
   self->arguments = grown;
   for (Py_ssize_t i = 0; i < count; ++i) {
     int number, place;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(arguments, i), "ii;an argument is (number, place)", &number, &place))
+    if (!PyArg_ParseTuple(PyTuple_GetItem(arguments, i), "ii;an argument is (number, location)", &number, &place))
       return -1;
     if (place < 0 || place >= self->num_places || !self->places[place].desc)
-      return refuse("an argument is in no place that has a description");
+      return refuse("an argument has no location with a description");
     self->arguments[self->num_arguments++] = (Argument){number, (void *)(uintptr_t)place};
   }
   return 0;
@@ -76,11 +76,11 @@ static int read_execute(ProgramObject *self, Step *step, PyObject *item) {
 static int read_check(ProgramObject *self, Step *step, PyObject *item) {
   int place, width, limit;
   long long count;
-  if (!PyArg_ParseTuple(item, "iiLii;a step is (CHECK, place, count, width, limit)", &step->op, &place, &count, &width,
+  if (!PyArg_ParseTuple(item, "iiLii;a step is (CHECK, location, count, width, limit)", &step->op, &place, &count, &width,
                         &limit))
     return -1;
   if (place < 0 || place >= self->num_places || count < 0 || (width != 2 && width != 4) || limit < 0)
-    return refuse("a check is of no place, or its numbers make no sense");
+    return refuse("a check has no location, or its numbers are out of range");
   step->check.place = place;
   step->check.width = width;
   step->check.limit = limit;
@@ -97,7 +97,7 @@ static int read_compute(ProgramObject *self, Step *step, PyObject *item) {
     return -1;
   if (!function || source < 0 || source >= self->num_places || target < 0 || target >= self->num_places || rows < 0 ||
       columns < 0 || (columns && rows > INT64_MAX / columns))
-    return refuse("a step has no function or operand, or its numbers make no sense");
+    return refuse("a step has no function or operand, or its numbers are out of range");
   step->compute.function = (VectorFunction)(uintptr_t)function;
   step->compute.source = source;
   step->compute.target = target;
@@ -111,7 +111,7 @@ static int read_step(ProgramObject *self, Step *step, PyObject *item) {
   if (op == EXECUTE) return read_execute(self, step, item);
   if (op == CHECK) return read_check(self, step, item);
   if (op == COMPUTE) return read_compute(self, step, item);
-  return PyErr_Occurred() ? -1 : refuse("a step does nothing that is known");
+  return PyErr_Occurred() ? -1 : refuse("the kind of a step is unknown");
 }
 
 static int read_steps(ProgramObject *self, PyObject *steps) {
@@ -134,7 +134,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!KiLO!O!OO", names, &PyTuple_Type, &functions, &engine, &num_tensors,
                                    &arena_nbytes, &PyTuple_Type, &places, &PyTuple_Type, &steps, &owner, &error))
     return NULL;
-  if (num_tensors < 0 || arena_nbytes < 0) return refuse("sizes are not negative"), NULL;
+  if (num_tensors < 0 || arena_nbytes < 0) return refuse("a size is negative"), NULL;
   ProgramObject *self = (ProgramObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
   self->engine = (void *)(uintptr_t)engine;
@@ -186,7 +186,7 @@ static PyObject *program_num_frames(ProgramObject *self, void *closure) {
 
 static int program_traverse(ProgramObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE((PyObject *)self));
-  Py_VISIT(self->error); /* not its owner, which is needed until the end, and knows nothing of the program */
+  Py_VISIT(self->error); /* not the owner: needed until deallocation, without references to the program */
   return 0;
 }
 
@@ -203,7 +203,7 @@ static void program_dealloc(ProgramObject *self) {
     byoc_free_frame(self, frame);
   }
   byoc_lock();
-  Arena *arenas = byoc_take_all_arenas(); /* none may need them any more */
+  Arena *arenas = byoc_take_all_arenas(); /* perhaps unused from now on */
   byoc_unlock();
   byoc_free_arenas(arenas);
   program_clear(self);
@@ -217,18 +217,18 @@ static void program_dealloc(ProgramObject *self) {
 
 static PyMethodDef program_methods[] = {
     {"run", (PyCFunction)program_run, METH_VARARGS,
-     "run(*addresses)\n--\n\nRuns it on tensors at these addresses, without the interpreter lock; whether all checks hold."},
+     "run(*addresses)\n--\n\nRun on tensors at these addresses, without the interpreter lock; return whether all checks hold."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef program_getset[] = {
-    {"num_frames", (getter)program_num_frames, NULL, "How many frames wait to be used again.", NULL},
+    {"num_frames", (getter)program_num_frames, NULL, "The number of free frames.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot program_slots[] = {
     {Py_tp_doc, "Program(functions, engine, num_tensors, arena_nbytes, places, steps, owner, error)\n--\n\n"
-                "A plan with its primitives; any number of threads may run it at once."},
+                "A plan with its primitives; any number of threads may run a program at once."},
     {Py_tp_new, program_new},
     {Py_tp_methods, program_methods},
     {Py_tp_getset, program_getset},

@@ -1,37 +1,37 @@
-/* Regions: what the core's native call list calls. The programs for the last numbers of threads and sizes are found here,
- * without the interpreter lock; Python gives those that are not. */
+/* Regions: entries for the core's native call list. The latest programs, by number of threads and sizes, are found here
+ * without the interpreter lock; Python supplies all other programs. */
 #include "objects.h"
 #include "tensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What a call returns. */
+/* Results of a call. */
 enum { OK = 0, FAILURE_KEPT = -1, OTHER_ARGUMENTS = -2, NO_MEMORY = -3 };
 
-/* A program, and what it was made for. */
+/* A program with its number of threads and sizes. */
 typedef struct {
   ProgramObject *program;
   int64_t *sizes;
-  int32_t num_threads; /* 0: the program, if there is one, is not to be found any more */
-  uint64_t used;       /* the time of the call that found it last */
+  int32_t num_threads; /* 0: the slot is empty or its program is dropped */
+  uint64_t used;       /* time of the last use */
 } Slot;
 
 typedef struct {
   PyObject_HEAD
-  int (*max_threads)(void); /* of the thread that calls */
+  int (*max_threads)(void); /* for the calling thread */
   int32_t num_tensors, num_sizes, num_kept;
-  int32_t *ranks; /* of its tensors; num_sizes is their sum */
-  PyObject *find;    /* find(num_threads, shapes) gives a program, or None where Python computes all */
+  int32_t *ranks; /* of the tensors; num_sizes is the sum */
+  PyObject *find;    /* find(num_threads, shapes) returns a program, or None if Python computes the call */
   PyObject *compute; /* compute(addresses, shapes) */
-  PyObject *keep;    /* keep(exception): for this thread, until somebody asks why its call failed */
-  /* Under both locks, Python's and byoc_lock, to be changed; under byoc_lock to be read. */
+  PyObject *keep;    /* keep(exception) stores the exception of a failed call, by thread */
+  /* Changed with both locks held, Python's and byoc_lock; read with byoc_lock held. */
   Slot *slots;
   int32_t num_slots;
-  uint64_t time; /* goes on with each call */
+  uint64_t time; /* increases with each call */
 } RegionObject;
 
-/* Under byoc_lock. */
+/* With byoc_lock held. */
 static Slot *find_slot(RegionObject *self, int32_t num_threads, const int64_t *sizes) {
   for (int32_t i = 0; i < self->num_slots; ++i) {
     Slot *slot = &self->slots[i];
@@ -41,7 +41,7 @@ static Slot *find_slot(RegionObject *self, int32_t num_threads, const int64_t *s
   return NULL;
 }
 
-/* Under both locks: a slot for another program; NULL where there is no memory. */
+/* With both locks held: returns a slot for another program; NULL if out of memory. */
 static Slot *free_slot(RegionObject *self) {
   Slot *oldest = NULL;
   for (int32_t i = 0; i < self->num_slots; ++i) {
@@ -59,19 +59,19 @@ static Slot *free_slot(RegionObject *self) {
   return grown[self->num_slots].sizes ? &grown[self->num_slots++] : NULL;
 }
 
-/* Under byoc_lock: begins a call of a slot's program, which stays there until its end. */
+/* With byoc_lock held: begins a call of a slot's program; the slot keeps the program until the end. */
 static ProgramObject *begin(RegionObject *self, Slot *slot, Call *call) {
   slot->used = ++self->time;
   *call = byoc_begin(slot->program);
   return slot->program;
 }
 
-/* Under Python's lock: keeps a program, and begins a call of the one that is kept for this; NULL: there is no memory. */
+/* With Python's lock held: stores a program, and begins a call of the stored program; NULL if out of memory. */
 static ProgramObject *keep_program(RegionObject *self, ProgramObject *program, int32_t num_threads,
                                    const int64_t *sizes, Call *call) {
   ProgramObject *before = NULL;
   byoc_lock();
-  Slot *slot = find_slot(self, num_threads, sizes); /* another thread may have been quicker */
+  Slot *slot = find_slot(self, num_threads, sizes); /* another thread may have stored a program before */
   if (!slot && (slot = free_slot(self))) {
     before = slot->program;
     slot->program = (ProgramObject *)Py_NewRef((PyObject *)program);
@@ -106,7 +106,7 @@ static void keep_failure(RegionObject *self, ProgramObject *program, const Failu
   PyGILState_Release(state);
 }
 
-/* Gives tensors as Python takes them; NULL with an exception. */
+/* Converts tensors for Python; NULL with an exception set. */
 static PyObject *shapes_of(const TVMFFIAny *args, int32_t num_args) {
   PyObject *shapes = PyTuple_New(num_args);
   for (int32_t i = 0; shapes && i < num_args; ++i) {
@@ -130,7 +130,7 @@ static PyObject *addresses_of(const TVMFFIAny *args, int32_t num_args) {
   return addresses;
 }
 
-/* Finds a program that Python has, and begins a call of it; NULL where Python computes all. Not OK: an exception is kept. */
+/* Finds a program in Python, and begins a call; NULL if Python computes the call. Not OK: an exception is stored. */
 static int32_t ask_python(RegionObject *self, int32_t num_threads, const int64_t *sizes, const TVMFFIAny *args,
                           ProgramObject **program, Call *call) {
   const PyGILState_STATE state = PyGILState_Ensure();
@@ -140,9 +140,9 @@ static int32_t ask_python(RegionObject *self, int32_t num_threads, const int64_t
   if (found && found != Py_None) {
     is_good = 0;
     if (!PyObject_TypeCheck(found, byoc_program_type)) {
-      PyErr_SetString(PyExc_TypeError, "what a region finds is a program");
+      PyErr_SetString(PyExc_TypeError, "`find` returned no program");
     } else if (((ProgramObject *)found)->num_tensors > self->num_tensors) {
-      PyErr_SetString(PyExc_ValueError, "a region found a program of other tensors");
+      PyErr_SetString(PyExc_ValueError, "`find` returned a program of other tensors");
     } else {
       *program = keep_program(self, (ProgramObject *)found, num_threads, sizes, call);
       if (!(is_good = *program != NULL)) PyErr_NoMemory();
@@ -155,7 +155,7 @@ static int32_t ask_python(RegionObject *self, int32_t num_threads, const int64_t
   return is_good ? OK : FAILURE_KEPT;
 }
 
-/* Has Python compute the results. */
+/* Lets Python compute the results. */
 static int32_t compute(RegionObject *self, const TVMFFIAny *args) {
   const PyGILState_STATE state = PyGILState_Ensure();
   PyObject *shapes = shapes_of(args, self->num_tensors), *addresses = addresses_of(args, self->num_tensors);
@@ -170,7 +170,7 @@ static int32_t compute(RegionObject *self, const TVMFFIAny *args) {
   return is_done ? OK : FAILURE_KEPT;
 }
 
-/* Reads the sizes of all axes; 0 where a tensor is of another rank. */
+/* Reads the sizes of all axes; returns 0 if a tensor has another rank. */
 static int read_sizes(const RegionObject *self, const TVMFFIAny *args, int64_t *sizes) {
   for (int32_t i = 0; i < self->num_tensors; ++i) {
     const DLTensor *tensor = args[i].tensor;
@@ -250,7 +250,7 @@ static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                    &find, &compute_, &keep))
     return NULL;
   if (!max_threads) {
-    PyErr_SetString(PyExc_ValueError, "nothing tells the number of threads");
+    PyErr_SetString(PyExc_ValueError, "the number of threads is unknown");
     return NULL;
   }
   RegionObject *self = (RegionObject *)PyType_GenericAlloc(type, 0);
@@ -313,7 +313,7 @@ static PyObject *region_tick(RegionObject *self, PyObject *none) {
   return PyLong_FromUnsignedLongLong(time);
 }
 
-/* Under byoc_lock: the slot of a program, or NULL. */
+/* With byoc_lock held: returns the slot of a program, or NULL. */
 static Slot *slot_of(RegionObject *self, PyObject *program) {
   for (int32_t i = 0; i < self->num_slots; ++i)
     if ((PyObject *)self->slots[i].program == program) return &self->slots[i];
@@ -345,22 +345,22 @@ static PyObject *region_drop(RegionObject *self, PyObject *program) {
 }
 
 static PyMethodDef region_methods[] = {
-    {"tick", (PyCFunction)region_tick, METH_NOARGS, "tick()\n--\n\nGives a time, later than all before."},
+    {"tick", (PyCFunction)region_tick, METH_NOARGS, "tick()\n--\n\nReturn a time later than all earlier times."},
     {"last_use", (PyCFunction)region_last_use, METH_O,
-     "last_use(program)\n--\n\nGives the time when a call found a program last; 0 where none did."},
-    {"drop", (PyCFunction)region_drop, METH_O, "drop(program)\n--\n\nLets no later call find a program."},
+     "last_use(program)\n--\n\nReturn the time of the last call with a program; 0 without such a call."},
+    {"drop", (PyCFunction)region_drop, METH_O, "drop(program)\n--\n\nRemove a program from later calls."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef region_getset[] = {
-    {"function", (getter)region_function, NULL, "The address of what is called.", NULL},
-    {"context", (getter)region_context, NULL, "The address of what it gets as its context: this object.", NULL},
+    {"function", (getter)region_function, NULL, "The address of the native function.", NULL},
+    {"context", (getter)region_context, NULL, "The address of the context: this object.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot region_slots[] = {
     {Py_tp_doc, "Region(max_threads, ranks, num_kept, find, compute, keep)\n--\n\n"
-                "What the native call list calls: a program for each number of threads and sizes."},
+                "A function of the native call list: a program for each number of threads and sizes."},
     {Py_tp_new, region_new},
     {Py_tp_methods, region_methods},
     {Py_tp_getset, region_getset},

@@ -7,10 +7,10 @@ typedef struct {
   Body body;
   void *data;
   int64_t count, chunk;
-  atomic_llong next; /* the first one that no thread has taken */
+  atomic_llong next; /* the first element not yet taken by a thread */
 } Work;
 
-/* What each thread does: takes one chunk after another. */
+/* The loop of each thread over chunks. */
 static void work(void *data) {
   Work *work = data;
   for (;;) {

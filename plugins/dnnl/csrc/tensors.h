@@ -1,4 +1,4 @@
-/* Tensors as the core's native calls hand them over: DLTensor of DLPack 1.x in the arguments of the TVM FFI ABI. */
+/* Tensors in native calls of the core: DLTensor of DLPack 1.x in the arguments of the TVM FFI ABI. */
 #ifndef BYOC_DNNL_TENSORS_H_
 #define BYOC_DNNL_TENSORS_H_
 

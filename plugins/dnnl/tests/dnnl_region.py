@@ -29,7 +29,7 @@ TINY = 2.0**-126
 
 
 class Region:
-    """One function, compiled."""
+    """A compiled function."""
 
     def __init__(self, *, seed: int = 0) -> None:
         self.builder = FunctionBuilder("f", ops=default_ops())
@@ -64,7 +64,7 @@ class Region:
         return self._module
 
     def judge(self, binding: Binding) -> Support | Rejection:
-        """Gives the backend's answer about an op on values and constants of the function."""
+        """Return the backend's answer about an op on values and constants of the function."""
         return dnnl.byoc_supports(binding, CompileContext("dnnl", None, self.builder.constants))
 
     @property
@@ -72,7 +72,7 @@ class Region:
         return self.module.get_source()
 
     def run(self, *inputs: NDArray) -> tuple[NDArray, ...]:
-        """Gives what the region computes; outputs are filled with something else beforehand."""
+        """Return the region's results; outputs are filled with other values beforehand."""
         sizes = self._sizes(inputs)
         outputs = [np.full(_shape(value, sizes), 7.0, _dtype(value)) for value in self.function.results]
         before = [array.copy() for array in inputs]
@@ -82,7 +82,7 @@ class Region:
         return tuple(outputs)
 
     def oracle(self, *inputs: NDArray, magnitudes: bool = False) -> tuple[NDArray, ...]:
-        """Gives the results, floats in float64; ``magnitudes``: of all numbers' sizes, with sums for differences."""
+        """Return the results, floats in float64; ``magnitudes``: of all numbers' magnitudes, differences as sums."""
 
         def change(array: NDArray) -> NDArray:
             if not is_float(dtype_name(array.dtype)):
@@ -106,7 +106,7 @@ class Region:
         return tuple(value_of(value) for value in self.function.results)
 
     def _sizes(self, inputs: Sequence[NDArray]) -> dict[str, int]:
-        """Gives the sizes of the symbols."""
+        """Return the sizes of the symbols."""
         specs = [TensorSpec(param.name, "float32", _dims(param)) for param in self.function.params]
         return bind_symbols(specs, inputs)
 
@@ -137,13 +137,13 @@ def _dtype(value: Value) -> np.dtype[Any]:
 
 
 def emit(region: Region, op: str, *operands: Operand, **attrs: object) -> Var:
-    """Adds a call with one result, and gives that."""
+    """Add a call with a single result, and return the result."""
     (result,) = region.builder.bind(op, operands, attrs).results
     return result
 
 
 def all_magnitudes() -> NDArray:
-    """Gives numbers of all magnitudes and both signs, subnormal ones too, and many where functions bend."""
+    """Return numbers of all magnitudes and both signs, subnormals included, and many near the bends of functions."""
     generator = np.random.default_rng(0)
     fractions = generator.integers(0, 1 << 23, (255, 64), dtype=np.uint32)
     fractions[:, 0], fractions[:, 1] = 0, (1 << 23) - 1
@@ -153,7 +153,7 @@ def all_magnitudes() -> NDArray:
 
 
 def check_sums(region: Region, inputs: Sequence[NDArray], length: int) -> None:
-    """Holds sums of ``length`` operations to ``gamma_length * sum |a||b|`` (Higham, section 3.1)."""
+    """Check sums of ``length`` operations against ``gamma_length * sum |a||b|`` (Higham, section 3.1)."""
     gamma = length * UNIT / (1 - length * UNIT)
     found, exact = region.run(*inputs), region.oracle(*inputs)
     for actual, wanted, magnitude in zip(found, exact, region.oracle(*inputs, magnitudes=True), strict=True):
@@ -164,19 +164,19 @@ def check_sums(region: Region, inputs: Sequence[NDArray], length: int) -> None:
 
 
 def need_avx512() -> None:
-    """Skips a test of choices that oneDNN's implementations for AVX-512 alone make."""
+    """Skip a test of choices made only by oneDNN's implementations for AVX-512."""
     found = find_library()
     if isinstance(found, Missing) or found.isa & Isa.AVX512_CORE != Isa.AVX512_CORE:
         pytest.skip("oneDNN has no AVX-512 here")
 
 
 def multiplies_integers() -> bool:
-    """Whether products of bytes stay products of bytes; else the ops that feed them give floats."""
+    """Return whether products of bytes stay products of bytes; else the ops before them give floats."""
     return multiplies_bytes(open_engine().isa)
 
 
 def need_products_of_bytes() -> None:
-    """Skips a test of what becomes of products of bytes where oneDNN computes them on bytes."""
+    """Skip a test of rewritten products of bytes if oneDNN computes these on bytes."""
     if not multiplies_integers():
         pytest.skip("oneDNN has no instructions for bytes here")
 
@@ -198,7 +198,7 @@ class Quantised(Region):
         return emit(self, "quantize", value, self.scalar(scale, "float32"), self.scalar(zero, dtype))
 
     def weights(self, *shape: int, axis: int = 0) -> Var:
-        """Gives constant weights with a scale for each index of an axis."""
+        """Return constant weights with a scale for each index of an axis."""
         size = shape[axis]
         scale = self._generator.uniform(0.5, 1.5, size).astype(np.float32) / (73 * np.sqrt(np.prod(shape) / size))
         parameters = [self.integers(*shape), scale.astype(np.float32), np.zeros(size, np.int8)]

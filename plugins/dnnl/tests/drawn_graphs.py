@@ -1,4 +1,4 @@
-"""Random graphs of float32 out of ops that oneDNN computes: values read twice, views, residuals, unit axes."""
+"""Random graphs of float32 ops computed by oneDNN: values read twice, views, residuals, unit axes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DrawnGraph"]
 NDArray = npt.NDArray[Any]
 
 _LARGEST = 50.0
-"""Values that grow further are not taken: what is large hides errors in what is small."""
+"""Values growing beyond are rejected: large values hide errors in small values."""
 
 _FUNCTIONS: Mapping[str, Mapping[str, Any]] = {
     "abs": {},
@@ -44,14 +44,14 @@ _FUNCTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 _BINARIES = ("add", "add", "add", "multiply", "subtract", "maximum", "minimum", "divide")
 _SYMBOLIC = 11
-"""The number of images where it is a symbol: a size that divides no other."""
+"""The number of images, if a symbol: a size dividing no other."""
 _CHANNELS = (1, 2, 3, 8, 16, 17, 32)
 
 Step = tuple[str, Sequence[Value], Mapping[str, Any]]
 
 
 class DrawnGraph:
-    """A function of one to three inputs, and inputs on which all its values are moderate numbers.
+    """A function of one to three inputs, and inputs keeping all values moderate.
 
     Args:
         generator: of all random numbers.
@@ -81,13 +81,13 @@ class DrawnGraph:
         self.module = IRModule({"f": self.function}, self._builder.constants)
 
     def inputs(self, images: int | None = None) -> list[NDArray]:
-        """Gives new inputs; of other sizes where the number of images is a symbol."""
+        """Return new inputs, with other sizes for a symbolic number of images."""
         images = images if images is not None and self._is_dynamic else self._images
         shapes = [(images, *shape[1:]) for shape in self._shapes]
         return [self._generator.standard_normal(shape).astype(np.float32) for shape in shapes]
 
     def evaluate(self, inputs: Sequence[NDArray], noise: float, seed: int) -> list[NDArray]:
-        """Gives the results in float64, with noise on each step relative to the largest number in it."""
+        """Return the results in float64, with noise on each step relative to the largest number in the step."""
         generator = np.random.default_rng(seed)
         values: dict[Value, NDArray] = dict(zip(self.function.params, inputs, strict=True))
         for binding in self.function.bindings:
@@ -135,7 +135,7 @@ class DrawnGraph:
         return self._values[int(self._generator.integers(len(self._values)))]
 
     def _constant(self, *shape: int, positive: bool = False) -> Value:
-        """Gives a constant; one that is there already where it fits, now and then."""
+        """Return a constant; now and then an existing constant if it fits."""
         there = [value for value in self._constants if self._size(value) == shape]
         if there and self._happens(0.4) and not positive:
             return there[int(self._generator.integers(len(there)))]
@@ -146,7 +146,7 @@ class DrawnGraph:
         return value
 
     def _grow(self) -> bool:
-        """Adds an op on values that are there; whether it could be."""
+        """Add an op on existing values; return whether this was possible."""
         x = self._values[-1] if self._happens(0.8) else self._any_value()
         step = self._choose(_STEPS)(self, x) if self._size(x) else self.function_step(x)
         return step is not None and self._emit(*step)
@@ -175,7 +175,7 @@ class DrawnGraph:
         return True
 
     def _results(self) -> list[Value]:
-        """Gives what nothing reads, something else now and then, an input, and something twice."""
+        """Return the unread values, now and then another value, an input, and a repetition."""
         made = self._values[len(self._shapes) :]
         results = [value for value in made if id(value) not in self._read or self._happens(0.12)]
         if self._happens(0.05):
@@ -191,7 +191,7 @@ class DrawnGraph:
         return op, [x], _FUNCTIONS[op]
 
     def binary(self, x: Value) -> Step:
-        """The other operand is a value, or something that is repeated along some axes; either may come first."""
+        """The other operand is a value, or repeated along some axes; either may come first."""
         sizes, kind = self._size(x), self._generator.random()
         op = self._choose(_BINARIES)
         alike = [value for value in self._values if self._size(value) == sizes]
@@ -208,17 +208,17 @@ class DrawnGraph:
         return op, [x, other] if self._happens(0.6) else [other, x], {}
 
     def residual(self, x: Value) -> Step:
-        """Adds a value of the same sizes: the oldest that is no input."""
+        """Add a value of the same sizes: the oldest value except inputs."""
         sizes = self._size(x)
         made = [value for value in self._values[len(self._shapes) :] if self._size(value) == sizes and value is not x]
         return "add", [x, made[0]] if made else [x, x], {}
 
     def function_of_sum(self, x: Value) -> Step:
-        """A function of each element of what a residual gives, where that can be added."""
+        """Apply a function to each element of a residual sum, or of the value if no sum is possible."""
         return self.function_step(self._values[-1] if self._emit(*self.residual(x)) else x)
 
     def convolution_of_residual(self, x: Value) -> Step | None:
-        """A convolution of the sizes of its operand, and the sum of both or of what came before."""
+        """Add a convolution keeping the operand's sizes, and the sum of both or of earlier values."""
         sizes = self._size(x)
         if len(sizes) != 4:
             return None
@@ -263,7 +263,7 @@ class DrawnGraph:
         return "matmul", [x, self._constant(inner, outer)], {}
 
     def flattened(self, x: Value) -> Step | None:
-        """A product of all elements of an image with constant weights."""
+        """Multiply all elements of an image by constant weights."""
         sizes, shape = self._size(x), x.type.shape if isinstance(x.type, TensorType) else None
         inner = math.prod(sizes[1:])
         if len(sizes) < 3 or inner > 1 << 11 or not shape:
@@ -278,7 +278,7 @@ class DrawnGraph:
         return "matmul", [x, self._constant(inner, outer)], {}
 
     def product(self, x: Value) -> Step | None:
-        """A product of two values, or of a constant and a value."""
+        """Multiply two values, or a constant and a value."""
         sizes = self._size(x)
         if len(sizes) < 2:
             return None
@@ -288,7 +288,7 @@ class DrawnGraph:
         return "matmul", [self._constant(self._choose((1, 4, 16)), sizes[-2]), x], {}
 
     def turned(self, x: Value) -> Step:
-        """The last two axes the other way round, for a product with what is there."""
+        """Swap the last two axes, for a product with an existing value."""
         rank = len(self._size(x))
         axes = [*range(rank - 2), rank - 1, rank - 2] if rank > 1 else [0]
         return "permute_dims", [x], {"axes": tuple(axes)}
@@ -298,7 +298,7 @@ class DrawnGraph:
         return "permute_dims", [x], {"axes": tuple(map(int, axes))}
 
     def reshape(self, x: Value) -> Step | None:
-        """Two axes made one, or one made two."""
+        """Merge two axes, or split an axis in two."""
         shape = list(x.type.shape or ()) if isinstance(x.type, TensorType) else []
         if len(shape) > 1 and self._happens(0.5):
             at = int(self._generator.integers(len(shape) - 1))

@@ -1,4 +1,4 @@
-"""oneDNN's functions as the C extension calls them, in Python: they note what happens, and fail when told to."""
+"""oneDNN's functions as called by the C extension, in Python: they record calls, and fail on demand."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
 
 
 class FakeOneDNN:
-    """The functions, and what they have made.
+    """The functions, and the created objects.
 
     Attributes:
-        alive: the handles that are not destroyed yet.
+        alive: the handles not destroyed yet.
         memories: the description and the address of each memory.
-        executed: primitives, with the addresses of their arguments by number.
+        executed: primitives, with the addresses of the arguments by number.
         moves: how often a memory got another address.
-        failing: the status of each function that is to fail.
-        execute: what a primitive does, beside that.
+        failing: the status of each function to fail.
+        execute: the action of a primitive, besides recording.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class FakeOneDNN:
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """Where the functions are; there is no OpenMP."""
+        """The addresses of the functions; there is no OpenMP."""
         found = [ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in self._callbacks]
         return (*found, 0, 0, 0, 0)
 
@@ -96,11 +96,11 @@ class FakeOneDNN:
 
 
 class Arguments:
-    """Tensors as the native call list hands them over; only their shapes are looked at.
+    """Tensors as handed over by the native call list; only their shapes are read.
 
     Args:
         shapes: of the tensors.
-        addresses: where they lie.
+        addresses: of the tensors.
     """
 
     def __init__(self, shapes: Sequence[Sequence[int]], addresses: Sequence[int]) -> None:

@@ -1,9 +1,9 @@
 """Mutants of documents: attributes and declared shapes changed at random, alone or together, then built and called.
 
-Documents from files are held against the rules of ops while they are decoded. These here are not decoded.
+Documents from files are checked against the rules of ops while decoded. The documents here are not decoded.
 
-Run as a program, so that a call without an end or a fault of memory ends a child process. The program names each mutant
-in a file before the mutant is loaded.
+Run as a program, so an endless call or a fault of memory ends a child process. The program names each mutant in a file
+before loading the mutant.
 
     python -m plugins.dnnl.tests.mutants SEED COUNT FILE
 """
@@ -41,7 +41,7 @@ __all__ = ["cases_with_lowerings", "document_of", "run_mutants"]
 
 NDArray = npt.NDArray[Any]
 MAX_ELEMENTS = 1 << 20
-"""How many elements the arguments of a mutant that is called may have together."""
+"""The limit on elements of all arguments of a called mutant together."""
 
 _INTEGERS = (
     *(-(2**63), -(2**31), -64, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 64, 4096, 2**16, 2**20),
@@ -51,14 +51,14 @@ _NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 1e30, 1e300, -1e300, 10**400)
 
 
 def document_of(case: OpCase, dtype: str = "float32", *, is_dynamic: bool = False) -> GraphFunction:
-    """Return a function of one call, which is a case; ``is_dynamic``: its first size is the symbol ``n``."""
+    """Return a function of a single call, taken from a case; ``is_dynamic``: the first size is the symbol ``n``."""
     types = case.symbolic_types() if is_dynamic else case.types(dtype)
     _, binding = new_function(_op(case.op), types, case.attrs)
     return dnnl._graph_of(binding)
 
 
 def cases_with_lowerings() -> list[tuple[OpCase, str]]:
-    """Return the cases of all ops that have lowerings, with the dtypes of oneDNN that each op takes."""
+    """Return the cases of all ops with lowerings, with the dtypes of oneDNN accepted by each op."""
     return [
         (case, dtype)
         for op in LOWERINGS
@@ -73,14 +73,14 @@ def _op(name: str) -> Any:
 
 
 class _Mutator:
-    """Changes one document after the other."""
+    """A mutator of documents in sequence."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self._cases = sorted(cases_with_lowerings(), key=lambda pair: (pair[0].op, str(pair[0]), pair[1]))
 
     def next(self) -> tuple[GraphFunction, Mapping[str, int]]:
-        """Return the next mutant, with the sizes of the symbols that it is called with."""
+        """Return the next mutant, with the sizes of the symbols for the call."""
         case, dtype = self.random.choice(self._cases)
         is_dynamic = self.random.random() < 0.3
         try:
@@ -131,7 +131,7 @@ class _Mutator:
         return tuple(self._other(tuple(shape)))
 
     def _consistent(self, function: GraphFunction) -> GraphFunction:
-        """Return the function with the results that the rule of the op gives, where it gives any."""
+        """Return the function with results from the rule of the op, if the rule gives any."""
         (node,) = function.nodes
         values = function.values
         try:
@@ -144,7 +144,7 @@ class _Mutator:
 
 
 def _run(function: GraphFunction, sizes: Mapping[str, int]) -> str:
-    """Return what became of a mutant: it was refused when loaded or called, or it ran."""
+    """Return the outcome of a mutant: refused while loading or calling, or run."""
     document = GraphDocument(MappingProxyType({function.name: function}))
     generator = np.random.default_rng(0)
     constants = {
@@ -172,12 +172,12 @@ def _run(function: GraphFunction, sizes: Mapping[str, int]) -> str:
 
 
 def run_mutants(seed: int, count: int, path: Path) -> dict[str, int]:
-    """Return how many mutants came to which end.
+    """Return the number of mutants for each outcome.
 
     Args:
         seed: of the mutants.
         count: how many.
-        path: the file that tells the mutant under way.
+        path: the file naming the mutant under way.
     """
     mutator, found = _Mutator(seed), dict[str, int]()
     for number in range(count):

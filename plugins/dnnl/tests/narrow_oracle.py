@@ -1,4 +1,4 @@
-"""What a kernel may give that computes on a narrow float in float32 and rounds once; bounds of what it computes."""
+"""Permitted results of kernels on narrow floats computing in float32 with a single rounding; error bounds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _UNIT = 2.0**-24
 
 
 def is_rounded_once(found: NDArray, exact: NDArray, error: npt.ArrayLike, dtype: str) -> NDArray:
-    """Return for each element whether it is a number within ``error`` of the exact one, rounded once.
+    """Return for each element whether it is a number within ``error`` of the exact value, rounded once.
 
     Rounding is monotone, so the result lies between the rounded ends of the interval; an end beyond the largest number
-    rounds to infinity, as the result does. A result below the smallest normal number may be flushed to zero. NaN wants
-    NaN.
+    rounds to infinity, as the result does. A result below the smallest normal number may be flushed to zero. NaN
+    requires NaN.
     """
     low, high = (_rounded(exact + sign * np.asarray(error), dtype) for sign in (-1, 1))
     given = found.astype(np.float64)
@@ -34,22 +34,23 @@ def _rounded(exact: NDArray, dtype: str) -> NDArray:
 
 
 def narrowed(array: NDArray, dtype: str) -> NDArray:
-    """Return numbers rounded to a narrow float, none of them subnormal: some instructions take those for zero."""
+    """Return numbers rounded to a narrow float, without subnormals: some instructions flush these to zero."""
     smallest = float_limits(dtype).smallest_normal
     return np.where(np.abs(array) < smallest, np.copysign(smallest, array), array).astype(to_numpy(dtype))
 
 
 def gamma(length: int, unit: float = _UNIT) -> float:
-    """Return what ``length`` roundings change at most, relative to the magnitude (Higham, chapter 3)."""
+    """Return the largest effect of ``length`` roundings, relative to the magnitude (Higham, chapter 3)."""
     return length * unit / (1 - length * unit)
 
 
 def log_softmax_error(x: NDArray, exact: NDArray, axis: int) -> NDArray:
-    """Bound the error in float32 of log-softmax, whose exponentials are within 1.5 ULP and logarithms within 1.
+    """Bound the float32 error of log-softmax, with exponentials within 1.5 ULP and logarithms within 1.
 
-    Each argument of an exponential is rounded, which changes it by ``|t| u``; of numbers below 1, ``|t| exp(t)`` is
-    below 0.37. So the sum of ``n`` exponentials, at least 1, is off by ``(3 + 0.37 n + n) u`` of itself, its logarithm
-    by as much and ``2 u log n``. The maximum is added before or after, and the difference is rounded.
+    Each argument of an exponential is rounded, changing the result by ``|t| u``; for numbers below 1, ``|t| exp(t)`` is
+    below 0.37. So the relative error of the sum of ``n`` exponentials, at least 1, is ``(3 + 0.37 n + n) u``; the error
+    of the logarithm is the same plus ``2 u log n``. The maximum is added before or after, and the difference is
+    rounded.
     """
     size = x.shape[axis]
     largest = np.abs(x.astype(np.float64)).max()
@@ -57,9 +58,9 @@ def log_softmax_error(x: NDArray, exact: NDArray, axis: int) -> NDArray:
 
 
 def softmax_error(x: NDArray, exact: NDArray, dtype: str) -> NDArray:
-    """Bound the error of softmax of rows before the last rounding: in float32, its exponentials rounded to ``dtype``.
+    """Bound the error of softmax of rows before the last rounding: in float32, exponentials rounded to ``dtype``.
 
-    Exponentials have 3 ULP and the rounding of their arguments, which are above -8 here: so the exponentials are normal
+    Exponentials have 3 ULP and the rounding of their arguments, above -8 here: so the exponentials are normal
     numbers of every dtype. The quotient, or the product with a reciprocal, is rounded up to three times.
     """
     spread = x.astype(np.float64).max(-1) - x.astype(np.float64).min(-1)

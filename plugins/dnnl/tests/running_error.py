@@ -1,6 +1,6 @@
-"""Numbers in float64 with bounds of what float32 may differ by: running error analysis (Higham, section 3.3).
+"""Numbers in float64 with bounds of the float32 error: running error analysis (Higham, section 3.3).
 
-Each operation adds its own rounding to the errors of its operands, grown by what it does with them.
+Each operation propagates the errors of the operands and adds a rounding.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NDArray = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Bounded:
-    """Values, and for each one how far away that of float32 may be."""
+    """Values, with the largest float32 error of each."""
 
     value: NDArray
     error: NDArray
 
     @classmethod
     def exact(cls, array: NDArray) -> Bounded:
-        """Gives numbers that float32 holds."""
+        """Return numbers exact in float32."""
         wide = array.astype(np.float64)
         return cls(wide, np.zeros_like(wide))
 
@@ -39,25 +39,25 @@ class Bounded:
         return _rounded(self.value * other.value, grown)
 
     def complement(self) -> Bounded:
-        """Gives one minus it."""
+        """Return 1 minus the value."""
         return _rounded(1 - self.value, self.error)
 
     def sigmoid(self) -> Bounded:
-        """Gives the logistic function: its slope is at most 1/4, its own error 8 units in the last place of 1."""
+        """Return the logistic function: the slope is at most 1/4, the own error 8 units in the last place of 1."""
         value = 1 / (1 + np.exp(-self.value))
         return Bounded(value, self.error / 4 + 16 * UNIT)
 
     def tanh(self) -> Bounded:
-        """Gives the hyperbolic tangent: its slope is at most 1, its own error 5 units in the last place of 1."""
+        """Return the hyperbolic tangent: the slope is at most 1, the own error 5 units in the last place of 1."""
         return Bounded(np.tanh(self.value), self.error + 10 * UNIT)
 
     def columns(self, start: int, stop: int) -> Bounded:
-        """Gives some of the columns."""
+        """Return some of the columns."""
         return Bounded(self.value[:, start:stop], self.error[:, start:stop])
 
 
 def sum_of_products(pairs: Sequence[tuple[Bounded, NDArray]], biases: Sequence[NDArray]) -> Bounded:
-    """Gives ``x @ matrix.T`` for each pair, and biases, added in any order: ``gamma_K`` of all magnitudes."""
+    """Return ``x @ matrix.T`` for each pair, and biases, added in any order: ``gamma_K`` of all magnitudes."""
     length = sum(matrix.shape[1] for _, matrix in pairs) + len(pairs) + len(biases)
     gamma = length * UNIT / (1 - length * UNIT)
     zero = np.zeros((len(pairs[0][0].value), len(biases[0])))

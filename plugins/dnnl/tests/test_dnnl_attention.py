@@ -1,4 +1,4 @@
-"""Attention: numbers against float64, masks that hide keys, the primitives that it becomes, what is left to others."""
+"""Attention: numbers against float64, masks hiding keys, the resulting primitives, cases left to others."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def _gamma(length: int) -> float:
 
 
 def _bound(inputs: list[NDArray], scale: float, softcap: float = 0.0) -> NDArray:
-    """Gives how far the result may be from the exact one (Higham, section 3.1, carried through exp).
+    """Return the largest distance of the result from the exact result (Higham, section 3.1, carried through exp).
 
-    A score has the error of a sum of ``D`` products, its scale and mask; a softcap hands errors on, smaller, and adds
-    those of tanh. Weights have twice the largest of these as relative error, and those of exp, of a sum of ``T`` terms
-    and of a quotient; the result that of a sum of ``T`` products besides.
+    A score has the error of a sum of ``D`` products, the scale and the mask; a softcap reduces these errors and adds
+    the errors of tanh. Weights have twice the largest of these as relative error, and the errors of exp, of a sum of
+    ``T`` terms and of a quotient; the result also has the error of a sum of ``T`` products.
     """
     query, key, value, *masks = (array.astype(np.float64) for array in inputs)
     repeats = query.shape[1] // key.shape[1]
@@ -179,16 +179,16 @@ def test_what_hides_scores_otherwise_than_by_adding_is_left_to_others(attrs: dic
     (binding,) = region.function.bindings
     answer = region.judge(binding)
     assert isinstance(answer, Rejection)
-    limits = "in float32 only, not causal, and without zeros for a step that sees no key"
-    assert answer.text == f"`nn.attention`: this plugin takes it {limits}"
+    limits = "in float32 only, not causal, and without zeros for steps without visible keys"
+    assert answer.text == f"`nn.attention`: supported {limits}"
 
 
 _SCALE = 128.0
-"""Of scores that are integers: a step sees the keys of its largest score, and no other."""
+"""A scale for integer scores: a step sees the keys with the largest score, and no other."""
 
 
 def _layer(sequence: int, hidden: int, heads: int, *, is_normed: bool) -> Region:
-    """Gives self-attention of one layer, of integers: queries, keys, values, attention, a product, the residual."""
+    """Return self-attention of a layer of integers: queries, keys, values, attention, a product, the residual."""
     region = Region()
     x = region.builder.param("x", tensor((1, sequence, hidden)))
 
@@ -212,7 +212,7 @@ def _layer(sequence: int, hidden: int, heads: int, *, is_normed: bool) -> Region
 
 
 def _check_layer(sequence: int, hidden: int, heads: int) -> None:
-    """Holds the steps of the layer that see one key in each head to the exact result: integers that float32 holds."""
+    """Check the steps of the layer seeing a single key in each head for exact results: integers exact in float32."""
     region = _layer(sequence, hidden, heads, is_normed=False)
     x = np.rint(2 * region.draw(1, sequence, hidden))
     (found,), (exact,) = region.run(x), region.oracle(x)
@@ -222,7 +222,7 @@ def _check_layer(sequence: int, hidden: int, heads: int) -> None:
 
 
 def _titles(region: Region) -> list[str]:
-    """Gives what the steps compute; products are by the implementation that takes all layouts."""
+    """Return the computations of the steps; products use the implementation accepting all layouts."""
     lines = [line for line in region.source.splitlines()[1:] if not line.startswith("pack")]
     assert all("  brg" in line for line in lines if line.startswith("matmul"))
     return [line.split("  ")[0] for line in lines]

@@ -1,4 +1,4 @@
-"""Batch normalisation: spelled out before it is planned, and as oneDNN's primitive where values are stored narrow."""
+"""Batch normalisation: spelled out before planning, and as oneDNN's primitive for narrow stored values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.module import NDArray
 from byoc_dnnl.backend import byoc_prepare
 from byoc_dnnl.engine import open_engine
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 
 from plugins.dnnl.tests.dnnl_region import UNIT, Region, emit
 
@@ -23,7 +23,7 @@ SHAPES = {1: (2, CHANNELS, 7, 5), 3: (2, 7, 5, CHANNELS)}
 
 
 def _region(axis: int, **changes: NDArray | float) -> tuple[Region, dict[str, Any]]:
-    """Gives a batch normalisation with a ReLU behind it, and its parameters."""
+    """Return a batch normalisation followed by a ReLU, and the parameters."""
     region = Region()
     x = region.builder.param("x", tensor(SHAPES[axis]))
     names = ("gamma", "beta", "mean", "variance")
@@ -80,7 +80,7 @@ def test_channels_that_are_not_axis_1_stay() -> None:
 )
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_of_narrow_values_it_is_the_primitive(rank: int, channels: int, implementation: str, num_threads: int) -> None:
-    if lacks(open_engine().isa, "bfloat16"):
+    if lacks_instructions(open_engine().isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")
     region = Region()
     x = region.builder.param("x", tensor((2, 16, *[5] * rank)))
@@ -110,7 +110,7 @@ def test_of_narrow_values_it_is_the_primitive(rank: int, channels: int, implemen
 
 @pytest.mark.parametrize("follower", ["nn.swish", "nn.gelu"])
 def test_other_functions_stay_part_of_it(follower: str) -> None:
-    if lacks(open_engine().isa, "bfloat16"):
+    if lacks_instructions(open_engine().isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")
     region = Region()
     x = region.builder.param("x", tensor((1, 16, 6, 6)))
@@ -125,7 +125,7 @@ def test_other_functions_stay_part_of_it(follower: str) -> None:
 
 
 def test_one_narrow_value_is_no_image() -> None:
-    if lacks(open_engine().isa, "bfloat16"):
+    if lacks_instructions(open_engine().isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")
     region = Region()
     x = region.builder.param("x", tensor((1, 64)))
@@ -149,7 +149,7 @@ def test_one_narrow_value_is_no_image() -> None:
 
 
 def test_padded_blocks_of_narrow_values_pass_checks() -> None:
-    if lacks(open_engine().isa, "bfloat16"):
+    if lacks_instructions(open_engine().isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")
     region, channels = Region(), 20
     x, scale = region.builder.param("x", tensor((1, 1, 64, 64))), region.builder.param("s", tensor((1, channels, 1, 1)))

@@ -1,4 +1,4 @@
-"""Casts: bit for bit what numpy gives, over all numbers of small dtypes."""
+"""Casts: bit for bit equal to numpy, over all numbers of small dtypes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.ir import tensor
 from byoc_core.opset.families import KERNELS
 from byoc_dnnl.engine import open_engine
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 
 from plugins.dnnl.tests.dnnl_region import NDArray, Region
 
@@ -23,12 +23,12 @@ PAIRS = [
 
 def _need(*dtypes: str) -> None:
     for dtype in dtypes:
-        if lacks(open_engine().isa, dtype):
+        if lacks_instructions(open_engine().isa, dtype):
             pytest.skip(f"oneDNN has no instructions for {dtype} here")
 
 
 def _numbers(dtype: str) -> NDArray:
-    """Gives all numbers of one or two bytes; of four bytes those of two, and arbitrary ones."""
+    """Return all numbers of one or two bytes; of four bytes, the two-byte numbers, and arbitrary numbers."""
     bits = to_numpy(dtype).itemsize * 8
     if bits < 32:
         return np.arange(2**bits, dtype=f"uint{bits}").view(to_numpy(dtype))
@@ -73,8 +73,8 @@ def test_nan_stays_nan(target: str) -> None:
     [
         ("float32", "int32", "oneDNN rounds and saturates"),
         ("int8", "uint8", "oneDNN rounds and saturates"),
-        ("float32", "bfloat16", "oneDNN takes what is subnormal in bfloat16 for 0"),
-        ("int32", "float16", "oneDNN makes no float16 of int32"),
+        ("float32", "bfloat16", "oneDNN flushes subnormal bfloat16 numbers to 0"),
+        ("int32", "float16", "oneDNN does not convert int32 to float16"),
     ],
 )
 def test_refusals(source: str, target: str, text: str) -> None:

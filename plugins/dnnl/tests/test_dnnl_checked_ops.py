@@ -1,4 +1,4 @@
-"""Ops that oneDNN computes with their meaning for finite numbers only: for all numbers, by a check before."""
+"""Ops with oneDNN's meaning for finite numbers only: computed for all numbers, after a check."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPECIAL = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, -3e38, 1e-45], np
 def _region(
     op: str, arrays: list[NDArray], constants: tuple[int, ...] = (), **attrs: object
 ) -> tuple[Region, list[NDArray]]:
-    """Gives a region of one op; the operands whose numbers are given are constants."""
+    """Return a region of a single op; operands with given numbers are constants."""
     region = Region()
     operands: list[Value] = [
         region.builder.const(array) if index in constants else region.builder.param(f"x{index}", tensor(array.shape))
@@ -139,7 +139,7 @@ def test_slopes_of_channels_in_any_layout(order: tuple[int, ...]) -> None:
 
 
 def test_constant_slopes_that_are_not_finite_are_refused() -> None:
-    """What a binding's constants hold is told when a region is compiled."""
+    """The values of a binding's constants are known when a region is compiled."""
     region = Region()
     x = region.builder.param("x", tensor((2, 3)))
     slope = region.builder.const(np.array([1, np.inf, 2], np.float32))
@@ -151,7 +151,7 @@ def test_constant_slopes_that_are_not_finite_are_refused() -> None:
 
     answer = byoc_codegen([region.function], CompileContext("dnnl", None, region.builder.constants))
     (rejection,) = answer.rejections.values()
-    assert rejection.text == "`nn.prelu`: oneDNN multiplies slopes by 0, and a constant one is not finite"
+    assert rejection.text == "`nn.prelu`: oneDNN multiplies slopes by 0, and a constant slope is not finite"
 
 
 @pytest.mark.parametrize(
@@ -210,4 +210,4 @@ def test_linear_interpolation_at_other_places_is_refused() -> None:
         how = {"axes": (2, 3), "sizes": (18, 16), "method": "linear", **attrs}
         answer = region.judge(region.builder.bind("nn.resize", [x], how))
         assert isinstance(answer, Rejection)
-        assert answer.text == "`nn.resize`: oneDNN samples other places along axis 2"
+        assert answer.text == "`nn.resize`: oneDNN samples other coordinates along axis 2"

@@ -1,4 +1,4 @@
-"""Checks: what ends a run, and that the reference kernels then compute the region."""
+"""Checks: conditions ending a run, and the reference kernels afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plugins.dnnl.tests.dnnl_region import Region
 
 
 def _product_and_sum() -> tuple[Region, BuiltRegion]:
-    """Gives a region of two steps, the first of which writes to the arena."""
+    """Return a region of two steps, the first of them writing to the arena."""
     region = Region()
     x = region.builder.param("x", tensor((5, 6)))
     product = region.builder.emit("nn.dense", x, region.builder.const(region.draw(7, 6)))
@@ -28,12 +28,12 @@ def _product_and_sum() -> tuple[Region, BuiltRegion]:
 
 
 def _with_check(built: BuiltRegion, kind: Kind, limit: float) -> Program:
-    """Gives the region's program with a check of the first step's operand, or of its result."""
+    """Return the region's program with a check of the first step's operand, or of the step's result."""
     program = built.program(num_threads(), ((5, 6), (5, 7)))
     assert isinstance(program, Program)
     first, *others = program.plan.steps
     assert isinstance(first, Step)
-    (place,) = {place.buffer: place for place in first.places if place.buffer.kind is kind}.values()
+    (place,) = {place.buffer: place for place in first.locations if place.buffer.kind is kind}.values()
     steps = [first, Check("a test", place, limit), *others]
     return Program(program.engine, Plan(steps, program.plan.packings), built._constants)
 
@@ -56,7 +56,7 @@ def test_a_region_whose_check_does_not_hold_gives_what_the_reference_gives(monke
     region, built = _product_and_sum()
     program = _with_check(built, Kind.ARENA, 1e20)
     monkeypatch.setattr(built, "_make", lambda number, sizes: program)
-    monkeypatch.setattr(built, "_kept", {})
+    monkeypatch.setattr(built, "_cached_programs", {})
     x = region.draw(5, 6)
     x[3, 2] = 1e30
     exact = np.empty((5, 7), np.float32)

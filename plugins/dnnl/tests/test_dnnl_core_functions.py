@@ -1,4 +1,4 @@
-"""Functions that the core computes within a region: in any layout, with any number of threads, by numpy too."""
+"""Functions computed by the core within a region: in any layout, with any number of threads, by numpy too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.threads import num_threads, set_num_threads
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.lowerings.core_functions import CORE_FUNCTIONS
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 from byoc_dnnl.profile import profile
 from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 from hypothesis import given, settings
@@ -68,7 +68,7 @@ def test_without_an_extension_numpy_computes(
     seed=st.integers(0, 99),
 )
 def test_log_softmax_along_any_axis_of_any_layout(shape: list[int], axis: int, order: list[int], seed: int) -> None:
-    """It is what rows give that lie next to each other, bit for bit."""
+    """The result equals the result for contiguous rows, bit for bit."""
     axis = axis % len(shape) - len(shape) * (axis < 0)
     axes = tuple(one for one in order if one < len(shape))
     region = Region(seed=seed)
@@ -84,9 +84,9 @@ def test_log_softmax_along_any_axis_of_any_layout(shape: list[int], axis: int, o
 @pytest.mark.parametrize("op", CORE_FUNCTIONS)
 @pytest.mark.parametrize("channels", [3, 16, 20])
 def test_padding_of_blocks_stays_zero(op: str, channels: int) -> None:
-    """What a convolution reads in blocks of channels lies in padding where they do not fill one: it has to be 0.
+    """A convolution in blocks of channels also reads the padding of a partial block: it has to be 0.
 
-    The convolutions here give the channels that they read, some of them several times.
+    The convolutions here return the channels read, some of them several times.
     """
     region = Region()
     x = region.builder.param("x", tensor((1, 3, 6, 6)))
@@ -107,7 +107,7 @@ def test_padding_of_blocks_stays_zero(op: str, channels: int) -> None:
     ("op", "attrs"), [*((op, {}) for op in CORE_FUNCTIONS), *(("nn.log_softmax", {"axis": axis}) for axis in (1, 3))]
 )
 def test_narrow_floats_are_computed_in_float32_and_rounded_once(op: str, attrs: dict[str, Any], dtype: str) -> None:
-    if lacks(open_engine().isa, dtype):
+    if lacks_instructions(open_engine().isa, dtype):
         pytest.skip(f"oneDNN has no instructions for {dtype} here")
     region = Region()
     x = region.builder.param("x", tensor((2, 16, 5, 4), dtype))

@@ -18,7 +18,7 @@ from byoc_dnnl.capi import Isa
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.library import Library, find_library
 from byoc_dnnl.options import DnnlOptions
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 
 from plugins.dnnl.tests.dnnl_region import Region, emit
@@ -29,7 +29,7 @@ BY_BFLOAT16 = DnnlOptions.model_validate({"precision": "bfloat16"})
 
 
 def _needs(dtype: str) -> None:
-    if lacks(open_engine().isa, dtype):
+    if lacks_instructions(open_engine().isa, dtype):
         pytest.skip(f"oneDNN has no instructions for {dtype} here")
 
 
@@ -109,7 +109,7 @@ def test_a_chain_of_bfloat16_is_rounded_once() -> None:
 
 
 def _network() -> tuple[Region, Any]:
-    """Gives convolutions with a shortcut, pooling, a product and softmax."""
+    """Return convolutions with a shortcut, pooling, a product and softmax."""
     region = Region()
     x = region.builder.param("x", tensor((1, 16, 12, 12)))
     first = emit(region, "nn.conv2d", x, region.builder.const(region.draw(16, 16, 3, 3) / 12), padding=(1,) * 4)
@@ -169,18 +169,18 @@ def test_the_option_states_its_rounding() -> None:
 
 
 def test_without_instructions_the_option_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lacks(Isa.AVX512_CORE_VNNI, "bfloat16")
-    assert lacks(Isa.AVX2_VNNI_2, "bfloat16")
-    assert lacks(Isa.AVX512_CORE_BF16, "float16")
-    assert not lacks(Isa.AVX512_CORE_AMX, "bfloat16")
-    assert not lacks(Isa.AVX, "float32")
+    assert lacks_instructions(Isa.AVX512_CORE_VNNI, "bfloat16")
+    assert lacks_instructions(Isa.AVX2_VNNI_2, "bfloat16")
+    assert lacks_instructions(Isa.AVX512_CORE_BF16, "float16")
+    assert not lacks_instructions(Isa.AVX512_CORE_AMX, "bfloat16")
+    assert not lacks_instructions(Isa.AVX, "float32")
     found = find_library()
     assert isinstance(found, Library)
     old = Library(found.path, "", found.api, found.version, found.runtime, Isa.AVX2, found.handle)
     monkeypatch.setattr(dnnl, "find_library", lambda: old)
     status = dnnl.byoc_compile_status(CompileContext("dnnl", BY_BFLOAT16))
     assert not status.ok
-    expected = "precision='bfloat16' is slow without instructions for it, and oneDNN uses avx2 here"
+    expected = "precision='bfloat16' is slow without bfloat16 instructions, and oneDNN uses avx2 here"
     assert status.reason == expected
     assert dnnl.byoc_compile_status(CompileContext("dnnl", DnnlOptions.model_validate({}))).ok
 

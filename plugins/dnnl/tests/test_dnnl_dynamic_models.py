@@ -1,4 +1,4 @@
-"""Models with symbolic sizes are taken: decoders with a cache, networks that halve images and join the halves."""
+"""Models with symbolic sizes are taken: decoders with a cache, networks halving images and joining the halves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _heads(region: Region, value: Value) -> Value:
 
 @pytest.mark.parametrize(("batch", "past", "sequence"), [(1, 3, 1), (2, 7, 5), (3, 0, 2)])
 def test_keys_of_a_cache_are_multiplied_where_they_are_joined(batch: int, past: int, sequence: int) -> None:
-    """Joined keys lie row-major: with heads innermost oneDNN has only its reference implementation of a product."""
+    """Joined keys are row-major: with heads innermost oneDNN has only the reference implementation of a product."""
     region = Region()
     x = region.builder.param("x", tensor(("b", "s", 32)))
     cache = region.builder.param("cache", tensor(("b", 4, "p", 8)))
@@ -48,7 +48,7 @@ def test_keys_of_a_cache_are_multiplied_where_they_are_joined(batch: int, past: 
 
 @pytest.mark.parametrize("height", [2, 6, 32])
 def test_halves_of_images_are_joined_where_sizes_are_multiples(height: int) -> None:
-    """The rule holds for even heights only: region and ops are judged at sizes that fit."""
+    """The rule holds for even heights only: region and ops are judged at fitting sizes."""
     region = Region()
     h = symbol("h")
     x = region.builder.param("x", tensor((1, 16, h, 8)))

@@ -1,4 +1,4 @@
-"""Networks that are quantised while they run: products of integers with dynamic scales and zero points."""
+"""Networks quantised at run time: products of integers with dynamic scales and zero points."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from plugins.dnnl.tests.dnnl_region import UNIT, NDArray
 from plugins.dnnl.tests.narrow_oracle import gamma
 
 DEPTH, COLUMNS = 64, 24
-"""Sums of so few products of bytes are below 2**24: float32 holds them."""
+"""Sums of this few products of bytes are below 2**24, so exact in float32."""
 
 
 def _layer(weights: NDArray, zero: NDArray | None, scale: NDArray, shape: list[Any]) -> bytes:
-    """Return a dense layer as onnxruntime's quantize_dynamic writes it."""
+    """Return a dense layer in the form of onnxruntime's quantize_dynamic."""
     bias = np.linspace(-1, 1, COLUMNS, dtype=np.float32)
     constants = {"w": weights, "s": scale, "b": bias, **({} if zero is None else {"z": zero})}
     nodes = [
@@ -112,7 +112,7 @@ def test_a_quantised_transformer_is_taken(weights: str, per_channel: bool, tmp_p
 
 
 SIDE = 600
-"""Weights of so many rows and columns of bytes are more than constant folding makes int32."""
+"""Byte weights with this many rows and columns exceed the limit of constant folding as int32."""
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ SIDE = 600
 )
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_zero_points_of_weights_that_are_not_folded(dtype: str, shape: tuple[int, ...], is_taken: bool) -> None:
-    """Sums are below 2**24, so each result is exact, a zero point for each row of a square matrix included."""
+    """Sums are below 2**24, so each result is exact, including a zero point for each row of a square matrix."""
     generator = np.random.default_rng(0)
     middle = 0 if dtype == "int8" else 128
     weights = generator.integers(middle - 15, middle + 15, (SIDE, SIDE)).astype(dtype)
@@ -185,7 +185,7 @@ FILTERS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 def test_convolutions_of_integers_are_those_of_the_reference(
     kind: str, batch: int | str, zero: int | str | None
 ) -> None:
-    """Sums are below 2**24, so they are exact; scale and bias round once each."""
+    """Sums are below 2**24, so exact; scale and bias round once each."""
     shape, attrs = FILTERS[kind]
     generator = np.random.default_rng(0)
     dtype = "int8" if zero is None else "uint8"
@@ -208,7 +208,7 @@ def test_convolutions_of_integers_are_those_of_the_reference(
 
 @pytest.mark.parametrize("op", ["QLinearConv", "QLinearMatMul"])
 def test_quantised_operators_are_taken(op: str) -> None:
-    """The operators of a static quantisation: a bias of int32 is added to the sums, which are quantised again."""
+    """The operators of a static quantisation: a bias of int32 is added to the sums, then quantised again."""
     generator = np.random.default_rng(0)
     filters = generator.integers(0, 256, (6, 8, 3, 3) if op == "QLinearConv" else (64, 24)).astype(np.uint8)
     arrays = {

@@ -1,4 +1,4 @@
-"""Tensors without elements: every op gives what the reference kernels give, planned for them or called with them."""
+"""Tensors without elements: every op equals the reference kernels, planned for these sizes or called with them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASES = [case for op in LOWERINGS for case in canonical_cases(default_ops())[op]
 
 
 def _emptied(case: OpCase, size: int) -> list[TensorType]:
-    """Return the operands' types with 0 in place of a size, wherever the case has it."""
+    """Return the operands' types with 0 in place of a size, in all places of the case."""
     return [
         TensorType(tuple(0 if dim == size else dim for dim in operand.shape), operand.dtype or case.dtype)
         for operand in case.operands
@@ -34,7 +34,7 @@ def _emptied(case: OpCase, size: int) -> list[TensorType]:
 
 
 def _attrs(case: OpCase, size: int) -> dict[str, Any]:
-    """Return the attributes with 0 in place of the size, as of reshapes to it."""
+    """Return the attributes with 0 in place of the size, as in reshapes to this size."""
 
     def changed(value: object) -> Any:
         if isinstance(value, tuple):
@@ -46,7 +46,7 @@ def _attrs(case: OpCase, size: int) -> dict[str, Any]:
 
 
 def _check(types: list[TensorType], attrs: Mapping[str, object], case: OpCase, sizes: dict[str, int]) -> bool:
-    """Check the results of an op; return whether the reference kernels take such operands."""
+    """Check the results of an op; return whether the reference kernels accept these operands."""
     _, binding = new_function(default_ops()[case.op], types, attrs)
     function = dnnl._graph_of(binding)
     call = DnnlModule(GraphDocument(MappingProxyType({"op": function})), {}).get_function("op")
@@ -68,7 +68,7 @@ def _check(types: list[TensorType], attrs: Mapping[str, object], case: OpCase, s
 
 
 def _sized(binding: Binding, sizes: dict[str, int]) -> dict[str, Any]:
-    """Return the attributes that hold sizes, with numbers in place of symbols."""
+    """Return the attributes containing sizes, with numbers in place of symbols."""
     return {
         name: tuple(evaluate(dim, sizes) for dim in value if isinstance(dim, int | DimExpr))
         for name, value in binding.attrs.items()
@@ -105,7 +105,7 @@ def test_an_op_on_tensors_larger_than_any_array_is_refused(case: OpCase, emptied
         return  # the op takes no such sizes
     if any(type_.oversized_axis is not None for type_ in types):
         answer = dnnl.byoc_supports(binding, CompileContext("dnnl", None, MappingProxyType({})))
-        assert answer == Rejection("size", f"`{case.op}`: a tensor is larger than an array can be")
+        assert answer == Rejection("size", f"`{case.op}`: a tensor exceeds the largest array")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
@@ -122,7 +122,7 @@ def test_an_op_of_symbolic_sizes_is_called_without_elements(case: OpCase) -> Non
 @pytest.mark.parametrize("backends", [[], ["dnnl"]], ids=["host", "dnnl"])
 @pytest.mark.parametrize("batch", [0, 3])
 def test_a_reshape_that_leaves_a_size_open_takes_a_batch_without_elements(batch: int, backends: list[str]) -> None:
-    """As behind a bidirectional LSTM: of no elements nothing tells the size that is open, but its type does."""
+    """As behind a bidirectional LSTM: without elements nothing determines the open size, but its type does."""
     builder = FunctionBuilder("f", ops=default_ops())
     x = builder.param("x", tensor((5, "n", 2, 24)))
     hidden = builder.emit("tanh", x)

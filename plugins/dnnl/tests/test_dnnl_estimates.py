@@ -1,4 +1,4 @@
-"""What ops are said to cost: more where oneDNN has a slow implementation only, so that others may take them."""
+"""Declared costs of ops: higher if oneDNN has only a slow implementation, to leave these to others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plugins.dnnl.tests.dnnl_region import Region, emit, need_avx512
 
 
 class Another:
-    """A backend that takes all ops, and does not say what they cost."""
+    """A backend claiming all ops, without cost estimates."""
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:

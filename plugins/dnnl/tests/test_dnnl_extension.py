@@ -1,4 +1,4 @@
-"""The C extension alone, over functions that stand in for oneDNN's."""
+"""The C extension alone, over stand-ins for oneDNN's functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENGINE, ARENA_NBYTES, FIRST, SECOND = 0xE0, 100, 0xA1, 0xA2
 
 
 def make_program(fake: FakeOneDNN, **changes: object) -> Program:
-    """Gives one of two steps: the first reads argument 0 and a constant into the arena, the second fills argument 1."""
+    """Return a program of two steps: argument 0 and a constant into the arena, then the arena into argument 1."""
 
     def error(what: int, step: int, status: int) -> Exception:
         return ValueError(f"{what} {step} {status}")
@@ -170,20 +170,20 @@ def test_memory_that_cannot_be_had_is_a_failure() -> None:
     [
         ({"functions": (1, 2)}, "a program needs the address of each function"),
         ({"functions": (0,) * 11}, "a function has no address"),
-        ({"places": ((0xD0, 0, 2),)}, "a place is of no known kind, or outside its memory"),
-        ({"places": ((0xD0, 0, -1),)}, "a place is of no known kind, or outside its memory"),
-        ({"places": ((0xD0, 7, 0),)}, "a place is of no known kind, or outside its memory"),
-        ({"places": ((0xD0, 2, ARENA_NBYTES + 1),)}, "a place is of no known kind, or outside its memory"),
-        ({"steps": ((0, FIRST, ((1, 4),)),)}, "an argument is in no place that has a description"),
+        ({"places": ((0xD0, 0, 2),)}, "a location has an unknown kind, or lies outside its memory"),
+        ({"places": ((0xD0, 0, -1),)}, "a location has an unknown kind, or lies outside its memory"),
+        ({"places": ((0xD0, 7, 0),)}, "a location has an unknown kind, or lies outside its memory"),
+        ({"places": ((0xD0, 2, ARENA_NBYTES + 1),)}, "a location has an unknown kind, or lies outside its memory"),
+        ({"steps": ((0, FIRST, ((1, 4),)),)}, "an argument has no location with a description"),
         ({"steps": ((0, 0, ()),)}, "a step has no primitive"),
-        ({"steps": ((9, 0, ()),)}, "a step does nothing that is known"),
-        ({"steps": ((),)}, "a step does nothing that is known"),
-        ({"steps": ((1, 9, 4, 4, 0),)}, "a check is of no place, or its numbers make no sense"),
-        ({"steps": ((1, 0, -4, 4, 0),)}, "a check is of no place, or its numbers make no sense"),
-        ({"steps": ((1, 0, 4, 8, 0),)}, "a check is of no place, or its numbers make no sense"),
-        ({"steps": ((1, 0, 4, 4, -1),)}, "a check is of no place, or its numbers make no sense"),
+        ({"steps": ((9, 0, ()),)}, "the kind of a step is unknown"),
+        ({"steps": ((),)}, "the kind of a step is unknown"),
+        ({"steps": ((1, 9, 4, 4, 0),)}, "a check has no location, or its numbers are out of range"),
+        ({"steps": ((1, 0, -4, 4, 0),)}, "a check has no location, or its numbers are out of range"),
+        ({"steps": ((1, 0, 4, 8, 0),)}, "a check has no location, or its numbers are out of range"),
+        ({"steps": ((1, 0, 4, 4, -1),)}, "a check has no location, or its numbers are out of range"),
         *(
-            ({"steps": ((2, *numbers),)}, "a step has no function or operand, or its numbers make no sense")
+            ({"steps": ((2, *numbers),)}, "a step has no function or operand, or its numbers are out of range")
             for numbers in (
                 (0, 0, 3, 1, 1),
                 (0xF0, -1, 3, 1, 1),
@@ -195,7 +195,7 @@ def test_memory_that_cannot_be_had_is_a_failure() -> None:
                 (0xF0, 0, 3, 1 << 32, 1 << 32),
             )
         ),
-        ({"arena_nbytes": -1}, "sizes are not negative"),
+        ({"arena_nbytes": -1}, "a size is negative"),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(changes: dict[str, Any], text: str) -> None:
@@ -263,14 +263,14 @@ def test_a_function_is_computed_of_all_numbers_or_of_each_row(rows: int, columns
 
 
 class Machine:
-    """What calls a region; a number of threads is what it says, and Python's answers are noted.
+    """The caller of a region, with a given number of threads and a record of Python's answers.
 
     Args:
-        find: gives the program.
+        find: returns the program.
         num_kept: how many programs the region keeps.
     """
 
-    def __init__(self, find: Callable[[int, Any], Program | None], num_kept: int = 3) -> None:
+    def __init__(self, find: Callable[[int, Any], Program | None], max_programs: int = 3) -> None:
         self.threads = 1
         self.found: list[tuple[int, Any]] = []
         self.computed: list[tuple[Any, Any]] = []
@@ -283,7 +283,7 @@ class Machine:
 
         address = ctypes.cast(self._max_threads, ctypes.c_void_p).value
         self.region: Region = native.Region(
-            address, (1, 2), num_kept, note, lambda *tensors: self.computed.append(tensors), self.kept.append
+            address, (1, 2), max_programs, note, lambda *tensors: self.computed.append(tensors), self.kept.append
         )
 
     def call(self, *shapes: tuple[int, ...], addresses: Sequence[int] = (0x10, 0x20)) -> int:
@@ -308,7 +308,7 @@ def test_a_region_asks_for_a_program_once_for_each_number_of_threads_and_shapes(
 
 def test_the_program_not_used_for_longest_makes_room() -> None:
     fake = FakeOneDNN()
-    machine = Machine(lambda number, shapes: make_program(fake), num_kept=3)
+    machine = Machine(lambda number, shapes: make_program(fake), max_programs=3)
     for size in (1, 2, 3, 1, 4, 1, 3, 2):
         assert machine.call((size,), (1, 1)) == 0
     assert [shapes[0][0] for _, shapes in machine.found] == [1, 2, 3, 4, 2]
@@ -337,7 +337,7 @@ def test_a_program_that_is_dropped_is_not_found_any_more() -> None:
 
 def test_a_program_that_is_dropped_while_it_runs_runs_to_its_end() -> None:
     fake = FakeOneDNN()
-    machine = Machine(lambda number, shapes: make_program(fake), num_kept=1)
+    machine = Machine(lambda number, shapes: make_program(fake), max_programs=1)
 
     def drop(primitive: int, places: dict[int, int]) -> None:
         fake.execute = lambda primitive, places: None
@@ -384,8 +384,8 @@ def test_failures_are_kept_for_who_asks() -> None:
     ("answer", "text"),
     [
         (lambda: 1 // 0, "integer division or modulo by zero"),
-        (lambda: 7, "what a region finds is a program"),
-        (lambda: make_program(FakeOneDNN(), num_tensors=3), "a region found a program of other tensors"),
+        (lambda: 7, "`find` returned no program"),
+        (lambda: make_program(FakeOneDNN(), num_tensors=3), "`find` returned a program of other tensors"),
     ],
 )
 def test_an_answer_that_is_no_program_is_a_failure(answer: Callable[[], Any], text: str) -> None:

@@ -1,4 +1,4 @@
-"""Ops that oneDNN computes rightly for finite operands only: over all numbers that may reach them, and beyond."""
+"""Ops right in oneDNN for finite operands only: over all numbers possible there, and beyond."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, 3.3e38, -3.3e38, -np.nan)
 
 @pytest.fixture
 def set_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Gives what sets the limit of checks; nothing is computed anew."""
+    """Return a function setting the limit of checks, without recomputing."""
 
     def never(_: Reference, *__: NDArray) -> bool:
         raise AssertionError("the region was computed anew")
@@ -105,7 +105,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [(op, attrs) for op, attrs, *_ in FUNC
 
 
 def _around(before: str, op: str, attrs: dict[str, Any]) -> tuple[Region, list[NDArray]]:
-    """Gives a region with an op behind another, and inputs."""
+    """Return a region with an op behind another, and inputs."""
     region = Region()
     builder = region.builder
     if before == "nn.conv2d":
@@ -173,7 +173,7 @@ def test_a_constant_operand_that_is_not_finite_is_refused() -> None:
     x = region.builder.param("x", tensor((4, 8)))
     result = emit(region, "maximum", x, region.builder.const(np.full(8, np.nan, np.float32)))
     region.finish(result)
-    text = "right for finite operands only, and these cannot be checked"
+    text = "correct for finite operands only, and the operands cannot be checked"
     answer = region.judge(region.function.bindings[0])
     assert isinstance(answer, Rejection)
     assert text in answer.text
@@ -187,4 +187,4 @@ def test_ends_between_which_nothing_lies_are_refused(ends: tuple[float | None, f
     x = region.builder.param("x", tensor((4,)))
     answer = region.judge(region.builder.bind("clip", [x], {"min": ends[0], "max": ends[1]}))
     assert isinstance(answer, Rejection)
-    assert answer.text == "`clip`: nothing lies between the ends"
+    assert answer.text == "`clip`: no number lies between minimum and maximum"

@@ -1,4 +1,4 @@
-"""Images seen as rows before a product: the constant weights are in the order of the image, which is not reordered."""
+"""Images seen as rows before a product: constant weights in the order of the image, without reordering the image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from byoc_core.dtypes import float_limits
 from byoc_core.ir import Value, Var, tensor
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.lowerings import flattening, product
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ TERMS = 9 * INPUTS
 
 
 def _convolution(region: Region, num_images: int, channels: int, sizes: tuple[int, ...]) -> tuple[Var, NDArray]:
-    """Gives the result of a convolution, which lies as oneDNN likes it, and an image."""
+    """Return the result of a convolution, in oneDNN's preferred layout, and an image."""
     shape, rank = (num_images, INPUTS, *sizes), len(sizes)
     x = region.builder.param("x", tensor(shape))
     weight = region.builder.const(region.draw(channels, INPUTS, *(3,) * rank))
@@ -167,7 +167,7 @@ def test_a_sum_over_the_image_waits_for_the_product() -> None:
 
 
 def test_with_factors_of_bfloat16() -> None:
-    if lacks(open_engine().isa, "bfloat16"):
+    if lacks_instructions(open_engine().isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")
     region = Region()
     image, array = _convolution(region, 2, 32, (4, 4))

@@ -1,4 +1,4 @@
-"""Group, instance and RMS norm, against float64 with the bound that follows from their sums."""
+"""Group, instance and RMS norm, against float64 with the bound from their sums."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def _region(op: str, shape: tuple[int, ...], parameters: int, **attrs: object) -
 
 
 def _error_bound(rows: NDArray, epsilon: float) -> NDArray:
-    """Gives what ``(x - mean) / sqrt(variance + epsilon)`` of each row may be wrong by in float32.
+    """Return the largest float32 error of ``(x - mean) / sqrt(variance + epsilon)`` of each row.
 
-    The mean of ``n`` numbers is within ``gamma_n * mean |x|``, whatever the order (Higham, section 3.1); what the
-    difference from it is wrong by goes into each square.
+    The mean of ``n`` numbers is within ``gamma_n * mean |x|``, in any order (Higham, section 3.1); the error of the
+    difference from the mean goes into each square.
     """
     count = rows.shape[1]
     gamma = (count + 4) * UNIT / (1 - (count + 4) * UNIT)
@@ -136,4 +136,4 @@ def test_root_mean_square_over_other_axes_is_refused() -> None:
     operands = [region.builder.param("x", tensor((4, 8))), region.builder.param("g", tensor((4,)))]
     answer = region.judge(region.builder.bind("nn.rms_norm", operands, {"axes": (0,)}))
     assert isinstance(answer, Rejection)
-    assert answer.text == "`nn.rms_norm`: the axes are not the last ones"
+    assert answer.text == "`nn.rms_norm`: the axes are not the last axes"

@@ -1,4 +1,4 @@
-"""Handles: freed exactly once, failures that name the call, descriptions of layouts."""
+"""Handles: freed exactly once, failures naming the call, descriptions of layouts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NCHW16C = 78
 
 
 class _Counting(Api):
-    """Counts the calls that free something."""
+    """A counter of the freeing calls."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         super().__init__(library)
@@ -68,7 +68,7 @@ def test_layouts() -> None:
     assert plain.reshaped((6, 20)) == MemoryDesc.strided(engine, (6, 20))
     assert last.reshaped((6, 20)) is None
     assert MemoryDesc.strided(engine, (1, 3), (100, 1)).is_row_major()
-    assert str(MemoryDesc.any(engine, (2, 3))) == "any"
+    assert str(MemoryDesc.any_layout(engine, (2, 3))) == "any"
 
 
 def test_blocks_are_axes() -> None:
@@ -99,7 +99,7 @@ def test_dtypes(dtype: str, itemsize: int) -> None:
     assert (desc.dtype, desc.nbytes) == (dtype, 15 * itemsize)
     assert desc.permuted((1, 0)).dtype == dtype
     assert (desc == MemoryDesc.strided(open_engine(), (3, 5))) is (dtype == "float32")
-    assert MemoryDesc.any(open_engine(), (3, 5), dtype).dtype == dtype
+    assert MemoryDesc.any_layout(open_engine(), (3, 5), dtype).dtype == dtype
 
 
 def test_the_number_of_threads_is_that_of_the_block() -> None:

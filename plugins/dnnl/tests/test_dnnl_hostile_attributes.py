@@ -1,4 +1,4 @@
-"""Attributes and declared shapes that do not fit one another, or are too large, never reach oneDNN."""
+"""Inconsistent or too large attributes and declared shapes never reach oneDNN."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from plugins.dnnl.tests.dnnl_region import Region, emit
 ROOT = Path(__file__).parents[3]
 NUM_MUTANTS = 600
 DEADLINE = 300
-"""Seconds for a process of mutants, which takes about 20."""
+"""Seconds for a process of mutants, with a usual duration of about 20."""
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -57,22 +57,22 @@ def test_a_window_that_is_larger_than_its_image_is_refused(batch: int | str) -> 
     node = replace(node, attrs=MappingProxyType({**node.attrs, "pool_size": (2, 2**62)}))
     changed = GraphFunction("f", function.inputs, function.constants, (node,), function.outputs)
     text = (
-        "graph function `f`, node 0 (`nn.max_pool2d`): breaks the rule of its op: operand `x`: width of the padded "
-        "image is smaller than the window; got 8, expected 4611686018427387904 or more"
+        "graph function `f`, node 0 (`nn.max_pool2d`): breaks the type rule of the op: operand `x`: width of the "
+        "padded image is smaller than the window; got 8, expected 4611686018427387904 or more"
     )
     with pytest.raises(ArtifactError, match=re.escape(text)):
         DnnlModule(GraphDocument(MappingProxyType({"f": changed})), {})
 
 
 def test_sizes_of_a_call_that_break_a_rule_are_refused_before_anything_reads_them() -> None:
-    """The difference of two symbols may be zero; of the sizes of this call it is not."""
+    """The difference of two symbols may be zero; for the sizes of this call, it is not."""
     region = Region()
     x, y = region.builder.param("x", tensor(("n", 8))), region.builder.param("y", tensor(("m", 8)))
     call = _as_loaded(region, region.builder.bind("concat", [x, y], {"axis": 1})).get_function("op")
     with pytest.raises(ExecutionError) as caught:
         call(np.ones((2, 8), np.float32), np.ones((3, 8), np.float32), np.ones((2, 16), np.float32))
     assert "graph function `op`: cannot be computed at these sizes: " in str(caught.value)
-    assert "breaks the rule of its op" in str(caught.value)
+    assert "breaks the type rule of the op" in str(caught.value)
 
 
 @pytest.mark.parametrize("window", [MAX_TAPS + 1, 2**30])
@@ -100,12 +100,12 @@ def test_padding_beyond_what_onednn_counts_is_left_alone(op: str) -> None:
     )
     answer = region.judge(region.builder.bind(op, [x, weight], changed))
     assert isinstance(answer, Rejection)
-    assert answer.text == f"`{op}`: with its padding an image has more than {2**31 - 1} elements"
+    assert answer.text == f"`{op}`: with padding an image has more than {2**31 - 1} elements"
 
 
 @st.composite
 def _windows(draw: Callable[..., Any]) -> dict[str, Any]:
-    """Draw the windows of a pooling or convolution, of which some do not fit."""
+    """Draw the windows of a pooling or convolution, some of them not fitting."""
     of_each = st.tuples(*[st.integers(1, 4)] * 2)
     return {
         "image": draw(st.tuples(*[st.integers(1, 9)] * 2)),
@@ -123,7 +123,7 @@ _OPS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.conv2d", "nn.conv2d_transpose")
 
 @given(op=st.sampled_from(_OPS), found=_windows(), seed=st.integers(0, 9))
 def test_windows_of_all_geometries_give_what_the_reference_gives(op: str, found: dict[str, Any], seed: int) -> None:
-    """Elements are small integers, of which sums are exact; a mean is rounded once."""
+    """Elements are small integers with exact sums; a mean is rounded once."""
     region = Region(seed=seed)
     generator = np.random.default_rng(seed)
     x = region.builder.param("x", tensor((2, 3, *found["image"])))
@@ -152,7 +152,7 @@ def test_windows_of_all_geometries_give_what_the_reference_gives(op: str, found:
 
 
 def _as_loaded(region: Region, binding: Binding) -> DnnlModule:
-    """Return the module of one op as it is loaded: planned with oneDNN's reference implementations if need be."""
+    """Return the module of a single op as after loading: if necessary with oneDNN's reference implementations."""
     function = dnnl._graph_of(binding)
     return DnnlModule(GraphDocument(MappingProxyType({function.name: function})), region.builder.constants)
 
@@ -168,7 +168,7 @@ def _is_reference(module: DnnlModule) -> bool:
 def test_dilated_windows_are_taken_where_each_holds_an_element(
     size: int, window: int, padding: int, is_taken: bool
 ) -> None:
-    """Taps two steps apart: those of a window may lie on both sides of a small image."""
+    """Taps two steps apart: the taps of a window may lie on both sides of a small image."""
     region = Region()
     x = region.builder.param("x", tensor((1, 16, size, 9)))
     geometry = {"pool_size": (window, 1), "dilation": (2, 1), "padding": (padding, 0, padding, 0), "strides": (1, 1)}

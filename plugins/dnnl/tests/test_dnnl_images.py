@@ -1,4 +1,4 @@
-"""Convolutions for which oneDNN has better than what it takes when it is offered all layouts."""
+"""Convolutions with better implementations than oneDNN's choice when offered all layouts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GROUPS = 4
 
 
 def _grouped(op: str, inputs: int, outputs: int, window: tuple[int, ...], *, size: int = 9) -> tuple[Region, NDArray]:
-    """Gives a convolution in groups of so many channels, that keeps the sizes of images, and an image."""
+    """Return a size-preserving convolution in groups of the given number of channels, and an image."""
     region, rank = Region(), len(window)
     shape = (1, GROUPS * inputs, *(size,) * rank)
     kernel = (GROUPS * inputs, outputs) if op.endswith("transpose") else (GROUPS * outputs, inputs)

@@ -1,4 +1,4 @@
-"""Results written over a tensor that is added: only where nothing else reads it any more."""
+"""Results overwriting an added tensor: only without later readers of the tensor."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from plugins.dnnl.tests.dnnl_region import Region, check_sums, emit
 CHANNELS, SIZE = 16, 10
 SHAPE = (1, CHANNELS, SIZE, SIZE)
 LENGTH = 4 * (2 * CHANNELS * 9 + 8)
-"""Operations in a row that a result is the sum of: at most four convolutions."""
+"""Operations in a row summed up in a result: at most four convolutions."""
 
 Build = Callable[[Region, Var, Var], tuple[Var, ...]]
-"""Gives the results of a region, of a shortcut that an arena holds and of the value beside it."""
+"""Returns the results of a region, from a shortcut in an arena and the value beside."""
 
 
 def _convolve(region: Region, value: Var) -> Var:
@@ -25,7 +25,7 @@ def _convolve(region: Region, value: Var) -> Var:
 
 
 def _check(build: Build) -> int:
-    """Compares a region with its oracle, and gives how many of its steps write over what they add."""
+    """Compare a region with the oracle, and return the number of steps overwriting their addend."""
     region = Region()
     x = region.builder.param("x", tensor(SHAPE))
     shortcut = _convolve(region, x)
@@ -63,7 +63,7 @@ def _added_to_its_own(region: Region, shortcut: Var, value: Var) -> tuple[Var, .
 
 
 def _copied(region: Region, shortcut: Var, value: Var) -> tuple[Var, ...]:
-    """Gives a sum that could be written over a row-major copy of the shortcut, and what reads that copy again."""
+    """Return a sum able to overwrite a row-major copy of the shortcut, and a second reader of this copy."""
     shape = (CHANNELS, SIZE * SIZE)
     first = emit(region, "reshape", shortcut, shape=shape)
     weight = region.builder.const(region.draw(SIZE * SIZE, SIZE * SIZE))

@@ -1,4 +1,4 @@
-"""Layouts over a region: what convolutions prefer stays through concatenation, normalisation and channel shuffles."""
+"""Layouts over a region: layouts of convolutions survive concatenation, normalisation and channel shuffles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _convolve(region: Region, value: Var, inputs: int, outputs: int, side: int, 
 
 
 def _steps(region: Region) -> list[list[str]]:
-    """Gives the title, the implementation and the operands of each step."""
+    """Return the title, the implementation and the operands of each step."""
     lines = region.source.splitlines()[1:]
     return [line.split("  ") for line in lines if not line.startswith("pack ")]
 

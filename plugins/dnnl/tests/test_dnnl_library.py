@@ -1,4 +1,4 @@
-"""Finding oneDNN: in which order, what is refused, and what is said."""
+"""The search for oneDNN: order, refusals, and messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from byoc_dnnl.capi import Api, Status, Version
 from byoc_dnnl.library import VARIABLE, Library, Missing, find_library, library_status, load_library, look_for_library
 
 REMEDY = (
-    "Install the wheel of Linux on x86-64: pip install onednn-cpu-gomp==2023.2.0; or set BYOC_DNNL_LIBRARY to a "
+    "Install the wheel for Linux on x86-64: pip install onednn-cpu-gomp==2023.2.0; or set BYOC_DNNL_LIBRARY to a "
     "libdnnl of version 3.2 or a later 3."
 )
 REMEDY_FOR_VARIABLE = (
-    "Set BYOC_DNNL_LIBRARY to a libdnnl of version 3.2 or a later 3; or unset it, and others are looked for."
+    "Set BYOC_DNNL_LIBRARY to a libdnnl of version 3.2 or a later 3; or unset the variable to search for other "
+    "libraries."
 )
 
 
@@ -68,7 +69,7 @@ def test_a_broken_file_is_said(tmp_path: Path) -> None:
 def test_another_library_is_refused() -> None:
     missing = look_for_library("libm.so.6")
     assert isinstance(missing, Missing)
-    assert missing.reason.startswith("libm.so.6 (by BYOC_DNNL_LIBRARY) is no oneDNN of version 3: ")
+    assert missing.reason.startswith("libm.so.6 (by BYOC_DNNL_LIBRARY) is not oneDNN of version 3: ")
 
 
 def test_without_libgomp_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,13 +79,13 @@ def test_without_libgomp_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     missing = look_for_library("libdnnl.so.3")
     assert missing == Missing(
-        "libdnnl.so.3 (by BYOC_DNNL_LIBRARY) needs libgomp, which the system lacks",
-        "Install it: apt install libgomp1 (Debian, Ubuntu), dnf install libgomp (Fedora, RHEL).",
+        "libdnnl.so.3 (by BYOC_DNNL_LIBRARY) needs libgomp, missing on this system",
+        "Install libgomp: apt install libgomp1 (Debian, Ubuntu), dnf install libgomp (Fedora, RHEL).",
     )
 
 
 class _Pretender(Api):
-    """The real library, that says to be another one."""
+    """The real library, pretending to be another version."""
 
     version: tuple[int, int, int] = (3, 2, 0)
     runtime = 2

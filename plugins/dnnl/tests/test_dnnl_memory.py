@@ -1,6 +1,6 @@
-"""Calls, threads and loads leave memory as it is; the long version is ``python -m benchmarks.run soak-dnnl``.
+"""Calls, threads and loads leave memory unchanged; the long version is ``python -m benchmarks.run soak-dnnl``.
 
-The kit's ``L4-memory-steady`` and the core's soak hold dnnl to the same with fewer shapes, in every run.
+The kit's ``L4-memory-steady`` and the core's soak check the same for dnnl with fewer shapes, in every run.
 """
 
 from __future__ import annotations

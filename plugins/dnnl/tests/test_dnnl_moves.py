@@ -1,4 +1,4 @@
-"""Ops that only move elements: bit for bit what the reference kernels give, in any layout of the operand."""
+"""Pure movements of elements: bit for bit equal to the reference kernels, in any layout of the operand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Value, tensor
 from byoc_core.opset.families import KERNELS
 from byoc_dnnl.engine import open_engine
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ _ODD = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45, -1e-40, 3e38], np.float32
 
 
 def _values(*shape: int) -> NDArray:
-    """Gives distinct numbers, NaN and the like among them."""
+    """Return distinct numbers, including NaN and the like."""
     count = int(np.prod(shape))
     values = np.arange(count, dtype=np.float32)
     values[: len(_ODD)] = _ODD[:count]
@@ -30,7 +30,7 @@ def _values(*shape: int) -> NDArray:
 
 
 def _check(op: str, arrays: list[NDArray], attrs: dict[str, Any], *, turned: bool = False) -> str:
-    """Holds an op to its kernel; ``turned``: its operands lie with the first axis innermost. Gives the source."""
+    """Check an op against the kernel; ``turned``: the operands have the first axis innermost. Return the source."""
     region = Region()
     given_ = [np.ascontiguousarray(np.moveaxis(array, 0, -1)) if turned and array.ndim else array for array in arrays]
     operands: list[Value] = []
@@ -84,7 +84,7 @@ MOVES: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
 
 
 def _bits(shape: tuple[int, ...], dtype: str) -> NDArray:
-    """Gives arbitrary bits, but those of signalling NaN, which processors make quiet."""
+    """Return arbitrary bits, except signalling NaN, made quiet by processors."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     found = np.frombuffer(np.random.default_rng(nbytes).bytes(nbytes), dtype).reshape(shape)
     return np.where(found == found, found, np.array(np.nan).astype(dtype)) if dtype == "float16" else found
@@ -93,7 +93,7 @@ def _bits(shape: tuple[int, ...], dtype: str) -> NDArray:
 @pytest.mark.parametrize("dtype", ["float16", "int32", "int8", "uint8"])
 @pytest.mark.parametrize(("op", "shapes", "attrs"), MOVES)
 def test_bits_of_any_dtype_are_moved(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], dtype: str) -> None:
-    if lacks(open_engine().isa, dtype):
+    if lacks_instructions(open_engine().isa, dtype):
         pytest.skip(f"oneDNN has no instructions for {dtype} here")
     _check(op, [_bits(shape, dtype) for shape in shapes], attrs, turned=True)
 
@@ -116,7 +116,7 @@ def test_slices_of_any_geometry(data: st.DataObject) -> None:
 
 
 def test_a_slice_of_a_blocked_tensor_needs_no_row_major_copy() -> None:
-    """Reordered first would be the convolution's whole result."""
+    """Reordering first would copy the convolution's whole result."""
     region = Region()
     x = region.builder.param("x", tensor((1, 16, 8, 8)))
     weight = region.builder.const(region.draw(32, 16, 3, 3))
@@ -146,11 +146,11 @@ def test_memory_is_walked_forwards() -> None:
     attrs = {"axes": (0,), "begin": (3,), "end": (0,), "strides": (-1,)}
     answer = region.judge(region.builder.bind("strided_slice", [x], attrs))
     assert isinstance(answer, Rejection)
-    assert answer.text == "`strided_slice`: oneDNN walks memory forwards only"
+    assert answer.text == "`strided_slice`: oneDNN does not support negative strides"
 
 
 def _joined(channels: Sequence[int], side: int, *, rank: int = 2) -> tuple[Region, list[NDArray]]:
-    """Gives a region that joins images as 1x1 convolutions leave them, and what is convolved."""
+    """Return a region joining images left by 1x1 convolutions, and the convolved images."""
     region = Region()
     shape = (2, 16, *(side,) * rank)
     x = region.builder.param("x", tensor(shape))
@@ -201,8 +201,8 @@ def test_a_value_is_joined_with_itself() -> None:
 
 
 def test_copies_of_bfloat16_move_bytes() -> None:
-    """Some reorders of oneDNN take what is subnormal in bfloat16 for 0; those of bytes take nothing for a number."""
-    if lacks(open_engine().isa, "bfloat16"):
+    """Some reorders of oneDNN flush subnormals of bfloat16 to 0; reorders of bytes interpret no numbers."""
+    if lacks_instructions(open_engine().isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")
     region = Region()
     x = region.builder.param("x", tensor((256, 256), "bfloat16"))

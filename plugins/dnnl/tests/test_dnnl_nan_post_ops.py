@@ -1,4 +1,4 @@
-"""NaN and infinities that reach functions as post-ops, whatever implementation oneDNN has of what comes before."""
+"""NaN and infinities reaching functions as post-ops, for any oneDNN implementation of the step before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Maker = Callable[[Region, Value], Value]
 
 
 def _weights(region: Region, *shape: int) -> Value:
-    """Return weights of which none is 0: each output of an operand that is not finite is not finite."""
+    """Return weights without 0: each output of a non-finite operand is not finite."""
     return region.builder.const(np.abs(region.draw(*shape)) + np.float32(0.1))
 
 

@@ -1,4 +1,4 @@
-"""Attention of bfloat16, and its softmax by steps: the bits of the reference, and ONNX's own cases."""
+"""Attention of bfloat16, and softmax by steps: the bits of the reference, and ONNX's own cases."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir import tensor
 from byoc_core.opset.families import KERNELS
 from byoc_dnnl.engine import open_engine
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 from onnx import TensorProto, numpy_helper
 
 from plugins.dnnl.tests.dnnl_region import Region, emit
 
 needs_bfloat16 = pytest.mark.skipif(
-    lacks(open_engine().isa, "bfloat16"), reason="oneDNN has no instructions for bfloat16 here"
+    lacks_instructions(open_engine().isa, "bfloat16"), reason="oneDNN has no instructions for bfloat16 here"
 )
 
 
@@ -39,7 +39,7 @@ def _multiples(*shape: int) -> Any:
 def test_a_softmax_by_steps_has_the_bits_of_the_reference(
     dtype: str, axis: int, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if lacks(open_engine().isa, dtype):
+    if lacks_instructions(open_engine().isa, dtype):
         pytest.skip(f"oneDNN has no instructions for {dtype} here")
     if missing:
         monkeypatch.setattr(missing, lambda *_: None)
@@ -64,7 +64,7 @@ def _scores(softmax: str, *, has_weights: bool = False, is_given: bool = False) 
 @needs_bfloat16
 @pytest.mark.parametrize("is_given", [False, True])
 def test_scores_are_rounded_before_a_softmax_by_steps(is_given: bool) -> None:
-    """What follows a product is no post-op there: that would add to what is not rounded yet."""
+    """A follower of a product is no post-op there: a post-op would add to unrounded values."""
     region = _scores("nn.stepwise_softmax", is_given=is_given)
     assert "matmul + add" not in region.source
     arrays = [_multiples(2, 16, 16) for _ in range(3)]  # products and sums of quarters are exact in float32
@@ -77,7 +77,7 @@ def test_scores_are_rounded_before_a_softmax_by_steps(is_given: bool) -> None:
 
 @needs_bfloat16
 def test_scores_of_other_attentions_are_rounded_too() -> None:
-    """A product of two computed matrices is one of an attention, whatever its softmax is computed in."""
+    """A product of two computed matrices belongs to an attention, for any dtype of the softmax."""
     assert "matmul + add" not in _scores("nn.softmax").source
     assert "matmul + add" in _scores("nn.softmax", has_weights=True).source
     assert "matmul + add" not in _scores("nn.stepwise_softmax", has_weights=True).source
@@ -86,7 +86,7 @@ def test_scores_of_other_attentions_are_rounded_too() -> None:
 @needs_bfloat16
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_rows_that_see_nothing_are_zeros(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if lacks(open_engine().isa, dtype):
+    if lacks_instructions(open_engine().isa, dtype):
         pytest.skip(f"oneDNN has no instructions for {dtype} here")
     array = np.zeros((4, 40))
     array[0], array[1, 20:], array[2, 7] = -np.inf, -np.inf, np.inf

@@ -1,4 +1,4 @@
-"""Regions in one native call: the same results as through ``ctypes``, in threads, in forked children, at any sizes."""
+"""Regions in a single native call: equal to calls through ``ctypes``, in threads, in forked children, at any sizes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ needs_extension = pytest.mark.skipif(
 
 
 def _network(batch: int | str = 2) -> Region:
-    """Gives a region with intermediates in the arena, packed weights, scratch memory, and two results."""
+    """Return a region with intermediates in the arena, packed weights, scratch memory, and two results."""
     region = Region()
     x = region.builder.param("x", tensor((batch, 8, 12, 12)))
 
@@ -78,7 +78,7 @@ def _call(machine: byoc_core.VirtualMachine, *inputs: NDArray) -> list[NDArray]:
 
 @pytest.fixture
 def no_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fails where a region is called, or asked for a program, through Python."""
+    """Fail if a region is called, or asked for a program, through Python."""
 
     def fail(*arguments: object) -> None:
         raise AssertionError("Python was called")
@@ -217,8 +217,8 @@ def test_an_error_in_python_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("shapes", "text"),
     [
-        (((2, 8, 12, 12), (2, 10)), "was not given the tensors of its signature"),
-        (((2, 8, 12, 12), (2, 16, 36), (2, 10)), "was not given the tensors of its signature"),
+        (((2, 8, 12, 12), (2, 10)), "the tensors do not match the signature"),
+        (((2, 8, 12, 12), (2, 16, 36), (2, 10)), "the tensors do not match the signature"),
         (
             ((2, 8, 12, 12), (2, 16, 6, 5), (2, 10)),
             "graph function `{}`, output 0 `output0`: axis 3 has the wrong size; got {}, expected [2, 16, 6, 6]",
@@ -357,7 +357,7 @@ def test_memory_is_steady_over_ten_thousand_calls() -> None:
 
 @pytest.mark.skipif(os.environ.get("BYOC_TEST_INSTALLED") != "1", reason="nox tests the installed wheel, and says so")
 def test_the_wheel_holds_the_extension_for_all_versions_of_python() -> None:
-    """It is optional, so that building where no C compiler is does not fail; here there is one."""
+    """The extension is optional, so a build without a C compiler succeeds; here there is a compiler."""
     files = {path.as_posix() for path in metadata.files("byoc-dnnl") or ()}
     assert "byoc_dnnl/_native.abi3.so" in files
     assert extension_status() == ""
@@ -369,4 +369,4 @@ def test_the_backend_says_whether_regions_are_native_calls(monkeypatch: pytest.M
 
     assert byoc_runtime_status().reason.endswith("; a region is one native call")
     monkeypatch.setattr("byoc_dnnl.runtime.extension_status", lambda: "it was not built")
-    assert byoc_runtime_status().reason.endswith("; primitives are called by Python one by one: it was not built")
+    assert byoc_runtime_status().reason.endswith("; Python calls each primitive separately: it was not built")

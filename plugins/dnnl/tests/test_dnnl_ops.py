@@ -20,7 +20,7 @@ EDGES = np.array(
 
 
 def _one(op: str, *shapes: Sequence[int], **attrs: object) -> tuple[Region, list[Any]]:
-    """Gives a region of one op; a shape in a list is that of a constant."""
+    """Return a region of a single op; a shape in a list belongs to a constant."""
     region, inputs = Region(), list[Any]()
     operands: list[Value] = []
     for index, shape in enumerate(shapes):
@@ -196,11 +196,11 @@ def test_concat_and_views_move_bits() -> None:
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "text"),
     [
-        ("clip", [(4,)], {"min": 1.0, "max": 0.5}, "`clip`: nothing lies between the ends"),
+        ("clip", [(4,)], {"min": 1.0, "max": 0.5}, "`clip`: no number lies between minimum and maximum"),
         ("sin", [(4,)], {}, "`sin`: oneDNN has no such function"),
         ("nn.relu", [(0,)], {}, "`nn.relu`: float32[0] has no elements"),
-        ("nn.lrn", [(1, 8, 4, 4)], {"size": 4}, "`nn.lrn`: oneDNN knows windows of an odd number of channels"),
-        ("nn.layer_norm", [(4, 8), (4,), (4,)], {"axes": (0,)}, "`nn.layer_norm`: the axes are not the last ones"),
+        ("nn.lrn", [(1, 8, 4, 4)], {"size": 4}, "`nn.lrn`: oneDNN supports only windows of an odd number of channels"),
+        ("nn.layer_norm", [(4, 8), (4,), (4,)], {"axes": (0,)}, "`nn.layer_norm`: the axes are not the last axes"),
     ],
 )
 def test_refusals_say_why(op: str, shapes: Sequence[tuple[int, ...]], attrs: dict[str, Any], text: str) -> None:
@@ -217,4 +217,4 @@ def test_other_dtypes_are_refused() -> None:
     binding = region.builder.bind("nn.relu", [region.builder.param("x", tensor((4,), "float64"))], {})
     answer = region.judge(binding)
     assert isinstance(answer, Rejection)
-    assert answer.text == "`nn.relu`: only tensors of float32, bfloat16, float16 are taken, and this is float64[4]"
+    assert answer.text == "`nn.relu`: supported are tensors of float32, bfloat16, float16, not float64[4]"

@@ -1,4 +1,4 @@
-"""Convolutions of few outputs, which compute several pixels of a row at once."""
+"""Convolutions of few outputs, computing several pixels of a row at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from byoc_dnnl.derived_constants import ShiftedRows
 from byoc_dnnl.engine import Region as BuiltRegion
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.plan import Step
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 from byoc_dnnl.program import Program
 from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 from hypothesis import given
@@ -33,7 +33,7 @@ from plugins.dnnl.tests.narrow_oracle import gamma
 def _convolution(
     image: tuple[int, ...], weights: tuple[int, ...], *, bias: bool = True, **attrs: object
 ) -> tuple[Region, NDArray]:
-    """Gives a region of one convolution, with an image for it."""
+    """Return a region of a single convolution, with an image."""
     region = Region()
     builder = region.builder
     x: Value = builder.param("x", tensor(image))
@@ -45,7 +45,7 @@ def _convolution(
 
 
 def _written(region: Region, *inputs: NDArray) -> list[tuple[int, ...]]:
-    """Gives the sizes of what each convolution writes, as its primitive sees it."""
+    """Return the sizes written by each convolution, as seen by the primitive."""
     built = region.module.get_function("f").impl
     assert isinstance(built, BuiltRegion)
     program = built.program(1, tuple(array.shape for array in (*inputs, *region.oracle(*inputs))))
@@ -166,7 +166,7 @@ def test_what_is_not_finite_does_not_reach_its_neighbours(number: float) -> None
 
 def test_with_factors_of_bfloat16() -> None:
     engine = open_engine()
-    if lacks(engine.isa, "bfloat16"):
+    if lacks_instructions(engine.isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")
     region, x = _convolution((1, 32, 9, 16), (3, 32, 3, 3), padding=(1, 1, 1, 1))
     made = byoc_core.build(region.ir, ["dnnl"], fallback="error", options={"dnnl": {"precision": "bfloat16"}})

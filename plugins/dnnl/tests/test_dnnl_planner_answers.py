@@ -1,4 +1,4 @@
-"""What the planner answers to lowerings: who reads a value, where a value lies, and what is known of it."""
+"""The planner's answers to lowerings: readers of a value, places of values, and known facts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from byoc_dnnl.capi import Argument, DataType, dims_array
 from byoc_dnnl.derived_constants import BlockSums, Reordered
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.handles import Engine, MemoryDesc
-from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Step
+from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Location, Step
 from byoc_dnnl.planner import Planner
-from byoc_dnnl.precision import Precision, lacks
+from byoc_dnnl.precision import Precision, lacks_instructions
 from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.unstored_values import Flattened
 from byoc_dnnl.value_facts import CHECK_LIMITS
@@ -37,7 +37,7 @@ def _graph(
     constants: Sequence[GraphConstant] = (),
     dtype: str = "float32",
 ) -> GraphFunction:
-    """Return a function of one input, whose id is 0; all values but constants have the same type."""
+    """Return a function of a single input with id 0; all values but constants have the same type."""
     tensor = GraphTensor(dtype, sizes)
     return GraphFunction(
         "f",
@@ -83,52 +83,52 @@ def test_a_call_that_reads_memory_last_may_write_there() -> None:
         [("nn.relu", (0,)), ("tanh", (1,)), ("negative", (1,)), ("exp", (3,)), ("sqrt", (0,)), ("abs", (4,))], [2, 6]
     )
     planner, (relu, tanh, negative, exp, *_) = _planner(function), calls_of(function)
-    memory = planner.temporary("memory", planner.row_major(SIZES))
+    memory = planner.allocate_temporary("memory", planner.row_major(SIZES))
     assert (memory.buffer.name, memory.buffer.kind, memory.buffer.nbytes) == ("memory", Kind.ARENA, 96)
-    assert not planner.ends_in(relu, 0)  # the caller's
-    planner.set_view(1, memory)
-    assert not planner.ends_in(tanh, 1)  # `negative` reads it too
-    planner.set_view(3, memory)
-    assert not planner.ends_in(tanh, 1)  # `exp` reads the same memory
-    assert not planner.ends_in(exp, 3)
-    planner.set_view(5, memory)  # nothing reads the root
-    planner.set_view(4, planner.temporary("other", planner.row_major(SIZES)))
-    assert planner.ends_in(tanh, 1)
-    assert not planner.ends_in(negative, 1)
-    planner.set_view(2, memory)
-    assert not planner.ends_in(tanh, 1)  # the memory holds a result
-    assert not planner.ends_in(relu, 1)
+    assert not planner.can_overwrite(relu, 0)  # the caller's
+    planner.set_location(1, memory)
+    assert not planner.can_overwrite(tanh, 1)  # `negative` reads it too
+    planner.set_location(3, memory)
+    assert not planner.can_overwrite(tanh, 1)  # `exp` reads the same memory
+    assert not planner.can_overwrite(exp, 3)
+    planner.set_location(5, memory)  # nothing reads the root
+    planner.set_location(4, planner.allocate_temporary("other", planner.row_major(SIZES)))
+    assert planner.can_overwrite(tanh, 1)
+    assert not planner.can_overwrite(negative, 1)
+    planner.set_location(2, memory)
+    assert not planner.can_overwrite(tanh, 1)  # the memory holds a result
+    assert not planner.can_overwrite(relu, 1)
 
 
 def test_a_call_that_reads_memory_twice_does_not_write_there() -> None:
     function = _graph([("nn.relu", (0,)), ("add", (1, 1))], [2])
     planner, (_, add) = _planner(function), calls_of(function)
-    planner.set_view(1, planner.temporary("memory", planner.row_major(SIZES)))
-    assert not planner.ends_in(add, 1)
+    planner.set_location(1, planner.allocate_temporary("memory", planner.row_major(SIZES)))
+    assert not planner.can_overwrite(add, 1)
 
 
 def test_fused_calls_read_no_more_and_readers_of_flattened_rows_read_the_memory() -> None:
     function = _graph([("nn.relu", (0,)), ("tanh", (1,)), ("reshape", (1,)), ("exp", (3,))], [2, 4])
     planner, (_, tanh, reshape, exp) = _planner(function), calls_of(function)
-    memory = planner.temporary("memory", planner.row_major(SIZES))
-    planner.set_view(1, memory)
+    memory = planner.allocate_temporary("memory", planner.row_major(SIZES))
+    planner.set_location(1, memory)
     known = Flattened(memory, SIZES, (1, 0))
     placed: list[int] = []
 
     def place() -> None:
         placed.append(3)
-        planner.set_view(3, memory)
+        planner.set_location(3, memory)
 
     planner.defer(3, known, place)
-    assert planner.is_placed(3)
+    assert planner.is_available(3)
     assert (planner.flattened(3), planner.flattened(1), planner.quantised(3)) == (known, None, None)
-    assert not planner.ends_in(tanh, 1)  # `exp` reads the rows where they lie
+    assert not planner.can_overwrite(tanh, 1)  # `exp` reads the rows where they lie
     planner.mark_fused([exp])
-    assert planner.ends_in(tanh, 1)
+    assert planner.can_overwrite(tanh, 1)
     assert placed == []
-    assert [planner.stored(3), planner.stored(3)] == [memory, memory]
+    assert [planner.stored_location(3), planner.stored_location(3)] == [memory, memory]
     assert placed == [3]
-    assert not planner.ends_in(reshape, 1)
+    assert not planner.can_overwrite(reshape, 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
@@ -137,9 +137,12 @@ def test_channels_last_is_another_order_of_the_same_axes(dtype: str) -> None:
     for sizes, tag in (((2, 3), "ab"), ((2, 3, 4), "acb"), ((2, 3, 4, 5), "acdb"), ((2, 3, 4, 5, 6), "acdeb")):
         desc = planner.channels_last(sizes, dtype)
         assert (str(desc).partition(":")[0], desc.sizes, desc.dtype) == (tag, sizes, dtype)
-        assert planner.row_major(sizes, dtype).dtype == planner.any(sizes, dtype).dtype == dtype
+        assert planner.row_major(sizes, dtype).dtype == planner.any_layout(sizes, dtype).dtype == dtype
     assert (
-        planner.channels_last((2, 3)).dtype == planner.row_major((2, 3)).dtype == planner.any((2,)).dtype == "float32"
+        planner.channels_last((2, 3)).dtype
+        == planner.row_major((2, 3)).dtype
+        == planner.any_layout((2,)).dtype
+        == "float32"
     )
 
 
@@ -159,7 +162,7 @@ NARROW: list[tuple[Sequence[Node], str]] = [
 def test_a_result_is_stored_narrow_where_that_is_read(
     nodes: Sequence[Node], narrow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(byoc_dnnl.planner, "lacks", lambda *_: False)
+    monkeypatch.setattr(byoc_dnnl.planner, "lacks_instructions", lambda *_: False)
     function = _graph([("nn.dense", (0,)), *nodes], [len(nodes) + 1])
     call = calls_of(function)[0]
     assert _planner(function, precision="bfloat16").result_dtype(call) == narrow
@@ -175,7 +178,7 @@ def test_a_result_is_stored_narrow_where_that_is_read(
 
 
 def test_precision_that_the_machine_lacks_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byoc_dnnl.planner, "lacks", lambda *_: True)
+    monkeypatch.setattr(byoc_dnnl.planner, "lacks_instructions", lambda *_: True)
     function = _graph([("nn.dense", (0,)), ("nn.dense", (1,))], [2])
     planner = _planner(function, precision="bfloat16")
     assert planner.result_dtype(calls_of(function)[0]) == "float32"
@@ -193,11 +196,11 @@ def test_elements_are_known_of_constants_only() -> None:
     planner.set_constant(3, "made", made)
     assert planner.array(3) is made
     assert planner.array(1) is given
-    place = planner.stored(3)
+    place = planner.stored_location(3)
     buffer = place.buffer
     assert (buffer.kind, buffer.name, buffer.nbytes, buffer.digest) == (Kind.CONSTANT, "%3", 96, "made")
     assert place.desc == planner.row_major(SIZES)
-    assert planner.made_constant("half", "other", made, place.desc).buffer.name == "half"
+    assert planner.add_constant("half", "other", made, place.desc).buffer.name == "half"
 
 
 def _in_blocks(engine: Engine, sizes: tuple[int, ...]) -> MemoryDesc:
@@ -220,43 +223,43 @@ def test_a_value_is_offered_as_it_lies_then_as_more_primitives_take_it(sizes: tu
     }
     for name, (desc, others) in cases.items():
         planner = _planner(function)
-        place = planner.temporary("memory", desc)
-        planner.set_view(1, place)
-        first, *more = planner.ways(1)
+        place = planner.allocate_temporary("memory", desc)
+        planner.set_location(1, place)
+        first, *more = planner.candidate_locations(1)
         assert first is place
         assert [way.desc for way in more] == [other for other in others if other != desc], name
-        assert list(planner.ways(1)) == [first, *more]  # copies are made once
-        assert all(planner.ends_in(call, 1) is False for call in calls_of(function))
+        assert list(planner.candidate_locations(1)) == [first, *more]  # copies are made once
+        assert all(planner.can_overwrite(call, 1) is False for call in calls_of(function))
 
 
 def test_a_value_that_is_stored_narrow_is_offered_in_its_own_dtype_too(engine: Engine) -> None:
-    if lacks(engine.isa, "bfloat16"):
+    if lacks_instructions(engine.isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")
     planner = _planner(_graph([("nn.relu", (0,))], [1]), precision="bfloat16")
-    place = planner.temporary("memory", planner.row_major(SIZES, "bfloat16"))
-    planner.set_view(1, place)
-    first, second = planner.ways(1)
-    assert first is planner.place_as(1, "bfloat16") is place
-    assert second is planner.place(1) is planner.place_row_major(1)
+    place = planner.allocate_temporary("memory", planner.row_major(SIZES, "bfloat16"))
+    planner.set_location(1, place)
+    first, second = planner.candidate_locations(1)
+    assert first is planner.location_as(1, "bfloat16") is place
+    assert second is planner.location(1) is planner.row_major_location(1)
     assert second.desc == planner.row_major(SIZES)
-    assert planner.place_row_major(1, "bfloat16") is place
+    assert planner.row_major_location(1, "bfloat16") is place
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_is_made_of_a_constant_has_its_dtype_and_is_made_once(dtype: str) -> None:
     constant = GraphConstant("digest", GraphTensor(dtype, (2, 3, 4)))
     planner = _planner(_graph([], [0], constants=[constant]))
-    given = planner.stored(1).buffer
+    given = planner.stored_location(1).buffer
     for derivation in (Reordered((2, 3, 4), (2, 0, 1)), BlockSums((2, 3, 4), ((0, 1), (2,), (0,), (1,)))):
-        place = planner.place_derived(1, derivation)
+        place = planner.derived_constant(1, derivation)
         assert place.desc == planner.row_major(derivation.result_sizes, dtype)
         found = place.buffer
         assert (found.kind, found.name, found.digest) == (Kind.CONSTANT, given.name, "digest")
         assert (found.derivation, found.nbytes) == (derivation, place.desc.nbytes)
-        assert planner.place_derived(1, derivation) is place
+        assert planner.derived_constant(1, derivation) is place
     for sizes in ((2, 3), (2, 3, 4, 2), (3, 3, 3)):
         with pytest.raises(ArtifactError) as caught:
-            planner.place_derived(1, Reordered(sizes, tuple(range(len(sizes)))))
+            planner.derived_constant(1, Reordered(sizes, tuple(range(len(sizes)))))
         needed = int(np.prod(sizes)) * given.nbytes // 24
         assert str(caught.value) == f"constant %1: has another size; got {given.nbytes}, expected {needed} bytes"
 
@@ -272,7 +275,7 @@ def test_values_are_checked_for_finite_numbers_where_that_can_be() -> None:
     plan = planner.plan()
     assert not isinstance(plan, str)
     check, copy = plan.steps
-    assert check == Check("finite numbers", planner.stored(0), CHECK_LIMITS[0])
+    assert check == Check("finite numbers", planner.stored_location(0), CHECK_LIMITS[0])
     assert isinstance(copy, Step)
     assert copy.title == "reorder"
 
@@ -280,9 +283,9 @@ def test_values_are_checked_for_finite_numbers_where_that_can_be() -> None:
 def test_an_operand_of_fewer_bytes_than_a_primitive_reads_is_refused() -> None:
     planner = _planner(_graph([], [0]))
     rows, last = planner.row_major((2, 3, 4)), planner.channels_last((2, 3, 4))
-    reorder, target = planner.workshop.reorder(rows, last), planner.temporary("target", last)
+    reorder, target = planner.factory.reorder(rows, last), planner.allocate_temporary("target", last)
     for nbytes in (95, 96):
-        arguments = {Argument.SRC: Place(Buffer(Kind.ARENA, "source", nbytes), rows), Argument.DST: target}
+        arguments = {Argument.SRC: Location(Buffer(Kind.ARENA, "source", nbytes), rows), Argument.DST: target}
         if nbytes == 96:
             planner.add_step("move", reorder, arguments)
             continue
@@ -305,8 +308,8 @@ def test_tensors_that_no_primitive_takes_are_named() -> None:
         assert isinstance(tensor.shape, tuple)
         function = GraphFunction("f", (TensorSpec("x", tensor.dtype, tensor.shape),), (), (), (("y", 0),))
         planner = _planner(function)
-        assert not planner.is_placed(0)
-        assert planner.plan() == f"oneDNN has no tensors like {tensor}"
+        assert not planner.is_available(0)
+        assert planner.plan() == f"oneDNN does not support tensors like {tensor}"
     negative = _graph([("no.such", (0,))], [1])
     found = _planner(negative).plan()
     assert isinstance(found, str)

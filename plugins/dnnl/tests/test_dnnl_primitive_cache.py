@@ -1,4 +1,4 @@
-"""Primitives that oneDNN does not give back are made once."""
+"""Primitives never given back by oneDNN are made once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMAGE = (1, 16, 24, 24)
 
 
 def _network(op: str = "nn.relu", *, seed: int = 0, padding: int = 1, **attrs: object) -> Region:
-    """Gives a convolution with a function of each element."""
+    """Return a convolution with a function of each element."""
     region = Region(seed=seed)
     x = region.builder.param("x", tensor(IMAGE))
     value = emit(region, "nn.conv2d", x, region.builder.const(region.draw(32, 16, 3, 3)), padding=(padding,) * 4)

@@ -1,4 +1,4 @@
-"""Products of few rows with large weights, computed as their transpose; views of what lies otherwise than row-major."""
+"""Products of few rows with large weights, computed as their transpose; views of layouts other than row-major."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _steps(region: Region) -> list[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _bounds_of_one_processor() -> Iterator[None]:
-    """From 512 x 512 on, whatever the processor."""
+    """Set the limits from 512 x 512 on, on any processor."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(product, "_WITHOUT_TILES", product._WITH_TILES)
         yield
@@ -36,7 +36,7 @@ def _titles(region: Region) -> list[str]:
 
 
 def _chain(rows: tuple[int, ...], inner: int, outer: int) -> Region:
-    """Gives two products with biases, and the operand added to the result."""
+    """Return two products with biases, and the operand added to the result."""
     region = Region()
     x = region.builder.param("x", tensor((*rows, inner)))
     value = emit(region, "nn.dense", x, region.builder.const(region.draw(outer, inner)))

@@ -1,4 +1,4 @@
-"""Profiles: which steps they name, for which shapes, and what their text says; never how long anything took."""
+"""Profiles: named steps, shapes, and texts; never durations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plugins.dnnl.tests.dnnl_region import Region, emit
 
 
 def network(rows: int | str) -> tuple[Region, byoc_core.Executable]:
-    """Gives a product with bias, and what follows on it."""
+    """Return a product with bias, and a follower."""
     region = Region()
     x = region.builder.param("x", tensor((rows, 64)))
     value = emit(region, "nn.dense", x, region.builder.const(region.draw(64, 64)))
@@ -96,4 +96,4 @@ def test_no_calls_are_refused() -> None:
     region, executable = network(8)
     with pytest.raises(CallError) as caught:
         profile(executable, {"x": region.draw(8, 64)}, function="f", num_calls=0)
-    assert str(caught.value) == "profile: needs a call to time; got 0, expected 1 or more"
+    assert str(caught.value) == "profile: needs a timed call; got 0, expected 1 or more"

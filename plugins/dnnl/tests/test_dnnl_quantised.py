@@ -1,4 +1,4 @@
-"""Quantised tensors: against exact arithmetic, and guards that the integers themselves were multiplied."""
+"""Quantised tensors: against exact arithmetic, and guards for multiplication of the integers themselves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _needs_instructions() -> None:
 
 
 def _check_floats(region: Quantised, inputs: list[NDArray], length: int) -> None:
-    """Holds floats to a few roundings of the sum of all magnitudes: sums of integers are exact."""
+    """Check floats within a few roundings of the sum of all magnitudes: sums of integers are exact."""
     (found,), (exact,), (magnitude,) = (
         region.run(*inputs),
         region.oracle(*inputs),
@@ -40,7 +40,7 @@ def _check_floats(region: Quantised, inputs: list[NDArray], length: int) -> None
 
 
 def _check_bytes(region: Quantised, inputs: list[NDArray], quotient: NDArray, magnitude: NDArray, zero: int) -> None:
-    """Holds bytes to exact arithmetic, or to a neighbour where the quotient is as near to a tie as roundings reach."""
+    """Check bytes against exact arithmetic, or a neighbour for quotients within the roundings of a tie."""
     (found,) = region.run(*inputs)
     limits = np.iinfo(found.dtype)
     reach = 8 * 2 * UNIT * magnitude
@@ -65,7 +65,7 @@ CONVOLUTIONS: list[tuple[Any, ...]] = [
 
 
 def _layer(case: tuple[Any, ...], ends: str = "float32") -> Quantised:
-    """Gives a convolution with a bias, whose result is quantised by 0.021 with the zero point 3 where ``ends`` says."""
+    """Return a convolution with a bias; ``ends``: quantise the result by 0.021 with the zero point 3, if given."""
     dtype, zero, image, filters, attrs = case
     region = Quantised()
     x = region.restore(region.builder.param("x", tensor(image, dtype)), 0.03, zero, dtype)
@@ -192,8 +192,8 @@ def test_a_quantised_model_is_offloaded_saved_and_loaded(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("scale", "zero", "attrs", "text"),
     [
-        ((), (), {"axis": 0, "block_size": 4}, "oneDNN knows no blocks of elements that share a scale"),
-        (None, None, {}, "its scales and its zero points are no constants"),
+        ((), (), {"axis": 0, "block_size": 4}, "oneDNN does not support blocks of elements with a common scale"),
+        (None, None, {}, "the scales and zero points are not constant"),
     ],
 )
 def test_refusals_say_why(
@@ -230,7 +230,7 @@ def test_parameters_of_another_dtype_are_refused() -> None:
     region, payload = _changed_scale({"dtype": "int8"})
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(payload, LoadContext(constants=region.builder.constants))
-    assert "operand `scale`: has a dtype that the op does not take; got int8" in str(caught.value)
+    assert "operand `scale`: has a dtype not accepted by the op; got int8" in str(caught.value)
 
 
 def test_parameters_of_other_sizes_are_refused() -> None:
@@ -282,7 +282,7 @@ print(executable.modules[0].get_source())
     assert (np.abs(np.load(tmp_path / "y.npy") - exact) <= 64 * 2 * UNIT * magnitude).all()
 
 
-_ONE_ZERO_POINT = "oneDNN has one zero point for a tensor, not one for each index of an axis"
+_ONE_ZERO_POINT = "oneDNN has a single zero point per tensor, not per index of an axis"
 
 
 @pytest.mark.parametrize("given", ["inputs", "constants"])
@@ -306,8 +306,8 @@ def test_a_zero_point_for_each_index_is_refused_and_left_to_others(given: str) -
     ("scales", "zeros", "text"),
     [
         ([1.0, 2.0, 0.5], [0, 1, 0], _ONE_ZERO_POINT),
-        ([1.0, 0.0, 0.5], [1, 1, 1], "its scale is no number from 8e-31 to 1e+30"),
-        ([1.0, np.nan, 0.5], [1, 1, 1], "its scale is no number from 8e-31 to 1e+30"),
+        ([1.0, 0.0, 0.5], [1, 1, 1], "the scale is not between 8e-31 and 1e+30"),
+        ([1.0, np.nan, 0.5], [1, 1, 1], "the scale is not between 8e-31 and 1e+30"),
         ([1.0, 2.0, 0.5], [3, 3, 3], None),
     ],
 )
@@ -342,6 +342,6 @@ def test_a_zero_point_of_32_bits_is_refused() -> None:
     value = region.restore(x, 1.0, 2**30, "int32")
     region.finish(value)
     found = region.judge(region.function.bindings[-1])
-    text = "oneDNN rounds integers of 32 bits before it subtracts a zero point"
+    text = "oneDNN rounds int32 numbers before subtracting a zero point"
     assert isinstance(found, Rejection)
     assert found.text.endswith(text)

@@ -1,4 +1,4 @@
-"""Dequantised tensors with other sizes or axes: the integers have them, and are restored where they are read."""
+"""Dequantised tensors with other sizes or axes: the integers are moved, and dequantised at their readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling of integers that stand for floats."""
+"""Pooling of integers in the place of floats."""
 
 from __future__ import annotations
 
@@ -80,4 +80,4 @@ def test_integers_of_other_sizes_than_is_said_are_refused(shape: tuple[int, ...]
     document["functions"][0]["nodes"][0]["outputs"][0]["shape"] = list(shape)
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(json.dumps(document).encode(), LoadContext(constants=region.builder.constants))
-    assert "(`dequantize`): breaks the rule of its op: result 0 has another type" in str(caught.value)
+    assert "(`dequantize`): breaks the type rule of the op: result 0 has another type" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Sums of dequantised tensors that are quantised again: the integers are added, and the result is that of the ops."""
+"""Requantised sums of dequantised tensors: the integers are added, with the results of the ops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHAPE = (2, 8, 5, 6)
 SCALES = st.floats(2.0**-12, 2.0**12, width=32)
 BYTES = st.sampled_from(("uint8", "int8"))
 Term = tuple[NDArray, float | NDArray, int]
-"""Integers, one scale or one for each channel, and a zero point."""
+"""Integers, a scale or a scale for each channel, and a zero point."""
 
 
 def _zero_points(dtype: str) -> st.SearchStrategy[int]:
@@ -25,10 +25,10 @@ def _zero_points(dtype: str) -> st.SearchStrategy[int]:
 
 
 def _check(found: NDArray, terms: Sequence[Term], scale: float, zero: int, *, has_relu: bool) -> None:
-    """Holds bytes to exact arithmetic, or to a neighbour where the quotient is as near to a tie as roundings reach.
+    """Check bytes against exact arithmetic, or a neighbour for quotients within the roundings of a tie.
 
-    Rounded are both products, both sums, the zero points' term and what is multiplied by the reciprocal of the scale,
-    which is rounded too.
+    Rounded are both products, both sums, the zero points' term and the multiplicand of the reciprocal of the scale,
+    itself rounded too.
     """
     step = float(np.float32(scale))
     exact, largest = np.zeros(1), np.zeros(1)

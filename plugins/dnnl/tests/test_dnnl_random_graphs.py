@@ -1,4 +1,4 @@
-"""Random graphs give what their ops give, with any number of threads, through the extension or through ctypes."""
+"""Random graphs give the results of their ops, with any number of threads, through the extension or through ctypes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NDArray = npt.NDArray[Any]
 _EXAMPLES = max(1, settings().max_examples // 4)
 _SAMPLES = 4
 _UNITS = 8
-"""How many units of the largest number that goes into a step, or comes out of it, each element may be off."""
+"""The permitted error of each element, in units of the largest number entering or leaving a step."""
 _ODD = (np.nan, np.inf, -np.inf, 1e13)
-"""What checks of finite ranges find."""
+"""Values found by checks of finite ranges."""
 
 
 @settings(max_examples=_EXAMPLES, suppress_health_check=list(HealthCheck))
@@ -62,7 +62,7 @@ def _call(machine: byoc_core.VirtualMachine, inputs: Sequence[NDArray]) -> list[
 
 
 def _check(graph: DrawnGraph, inputs: Sequence[NDArray], found: Sequence[NDArray], expected: References) -> None:
-    """Holds results to the reference kernels' kinds of numbers, and to what roundings of every step may do."""
+    """Check results against the reference kernels' kinds of numbers, and within the roundings of every step."""
     assert [array.shape for array in found] == [array.shape for array in expected.host]
     findings, _ = compare_outputs(found, graph.function.output_names, expected, Tolerance())
     wrong = [finding.text for finding in findings if finding.code != "wrong-values"]
@@ -74,9 +74,9 @@ def _check(graph: DrawnGraph, inputs: Sequence[NDArray], found: Sequence[NDArray
 def _beyond_rounding(
     graph: DrawnGraph, inputs: Sequence[NDArray], found: Sequence[NDArray], expected: References
 ) -> list[str]:
-    """Gives the results that differ from float64 by more than it moves where each step is off by some units.
+    """Return the results further from float64 than the effect of an error of some units in each step.
 
-    The debugger's rule sees inputs move only, and misses what rounds within: a GELU near 0 of a large tensor.
+    The debugger's rule moves inputs only, and misses roundings within: a GELU near 0 of a large tensor.
     """
     with np.errstate(all="ignore"):
         moved = [graph.evaluate(inputs, _UNITS * 2.0**-24, seed) for seed in range(_SAMPLES)]

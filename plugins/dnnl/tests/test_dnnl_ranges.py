@@ -1,4 +1,4 @@
-"""Bounds: they hold for all that a graph computes; checks are few, and none where none is needed."""
+"""Bounds: valid for all values of a graph; checks are few, with none superfluous."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PIECES = ("depth_to_space", "dequantize", "space_to_depth", "split", "stack", "
 
 
 class Drawn:
-    """A random graph of ops that have rules, on images of eight channels, with the constants that they need."""
+    """A random graph of ops with rules, on images of eight channels, with the needed constants."""
 
     def __init__(self, seed: int) -> None:
         self.generator = np.random.default_rng(seed)
@@ -91,7 +91,7 @@ class Drawn:
         return self._emit(op, x, *self._operands(op, x), **self._attrs(op))
 
     def _rearranged(self, op: str, x: Value) -> Value:
-        """Gives what an op with a result of another shape makes, brought to the shape of all."""
+        """Return the result of a shape-changing op, brought to the common shape."""
         emit = self.region.builder.emit
         if op == "split":
             parts = emit("split", x, sections=(3, 5), axis=1)
@@ -167,7 +167,7 @@ class Drawn:
         return emit(self.region, op, *operands, **attrs)
 
     def evaluate(self, inputs: Sequence[NDArray]) -> list[NDArray]:
-        """Gives all values by id, computed in the dtype of the inputs."""
+        """Return all values by id, computed in the dtype of the inputs."""
         dtype = inputs[0].dtype
         constants = [self.constants[constant.digest] for constant in self.graph.constants]
         found = [*inputs, *(array if array.dtype == np.int8 else array.astype(dtype) for array in constants)]
@@ -178,7 +178,7 @@ class Drawn:
         return found
 
     def nodes(self) -> Iterator[tuple[GraphNode, Sequence[int]]]:
-        """Yields nodes with the ids of their results."""
+        """Yield nodes with the ids of their results."""
         id_ = len(self.graph.inputs) + len(self.graph.constants)
         for node in self.graph.nodes:
             yield node, range(id_, id_ + len(node.outputs))
@@ -186,13 +186,13 @@ class Drawn:
 
 
 def _inputs(generator: np.random.Generator, sizes: Sequence[float], shape: tuple[int, ...]) -> list[NDArray]:
-    """Gives inputs within magnitudes that reach them."""
+    """Return inputs reaching the magnitudes."""
     made = [generator.choice([-1.0, -0.7, 0.0, 1e-3, 1.0], shape) * size for size in sizes]
     return [array.astype(np.float32) for array in made]
 
 
 def _prove(drawn: Drawn, sizes: Sequence[float], precision: Precision = "float32") -> tuple[Ranges, list[int]]:
-    """Gives bounds from those of the inputs, and which values have some."""
+    """Return bounds from the bounds of the inputs, and the values with bounds."""
     constants = ConstantRanges(drawn.constants)
     found = Planner(open_engine(), drawn.graph, constants, strict=False, precision=precision).ranges
     for id_, size in enumerate(sizes):
@@ -261,7 +261,7 @@ def _graph(region: Region) -> GraphFunction:
 
 
 def _chain(length: int, step: Callable[[Region, Var], Any]) -> Region:
-    """Gives the same step so many times, with other weights, behind one another."""
+    """Return the same step repeated in sequence, with other weights."""
     region = Region()
     value = region.builder.param("x", tensor((1, 16, 5, 5)))
     for _ in range(length):
@@ -288,7 +288,7 @@ def _residual(region: Region, value: Var) -> Var:
 
 
 def _checked(region: Region) -> list[str]:
-    """Gives which values are checked."""
+    """Return the checked values."""
     marker = "check for finite numbers  "
     return [line.removeprefix(marker).split(":")[0] for line in region.source.splitlines() if marker in line]
 

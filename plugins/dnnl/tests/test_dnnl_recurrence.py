@@ -1,4 +1,4 @@
-"""Recurrent layers: every cell against float64 with a running error bound, refusals, models on the whole road."""
+"""Recurrent layers: every cell against float64 with a running error bound, refusals, models in all stages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CELLS: list[tuple[str, dict[str, Any]]] = [
 def evaluate(
     op: str, direction: str, x: Bounded, weights: Sequence[NDArray], states: Sequence[Bounded], **attrs: Any
 ) -> list[Bounded]:
-    """Gives the results of a layer."""
+    """Return the results of a layer."""
     wide = [weight.astype(np.float64) for weight in weights]
     every: list[list[Bounded]] = []
     last: list[list[Bounded]] = []
@@ -72,7 +72,7 @@ def _step(
     *,
     linear_before_reset: bool = False,
 ) -> list[Bounded]:
-    """Gives the states after a step, by the formulas of ONNX's operators."""
+    """Return the states after a step, by the formulas of ONNX's operators."""
     hidden, size = state[0], r.shape[1]
 
     def gate(number: int) -> Bounded:
@@ -99,14 +99,14 @@ def _stack(parts: Sequence[Bounded]) -> Bounded:
 
 
 class Layer:
-    """A region of one recurrent layer with constant weights, and numbers for it.
+    """A region of a single recurrent layer with constant weights, and numbers for the region.
 
     Args:
         op: the op.
-        sizes: those of ``(T, N, I, H)``.
+        sizes: the sizes ``(T, N, I, H)``.
         direction: the op's.
-        kept: which results the region gives.
-        weight_scale: the weights' standard deviation; by itself half of one over the square root of a state's size.
+        kept: the results returned by the region.
+        weight_scale: the weights' standard deviation; by default 0.5 over the square root of a state's size.
         attrs: more attributes of the op.
     """
 
@@ -137,13 +137,13 @@ class Layer:
         self.region.finish(*(results[index] for index in self.kept))
 
     def oracle(self) -> list[Bounded]:
-        """Gives the results that the region gives."""
+        """Return the expected results of the region."""
         x, *states = map(Bounded.exact, self.inputs)
         results = evaluate(self.op, self.direction, x, self.weights, states, **self.attrs)
         return [results[index] for index in self.kept]
 
     def check(self) -> None:
-        """Holds the region to the oracle; a bound that says nothing would be none."""
+        """Check the region against the oracle; the bound must not be vacuous."""
         for found, exact in zip(self.region.run(*self.inputs), self.oracle(), strict=True):
             assert found.shape == exact.value.shape
             assert (np.abs(found - exact.value) <= exact.error).all(), np.abs(found - exact.value).max()
@@ -177,7 +177,7 @@ def test_any_sizes(
 
 @pytest.mark.parametrize(("op", "attrs"), CELLS)
 def test_long_sequences(op: str, attrs: dict[str, Any]) -> None:
-    """With weights so small that a step shrinks what it is given, errors of many steps do not add up."""
+    """With small weights a step shrinks its input, so errors of many steps do not add up."""
     Layer(op, (300, 1, 24, 48), weight_scale=0.02, **attrs).check()
 
 
@@ -196,7 +196,7 @@ def test_what_is_not_finite_goes_as_far_as_the_op_lets_it(
 
 
 def _programs(layer: Layer) -> dict[int, Program]:
-    """Gives a layer's programs for one and for two threads, whose results are right."""
+    """Return a layer's programs for one and for two threads, with right results."""
     executable = byoc_core.build(layer.region.ir, backends=["dnnl"], fallback="error")
     (name,) = executable.modules[0].function_names
     built = executable.modules[0].get_function(name).impl
@@ -265,7 +265,7 @@ def _refusal(region: Region) -> str:
 def test_products_without_generated_code_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "isa", 0)
     region = Layer("nn.gru", (2, 1, 4, 4), linear_before_reset=False).region
-    assert _refusal(region) == "`nn.gru`: oneDNN has only its reference implementation"
+    assert _refusal(region) == "`nn.gru`: oneDNN has only a reference implementation"
 
 
 def test_relu_is_refused() -> None:
@@ -274,7 +274,7 @@ def test_relu_is_refused() -> None:
 
 
 def _parameters(*more: tuple[tuple[int, ...], str]) -> Region:
-    """Gives a GRU whose weights are inputs."""
+    """Return a GRU with weights as inputs."""
     region = Region()
     shapes: list[tuple[tuple[int, ...], str]] = [
         (shape, "float32") for shape in ((2, 3, 5), (1, 12, 5), (1, 12, 4), (1, 24), (1, 3, 4))
@@ -286,23 +286,23 @@ def _parameters(*more: tuple[tuple[int, ...], str]) -> Region:
 
 
 def test_weights_that_are_no_constants_are_refused() -> None:
-    text = "`nn.gru`: weights that are no constants are not brought into oneDNN's order"
+    text = "`nn.gru`: weights other than constants are not reordered for oneDNN"
     assert _refusal(_parameters()) == text
 
 
 def test_lengths_are_refused() -> None:
-    assert _refusal(_parameters(((3,), "int32"))) == "`nn.gru`: oneDNN runs all sequences of a batch to the end"
+    assert _refusal(_parameters(((3,), "int32"))) == "`nn.gru`: oneDNN runs all sequences of a batch to full length"
 
 
 def test_sizes_that_do_not_fit_are_refused() -> None:
-    """The names of symbols say that sizes may differ; the type rule takes that for a call to tell."""
+    """The names of symbols permit different sizes; the type rule leaves the decision to a call."""
     region = Region()
     x, state = region.builder.param("x", tensor((3, "n", 5))), region.builder.param("h", tensor((1, "m", 4)))
     weights = [region.builder.const(region.draw(*shape)) for shape in ((1, 12, 5), (1, 12, 4), (1, 24))]
     results = region.builder.emit("nn.gru", x, *weights, state)
     assert isinstance(results, tuple)
     refusal = _refusal(region.finish(*results))
-    assert "sizes have to fit one another, as they do not for all sizes of the symbols: " in refusal
+    assert "not all sizes of the symbols are compatible: " in refusal
     assert "operand `initial_h`: axis 1 has size 2; got (1, 2, 4), expected 3 as axis 1 of operand `x`" in refusal
 
 
@@ -327,7 +327,7 @@ def test_a_constant_of_another_size_is_refused() -> None:
 
 
 def _model(op_type: str, direction: str, batch: int) -> tuple[onnx.ModelProto, list[list[NDArray]]]:
-    """Gives two layers as exporters write them, with a transposition or without one in between, and their weights."""
+    """Return two layers in exporters' form, with or without a transposition in between, and the weights."""
     steps, width, hidden = 12, 24, 32
     directions, rows = 1 + (direction == "bidirectional"), NUM_GATES[f"nn.{op_type.lower()}"] * hidden
     region = Region(seed=1)

@@ -15,7 +15,7 @@ from plugins.dnnl.tests.dnnl_region import UNIT, Region, check_sums, emit
 
 
 def _region(op: str, shape: tuple[int, ...], order: tuple[int, ...], **attrs: object) -> Region:
-    """Gives a region of one op whose operand's axes are those of its input in another order."""
+    """Return a region of a single op with the input's axes in another order."""
     region = Region()
     x: Any = region.builder.param("x", tensor(shape))
     if order != tuple(range(len(shape))):
@@ -75,9 +75,9 @@ def test_nan_and_infinities_go_on() -> None:
 @pytest.mark.parametrize(
     ("op", "shape", "attrs", "text"),
     [
-        ("prod", (3, 7), {"axis": (0,)}, "oneDNN has only its reference implementation"),
-        ("sum", (3, 1), {"axis": (1,)}, "there is nothing to reduce"),
-        ("sum", (), {}, "there is nothing to reduce"),
+        ("prod", (3, 7), {"axis": (0,)}, "oneDNN has only a reference implementation"),
+        ("sum", (3, 1), {"axis": (1,)}, "all reduced axes have size 1"),
+        ("sum", (), {}, "all reduced axes have size 1"),
     ],
 )
 def test_refusals(op: str, shape: tuple[int, ...], attrs: dict[str, Any], text: str) -> None:

@@ -1,4 +1,4 @@
-"""Regions: post-ops, layouts that stay, artifacts, threads, and guards that something was offloaded."""
+"""Regions: post-ops, kept layouts, artifacts, threads, and guards of actual offloading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from plugins.dnnl.tests.dnnl_region import Region, check_sums, emit
 
 
 def _residual_block() -> tuple[Region, Any]:
-    """Gives two convolutions with bias and ReLU, the second with a shortcut around both."""
+    """Return two convolutions with bias and ReLU, the second with a shortcut around both."""
     region = Region()
     x = region.builder.param("x", tensor((1, 16, 10, 10)))
     value = x
@@ -189,7 +189,7 @@ def test_a_result_that_an_op_does_not_have_is_refused(number: int, op: str) -> N
 
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(_damaged(region, add), LoadContext())
-    text = f"node {number} (`{op}`): breaks the rule of its op: has another number of results; got 2"
+    text = f"node {number} (`{op}`): breaks the type rule of the op: has another number of results; got 2"
     assert text in str(caught.value)
 
 
@@ -258,7 +258,7 @@ def test_frames_are_used_again() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 3, 1, 1), (3, 16, 1), (2, 1, 1), (1, 5, 1, 1)])
 def test_channels_of_images_of_one_pixel_keep_their_own_operands(shape: tuple[int, ...]) -> None:
-    """oneDNN 3.2 takes the first channel's for all, where an operation on two tensors has such a post-op."""
+    """oneDNN 3.2 takes the first channel's for all, if an operation on two tensors has this post-op."""
     region = Region()
     x, y = (region.builder.param(name, tensor(shape)) for name in "xy")
     per_channel = region.builder.param("z", tensor((1, *shape[1:])))

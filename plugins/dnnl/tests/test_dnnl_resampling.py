@@ -1,4 +1,4 @@
-"""Resizing by nearest elements: those that the op takes, or a refusal."""
+"""Resizing by nearest elements: accepted by the op, or refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plugins.dnnl.tests.dnnl_region import Region
 
 
 def _region(shape: tuple[int, ...], attrs: dict[str, Any], order: tuple[int, ...] | None = None) -> Region:
-    """Gives a region of one op; ``order``: how the operand's axes are made of those of the region's input."""
+    """Return a region of a single op; ``order``: the operand's axes from the axes of the region's input."""
     region = Region()
     source = shape if order is None else tuple(shape[order.index(axis)] for axis in range(len(shape)))
     x: Any = region.builder.param("x", tensor(source))
@@ -62,7 +62,7 @@ def test_elements_are_those_of_the_op(
 
 @given(st.data())
 def test_any_sizes_and_rules(data: st.DataObject) -> None:
-    """Whatever is taken is right, also where places lie in the middle between two elements."""
+    """All accepted cases are right, including places in the middle between two elements."""
     old = tuple(data.draw(st.integers(1, 70)) for _ in range(2))
     factor = data.draw(st.sampled_from([None, 2, 3]))
     new = tuple(size * factor if factor else data.draw(st.integers(1, 140)) for size in old)
@@ -81,13 +81,13 @@ def test_any_sizes_and_rules(data: st.DataObject) -> None:
     [
         (
             {"axes": (2, 3), "sizes": (18, 16), "rounding": "floor"},
-            "oneDNN samples other places along axis 2",
+            "oneDNN samples other coordinates along axis 2",
         ),
         ({"axes": (2, 3), "sizes": (9, 8)}, "oneDNN resizes one to three axes"),
-        ({"axes": (0, 2), "sizes": (4, 18)}, "oneDNN resizes the axes behind those of images and channels"),
+        ({"axes": (0, 2), "sizes": (4, 18)}, "oneDNN resizes only axes after the axes of images and channels"),
         (
             {"axes": (2, 3), "sizes": (18, 16), "method": "cubic"},
-            "oneDNN knows no cubic interpolation",
+            "oneDNN has no cubic interpolation",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Symbolic sizes: programs for the shapes of calls, kept up to a bound, and numpy's kernels where there is none."""
+"""Symbolic sizes: programs for the shapes of calls, kept up to a bound, and numpy's kernels without a program."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from byoc_dnnl.reference import Reference
 from plugins.dnnl.tests.dnnl_region import NDArray, Region, check_sums, emit
 
 LENGTH = 2 * (16 * 9 + 16 * 9 + 100 + 16 + 8)
-"""More than the operations behind any one result of the network."""
+"""More than the number of operations behind any result of the network."""
 
-UNFIT = "sizes have to fit one another, as they do not for all sizes of the symbols"
+UNFIT = "not all sizes of the symbols are compatible"
 
 
 def network() -> Region:
-    """Gives two convolutions on images of any number and size, then the mean of each channel and a product."""
+    """Return two convolutions on images of any number and size, then the mean of each channel and a product."""
     region = Region()
     const = region.builder.const
     x = region.builder.param("x", tensor(("n", 3, "h", "w")))
@@ -124,7 +124,7 @@ def test_large_programs_that_keep_memory_are_kept_one_at_a_time(monkeypatch: pyt
 
 
 def test_programs_are_kept_up_to_the_limit_of_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The latest program does not count, and a sum that is the limit does not exceed it."""
+    """The latest program does not count, and a sum equal to the limit does not exceed the limit."""
     monkeypatch.setattr(byoc_dnnl.engine, "make_caller", lambda *_: None)  # the extension's programs keep none
     monkeypatch.setattr(byoc_dnnl.program, "make_program", lambda _: None)
     monkeypatch.setattr("byoc_dnnl.native.extension", lambda: None)
@@ -195,11 +195,11 @@ def test_a_static_region_takes_its_shapes_only() -> None:
             "add",
             [("n", 4), ("m", 4)],
             {},
-            f"{UNFIT}: broadcast: sizes 2 and 3 do not fit; expected equal sizes, or one of them 1",
+            f"{UNFIT}: broadcast: sizes 2 and 3 do not fit; expected equal sizes, or a size of 1",
         ),
-        ("nn.relu", [("n", 0)], {}, "a tensor is empty at all sizes that were tried"),
+        ("nn.relu", [("n", 0)], {}, "a tensor is empty at all trial sizes"),
         ("erf", [("n", 3)], {}, "`erf`: oneDNN has no such function"),
-        ("nn.softmax", [("n", "m", 3)], {"axis": 1}, "`nn.softmax`: oneDNN has only its reference implementation"),
+        ("nn.softmax", [("n", "m", 3)], {"axis": 1}, "`nn.softmax`: oneDNN has only a reference implementation"),
     ],
 )
 def test_refusals_of_ops_of_symbolic_sizes(
@@ -312,7 +312,7 @@ def test_a_repeated_operand_beside_an_axis_of_one_element(steps: int) -> None:
 
 @pytest.mark.parametrize("sizes", [(1, 3, 6, 2**33), (1, 3, 2**16, 2**16), (2**62, 3, 8, 8)])
 def test_tensors_larger_than_onednn_counts_are_left_to_kernels(sizes: tuple[int, ...]) -> None:
-    """Implementations divide by what 32 bits hold of such sizes, which may be 0 and end the process."""
+    """Implementations divide by the low 32 bits of these sizes, perhaps 0, ending the process."""
     assert isinstance(built_of(network()).program(1, (sizes, (sizes[0], 5))), Reference)
 
 

@@ -1,4 +1,4 @@
-"""Packed weights: one copy for all programs of the process, which is gone with the last of them."""
+"""Packed weights: a single copy for all programs of the process, freed with the last of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGES = 64
 
 
 def product(seed: int = 0, size: int = 256) -> Region:
-    """Gives a product with constant weights, which oneDNN packs."""
+    """Return a product with constant weights, packed by oneDNN."""
     region = Region(seed=seed)
     x = region.builder.param("x", tensor((4, size)))
     result = region.builder.emit("nn.dense", x, region.builder.const(region.draw(size, size)))
@@ -117,7 +117,7 @@ def test_weights_that_are_not_a_number_are_shared_too() -> None:
 
 
 def resident_nbytes(array: NDArray) -> int:
-    """How much of the mapping in which an array lies is in memory (Linux)."""
+    """Return the number of bytes in memory of the mapping around an array (Linux)."""
     address = address_of(array)
     size = inside = 0
     for line in Path("/proc/self/smaps").read_text(encoding="ascii").splitlines():

@@ -1,4 +1,4 @@
-"""The oracle of narrow floats, on numbers that no processor need compute: overflow, ties, subnormals, NaN."""
+"""The oracle of narrow floats, on numbers without a processor: overflow, ties, subnormals, NaN."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from byoc_core.dtypes import float_limits, to_numpy
 from byoc_core.runtime.module import NDArray
 from byoc_dnnl.capi import Isa
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,7 +69,7 @@ def test_what_is_computed_in_float32_and_rounded_once_is_right(dtype: str, exact
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @given(exact=st.floats(1e-3, 6e4))
 def test_two_units_beside_it_is_wrong(dtype: str, exact: float) -> None:
-    """What was rounded twice, or computed in the narrow type, shows."""
+    """Double rounding, or computation in the narrow type, is noticed."""
     wrong = exact * (1 + 4 * float_limits(dtype).unit_roundoff)
     assert not _judge(wrong, exact, 16 * _UNIT * exact, dtype)
 
@@ -113,7 +113,7 @@ _ERRORS: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", _ERRORS)
 def test_bounds_tell_float32_from_the_narrow_type(name: str, dtype: str, seed: int) -> None:
-    """What is computed in float32 and rounded once is within each bound; computed in the narrow type it is not."""
+    """A float32 result rounded once is within each bound; a result computed in the narrow type is not."""
     compute, error_of = _ERRORS[name]
     kind = to_numpy(dtype)
     x = narrowed(np.random.default_rng(seed).standard_normal((64, 40)), dtype)
@@ -133,5 +133,5 @@ def test_narrowed_numbers_are_normal(dtype: str) -> None:
 
 
 def test_processors_with_and_without_instructions_are_told_apart() -> None:
-    assert not lacks(Isa.AVX512_CORE_FP16, "float16")
-    assert lacks(Isa.AVX512_CORE_BF16, "float16")
+    assert not lacks_instructions(Isa.AVX512_CORE_FP16, "float16")
+    assert lacks_instructions(Isa.AVX512_CORE_BF16, "float16")

@@ -1,4 +1,4 @@
-"""The two halves through their hooks, as the core calls them (S002.5, S002.6, S002.9)."""
+"""The two halves through their hooks, as called by the core (S002.5, S002.6, S002.9)."""
 
 from __future__ import annotations
 

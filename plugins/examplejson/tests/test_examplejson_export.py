@@ -1,4 +1,4 @@
-"""An exported library: its functions and its regions are called alike, here and by other programs."""
+"""An exported library: functions and regions are called alike, here and by other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole road through this backend: annotate or partition, compile, run, save, load (S000 and S002)."""
+"""All stages through this backend: annotate or partition, compile, run, save, load (S000 and S002)."""
 
 from __future__ import annotations
 

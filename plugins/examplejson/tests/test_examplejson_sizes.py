@@ -1,4 +1,4 @@
-"""Models with symbolic sizes: the format has none, so each set of sizes is a text of its own."""
+"""Models with symbolic sizes: the format has none, so each set of sizes is a separate text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check(vm: byoc_core.VirtualMachine, n: int) -> None:
 
 
 def run(path: Path, n: int) -> tuple[str, str]:
-    """Run an artifact in a fresh process; return what it printed, and what the log said."""
+    """Run an artifact in a fresh process; return the output, and the log."""
     command = [sys.executable, "-W", "error", "-c", RUN, str(path), str(n)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -59,8 +59,8 @@ def test_a_model_with_a_symbolic_size_is_offloaded(tmp_path: Path) -> None:
     path = tmp_path / "model.byoc"
     executable.save(path)
     assert run(path, 8) == (str(np.float32(8 * 10 * 18)), "")
-    told, _ = run(path, 3)
-    assert "takes static shapes only: is not compiled for these sizes; got n = 3, expected one of: n = 1; n = 8" in told
+    output, _ = run(path, 3)
+    assert "(static shapes only): is not compiled for these sizes; got n = 3, expected one of: n = 1; n = 8" in output
     needs = {need.type_key: need.distribution for need in byoc_core.inspect(path).runtimes}
     assert needs["examplejson"] == "byoc-examplejson"
 
@@ -78,7 +78,7 @@ def test_by_default_it_is_offloaded_at_first_use(tmp_path: Path) -> None:
     printed, logged = run(path, 3)
     assert printed == str(np.float32(3 * 10 * 18))
     assert "of backend `examplejson` runs on the host for n = 3: " in logged
-    assert "expected one of: n = 8. Give these sizes to `build(specialize=...)`." in logged
+    assert "expected one of: n = 8. Pass these sizes to `build(specialize=...)`." in logged
 
 
 def test_it_can_be_turned_off() -> None:
@@ -121,7 +121,7 @@ def test_the_command_line_without_sizes(tmp_path: Path) -> None:
     assert advice not in printed("compile", "m.onnx", "-o", "m.byoc", "-b", "examplejson", "--specialize", "n=2")
     assert advice not in printed("compile", "m.onnx", "-o", "m.byoc", "-b", "examplejson", "--quiet")
     assert "at first use" in printed("explain", "m.onnx", "-b", "examplejson", "--require-offload", "100%")
-    assert "1 region" in (told := printed("debug", "m.onnx", "-b", "examplejson", "--dim", "n=3")), told
+    assert "1 region" in (output := printed("debug", "m.onnx", "-b", "examplejson", "--dim", "n=3")), output
     printed("compile", "m.onnx", "-o", "m.byoc", "-b", "examplejson", "--require-offload", "1%", status=1)
 
 

@@ -1,4 +1,4 @@
-"""The format: what is written, what is read back, and what is said about mistakes (S002.5, S002.6)."""
+"""The format: writing, reading, and messages about mistakes (S002.5, S002.6)."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def test_blank_lines_tabs_and_carriage_returns_do_not_matter() -> None:
     ("text", "message"),
     [
         ("", "f.examplejson: holds no subgraph"),
-        ("f g\n", "line 1: a subgraph's name is one word, and all other lines are indented; got `f g`"),
+        ("f g\n", "line 1: the name of a subgraph is a single word, and all other lines are indented; got `f g`"),
         ("  input 0\n", "line 1: an indented line stands before the first subgraph's name"),
         ("f\n  input 0\n  output 0\nf\n", "line 4: subgraph `f` is already defined"),
-        ("f\n  input 0 10\n", "subgraph `f`: has no output. End it with `output ID`."),
+        ("f\n  input 0 10\n", "subgraph `f`: has no output. End the subgraph with `output ID`."),
         ("f\n  div 1 inputs: 0 0 shape: 1\n", "line 2: unknown op `div`; the ops are add, sub, mul"),
         ("f\n  add 1 inputs: 0 shape: 1\n", "line 2: malformed line `add 1 inputs: 0 shape: 1`"),
         ("f\n  output\n", "line 2: malformed line `output`"),
@@ -62,7 +62,7 @@ def test_blank_lines_tabs_and_carriage_returns_do_not_matter() -> None:
         ("f\n  input 0 1\n  add 1 inputs: 0 2 shape: 1\n", "line 3: value 2 is not defined"),
         ("f\n  input 0 1\n  output 0 2\n", "line 3: value 2 is not defined"),
         ("f\n  input 0 2\n  add 1 inputs: 0 0 shape: 3\n", "line 3: value 0 has the shape [2], and the result [3]"),
-        ("f\n  input 0 1\n  output 0\n  input 1 1\n", "line 4: the subgraph has ended with its `output` line"),
+        ("f\n  input 0 1\n  output 0\n  input 1 1\n", "line 4: a line follows the `output` line of the subgraph"),
     ],
 )
 def test_s002_6_a_mistake_is_reported_with_its_line(text: str, message: str) -> None:

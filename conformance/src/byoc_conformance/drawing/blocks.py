@@ -27,7 +27,7 @@ __all__ = ["BLOCK_ROOTS", "BlockDraft", "draw_blocks"]
 
 NDArray = npt.NDArray[Any]
 
-_MOST_NARROW = 20_000
+_MAX_NARROW_ELEMENTS = 20_000
 """The largest operand of narrow floats, in elements: the reference kernels are slow on large narrow products."""
 _ROWS = (2, 5)
 """The first size in each call, if symbolic."""
@@ -81,12 +81,12 @@ class BlockDraft:
 
     def param(self, *shape: int, dtype: str | None = None, follows_rows: bool = True) -> Value:
         """Return a new parameter; the first size is the row symbol if the block has symbolic rows."""
-        chosen = dtype or self.dtype
+        element_type = dtype or self.dtype
         is_symbolic = self._is_symbolic and follows_rows and len(shape) > 1
         dims: tuple[Dim, ...] = (symbol("n"), *shape[1:]) if is_symbolic else shape
         for rows, inputs in zip(_ROWS, self._calls, strict=True):
-            inputs.append(self.array((rows, *shape[1:]) if is_symbolic else shape, chosen))
-        return self._builder.param(f"x{len(self._calls[0])}", TensorType(dims, chosen))
+            inputs.append(self.array((rows, *shape[1:]) if is_symbolic else shape, element_type))
+        return self._builder.param(f"x{len(self._calls[0])}", TensorType(dims, element_type))
 
     def weights(self, *shape: int) -> Value:
         """Return numbers like learned weights: of both signs, smaller for longer sums."""
@@ -97,7 +97,7 @@ class BlockDraft:
         numbers = generator.standard_normal(shape) / np.sqrt(np.prod(shape[1:], initial=1.0))
         return self.const(numbers.astype(to_numpy(self.dtype)))
 
-    def begin_again(self) -> None:
+    def restart_weights(self) -> None:
         """Restart the sequence of weights: the next weights equal the first."""
         self._num_weights = 0
 
@@ -171,7 +171,7 @@ _ACTIVATIONS: Mapping[str, _Activation] = {
     "clip": ("clip", {"min": -0.5, "max": 0.75}),
     "clip at the top": ("clip", {"max": 0.5}),
 }
-_OTHER_NUMBERS: Mapping[str, Mapping[str, Any]] = {
+_SECOND_CHAIN_NUMBERS: Mapping[str, Mapping[str, Any]] = {
     "leaky relu": {"alpha": 0.25},
     "clip": {"min": -0.25, "max": 0.5},
     "clip at the top": {"max": 0.25},
@@ -237,19 +237,19 @@ def draw_blocks(ops: OpRegistry, root: str, seed: int, *, is_dynamic: bool) -> I
 @cache
 def _rows(seed: int, is_dynamic: bool) -> tuple[Levels, ...]:
     factors = {**_FACTORS, "rows": _FACTORS["rows"][: 1 + is_dynamic]}
-    rows = cover_pairs(factors, lambda levels: levels if _fits(levels) else None, generator_of(seed, "blocks"))
+    rows = cover_pairs(factors, lambda levels: levels if _is_compatible(levels) else None, generator_of(seed, "blocks"))
     return (*({**_PLAIN, **changes} for changes in _FUSED), *rows)
 
 
-def _fits(levels: Levels) -> bool:
+def _is_compatible(levels: Levels) -> bool:
     root = _BLOCK[levels["root"]]
-    if levels["reader"] == "a second chain" and levels["activation"] not in _OTHER_NUMBERS:
+    if levels["reader"] == "a second chain" and levels["activation"] not in _SECOND_CHAIN_NUMBERS:
         return False
     if levels["reader"] == "flat dense" and levels["rows"] == "symbol":
         return False
     if levels["root"] == "large dense" and levels["weights"] == "parameters":
         return False
-    return levels["dtype"] == "float32" or math.prod(root.shape) < _MOST_NARROW
+    return levels["dtype"] == "float32" or math.prod(root.shape) < _MAX_NARROW_ELEMENTS
 
 
 def _draw(name: str, ops: OpRegistry, generator: np.random.Generator, levels: Levels) -> DrawnGraph:
@@ -262,7 +262,7 @@ def _draw(name: str, ops: OpRegistry, generator: np.random.Generator, levels: Le
     x = draft.param(*root.shape)
     value = root.build(draft, x)
     other = _operand(draft, levels["joined"].partition(" ")[2], value, root.channel)
-    result = _behind(draft, value, other, levels, _ACTIVATIONS.get(levels["activation"]))
+    result = _join_and_activate(draft, value, other, levels, _ACTIVATIONS.get(levels["activation"]))
     match levels["reader"]:
         case "the root's result too":
             return draft.finish(result, value) if result is not value else draft.finish(result)
@@ -274,13 +274,13 @@ def _draw(name: str, ops: OpRegistry, generator: np.random.Generator, levels: Le
             axes = (1, 0, *range(2, len(draft.shape(result))))
             return draft.finish(draft.op("sum", draft.op("permute_dims", result, axes=axes), axis=(-1,)))
         case "a second chain":
-            numbers = _OTHER_NUMBERS[levels["activation"]]
+            numbers = _SECOND_CHAIN_NUMBERS[levels["activation"]]
             activation = (_ACTIVATIONS[levels["activation"]][0], numbers)
             if takes_weights:
-                return draft.finish(result, _behind(draft, value, other, levels, activation))
-            draft.begin_again()
+                return draft.finish(result, _join_and_activate(draft, value, other, levels, activation))
+            draft.restart_weights()
             twin = root.build(draft, x)
-            return draft.finish(result, _behind(draft, twin, other, levels, activation))
+            return draft.finish(result, _join_and_activate(draft, twin, other, levels, activation))
     return draft.finish(result)
 
 
@@ -302,7 +302,7 @@ def _operand(draft: BlockDraft, kind: str, value: Value, channel: int) -> Value 
     return None
 
 
-def _behind(
+def _join_and_activate(
     draft: BlockDraft,
     value: Value,
     other: Value | None,

@@ -15,11 +15,11 @@ from byoc_conformance.drawing.seeds import generator_of
 
 __all__ = ["BYTE_ROOTS", "draw_byte_blocks"]
 
-_IMAGE = (1, 8, 8, 16)
-_FIRST = (1, 16, 8, 8)
+_CHANNELS_LAST_IMAGE = (1, 8, 8, 16)
+_CHANNELS_FIRST_IMAGE = (1, 16, 8, 8)
 
 
-class _Bytes(BlockDraft):
+class _ByteBlockDraft(BlockDraft):
     """A block with values dequantised from bytes."""
 
     def dequantised(self, value: Value, dtype: str, zero: int, scales: np.ndarray[Any, Any], axis: int) -> Value:
@@ -27,13 +27,13 @@ class _Bytes(BlockDraft):
         zeros = np.full(scales.shape, zero, dtype)
         return self.op("dequantize", value, self.const(scales), self.const(zeros), axis=axis)
 
-    def input(self, levels: Levels, shape: tuple[int, ...], zero: int, scale: float = 0.5) -> Value:
+    def byte_param(self, levels: Levels, shape: tuple[int, ...], zero: int, scale: float = 0.5) -> Value:
         """Return a new parameter of bytes, as floats."""
         dtype = levels["dtype"]
         value = self.param(*shape, dtype=dtype)
         return self.dequantised(value, dtype, zero, np.asarray(scale, np.float32), 0)
 
-    def bytes(self, levels: Levels, shape: tuple[int, ...], outputs: int, sums: int) -> Value:
+    def byte_weights(self, levels: Levels, shape: tuple[int, ...], outputs: int, sums: int) -> Value:
         """Return weights of bytes, as floats; the scales lie along the outputs, along the sums, or are a scalar."""
         value = self.const(self.array(shape, "int8"))
         axis = {"outputs": outputs, "sums": sums, "one": 0}[levels["scales"]]
@@ -42,36 +42,45 @@ class _Bytes(BlockDraft):
         return self.dequantised(value, "int8", levels["weight zero"], scales, axis)
 
 
-_Build = Callable[[_Bytes, Levels], Value]
+_Build = Callable[[_ByteBlockDraft, Levels], Value]
 
 
 def _product(name: str, shape: tuple[int, ...], weight: tuple[int, ...], outputs: int, sums: int) -> _Build:
-    def build(draft: _Bytes, levels: Levels) -> Value:
-        x = draft.input(levels, shape, levels["zero"])
-        return draft.op(name, x, draft.bytes(levels, weight, outputs, sums))
+    def build(draft: _ByteBlockDraft, levels: Levels) -> Value:
+        x = draft.byte_param(levels, shape, levels["zero"])
+        return draft.op(name, x, draft.byte_weights(levels, weight, outputs, sums))
 
     return build
 
 
 def _convolution(layout: str, padding: tuple[int, ...]) -> _Build:
-    def build(draft: _Bytes, levels: Levels) -> Value:
-        x = draft.input(levels, _IMAGE if layout == "NHWC" else _FIRST, levels["zero"])
-        weight = draft.bytes(levels, (32, 16, 3, 3), 0, 1)
+    def build(draft: _ByteBlockDraft, levels: Levels) -> Value:
+        x = draft.byte_param(
+            levels, _CHANNELS_LAST_IMAGE if layout == "NHWC" else _CHANNELS_FIRST_IMAGE, levels["zero"]
+        )
+        weight = draft.byte_weights(levels, (32, 16, 3, 3), 0, 1)
         return draft.op("nn.conv2d", x, weight, padding=padding, data_layout=layout)
 
     return build
 
 
 def _pair(name: str, **attrs: Any) -> _Build:
-    def build(draft: _Bytes, levels: Levels) -> Value:
-        first = draft.input(levels, _FIRST, levels["zero"])
-        return draft.op(name, first, draft.input(levels, _FIRST, levels["other zero"], levels["other scale"]), **attrs)
+    def build(draft: _ByteBlockDraft, levels: Levels) -> Value:
+        first = draft.byte_param(levels, _CHANNELS_FIRST_IMAGE, levels["zero"])
+        return draft.op(
+            name,
+            first,
+            draft.byte_param(levels, _CHANNELS_FIRST_IMAGE, levels["other zero"], levels["other scale"]),
+            **attrs,
+        )
 
     return build
 
 
 def _single(name: str, **attrs: Any) -> _Build:
-    return lambda draft, levels: draft.op(name, draft.input(levels, _FIRST, levels["zero"]), **attrs)
+    return lambda draft, levels: draft.op(
+        name, draft.byte_param(levels, _CHANNELS_FIRST_IMAGE, levels["zero"]), **attrs
+    )
 
 
 _FACTORS: Mapping[str, tuple[Any, ...]] = {
@@ -80,21 +89,21 @@ _FACTORS: Mapping[str, tuple[Any, ...]] = {
     "relu": (False, True),
     "result": ("bytes", "other bytes", "floats"),
 }
-_OF_OTHER: Mapping[str, tuple[Any, ...]] = {"other zero": (0, 90, 37), "other scale": (0.5, 0.25)}
-_OF_WEIGHTS: Mapping[str, tuple[Any, ...]] = {"weight zero": (0, 5), "scales": ("one", "outputs", "sums")}
+_SECOND_OPERAND_FACTORS: Mapping[str, tuple[Any, ...]] = {"other zero": (0, 90, 37), "other scale": (0.5, 0.25)}
+_WEIGHT_FACTORS: Mapping[str, tuple[Any, ...]] = {"weight zero": (0, 5), "scales": ("one", "outputs", "sums")}
 
-_BYTES: Mapping[str, tuple[Mapping[str, tuple[Any, ...]], _Build]] = {
-    "matmul of bytes": (_OF_WEIGHTS, _product("matmul", (4, 16), (16, 16), 1, 0)),
-    "dense of bytes": (_OF_WEIGHTS, _product("nn.dense", (4, 16), (16, 16), 0, 1)),
-    "convolution of bytes": (_OF_WEIGHTS, _convolution("NCHW", (1, 0, 1, 2))),
-    "convolution of bytes, channels last": (_OF_WEIGHTS, _convolution("NHWC", (1, 1, 1, 1))),
-    "sum of bytes": (_OF_OTHER, _pair("add")),
-    "product of bytes": (_OF_OTHER, _pair("multiply")),
-    "concat of bytes": (_OF_OTHER, _pair("concat", axis=1)),
+_BLOCKS: Mapping[str, tuple[Mapping[str, tuple[Any, ...]], _Build]] = {
+    "matmul of bytes": (_WEIGHT_FACTORS, _product("matmul", (4, 16), (16, 16), 1, 0)),
+    "dense of bytes": (_WEIGHT_FACTORS, _product("nn.dense", (4, 16), (16, 16), 0, 1)),
+    "convolution of bytes": (_WEIGHT_FACTORS, _convolution("NCHW", (1, 0, 1, 2))),
+    "convolution of bytes, channels last": (_WEIGHT_FACTORS, _convolution("NHWC", (1, 1, 1, 1))),
+    "sum of bytes": (_SECOND_OPERAND_FACTORS, _pair("add")),
+    "product of bytes": (_SECOND_OPERAND_FACTORS, _pair("multiply")),
+    "concat of bytes": (_SECOND_OPERAND_FACTORS, _pair("concat", axis=1)),
     "maximum pool of bytes": ({}, _single("nn.max_pool2d", pool_size=(3, 3), padding=(1, 1, 1, 1))),
     "mean pool of bytes": ({}, _single("nn.avg_pool2d", pool_size=(2, 2))),
 }
-BYTE_ROOTS = tuple(_BYTES)
+BYTE_ROOTS = tuple(_BLOCKS)
 """The names of the roots."""
 
 
@@ -108,12 +117,12 @@ def draw_byte_blocks(ops: OpRegistry, root: str, seed: int) -> Iterator[DrawnGra
         root: a name in :data:`BYTE_ROOTS`.
         seed: of all random numbers.
     """
-    kind, build = _BYTES[root]
+    kind, build = _BLOCKS[root]
     for number, levels in enumerate(cover_pairs({**_FACTORS, **kind}, dict, generator_of(seed, root))):
-        yield _draw(_Bytes(f"bytes_{number}", ops, generator_of(seed, root, number)), build, levels)
+        yield _draw(_ByteBlockDraft(f"bytes_{number}", ops, generator_of(seed, root, number)), build, levels)
 
 
-def _draw(draft: _Bytes, build: _Build, levels: Levels) -> DrawnGraph:
+def _draw(draft: _ByteBlockDraft, build: _Build, levels: Levels) -> DrawnGraph:
     value = build(draft, levels)
     if levels["relu"]:
         value = draft.op("nn.relu", value)

@@ -74,9 +74,9 @@ def draw_graph(
     draft = _Draft(name, ops, generator, is_dynamic=is_dynamic)
     names = graph_ops()
     weights = np.array([_FAVOUR if op == favoured else _COMMON.get(op, 1.0) for op in names])
-    wanted = int(generator.integers(4, 31))
-    for _ in range(4 * wanted):
-        if draft.num_ops >= wanted:
+    num_ops = int(generator.integers(4, 31))
+    for _ in range(4 * num_ops):
+        if draft.num_ops >= num_ops:
             break
         draft.grow(str(generator.choice(names, p=weights / weights.sum())))
     return draft.finish()
@@ -160,8 +160,8 @@ class _Draft:
 
     def finish(self) -> DrawnGraph:
         """Return the graph: unread values are results, and a few random values too."""
-        made = [value for value in self._values if isinstance(value, Var)][len(self._inputs) :]
-        results = [value for value in made if id(value) not in self._read or self.generator.random() < 0.1]
+        computed = [value for value in self._values if isinstance(value, Var)][len(self._inputs) :]
+        results = [value for value in computed if id(value) not in self._read or self.generator.random() < 0.1]
         return DrawnGraph(self._builder.finish(*results), self._builder.constants, self._inputs)
 
 

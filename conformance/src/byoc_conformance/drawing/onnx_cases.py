@@ -67,10 +67,10 @@ def node_cases(group: str) -> tuple[NodeCase, ...]:
     return tuple(sorted(cases, key=lambda case: "_expanded" in case.name))
 
 
-def _read(found: Any) -> list[NodeCase]:
-    arrays: list[Any] = [array for data in found.data_sets[:1] for side in data for array in side]
+def _read(case: Any) -> list[NodeCase]:
+    arrays: list[Any] = [array for data in case.data_sets[:1] for side in data for array in side]
     if not arrays or not all(isinstance(array, np.ndarray | np.generic) for array in arrays):
         return []
-    inputs, outputs = found.data_sets[0]
-    given, wanted = [np.asarray(array) for array in inputs], [np.asarray(array) for array in outputs]
-    return [NodeCase(found.name, found.model, given, wanted, found.rtol, found.atol)]
+    inputs, outputs = case.data_sets[0]
+    input_arrays, output_arrays = [np.asarray(array) for array in inputs], [np.asarray(array) for array in outputs]
+    return [NodeCase(case.name, case.model, input_arrays, output_arrays, case.rtol, case.atol)]

@@ -19,9 +19,9 @@ __all__ = ["Levels", "cover_pairs"]
 Levels = Mapping[str, Any]
 """A level of each factor."""
 
-_Made = TypeVar("_Made")
+_Item = TypeVar("_Item")
 _Level = tuple[int, int]
-"""A factor's place, and a level's."""
+"""The index of a factor, and the index of a level of the factor."""
 _ATTEMPTS = 40
 """The number of rows tried with a pair before the pair counts as impossible; half of them are completed greedily."""
 _CANDIDATES = 3
@@ -29,8 +29,8 @@ _CANDIDATES = 3
 
 
 def cover_pairs(
-    factors: Mapping[str, Sequence[Any]], make: Callable[[Levels], _Made | None], generator: np.random.Generator
-) -> Iterator[_Made]:
+    factors: Mapping[str, Sequence[Any]], make: Callable[[Levels], _Item | None], generator: np.random.Generator
+) -> Iterator[_Item]:
     """Yield objects made from rows, together covering every possible pair of levels.
 
     The first rows have the first level of each factor, or of all but a single factor: base choice coverage (Ammann and
@@ -52,34 +52,34 @@ def cover_pairs(
     missing = {level: {other for other in levels if other[0] != level[0]} for level in levels}
     impossible: set[tuple[_Level, ...]] = set()
 
-    def make_row(row: tuple[_Level, ...]) -> _Made | None:
-        made = None if row in impossible else make({names[f]: factors[names[f]][level] for f, level in row})
-        if made is None:
+    def make_row(row: tuple[_Level, ...]) -> _Item | None:
+        item = None if row in impossible else make({names[f]: factors[names[f]][level] for f, level in row})
+        if item is None:
             impossible.add(row)
-        return made
+        return item
 
     base = [(factor, 0) for factor in range(len(names))]
     for changed in [base[0], *(level for level in levels if level not in base)]:
         row = tuple(changed if level[0] == changed[0] else level for level in base)
-        made = make_row(row)
-        if made is not None:
+        item = make_row(row)
+        if item is not None:
             _note(row, missing)
-            yield made
+            yield item
     order = random.Random(int(generator.integers(2**63)))  # noqa: S311 - for a few levels many times as fast as numpy's
     for first, second in itertools.combinations(levels, 2):
-        found: list[tuple[int, tuple[_Level, ...], _Made]] = []
+        found: list[tuple[int, tuple[_Level, ...], _Item]] = []
         for attempt in range(_ATTEMPTS if second in missing[first] else 0):
             row = _complete((first, second), sizes, missing, order, is_greedy=attempt < _ATTEMPTS // 2)
-            made = make_row(row)
-            if made is None:
+            item = make_row(row)
+            if item is None:
                 continue
-            found.append((sum(len(missing[level].intersection(row)) for level in row), row, made))
+            found.append((sum(len(missing[level].intersection(row)) for level in row), row, item))
             if len(found) == _CANDIDATES:
                 break
         if found:
-            _, row, made = max(found, key=lambda candidate: candidate[0])
+            _, row, item = max(found, key=lambda candidate: candidate[0])
             _note(row, missing)
-            yield made
+            yield item
 
 
 def _note(row: tuple[_Level, ...], missing: Mapping[_Level, set[_Level]]) -> None:
@@ -98,9 +98,9 @@ def _complete(
 ) -> tuple[_Level, ...]:
     """Return a row with a pair; the other levels cover as many missing pairs as possible, or are random."""
     row = list(pair)
-    others = [factor for factor in range(len(sizes)) if factor not in dict(pair)]
-    order.shuffle(others)
-    for factor in others:
+    free_factors = [factor for factor in range(len(sizes)) if factor not in dict(pair)]
+    order.shuffle(free_factors)
+    for factor in free_factors:
         start = int(order.random() * sizes[factor])
         if is_greedy:
             levels = [(factor, level) for level in (*range(start, sizes[factor]), *range(start))]

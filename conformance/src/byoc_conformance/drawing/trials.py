@@ -29,7 +29,7 @@ _ATTEMPTS = 8
 _DTYPE_STEP = 5
 _COMMON_FLOATS = frozenset({"float64", "float16", "bfloat16"})
 _MOST_COMMON = 2
-_MOST_NEAR = 16
+_MAX_NEAR_TRIALS = 16
 _CONSTANTS = "constant operands"
 _SYMBOLS = "symbolic sizes"
 """Factors of every op, beside the factors of the space; no attribute has these names."""
@@ -43,7 +43,7 @@ class Trial:
         op: the op.
         case: operands and attributes.
         dtype: of the operands without a fixed dtype in the case.
-        constants: the places of the constant operands.
+        constants: the indices of the constant operands.
         symbols: the symbolic sizes of the parameters: ``"none"``; ``"first"``: the size of the first operand's first
             axis, at every occurrence; ``"all"``, with a common symbol for equal sizes; ``"apart"``, with a symbol for
             each axis; ``"last"``: the sizes found only in the last operand.
@@ -80,17 +80,17 @@ class Trial:
         if self.symbols in {"first", "all"}:
             symbolic = replace(self.case, dtype=self.dtype).symbolic_types(everywhere=self.symbols == "all")
         else:
-            symbolic = tuple(self._type_apart(place, type_) for place, type_ in enumerate(static))
-        return tuple(static[place] if place in self.constants else type_ for place, type_ in enumerate(symbolic))
+            symbolic = tuple(self._symbolic_type(index, type_) for index, type_ in enumerate(static))
+        return tuple(static[index] if index in self.constants else type_ for index, type_ in enumerate(symbolic))
 
-    def _type_apart(self, place: int, static: TensorType) -> TensorType:
-        shape = self.case.operands[place].shape
+    def _symbolic_type(self, index: int, static: TensorType) -> TensorType:
+        shape = self.case.operands[index].shape
         if self.symbols == "apart":
-            names = [f"d{place}_{axis}" if size > 1 else "" for axis, size in enumerate(shape)]
+            names = [f"d{index}_{axis}" if size > 1 else "" for axis, size in enumerate(shape)]
         else:
-            others = {size for operand in self.case.operands[:-1] for size in operand.shape}
-            is_last = place == len(self.case.operands) - 1
-            names = [f"s{size}" if is_last and size > 1 and size not in others else "" for size in shape]
+            other_sizes = {size for operand in self.case.operands[:-1] for size in operand.shape}
+            is_last = index == len(self.case.operands) - 1
+            names = [f"s{size}" if is_last and size > 1 and size not in other_sizes else "" for size in shape]
         dims = tuple(symbol(name) if name else size for name, size in zip(names, shape, strict=True))
         return TensorType(dims, static.dtype)
 
@@ -121,7 +121,7 @@ class Trial:
                 return None
             sizes = {name: int(generator.choice(fitting[name])) for name in names}
             other = replace(self, case=_with_sizes(self.case, types, sizes), symbols="none")
-            if other.case != self.case and _fits(other):
+            if other.case != self.case and _is_valid(other):
                 return other.case
         return None
 
@@ -206,17 +206,17 @@ def near_trials(op: OpDef, claimed: Sequence[Trial], declined: Sequence[Trial]) 
     """
     bases = [trial for trial in claimed if trial.levels]
     shown = {pair for trial in claimed for pair in _pairs_of(trial.levels)}
-    space, turn, most = space_of(op), 0, min(len(claimed) + len(declined), _MOST_NEAR)
+    space, turn, max_trials = space_of(op), 0, min(len(claimed) + len(declined), _MAX_NEAR_TRIALS)
     for trial in declined if bases else ():
         for pair in _pairs_of(trial.levels):
-            if pair in shown or turn >= most:
+            if pair in shown or turn >= max_trials:
                 continue
             base = bases[turn % len(bases)]
             turn += 1
-            made = _make(op, space, {**base.levels, **{name: trial.levels[name] for name, _ in pair}})
-            if made is not None:
-                shown.update(_pairs_of(made.levels))
-                yield made
+            trial_of_pair = _make(op, space, {**base.levels, **{name: trial.levels[name] for name, _ in pair}})
+            if trial_of_pair is not None:
+                shown.update(_pairs_of(trial_of_pair.levels))
+                yield trial_of_pair
 
 
 def _pairs_of(levels: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
@@ -246,12 +246,12 @@ def _trial(op: OpDef, case: OpCase, levels: Mapping[str, Any]) -> Trial | None:
     dtype = op.canonical_cases[0].dtype
     symbols = levels.get(_SYMBOLS, "none")
     trial = Trial(op, replace(case, dtype=dtype), dtype, frozenset(constants), symbols, levels=levels)
-    if not _fits(trial):
+    if not _is_valid(trial):
         return None
-    return trial if trial.symbols == "none" or _takes_symbols(trial) else None
+    return trial if trial.symbols == "none" or _accepts_symbols(trial) else None
 
 
-def _takes_symbols(trial: Trial) -> bool:
+def _accepts_symbols(trial: Trial) -> bool:
     types = trial.types()
     if not any(type_.symbols for type_ in types):
         return False
@@ -262,7 +262,7 @@ def _takes_symbols(trial: Trial) -> bool:
     return True
 
 
-def _fits(trial: Trial) -> bool:
+def _is_valid(trial: Trial) -> bool:
     try:
         binding = trial.binding()
     except IRTypeError:

@@ -43,7 +43,7 @@ def _nonfinite(generator: np.random.Generator, shape: tuple[int, ...], dtype: st
     mixed = np.where(generator.random(shape) < 0.125, wild, array)
     for axis in range(len(shape) if mixed.size else 0):
         line = tuple(
-            slice(None) if place == axis else int(generator.integers(size)) for place, size in enumerate(shape)
+            slice(None) if dimension == axis else int(generator.integers(size)) for dimension, size in enumerate(shape)
         )
         mixed[line] = array[line]
         mixed[line][-1:] = np.nan
@@ -71,8 +71,8 @@ def _special(generator: np.random.Generator, shape: tuple[int, ...], dtype: str)
     The large numbers are an eighth of the largest: six times as much, as in some formulas, stays finite.
     """
     largest = float_limits(dtype).largest / 8
-    chosen = generator.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1.0], shape)
-    array = np.where(generator.random(shape) < 0.5, chosen, generator.standard_normal(shape))
+    special_values = generator.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1.0], shape)
+    array = np.where(generator.random(shape) < 0.5, special_values, generator.standard_normal(shape))
     array.reshape(-1)[generator.integers(max(1, array.size)) :][:1] = np.nan  # at least a single NaN
     return array
 

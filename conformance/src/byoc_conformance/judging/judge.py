@@ -26,7 +26,7 @@ __all__ = ["Verdict", "judge"]
 
 NDArray = npt.NDArray[Any]
 
-_MAX_APART = 2
+_MAX_FLUSHED_ALONE = 2
 """The number of operands tried alone with zeros in place of subnormal numbers."""
 
 
@@ -77,7 +77,7 @@ def judge(
         return _judge_quantised(module, name, inputs, found[0], references)
     if len(bindings) != 1 or bindings[0].op is COMPOSITE or rule_of(bindings[0]) is Rule.NORM:
         return _judge_as_debugger(module, name, found, references)
-    verdict = _OneOp(module, name, inputs, found, references).verdict()
+    verdict = _SingleOpResults(module, name, inputs, found, references).verdict()
     if verdict is None:
         return _judge_as_debugger(module, name, found, references)
     return verdict
@@ -90,8 +90,8 @@ def _judge_quantised(
     verdict = _judge_as_debugger(module, name, [found], references)
     if not verdict.is_right:
         return verdict
-    one_op = _OneOp(module, name, inputs, [found], references)
-    return one_op.verdict_of(one_op.exactly_scaled & (found != references.host[0]))
+    single_op = _SingleOpResults(module, name, inputs, [found], references)
+    return single_op.verdict_of(single_op.exactly_scaled & (found != references.host[0]))
 
 
 def _judge_as_debugger(module: IRModule, name: str, found: Sequence[NDArray], references: References) -> Verdict:
@@ -100,7 +100,7 @@ def _judge_as_debugger(module: IRModule, name: str, found: Sequence[NDArray], re
     return Verdict("; ".join(f"{finding.code}: {finding.text}" for finding in findings))
 
 
-class _OneOp:
+class _SingleOpResults:
     """The results of a single op beside the references."""
 
     def __init__(
@@ -122,9 +122,9 @@ class _OneOp:
             for inputs in self._flushed():
                 references = self._references.with_inputs(inputs)
                 for index, wrong in enumerate(wrongs):
-                    again = self._wrong_elements(index, references, inputs)
-                    if wrong is not None and again is not None and wrong.shape == again.shape:
-                        wrong &= again
+                    still_wrong = self._wrong_elements(index, references, inputs)
+                    if wrong is not None and still_wrong is not None and wrong.shape == still_wrong.shape:
+                        wrong &= still_wrong
         texts = (self._describe(index, wrong) for index, wrong in enumerate(wrongs) if wrong is not None)
         return Verdict(next(filter(None, texts), ""))
 
@@ -134,10 +134,10 @@ class _OneOp:
         x, scale, zero = self._operands(self._inputs)
         mantissas = np.frexp(_to_float64(scale))[0]
         ones = np.where(mantissas == 0.5, np.float32(1), np.float32(2))
-        (spread,) = evaluate_binding(
+        (quantised,) = evaluate_binding(
             self._binding, [np.ones(x.shape, x.dtype), ones.astype(x.dtype), np.zeros_like(zero)], {}
         )
-        return np.asarray((spread == 1) & np.isfinite(_to_float64(x)))
+        return np.asarray((quantised == 1) & np.isfinite(_to_float64(x)))
 
     def verdict_of(self, wrong: NDArray) -> Verdict:
         """Return the verdict on the first result, given a mask of wrong elements."""
@@ -150,12 +150,12 @@ class _OneOp:
         quotient computed as the product with a reciprocal, say.
         """
         flushed = [_flush(array) for array in self._inputs]
-        changed = [place for place, array in enumerate(flushed) if array is not self._inputs[place]]
+        changed = [position for position, array in enumerate(flushed) if array is not self._inputs[position]]
         if changed:
             yield flushed
         if len(changed) > 1:
-            for place in changed[:_MAX_APART]:
-                yield [array if index == place else self._inputs[index] for index, array in enumerate(flushed)]
+            for position in changed[:_MAX_FLUSHED_ALONE]:
+                yield [array if index == position else self._inputs[index] for index, array in enumerate(flushed)]
 
     def _wrong_elements(self, index: int, references: References, inputs: Sequence[NDArray]) -> NDArray | None:
         """Return a mask of the wrong elements of a result; ``None`` if there is no bound."""
@@ -172,7 +172,7 @@ class _OneOp:
         bound = self._bound(index, references, operands)
         if bound is None:
             return None
-        return np.asarray(_beyond(found, host, exact, *bound, is_sum=rule is Rule.SUM) & ~is_open)
+        return np.asarray(_beyond_bound(found, host, exact, *bound, is_sum=rule is Rule.SUM) & ~is_open)
 
     def _open_elements(self, operands: Sequence[NDArray]) -> NDArray:
         rule = rounding_of(self._binding).open_elements
@@ -259,20 +259,20 @@ def _operations_per_element(binding: Binding, operands: Sequence[NDArray]) -> in
     return max(mean, 2 * int(terms.max(initial=0.0))) + 4
 
 
-def _beyond(
+def _beyond_bound(
     found: NDArray, host: NDArray, exact: NDArray, allowed: NDArray, magnitude: NDArray, *, is_sum: bool
 ) -> NDArray:
     """Return a mask of elements further from the oracle than allowed, or of a forbidden kind."""
     dtype = found.dtype
     largest = float_limits(dtype_name(dtype)).largest
-    values, kernel, wanted = _to_float64(found), _to_float64(host), _to_float64(exact)
+    values, kernel, oracle = _to_float64(found), _to_float64(host), _to_float64(exact)
     with np.errstate(all="ignore"):
-        rounded = wanted.astype(dtype).astype(np.float64)
-        right = np.abs(values - wanted) <= allowed
+        rounded = oracle.astype(dtype).astype(np.float64)
+        right = np.abs(values - oracle) <= allowed
         right |= (values == rounded) | (values == kernel)
         right |= np.isnan(values) & (np.isnan(rounded) | np.isnan(kernel))
         # Values near the largest may overflow; partial sums too, to either side, ending in NaN.
-        overflow = ~np.isfinite(values) if is_sum else np.isinf(values) & (np.sign(values) == np.sign(wanted))
+        overflow = ~np.isfinite(values) if is_sum else np.isinf(values) & (np.sign(values) == np.sign(oracle))
         right |= overflow & (magnitude + allowed >= largest) & ~np.isnan(rounded)
     return np.asarray(~right)
 

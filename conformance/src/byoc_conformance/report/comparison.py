@@ -25,7 +25,7 @@ _RANKS = {
 }
 """From good to bad. A test not run counts as absent."""
 
-_OF_EVERY_RUN = {"started", "took"}
+_DIFFERENT_IN_EVERY_RUN = {"started", "took"}
 """Rows different in every report."""
 
 
@@ -109,5 +109,5 @@ def _compare_rows(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[
     return tuple(
         Change(name, before.get(name, ""), after.get(name, ""))
         for name in dict.fromkeys((*before, *after))
-        if name not in _OF_EVERY_RUN and before.get(name) != after.get(name)
+        if name not in _DIFFERENT_IN_EVERY_RUN and before.get(name) != after.get(name)
     )

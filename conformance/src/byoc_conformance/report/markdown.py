@@ -28,8 +28,8 @@ def render_markdown(report: Report) -> str:
         parts.append("\n".join(["## The suite was changed", "", *(f"- {_cell(text)}" for text in report.changes)]))
     parts += _section("Broken", report.red_items)
     if report.xfailed_items:
-        known = [(names, item.xfail, item.text) for names, item in group_alike(report.xfailed_items)]
-        parts += ["## Expected to be broken", _table(("test", "why", "what was seen"), known)]
+        expected_failures = [(names, item.xfail, item.text) for names, item in group_alike(report.xfailed_items)]
+        parts += ["## Expected to be broken", _table(("test", "why", "observation"), expected_failures)]
     dtypes, ops = coverage_table(report)
     if report.coverage:
         parts.append("## Coverage")
@@ -38,7 +38,7 @@ def render_markdown(report: Report) -> str:
         parts += [explain_symbols(), _table(("op", *dtypes), rows)]
     if unclaimed := unclaimed_ops(report):
         parts.append(f"Declined or not covered in every dtype: {_cell(', '.join(unclaimed))}.")
-    parts += ["## Tested with", _table(("what", "which"), environment_rows(report))]
+    parts += ["## Tested with", _table(("component", "version or value"), environment_rows(report))]
     return "\n\n".join(parts) + "\n"
 
 

@@ -37,5 +37,5 @@ def read_report(path: Path) -> Report:
         return Report.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        raise OptionsError(f"{path}", f"is no conformance report: {place}: {first['msg']}") from error
+        location = ".".join(map(str, first["loc"])) or "the whole"
+        raise OptionsError(f"{path}", f"is no conformance report: {location}: {first['msg']}") from error

@@ -105,14 +105,14 @@ def to_plain(text: str) -> str:
 def explain_symbols() -> str:
     """Return the legend of the coverage table."""
     words = ", ".join(f"{symbol} {status.value.replace('-', ' ')}" for status, symbol in SYMBOLS.items())
-    return f"{words}; empty: no test says. The worst of several counts."
+    return f"{words}; empty: no result. Of several results the worst counts."
 
 
 def environment_rows(report: Report) -> list[tuple[str, str]]:
-    """Return the tested backend, the environment, and the place and time of the run."""
+    """Return the tested backend, the environment, and the platform and time of the run."""
     environment, settings = report.environment, report.settings
     options = {settings.backend: settings.options, **settings.companion_options}
-    chosen = [f"{name}.{key}={value!r}" for name, values in options.items() for key, value in values.items()]
+    settings_texts = [f"{name}.{key}={value!r}" for name, values in options.items() for key, value in values.items()]
     kinds = {BACKENDS_GROUP: "backend", RUNTIMES_GROUP: "runtime"}
     plugins = [
         (f"{kinds.get(plugin.group, plugin.group)} {plugin.name}", f"{plugin.distribution} {plugin.version}")
@@ -120,7 +120,7 @@ def environment_rows(report: Report) -> list[tuple[str, str]]:
     ]
     return [
         *plugins,
-        ("options", ", ".join(chosen) or "none"),
+        ("options", ", ".join(settings_texts) or "none"),
         ("random examples", f"{settings.examples}, seed {settings.seed}"),
         ("byoc-conformance", environment.kit),
         ("byoc-core", environment.core),

@@ -1,1 +1,1 @@
-"""A small backend that keeps every promise, and can be made to break any one: see :mod:`fakenpu.faults`."""
+"""A small backend keeping every promise, and able to break any single promise: see :mod:`fakenpu.faults`."""

@@ -40,32 +40,32 @@ DOUBLE = OpDef(
 
 
 class Options(BaseModel):
-    """What a user may choose."""
+    """The user's options."""
 
     effort: int = Field(1, ge=0, le=3, description="how hard to try")
 
 
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
-    """Introduces the backend."""
+    """Introduce the backend."""
     return BackendInfo("fakenpu", dynamic_shapes=True, options=Options)
 
 
 @hookimpl
 def byoc_ops() -> Sequence[OpDef]:
-    """Gives an op of its own."""
+    """Return an own op."""
     return [DOUBLE]
 
 
 @hookimpl
 def byoc_prepare(module: IRModule) -> IRModule:
-    """Computes what is constant."""
+    """Compute constant values."""
     return FoldConstants()(module)
 
 
 @hookimpl
 def byoc_after_partition(module: IRModule) -> IRModule:
-    """Computes equal values of its regions once."""
+    """Compute equal values of the own regions once."""
     own = {name: function for name, function in module.functions.items() if function.attrs.get("Codegen") == "fakenpu"}
     bare = module.with_functions({name: replace(function, attrs={}) for name, function in own.items()})
     simpler = EliminateCommonSubexpressions()(bare)
@@ -75,7 +75,7 @@ def byoc_after_partition(module: IRModule) -> IRModule:
 
 @hookimpl
 def byoc_after_codegen(module: IRModule) -> IRModule:
-    """Has its modules, which need no linking, copied as a linker would."""
+    """Copy the own modules, free of links, as a linker would."""
     compiled = module.attrs.get("external_functions", {})
     own = {symbol for symbol, function in compiled.items() if function.attrs.get("Codegen") == "fakenpu"}
     externals = module.attrs.get("external_mods", ())
@@ -84,14 +84,14 @@ def byoc_after_codegen(module: IRModule) -> IRModule:
 
 @hookimpl
 def byoc_patterns() -> Sequence[CompositePattern]:
-    """Takes a dense layer of float32 with bias and activation as one."""
+    """Claim a dense layer of float32 with bias and activation as a single composite."""
     dense = is_op("nn.dense")(wildcard().has_dtype("float32").has_rank(2), is_const())
     return [CompositePattern("fakenpu.dense_relu", is_op("nn.relu")(is_op("nn.bias_add")(dense, is_const())))]
 
 
 @hookimpl
 def byoc_supports(binding: Binding) -> Support | Rejection:
-    """Takes floats of 32 and 64 bits, and arithmetic on int32."""
+    """Support floats of 32 and 64 bits, and arithmetic on int32."""
     if binding.op.name not in KERNELS or binding.op.name == "nn.bias_add":
         return Rejection("op", f"no kernel for `{binding.op.name}`")
     numbers = binding.operands[:1] if binding.op.name == "take" else binding.operands
@@ -104,13 +104,13 @@ def byoc_supports(binding: Binding) -> Support | Rejection:
 
 @hookimpl
 def byoc_estimate(function: Function) -> Estimate:
-    """Says that each op takes a microsecond."""
+    """Estimate a microsecond for each op."""
     return Estimate(seconds=1e-6 * len(list(function.walk())))
 
 
 @hookimpl
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-    """Makes a graph document of the functions."""
+    """Compile the functions to a graph document."""
     result = GraphCodegen().compile(functions, context, FakeEngine())
     if isinstance(result.module, GraphModule):
         result = replace(result, module=fake_module(result.module))

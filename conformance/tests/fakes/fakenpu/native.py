@@ -1,4 +1,4 @@
-"""A Python function as machine code calls it."""
+"""A Python function as called by machine code."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SAFE_CALL = ctypes.CFUNCTYPE(
 
 
 def native_entry(function: Callable[..., object], dtypes: Sequence[str]) -> NativeEntry:
-    """Gives the entry of a function over tensors in any strides.
+    """Return the entry of a function over tensors in any strides.
 
     Args:
-        function: what to call; an exception becomes status 1.
-        dtypes: of its arguments.
+        function: the function; an exception becomes status 1.
+        dtypes: of the arguments.
     """
 
     def call(context: int, args: Any, num_args: int, result: int) -> int:

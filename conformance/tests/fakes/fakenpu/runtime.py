@@ -1,4 +1,4 @@
-"""The run half: runs graph documents with numpy kernels of its own."""
+"""The run half: runs graph documents with own numpy kernels."""
 
 from __future__ import annotations
 
@@ -57,25 +57,25 @@ KERNELS: dict[str, Callable[..., Any]] = {
 
 
 class FakeEngine(KernelEngine):
-    """Runs nodes one by one; results are complete before the first is written, so they may lie over inputs."""
+    """An engine running nodes in sequence; results are complete before the first write, so they may overlap inputs."""
 
     def __init__(self) -> None:
         super().__init__(KERNELS)
 
     @property
     def type_key(self) -> str:
-        """The name of the runtime that loads this engine's modules."""
+        """The name of the runtime loading this engine's modules."""
         return "fakenpu"
 
     @property
     def strided(self) -> bool:
-        """Whether arrays may be strided: numpy takes and fills any."""
+        """Whether arrays may be strided: numpy reads and fills any."""
         return True
 
     def build(
         self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
     ) -> Callable[..., object]:
-        """Gives a callable that runs the nodes, and is silent about numbers that are not finite."""
+        """Return a callable running the nodes, without warnings about non-finite numbers."""
         run = super().build(function, constants)
         num_inputs = len(function.signature.inputs)
         last = num_inputs + len(function.signature.outputs)
@@ -96,10 +96,10 @@ class FakeEngine(KernelEngine):
 
 
 class FakeModule(GraphModule):
-    """A graph that says what its functions permit, and lets machine code call products."""
+    """A graph with declared permissions of functions, and products callable by machine code."""
 
     def find_function(self, name: str) -> PackedFunction:
-        """Gives a function."""
+        """Return a function."""
         function = super().find_function(name)
         if self._is(name, "multiply") and function.native is None:
             signature = self.document.functions[name].signature
@@ -108,13 +108,13 @@ class FakeModule(GraphModule):
         return function
 
     def call_traits(self, name: str) -> CallTraits:
-        """Gives what a function permits: anything, as results are made apart; `exp`, in a workspace."""
+        """Return a function's permissions: all, because results are made apart; for `exp`, in a workspace."""
         signature = self.document.functions[name].signature
         pairs = (
             (i, j)
             for i, output in enumerate(signature.outputs)
-            for j, given in enumerate(signature.inputs)
-            if (output.dtype, output.shape) == (given.dtype, given.shape)
+            for j, operand in enumerate(signature.inputs)
+            if (output.dtype, output.shape) == (operand.dtype, operand.shape)
         )
         first = signature.outputs[0]
         return CallTraits(
@@ -124,36 +124,36 @@ class FakeModule(GraphModule):
         )
 
     def _is(self, name: str, op: str) -> bool:
-        """Tells whether a function is one op; few of them do what faults in arrays would have to think of."""
+        """Return whether a function is a single op: faults in arrays have little else to consider there."""
         return [node.op for node in self.document.functions[name].nodes] == [op]
 
 
 def fake_module(module: GraphModule) -> FakeModule:
-    """Gives a graph module as one of this backend."""
+    """Return a graph module as a module of this backend."""
     return FakeModule(module.document, module.constants, FakeEngine())
 
 
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
-    """Introduces the runtime."""
+    """Introduce the runtime."""
     return RuntimeInfo("fakenpu", file_formats=("fakenpu",))
 
 
 @hookimpl
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Gives the document."""
+    """Return the document."""
     return save_graph(cast("GraphModule", module))
 
 
 @hookimpl
 def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives the module back."""
+    """Return the module."""
     return fake_module(load_graph(payload, context, FakeEngine()))
 
 
 @hookimpl
 def byoc_load_file(data: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives the module of a document in a file."""
+    """Return the module of a document in a file."""
     return fake_module(load_graph(data, context, FakeEngine()))
 
 

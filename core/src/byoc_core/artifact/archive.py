@@ -78,7 +78,7 @@ def write_archive(
     position = 0
     for name in sorted(members):
         data = members[name]
-        member, header = _place(name, len(data), _crc(data), position)
+        member, header = _local_header(name, len(data), _crc(data), position)
         starts.append(position)
         placed.append(member)
         file.write(header)
@@ -100,7 +100,7 @@ def read_archive(data: memoryview, where: str) -> dict[str, Member]:
     if bytes(data[:4]) != b"PK\x03\x04":
         problem = "is empty" if not len(data) else "is not a byoc artifact"
         raise ArtifactError(where, problem, hint="Artifacts are made by `byoc compile` or `Executable.save`.")
-    damaged = ArtifactError(where, "is cut short or damaged", hint="Copy the file again, or compile the model again.")
+    damaged = ArtifactError(where, "is truncated or damaged", hint="Copy the file again, or compile the model again.")
     try:
         claimed = list(_read_directory(data))
     except (struct.error, ValueError) as error:
@@ -109,7 +109,7 @@ def read_archive(data: memoryview, where: str) -> dict[str, Member]:
     starts: list[int] = []
     position = 0
     for name, nbytes, crc in claimed:
-        member, header = _place(name, nbytes, crc, position)
+        member, header = _local_header(name, nbytes, crc, position)
         if data[position : member.offset] != header or member.end > len(data):
             raise damaged
         starts.append(position)
@@ -141,7 +141,7 @@ def _crc(data: Buffer) -> int:
     return crc
 
 
-def _place(name: str, nbytes: int, crc: int, position: int) -> tuple[Member, bytes]:
+def _local_header(name: str, nbytes: int, crc: int, position: int) -> tuple[Member, bytes]:
     """Return a member with the local header at ``position``, and this header."""
     encoded = name.encode("ascii")
     large = nbytes >= _LIMIT_32

@@ -46,8 +46,8 @@ def call(
         if function.returns_results:
             raise CallError(
                 f"function `{name}`",
-                "returns results whose sizes only running tells, and fills no buffers",
-                hint="Call it by byoc_core.load_module(...).",
+                "returns results of sizes known only after running, so cannot fill buffers",
+                hint="Call the function through byoc_core.load_module(...).",
             )
         function(*arrays)
     except Exception as failure:  # noqa: BLE001 - the border to C: no exception may cross it
@@ -75,7 +75,7 @@ def _array(tensor: DLTensor, where: str) -> NDArray:
     code = (tensor.dtype.code, tensor.dtype.bits)
     dtype = _numpy_dtypes().get(code) if tensor.dtype.lanes == 1 else None
     if dtype is None:
-        raise CallError(where, "has elements of a type that numpy has not", got=f"DLPack type code and bits {code}")
+        raise CallError(where, "has elements of a type unknown to numpy", got=f"DLPack type code and bits {code}")
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
     if 0 in shape:
         return np.empty(shape, dtype)
@@ -87,8 +87,8 @@ def _array(tensor: DLTensor, where: str) -> NDArray:
         low, high = sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + dtype.itemsize
     first = (tensor.data or 0) + tensor.byte_offset + low
     memory = (ctypes.c_char * (high - low)).from_address(first)
-    made: NDArray = np.ndarray(shape, dtype, memory, -low, strides)
-    return made
+    array: NDArray = np.ndarray(shape, dtype, memory, -low, strides)
+    return array
 
 
 @cache

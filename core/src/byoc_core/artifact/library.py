@@ -107,7 +107,9 @@ def load_module(path: str | os.PathLike[str], format: str | None = None) -> Runt
     name = format or file.suffix.removeprefix(".")
     if not name:
         raise ArtifactError(
-            f"file `{file}`", "its name does not say its format", hint='Name the format: load_module(path, "format").'
+            f"file `{file}`",
+            "the file name does not state the format",
+            hint='Name the format: load_module(path, "format").',
         )
     if f".{name}" in _LIBRARY_SUFFIXES or (format is None and ".so." in file.name):
         return _load_library(file)

@@ -97,7 +97,7 @@ def load_opened(
         raise UntrustedCodeError(
             artifact.where,
             f"holds native code (functions {', '.join(names)})",
-            hint="Pass allow_native=True if you trust where it comes from.",
+            hint="Pass allow_native=True if you trust the origin of the artifact.",
         )
     from byoc_core.runtime.hooks import LoadContext
 
@@ -159,7 +159,7 @@ class OpenedArtifact:
         if missing := sorted(expected - set(members)):
             raise ArtifactError(where, f"has no member {missing[0]}", hint=_COPY_AGAIN)
         if unexpected := sorted(set(members) - expected):
-            raise ArtifactError(where, f"has a member that its manifest does not name: {unexpected[0]}")
+            raise ArtifactError(where, f"has a member not named by the manifest: {unexpected[0]}")
         return cls(data, where, manifest, members)
 
     @property
@@ -232,19 +232,19 @@ class OpenedArtifact:
         from byoc_core.vm.verify import verify
 
         self._check_digest("program", self.manifest.program)
-        place = f"{self.where}, member program"
+        where = f"{self.where}, member program"
         try:
             program = decode(self.read("program"))
             verify(program)
         except ProgramError as error:
-            raise ArtifactError(place, f"is malformed: {error}") from error
+            raise ArtifactError(where, f"is malformed: {error}") from error
         declared = {entry.name: entry.to_signature() for entry in self.manifest.functions}
         if declared != {f.name: Signature(f.params, f.results) for f in program.functions}:
-            raise ArtifactError(place, "has other functions than the manifest says")
+            raise ArtifactError(where, "has functions other than declared by the manifest")
         for reference in program.constants:
             entry = self.manifest.constants.get(reference.digest)
             if entry is None or (entry.dtype, entry.shape) != (reference.dtype, reference.shape):
-                raise ArtifactError(place, "cites a constant that is not there", got=reference.digest)
+                raise ArtifactError(where, "cites a missing constant", got=reference.digest)
         return program
 
     def _check_digest(self, name: str, expected: str) -> None:
@@ -256,7 +256,7 @@ class OpenedArtifact:
 def _read_report(data: memoryview, manifest: Member, where: str) -> dict[str, Any]:
     mapping = data.obj
     if isinstance(mapping, mmap.mmap) and mapping.size() < manifest.end:  # a read past the end ends the process
-        raise ArtifactError(where, "has been cut short since it was loaded", hint=_COPY_AGAIN)
+        raise ArtifactError(where, "was truncated after loading", hint=_COPY_AGAIN)
     check_crc(data, manifest, where)
     return unpack_report(decode_report(bytes(data[manifest.offset : manifest.end]), where))
 
@@ -297,15 +297,15 @@ def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
         if entry.type_key in with_payloads and entry.payload_format not in formats:
             raise ArtifactError(
                 artifact.where,
-                f"needs runtime `{entry.type_key}` of {entry.distribution} {entry.version} or newer: its payload format"
+                f"needs runtime `{entry.type_key}` of {entry.distribution} {entry.version} or newer: the payload format"
                 f" is {entry.payload_format}",
-                got=f"{handle.record.distribution} {handle.record.version}, which reads {', '.join(map(str, formats))}",
+                got=f"{handle.record.distribution} {handle.record.version} for formats {', '.join(map(str, formats))}",
                 hint=f"pip install -U {handle.record.distribution}",
             )
         handles[entry.type_key] = handle
     for module in artifact.manifest.modules:
         if module.type_key not in handles:
-            raise ArtifactError(artifact.where, f"its manifest names no runtime for modules of `{module.type_key}`")
+            raise ArtifactError(artifact.where, f"the manifest names no runtime for modules of `{module.type_key}`")
     return handles
 
 
@@ -328,7 +328,7 @@ def check_payload(artifact: OpenedArtifact, index: int, context: LoadContext) ->
 
 def _uncomputable(artifact: OpenedArtifact, index: int, error: IRTypeError) -> ArtifactError:
     where = f"{artifact.where}, module {index}"
-    return ArtifactError(where, f"has sizes that cannot be computed: {error.problem}")
+    return ArtifactError(where, f"a size cannot be computed: {error.problem}")
 
 
 def _load_module(artifact: OpenedArtifact, index: int, handle: RuntimeHandle, context: LoadContext) -> RuntimeModule:
@@ -340,7 +340,7 @@ def _load_module(artifact: OpenedArtifact, index: int, handle: RuntimeHandle, co
     if tuple(module.function_names) != entry.functions:
         raise ArtifactError(
             f"{artifact.where}, module {index}",
-            "has other functions than the manifest says",
+            "has functions other than declared by the manifest",
             got=", ".join(module.function_names),
             expected=", ".join(entry.functions),
         )

@@ -155,8 +155,8 @@ def with_request(report: Mapping[str, Any], request: Mapping[str, Any]) -> dict[
 def split_request(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the offload report of a manifest, and the request; the request is empty if absent, as in old artifacts."""
     request = report.get(_REQUEST)
-    kept = {name: value for name, value in report.items() if name != _REQUEST}
-    return kept, request if isinstance(request, dict) else {}
+    offload_report = {name: value for name, value in report.items() if name != _REQUEST}
+    return offload_report, request if isinstance(request, dict) else {}
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:
@@ -178,18 +178,18 @@ def decode_report(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _decode(data: bytes, where: str) -> tuple[Manifest, dict[str, Any]]:
-    place = f"{where}, member manifest.json"
+    member_where = f"{where}, member manifest.json"
     if len(data) > MAX_NBYTES:
-        raise ArtifactError(place, "is too large", got=f"{len(data)} bytes", expected=f"at most {MAX_NBYTES}")
+        raise ArtifactError(member_where, "is too large", got=f"{len(data)} bytes", expected=f"at most {MAX_NBYTES}")
     try:
         raw = parse_json(data)
     except ValueError as error:
-        raise ArtifactError(place, "is not JSON text") from error
+        raise ArtifactError(member_where, "is not JSON text") from error
     check_version(raw, where)
     try:
         return _read_manifest(raw)
     except MisfitError as misfit:
-        raise ArtifactError(place, f"is malformed: {misfit}") from misfit
+        raise ArtifactError(member_where, f"is malformed: {misfit}") from misfit
 
 
 def check_version(raw: Any, where: str) -> None:
@@ -200,7 +200,7 @@ def check_version(raw: Any, where: str) -> None:
         raise ArtifactError(
             where,
             f"made by byoc-core {maker if isinstance(maker, str) else 'of an unknown version'}"
-            f" in artifact format {version}, which this byoc-core cannot read",
+            f" in artifact format {version}, not readable by this byoc-core",
             expected=f"format {FORMAT_VERSION} or older",
             hint="pip install -U byoc-core",
         )

@@ -30,7 +30,7 @@ _BUILTINS = {
     Builtin.INCREMENT: "BYOC_INCREMENT",
     Builtin.LOOP_TEST: "BYOC_LOOP_TEST",
 }
-_PLACES = {
+_LOCATIONS = {
     RegisterKind.PARAM: "BYOC_IN_ARGUMENT",
     RegisterKind.RESULT: "BYOC_IN_ARGUMENT",
     RegisterKind.CONSTANT: "BYOC_IN_CONSTANT",
@@ -85,14 +85,14 @@ class NativeProgram:
     def _own_obstacles(self, function: VMFunction, modules: Sequence[RuntimeModule]) -> list[str]:
         found = [text for instruction in function.code for text in self._obstacles_of(function, instruction)]
         if not found and function.dynamics:
-            found.append("tensors whose sizes only running tells")
+            found.append("tensors of sizes known only after running")
         if not found and _solve(function) is None:
-            found.append("sizes that solve no equation of one unknown")
+            found.append("sizes not determined by a linear equation with a single unknown")
         if not found:
             try:
                 check_permissions(Program((function,), self.program.externs, self.program.constants), modules, ())
             except LinkError as error:
-                found.append(f"a call that cannot be linked ({error.problem})")
+                found.append(f"a call without a valid link ({error.problem})")
         return found
 
     def _obstacles_of(self, function: VMFunction, instruction: Instruction) -> Iterator[str]:
@@ -103,17 +103,17 @@ class NativeProgram:
             case CallKind.EXTERN:
                 owner = self._owners.get(name)
                 if owner is None:
-                    yield f"`{name}`, which no module defines"
+                    yield f"`{name}`, not defined by any module"
                 elif not isinstance(owner, CSourceModule):
                     yield f"`{name}` of runtime `{owner.type_key}`{_ops_text(owner, name)}"
             case CallKind.PACKED:
-                yield f"`{name}`, which returns its results"
+                yield f"`{name}`, a function returning results"
             case CallKind.FUNCTION:
                 callee = self.program.functions[instruction.callee]
-                known = callee.input_symbols
-                early = all(shape_symbols(spec.shape) <= known for spec in callee.results)
+                input_symbols = callee.input_symbols
+                early = all(shape_symbols(spec.shape) <= input_symbols for spec in callee.results)
                 if not _has_c_name(callee):
-                    yield f"`{name}`, whose name is no C identifier"
+                    yield f"`{name}`, not a C identifier"
                 elif not early or any(_is_strided(function, n) for n in (*instruction.args, *instruction.results)):
                     yield f"the call of `{name}`"
             case CallKind.BUILTIN:
@@ -146,7 +146,7 @@ def program_source(native: NativeProgram, constant_offsets: Mapping[str, int], a
     exported = list(filter(_has_c_name, functions))
     regions = [(name, owner, owner.find_signature(name)) for name, owner in native.python_regions()]
     used = {native.is_native(function) for function in exported} | {False for *_, signature in regions if signature}
-    headers = [name for name, wanted in (("byoc_program.h", True), ("byoc_python.h", False)) if wanted in used]
+    headers = [name for name, is_native in (("byoc_program.h", True), ("byoc_python.h", False)) if is_native in used]
     parts = [
         "/* The functions of the executable. */",
         *(f'#include "{name}"' for name in ("byoc_ffi.h", *headers)),
@@ -259,9 +259,9 @@ class _FunctionText:
 
     def _register(self, register: Register) -> str:
         info = dtype_info(register.dtype)
-        place = _PLACES.get(register.kind) or str(self._function.views[register.index].base)
+        location = _LOCATIONS.get(register.kind) or str(self._function.views[register.index].base)
         strided = int(self._strides(register) is not None)
-        fields = (int(info.dl_code), info.bits, strided, info.itemsize, len(register.shape), place)
+        fields = (int(info.dl_code), info.bits, strided, info.itemsize, len(register.shape), location)
         shape = ", ".join(map(str, register.shape)).replace("*/", "* /")
         return f"{{{', '.join(map(str, fields))}}} /* {register}: {register.dtype}[{shape}] */"
 
@@ -363,16 +363,16 @@ class _FunctionText:
         solved = _solve(function)
         assert solved is not None
         for (index, axis), (unknown, factor, offset) in solved.items():
-            place = f"{name}, {c_string(_spec(function, index).name)}, arguments[{index}], {axis}"
+            axis_arguments = f"{name}, {c_string(_spec(function, index).name)}, arguments[{index}], {axis}"
             target, rest = c_dim(self._symbols[unknown]), c_dim(self._renamed(offset))
             lines.append(f"  int64_t {target} = 0;")
-            lines.append(f"  if (byoc_solve_size({place}, {factor}, {rest}, &{target})) return -1;")
+            lines.append(f"  if (byoc_solve_size({axis_arguments}, {factor}, {rest}, &{target})) return -1;")
         lines += self._broadcast_checks(name)
         for index, spec in enumerate((*function.params, *function.results)):
             for axis, dim in enumerate(spec.shape):
                 if (index, axis) not in solved:
-                    place = f"{name}, {c_string(spec.name)}, arguments[{index}], {axis}"
-                    lines.append(f"  if (byoc_check_size({place}, {c_dim(self._renamed(dim))})) return -1;")
+                    axis_arguments = f"{name}, {c_string(spec.name)}, arguments[{index}], {axis}"
+                    lines.append(f"  if (byoc_check_size({axis_arguments}, {c_dim(self._renamed(dim))})) return -1;")
         return lines
 
     def _broadcast_checks(self, name: str) -> list[str]:
@@ -426,13 +426,13 @@ def _solve(function: VMFunction) -> dict[tuple[int, int], tuple[str, int, Dim]] 
     ``None`` if a needed symbol is not determined by these axes.
     """
     solved: dict[tuple[int, int], tuple[str, int, Dim]] = {}
-    known: set[str] = set()
+    solved_symbols: set[str] = set()
     axes = [(i, axis, dim) for i, spec in enumerate(function.params) for axis, dim in enumerate(spec.shape)]
     progress = True
     while progress:
         progress = False
         for index, axis, dim in axes:
-            unknown = symbols_of(dim) - known
+            unknown = symbols_of(dim) - solved_symbols
             if len(unknown) != 1:
                 continue
             (name,) = unknown
@@ -440,7 +440,7 @@ def _solve(function: VMFunction) -> dict[tuple[int, int], tuple[str, int, Dim]] 
             factor = substitute(dim, {name: 1}) - offset
             if isinstance(factor, int) and factor != 0 and dim == offset + factor * symbol(name):
                 solved[index, axis] = (name, factor, offset)
-                known.add(name)
+                solved_symbols.add(name)
                 progress = True
     needed = shape_symbols(dim for spec in (*function.params, *function.results) for dim in spec.shape)
-    return solved if needed <= known else None
+    return solved if needed <= solved_symbols else None

@@ -43,7 +43,7 @@ def _pack(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _pack_column(key: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     values: list[Any] = []
-    known: dict[object, int] = {}
+    positions: dict[object, int] = {}
     index = []
     for row in rows:
         if key not in row:
@@ -52,7 +52,7 @@ def _pack_column(key: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         value = row[key]
         # 1 and True are equal, and not the same JSON; so are 0.0 and -0.0.
         identity = (type(value), value) if isinstance(value, str | int) else json.dumps(value, sort_keys=True)
-        position = known.setdefault(identity, len(values))
+        position = positions.setdefault(identity, len(values))
         if position == len(values):
             values.append(value)
         index.append(position)

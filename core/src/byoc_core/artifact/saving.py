@@ -124,14 +124,17 @@ def _cited_constants(executable: Executable) -> dict[str, NDArray]:
     for reference in executable.program.constants:
         array = executable.constants.get(reference.digest)
         if array is None:
-            raise InternalError("executable", "cites a constant that it does not hold", got=reference.digest)
+            raise InternalError("executable", "cites a missing constant", got=reference.digest)
         cited[reference.digest] = array
     for module in executable.modules:
         cited.update(module.constants)
     for digest, array in cited.items():
         if digest_of(array) != digest:
             raise InternalError(
-                "executable", "a constant has other content than its digest says", got=digest_of(array), expected=digest
+                "executable",
+                "the content of a constant does not match the digest",
+                got=digest_of(array),
+                expected=digest,
             )
     return cited
 

@@ -227,7 +227,7 @@ class CSourceCodegen:
                 owner = owners.setdefault(exported, function.name)
                 if owner != function.name or exported in symbols:
                     raise CodegenError(
-                        f"function `{function.name}`", f"exports the symbol `{exported}`, and so does `{owner}`"
+                        f"function `{function.name}`", f"exports the symbol `{exported}`, also exported by `{owner}`"
                     )
             symbols.add(symbol)
             scope = FunctionScope(function, symbol, pool, definitions)
@@ -303,10 +303,10 @@ def _check_links(module: CSourceModule, texts: Mapping[str, str]) -> None:
         users = [name for name, text in texts.items() if any(re.search(rf"\b{s}\b", text) for s in symbols)]
         options = module.options
         linked = [*(f"library `{name}`" for name in options.libraries), *options.extra_objects]
-        folders = ", ".join([*options.library_dirs, "the linker's own folders"])
+        folders = ", ".join([*options.library_dirs, "the folders of the linker"])
         raise CodegenError(
             f"function {', '.join(f'`{name}`' for name in users or texts)}",
-            f"calls {', '.join(f'`{name}`' for name in symbols)}, which no library defines",
+            f"calls {', '.join(f'`{name}`' for name in symbols)}, defined by no library",
             expected=f"a definition in {', '.join(linked)}; looked for in {folders}",
             detail=error.detail,
         ) from error
@@ -317,7 +317,7 @@ def _symbol_of(function: Function) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", symbol):
         raise CodegenError(
             f"function `{function.name}`",
-            "its symbol cannot be a C function",
+            "the symbol is not a valid name of a C function",
             got=repr(symbol),
             expected="a C identifier",
         )

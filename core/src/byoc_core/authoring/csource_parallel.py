@@ -152,12 +152,12 @@ class OutlinedLoop:
         used, rounds = [name for name, _ in self.parameters], c_dim(count)
         data = f"&(const struct {self.name}){{{', '.join(used)}}}"
         arguments = f"({rounds}, {c_dim(grain)}, {self.name}_part, {data});"
-        wakes, shares = f"byoc_parallel_for{arguments}", f"byoc_share_for{arguments}"
+        parallel_call, shared_call = f"byoc_parallel_for{arguments}", f"byoc_share_for{arguments}"
         if isinstance(work_ps, int):
-            return [wakes if is_enough_work(count, work_ps, PARALLEL_WORK_PS) else shares]
+            return [parallel_call if is_enough_work(count, work_ps, PARALLEL_WORK_PS) else shared_call]
         return [
-            f"if ({c_real(work_ps)} >= {PARALLEL_WORK_PS}) {wakes}",
-            f"else if ({c_real(work_ps)} >= {SHARED_WORK_PS}) {shares}",
+            f"if ({c_real(work_ps)} >= {PARALLEL_WORK_PS}) {parallel_call}",
+            f"else if ({c_real(work_ps)} >= {SHARED_WORK_PS}) {shared_call}",
             f"else {self.name}_items({', '.join([*used, '0', rounds])});",
         ]
 
@@ -187,7 +187,7 @@ def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Di
     fields = "".join(f" {text};" for text in parameters)
     # Parameters are named after values of the model, never like this.
     call, passed = "byoc_call", ", ".join(f"byoc_call->{name}" for name in names)
-    is_little = [] if isinstance(work_ps, int) else [f"  if ({c_real(work_ps)} < {PARALLEL_WORK_PS}) {{"]
+    serial_test = [] if isinstance(work_ps, int) else [f"  if ({c_real(work_ps)} < {PARALLEL_WORK_PS}) {{"]
     return [
         f"struct {symbol}_call {{{fields} int32_t status; }};",
         f"static void {symbol}_in_team(void *data) {{",
@@ -195,8 +195,8 @@ def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Di
         f"  {call}->status = {symbol}_all({passed});",
         "}",
         f"{head} {{",
-        *is_little,
-        *([f"    return {symbol}_all({', '.join(names)});", "  }"] if is_little else []),
+        *serial_test,
+        *([f"    return {symbol}_all({', '.join(names)});", "  }"] if serial_test else []),
         f"  struct {symbol}_call {call} = {{{', '.join(names)}, 0}};",
         f"  byoc_with_team({symbol}_in_team, &{call});",
         f"  return {call}.status;",

@@ -204,7 +204,7 @@ def _not(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs
     return f"(!{values[0]})"
 
 
-_OF_HALVES = frozenset({"cast", "where"})
+_HALF_OPS = frozenset({"cast", "where"})
 
 SCALAR_OPS: Mapping[str, Expression] = {
     "add": _operator("+", "add", "|"),
@@ -286,7 +286,7 @@ def scalar_expression(op: str, values: Sequence[str], dtypes: Sequence[str], res
     expression = SCALAR_OPS.get(op)
     if expression is None or any(dtype not in C_TYPES for dtype in (*dtypes, result)):
         return None
-    if op not in _OF_HALVES and any(dtype in HALF_DTYPES for dtype in (*dtypes, result)):
+    if op not in _HALF_OPS and any(dtype in HALF_DTYPES for dtype in (*dtypes, result)):
         return None
     return expression(values, dtypes, result, attrs)
 

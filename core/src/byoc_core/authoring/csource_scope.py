@@ -104,7 +104,7 @@ class FunctionScope:
         for param, name in zip(self.function.params, self.inputs, strict=True):
             if param is var:
                 return name
-        raise CodegenError(self.where, f"`{var.name}` is read before it is defined")
+        raise CodegenError(self.where, f"`{var.name}` is read before the definition")
 
     def value(self, value: Value) -> str:
         """Return the C expression of the pointer to a value visited before."""
@@ -254,8 +254,8 @@ class FunctionScope:
             if not is_nonnegative(dim - bound):
                 self._add_check(f'byoc_check_least("{self.symbol}", "{op}", "{what}", {axis}', dim, bound)
 
-    def _add_check(self, call: str, size: Dim, wanted: Dim) -> None:
-        check = f"{call}, {c_dim(size)}, {c_dim(wanted)})"
+    def _add_check(self, call: str, size: Dim, expected: Dim) -> None:
+        check = f"{call}, {c_dim(size)}, {c_dim(expected)})"
         if check not in self.checks:
             self.checks.append(check)
 
@@ -298,9 +298,9 @@ class FunctionScope:
         head = f"BYOC_EXPORT int32_t {self.symbol}_({listed})"
         if self.team_work_ps == 0:
             return "\n".join([f"{head} {{", *unused, *body, "}"])
-        alone = f"static int32_t {self.symbol}_all({listed})"
+        serial_head = f"static int32_t {self.symbol}_all({listed})"
         lines = team_function(self.symbol, head, parameters, self.team_work_ps)
-        return "\n".join([f"{alone} {{", *unused, *body, "}", "", *lines])
+        return "\n".join([f"{serial_head} {{", *unused, *body, "}", "", *lines])
 
     @staticmethod
     def _zip(values: Sequence[Value], names: Sequence[str]) -> list[tuple[Value, str]]:

@@ -66,7 +66,7 @@ class ConstantPool:
         """
         array = self.arrays.get(constant.digest)
         if array is None:
-            raise CodegenError(where, "cites a constant that is not there", got=constant.digest)
+            raise CodegenError(where, "cites a missing constant", got=constant.digest)
         return array
 
     def derive(self, array: NDArray) -> Constant:

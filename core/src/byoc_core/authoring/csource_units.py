@@ -63,10 +63,10 @@ def in_units(
 def _balanced(kernels: Sequence[KernelRecord], count: int) -> list[list[KernelRecord]]:
     """Return kernels in `count` parts of about equal length; kernels of an op, sharing most text, stay together."""
     parts: list[list[KernelRecord]] = [[] for _ in range(count)]
-    whole, done = sum(map(_length, kernels)), 0
+    total, num_assigned = sum(map(_length, kernels)), 0
     for kernel in sorted(kernels, key=_op_of):
-        parts[done * count // whole].append(kernel)
-        done += _length(kernel)
+        parts[num_assigned * count // total].append(kernel)
+        num_assigned += _length(kernel)
     return parts
 
 

@@ -94,12 +94,12 @@ def _solve(scope: FunctionScope, axes: list[tuple[str, int, Dim]], lines: list[s
         symbol, factor, offset = linear
         missing.discard(symbol)
         used.add((name, axis))
-        place = f"{_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}"
+        axis_arguments = f"{_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}"
         target = f"&dim_{c_identifier(symbol)}"
-        lines.append(f"  if (byoc_solve_size({place}, {factor}, {offset}, {target})) return -1;")
+        lines.append(f"  if (byoc_solve_size({axis_arguments}, {factor}, {offset}, {target})) return -1;")
     if missing:
         raise CodegenError(
-            scope.where, f"the size of {', '.join(sorted(missing))} cannot be found from the shapes of its arguments"
+            scope.where, f"the size of {', '.join(sorted(missing))} cannot be computed from the shapes of the arguments"
         )
     checked: set[tuple[str, str]] = set()
     for _, _, dim in axes:
@@ -147,8 +147,8 @@ def packed_export(scope: FunctionScope) -> str:
         lines.append(f"  if (!{name}) return -1;")
     if scope.workspace_nbytes != 0:
         names.append("workspace")
-        taken = f'byoc_tensor({_quoted(scope.symbol)}, "workspace", &args[{count}])'
-        lines.append(f"  const DLTensor *workspace = num_args > {count} ? {taken} : NULL;")
+        workspace_tensor = f'byoc_tensor({_quoted(scope.symbol)}, "workspace", &args[{count}])'
+        lines.append(f"  const DLTensor *workspace = num_args > {count} ? {workspace_tensor} : NULL;")
         lines.append(f"  if (num_args > {count} && !workspace) return -1;")
     lines.append(f"  return {scope.symbol}_wrapper_({', '.join(names)});")
     return "\n".join([f"{head} {{", *lines, "}"])

@@ -70,7 +70,7 @@ class GraphCodegen:
     """
 
     def __init__(self, *, composites: Literal["inline", "keep"] = "inline") -> None:
-        self._keep = composites == "keep"
+        self._keep_composites = composites == "keep"
 
     def translate(self, functions: Sequence[Function], context: CompileContext) -> GraphTranslation:
         """Return the document of the functions with a graph form, and the reason against each of the others.
@@ -111,19 +111,19 @@ class GraphCodegen:
         translation = self.translate(functions, context)
         names = {str(function.attrs.get("global_symbol", function.name)): function.name for function in functions}
         rejections = dict(translation.rejections)
-        kept: dict[str, GraphFunction] = {}
+        accepted: dict[str, GraphFunction] = {}
         prepared: dict[str, object] = {}
         for symbol, graph in translation.document.functions.items():
-            made = _prepare(engine, graph, translation.constants)
-            if isinstance(made, Rejection):
-                rejections[names[symbol]] = made
+            outcome = _prepare(engine, graph, translation.constants)
+            if isinstance(outcome, Rejection):
+                rejections[names[symbol]] = outcome
             else:
-                kept[symbol], prepared[symbol] = graph, made
-        if not kept:
+                accepted[symbol], prepared[symbol] = graph, outcome
+        if not accepted:
             return CodegenResult(None, rejections=rejections)
-        used = GraphDocument(MappingProxyType(kept)).ops()
+        used = GraphDocument(MappingProxyType(accepted)).ops()
         origins = {op: origin for op, (_, origin) in plugin_ops.items() if origin is not None and op in used}
-        document = GraphDocument(MappingProxyType(kept), MappingProxyType(origins))
+        document = GraphDocument(MappingProxyType(accepted), MappingProxyType(origins))
         module = GraphModule(document, translation.constants, engine, prepared=prepared)
         return CodegenResult(module, rejections=rejections)
 
@@ -132,7 +132,7 @@ class GraphCodegen:
             rejection = _check_type(value.type, value.name if isinstance(value, Var) else "a constant")
             if rejection is not None:
                 return rejection
-        translator = _Translator(keep_composites=self._keep)
+        translator = _Translator(keep_composites=self._keep_composites)
         return translator.translate(function)
 
 
@@ -140,7 +140,7 @@ class _Translator:
     """A translator of a single function; each kept composite's body gets a separate translator."""
 
     def __init__(self, *, keep_composites: bool) -> None:
-        self._keep = keep_composites
+        self._keep_composites = keep_composites
         self._constants: dict[str, GraphConstant] = {}
         self._ids: dict[Var, int] = {}
         self._constant_ids: dict[str, int] = {}
@@ -164,7 +164,7 @@ class _Translator:
         """Number the constants in order of first use; constants of kept bodies belong to the bodies."""
         for binding in function.bindings:
             self._add_constants(binding.operands)
-            if binding.op is COMPOSITE and not self._keep:
+            if binding.op is COMPOSITE and not self._keep_composites:
                 self._collect_constants(binding.regions[0])
         self._add_constants(function.results)
 
@@ -179,8 +179,8 @@ class _Translator:
                 rejection = check_binding(binding)
                 if rejection is None:
                     self._add_node(binding, binding.op.name, _stated_attrs(binding))
-            elif self._keep:
-                rejection = self._keep_composite(binding)
+            elif self._keep_composites:
+                rejection = self._add_composite(binding)
             else:
                 rejection = self._inline_composite(binding)
             if rejection is not None:
@@ -197,7 +197,7 @@ class _Translator:
                 self._ids[result] = self._id(inner)
         return rejection
 
-    def _keep_composite(self, binding: Binding) -> Rejection | None:
+    def _add_composite(self, binding: Binding) -> Rejection | None:
         body = _Translator(keep_composites=True).translate(binding.regions[0])
         if isinstance(body, Rejection):
             return body
@@ -235,9 +235,9 @@ def check_binding(binding: Binding) -> Rejection | None:
     """Return the reason why a graph document cannot hold a binding as a node, or ``None``."""
     op = binding.op.name
     if binding.regions or binding.op.kernel is None:
-        return Rejection("structural", f"`{op}` is control flow or a call, which a graph document does not hold")
+        return Rejection("structural", f"`{op}` is control flow or a call, not supported by graph documents")
     if core_kernel(op) not in (None, binding.op.kernel):
-        return Rejection("name", f"`{op}` is not the core's op of this name, and a graph document knows ops by name")
+        return Rejection("name", f"`{op}` has the name of another op of the core: graph documents find ops by name")
     for index, value in enumerate((*binding.operands, *binding.results)):
         name = value.name if isinstance(value, Var) else f"operand {index}"
         rejection = _check_type(value.type, f"{name} of `{op}`")
@@ -249,11 +249,11 @@ def check_binding(binding: Binding) -> Rejection | None:
     return None
 
 
-def _check_type(type_: Type, what: str) -> Rejection | None:
+def _check_type(type_: Type, subject: str) -> Rejection | None:
     if not isinstance(type_, TensorType):
-        return Rejection("object", f"{what} is no tensor but {type_}")
+        return Rejection("object", f"{subject} is {type_}, not a tensor")
     if type_.shape is None:
-        return Rejection("rank", f"the rank of {what} is not known")
+        return Rejection("rank", f"the rank of {subject} is unknown")
     return None
 
 
@@ -264,7 +264,8 @@ def _check_symbols(graph: GraphFunction) -> Rejection | None:
             unknown = attr_symbols(attr) - graph.given_symbols
             if unknown:
                 return Rejection(
-                    "symbol", f"attribute `{name}` of `{node.op}` needs the size {min(unknown)}, which no input gives"
+                    "symbol",
+                    f"attribute `{name}` of `{node.op}` needs the size {min(unknown)}, not determined by the inputs",
                 )
     return None
 

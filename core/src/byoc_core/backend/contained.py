@@ -91,14 +91,14 @@ class ContainedBackend(BackendHandle):
         cause = error.__cause__ if isinstance(error, HookError) and error.__cause__ is not None else error
         text = error.problem if isinstance(error, HookError) else f"raised {type(error).__name__}: {error}"
         text = text.partition("\n")[0]
-        told = HookFailure(self.name, hook, text, _traceback_text(cause))
-        known = next((f for f in self._failures if replace(f, ops=[]) == told), None)
-        if known is None:
-            self._failures.append(known := told)
+        failure = HookFailure(self.name, hook, text, _traceback_text(cause))
+        recorded = next((f for f in self._failures if replace(f, ops=[]) == failure), None)
+        if recorded is None:
+            self._failures.append(recorded := failure)
             _LOGGER.debug("%s %s", self.where(hook), text, exc_info=error)
-        if op and op not in known.ops:
-            known.ops.append(op)
-        rejection = Rejection("hook-failed", f"its hook `{hook}` {text}")
+        if op and op not in recorded.ops:
+            recorded.ops.append(op)
+        rejection = Rejection("hook-failed", f"the hook `{hook}` {text}")
         if not op:
             self._out = self._out or rejection
         return rejection
@@ -163,36 +163,36 @@ class ContainedBackend(BackendHandle):
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
         """Compile functions; if this fails for some, compile the others.
 
-        Cost: one call of the hook; after an exception, about ``2 * log2(functions)`` more for each guilty function.
+        Cost: one call of the hook; after an exception, about ``2 * log2(functions)`` more for each faulty function.
         """
         try:
             return super().codegen(functions, context)
         except ByocError as error:
             if len(functions) == 1:
                 return self._refuse(functions, error)
-        guilty = self._find_guilty(functions, context)
-        rest = [function for function in functions if function.name not in guilty]
+        faulty = self._find_faulty(functions, context)
+        rest = [function for function in functions if function.name not in faulty]
         if not rest:
-            return CodegenResult(None, rejections=guilty)
+            return CodegenResult(None, rejections=faulty)
         try:
             result = super().codegen(rest, context)
         except ByocError as error:  # each half compiles by itself, but not both together
             result = self._refuse(rest, error)
-        return replace(result, rejections={**result.rejections, **guilty})
+        return replace(result, rejections={**result.rejections, **faulty})
 
-    def _find_guilty(self, functions: Sequence[Function], context: CompileContext) -> dict[str, Rejection]:
+    def _find_faulty(self, functions: Sequence[Function], context: CompileContext) -> dict[str, Rejection]:
         """Return the refusals of functions failing even alone, found by halving."""
-        guilty: dict[str, Rejection] = {}
+        faulty: dict[str, Rejection] = {}
         middle = len(functions) // 2
         for half in (functions[:middle], functions[middle:]):
             try:
                 super().codegen(half, context)
             except ByocError as error:
                 if len(half) == 1:
-                    guilty[half[0].name] = self.contain("byoc_codegen", error, half[0].name)
+                    faulty[half[0].name] = self.contain("byoc_codegen", error, half[0].name)
                 else:
-                    guilty.update(self._find_guilty(half, context))
-        return guilty
+                    faulty.update(self._find_faulty(half, context))
+        return faulty
 
     def _refuse(self, functions: Sequence[Function], error: ByocError) -> CodegenResult:
         refusals: Mapping[str, Rejection] = {f.name: self.contain("byoc_codegen", error, f.name) for f in functions}

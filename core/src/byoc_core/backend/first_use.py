@@ -35,15 +35,15 @@ class FirstUse:
 
     def __call__(self, name: str, sizes: Mapping[str, int]) -> RuntimeModule | SizesRefused:
         """Return the module of a function for sizes, or the reason of the backend's refusal."""
-        made = self._sized.at(self._functions[name], sizes)
-        refusal = made if isinstance(made, Rejection) else rules_refusal(self._handle, made, self._context)
-        if isinstance(made, Function) and refusal is None:
-            result = self._handle.codegen([made], self._context)
+        sized = self._sized.at(self._functions[name], sizes)
+        refusal = sized if isinstance(sized, Rejection) else rules_refusal(self._handle, sized, self._context)
+        if isinstance(sized, Function) and refusal is None:
+            result = self._handle.codegen([sized], self._context)
             if result.module is not None:
                 return result.module
-            refusal = result.rejections[made.name]
+            refusal = result.rejections[sized.name]
         assert refusal is not None
-        return SizesRefused(f"backend `{self._handle.name}` refuses it: {refusal.text}")
+        return SizesRefused(f"backend `{self._handle.name}` refuses the sizes: {refusal.text}")
 
 
 def rules_refusal(handle: BackendHandle, function: Function, context: CompileContext) -> Rejection | None:
@@ -60,8 +60,8 @@ def rules_refusal(handle: BackendHandle, function: Function, context: CompileCon
             named = [pattern for pattern in patterns if pattern.name == binding.attrs["name"]]
             answer = _composite_refusal(binding, named, context)
         else:
-            told = handle.supports(binding, context)
-            answer = told if isinstance(told, Rejection) else None
+            support = handle.supports(binding, context)
+            answer = support if isinstance(support, Rejection) else None
         if answer is not None:
             return answer
     return None
@@ -90,4 +90,4 @@ def _ask(pattern: CompositePattern, match: Match) -> Rejection | None:
     except (ByocError, MemoryError):
         raise
     except Exception as error:
-        raise PatternError(f"pattern `{pattern.name}`", f"its check raised {type(error).__name__}: {error}") from error
+        raise PatternError(f"pattern `{pattern.name}`", f"the check raised {type(error).__name__}: {error}") from error

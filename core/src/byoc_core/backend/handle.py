@@ -83,10 +83,10 @@ class BackendHandle:
         Raises:
             OptionsError: an option is unknown or has a bad value.
         """
-        stated: Mapping[str, float] = getattr(self.options(options), "unit_roundoff", {}) if options else {}
-        if not stated:
+        roundoffs: Mapping[str, float] = getattr(self.options(options), "unit_roundoff", {}) if options else {}
+        if not roundoffs:
             return self._info
-        changed = replace(self._info, unit_roundoff=stated)
+        changed = replace(self._info, unit_roundoff=roundoffs)
         return replace(self._info, unit_roundoff=coarsest_roundoff([self._info, changed]))
 
     def options(self, given: Mapping[str, object] | None = None) -> BaseModel | None:
@@ -164,7 +164,7 @@ class BackendHandle:
             if pattern.backend != self.name:
                 raise HookError(
                     self._plugin.where(hook),
-                    "gave a pattern that is not named for this backend",
+                    "returned a pattern without the backend's name as a prefix",
                     got=f"`{pattern.name}`",
                     expected=f"`{self.name}.<what>`",
                 )
@@ -227,7 +227,7 @@ class BackendHandle:
         estimate = self._plugin.check(hook, answer, Estimate)
         for name, value in asdict(estimate).items():
             if not isinstance(value, int | float) or not 0 <= value < math.inf:
-                problem = f"gave a bad `{name}` for function `{function.name}`"
+                problem = f"returned a bad `{name}` for function `{function.name}`"
                 expected = "a finite int or float, 0 or more"
                 raise HookError(self._plugin.where(hook), problem, got=repr(value), expected=expected)
         return estimate
@@ -267,17 +267,17 @@ class BackendHandle:
         answer = self._plugin.call(hook, functions=tuple(functions), context=context)
         result = self._plugin.check(hook, answer, CodegenResult)
         if result.module is not None:
-            self._plugin.check(hook, result.module, RuntimeModule, what="gave as `module`")  # type: ignore[type-abstract]
+            self._plugin.check(hook, result.module, RuntimeModule, action="returned as `module`")  # type: ignore[type-abstract]
         compiled = dict.fromkeys(() if result.module is None else result.module.function_names)
         for name, rejection in result.rejections.items():
-            self._plugin.check(hook, rejection, Rejection, what=f"gave for function `{name}`")
+            self._plugin.check(hook, rejection, Rejection, action=f"returned for function `{name}`")
         for function in functions:
             if function.name not in result.rejections and function.attrs["global_symbol"] not in compiled:
                 raise HookError(
                     self._plugin.where(hook),
                     f"neither compiled nor rejected function `{function.name}`",
-                    got=f"a module with {', '.join(compiled)}" if compiled else "no compiled function at all",
-                    expected=f"a function named by its symbol, `{function.attrs['global_symbol']}`",
+                    got=f"a module with {', '.join(compiled)}" if compiled else "no compiled function",
+                    expected=f"a function named by the symbol `{function.attrs['global_symbol']}`",
                 )
         return result if result.module is None else replace(result, module=runtimes().guard(result.module))
 
@@ -293,7 +293,7 @@ class BackendHandle:
         if not self._plugin.has(hook):
             return ()
         items = self._plugin.check(hook, self._plugin.call(hook, **arguments), Iterable)  # type: ignore[type-abstract]
-        return tuple(self._plugin.check(hook, item, item_type, what="gave among others") for item in items)
+        return tuple(self._plugin.check(hook, item, item_type, action="returned among other values") for item in items)
 
     def __repr__(self) -> str:
         return f"<backend {self.name}>"

@@ -94,29 +94,29 @@ class BackendInfo:
         if preferred_layouts is not None:
             warnings.warn(
                 "`BackendInfo(preferred_layouts=...)` is deprecated since byoc-core 0.2 and will be removed in 0.4: "
-                "leave it out, no pass reads it.",
+                "omit the argument, because no pass reads the field.",
                 DeprecationWarning,
                 stacklevel=3,
             )
 
 
-def stated_roundoff(stated: Mapping[str, float], dtype: str, op: str = "") -> float:
+def stated_roundoff(roundoffs: Mapping[str, float], dtype: str, op: str = "") -> float:
     """Return the unit roundoff stated by a backend for a dtype or for an op on the dtype; 0 if none is stated.
 
     Args:
-        stated: see ``unit_roundoff`` of :class:`BackendInfo`.
+        roundoffs: see ``unit_roundoff`` of :class:`BackendInfo`.
         dtype: the dtype of the rounded values.
         op: the op's name.
     """
-    return max(stated.get(dtype, 0.0), stated.get(f"{op}:{dtype}", 0.0))
+    return max(roundoffs.get(dtype, 0.0), roundoffs.get(f"{op}:{dtype}", 0.0))
 
 
 def coarsest_roundoff(infos: Iterable[BackendInfo]) -> Mapping[str, float]:
     """Return the coarsest unit roundoff stated by any of several backends, by dtype and by op and dtype."""
     coarsest: dict[str, float] = {}
     for info in infos:
-        for dtype, stated in info.unit_roundoff.items():
-            coarsest[dtype] = max(stated, coarsest.get(dtype, 0.0))
+        for dtype, roundoff in info.unit_roundoff.items():
+            coarsest[dtype] = max(roundoff, coarsest.get(dtype, 0.0))
     return coarsest
 
 
@@ -145,7 +145,7 @@ class CompileContext:
         array = self.constants.get(constant.digest)
         if array is None:
             raise CodegenError(
-                f"backend `{self.backend}`", "asks for a constant that is not there", got=constant.digest
+                f"backend `{self.backend}`", "requests a constant absent from the module", got=constant.digest
             )
         return array
 

@@ -25,7 +25,7 @@ def _holds_path(annotation: object) -> bool:
     return is_path or any(map(_holds_path, get_args(annotation)))
 
 
-def validate_options(backend: str, model: type[BaseModel] | None, given: Mapping[str, object]) -> BaseModel | None:
+def validate_options(backend: str, model: type[BaseModel] | None, values: Mapping[str, object]) -> BaseModel | None:
     """Return the options with defaults filled in; ``None`` for a backend without options.
 
     Text is converted if the field's type permits (``"3"`` to 3), so options may come from a command line.
@@ -33,26 +33,26 @@ def validate_options(backend: str, model: type[BaseModel] | None, given: Mapping
     Args:
         backend: the backend's name, for messages.
         model: the backend's options model.
-        given: the options chosen by the user.
+        values: the options chosen by the user.
 
     Raises:
         OptionsError: an option is unknown (whatever the model's policy on extra keys) or has a bad value.
     """
-    known = [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
-    for name in given:
-        if name not in known:
+    option_names = [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
+    for name in values:
+        if name not in option_names:
             raise OptionsError(
                 f"options.{backend}.{name}",
                 "is unknown",
-                expected=", ".join(known) or "no option at all",
-                hint=near_names(name, known) or None,
+                expected=", ".join(option_names) or "no option",
+                hint=near_names(name, option_names) or None,
             )
     if model is None:
         return None
     from pydantic import ValidationError
 
     try:
-        return model.model_validate(dict(given))
+        return model.model_validate(dict(values))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         option = ".".join(map(str, first["loc"]))

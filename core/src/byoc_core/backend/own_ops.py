@@ -34,19 +34,19 @@ def with_own_ops(module: IRModule, backends: Iterable[BackendHandle]) -> IRModul
         IRError: the registry has another op under the name of a core op, or two backends bring different ops of one
             name unknown to the registry.
     """
-    known: dict[str, OpDef] = dict(module.ops)
+    ops: dict[str, OpDef] = dict(module.ops)
     if module.ops is not default_ops():
         for name, op in default_ops().items():
-            if known.setdefault(name, op) is not op:
-                hint = "Rename it: rules for the core's op would change it."
-                raise IRError(f"op `{name}`", "stands in the module's registry, but is not the core's op", hint=hint)
+            if ops.setdefault(name, op) is not op:
+                hint = "Rename the op: rules for the core's op would rewrite the op of the module."
+                raise IRError(f"op `{name}`", "is in the module's registry, but differs from the core's op", hint=hint)
     bringers: dict[str, str] = {}
     for backend in backends:
         for op in backend.ops():
-            if known.setdefault(op.name, op) is op:
+            if ops.setdefault(op.name, op) is op:
                 bringers.setdefault(op.name, backend.name)
             elif op.name in bringers:
                 names = f"backends `{bringers[op.name]}` and `{backend.name}`"
-                hint = "Make the module with a registry that holds the op which its program means."
-                raise IRError(f"op `{op.name}`", f"is brought by {names}, each with a definition of its own", hint=hint)
-    return module if len(known) == len(module.ops) else replace(module, ops=OpRegistry(known.values()))
+                hint = "Build the module with a registry holding the intended op."
+                raise IRError(f"op `{op.name}`", f"has different definitions in {names}", hint=hint)
+    return module if len(ops) == len(module.ops) else replace(module, ops=OpRegistry(ops.values()))

@@ -79,8 +79,8 @@ class Backends:
         ordered: dict[str, BackendHandle] = {}
         for item in chosen:
             handle = self.get(item)
-            known = ordered.setdefault(handle.name, handle)
-            if known.plugin is not handle.plugin:
+            existing = ordered.setdefault(handle.name, handle)
+            if existing.plugin is not handle.plugin:
                 raise PluginError(f"backend `{handle.name}`", "is listed twice, for different plugins")
         host = ordered.pop(HOST_NAME, None)
         return (*ordered.values(), host or self.get(HOST_NAME))
@@ -127,10 +127,10 @@ def backends() -> Backends:
     return installation().registry(Backends, BACKENDS_GROUP)
 
 
-def find_registry(given: Backends | None = None) -> Backends:
+def find_registry(registry: Backends | None = None) -> Backends:
     """Return the given registry, or the registry of this process if none is given.
 
     Passes and public functions take names of backends and an optional registry, and resolve the names here. Code inside
     a compilation always gets a registry.
     """
-    return backends() if given is None else given
+    return backends() if registry is None else registry

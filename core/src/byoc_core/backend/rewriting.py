@@ -28,7 +28,7 @@ def _may_change_own_regions(before: IRModule, after: IRModule, backend: str) -> 
         if changed is function:
             continue
         if function.attrs.get("Codegen") != backend:
-            return f"changed function `{name}`, which is not annotated for it"
+            return f"changed function `{name}`, not annotated for the backend"
         if changed.attrs != function.attrs:
             return f"changed the annotations of function `{name}`"
         if _interface(changed) != _interface(function):
@@ -53,7 +53,7 @@ def _may_change_own_modules(before: IRModule, after: IRModule, backend: str) -> 
         return "added or removed compiled functions"
     for was, now in zip(old, new, strict=True):
         if now is not was and not own.issuperset(was.function_names):
-            return f"replaced a module with a function that is not its own, `{next(iter(was.function_names))}`"
+            return f"replaced a module with a function of another backend, `{next(iter(was.function_names))}`"
     return None
 
 

@@ -29,7 +29,7 @@ def held_sizes(modules: Iterable[RuntimeModule]) -> list[dict[str, Any]]:
         {
             "region": name,
             "backend": module.backend,
-            "sizes": [dict(sizes) for sizes in module.held_sizes(name)],
+            "sizes": [dict(sizes) for sizes in module.compiled_sizes(name)],
             "others": "first-use",
         }
         for module in modules
@@ -65,8 +65,8 @@ def _prepared(handle: BackendHandle, recipe: Recipe, name: str) -> tuple[Functio
     if found is None:
         raise ArtifactError(where, f"has no function `{name}`")
     if not name.isidentifier() or not name.isascii():
-        raise ArtifactError(where, "has a function whose symbol is no C identifier", got=repr(name))
+        raise ArtifactError(where, "has a function symbol other than a C identifier", got=repr(name))
     impure = next((binding for binding in found.bindings if not is_pure(binding, module.functions)), None)
     if impure is not None:
-        raise ArtifactError(f"{where}, function `{name}`", f"holds `{impure.op.name}`, which has effects")
+        raise ArtifactError(f"{where}, function `{name}`", f"holds `{impure.op.name}`, an op with effects")
     return found, handle.context(module, recipe.options)

@@ -27,10 +27,10 @@ impossible is taken: for images of 8 pixels, a model may have empty values.
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _SizedContainer:
     """A function containing matches, specialised for some sizes; symbols stay at impossible sizes."""
 
-    made: Specialised
+    specialised: Specialised
     index: FunctionIndex
 
 
@@ -44,35 +44,35 @@ class SizedFunctions:
     def __init__(self, sizes: Sequence[Mapping[str, int]]) -> None:
         self._sizes = [dict(item) for item in sizes] or [{}]
         self._symbols: dict[int, tuple[Function, list[str]]] = {}  # holding the function keeps its id unique
-        self._wholes: dict[tuple[int, Sizes], _Whole] = {}
+        self._containers: dict[tuple[int, Sizes], _SizedContainer] = {}
 
-    def tried(self, function: Function, whole: Function | None = None) -> Iterator[dict[str, int]]:
+    def tried(self, function: Function, container: Function | None = None) -> Iterator[dict[str, int]]:
         """Yield the sizes to ask about: each set named by the user, completed; without any, a single set of probes.
 
         Args:
             function: a function, or a part of a function.
-            whole: the function containing the part; its symbols get sizes too.
+            container: the function containing the part; its symbols get sizes too.
         """
         own = symbols_in(function)
-        symbols = sorted(own) if whole is None else self._symbols_of(whole)
-        known = set()
-        for given in self._sizes:
-            sizes = self._completed(function, symbols, given)
+        symbols = sorted(own) if container is None else self._symbols_of(container)
+        seen = set()
+        for named_sizes in self._sizes:
+            sizes = self._completed(function, symbols, named_sizes)
             key = tuple((name, sizes[name]) for name in sorted(own))
-            if key not in known:
-                known.add(key)
+            if key not in seen:
+                seen.add(key)
                 yield sizes
 
-    def others(self, function: Function, whole: Function | None = None) -> dict[str, int]:
+    def alternative(self, function: Function, container: Function | None = None) -> dict[str, int]:
         """Return alternative probe sizes, yielded by :meth:`tried` only if no others are possible."""
-        symbols = sorted(symbols_in(function)) if whole is None else self._symbols_of(whole)
+        symbols = sorted(symbols_in(function)) if container is None else self._symbols_of(container)
         return {name: _PROBES[-1] + index for index, name in enumerate(symbols)}
 
     def completions(self, function: Function) -> Iterator[list[dict[str, int]]]:
         """Yield the sizes to try for each set named by the user, sizes without empty values first."""
         symbols = sorted(symbols_in(function))
-        for given in self._sizes:
-            yield sorted(_completions(symbols, given), key=lambda sizes: not self._is_possible(function, sizes))
+        for named_sizes in self._sizes:
+            yield sorted(_completions(symbols, named_sizes), key=lambda sizes: not self._is_possible(function, sizes))
 
     def at(self, function: Function, sizes: Mapping[str, int]) -> Function | Rejection:
         """Return a function for sizes, or a refusal if a size is negative or breaks the type rule of an op.
@@ -81,12 +81,12 @@ class SizedFunctions:
         checked again, because a backend may rely on fitting sizes.
         """
         try:
-            made = specialise(function, sizes).function
-            for binding in made.walk():
+            sized = specialise(function, sizes).function
+            for binding in sized.walk():
                 _check_types(binding)
         except IRTypeError as error:
             return Rejection("dynamic-shape", f"a size is impossible: {error}")
-        return made
+        return sized
 
     def match_at(self, match: Match, part: Function, sizes: Mapping[str, int]) -> Match | Rejection:
         """Return a match for sizes, or the refusal of impossible sizes.
@@ -104,53 +104,53 @@ class SizedFunctions:
             return possible
         function, constants = match.index.function, match.index._constants
         key = id(function), tuple(sorted(sizes.items()))
-        if key not in self._wholes:
+        if key not in self._containers:
             self._symbols_of(function)
-            made = specialise(function, sizes, skip_impossible=True)
-            self._wholes[key] = _Whole(made, FunctionIndex(made.function, constants))
-        return _at(match, self._wholes[key])
+            specialised = specialise(function, sizes, skip_impossible=True)
+            self._containers[key] = _SizedContainer(specialised, FunctionIndex(specialised.function, constants))
+        return _at(match, self._containers[key])
 
     def _symbols_of(self, function: Function) -> list[str]:
         if id(function) not in self._symbols:
             self._symbols[id(function)] = function, sorted(symbols_in(function))
         return self._symbols[id(function)][1]
 
-    def _completed(self, function: Function, symbols: Sequence[str], given: Mapping[str, int]) -> dict[str, int]:
-        tried = _completions(symbols, given)
+    def _completed(self, function: Function, symbols: Sequence[str], named_sizes: Mapping[str, int]) -> dict[str, int]:
+        tried = _completions(symbols, named_sizes)
         if len(tried) == 1:
             return tried[0]
         return next((sizes for sizes in tried if self._is_possible(function, sizes)), tried[0])
 
     def _is_possible(self, function: Function, sizes: Mapping[str, int]) -> bool:
         """Return whether a function has no impossible size and no empty value."""
-        made = self.at(function, sizes)
-        if isinstance(made, Rejection):
+        sized = self.at(function, sizes)
+        if isinstance(sized, Rejection):
             return False
-        types = [param.type for param in made.params]
-        types += [result.type for binding in made.walk() for result in binding.results]
+        types = [param.type for param in sized.params]
+        types += [result.type for binding in sized.walk() for result in binding.results]
         return not any(isinstance(type_, TensorType) and 0 in (type_.shape or ()) for type_ in types)
 
 
 def function_of(name: str, *bindings: Binding) -> Function:
     """Return a function of bindings; the values read become parameters."""
-    made = {id(result) for binding in bindings for result in binding.results}
-    read = {id(o): o for binding in bindings for o in binding.operands if hasattr(o, "name") and id(o) not in made}
+    produced = {id(result) for binding in bindings for result in binding.results}
+    read = {id(o): o for binding in bindings for o in binding.operands if hasattr(o, "name") and id(o) not in produced}
     params: Any = tuple(read.values())
     return Function(name, params, bindings, bindings[-1].results)
 
 
-def _completions(symbols: Sequence[str], given: Mapping[str, int]) -> list[dict[str, int]]:
+def _completions(symbols: Sequence[str], named_sizes: Mapping[str, int]) -> list[dict[str, int]]:
     """Return given sizes completed by counting up from each probe; a single set if all symbols are given."""
-    named = {name: size for name, size in given.items() if name in symbols}
+    named = {name: size for name, size in named_sizes.items() if name in symbols}
     missing = [name for name in symbols if name not in named]
     if not missing:
         return [named]
-    taken = set(named.values())
-    made = []
+    used = set(named.values())
+    completed = []
     for first in _PROBES:
-        free = (size for size in itertools.count(first) if size not in taken)
-        made.append(named | dict(zip(missing, free, strict=False)))
-    return made
+        free = (size for size in itertools.count(first) if size not in used)
+        completed.append(named | dict(zip(missing, free, strict=False)))
+    return completed
 
 
 def _check_types(binding: Binding) -> None:
@@ -164,23 +164,23 @@ def _check_types(binding: Binding) -> None:
     if types != declared:
         raise IRTypeError(
             f"op `{binding.op.name}`",
-            "its type rule gives other results",
+            "the type rule returns other results",
             got=", ".join(map(str, declared)),
             expected=", ".join(map(str, types)),
         )
 
 
-def _at(match: Match, whole: _Whole) -> Match:
-    made = whole.made
+def _at(match: Match, container: _SizedContainer) -> Match:
+    specialised = container.specialised
 
     def binding(original: Binding) -> Binding:
-        return made.function.bindings[match.index.position[id(original)]]
+        return specialised.function.bindings[match.index.position[id(original)]]
 
     return Match(
         binding(match.root),
         tuple(map(binding, match.bindings)),
-        tuple(map(made.value, match.inputs)),
-        {name: made.value(value) for name, value in match.captures.items()},
-        whole.index,
-        {name: tuple(map(made.value, values)) for name, values in match.repeated.items()},
+        tuple(map(specialised.value, match.inputs)),
+        {name: specialised.value(value) for name, value in match.captures.items()},
+        container.index,
+        {name: tuple(map(specialised.value, values)) for name, values in match.repeated.items()},
     )

@@ -103,8 +103,8 @@ class SpecialisedBackend(BackendHandle):
         function = function_of("op", binding)
 
         def ask(sizes: Mapping[str, int]) -> Support | Rejection:
-            made = self._sized.at(function, sizes)
-            return made if isinstance(made, Rejection) else self._inner.supports(made.bindings[0], context)
+            sized = self._sized.at(function, sizes)
+            return sized if isinstance(sized, Rejection) else self._inner.supports(sized.bindings[0], context)
 
         return self._first_refusal(ask, function) or Support()
 
@@ -115,11 +115,11 @@ class SpecialisedBackend(BackendHandle):
 
     def codegen_groups(self, functions: Sequence[Function]) -> list[list[Function]]:
         """Return the functions of known sizes, compiled as usual, and the functions with symbols, as two groups."""
-        known: list[Function] = []
+        static: list[Function] = []
         symbolic: list[Function] = []
         for function in functions:
-            (symbolic if symbols_in(function) else known).append(function)
-        return [group for group in (known, symbolic) if group]
+            (symbolic if symbols_in(function) else static).append(function)
+        return [group for group in (static, symbolic) if group]
 
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
         """Compile functions; functions with symbols once for each set of sizes."""
@@ -130,11 +130,11 @@ class SpecialisedBackend(BackendHandle):
         rejections: dict[str, Rejection] = {}
         constants: dict[str, Any] = {}
         for function in functions:
-            made = self._compile(function, context, constants)
-            if isinstance(made, Rejection):
-                rejections[function.name] = made
+            outcome = self._compile(function, context, constants)
+            if isinstance(outcome, Rejection):
+                rejections[function.name] = outcome
             else:
-                variants += made
+                variants += outcome
                 compiled.append(function)
         if not compiled:
             return CodegenResult(None, rejections=rejections)
@@ -166,16 +166,16 @@ class SpecialisedBackend(BackendHandle):
         params = [param.type.shape or () for param in function.params if isinstance(param.type, TensorType)]
         unknown = sorted(symbols - bound_symbols(params))
         if unknown:
-            return Rejection("dynamic-shape", f"its inputs do not tell the size {', '.join(unknown)}")
+            return Rejection("dynamic-shape", f"the inputs do not determine the size {', '.join(unknown)}")
         named = list(_distinct(symbols, self._sizes)) if symbols else [{}]
         if not named:
             return self._try(function, context) or []
         variants = []
         for sizes in named:
-            made = self._sized.at(function, sizes)
-            if isinstance(made, Rejection):
-                return _at(made, sizes)
-            result = self._inner.codegen([made], context)
+            sized = self._sized.at(function, sizes)
+            if isinstance(sized, Rejection):
+                return _at(sized, sizes)
+            result = self._inner.codegen([sized], context)
             if result.module is None:
                 return _at(result.rejections[function.name], sizes)
             variant = Variant(_symbol(function), _key(symbols, sizes), result.module)
@@ -196,10 +196,10 @@ class SpecialisedBackend(BackendHandle):
         for tried in self._sized.completions(function):
             refusals = []
             for sizes in tried:
-                made = self._sized.at(function, sizes)
-                refusal = made if isinstance(made, Rejection) else rules_refusal(self._inner, made, context)
-                if isinstance(made, Function) and refusal is None:
-                    refusal = self._inner.codegen([made], context).rejections.get(function.name)
+                sized = self._sized.at(function, sizes)
+                refusal = sized if isinstance(sized, Rejection) else rules_refusal(self._inner, sized, context)
+                if isinstance(sized, Function) and refusal is None:
+                    refusal = self._inner.codegen([sized], context).rejections.get(function.name)
                 if refusal is None:
                     break
                 refusals.append(_at(refusal, sizes))
@@ -219,15 +219,15 @@ class SpecialisedBackend(BackendHandle):
         return self._host.codegen([inline_composites(f) for f in functions], self._host.context(module)).module
 
     def _first_refusal(
-        self, ask: Callable[[Mapping[str, int]], Any], part: Function, whole: Function | None = None
+        self, ask: Callable[[Mapping[str, int]], Any], part: Function, container: Function | None = None
     ) -> Any:
         """Return the first refusal among the answers for sizes, naming the sizes if these may be the reason."""
         own = symbols_in(part)
-        for sizes in self._sized.tried(part, whole):
+        for sizes in self._sized.tried(part, container):
             answer = ask(sizes)
             if isinstance(answer, Rejection):
                 named = {name: size for name, size in sizes.items() if name in own}
-                is_settled = not self._sizes and ask(self._sized.others(part, whole)) == answer
+                is_settled = not self._sizes and ask(self._sized.alternative(part, container)) == answer
                 return answer if is_settled else _at(answer, named)
             if answer is not None and not isinstance(answer, Support):
                 return answer  # the caller reports the wrong type
@@ -238,10 +238,10 @@ class SpecialisedBackend(BackendHandle):
             part = function_of("match", *sorted(match.bindings, key=lambda b: match.index.position[id(b)]))
 
             def ask(sizes: Mapping[str, int]) -> Any:
-                made = self._sized.match_at(match, part, sizes)
-                if isinstance(made, Rejection):
-                    return made
-                return None if pattern.check is None else pattern.check(made)
+                sized = self._sized.match_at(match, part, sizes)
+                if isinstance(sized, Rejection):
+                    return sized
+                return None if pattern.check is None else pattern.check(sized)
 
             return self._first_refusal(ask, part, match.index.function)
 
@@ -273,14 +273,14 @@ def _recipe(backend: str, module: IRModule, options: Mapping[str, object]) -> Re
     return Recipe(backend, dict(options), str(module), arrays)
 
 
-def _distinct(symbols: frozenset[str], given: Sequence[Mapping[str, int]]) -> Iterator[dict[str, int]]:
+def _distinct(symbols: frozenset[str], size_sets: Sequence[Mapping[str, int]]) -> Iterator[dict[str, int]]:
     """Yield the different sets of sizes covering all symbols, without other names."""
-    known = set()
-    for item in given:
+    seen = set()
+    for item in size_sets:
         if symbols <= item.keys():
             key = _key(symbols, item)
-            if key not in known:
-                known.add(key)
+            if key not in seen:
+                seen.add(key)
                 yield dict(key)
 
 

@@ -23,15 +23,15 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"byoc {__version__}")
         raise typer.Exit
 
 
 @app.callback(
     epilog=print_examples(
-        "byoc demo                                  see that it works",
+        "byoc demo                                  check the installation",
         "byoc compile model.onnx -o model.byoc      for all installed backends",
         "byoc run model.byoc --input x=photo.npy    run, and summarise the outputs",
         "byoc explain model.onnx --only-host        why ops stayed on the host",

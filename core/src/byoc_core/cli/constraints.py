@@ -106,29 +106,29 @@ def parse_constraints(
         OptionsError: a text is malformed, a name stands twice, or a limit is negative.
     """
     allowed = {backend: ops.split(",") for backend, ops in _split("--allow", allow, "BACKEND=OP,OP")}
-    places = dict(_split("--force", force, "NAME=BACKEND"))
-    given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+    forced = dict(_split("--force", force, "NAME=BACKEND"))
+    minimums: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
     return replace(
         base,
-        force={**base.force, **places},
+        force={**base.force, **forced},
         stop_at=tuple(stop_at or base.stop_at),
         allow={**base.allow, **allowed},
         sideways=sideways or base.sideways,
-        **given,
+        **minimums,
     )
 
 
-def _split(flag: str, given: Sequence[str] | None, form: str) -> Iterator[tuple[str, str]]:
+def _split(flag: str, texts: Sequence[str] | None, form: str) -> Iterator[tuple[str, str]]:
     """Yield the two sides of texts with an equals sign.
 
     Raises:
         OptionsError: a text has another form, or repeats a left side with a different right side.
     """
-    known: dict[str, str] = {}
-    for text in given or ():
+    values: dict[str, str] = {}
+    for text in texts or ():
         left, _, right = text.partition("=")
         if not (left and right):
             raise OptionsError(flag, "is malformed", got=repr(text), expected=form)
-        if known.setdefault(left, right) != right:
-            raise OptionsError(f"{flag} {left}", "is given twice", got=f"{known[left]!r} and {right!r}")
+        if values.setdefault(left, right) != right:
+            raise OptionsError(f"{flag} {left}", "is given twice", got=f"{values[left]!r} and {right!r}")
         yield left, right

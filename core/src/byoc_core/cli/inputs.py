@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["check_missing", "complete_inputs", "describe_drawn", "parse_sets_of_sizes", "parse_sizes", "read_inputs"]
 
 
-def parse_sizes(given: Sequence[str] | None) -> dict[str, int]:
+def parse_sizes(texts: Sequence[str] | None) -> dict[str, int]:
     """Return sizes by symbol from ``name=8`` texts.
 
     Raises:
         OptionsError: a text has another form.
     """
     sizes = {}
-    for text in given or ():
+    for text in texts or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value.isascii() and value.isdigit()):
             raise OptionsError("--dim", "is malformed", got=repr(text), expected="NAME=SIZE")
@@ -33,7 +33,7 @@ def parse_sizes(given: Sequence[str] | None) -> dict[str, int]:
     return sizes
 
 
-def parse_sets_of_sizes(given: Sequence[str] | None) -> list[dict[str, int]] | None:
+def parse_sets_of_sizes(texts: Sequence[str] | None) -> list[dict[str, int]] | None:
     """Return sets of sizes from ``name=1,8`` texts: each size of a name with each size of the others.
 
     ``None`` if nothing is given.
@@ -41,21 +41,21 @@ def parse_sets_of_sizes(given: Sequence[str] | None) -> list[dict[str, int]] | N
     Raises:
         OptionsError: a text has another form, or a name is given twice.
     """
-    if given is None:
+    if texts is None:
         return None
     sets: list[dict[str, int]] = [{}]
-    for text in given:
+    for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         sizes = [part.strip() for part in value.split(",")]
         if not (name and equals and all(size.isascii() and size.isdigit() for size in sizes)):
             raise OptionsError("--specialize", "is malformed", got=repr(text), expected="NAME=SIZE,SIZE")
         if name in sets[0]:
-            raise OptionsError("--specialize", f"names the size `{name}` twice", expected=f"{name}=SIZE,SIZE")
-        sets = [{**known, name: int(size)} for known in sets for size in dict.fromkeys(sizes)]
+            raise OptionsError("--specialize", f"gives size `{name}` a second time", expected=f"{name}=SIZE,SIZE")
+        sets = [{**combination, name: int(size)} for combination in sets for size in dict.fromkeys(sizes)]
     return sets
 
 
-def read_inputs(given: Sequence[str] | None, signature: Signature) -> dict[str, NDArray]:
+def read_inputs(texts: Sequence[str] | None, signature: Signature) -> dict[str, NDArray]:
     """Return arrays by input name from ``name=file`` texts; ``file.npz`` alone gives all inputs named in the file.
 
     Raises:
@@ -64,8 +64,8 @@ def read_inputs(given: Sequence[str] | None, signature: Signature) -> dict[str, 
     """
     specs = {spec.name: spec for spec in signature.inputs}
     inputs: dict[str, NDArray] = {}
-    for text in given or ():
-        for name, array in _read_given(text, list(specs)).items():
+    for text in texts or ():
+        for name, array in _read_input(text, list(specs)).items():
             if name in inputs:
                 raise CallError(f"--input {text}", f"gives input `{name}` a second time")
             inputs[name] = _as_declared(array, specs[name].dtype)
@@ -79,39 +79,47 @@ def _as_declared(array: NDArray, dtype: str) -> NDArray:
     return array.view(declared) if is_nameless and dtype_info(dtype).from_ml_dtypes else array
 
 
-def _read_given(text: str, known: Sequence[str]) -> dict[str, NDArray]:
+def _read_input(text: str, input_names: Sequence[str]) -> dict[str, NDArray]:
     """Return the arrays of a single ``--input``, by input name."""
     name, equals, file = text.partition("=")
     if not equals and text.endswith(".npz"):
         arrays = _read_archive(Path(text))
-        named = [key for key in known if key in arrays]
+        named = [key for key in input_names if key in arrays]
         if not named:
             names = ", ".join(arrays) or "no array"
-            raise CallError(f"--input {text}", "names no input", got=names, expected=", ".join(known))
+            raise CallError(
+                f"--input {text}", "names no input of the function", got=names, expected=", ".join(input_names)
+            )
         return {key: arrays[key] for key in named}
-    if name not in known or not file:
-        problem = "is malformed" if not equals else "names no file" if name in known else "names no input"
+    if name not in input_names or not file:
+        problem = (
+            "is malformed"
+            if not equals
+            else "names no file"
+            if name in input_names
+            else "names no input of the function"
+        )
         raise CallError(
             f"--input {text}",
             problem,
-            expected=" or ".join(f"{key}=FILE" for key in known) or "nothing: the function takes no inputs",
-            hint=(near_names(name, known) or None) if name not in known else None,
+            expected=" or ".join(f"{key}=FILE" for key in input_names) or "no input: the function takes no inputs",
+            hint=(near_names(name, input_names) or None) if name not in input_names else None,
         )
     return {name: _read_array(Path(file), name)}
 
 
-def describe_drawn(signature: Signature, inputs: dict[str, NDArray], given: Collection[str], seed: int) -> str:
+def describe_drawn(signature: Signature, inputs: dict[str, NDArray], file_inputs: Collection[str], seed: int) -> str:
     """Return a sentence about the randomly drawn inputs; empty if all inputs were given."""
     drawn = [
         f"{spec.name} ({spec.dtype} {list(inputs[spec.name].shape)}, {_law(spec)})"
         for spec in signature.inputs
-        if spec.name not in given
+        if spec.name not in file_inputs
     ]
     return f"drawn at random with seed {seed}: {', '.join(drawn)}" if drawn else ""
 
 
 def check_missing(
-    signature: Signature, given: Collection[str], named: Sequence[str] | None, *, draws_all: bool
+    signature: Signature, file_inputs: Collection[str], named: Sequence[str] | None, *, draws_all: bool
 ) -> None:
     """Check that each input is given, or requested to be drawn at random.
 
@@ -119,7 +127,7 @@ def check_missing(
 
     Args:
         signature: the function's signature.
-        given: the known inputs.
+        file_inputs: the known inputs.
         named: the names from ``--random``.
         draws_all: whether all missing inputs may be drawn.
 
@@ -132,20 +140,20 @@ def check_missing(
         if name not in names:
             raise OptionsError(
                 f"--random {name}",
-                "names no input",
-                expected=", ".join(names) or "nothing: the function takes no inputs",
+                "names no input of the function",
+                expected=", ".join(names) or "no input: the function takes no inputs",
                 hint=near_names(name, names) or None,
             )
-        if name in given:
-            raise OptionsError(f"--random {name}", "names an input that --input gives")
-    unasked = [name for name in names if name not in given and name not in (named or ())]
-    if unasked and not draws_all:
-        files = " ".join(f"--input {name}=FILE" for name in unasked)
+        if name in file_inputs:
+            raise OptionsError(f"--random {name}", "names an input also given by --input")
+    missing = [name for name in names if name not in file_inputs and name not in (named or ())]
+    if missing and not draws_all:
+        files = " ".join(f"--input {name}=FILE" for name in missing)
         raise CallError(
             "--input",
-            f"gives no {', '.join(f'`{name}`' for name in unasked)}",
+            f"lacks {', '.join(f'`{name}`' for name in missing)}",
             expected=files,
-            hint="To have inputs drawn at random: --random NAME for one, --random-inputs for all that are not given.",
+            hint="To draw inputs at random: --random NAME for a single input, --random-inputs for all missing inputs.",
         )
 
 
@@ -174,17 +182,17 @@ def complete_inputs(
         if name not in symbols:
             raise OptionsError(
                 f"--dim {name}",
-                "names no symbol of the inputs",
-                expected=", ".join(sorted(symbols)) or "none: all sizes are fixed",
+                "is not a symbolic size of the inputs",
+                expected=", ".join(sorted(symbols)) or "no size: all sizes are fixed",
                 hint=near_names(name, symbols) or None,
             )
     implied = _implied_sizes(signature, inputs)
     for name, size in sizes.items():
         if implied.get(name, size) != size:
             raise OptionsError(
-                f"--dim {name}", "is not the size that the given inputs have", got=size, expected=implied[name]
+                f"--dim {name}", "differs from the size of the given inputs", got=size, expected=implied[name]
             )
-    known = {**implied, **sizes}
+    all_sizes = {**implied, **sizes}
     generator = np.random.default_rng(seed)
     used: dict[str, int] = {}
     complete = {}
@@ -192,7 +200,7 @@ def complete_inputs(
         if spec.name in inputs:
             complete[spec.name] = inputs[spec.name]
             continue
-        used |= {name: known.get(name, 1) for dim in spec.shape for name in sorted(symbols_of(dim))}
+        used |= {name: all_sizes.get(name, 1) for dim in spec.shape for name in sorted(symbols_of(dim))}
         complete[spec.name] = _draw(generator, spec, used)
     return complete, used
 
@@ -214,7 +222,9 @@ def _draw(generator: np.random.Generator, spec: TensorSpec, sizes: dict[str, int
             return generator.standard_normal(shape).astype(to_numpy(spec.dtype))
         return generator.integers(0, 2, shape).astype(to_numpy(spec.dtype))
     except (ValueError, OverflowError) as error:
-        raise CallError(f"input `{spec.name}`", "is larger than an array can be", got=f"shape {list(shape)}") from error
+        raise CallError(
+            f"input `{spec.name}`", "exceeds the largest possible array", got=f"shape {list(shape)}"
+        ) from error
 
 
 _NORMAL = "standard normal"
@@ -240,7 +250,7 @@ def _read_array(file: Path, name: str) -> NDArray:
     except (ValueError, EOFError) as error:
         raise CallError(
             f"file `{file}`",
-            "is no array file, is cut short, or holds Python objects",
+            "is not an array file, is truncated, or holds Python objects",
             expected="a .npy, .npz or .pb file of numbers",
         ) from error
     return array
@@ -253,7 +263,7 @@ def _read_archive(file: Path) -> dict[str, NDArray]:
         with np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
-        raise CallError(f"file `{file}`", "is no .npz file of numbers") from error
+        raise CallError(f"file `{file}`", "is not an .npz file of numbers") from error
 
 
 def _read_protobuf(file: Path) -> NDArray:
@@ -269,5 +279,5 @@ def _read_protobuf(file: Path) -> NDArray:
     try:
         array: NDArray = numpy_helper.to_array(TensorProto.FromString(data))
     except (DecodeError, ValueError, TypeError) as error:
-        raise CallError(f"file `{file}`", "is no ONNX tensor") from error
+        raise CallError(f"file `{file}`", "is not an ONNX tensor") from error
     return array

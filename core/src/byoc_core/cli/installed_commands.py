@@ -82,7 +82,10 @@ def find_command_faults(own: CommandGroup) -> list[PluginRecord]:
     faults = []
     for record in _catalog().records:
         if record.name in own.commands:
-            reason, remedy = "the name belongs to byoc-core", f"Uninstall it: pip uninstall {record.distribution}."
+            reason, remedy = (
+                "the name belongs to byoc-core",
+                f"Uninstall the distribution: pip uninstall {record.distribution}.",
+            )
             faults.append(replace(record, state=PluginState.CLASH, reason=reason, remedy=remedy))
             continue
         with contextlib.suppress(PluginError):
@@ -127,7 +130,7 @@ def _load(name: str) -> Any:
     try:
         command = typer.main.get_command(app)
     except Exception as error:
-        reason = f"`{record.value}` makes no command: {type(error).__name__}: {error}"
+        reason = f"`{record.value}` is not usable as a command: {type(error).__name__}: {error}"
         raise catalog.quarantine(record, reason, remedy) from error
     command.name = name
     return command

@@ -72,7 +72,7 @@ def _exit_internal(error: BaseException) -> None:
     print_error(
         f"this is a bug in byoc: {type(error).__name__}: {error}\n"
         f"byoc-core {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
-        "Please report it with these lines, the command, and the traceback that `byoc --debug ...` shows."
+        "Please report the bug with these lines, the command, and the traceback printed by `byoc --debug ...`."
     )
     _print_traceback(error)
     raise SystemExit(EXIT_INTERNAL)

@@ -123,28 +123,28 @@ class OwnCommands(MutableMapping[str, Any]):
     """Click commands by name, in the order of help; each is imported and built on first request."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Any] = dict.fromkeys(_HOMES)
+        self._commands: dict[str, Any] = dict.fromkeys(_HOMES)
 
     def __getitem__(self, name: str) -> Any:
-        command = self._made[name]
+        command = self._commands[name]
         if command is None:
-            command = self._made[name] = _make(name, _HOMES[name])
+            command = self._commands[name] = _make(name, _HOMES[name])
         return command
 
     def __setitem__(self, name: str, command: Any) -> None:
-        self._made[name] = command
+        self._commands[name] = command
 
     def __delitem__(self, name: str) -> None:
-        del self._made[name]
+        del self._commands[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
+        return iter(self._commands)
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._commands)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._made
+        return name in self._commands
 
 
 def print_examples(*lines: str) -> str:

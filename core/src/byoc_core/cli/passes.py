@@ -47,7 +47,7 @@ class PassObserver:
             if name not in (*names, _ALL):
                 expected = ", ".join(dict.fromkeys((*names, _ALL)))
                 hint = near_names(name, {*names, _ALL}) or None
-                raise OptionsError("--print-after", f"there is no pass `{name}`", expected=expected, hint=hint)
+                raise OptionsError("--print-after", f"unknown pass `{name}`", expected=expected, hint=hint)
         self._names = frozenset(names if _ALL in print_after else print_after)
         self._timing = timing
         self._seconds: list[tuple[str, float]] = []

@@ -62,7 +62,7 @@ class PluginExaminer:
         reply = self._worker.ask({"group": record.group, "name": record.name}, PATIENCE)
         if isinstance(reply, Ended):
             self._stop()
-            return _broken(record, f"importing or asking it: {reply.text.splitlines()[0]}"), None
+            return _broken(record, f"during import or the status query: {reply.text.splitlines()[0]}"), None
         if "fault" in reply:
             return _broken(record, reply["fault"]), None
         status = reply["status"]
@@ -88,7 +88,7 @@ def _answer(registry: Backends | Runtimes, name: str) -> Mapping[str, object]:
     try:
         record, status = _ask(registry, name)
     except KeyboardInterrupt:  # this process has no user to interrupt it
-        return {"fault": "importing or asking it raised KeyboardInterrupt"}
+        return {"fault": "the import or the status query raised KeyboardInterrupt"}
     answer = None if status is None else asdict(status)
     return {"state": record.state, "reason": record.reason, "remedy": record.remedy, "status": answer}
 

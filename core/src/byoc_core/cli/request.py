@@ -82,7 +82,7 @@ PolicyOption = Annotated[
     typer.Option(
         "--policy",
         help="The assignment of ops: each backend, in order, takes all possible ops (greedy, the default), or the "
-        "cheapest whole is chosen, transfers included (cost).",
+        "cheapest assignment is chosen, transfers included (cost).",
         show_default=False,
     ),
 ]
@@ -151,7 +151,7 @@ class RequestFlags:
         from byoc_core.partitioning.policies import POLICIES
 
         base = CompileRequest() if self.config is None else CompileRequest.from_file(self.config)
-        given: dict[str, Any] = {
+        overrides: dict[str, Any] = {
             "options": _merge_options(base.options, parse_options(self.option)),
             "partition_options": parse_constraints(
                 base.partition_options,
@@ -170,8 +170,8 @@ class RequestFlags:
             "specialize": parse_sets_of_sizes(self.specialize),
         }
         if self.backend or "backends" not in base.model_fields_set:
-            given["backends"] = choose_backends(self.backend)
-        return base.updated(**{name: value for name, value in given.items() if value is not None})
+            overrides["backends"] = choose_backends(self.backend)
+        return base.updated(**{name: value for name, value in overrides.items() if value is not None})
 
 
 CONSTRAINT_FLAGS = ("force", "stop_at", "allow", "min_ops", "min_flops", "min_bytes", "sideways")
@@ -196,9 +196,9 @@ def takes_request(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
     ]
 
     def expand(command: Callable[..., None]) -> Callable[..., None]:
-        def run(**given: Any) -> None:
-            picked = {name: given.pop(name) for name in names}
-            command(flags=RequestFlags(**picked), **given)
+        def run(**arguments: Any) -> None:
+            picked = {name: arguments.pop(name) for name in names}
+            command(flags=RequestFlags(**picked), **arguments)
 
         own = inspect.signature(command, eval_str=True)
         parameters = [p for o in own.parameters.values() for p in (flags if o.name == "flags" else [o])]
@@ -210,12 +210,12 @@ def takes_request(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
     return expand
 
 
-def choose_backends(given: Sequence[str] | None) -> list[str]:
+def choose_backends(texts: Sequence[str] | None) -> list[str]:
     """Return the backends named by the user, or else all installed backends able to compile here."""
     from byoc_core.backend.registry import HOST_NAME, find_registry
 
-    if given:
-        return [name.strip() for text in given for name in text.split(",") if name.strip()] or list(given)
+    if texts:
+        return [name.strip() for text in texts for name in text.split(",") if name.strip()] or list(texts)
     registry = find_registry()
     usable = []
     for name in registry.names():
@@ -227,7 +227,7 @@ def choose_backends(given: Sequence[str] | None) -> list[str]:
     return usable
 
 
-def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
+def parse_options(texts: Sequence[str] | None) -> dict[str, dict[str, object]]:
     """Return options by backend from ``backend.name=value`` texts.
 
     A value starting like a JSON list or object is read as JSON. Other values are text, converted by a backend's options
@@ -237,7 +237,7 @@ def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
         OptionsError: a text has another form, or its JSON is malformed.
     """
     options: dict[str, dict[str, object]] = {}
-    for text in given or ():
+    for text in texts or ():
         key, equals, value = text.partition("=")
         backend, dot, name = key.partition(".")
         if not (equals and dot and backend and name):
@@ -250,6 +250,6 @@ def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
 
 
 def _merge_options(
-    base: Mapping[str, Mapping[str, object]], given: Mapping[str, Mapping[str, object]]
+    base: Mapping[str, Mapping[str, object]], overrides: Mapping[str, Mapping[str, object]]
 ) -> dict[str, dict[str, object]]:
-    return {name: {**base.get(name, {}), **given.get(name, {})} for name in dict.fromkeys((*base, *given))}
+    return {name: {**base.get(name, {}), **overrides.get(name, {})} for name in dict.fromkeys((*base, *overrides))}

@@ -100,11 +100,11 @@ def check_output(path: Path, source: Path, flag: str = "--output") -> None:
     if path.is_dir():
         raise OptionsError(flag, f"`{path}` is a folder")
     if path.exists() and not path.is_file():
-        raise OptionsError(flag, f"`{path}` is not a regular file, and is not replaced by one")
+        raise OptionsError(flag, f"`{path}` exists and is not a regular file")
     if path.exists() and source.exists() and path.samefile(source):
-        raise OptionsError(flag, f"`{path}` is the model itself")
+        raise OptionsError(flag, f"`{path}` is the input model")
     if path.suffix.lower() in _MODEL_SUFFIXES:
-        raise OptionsError(flag, f"`{path}` has the name of a model, which is not what is written")
+        raise OptionsError(flag, f"`{path}` has the suffix of a model file")
 
 
 def check_artifact_output(path: Path, source: Path) -> None:
@@ -118,26 +118,26 @@ def check_artifact_output(path: Path, source: Path) -> None:
     check_output(path, source)
     if path.suffix != ".byoc" and path.exists() and path.stat().st_size and not is_artifact(path):
         raise OptionsError(
-            "--output", f"`{path}` exists and is no artifact", hint="Remove the file, or choose another name."
+            "--output", f"`{path}` exists and is not an artifact", hint="Remove the file, or choose another name."
         )
 
 
-def parse_share(given: str | None) -> float | None:
+def parse_share(text: str | None) -> float | None:
     """Return a share from 0 to 1 from text like ``0.9`` or ``90%``; ``None`` if nothing is given.
 
     Raises:
         OptionsError: the text is not a share in this range.
     """
-    if given is None:
+    if text is None:
         return None
-    digits = given.strip()
+    digits = text.strip()
     scale = 100 if digits.endswith("%") else 1
     try:
         share = float(digits.removesuffix("%")) / scale
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise OptionsError("--require-offload", "is no share", got=repr(given), expected="0 to 1, or 0% to 100%")
+        raise OptionsError("--require-offload", "is not a share", got=repr(text), expected="0 to 1, or 0% to 100%")
     return share
 
 
@@ -166,19 +166,19 @@ def import_model(path: Path, max_nodes: int | None = None) -> IRModule:
     return from_onnx(path, max_nodes=max_nodes)
 
 
-def refuse_flags(model: Path, given: Mapping[str, bool]) -> None:
+def refuse_flags(model: Path, flags: Mapping[str, bool]) -> None:
     """Check that no model-only flag is given for an artifact.
 
     Args:
         model: the artifact.
-        given: whether flags are given, by their names in messages.
+        flags: whether flags are given, by their names in messages.
 
     Raises:
         OptionsError: a flag is given.
     """
-    for text in (text for text, is_given in given.items() if is_given):
-        verb = "do" if " and " in text else "does"
-        raise OptionsError(text, f"{verb} not apply to `{model}`, which is compiled already")
+    for flag in (flag for flag, is_given in flags.items() if is_given):
+        verb = "do" if " and " in flag else "does"
+        raise OptionsError(flag, f"{verb} not apply to the compiled model `{model}`")
 
 
 def build_model(

@@ -54,5 +54,5 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray]:
                 name, mark, dtype = key.rpartition(_MARK)
                 arrays[name if mark else key] = stored[key].view(to_numpy(dtype)) if mark else stored[key]
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError, IRTypeError) as error:
-        raise ArtifactError(f"file `{os.fspath(path)}`", "is no .npz file of arrays") from error
+        raise ArtifactError(f"file `{os.fspath(path)}`", "is not an .npz file of arrays") from error
     return arrays

@@ -152,7 +152,7 @@ def _buffer_findings(
             text = f"output `{names[index]}`: {int(missing.sum())} of {a.size} elements are never written"
             unwritten.append(Finding("output-unwritten", text, index))
     if is_read and _same(first, third):
-        return [Finding("output-read", "other values in the outputs before the call give other results")]
+        return [Finding("output-read", "the results depend on the contents of the outputs before the call")]
     return unwritten
 
 
@@ -161,19 +161,19 @@ def _signature_problem(
 ) -> str | None:
     """Return the misfit between a compiled function's signature and the region, as found by linking a program."""
     if compiled.must_return and not compiled.function.returns_results:
-        return "the compiled function fills buffers, but only running tells the sizes of the region's results"
+        return "the compiled function fills buffers, but the result sizes of the region are known only after running"
     signature: Signature | None = compiled.function.signature
     if signature is None:
         return None
-    taken = [(array.shape, array.dtype) for array in (*inputs, *compiled.constants)]
-    for what, expected, specs in (("input", taken, signature.inputs), ("output", results, signature.outputs)):
+    input_specs = [(array.shape, array.dtype) for array in (*inputs, *compiled.constants)]
+    for role, expected, specs in (("input", input_specs, signature.inputs), ("output", results, signature.outputs)):
         if len(expected) != len(specs):
-            return f"the compiled function has {len(specs)} {what}s; the region has {len(expected)}"
+            return f"the compiled function has {len(specs)} {role}s; the region has {len(expected)}"
         for index, ((shape, dtype), spec) in enumerate(zip(expected, specs, strict=True)):
             sizes_fit = len(shape) == len(spec.shape) and all(
                 not isinstance(dim, int) or dim == size for dim, size in zip(spec.shape, shape, strict=True)
             )
             if spec.dtype != dtype_name(dtype) or not sizes_fit:
                 got = f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
-                return f"{what} {index} `{spec.name}` is {got}; the region has {dtype_name(dtype)}{list(shape)}"
+                return f"{role} {index} `{spec.name}` is {got}; the region has {dtype_name(dtype)}{list(shape)}"
     return None

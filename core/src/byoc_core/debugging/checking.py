@@ -68,14 +68,14 @@ def check_region(
     backend = function.attrs.get("Codegen")
     if backend is None:
         raise OptionsError(f"function `{name}`", "is not annotated with `Codegen`")
-    known = find_registry(registry)
-    handles = [known.get(item) for item in backends or [str(backend)]]
+    resolved_registry = find_registry(registry)
+    handles = [resolved_registry.get(item) for item in backends or [str(backend)]]
     if backend not in [handle.name for handle in handles]:
-        raise OptionsError("backends", f"do not have the function's own, `{backend}`")
-    given = [inputs[param.name] for param in function.params] if isinstance(inputs, Mapping) else inputs
-    with open_runner(handles, options or {}, known, isolate=isolate, deadline=deadline) as runner:
+        raise OptionsError("backends", f"lack `{backend}`, the function's own backend")
+    ordered_inputs = [inputs[param.name] for param in function.params] if isinstance(inputs, Mapping) else inputs
+    with open_runner(handles, options or {}, resolved_registry, isolate=isolate, deadline=deadline) as runner:
         checker = RegionChecker(runner, tolerance or Tolerance(), handles, options or {})
-        return checker.check(module, name, [np.asarray(array) for array in given]).verdict
+        return checker.check(module, name, [np.asarray(array) for array in ordered_inputs]).verdict
 
 
 def open_runner(
@@ -87,7 +87,7 @@ def open_runner(
         OptionsError: another process cannot have the backends or options, or the deadline is no time to wait.
     """
     if not 0 < deadline <= threading.TIMEOUT_MAX:
-        raise OptionsError("deadline", "is no time to wait", got=deadline, expected="seconds, more than 0")
+        raise OptionsError("deadline", "is not a valid waiting time", got=deadline, expected="seconds, more than 0")
     if isolate:
         return IsolatedRunner(handles, options, deadline, registry)
     return LocalRunner(handles, options, registry)

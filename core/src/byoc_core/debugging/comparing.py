@@ -72,7 +72,7 @@ class Tolerance:
     def __post_init__(self) -> None:
         for name, value in (("factor", self.factor), ("rtol", self.rtol), ("atol", self.atol)):
             if value is not None and not 0 <= value < math.inf:
-                raise OptionsError(name, "is no bound", got=value, expected="a finite number from 0")
+                raise OptionsError(name, "is not a bound", got=value, expected="a finite number from 0")
 
     @property
     def is_fixed(self) -> bool:
@@ -137,7 +137,7 @@ class References:
         return not all(seen)
 
     @cached_property
-    def spread(self) -> float:
+    def error_growth(self) -> float:
         """The square root of the largest number of operations behind one element of an op."""
         sizes = _sizes_of(self._module[self._name], self._inputs)
         functions = extract_region(self._module, self._name).functions.values()
@@ -253,13 +253,13 @@ class _Comparison:
         if self._tolerance.is_fixed:
             self._judge_fixed(error, exact, scale, host_error)
             return
-        factor, spread = self._tolerance.factor, self._references.spread
+        factor, error_growth = self._tolerance.factor, self._references.error_growth
         spacing, tiny = 2 * self._references.unit_roundoff(self._dtype), float_limits(self._dtype).smallest_normal
-        allowed = factor * max(host_error, spread * spacing * scale, tiny)
+        allowed = factor * max(host_error, error_growth * spacing * scale, tiny)
         largest = float(error.max())
         if largest > allowed:
             moved = max(float(_errors(perturbed, exact, measured).max()) for perturbed in self._perturbed())
-            allowed = max(allowed, factor * spread * moved)
+            allowed = max(allowed, factor * error_growth * moved)
         if largest > allowed:
             moved = max(float(_errors(erring, exact, measured).max()) for erring in self._erring())
             allowed = max(allowed, factor * moved)
@@ -302,7 +302,7 @@ class _Comparison:
         error = np.where(wrong, _distance(found, host), 0.0)
         scale = float(np.abs(_to_float64(host)).max())
         self.error = _figures(self._name, self._dtype, float(error.max()), 0.0, 0.0, scale)
-        self._say_values(error, found, host, "and integers must be equal")
+        self._say_values(error, found, host, "but integers must be equal")
 
     def _say_values(self, error: NDArray, found: NDArray, expected: NDArray, rule: str) -> None:
         worst = int(np.argmax(error))
@@ -318,12 +318,12 @@ def _number(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, np.floating) else str(int(value))
 
 
-def _distance(one: NDArray, other: NDArray) -> NDArray:
+def _distance(left: NDArray, right: NDArray) -> NDArray:
     """Return the absolute differences of integers as float64; 0 only for equal integers."""
-    wide = "uint64" if one.dtype == np.uint64 else "int64"
-    one, other = one.astype(wide), other.astype(wide)
+    wide = "uint64" if left.dtype == np.uint64 else "int64"
+    left, right = left.astype(wide), right.astype(wide)
     # The difference of two 64-bit integers fits into 64 bits without a sign.
-    difference: NDArray = np.maximum(one, other).astype("uint64") - np.minimum(one, other).astype("uint64")
+    difference: NDArray = np.maximum(left, right).astype("uint64") - np.minimum(left, right).astype("uint64")
     return difference.astype("float64")
 
 

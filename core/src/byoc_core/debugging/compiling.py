@@ -45,22 +45,22 @@ class CompiledRegion:
 
 def extract_region(module: IRModule, name: str) -> IRModule:
     """Return a module of a function, the called functions, and the cited constants."""
-    wanted = {name: module[name]}
+    functions = {name: module[name]}
     pending = [name]
     while pending:
-        for binding in wanted[pending.pop()].walk():
+        for binding in functions[pending.pop()].walk():
             callee = str(binding.attrs["callee"]) if binding.op is CALL else name
-            if callee not in wanted:
-                wanted[callee] = module[callee]
+            if callee not in functions:
+                functions[callee] = module[callee]
                 pending.append(callee)
     store = ConstantStore()
-    for function in wanted.values():
+    for function in functions.values():
         bodies = (region for binding in function.walk() for region in binding.regions)
         operands = (operand for binding in function.walk() for operand in binding.operands)
         for value in (*operands, *function.results, *(result for body in bodies for result in body.results)):
             if isinstance(value, Constant):
                 store.adopt(value, module.constants[value.digest])
-    return IRModule(wanted, store, ops=module.ops)
+    return IRModule(functions, store, ops=module.ops)
 
 
 def compile_region(module: IRModule, name: str, handle: BackendHandle, options: Mapping[str, object]) -> CompiledRegion:
@@ -98,7 +98,7 @@ def _call_of(region: Function, name: str) -> Function:
 
 
 def _refuse(function: Function, backend: str, rejection: Rejection) -> NoReturn:
-    problem = f"backend `{backend}` refused it ({rejection.code}): {rejection.text}"
+    problem = f"backend `{backend}` refused the region ({rejection.code}): {rejection.text}"
     raise RefusedError(f"region `{function.name}`", problem)
 
 

@@ -131,7 +131,7 @@ class RegionCheck:
         lines += [f"  {finding.code}: {finding.text}" for finding in self.findings]
         lines += [
             f"  {o.name} ({o.dtype}): error {o.max_abs_error:.3g}, relative {o.relative_error:.3g}, "
-            f"allowed {o.allowed_relative_error:.3g}, the host's own {o.host_relative_error:.3g}"
+            f"allowed {o.allowed_relative_error:.3g}, host {o.host_relative_error:.3g}"
             for o in self.outputs
         ]
         return "\n".join(lines)

@@ -38,7 +38,7 @@ def check_isolable(
     for handle in handles:
         if not registry.holds(handle):
             raise OptionsError(
-                "isolate", f"backend `{handle.name}` is an object of this process; another process cannot have it"
+                "isolate", f"backend `{handle.name}` is an object of this process, unavailable to another process"
             )
     try:
         json.dumps(options)

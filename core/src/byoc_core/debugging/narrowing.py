@@ -65,14 +65,14 @@ def find_guilt(
     if verdict.is_right or verdict.verdict in ("hang", "not-deterministic") or not region.bindings:
         return None
     if len(region.bindings) == 1:
-        return _new_guilt(module, region, region.bindings, "it is the only op of the region")
-    opened = replace(region, results=tuple(result for binding in region.bindings for result in binding.results))
-    seen = checker.check(module.with_function(opened), name, inputs).verdict
+        return _new_guilt(module, region, region.bindings, "the region has no other op")
+    exposed_region = replace(region, results=tuple(result for binding in region.bindings for result in binding.results))
+    seen = checker.check(module.with_function(exposed_region), name, inputs).verdict
     wrong = {finding.output for finding in seen.findings}
     position = 0
     for binding in region.bindings:
         if wrong.intersection(range(position, position + len(binding.results))):
-            return _new_guilt(module, region, [binding], "its value is the first that diverges")
+            return _new_guilt(module, region, [binding], "the value of this op is the first diverging value")
         position += len(binding.results)
     return _bisect(checker, module, region, inputs)
 
@@ -85,13 +85,13 @@ def _bisect(checker: RegionChecker, module: IRModule, region: Function, inputs: 
         part = _beginning(region, middle)
         verdict = checker.check(module.with_function(part), region.name, inputs).verdict
         if verdict.verdict == REFUSED:
-            how = f"the backend refuses the first {middle} ops alone, which would tell more"
+            how = f"the search ended early, because the backend refuses the first {middle} ops alone"
             return _new_guilt(module, region, region.bindings[right:wrong], how)
         if verdict.is_right:
             right = middle
         else:
             wrong = middle
-    how = f"the first {wrong} ops together diverge, and without the last of them they do not"
+    how = f"the first {wrong} ops diverge together, but not without the last op"
     return _new_guilt(module, region, [region.bindings[right]], how)
 
 

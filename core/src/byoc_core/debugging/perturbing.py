@@ -79,8 +79,8 @@ class _Noise:
         is_subnormal = (magnitude > 0) & (magnitude < float_limits(dtype).smallest_normal)
         if not is_subnormal.any():
             return array
-        chosen = is_subnormal & (self._generator.random(array.shape) < 0.5)
-        return np.where(chosen, np.zeros((), array.dtype), array)
+        is_flushed = is_subnormal & (self._generator.random(array.shape) < 0.5)
+        return np.where(is_flushed, np.zeros((), array.dtype), array)
 
     def _with_error(
         self, binding: Binding, index: int, operands: Sequence[NDArray], result: NDArray, sizes: Mapping[str, int]
@@ -107,10 +107,10 @@ class _Noise:
         if rule_of(binding) is Rule.ULP:
             return np.asarray(2 * ulps_of(binding, dtype) * unit * unit_magnitude(binding, operands, result))
         # Independent roundings grow by the square root of the count; one rounding of the operands shows the effect.
-        spread = math.sqrt(operations_per_element(binding, sizes))
+        error_growth = math.sqrt(operations_per_element(binding, sizes))
         rounded = evaluate_binding(binding, [self._rounded(operand, unit) for operand in operands], sizes)[index]
-        own = 2 * spread * unit * np.abs(result)
-        return own if rounded.shape != result.shape else np.asarray(own + spread * np.abs(rounded - result))
+        own = 2 * error_growth * unit * np.abs(result)
+        return own if rounded.shape != result.shape else np.asarray(own + error_growth * np.abs(rounded - result))
 
     def _rounded(self, operand: NDArray, unit: float) -> NDArray:
         """Return an operand off by one rounding; no implementation can distinguish the two."""

@@ -157,7 +157,7 @@ class DebugReport:
         if self.is_right:
             return f"{text}: nothing diverges"
         if not wrong:
-            return f"{text}: no region diverges by itself, but the results of the whole run do"
+            return f"{text}: no single region diverges, but the results of the whole run diverge"
         return f"{text}: {_count(wrong, 'region')} diverge{'s' if wrong == 1 else ''}"
 
     def details(self) -> str:

@@ -30,9 +30,9 @@ _SCRIPT = """{mark}
 {found}
 # Written with {versions}.
 #
-# `python repro.py` compiles the region in region.py for `{backend}`, runs it on inputs.npz and compares it with the
-# reference kernels. It exits with 1 while the region diverges, and with 0 once it is right.
-# It needs byoc-core and the package of the backend.
+# `python repro.py` compiles region.py for `{backend}`, runs the region on inputs.npz and compares the results with the
+# reference kernels. The exit status is 1 if the region diverges, else 0.
+# Required: byoc-core and the package of the backend.
 
 from pathlib import Path
 
@@ -88,28 +88,28 @@ def save_reproducers(report: DebugReport, folder: str | Path) -> tuple[Path, ...
         OSError: a file cannot be written.
     """
     root = Path(folder)
-    places = [(case, root / _safe_name(index, case.name)) for index, case in enumerate(report.cases)]
-    scripts = [_script(case, report) for case, _ in places]
-    for _, place in places:
-        _check_own(place)
-    for (case, place), script in zip(places, scripts, strict=True):
-        place.mkdir(parents=True, exist_ok=True)
+    case_folders = [(case, root / _safe_name(index, case.name)) for index, case in enumerate(report.cases)]
+    scripts = [_script(case, report) for case, _ in case_folders]
+    for _, case_folder in case_folders:
+        _check_own(case_folder)
+    for (case, case_folder), script in zip(case_folders, scripts, strict=True):
+        case_folder.mkdir(parents=True, exist_ok=True)
         region = extract_region(case.module, case.name)
         names = [param.name for param in case.module[case.name].params]
         inputs = {f"{i}_{_word(name)}": array for i, (name, array) in enumerate(zip(names, case.inputs, strict=True))}
-        save_arrays(place / "inputs.npz", inputs)
-        save_arrays(place / "constants.npz", dict(region.constants))
+        save_arrays(case_folder / "inputs.npz", inputs)
+        save_arrays(case_folder / "constants.npz", dict(region.constants))
         for name, text in (("region.py", str(region)), ("repro.py", script)):
-            with replace_file(place / name) as file:
+            with replace_file(case_folder / name) as file:
                 file.write(text.encode("utf-8"))
-    return tuple(place for _, place in places)
+    return tuple(case_folder for _, case_folder in case_folders)
 
 
-def _check_own(place: Path) -> None:
-    if not place.exists() and not place.is_symlink():
+def _check_own(folder: Path) -> None:
+    if not folder.exists() and not folder.is_symlink():
         return
-    found = sorted(item.name for item in place.iterdir()) if place.is_dir() else None
-    script = place / "repro.py"
+    found = sorted(item.name for item in folder.iterdir()) if folder.is_dir() else None
+    script = folder / "repro.py"
     is_own = found is not None and (
         not found
         or (
@@ -119,7 +119,7 @@ def _check_own(place: Path) -> None:
         )
     )
     if not is_own:
-        raise OptionsError(f"folder `{place}`", "exists and is no reproducer", hint="Name another one.")
+        raise OptionsError(f"folder `{folder}`", "exists and is not a reproducer", hint="Name another folder.")
 
 
 def _script(case: FailingCase, report: DebugReport) -> str:
@@ -149,11 +149,11 @@ def _versions(origin: str | None) -> str:
 
 
 def _literal(options: Mapping[str, Mapping[str, object]]) -> str:
-    text = pprint.pformat({name: dict(given) for name, given in options.items()}, width=100)
+    text = pprint.pformat({name: dict(backend_options) for name, backend_options in options.items()}, width=100)
     try:
         ast.literal_eval(text)
     except (ValueError, SyntaxError) as error:
-        raise OptionsError("options", "are no plain values, and cannot be written into a script", got=text) from error
+        raise OptionsError("options", "are not plain values, so cannot be written into a script", got=text) from error
     return text
 
 

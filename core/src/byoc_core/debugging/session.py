@@ -77,19 +77,19 @@ def debug_model(
         ExecutionError: the model calls something without a reference kernel.
         ByocError: an error raised by :func:`byoc_core.build` before compilation.
     """
-    asked = gather_request(request, backends, fields)
+    full_request = gather_request(request, backends, fields)
     compiles = compiler or Compiler()
-    registry, options = compiles.backends, asked.options
+    registry, options = compiles.backends, full_request.options
     arrays = _ordered_inputs(module[function], inputs)
     sizes = bind_symbols(signature_of(module[function]).inputs, arrays)
-    handles = [handle for handle in registry.order(asked.backends) if handle.name != HOST_NAME]
-    chosen = tolerance or Tolerance()
+    handles = [handle for handle in registry.order(full_request.backends) if handle.name != HOST_NAME]
+    used_tolerance = tolerance or Tolerance()
     with open_runner(handles, options, registry, isolate=isolate, deadline=deadline) as runner:
-        sized = asked.updated(specialize=[sizes] if sizes else True)
+        sized = full_request.updated(specialize=[sizes] if sizes else True)
         carved = compiles.carve(module, sized, progress=progress)
         walk = _Walk(
             carved,
-            RegionChecker(runner, chosen, handles, options),
+            RegionChecker(runner, used_tolerance, handles, options),
             accumulate=accumulate,
             narrow=narrow,
             progress=progress,
@@ -103,11 +103,11 @@ def debug_model(
         infos = [h.info(options.get(h.name)) for h in handles]
         finite_only = any(info.finite_only for info in infos)
         references = References(carved, function, arrays, coarsest_roundoff(infos), finite_only=finite_only)
-        findings, errors = compare_outputs(results, names, references, chosen)
+        findings, errors = compare_outputs(results, names, references, used_tolerance)
     return DebugReport(
         reports,
         tuple(walk.checks),
-        chosen,
+        used_tolerance,
         options,
         tuple(findings),
         tuple(errors),
@@ -136,7 +136,7 @@ def signature_of(function: Function) -> Signature:
 
 def _spec(function: Function, name: str, type_: object) -> TensorSpec:
     if not isinstance(type_, TensorType) or type_.shape is None:
-        raise CallError(f"function `{function.name}`", f"`{name}` is no tensor of known rank", got=type_)
+        raise CallError(f"function `{function.name}`", f"`{name}` is not a tensor of known rank", got=type_)
     return TensorSpec(name, type_.dtype, type_.shape)
 
 
@@ -153,14 +153,16 @@ def _ordered_inputs(function: Function, inputs: Sequence[npt.ArrayLike] | Mappin
         missing = [name for name in names if name not in inputs]
         if missing:
             raise CallError(where, f"input {', '.join(f'`{name}`' for name in missing)} is missing")
-        given: list[npt.ArrayLike] = [inputs[name] for name in names]
+        ordered_inputs: list[npt.ArrayLike] = [inputs[name] for name in names]
     else:
-        given = list(inputs)
-    if len(given) != len(specs):
-        raise CallError(where, "wrong number of inputs", got=len(given), expected=f"{len(specs)}: {', '.join(names)}")
-    places = argument_places(where, "input", specs)
-    arrays = [as_input(a, spec, place) for a, spec, place in zip(given, specs, places, strict=True)]
-    bind_symbols(specs, arrays, places)
+        ordered_inputs = list(inputs)
+    if len(ordered_inputs) != len(specs):
+        raise CallError(
+            where, "wrong number of inputs", got=len(ordered_inputs), expected=f"{len(specs)}: {', '.join(names)}"
+        )
+    labels = argument_places(where, "input", specs)
+    arrays = [as_input(a, spec, label) for a, spec, label in zip(ordered_inputs, specs, labels, strict=True)]
+    bind_symbols(specs, arrays, labels)
     return arrays
 
 
@@ -186,8 +188,8 @@ class _Walk:
         if not self._regions:
             raise PartitionError(
                 "debug",
-                "no backend claims any op that computes, so there is nothing to compare",
-                hint="`byoc explain` says why.",
+                "no backend claims a computing op, so nothing can be compared",
+                hint="`byoc explain` lists the reasons.",
             )
 
     def on_call(self, function: Function, inputs: Sequence[NDArray]) -> Sequence[NDArray] | None:
@@ -210,7 +212,7 @@ class _Walk:
     def reports(self) -> tuple[RegionReport, ...]:
         """Return the reports of all regions, in module order."""
         if not self.checks:
-            raise PartitionError("debug", "the run reaches no region, so there is nothing to compare")
+            raise PartitionError("debug", "the run reaches no region, so nothing can be compared")
         reports = []
         for name, function in self._regions.items():
             checks = tuple(check for check in self.checks if check.region == name)

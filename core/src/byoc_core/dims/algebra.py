@@ -1,4 +1,9 @@
-"""The algebra itself: polynomials over atoms in canonical form. See :mod:`byoc_core.dims`."""
+"""The algebra itself: polynomials over atoms in canonical form. See :mod:`byoc_core.dims`.
+
+Canonical form: equal monomials are joined, no factor is 0, and terms, atoms and operands of commutative calls are
+sorted. Programs and reports store the text of ``str``, and the decoder of programs refuses text in another form.
+Another order or another spelling makes stored programs unreadable.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,9 @@ __all__ = [
 ]
 
 CALL_NAMES = ("max", "min", "broadcast")
-"""The functions that text may call by name."""
+"""The functions that text may call by name. Another function also needs rules in :mod:`byoc_core.dims.selection` and
+:mod:`byoc_core.dims.bounds`, and code in C (:mod:`byoc_core.native.c_text`, :mod:`byoc_core.vm.size_table`).
+"""
 
 
 @total_ordering
@@ -204,12 +211,12 @@ def from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     collected: dict[Monomial, int] = {}
     for monomial, factor in terms:
         collected[monomial] = collected.get(monomial, 0) + factor
-    kept = {monomial: factor for monomial, factor in collected.items() if factor}
-    if not kept:
+    nonzero = {monomial: factor for monomial, factor in collected.items() if factor}
+    if not nonzero:
         return 0
-    if len(kept) == 1 and () in kept:
-        return kept[()]
-    return DimExpr(tuple(sorted(kept.items(), key=lambda item: _monomial_key(item[0]))))
+    if len(nonzero) == 1 and () in nonzero:
+        return nonzero[()]
+    return DimExpr(tuple(sorted(nonzero.items(), key=lambda item: _monomial_key(item[0]))))
 
 
 def total(dims: Iterable[Dim]) -> Dim:

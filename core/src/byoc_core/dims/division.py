@@ -61,8 +61,8 @@ def _split_by_divisor(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
             monomial, factor = divisor_terms[0]
             divided = divide_monomials(term, monomial)
             if divided is not None:
-                whole, remainder = divmod(coefficient, factor)
-                quotient.append((divided, whole))
+                quotient_coefficient, remainder = divmod(coefficient, factor)
+                quotient.append((divided, quotient_coefficient))
                 rest.append((term, remainder))
                 continue
         rest.append((term, coefficient))

@@ -1,4 +1,4 @@
-"""Products of sizes for estimates: close, and with few terms."""
+"""Products of sizes for estimates: close, and with few terms. Only for costs, never for sizes of memory."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def _relaxed(dim: Dim) -> _Terms:
         for atom, exponent in monomial:
             match atom.op, atom.args:
                 case "floordiv", (dividend, int(divisor)) if divisor:
-                    one = {key: value / divisor for key, value in _relaxed(dividend).items()}
+                    base = {key: value / divisor for key, value in _relaxed(dividend).items()}
                 case _:
-                    one = {((atom, 1),): Fraction(1)}
+                    base = {((atom, 1),): Fraction(1)}
             for _ in range(exponent):
-                part = _multiplied(part, one)
+                part = _multiplied(part, base)
         for key, value in part.items():
             total[key] = total.get(key, Fraction(0)) + value
     return total
@@ -44,11 +44,11 @@ def _relaxed(dim: Dim) -> _Terms:
 
 def _multiplied(left: _Terms, right: _Terms) -> _Terms:
     found: _Terms = {}
-    for one, factor in left.items():
-        for other, by in right.items():
-            exponents = dict(one)
-            for atom, exponent in other:
+    for left_monomial, left_factor in left.items():
+        for right_monomial, right_factor in right.items():
+            exponents = dict(left_monomial)
+            for atom, exponent in right_monomial:
                 exponents[atom] = exponents.get(atom, 0) + exponent
             key = tuple(sorted(exponents.items()))
-            found[key] = found.get(key, Fraction(0)) + factor * by
+            found[key] = found.get(key, Fraction(0)) + left_factor * right_factor
     return found

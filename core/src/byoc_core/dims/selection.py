@@ -15,21 +15,21 @@ __all__ = ["CALLS", "broadcast_dim", "dim_max", "dim_min"]
 
 def dim_max(left: Dim, right: Dim) -> Dim:
     """Return the larger of two dimensions, decided immediately if the sign of the difference is known."""
-    return _extremum("max", left, right, lambda kept, other: is_nonnegative(kept - other))
+    return _extremum("max", left, right, lambda candidate, other: is_nonnegative(candidate - other))
 
 
 def dim_min(left: Dim, right: Dim) -> Dim:
     """Return the smaller of two dimensions, decided immediately if the sign of the difference is known."""
-    return _extremum("min", left, right, lambda kept, other: is_nonnegative(other - kept))
+    return _extremum("min", left, right, lambda candidate, other: is_nonnegative(other - candidate))
 
 
 def _extremum(op: str, left: Dim, right: Dim, wins: Callable[[Dim, Dim], bool]) -> Dim:
     """Return the call on all operands of nested calls of the same op, without dominated operands."""
-    kept: list[Dim] = []
+    operands: list[Dim] = []
     for part in sorted({*_operands(op, left), *_operands(op, right)}, key=str):
-        if not any(wins(other, part) for other in kept):
-            kept = [other for other in kept if not wins(part, other)] + [part]
-    return _chain(op, kept)
+        if not any(wins(other, part) for other in operands):
+            operands = [other for other in operands if not wins(part, other)] + [part]
+    return _chain(op, operands)
 
 
 def broadcast_dim(left: Dim, right: Dim) -> Dim:
@@ -45,7 +45,7 @@ def broadcast_dim(left: Dim, right: Dim) -> Dim:
     if left == 1:
         return right
     if isinstance(left, int) and isinstance(right, int):
-        raise IRTypeError("broadcast", f"sizes {left} and {right} do not fit", expected="equal sizes, or one of them 1")
+        raise IRTypeError("broadcast", f"sizes {left} and {right} do not fit", expected="equal sizes, or a size of 1")
     parts = {*_operands("broadcast", left), *_operands("broadcast", right)}
     decided = [part for part in parts if isinstance(part, int) or is_positive(part - 1)]
     if decided:

@@ -169,13 +169,13 @@ def bound_symbols(shapes: Iterable[Iterable[Dim]], known: Iterable[str] = ()) ->
     return frozenset(bound)
 
 
-def _linear_symbol(dim: DimExpr, known: set[str]) -> str | None:
-    unknown = symbols_of(dim) - known
+def _linear_symbol(dim: DimExpr, bound: set[str]) -> str | None:
+    unknown = symbols_of(dim) - bound
     if len(unknown) != 1:
         return None
     (name,) = unknown
     try:
-        probes = [_with_known(dim, known, size) for size in (1, 2)]
+        probes = [_with_known(dim, bound, size) for size in (1, 2)]
         probe = probes[0]
         # A coefficient depending on a known symbol could vanish, so such dimensions do not count.
         if not isinstance(probe, DimExpr) or not isinstance(probe - probes[1], int):
@@ -185,8 +185,8 @@ def _linear_symbol(dim: DimExpr, known: set[str]) -> str | None:
         return None
 
 
-def _with_known(dim: Dim, known: Iterable[str], size: int) -> Dim:
-    values: Mapping[str, Dim] = dict.fromkeys(symbols_of(dim) & frozenset(known), size)
+def _with_known(dim: Dim, bound: Iterable[str], size: int) -> Dim:
+    values: Mapping[str, Dim] = dict.fromkeys(symbols_of(dim) & frozenset(bound), size)
     return substitute(dim, values)
 
 

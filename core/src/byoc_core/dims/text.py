@@ -1,4 +1,8 @@
-"""Dimensions as text: Python syntax, read from the syntax tree and never executed."""
+"""Dimensions as text: Python syntax, read from the syntax tree and never executed.
+
+The bounds on untrusted text also bound the text written into programs, by :func:`read_problem`. Smaller bounds make
+stored programs, reports and graph documents unreadable.
+"""
 
 from __future__ import annotations
 

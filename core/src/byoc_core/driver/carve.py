@@ -24,12 +24,12 @@ class Carved:
 
     Attributes:
         prepared: the compilation before partition.
-        whole: the module with all regions, including the host's.
+        unpeeled: the module with all regions, including the host's.
         module: the same module after views left the regions.
     """
 
     prepared: Prepared
-    whole: IRModule
+    unpeeled: IRModule
     module: IRModule
 
 
@@ -39,31 +39,33 @@ def carve(prepared: Prepared) -> Carved:
     Raises:
         PartitionError: a backend does not take an op forced to it, or a policy did anything but claim.
         PassError: a pass of the user raised, or made an invalid module.
-        HookError: a hook of a backend raised, and the job is strict.
+        HookError: a hook of a backend raised, and the compilation is strict.
     """
     offloaded = carve_for_backends(prepared)
-    whole = _partition(prepared, offloaded, [prepared.job.host], None, Constraints(), Stage.PARTITION_HOST)
-    return Carved(prepared, whole, peel_views(prepared, whole))
+    unpeeled = _partition(prepared, offloaded, [prepared.compilation.host], None, Constraints(), Stage.PARTITION_HOST)
+    return Carved(prepared, unpeeled, peel_views(prepared, unpeeled))
 
 
 def carve_for_backends(prepared: Prepared) -> IRModule:
     """Return the module with a function for each region of a backend, after the passes of ``after_partition``."""
-    job, backends = prepared.job, prepared.offloading
-    job.observers.begin(Stage.PARTITION)
+    compilation, backends = prepared.compilation, prepared.offloading
+    compilation.observers.begin(Stage.PARTITION)
     with keep_frozen(prepared.module, backends):
         module = _partition(
-            prepared, prepared.module, backends, job.request.policy, prepared.constraints, Stage.PARTITION
+            prepared, prepared.module, backends, compilation.request.policy, prepared.constraints, Stage.PARTITION
         )
-    passes = inserted_passes(job, Stage.AFTER_PARTITION, backends)
-    return job.observers.sequence(passes, Stage.AFTER_PARTITION, verify_input=False)(module) if passes else module
+    passes = inserted_passes(compilation, Stage.AFTER_PARTITION, backends)
+    return (
+        compilation.observers.sequence(passes, Stage.AFTER_PARTITION, verify_input=False)(module) if passes else module
+    )
 
 
 def peel_views(prepared: Prepared, module: IRModule) -> IRModule:
     """Return the module with views at region borders moved to the callers, except views placed by the user."""
-    job = prepared.job
+    compilation = prepared.compilation
     forced = prepared.constraints.forced
-    peel = PeelViews(job.backends, lambda function, name: (function, name) in forced, job.registry)
-    return job.observers.sequence([peel], Stage.PEEL, verify_input=False)(module)
+    peel = PeelViews(compilation.backends, lambda function, name: (function, name) in forced, compilation.registry)
+    return compilation.observers.sequence([peel], Stage.PEEL, verify_input=False)(module)
 
 
 def _partition(
@@ -74,12 +76,14 @@ def _partition(
     constraints: Constraints,
     stage: Stage,
 ) -> IRModule:
-    job = prepared.job
+    compilation = prepared.compilation
     if not backends:
-        constraints.check_forced(module, job.log)
+        constraints.check_forced(module, compilation.log)
         return module
     names = {handle.name for handle in backends}
-    options = {name: given for name, given in job.request.options.items() if name in names}
-    request = PartitionRequest(backends, options, job.log, registry=job.registry)
+    options = {name: backend_options for name, backend_options in compilation.request.options.items() if name in names}
+    request = PartitionRequest(backends, options, compilation.log, registry=compilation.registry)
     pipeline = partition_pipeline(request, lambda _: constraints, policy, verify_input=False)
-    return job.observers.sequence([named(stage.value, pipeline)], verify=False)(module)  # verifies its own steps
+    return compilation.observers.sequence([named(stage.value, pipeline)], verify=False)(
+        module
+    )  # verifies its own steps

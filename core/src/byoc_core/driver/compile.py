@@ -10,10 +10,10 @@ from byoc_core.backend.options import path_options
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.backend.size_compiler import held_sizes
 from byoc_core.driver.carve import Carved
+from byoc_core.driver.compilation import Compilation
 from byoc_core.driver.fallback import warn_of_failures
 from byoc_core.driver.frozen import keep_frozen
 from byoc_core.driver.handover import RegionHandover
-from byoc_core.driver.job import Job
 from byoc_core.driver.pipeline import inserted_passes
 from byoc_core.driver.stages import Stage
 from byoc_core.ir import IRModule
@@ -31,13 +31,13 @@ class Compiled:
     """A compilation before lowering.
 
     Attributes:
-        job: the compilation.
+        compilation: the compilation.
         partitioned: the module with regions, each annotated with the backend that compiled the region.
         module: the module with external calls in place of the regions.
         report_data: the backend of each op, and the reasons against other backends.
     """
 
-    job: Job
+    compilation: Compilation
     partitioned: IRModule
     module: IRModule
     report_data: dict[str, Any]
@@ -50,51 +50,55 @@ def compile_regions(carved: Carved) -> Compiled:
         CodegenError: a function annotated by hand cannot be compiled.
         PartitionError: a region refused by its backend finds no other backend.
         PassError: a pass of the user raised, or made an invalid module.
-        HookError: a hook of a backend raised, and the job is strict.
+        HookError: a hook of a backend raised, and the compilation is strict.
     """
     prepared, module = carved.prepared, carved.module
-    job = prepared.job
-    job.observers.begin(Stage.COMPILE)
+    compilation = prepared.compilation
+    compilation.observers.begin(Stage.COMPILE)
     handover = RegionHandover(prepared)
-    codegen = replace(job.codegen(), handover=handover)
+    codegen = replace(compilation.codegen(), handover=handover)
     with keep_frozen(module, prepared.offloading):
-        compiled = job.observers.sequence([codegen], Stage.COMPILE, verify_input=False)(module)
+        compiled = compilation.observers.sequence([codegen], Stage.COMPILE, verify_input=False)(module)
     partitioned = module.with_functions({**module.functions, **handover.moved})
-    passes = inserted_passes(job, Stage.AFTER_CODEGEN, prepared.offloading)
+    passes = inserted_passes(compilation, Stage.AFTER_CODEGEN, prepared.offloading)
     if passes:
-        compiled = job.observers.sequence(passes, Stage.AFTER_CODEGEN, verify_input=False)(compiled)
-    return Compiled(job, partitioned, compiled, _report(carved, handover, partitioned, compiled))
+        compiled = compilation.observers.sequence(passes, Stage.AFTER_CODEGEN, verify_input=False)(compiled)
+    return Compiled(compilation, partitioned, compiled, _report(carved, handover, partitioned, compiled))
 
 
 def link(compiled: Compiled) -> Executable:
     """Return the executable of a compilation."""
-    job, module = compiled.job, compiled.module
-    job.observers.begin(Stage.LOWER)
-    program = lower(name_outputs(module, job.module))
+    compilation, module = compiled.compilation, compiled.module
+    compilation.observers.begin(Stage.LOWER)
+    program = lower(name_outputs(module, compilation.module))
     modules = tuple(module.attrs.get(EXTERNAL_MODULES, ()))
     constants = {ref.digest: module.constants[ref.digest] for ref in program.constants}
     for external in modules:
         constants.update(external.constants)
-    request = job.request.to_record({handle.name: path_options(handle.info().options) for handle in job.asked})
+    request = compilation.request.to_record(
+        {handle.name: path_options(handle.info().options) for handle in compilation.offload_backends}
+    )
     return Executable(program, modules, constants, compiled.report_data, is_own=True, request=request)
 
 
 def _report(carved: Carved, handover: RegionHandover, partitioned: IRModule, compiled: IRModule) -> dict[str, Any]:
-    job, whole = carved.prepared.job, carved.whole
+    compilation, unpeeled = carved.prepared.compilation, carved.unpeeled
     takers = {name: function.attrs["Codegen"] for name, function in handover.moved.items()}
-    moved = {name: whole[name].with_attrs(Codegen=taker) for name, taker in takers.items()}
+    moved = {name: unpeeled[name].with_attrs(Codegen=taker) for name, taker in takers.items()}
     report: dict[str, Any] = build_report(
         partitioned,
-        job.log,
+        compilation.log,
         host=HOST_NAME,
-        asked=[handle.name for handle in job.asked],
-        whole=whole.with_functions({**whole.functions, **moved}),
-        roundoffs={handle.name: handle.info(job.options(handle)).unit_roundoff for handle in job.backends},
+        backends=[handle.name for handle in compilation.offload_backends],
+        unpeeled=unpeeled.with_functions({**unpeeled.functions, **moved}),
+        roundoffs={
+            handle.name: handle.info(compilation.options(handle)).unit_roundoff for handle in compilation.backends
+        },
     )
     report["sizes"] = [origin.to_data() for origin in trace_sizes(carved.prepared.module).origins]
     if specialised := held_sizes(compiled.attrs.get(EXTERNAL_MODULES, ())):
         report["specialised"] = specialised
-    if job.failures:
-        report["hook_failures"] = [failure.to_data() for failure in job.failures]
-        warn_of_failures(job.failures)
+    if compilation.failures:
+        report["hook_failures"] = [failure.to_data() for failure in compilation.failures]
+        warn_of_failures(compilation.failures)
     return report

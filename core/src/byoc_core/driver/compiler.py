@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from byoc_core.artifact import Executable
 from byoc_core.backend.registry import HOST_NAME, Backends, find_registry
 from byoc_core.driver.carve import carve, carve_for_backends, peel_views
+from byoc_core.driver.compilation import Compilation, new_compilation
 from byoc_core.driver.compile import compile_regions, link
 from byoc_core.driver.explanation import Explanation
 from byoc_core.driver.fallback import judge_fallback
-from byoc_core.driver.job import Job, open_job
 from byoc_core.driver.kernels import report_kernels
 from byoc_core.driver.observers import Observers, OnPass, Progress
 from byoc_core.driver.pipeline import pass_names
@@ -49,11 +49,11 @@ class Compiler:
         on_pass: OnPass | None = None,
     ) -> Executable:
         """Compile a module; see :func:`byoc_core.build`."""
-        job = self._open(module, request, progress, on_pass)
-        prepared = prepare(job)
+        compilation = self._open(module, request, progress, on_pass)
+        prepared = prepare(compilation)
         compiled = compile_regions(carve(prepared))
-        if job.asked and HOST_NAME not in job.request.backends:
-            judge_fallback(job.request.fallback, compiled.report_data, prepared.constraints.keeps_on_host)
+        if compilation.offload_backends and HOST_NAME not in compilation.request.backends:
+            judge_fallback(compilation.request.fallback, compiled.report_data, prepared.constraints.keeps_on_host)
         return link(compiled)
 
     def explain(
@@ -80,8 +80,8 @@ class Compiler:
         Raises:
             ByocError: any error raised by :meth:`build` before codegen.
         """
-        asked = (request or self.request).updated(strict=True)
-        prepared = prepare(self._open(module, asked, progress))
+        strict_request = (request or self.request).updated(strict=True)
+        prepared = prepare(self._open(module, strict_request, progress))
         return peel_views(prepared, carve_for_backends(prepared))
 
     def pass_names(self, request: CompileRequest | None = None) -> tuple[str, ...]:
@@ -90,8 +90,8 @@ class Compiler:
         Raises:
             BackendNotFoundError: a backend is not installed.
         """
-        asked = (request or self.request).updated(specialize=False)
-        return pass_names(self._open(IRModule(), asked))
+        unspecialised = (request or self.request).updated(specialize=False)
+        return pass_names(self._open(IRModule(), unspecialised))
 
     def ops_for(self, backends: Sequence[str | object]) -> OpRegistry:
         """Return the ops allowed in modules for these backends: :attr:`ops`, and the ops brought by the backends."""
@@ -103,5 +103,5 @@ class Compiler:
         request: CompileRequest | None,
         progress: Progress | None = None,
         on_pass: OnPass | None = None,
-    ) -> Job:
-        return open_job(module, request or self.request, self.backends, Observers(progress, on_pass))
+    ) -> Compilation:
+        return new_compilation(module, request or self.request, self.backends, Observers(progress, on_pass))

@@ -51,7 +51,7 @@ class Explanation:
             OptionsError: the explanation was made without ``kernels=True``.
         """
         if "kernels" not in self.report_data:
-            raise OptionsError("explanation", "was made without kernels", hint="Pass `kernels=True` to `explain`.")
+            raise OptionsError("explanation", "contains no kernels", hint="Pass `kernels=True` to `explain`.")
         return render_kernels(self.report_data)
 
     def report_html(self, title: str = "Offload report") -> str:

@@ -50,13 +50,13 @@ def warn_of_failures(failures: Sequence[HookFailure]) -> None:
 
     A failure of ``byoc_compile_status`` is left out: the warning about a backend unable to compile covers the failure.
     """
-    told = dict.fromkeys((failure.backend, failure.hook) for failure in failures)
-    for backend, hook in told:
+    failed_hooks = dict.fromkeys((failure.backend, failure.hook) for failure in failures)
+    for backend, hook in failed_hooks:
         if hook != "byoc_compile_status":
             texts = list(dict.fromkeys(f.text for f in failures if (f.backend, f.hook) == (backend, hook)))
             more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
             warn_caller(
-                f"backend `{backend}`: its hook `{hook}` {texts[0]}{more}.\n"
-                'Other backends and the host take what it was asked about; `report_data["hook_failures"]` of '
-                "the executable holds the tracebacks, and `strict=True` (`--strict`) makes an error of it."
+                f"backend `{backend}`, hook `{hook}`: {texts[0]}{more}.\n"
+                "Other backends and the host take over the ops of the failed calls. The executable's "
+                '`report_data["hook_failures"]` holds the tracebacks. With `strict=True` (`--strict`), failures raise.'
             )

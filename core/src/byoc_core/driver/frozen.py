@@ -43,5 +43,5 @@ def _blame(handles: Sequence[BackendHandle], hook: str) -> PluginError:
     return PluginError(
         " or ".join(labels),
         "changed a module in place",
-        hint=f"IR is frozen: a hook returns new objects. This is a fault of {names}, not of byoc-core.",
+        hint=f"IR is frozen: a hook must return new objects. This is a fault of {names}, not of byoc-core.",
     )

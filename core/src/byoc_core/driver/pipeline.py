@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from byoc_core.backend import BackendHandle
+from byoc_core.driver.compilation import Compilation
 from byoc_core.driver.frozen import keep_frozen
-from byoc_core.driver.job import Job
 from byoc_core.driver.stages import HOOKS, ModulePass, Stage
 from byoc_core.errors import ByocError, PassError, VerifyError, type_name
 from byoc_core.ir import IRModule, verify
@@ -19,43 +19,46 @@ from byoc_core.transform import Pass, UniqueNames, default_passes, pass_name
 __all__ = ["inserted_passes", "named", "pass_names", "prepare_passes"]
 
 
-def pass_names(job: Job) -> tuple[str, ...]:
-    """Return the names of the passes run by a job, in order, if all its backends can compile here."""
-    backends = job.asked
+def pass_names(compilation: Compilation) -> tuple[str, ...]:
+    """Return the names of the passes run by a compilation, in order, if all its backends can compile here."""
+    backends = compilation.offload_backends
     return (
-        *map(pass_name, prepare_passes(job, backends)),
+        *map(pass_name, prepare_passes(compilation, backends)),
         *([Stage.PARTITION.value] if backends else []),
-        *map(pass_name, inserted_passes(job, Stage.AFTER_PARTITION, backends)),
+        *map(pass_name, inserted_passes(compilation, Stage.AFTER_PARTITION, backends)),
         Stage.PARTITION_HOST.value,
         PeelViews.__name__,
         RunCodegen.__name__,
-        *map(pass_name, inserted_passes(job, Stage.AFTER_CODEGEN, backends)),
+        *map(pass_name, inserted_passes(compilation, Stage.AFTER_CODEGEN, backends)),
     )
 
 
-def prepare_passes(job: Job, backends: Sequence[BackendHandle]) -> list[ModulePass]:
+def prepare_passes(compilation: Compilation, backends: Sequence[BackendHandle]) -> list[ModulePass]:
     """Return the passes before partition.
 
     Args:
-        job: the compilation.
+        compilation: the compilation.
         backends: the backends allowed to claim ops.
     """
     return [
         *default_passes(
             keep_quantised=any(handle.info().quantised for handle in backends),
-            max_fold_cost=job.request.max_fold_cost,
+            max_fold_cost=compilation.request.max_fold_cost,
         ),
-        *inserted_passes(job, Stage.BEFORE_PARTITION, backends),
+        *inserted_passes(compilation, Stage.BEFORE_PARTITION, backends),
         UniqueNames(),
     ]
 
 
-def inserted_passes(job: Job, stage: Stage, backends: Iterable[BackendHandle]) -> list[ModulePass]:
+def inserted_passes(compilation: Compilation, stage: Stage, backends: Iterable[BackendHandle]) -> list[ModulePass]:
     """Return the passes of an insertion point: passes of plugins in the order of backends, then passes of the user."""
     hook = HOOKS[stage]
-    plugins = [_plugin_pass(job, stage, handle) for handle in backends if handle.implements(hook)]
-    given = job.request.passes.get(stage, ())
-    return [*plugins, *(_UserPass(transform, f"passes.{stage}[{index}]") for index, transform in enumerate(given))]
+    plugins = [_plugin_pass(compilation, stage, handle) for handle in backends if handle.implements(hook)]
+    user_passes = compilation.request.passes.get(stage, ())
+    return [
+        *plugins,
+        *(_UserPass(transform, f"passes.{stage}[{index}]") for index, transform in enumerate(user_passes)),
+    ]
 
 
 def named(name: str, transform: ModulePass) -> ModulePass:
@@ -68,12 +71,12 @@ def named(name: str, transform: ModulePass) -> ModulePass:
     return run
 
 
-def _plugin_pass(job: Job, stage: Stage, handle: BackendHandle) -> ModulePass:
+def _plugin_pass(compilation: Compilation, stage: Stage, handle: BackendHandle) -> ModulePass:
     hook = HOOKS[stage]
 
     def run(module: IRModule) -> IRModule:
         with keep_frozen(module, [handle], hook):
-            return handle.rewrite(hook, module, handle.context(module, job.options(handle)))
+            return handle.rewrite(hook, module, handle.context(module, compilation.options(handle)))
 
     return named(f"{hook.removeprefix('byoc_')}_{handle.name}", run)
 
@@ -84,13 +87,13 @@ class _UserPass(Pass):
 
     Attributes:
         transform: the pass.
-        place: the pass's place in the user's request.
+        field_path: the pass's place in the user's request.
     """
 
     verifies_result: ClassVar[bool] = True
 
     transform: ModulePass
-    place: str
+    field_path: str
 
     @property
     def __name__(self) -> str:
@@ -103,7 +106,7 @@ class _UserPass(Pass):
             PassError: the pass raised, changed its input, or did not return a valid module.
             ByocError: raised by the pass itself.
         """
-        where = f"pass `{self.__name__}` ({self.place})"
+        where = f"pass `{self.__name__}` ({self.field_path})"
         snapshot = Snapshot(module)
         try:
             result: object = self.transform(module)
@@ -112,12 +115,12 @@ class _UserPass(Pass):
         except Exception as error:
             raise PassError(where, f"raised {type(error).__name__}: {error}") from error
         if not snapshot.is_current():
-            raise PassError(where, "changed a module in place", hint="IR is frozen: a pass returns new objects.")
+            raise PassError(where, "changed a module in place", hint="IR is frozen: a pass must return new objects.")
         if not isinstance(result, IRModule):
-            raise PassError(where, "returned no module", got=type_name(result), expected="IRModule")
+            raise PassError(where, "did not return a module", got=type_name(result), expected="IRModule")
         if result is not module:
             try:
                 verify(result)
             except VerifyError as error:
-                raise PassError(where, f"made an invalid module: {error}") from error
+                raise PassError(where, f"returned an invalid module: {error}") from error
         return result

@@ -37,7 +37,7 @@ class PassReference:
         """
         module, colon, name = text.partition(":")
         if not (module and colon and name):
-            raise OptionsError(where, "names no pass", got=repr(text), expected="package.module:NAME")
+            raise OptionsError(where, "is not a reference to a pass", got=repr(text), expected="package.module:NAME")
         try:
             found = getattr(import_module(module), name)
             transform = found() if isinstance(found, type) else found
@@ -45,7 +45,7 @@ class PassReference:
             problem = f"cannot be imported: {type(error).__name__}: {error}"
             raise OptionsError(where, problem, got=repr(text)) from error
         if not callable(transform):
-            raise OptionsError(where, "is no pass", got=repr(text), expected="a callable from module to module")
+            raise OptionsError(where, "is not a pass", got=repr(text), expected="a callable from module to module")
         return cls(text, transform)
 
     @property

@@ -38,16 +38,16 @@ def _is_file(info: ValidationInfo) -> bool:
 def _check_backends(value: object, info: ValidationInfo) -> tuple[str | object, ...]:
     check_backends(value)
     if not isinstance(value, Sequence):
-        raise OptionsError("backends", "is no list", got=repr(value))
+        raise OptionsError("backends", "is not a list", got=repr(value))
     for index, item in enumerate(value if _is_file(info) else ()):
         if not isinstance(item, str):
-            raise OptionsError(f"backends[{index}]", "is no name of a backend", got=repr(item))
+            raise OptionsError(f"backends[{index}]", "is not a backend name", got=repr(item))
     return tuple(value)
 
 
 def _check_fallback(value: object, info: ValidationInfo) -> object:
     if value not in FALLBACKS:
-        raise OptionsError("fallback", "unknown value", got=repr(value), expected=" or ".join(FALLBACKS))
+        raise OptionsError("fallback", "has an unknown value", got=repr(value), expected=" or ".join(FALLBACKS))
     return value
 
 
@@ -74,7 +74,7 @@ def _check_dump(value: object) -> object:
     if value is None or isinstance(value, Path):
         return value
     if not isinstance(value, str):
-        raise OptionsError("dump", "is no path", got=repr(value))
+        raise OptionsError("dump", "is not a path", got=repr(value))
     return Path(value)
 
 
@@ -83,20 +83,22 @@ def _check_specialize(value: object, info: ValidationInfo) -> object:
         return value
     if isinstance(value, Mapping | str) or not isinstance(value, Sequence):
         expected = '[{"n": 1}, {"n": 8}]'
-        raise OptionsError("specialize", "is no list of sets of sizes", got=repr(value), expected=expected)
+        raise OptionsError("specialize", "is not a list of sets of sizes", got=repr(value), expected=expected)
     return tuple(dict(item) if isinstance(item, Mapping) else item for item in value)
 
 
 def _check_passes(value: object, info: ValidationInfo) -> Mapping[str, tuple[ModulePass, ...]]:
     stages = [stage.value for stage in INSERTION_POINTS]
     if not isinstance(value, Mapping):
-        raise OptionsError("passes", "is no mapping from stages", got=repr(value), expected=f"{{'{stages[1]}': [...]}}")
+        raise OptionsError(
+            "passes", "is not a mapping from stages", got=repr(value), expected=f"{{'{stages[1]}': [...]}}"
+        )
     for stage, passes in value.items():
         if stage not in stages:
             hint = near_names(str(stage), stages) or None
-            raise OptionsError(f"passes.{stage}", "is no stage", expected=", ".join(stages), hint=hint)
+            raise OptionsError(f"passes.{stage}", "is not a stage", expected=", ".join(stages), hint=hint)
         if isinstance(passes, str) or not isinstance(passes, Sequence):
-            raise OptionsError(f"passes.{stage}", "is no list of passes", got=repr(passes))
+            raise OptionsError(f"passes.{stage}", "is not a list of passes", got=repr(passes))
     return {
         str(stage): tuple(
             _check_pass(item, f"passes.{stage}[{index}]", info) for index, item in enumerate(value[stage])
@@ -112,7 +114,7 @@ def _check_pass(value: object, where: str, info: ValidationInfo) -> ModulePass:
     if isinstance(value, type):
         raise OptionsError(where, "is a class", got=value.__name__, expected=f"an instance: {value.__name__}()")
     if not callable(value):
-        raise OptionsError(where, "is no pass", got=repr(value), expected="a callable from module to module")
+        raise OptionsError(where, "is not a pass", got=repr(value), expected="a callable from module to module")
     transform: ModulePass = value
     return transform
 
@@ -244,7 +246,7 @@ class CompileRequest(BaseModel):
         try:
             return json.dumps(self.to_data(), indent=2) + "\n"
         except (TypeError, ValueError) as error:
-            raise OptionsError("options", f"have no form in JSON: {error}") from error
+            raise OptionsError("options", f"cannot be written as JSON: {error}") from error
 
     @model_serializer(mode="plain")
     def to_data(self) -> dict[str, Any]:
@@ -271,10 +273,10 @@ class CompileRequest(BaseModel):
         data = self.to_data()
         del data["dump"]
         options = {
-            backend: {name: value for name, value in given.items() if name not in paths.get(backend, ())}
-            for backend, given in data["options"].items()
+            backend: {name: value for name, value in backend_options.items() if name not in paths.get(backend, ())}
+            for backend, backend_options in data["options"].items()
         }
-        data["options"] = {backend: given for backend, given in options.items() if given}
+        data["options"] = {backend: backend_options for backend, backend_options in options.items() if backend_options}
         return {name: _to_json(value) for name, value in data.items()}
 
     @classmethod
@@ -295,7 +297,7 @@ class CompileRequest(BaseModel):
         for stage, passes in self.passes.items():
             objects += [(f"passes.{stage}[{i}]", p) for i, p in enumerate(passes) if not isinstance(p, PassReference)]
         for where, item in objects:
-            raise OptionsError(where, "is an object, which no file can name", got=object_name(item))
+            raise OptionsError(where, "is an object; files hold only names and plain values", got=object_name(item))
 
 
 class RequestFields(TypedDict, total=False):
@@ -331,11 +333,11 @@ def gather_request(
             raise TypeError(
                 f"unexpected keyword argument {name!r}; expected {', '.join(RequestFields.__annotations__)}"
             )
-    given = {name: value for name, value in fields.items() if value is not None}
+    overrides = {name: value for name, value in fields.items() if value is not None}
     if backends != ():
-        given["backends"] = backends
+        overrides["backends"] = backends
     base = CompileRequest() if request is None else request
-    return base.updated(**given) if given else base
+    return base.updated(**overrides) if overrides else base
 
 
 def _backend_name(backend: str | object) -> str:

@@ -17,16 +17,16 @@ __all__ = ["read_table", "under_path"]
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 _PROBLEMS = {
-    "bool_type": "is no bool",
-    "dataclass_type": "is no table",
-    "float_type": "is no number",
-    "int_type": "is no integer",
-    "mapping_type": "is no table",
-    "dict_type": "is no table",
-    "model_type": "is no table",
-    "list_type": "is no list",
+    "bool_type": "is not a bool",
+    "dataclass_type": "is not a table",
+    "float_type": "is not a number",
+    "int_type": "is not an integer",
+    "mapping_type": "is not a table",
+    "dict_type": "is not a table",
+    "model_type": "is not a table",
+    "list_type": "is not a list",
     "missing": "is missing",
-    "string_type": "is no text",
+    "string_type": "is not a string",
 }
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
@@ -53,26 +53,26 @@ def under_path(prefix: str, model: type) -> Iterator[None]:
         raise _moved(error, prefix) from error
 
 
-def read_table(kind: Any, place: str, table: object, joint: str) -> Any:
+def read_table(kind: Any, path: str, table: object, joint: str) -> Any:
     """Return the dataclass described by a table of a file.
 
     Args:
         kind: the dataclass.
-        place: the path of the table.
+        path: the path of the table.
         table: the table.
         joint: stands between the path and the place named by the dataclass's own checks.
 
     Raises:
         OptionsError: a field is unknown or does not fit; names the path.
     """
-    fields: dict[str, Any] = {place: (kind, ...)}
+    fields: dict[str, Any] = {path: (kind, ...)}
     holder = create_model("Holder", __config__=_STRICT, **fields)
     try:
-        return getattr(holder.model_validate_json(json.dumps({place: table}, default=str)), place)
+        return getattr(holder.model_validate_json(json.dumps({path: table}, default=str)), path)
     except ValidationError as error:
         raise _translate(dict(error.errors(include_url=False)[0]), "", holder) from error
     except OptionsError as error:
-        raise _moved(error, f"{place}{joint}") from error
+        raise _moved(error, f"{path}{joint}") from error
 
 
 def _moved(error: OptionsError, prefix: str) -> OptionsError:
@@ -84,9 +84,9 @@ def _translate(error: Mapping[str, Any], prefix: str, model: type) -> OptionsErr
     path = error["loc"]
     where = f"{prefix}{_text(path)}"
     if error["type"] in _UNKNOWN:
-        known = _names(_class_at(model, path[:-1]))
-        hint = near_names(str(path[-1]), known) or None
-        return OptionsError(where, "is unknown", expected=", ".join(known), hint=hint)
+        field_names = _names(_class_at(model, path[:-1]))
+        hint = near_names(str(path[-1]), field_names) or None
+        return OptionsError(where, "is unknown", expected=", ".join(field_names), hint=hint)
     problem = _PROBLEMS.get(error["type"])
     got = None if error["type"] == "missing" else _shown(error["input"])
     if problem is None:

@@ -26,12 +26,12 @@ def policy_from_data(data: object) -> Policy:
     Raises:
         OptionsError: the name is unknown, or the fields do not fit.
     """
-    name, given = (data.get("name"), data) if isinstance(data, Mapping) else (data, {})
+    name, settings = (data.get("name"), data) if isinstance(data, Mapping) else (data, {})
     if not isinstance(name, str) or name not in POLICIES:
         hint = near_names(name, _NAMES) or None if isinstance(name, str) else None
         where = "policy.name" if isinstance(data, Mapping) else "policy"
-        raise OptionsError(where, "is no policy", got=repr(name), expected=" or ".join(_NAMES), hint=hint)
-    table = {key: value for key, value in given.items() if key != "name"}
+        raise OptionsError(where, "is not a policy", got=repr(name), expected=" or ".join(_NAMES), hint=hint)
+    table = {key: value for key, value in settings.items() if key != "name"}
     policy: Policy = read_table(POLICIES[name], "policy", table, ", ")
     return policy
 
@@ -42,8 +42,8 @@ def policy_to_data(policy: object) -> str | dict[str, Any]:
     if name is None:
         return object_name(policy)
     default = POLICIES[name]()
-    given = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
-    changed = {key: _plain(value) for key, value in given.items() if value != getattr(default, key)}
+    settings = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
+    changed = {key: _plain(value) for key, value in settings.items() if value != getattr(default, key)}
     return {"name": name, **changed} if changed else name
 
 

@@ -26,6 +26,6 @@ def shows_request_fields(function: _F) -> _F:
         for name, annotation in RequestFields.__annotations__.items()
         for field in [CompileRequest.model_fields[name]]
     ]
-    kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    function.__signature__ = own.replace(parameters=[*kept, *fields])  # type: ignore[attr-defined]
+    parameters = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    function.__signature__ = own.replace(parameters=[*parameters, *fields])  # type: ignore[attr-defined]
     return function

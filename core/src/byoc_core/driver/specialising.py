@@ -41,23 +41,23 @@ def _check_sizes(sizes: Sequence[Mapping[str, int]], module: IRModule) -> None:
     symbols = parameter_symbols(module)
     if isinstance(sizes, Mapping | str) or not isinstance(sizes, Sequence):
         raise OptionsError(
-            "specialize", "is no list of sets of sizes", got=repr(sizes), expected='[{"n": 1}, {"n": 8}]'
+            "specialize", "is not a list of sets of sizes", got=repr(sizes), expected='[{"n": 1}, {"n": 8}]'
         )
     for item in sizes:
         if not isinstance(item, Mapping):
-            raise OptionsError("specialize", "a set of sizes is no mapping", got=repr(item), expected='{"n": 8}')
+            raise OptionsError("specialize", "a set of sizes is not a mapping", got=repr(item), expected='{"n": 8}')
         for name, size in item.items():
             if name not in symbols:
                 raise OptionsError(
                     "specialize",
-                    f"the model has no size `{name}`",
-                    expected=", ".join(sorted(symbols)) or "none: all sizes are known",
+                    f"the model has no symbolic size `{name}`",
+                    expected=", ".join(sorted(symbols)) or "no name: all sizes are known",
                     hint=near_names(str(name), symbols) or None,
                 )
             if type(size) is not int or not 0 <= size <= MAX_SIZE:
                 raise OptionsError(
                     f"specialize, size `{name}`",
-                    "is no size",
+                    "is not a valid size",
                     got=_shown(size),
                     expected=f"an integer from 0 to {MAX_SIZE}",
                 )

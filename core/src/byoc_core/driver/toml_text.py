@@ -53,12 +53,12 @@ def _value(value: object, path: tuple[str, ...]) -> str:
     if isinstance(value, Mapping):
         fields = (f"{_key(key)} = {_value(item, (*path, key))}" for key, item in value.items())
         return f"{{{', '.join(fields)}}}"
-    raise OptionsError(".".join(path), "has no form in TOML", got=repr(value))
+    raise OptionsError(".".join(path), "cannot be written as TOML", got=repr(value))
 
 
 def _string(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise OptionsError("text", "has no form in TOML", got=ascii(text)) from error
+        raise OptionsError("text", "cannot be written as TOML", got=ascii(text)) from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

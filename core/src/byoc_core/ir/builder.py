@@ -125,7 +125,7 @@ class FunctionBuilder:
         hints = tuple(names) if names else tuple(f"lv{len(self._bindings)}" for _ in types)
         if len(hints) != len(types):
             raise IRError(
-                f"op `{opdef.name}`", "is given the wrong number of result names", got=len(hints), expected=len(types)
+                f"op `{opdef.name}`", "has the wrong number of result names", got=len(hints), expected=len(types)
             )
         results = tuple(Var(hint, type_) for hint, type_ in zip(hints, types, strict=True))
         binding = Binding(results, opdef, values, normal, tuple(regions), codegen, location)
@@ -145,4 +145,4 @@ class FunctionBuilder:
 
     def _check_open(self) -> None:
         if self._finished:
-            raise IRError(f"builder of `{self.name}`", "is finished", hint="Start another one.")
+            raise IRError(f"builder of `{self.name}`", "is finished", hint="Start a new builder.")

@@ -25,8 +25,8 @@ for _name in __future__.all_feature_names:
 _UNNAMED = "<string>"
 """Name of the program of `python -c`, kept by `linecache`, and of every text for `exec`."""
 _NO_SOURCE = (
-    "Python keeps no source of a program from a pipe, nor of a text that only `exec` was given. Define the class in a "
-    "file or in a notebook's cell, or read its text with `byoc_core.parse(text)`."
+    "Python keeps no source of a program from a pipe, nor of a text passed to `exec`. Define the class in a "
+    "file or in a notebook's cell, or parse the text with `byoc_core.parse(text)`."
 )
 
 
@@ -59,21 +59,21 @@ def find_class_source(definition: type, frame: FrameType | None) -> ClassSource:
     Raises:
         ScriptError: no source is kept.
     """
-    place = _place(definition, frame)
-    if place is not None:
-        for text in place.kept_texts():
-            found = place.find_in(text)
-            if found is not None and (place.filename != _UNNAMED or place.compiles_to_functions(text)):
+    site = _find_site(definition, frame)
+    if site is not None:
+        for text in site.cached_texts():
+            found = site.find_in(text)
+            if found is not None and (site.filename != _UNNAMED or site.compiles_to_functions(text)):
                 return found
-        for text in place.held_texts():
-            found = place.find_in(text)
-            if found is not None and place.compiles_to_functions(text):
+        for text in site.process_texts():
+            found = site.find_in(text)
+            if found is not None and site.compiles_to_functions(text):
                 return found
-    raise ScriptError(f"class `{definition.__name__}`", "its source cannot be found", hint=_NO_SOURCE)
+    raise ScriptError(f"class `{definition.__name__}`", "the source cannot be found", hint=_NO_SOURCE)
 
 
-def _place(definition: type, frame: FrameType | None) -> _Place | None:
-    """Return the place of a class's definition: from the functions of the class, or from the frame if none exist."""
+def _find_site(definition: type, frame: FrameType | None) -> _DefinitionSite | None:
+    """Return the site of a class's definition: from the functions of the class, or from the frame if none exist."""
     functions = tuple(
         value
         for value in vars(definition).values()
@@ -82,14 +82,16 @@ def _place(definition: type, frame: FrameType | None) -> _Place | None:
     if functions:
         names = {function.__code__.co_filename for function in functions}
         if len(names) == 1:
-            return _Place(definition.__name__, names.pop(), functions, functions[0].__globals__, frame, 0)
+            return _DefinitionSite(definition.__name__, names.pop(), functions, functions[0].__globals__, frame, 0)
     elif frame is not None and frame.f_globals.get("__name__") == definition.__module__:
-        return _Place(definition.__name__, frame.f_code.co_filename, (), frame.f_globals, frame, frame.f_lineno)
+        return _DefinitionSite(
+            definition.__name__, frame.f_code.co_filename, (), frame.f_globals, frame, frame.f_lineno
+        )
     return None
 
 
 @dataclass(frozen=True)
-class _Place:
+class _DefinitionSite:
     class_name: str
     filename: str
     functions: tuple[FunctionType, ...]
@@ -128,7 +130,7 @@ class _Place:
         compiled = set(_nested_codes(code))
         return all(function.__code__ in compiled for function in self.functions)
 
-    def kept_texts(self) -> Iterator[str]:
+    def cached_texts(self) -> Iterator[str]:
         """Yield the text kept by `linecache` under the name of the code's file."""
         if os.path.exists(self.filename):  # noqa: PTH110 - a name such as "<stdin>", or one with a NUL, is no path
             linecache.checkcache(self.filename)
@@ -136,7 +138,7 @@ class _Place:
         if lines:
             yield "".join(lines)
 
-    def held_texts(self) -> Iterator[str]:
+    def process_texts(self) -> Iterator[str]:
         """Yield texts of the process possibly containing the class statement."""
         statement = re.compile(rf"\bclass\s+{re.escape(self.class_name)}\b")
         seen: set[str] = set()

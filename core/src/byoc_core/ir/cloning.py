@@ -1,4 +1,4 @@
-"""Copies of bindings and functions without shared values."""
+"""Copies of bindings and functions without shared vars; constants are shared."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def clone_bindings(bindings: Iterable[Binding], mapping: MutableMapping[int, Val
 
 
 def clone_function(function: Function) -> Function:
-    """Copy a function: equal structure, no value shared."""
+    """Copy a function: equal structure, no var shared."""
     params = tuple(Var(param.name, param.type) for param in function.params)
     mapping: dict[int, Value] = {id(old): new for old, new in zip(function.params, params, strict=True)}
     bindings = clone_bindings(function.bindings, mapping)

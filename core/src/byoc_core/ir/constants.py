@@ -91,7 +91,7 @@ class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
         if tuple(array.shape) != constant.type.shape or dtype_name(array.dtype) != constant.type.dtype:
             raise IRError(
                 "constant",
-                "the array is not of the constant's type",
+                "the array does not have the constant's type",
                 got=f"{array.dtype}{list(array.shape)}",
                 expected=constant.type,
             )

@@ -64,16 +64,16 @@ def infer_results(
     return types
 
 
-def _stored_types(op: OpDef, given: object) -> tuple[Type, ...]:
+def _stored_types(op: OpDef, rule_result: object) -> tuple[Type, ...]:
     """Return the result of a type rule (a single type, or any iterable of types) as a tuple of types."""
-    if isinstance(given, Type):
-        return (given,)
-    types = tuple(given) if isinstance(given, Iterable) else None
+    if isinstance(rule_result, Type):
+        return (rule_result,)
+    types = tuple(rule_result) if isinstance(rule_result, Iterable) else None
     if types is None or not all(isinstance(item, Type) for item in types):
-        wrong = given if types is None else next(item for item in types if not isinstance(item, Type))
+        wrong = rule_result if types is None else next(item for item in types if not isinstance(item, Type))
         raise IRTypeError(
             f"op `{op.name}`",
-            "its type rule gives something else than types",
+            "the type rule does not return types",
             got=f"{wrong!r} ({type_name(wrong)})",
             expected="a tuple of TensorType",
         )

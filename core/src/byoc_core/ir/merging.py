@@ -54,22 +54,22 @@ def merge_modules(
         merger.add(key, module, _find_entry(key, module, (entries or {}).get(key)))
     for key in entries or {}:
         if key not in modules:
-            raise IRError(f"entry of `{key}`", "no module of this name is given", expected=", ".join(modules) or "none")
+            raise IRError(f"entry of `{key}`", "no module has this key", expected=", ".join(modules) or "none")
     return IRModule(merger.functions, merger.constants, merger.attrs, name, merger.ops())
 
 
-def _find_entry(key: str, module: IRModule, given: str | None) -> str:
+def _find_entry(key: str, module: IRModule, entry: str | None) -> str:
     if not is_name(key):
-        raise IRError(f"module {key!r}", "has a key that cannot name a function", expected="a Python identifier")
-    if given is not None:
-        return module[given].name
+        raise IRError(f"module {key!r}", "has a key invalid as a function name", expected="a Python identifier")
+    if entry is not None:
+        return module[entry].name
     called = {str(b.attrs["callee"]) for function in module.functions.values() for b in function.walk() if b.op is CALL}
     roots = [name for name in module.functions if name not in called]
     if "main" in module.functions:
         return "main"
     if len(roots) != 1:
-        problem = f"has {'several functions' if roots else 'no function'} that may be its entry"
-        hint = f'Name one: merge_modules(..., entries={{"{key}": ...}}).'
+        problem = f"has {'several' if roots else 'no'} possible entry functions"
+        hint = f'Name the entry function: merge_modules(..., entries={{"{key}": ...}}).'
         raise IRError(f"module `{key}`", problem, got=", ".join(roots) or None, hint=hint if roots else None)
     return roots[0]
 
@@ -82,7 +82,7 @@ class _Merger:
         self.constants = ConstantStore()
         self.attrs: dict[str, Any] = {}
         self._modules = modules
-        self._taken = set(modules)
+        self._used_names = set(modules)
         self._symbols: set[str] = set()
         self._owners: dict[str, str] = {}
 
@@ -91,7 +91,7 @@ class _Merger:
         for digest, array in module.constants.items():
             self.constants.adopt(Constant(digest, TensorType(tuple(array.shape), dtype_name(array.dtype))), array)
         self._add_attrs(key, module)
-        names = {name: key if name == entry else self._fresh(name, key, self._taken) for name in module.functions}
+        names = {name: key if name == entry else self._fresh(name, key, self._used_names) for name in module.functions}
         for name, function in module.functions.items():
             renamed = replace(_with_callees(clone_function(function), names), name=names[name])
             self.functions[names[name]] = renamed.with_attrs(**self._own_attrs(key, function, names))
@@ -106,19 +106,21 @@ class _Merger:
         return attrs
 
     @staticmethod
-    def _fresh(name: str, key: str, taken: set[str]) -> str:
-        wish, number = name, 0
-        while wish in taken:
-            wish = f"{key}_{name}_{number}" if number else f"{key}_{name}"
+    def _fresh(name: str, key: str, used_names: set[str]) -> str:
+        candidate, number = name, 0
+        while candidate in used_names:
+            candidate = f"{key}_{name}_{number}" if number else f"{key}_{name}"
             number += 1
-        taken.add(wish)
-        return wish
+        used_names.add(candidate)
+        return candidate
 
     def _add_attrs(self, key: str, module: IRModule) -> None:
         compiled = [symbol for external in module.attrs.get(EXTERNAL_MODULES, ()) for symbol in external.function_names]
         for symbol in compiled:
             if symbol in self._symbols:
-                raise IRError(f"module `{key}`", f"has a compiled function of a symbol that is taken, `{symbol}`")
+                raise IRError(
+                    f"module `{key}`", f"has a compiled function with the symbol `{symbol}` of another module"
+                )
         self._symbols.update(compiled)
         for name, value in module.attrs.items():
             if name == EXTERNAL_MODULES:
@@ -136,13 +138,13 @@ class _Merger:
         registries = [module.ops for module in self._modules.values()]
         if all(registry is registries[0] for registry in registries):
             return registries[0] if registries else IRModule().ops
-        known: dict[str, tuple[OpDef, str]] = {}
+        definitions: dict[str, tuple[OpDef, str]] = {}
         for key, module in self._modules.items():
             for name, op in module.ops.items():
-                other, owner = known.setdefault(name, (op, key))
+                other, owner = definitions.setdefault(name, (op, key))
                 if other is not op:
-                    raise IRError(f"op `{name}`", f"is not the same in the modules `{owner}` and `{key}`")
-        return OpRegistry(op for op, _ in known.values())
+                    raise IRError(f"op `{name}`", f"has different definitions in the modules `{owner}` and `{key}`")
+        return OpRegistry(op for op, _ in definitions.values())
 
 
 def _with_callees(function: Function, names: Mapping[str, str]) -> Function:

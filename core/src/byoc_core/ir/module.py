@@ -91,7 +91,7 @@ class Binding:
             IRError: the binding has several.
         """
         if len(self.results) != 1:
-            raise IRError(f"op `{self.op.name}`", f"has {len(self.results)} results, not one")
+            raise IRError(f"op `{self.op.name}`", f"has {len(self.results)} results instead of 1")
         return self.results[0]
 
     def context(self) -> OpContext:
@@ -200,7 +200,7 @@ class IRModule:
     def __post_init__(self) -> None:
         for name, function in self.functions.items():
             if function.name != name:
-                raise IRError(f"function `{function.name}`", f"stands under another name in the module, `{name}`")
+                raise IRError(f"function `{function.name}`", f"is stored under another name in the module, `{name}`")
 
     def __getitem__(self, name: str) -> Function:
         if name not in self.functions:

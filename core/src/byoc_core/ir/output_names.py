@@ -18,10 +18,10 @@ def choose_output_names(names: Sequence[str | None]) -> tuple[str, ...]:
 
     ``output0`` and so on replace a missing name, a generated name (``lv0``, ``gv``), or the name of another output.
     """
-    chosen = [None if name is None or _GENERATED.fullmatch(name) else name for name in names]
-    unique = [name if name is not None and chosen.count(name) == 1 else None for name in chosen]
-    taken = {f"output{index}" for index, name in enumerate(unique) if name is None}
-    return tuple(f"output{index}" if name is None or name in taken else name for index, name in enumerate(unique))
+    candidates = [None if name is None or _GENERATED.fullmatch(name) else name for name in names]
+    unique = [name if name is not None and candidates.count(name) == 1 else None for name in candidates]
+    generated = {f"output{index}" for index, name in enumerate(unique) if name is None}
+    return tuple(f"output{index}" if name is None or name in generated else name for index, name in enumerate(unique))
 
 
 def name_outputs(module: IRModule, written: IRModule) -> IRModule:

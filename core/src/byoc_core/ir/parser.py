@@ -52,8 +52,8 @@ def parse_module(
         ScriptError: the text is not script; the message shows the line.
         IRTypeError: an op's operands or attributes do not fit; shows the line.
     """
-    known = default_ops() if ops is None else ops
-    parser = _Parser(text, known, {} if constants is None else constants, source, first_line)
+    registry = default_ops() if ops is None else ops
+    parser = _Parser(text, registry, {} if constants is None else constants, source, first_line)
     return parser.guard(parser.module)
 
 
@@ -67,7 +67,7 @@ def parse_function(
     """
     functions = parse_module(text, ops, constants=constants).functions
     if len(functions) != 1:
-        raise ScriptError("<script>", "does not hold one function", got=", ".join(functions) or "none", expected=1)
+        raise ScriptError("<script>", "does not hold a single function", got=", ".join(functions) or "none", expected=1)
     return next(iter(functions.values()))
 
 
@@ -149,7 +149,7 @@ class _Parser(ScriptReader):
         if not classes:
             return body
         if len(classes) > 1:
-            self.fail(classes[1], "is a second module class", expected="one class")
+            self.fail(classes[1], "is a second module class", expected="a single class")
         self._check_decorators(classes[0])
         self._name = classes[0].name
         return [s for s in body if s is not classes[0]] + classes[0].body
@@ -185,19 +185,19 @@ class _Parser(ScriptReader):
             name = script_name(called) or ast.unparse(called).rpartition(".")[2]
             if name not in DECORATORS and (script_name(called) or hint_for(name)):
                 hint = hint_for(name, DECORATORS) or None
-                self.fail(decorator, f"`{ast.unparse(decorator)}` is no decorator of script", hint=hint)
+                self.fail(decorator, f"`{ast.unparse(decorator)}` is not a decorator of script", hint=hint)
 
     def _function(self, node: ast.FunctionDef) -> Function:
         self._node = node
         self._check_decorators(node)
         arguments = node.args
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs or arguments.defaults:
-            self.fail(node, "has parameters other than plain positional ones")
+            self.fail(node, "has parameters other than plain positional parameters")
         scope = _Scope()
         params = []
         for argument in arguments.args:
             if argument.arg in scope.values:
-                self.fail(argument, f"parameter `{argument.arg}` stands twice")
+                self.fail(argument, f"parameter `{argument.arg}` is repeated")
             if argument.annotation is None:
                 self.fail(argument, f"parameter `{argument.arg}` has no type")
             params.append(Var(argument.arg, self.type(argument.annotation)))
@@ -218,7 +218,8 @@ class _Parser(ScriptReader):
         if declared != function.result_types:
             shown = ", ".join(map(str, function.result_types))
             self.fail(
-                annotation, f"function `{function.name}` does not return what its annotation says; it returns {shown}"
+                annotation,
+                f"the result types of function `{function.name}` differ from the annotation; actual types: {shown}",
             )
 
     def _body(
@@ -227,7 +228,7 @@ class _Parser(ScriptReader):
         results: tuple[Value, ...] | None = None
         for statement in statements:
             if results is not None:
-                self.fail(statement, "stands after the return")
+                self.fail(statement, "follows the return")
             self._node = statement
             match statement:
                 case ast.Return(value=value):
@@ -271,14 +272,14 @@ class _Parser(ScriptReader):
             self.fail(target, "is not a name or a tuple of names")
         if script_name(call.func) in ("const", "constant"):
             if len(names) != 1:
-                self.fail(target, f"binds {len(names)} names to one constant")
+                self.fail(target, f"binds {len(names)} names to a single constant")
             scope.values[names[0]] = self._value(call, scope)
             return
         self.check_keywords(call)
         op, operands, attrs = self._call(call, scope)
         regions, declared, codegen = self._binding_keywords(call, scope)
         if declared is not None and not op.declares_results:
-            self.fail(call, f"`{op.name}` finds its result types itself", hint="Leave `out_types` out.")
+            self.fail(call, f"`{op.name}` infers the result types", hint="Omit `out_types`.")
         normal = op.attrs_for(attrs, [operand.type for operand in operands])
         types = infer_results(op, operands, normal, regions=regions, declared=declared, functions=self._functions)
         if len(types) != len(names):
@@ -291,27 +292,27 @@ class _Parser(ScriptReader):
     def _check_annotation(self, annotation: ast.expr, value: Value) -> None:
         declared = self.type(annotation)
         if declared != value.type:
-            self.fail(annotation, f"the annotation is not the value's type, {value.type}", expected=None)
+            self.fail(annotation, f"the annotation differs from the value's type, {value.type}", expected=None)
 
     def _call(self, call: ast.Call, scope: _Scope) -> tuple[OpDef, tuple[Value, ...], dict[str, object]]:
         attrs = {k.arg: self.literal(k.value) for k in call.keywords if k.arg and k.arg not in _BINDING_KEYWORDS}
         name = script_name(call.func)
         if name is None:
             if not isinstance(call.func, ast.Name):
-                problem = "calls something that is neither an op `R.<name>` nor a function of the module"
+                problem = "calls neither an op `R.<name>` nor a function of the module"
                 self.fail(call, problem, hint=hint_for(ast.unparse(call.func), ops=self._ops) or None)
             callee = call.func.id
             if callee not in self._pending:
                 hint = near_names(callee, self._pending)
                 self.fail(call, f"function `{callee}` is not in the module", hint=hint or None)
-            self._check_not_given(call, "callee")
+            self._check_not_passed(call, "callee")
             return CALL, self._operands(call.args, scope), {"callee": callee, **attrs}
         op = self._ops.get(_OP_OF_ALIAS.get(name, name)) or self._unknown_op(name)
         arguments = list(call.args)
         if op.leading_attr is None:
             self._check_no_literals(arguments, scope)
         else:
-            self._check_not_given(call, op.leading_attr)
+            self._check_not_passed(call, op.leading_attr)
             attrs[op.leading_attr] = self._leading_symbol(call, arguments)
             if len(arguments) > 2 + op.declares_results:
                 form = f'("{op.leading_attr}", (operands, ...){", out_types" if op.declares_results else ""})'
@@ -331,9 +332,9 @@ class _Parser(ScriptReader):
                 hint = literal_hint(argument, dtype)
                 self.fail(argument, "is not a value", expected="a name, `R.const` or `R.constant`", hint=hint)
 
-    def _check_not_given(self, call: ast.Call, name: str) -> None:
+    def _check_not_passed(self, call: ast.Call, name: str) -> None:
         if any(keyword.arg == name for keyword in call.keywords):
-            self.fail(call, f"gives `{name}` twice")
+            self.fail(call, f"passes `{name}` twice")
 
     def _leading_symbol(self, call: ast.Call, arguments: list[ast.expr]) -> str:
         match arguments:
@@ -341,7 +342,7 @@ class _Parser(ScriptReader):
                 return symbol
             case [ast.Call(args=[ast.Constant(value=str(symbol))]) as inner, *_] if script_name(inner.func) == "extern":
                 return symbol
-        self.fail(call, "has no symbol as its first argument", expected="a string")
+        self.fail(call, "has no symbol as the first argument", expected="a string")
 
     def _operands(self, nodes: list[ast.expr], scope: _Scope) -> tuple[Value, ...]:
         values: list[Value] = []

@@ -53,26 +53,26 @@ class _Names:
 
     def __init__(self, reserved: Collection[str] = ()) -> None:
         self._reserved = reserved
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
         self._next_number: dict[str, int] = {}
         self._names: dict[int, str] = {}
-        self._kept: list[object] = []
+        self._owners: list[object] = []
 
     def of(self, owner: object, hint: str) -> str:
         name = self._names.get(id(owner))
         if name is None:
             name = self._unique(_identifier(hint))
             self._names[id(owner)] = name
-            self._kept.append(owner)
+            self._owners.append(owner)
         return name
 
     def _unique(self, base: str) -> str:
         name, number = base, self._next_number.get(base, 1)
-        while name in self._taken or name in self._reserved:
+        while name in self._used_names or name in self._reserved:
             name = f"{base}_{number}"
             number += 1
         self._next_number[base] = number
-        self._taken.add(name)
+        self._used_names.add(name)
         return name
 
 
@@ -195,9 +195,9 @@ def binding_window(
     """
     printer = _Printer((function,), constants)
     printer.function(function, "", "R.function")
-    guilty = 1 if binding is None else printer.line_of.get(id(binding), 1)
-    first, last = max(0, guilty - context), min(len(printer.lines), guilty + context + 1)
-    window = [f"{'>' if number == guilty else ' '} {printer.lines[number]}" for number in range(first, last)]
+    faulty_line = 1 if binding is None else printer.line_of.get(id(binding), 1)
+    first, last = max(0, faulty_line - context), min(len(printer.lines), faulty_line + context + 1)
+    window = [f"{'>' if number == faulty_line else ' '} {printer.lines[number]}" for number in range(first, last)]
     if first > 1:
         window.insert(0, f"  {printer.lines[1]}\n      ...")
     return "\n".join(window)
@@ -235,8 +235,8 @@ def _inline_constant(constant: Constant, store: ConstantStore | None) -> str | N
     values = array.tolist()
     if not all(isinstance(v, bool | int | float) and math.isfinite(v) for v in (values if array.ndim else [values])):
         return None
-    again = np.array(values, dtype=to_numpy(constant.type.dtype))
-    if again.tobytes() != array.tobytes():
+    restored = np.array(values, dtype=to_numpy(constant.type.dtype))
+    if restored.tobytes() != array.tobytes():
         return None
     return f'R.const({values!r}, "{constant.type.dtype}")'
 

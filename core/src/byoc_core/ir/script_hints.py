@@ -27,29 +27,30 @@ _OPERATORS: Mapping[type[ast.AST], str] = MappingProxyType(
 _DPS = '`R.call_dps_packed("symbol", (x, ...), out_types=[R.Tensor(...)])`'
 _WORDS: Mapping[str, str] = MappingProxyType(
     {
-        "call_tir": f"A function that fills its results is called by {_DPS}.",
-        "call_dps": f"A function that fills its results is called by {_DPS}.",
-        "emit": "A binding needs no word: write `y = R.<op>(...)`.",
+        "call_tir": f"A function filling results passed as arguments is called by {_DPS}.",
+        "call_dps": f"A function filling results passed as arguments is called by {_DPS}.",
+        "emit": "A binding needs no keyword: write `y = R.<op>(...)`.",
         "emit_output": "Return the values.",
         "extern": (
-            f"A function that fills its results is called by {_DPS}, one that returns them by `R.call_packed`; "
+            f"A function filling results passed as arguments is called by {_DPS}, a function returning the results by "
+            "`R.call_packed`; "
             '`R.extern("symbol")` may stand for the symbol.'
         ),
         "func": "Did you mean 'function'?",
         "match_cast": 'Types are inferred; symbols of shapes are strings: `R.Tensor(("n", 4))`.',
-        "prim_func": "Functions of loops are not script: a backend generates them.",
+        "prim_func": "Loop functions are not script: backends generate the loops.",
         "shape": 'Shapes are tuples: `R.Tensor((2, "n"))`.',
         "tuple": "There are no tuples: return several values.",
     }
 )
 
 
-def hint_for(name: str, known: Iterable[str] = (), ops: Iterable[str] = ()) -> str:
+def hint_for(name: str, valid_names: Iterable[str] = (), ops: Iterable[str] = ()) -> str:
     """Return the suggested replacement of a name behind ``R.``; empty if nothing is near.
 
     Args:
         name: the written name, without ``R.``.
-        known: names valid in this place.
+        valid_names: names valid at this point of the script.
         ops: names of ops.
     """
     plain = name.removeprefix("op.").removeprefix("relax.")
@@ -60,7 +61,7 @@ def hint_for(name: str, known: Iterable[str] = (), ops: Iterable[str] = ()) -> s
     same = [op for op in names if op.rpartition(".")[2] == last]
     if same:
         return f"Did you mean {' or '.join(repr(f'R.{op}') for op in same)}?"
-    return near_names(plain, [*known, *names])
+    return near_names(plain, [*valid_names, *names])
 
 
 def literal_hint(node: ast.expr, dtype: str) -> str | None:
@@ -71,7 +72,7 @@ def literal_hint(node: ast.expr, dtype: str) -> str | None:
             | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()))
         ):
             text = ast.unparse(node)
-            return f'A number among operands is `R.const({text}, "{dtype}")`; attributes are given by name.'
+            return f'A number among operands is `R.const({text}, "{dtype}")`; attributes are passed by name.'
     return None
 
 
@@ -80,10 +81,12 @@ def statement_hint(node: ast.stmt) -> str | None:
     match node:
         case ast.Assign(value=ast.BinOp(op=operator)) | ast.Assign(value=ast.UnaryOp(op=operator)):
             op = _OPERATORS.get(type(operator))
-            return f"Operators are ops: `R.{op}(...)`." if op else None
+            return f"Write the op in place of the operator: `R.{op}(...)`." if op else None
         case ast.AugAssign(op=operator):
             op = _OPERATORS.get(type(operator))
-            return f"Operators are ops, and each result has a name: `y = R.{op}(...)`." if op else None
+            return (
+                f"Write the op in place of the operator, with a name for the result: `y = R.{op}(...)`." if op else None
+            )
         case ast.Assign(value=ast.Subscript()):
             return "Parts of a tensor are taken by `R.strided_slice` or `R.take`."
         case ast.Assign(value=ast.Constant()):

@@ -37,7 +37,7 @@ class ScriptReader:
     ) -> None:
         self.store = ConstantStore()
         self._lines = re.split(r"\r\n|\r|\n", text.removesuffix("\n"))
-        self._given = constants
+        self._constants = constants
         self._source = source
         self._first_line = first_line
 
@@ -70,7 +70,7 @@ class ScriptReader:
             if keyword.arg is None:
                 self.fail(call, "has `**` arguments")
             if keyword.arg in seen:
-                self.fail(call, f"gives `{keyword.arg}` twice")
+                self.fail(call, f"passes `{keyword.arg}` twice")
             seen.add(keyword.arg)
 
     def literal_constant(self, call: ast.Call) -> Constant:
@@ -89,14 +89,14 @@ class ScriptReader:
         match call.args:
             case [ast.Constant(value=str(digest)), type_node]:
                 type_ = self.type(type_node)
-                array = self._given.get(digest)
+                array = self._constants.get(digest)
                 if not isinstance(type_, TensorType):
-                    self.fail(call, "is not of a tensor type")
+                    self.fail(call, "does not have a tensor type")
                 if array is None:
-                    self.fail(call, f"constant {digest[:16]}... is not given", hint="Pass its array in `constants=`.")
+                    self.fail(call, f"constant {digest[:16]}... has no array", hint="Pass the array in `constants=`.")
                 constant = Constant(digest, type_)
-                if not isinstance(self._given, ConstantStore) and self.store.add(array).digest != digest:
-                    self.fail(call, f"constant {digest[:16]}... is given as an array of another digest")
+                if not isinstance(self._constants, ConstantStore) and self.store.add(array).digest != digest:
+                    self.fail(call, f"the array of constant {digest[:16]}... has another digest")
                 self.store.adopt(constant, array)
                 return constant
         self.fail(call, "is not a constant", expected='R.constant("digest", R.Tensor(...))')
@@ -126,24 +126,24 @@ class ScriptReader:
         self.check_keywords(call)
         if len(call.args) > len(names):
             self.fail(call, f"has {len(call.args)} positional arguments", expected=f"at most {len(names)}")
-        given = dict(zip(names, call.args, strict=False))
+        arguments = dict(zip(names, call.args, strict=False))
         for keyword in call.keywords:
             if keyword.arg not in names:
                 self.fail(call, f"has no argument `{keyword.arg}`", expected=", ".join(names))
-            if keyword.arg in given:
-                self.fail(call, f"gives `{keyword.arg}` twice")
-            given[keyword.arg] = keyword.value
-        return {name: self.literal(value) for name, value in given.items()}
+            if keyword.arg in arguments:
+                self.fail(call, f"passes `{keyword.arg}` twice")
+            arguments[keyword.arg] = keyword.value
+        return {name: self.literal(value) for name, value in arguments.items()}
 
     def _tensor_type(self, node: ast.expr, shape: object, dtype: object) -> TensorType:
         if not isinstance(dtype, str):
-            self.fail(node, "has a dtype that is not a string")
+            self.fail(node, "has a dtype other than a string")
         try:
             dtype_info(dtype)
             if shape is None:
                 return TensorType(None, dtype)
             if not isinstance(shape, tuple):
-                self.fail(node, "has a shape that is not a tuple")
+                self.fail(node, "has a shape other than a tuple")
             return TensorType(tuple(parse_dim(dim) for dim in shape), dtype)
         except ScriptError:
             raise
@@ -211,7 +211,7 @@ def _shape(values: object) -> tuple[int, ...]:
         return ()
     shapes = {_shape(item) for item in values}
     if len(shapes) > 1:
-        raise ValueError("its rows have different lengths")
+        raise ValueError("the rows have different lengths")
     return (len(values), *(shapes.pop() if shapes else ()))
 
 

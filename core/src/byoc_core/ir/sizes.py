@@ -1,4 +1,9 @@
-"""The symbolic sizes of bindings: required, derived from a value, or introduced by a binding."""
+"""The symbolic sizes of bindings: required, derived from a value, or introduced by a binding.
+
+A binding *cites* the symbols in its types and attributes. A value *gives* a symbol if the shape determines the size. A
+binding *learns* the symbols known only from its results, and *introduces* the symbols defined nowhere else. The
+verifier keeps these laws; dead-code removal, ``CaptureSizes`` and outlining keep or pass sizes accordingly.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from byoc_core.opset.opdef import Trait
 from byoc_core.opset.types import TensorType, Type
 
 __all__ = [
-    "SizeGivers",
+    "SizeSources",
     "attribute_symbols",
     "cited_symbols",
     "dependencies",
@@ -104,12 +109,12 @@ def attribute_symbols(attrs: Mapping[str, AttrValue]) -> set[str]:
 def given_symbols(type_: Type) -> frozenset[str]:
     """Return the symbols with sizes determined by the shape of a value of the type alone."""
     shape = type_.shape if isinstance(type_, TensorType) else None
-    given: set[str] = set()
+    symbols: set[str] = set()
     for dim in shape or ():
         names = symbols_of(dim)
         if len(names) == 1 and _is_solved_by(dim, *names):
-            given |= names
-    return frozenset(given)
+            symbols |= names
+    return frozenset(symbols)
 
 
 def _is_solved_by(dim: Dim, name: str) -> bool:
@@ -119,7 +124,7 @@ def _is_solved_by(dim: Dim, name: str) -> bool:
         return False
 
 
-class SizeGivers:
+class SizeSources:
     """For each symbol, the first of some values with a shape determining the symbol."""
 
     def __init__(self, values: Iterable[Var] = ()) -> None:
@@ -147,32 +152,32 @@ def dependencies(bindings: Sequence[Binding]) -> list[list[int]]:
 
     Cost: linear in bindings and operands.
     """
-    makers = _size_makers(bindings)
+    size_producers = _size_producers(bindings)
     producer: dict[int, int] = {}
     needed: list[list[int]] = []
     for position, binding in enumerate(bindings):
         sources = {producer[id(o)]: None for o in binding.operands if id(o) in producer}
-        if makers:
-            sizes = (makers[name] for name in sorted(cited_symbols([binding]).intersection(makers)))
-            sources.update((maker, None) for maker in sizes if maker < position)
+        if size_producers:
+            sizes = (size_producers[name] for name in sorted(cited_symbols([binding]).intersection(size_producers)))
+            sources.update((size_producer, None) for size_producer in sizes if size_producer < position)
         needed.append(list(sources))
         producer.update((id(result), position) for result in binding.results)
     return needed
 
 
-def _size_makers(bindings: Sequence[Binding]) -> dict[str, int]:
+def _size_producers(bindings: Sequence[Binding]) -> dict[str, int]:
     """Return the position of the first binding determining each symbol, for symbols absent before this binding."""
-    makers: dict[str, int] = {}
+    size_producers: dict[str, int] = {}
     if not any(map(_may_learn, bindings)):
-        return makers
-    known: set[str] = set()
+        return size_producers
+    defined_symbols: set[str] = set()
     for position, binding in enumerate(bindings):
-        known |= type_symbols(binding.operands)
-        results = type_symbols(binding.results) - known
+        defined_symbols |= type_symbols(binding.operands)
+        results = type_symbols(binding.results) - defined_symbols
         if _may_learn(binding):
-            makers.update(dict.fromkeys(results, position))
-        known |= results
-    return makers
+            size_producers.update(dict.fromkeys(results, position))
+        defined_symbols |= results
+    return size_producers
 
 
 def _may_learn(binding: Binding) -> bool:

@@ -1,4 +1,8 @@
-"""Snapshots of a module's parts by identity, to detect in-place changes of frozen IR."""
+"""Snapshots of a module's parts by identity, to detect in-place changes of frozen IR.
+
+The driver compares snapshots around hooks of plugins and around a user's passes. A part missing in the list of parts
+can be changed unnoticed.
+"""
 
 from __future__ import annotations
 

@@ -112,15 +112,15 @@ def _substituted(type_: Type, symbols: Mapping[str, Dim]) -> Type:
 def _infer_declared(context: TypeContext) -> tuple[Type, ...]:
     if not context.declared:
         raise context.error("needs its result types (`out_types=`)")
-    known = frozenset[str]().union(*(t.symbols for t in context.operands if isinstance(t, TensorType)))
+    operand_symbols = frozenset[str]().union(*(t.symbols for t in context.operands if isinstance(t, TensorType)))
     for type_ in context.declared:
         if isinstance(type_, TensorType) and type_.shape is None:
             raise context.error("needs result types of known rank", got=type_)
-        if isinstance(type_, TensorType) and context.op == "call_dps_packed" and not type_.symbols <= known:
+        if isinstance(type_, TensorType) and context.op == "call_dps_packed" and not type_.symbols <= operand_symbols:
             raise context.error(
-                "has a result whose size no operand gives",
+                "has a result with a size determined by no operand",
                 got=type_,
-                expected=f"symbols among {', '.join(sorted(known)) or 'none'}",
+                expected=f"symbols among {', '.join(sorted(operand_symbols)) or 'none'}",
             )
     return context.declared
 
@@ -143,9 +143,9 @@ def _infer_composite(context: TypeContext) -> tuple[Type, ...]:
     return body.result_types
 
 
-def _check_scalar(context: TypeContext, type_: Type, dtype: str, what: str) -> None:
+def _check_scalar(context: TypeContext, type_: Type, dtype: str, label: str) -> None:
     if type_ != TensorType((), dtype):
-        raise context.error(f"{what} is not a scalar of the right dtype", got=type_, expected=TensorType((), dtype))
+        raise context.error(f"{label} is not a scalar of the right dtype", got=type_, expected=TensorType((), dtype))
 
 
 def _infer_if(context: TypeContext) -> tuple[Type, ...]:
@@ -172,7 +172,7 @@ def _infer_loop(context: TypeContext) -> tuple[Type, ...]:
     expected: tuple[Type, ...] = (TensorType((), "bool"), *carried)
     if body.result_types != expected:
         raise context.error(
-            f"region `{body.name}` does not give the condition and the carried values",
+            f"region `{body.name}` does not return the condition and the carried values",
             got=", ".join(map(str, body.result_types)),
             expected=", ".join(map(str, expected)),
         )

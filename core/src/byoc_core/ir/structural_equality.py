@@ -1,4 +1,8 @@
-"""Equality and hashing of IR up to the names of values."""
+"""Equality and hashing of IR up to the names of values.
+
+Equal tokens must mean equal computations: ``==`` of modules and functions and the removal of common subexpressions rely
+on the tokens. The core stores no hash in files.
+"""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ class _Verifier:
             if value.digest not in self._module.constants:
                 raise self._fail(function, binding, f"constant {value.digest[:16]}... is not in the module's store")
         elif id(value) not in defined:
-            what = "result" if binding is None else "operand"
-            raise self._fail(function, binding, f"{what} `{value.name}` is not defined before it is read here")
+            role = "result" if binding is None else "operand"
+            raise self._fail(function, binding, f"{role} `{value.name}` is read before the definition")
 
     def _check_types(self, binding: Binding, function: Function) -> None:
         declared = tuple(result.type for result in binding.results)
@@ -143,7 +143,7 @@ class _Verifier:
             raise self._fail(
                 function,
                 binding,
-                f"the results of `{binding.op.name}` have other types than its type rule gives",
+                f"the result types of `{binding.op.name}` differ from the type rule",
                 got=", ".join(map(str, declared)),
                 expected=", ".join(map(str, types)),
             )
@@ -151,13 +151,13 @@ class _Verifier:
     def _check_symbols(self, binding: Binding, symbols: set[str], function: Function) -> None:
         """Check the sizes required or introduced by a binding, and add the newly determined sizes to the known ones."""
         functions = self._module.functions
-        again = introduced_symbols(binding, functions) & symbols
-        if again:
+        redefined = introduced_symbols(binding, functions) & symbols
+        if redefined:
             raise self._fail(
                 function,
                 binding,
-                f"introduces the size {', '.join(sorted(again))}, which is known already",
-                hint="Give the new size a name of its own.",
+                f"introduces the known size {', '.join(sorted(redefined))} again",
+                hint="Give the new size another name.",
             )
         if not type_symbols(binding.results) <= symbols:
             learnt = symbols | learnt_symbols(binding, functions)
@@ -165,12 +165,12 @@ class _Verifier:
                 unknown = type_symbols((result,)) - learnt
                 if unknown:
                     names = ", ".join(sorted(unknown))
-                    raise self._fail(function, binding, f"size {names} is given by no parameter", got=result.type)
+                    raise self._fail(function, binding, f"size {names} is determined by no parameter", got=result.type)
             symbols |= learnt
         missing = attribute_symbols(binding.attrs) - symbols
         if missing:
             raise self._fail(
-                function, binding, f"an attribute needs the size {', '.join(sorted(missing))}, which nothing gives"
+                function, binding, f"an attribute needs the undetermined size {', '.join(sorted(missing))}"
             )
 
 
@@ -192,8 +192,8 @@ def _check_names(module: IRModule) -> None:
         if not is_name(name):
             raise VerifyError(
                 f"function {name!r}",
-                "has a name that script cannot spell",
-                expected="a Python identifier that is no keyword",
+                "has a name invalid in script",
+                expected="a Python identifier other than a keyword",
                 detail=binding_window(function, None, module.constants),
             )
 
@@ -211,7 +211,7 @@ def _check_nesting(function: Function) -> None:
                 raise VerifyError(
                     f"function `{function.name}`, binding `{', '.join(r.name for r in binding.results)}`",
                     f"bodies are nested more than {MAX_NESTING} deep",
-                    hint="Make a function of the inner bodies and call it.",
+                    hint="Move the inner bodies into a function and call the function.",
                 )
             pending.extend((region, depth + 1) for region in binding.regions)
 
@@ -239,7 +239,7 @@ def _visit_calls(module: IRModule, root: str, callees: Mapping[str, list[str]], 
         elif callee not in callees:
             raise VerifyError(
                 f"function `{name}`",
-                f"calls `{callee}`, which is not in the module",
+                f"calls the function `{callee}`, absent from the module",
                 expected=", ".join(callees),
                 detail=_call_window(module, name, callee),
             )

@@ -11,7 +11,7 @@ from byoc_core.kernels.precision import NDArray
 
 __all__ = [
     "check_array_shape",
-    "element_places",
+    "element_offsets",
     "require_range",
     "resolve_coordinates",
     "resolve_indices",
@@ -93,23 +93,23 @@ def resolve_coordinates(op: str, indices: NDArray, shape: Sequence[int], first: 
         ExecutionError: an index lies outside its axis.
     """
     return tuple(
-        resolve_indices(op, indices[..., place], shape[first + place], first + place)
-        for place in range(indices.shape[-1])
+        resolve_indices(op, indices[..., component], shape[first + component], first + component)
+        for component in range(indices.shape[-1])
     )
 
 
 def row_major(coordinates: Sequence[NDArray], shape: Sequence[int]) -> NDArray:
-    """Return the row-major places of elements with given indices: an array of indices for each axis of ``shape``."""
-    places = np.zeros((), np.int64)
+    """Return the row-major offsets of elements with given indices: an array of indices for each axis of ``shape``."""
+    offsets = np.zeros((), np.int64)
     for coordinate, size in zip(coordinates, shape, strict=True):
-        places = np.asarray(places * size + coordinate)
-    return places
+        offsets = np.asarray(offsets * size + coordinate)
+    return offsets
 
 
-def element_places(op: str, indices: NDArray, shape: Sequence[int], axis: int) -> NDArray:
-    """Return for each index along ``axis`` the row-major place of the indexed element.
+def element_offsets(op: str, indices: NDArray, shape: Sequence[int], axis: int) -> NDArray:
+    """Return for each index along ``axis`` the row-major offset of the indexed element.
 
-    Along the other axes the element has the place of the index itself.
+    Along the other axes the element has the position of the index itself.
 
     Args:
         op: the op's name, for the message.
@@ -120,10 +120,10 @@ def element_places(op: str, indices: NDArray, shape: Sequence[int], axis: int) -
     Raises:
         ExecutionError: an index lies outside the axis, or ``indices`` is larger than the array along another axis.
     """
-    for other, (size, wanted) in enumerate(zip(shape, indices.shape, strict=True)):
-        if other != axis and wanted > size:
+    for other, (size, extent) in enumerate(zip(shape, indices.shape, strict=True)):
+        if other != axis and extent > size:
             raise ExecutionError(
-                f"op `{op}`, operand `indices`", f"axis {other} is too large", got=wanted, expected=f"at most {size}"
+                f"op `{op}`, operand `indices`", f"axis {other} is too large", got=extent, expected=f"at most {size}"
             )
     coordinates: list[NDArray] = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
     coordinates[axis] = resolve_indices(op, indices, shape[axis], axis)

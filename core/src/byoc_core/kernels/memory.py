@@ -34,7 +34,7 @@ def result_memory(out: NDArray | None, shape: Sequence[int], dtype: np.dtype[Any
     if out is None:
         return np.empty(shape, dtype)
     if out.shape != tuple(shape) or out.dtype != dtype:
-        raise ValueError("the memory is not of the result's type")
+        raise ValueError("the memory does not have the result's type")
     return out
 
 

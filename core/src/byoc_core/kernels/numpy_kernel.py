@@ -160,18 +160,18 @@ class NumpyKernel:
         A single unknown dtype (``None``) selects a form that examines the operands in each call. Sizes among the
         attributes may be symbolic.
         """
-        known: list[DType] = []
+        known_dtypes: list[DType] = []
         for operand in dtypes:
             if operand is None:
                 return self._form(self._compute, None)
-            known.append(operand)
-        dtype = self._gives(known, attrs)
+            known_dtypes.append(operand)
+        dtype = self._gives(known_dtypes, attrs)
         # numpy's own functions return scalars for arrays without axes.
         if self._ufunc is not None and dtype is not None and any(ranks):
-            is_meant = not self._only_floats or all(operand.kind == "f" for operand in known)
-            if is_meant and _has_loop(self._ufunc, (*known, dtype)):
+            is_meant = not self._only_floats or all(operand.kind == "f" for operand in known_dtypes)
+            if is_meant and _has_loop(self._ufunc, (*known_dtypes, dtype)):
                 return KernelForm(self._ufunc, dtype, fresh=True, takes_out=True, elementwise=True)
-        is_bare = not self._widens or all(operand == dtype and operand.char in "fd" for operand in known)
+        is_bare = not self._widens or all(operand == dtype and operand.char in "fd" for operand in known_dtypes)
         return self._form(self._function if is_bare else self._compute, dtype)
 
     def _form(self, call: Callable[..., Any], dtype: DType | None) -> KernelForm:

@@ -56,7 +56,7 @@ class PluginKernel:
             return np.asarray(result)
         raise ExecutionError(
             f"kernel of op `{self._op}`",
-            "gave a result of the wrong type",
+            "returned a result of the wrong type",
             got=type_name(result),
             expected="a numpy array, or a tuple of numpy arrays",
         )

@@ -98,9 +98,9 @@ def num_windows(
     if min(size, begin, end) < 0 or min(window, stride, dilation) < 1:
         raise ExecutionError(
             "operand `x`",
-            "its windows cannot be counted",
+            "the windows cannot be counted",
             got=f"window {window}, stride {stride}, dilation {dilation}, padding {begin} and {end}",
-            expected="padding of 0 or more, and 1 or more of the rest",
+            expected="padding of 0 or more; window, stride and dilation of 1 or more",
         )
     reach = dilation * (window - 1) + 1
     room = size + begin + end - reach
@@ -181,7 +181,7 @@ def window_view(
         if min(extent, count) < 0 or min(apart, stride) < 1 or reach > max(size, 1 if 0 in (extent, count) else 0):
             raise ExecutionError(
                 "operand `x`",
-                "its windows do not lie inside the image",
+                "the windows do not lie inside the image",
                 got=f"{count} windows of {extent}, stride {stride}, dilation {apart}",
                 expected=f"windows inside {size} elements",
             )
@@ -196,6 +196,6 @@ def window_view(
 
 
 def tap_view(windows: NDArray, tap: Sequence[int]) -> NDArray:
-    """Return the elements at a fixed place of every window, from the view of all windows."""
+    """Return the elements at a fixed position of every window, from the view of all windows."""
     index: tuple[Any, ...] = (slice(None), slice(None), *tap)
     return np.asarray(windows[index])

@@ -38,15 +38,17 @@ def ask_check(check: Callable[[], object]) -> Answer:
         first, second = check(), check()
     except Exception as error:  # noqa: BLE001 - what a stranger's check raises is the finding
         if isinstance(error, PatternError) and error.where == "match" and error.problem.startswith("has no capture"):
-            return Answer(fault="unknown-capture", text=f"its check asks for a capture that is not there: {error}")
-        return Answer(fault="check-raises", text=f"its check raised {type(error).__name__}: {error}")
+            return Answer(fault="unknown-capture", text=f"the check requests a missing capture: {error}")
+        return Answer(fault="check-raises", text=f"the check raised {type(error).__name__}: {error}")
     for answer in (first, second):
         if answer is not None and not isinstance(answer, Rejection):
             plain = isinstance(answer, bool | int | float | str)  # the repr of other objects may contain an address
-            text = f"its check gave {repr(answer) if plain else type(answer)}, neither a Rejection nor None"
+            text = f"the check returned {repr(answer) if plain else type(answer)}, neither a Rejection nor None"
             return Answer(fault="check-type", text=text)
     if first != second:
-        return Answer(fault="check-changes", text=f"its check gave {_told(first)}, then {_told(second)}")
+        return Answer(
+            fault="check-changes", text=f"the check returned {_describe_answer(first)}, then {_describe_answer(second)}"
+        )
     return Answer(first if isinstance(first, Rejection) else None)
 
 
@@ -58,9 +60,11 @@ def ask_hook(supports: Callable[[], object]) -> Answer:
         is_type = isinstance(error, HookError) and error.__cause__ is None
         return Answer(fault="supports-type" if is_type else "supports-raises", text=clause_of(error))
     if first != second:
-        return Answer(fault="supports-changes", text=f"gave {_told(first)}, then {_told(second)}")
+        return Answer(
+            fault="supports-changes", text=f"returned {_describe_answer(first)}, then {_describe_answer(second)}"
+        )
     return Answer(first if isinstance(first, Rejection) else None)
 
 
-def _told(answer: object) -> str:
-    return f"a Rejection ({answer.code}: {answer.text})" if isinstance(answer, Rejection) else "a yes"
+def _describe_answer(answer: object) -> str:
+    return f"a Rejection ({answer.code}: {answer.text})" if isinstance(answer, Rejection) else "acceptance"

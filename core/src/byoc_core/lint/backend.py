@@ -28,17 +28,17 @@ _UNSTATED = {
     ),
     "flops": (
         "states no FLOPs: reports count one operation for each element, and bounds of errors are wide",
-        "Give `OpDef(flops=...)` a formula; `no_flops` where the op only moves data.",
+        "Give `OpDef(flops=...)` a formula; `no_flops` if the op only moves data.",
     ),
     "rounding": (
-        "states no rounding: results are judged as one value, without a bound for each element",
+        "states no rounding: results are judged as a whole, without a bound for each element",
         "Give `OpDef(rounding=...)` a `Rounding`, for example `Rounding(Rule.ULP, 2.0)`.",
     ),
     "cases": (
-        "has no canonical cases: neither the lint nor the conformance kit tries the op by itself",
-        "Give `OpDef(cases=...)` a function that returns `example(...)` values.",
+        "has no canonical cases: neither the lint nor the conformance kit tests the op alone",
+        "Give `OpDef(cases=...)` a function returning `example(...)` values.",
     ),
-    "doc": ("has no doc: reports and pages cannot say what the op computes", "Give `OpDef(doc=...)` a sentence."),
+    "doc": ("has no doc: reports and pages cannot describe the computation", "Give `OpDef(doc=...)` a sentence."),
 }
 """By fact of :attr:`OpDef.unstated`: the effect of the default, and the next step."""
 
@@ -104,7 +104,10 @@ def _find_patterns(handle: BackendHandle) -> Generator[Finding, None, tuple[Comp
     try:
         return handle.patterns()
     except ByocError as error:
-        foreign = isinstance(error, HookError) and error.problem == "gave a pattern that is not named for this backend"
+        foreign = (
+            isinstance(error, HookError)
+            and error.problem == "returned a pattern without the backend's name as a prefix"
+        )
         text = clause_of(error) if isinstance(error, HookError) else str(error)
         yield Finding("foreign-name" if foreign else "bad-patterns", "hook `byoc_patterns`", text)
         return ()
@@ -122,7 +125,7 @@ def _lint_pattern(
         if not has_own_tests(pattern.pattern):
             raise
         text = f"a condition raised {type(error).__name__}: {error}"
-        hint = "A condition is asked about every value that may come, of any dtype, rank and symbolic sizes."
+        hint = "A condition must accept every possible value, of any dtype, rank and symbolic sizes."
         yield Finding("condition-raises", f"pattern `{pattern.name}`", text, pattern.name, hint)
         return []
     if not misfits:
@@ -140,12 +143,12 @@ def _lint_use(handle: BackendHandle, questions: Sequence[Question], trials: Sequ
     if handle.claims_by_itself:
         return  # the lint does not ask about claims by the backend's own algorithm
     if not kinds and not handle.ops():
-        yield Finding("claims-nothing", f"backend `{handle.name}`", "it takes none of the canonical cases")
+        yield Finding("claims-nothing", f"backend `{handle.name}`", "the backend claims no canonical case")
         return
     info = handle.info()
     if info.dynamic_shapes and "symbolic" not in kinds:
-        text = "`dynamic_shapes` is declared, and no case of symbolic sizes is taken"
+        text = "`dynamic_shapes` is declared, but no case with symbolic sizes is claimed"
         yield Finding("unused-capability", where, text)
     if info.data_dependent_sizes and "data-dependent" not in kinds:
-        text = "`data_dependent_sizes` is declared, and no op of such sizes is taken"
+        text = "`data_dependent_sizes` is declared, but no op with data-dependent sizes is claimed"
         yield Finding("unused-capability", where, text)

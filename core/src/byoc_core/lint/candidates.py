@@ -39,23 +39,23 @@ class NothingFitsError(IRTypeError):
     """No tried value passes a pattern's test of an attribute; another might."""
 
 
-def fitting_attrs(op: OpDef, wanted: Mapping[str, Any], given: Mapping[str, object]) -> Mapping[str, Any]:
+def fitting_attrs(op: OpDef, required: Mapping[str, Any], case_attrs: Mapping[str, object]) -> Mapping[str, Any]:
     """Return all attributes of an op: first the values wanted by a pattern, then the values of a case, then defaults.
 
     Raises:
         IRTypeError: the op has no such attribute, or never holds the wanted value in this form.
         NothingFitsError: no value was found to pass a test.
     """
-    unknown = {name: None for name in wanted if name not in {spec.name for spec in op.attrs}}
+    unknown = {name: None for name in required if name not in {spec.name for spec in op.attrs}}
     if unknown:
         op.normalise_attrs(unknown)  # raises: there is no such attribute
-    exact = {name: value for name, value in wanted.items() if not isinstance(value, Predicate)}
-    normal = op.normalise_attrs({**given, **exact})
+    exact = {name: value for name, value in required.items() if not isinstance(value, Predicate)}
+    normal = op.normalise_attrs({**case_attrs, **exact})
     for name, value in exact.items():
         if type(normal[name]) is not type(value) or normal[name] != value:
             where = f"op `{op.name}`, attribute `{name}`"
-            raise IRTypeError(where, "never has the value in this form", got=repr(value), expected=repr(normal[name]))
-    for name, value in wanted.items():
+            raise IRTypeError(where, "never has a value in this form", got=repr(value), expected=repr(normal[name]))
+    for name, value in required.items():
         if isinstance(value, Predicate):
             normal = _tested(op, normal, name, value)
     return normal
@@ -75,9 +75,7 @@ def _tested(op: OpDef, normal: Mapping[str, Any], name: str, test: Predicate) ->
                 return changed
         except Exception:  # noqa: BLE001, S112 - a value that the op may never have proves nothing against the test
             continue
-    raise NothingFitsError(
-        f"op `{op.name}`, attribute `{name}`", "has no value, of those tried, that fits", expected=test
-    )
+    raise NothingFitsError(f"op `{op.name}`, attribute `{name}`", "no tried value passes the test", expected=test)
 
 
 def _values(op: OpDef, name: str, usual: Any) -> Iterator[object]:
@@ -118,24 +116,24 @@ def resized(type_: TensorType, changes: Sizes) -> TensorType:
 
 
 def leaf_types(
-    hint: TensorType, changes: Sizes | None, made: Sequence[TensorType], *, is_free: bool
+    hint: TensorType, changes: Sizes | None, operand_types: Sequence[TensorType], *, is_free: bool
 ) -> list[TensorType]:
     """Return types to try for an operand from outside, best first: as in the case, then suiting the other operands.
 
     Args:
         hint: the type in the case.
         changes: the changes of the case's sizes in the other operands.
-        made: the types of the other operands.
+        operand_types: the types of the other operands.
         is_free: whether the op leaves the dtype open.
     """
     found = [] if changes is None else [resized(hint, changes)]
     found.append(hint)
-    for type_ in made:
+    for type_ in operand_types:
         shape = type_.shape or ()
         shapes: list[tuple[Dim, ...]] = [shape, *((size,) for size in dict.fromkeys(reversed(shape))), ()]
         found += [TensorType(candidate, hint.dtype) for candidate in shapes]
-    if is_free and made:
-        found = [TensorType(type_.shape, made[0].dtype) for type_ in found]
+    if is_free and operand_types:
+        found = [TensorType(type_.shape, operand_types[0].dtype) for type_ in found]
     return list(dict.fromkeys(found))
 
 
@@ -154,13 +152,13 @@ def refined(hint: TensorType | None, conditions: Sequence[Condition], dtype: str
 
 
 def _shaped(shape: tuple[Dim, ...] | None, condition: HasShape) -> tuple[Dim, ...]:
-    wanted = condition.shape
-    base = shape if shape is not None and len(shape) == len(wanted) else _ANY_SIZES * (len(wanted) // 6 + 1)
+    required = condition.shape
+    base = shape if shape is not None and len(shape) == len(required) else _ANY_SIZES * (len(required) // 6 + 1)
     named: dict[str, Dim] = {}
     sizes: list[Dim] = []
-    for want, have in zip(wanted, base, strict=False):
-        if isinstance(want, str):
-            sizes.append(named.setdefault(want, have))
+    for required_size, base_size in zip(required, base, strict=False):
+        if isinstance(required_size, str):
+            sizes.append(named.setdefault(required_size, base_size))
         else:
-            sizes.append(have if want is None else want)
+            sizes.append(base_size if required_size is None else required_size)
     return tuple(sizes)

@@ -12,17 +12,17 @@ from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.lint.asking import Answer, ask_check
 from byoc_core.lint.findings import Finding
 from byoc_core.lint.instances import Instance, Instances
-from byoc_core.partitioning.claiming.admission import core_refusal
+from byoc_core.partitioning.claiming.claim_filters import core_refusal
 from byoc_core.pattern import CompositePattern, Rejection
 
 __all__ = ["Trial", "lint_check", "lint_instances", "try_instances"]
 
 
 _HINTS: Mapping[str, str] = {
-    "check-raises": "A check is asked about every match; refuse what it does not know with a `Rejection`.",
-    "unknown-capture": "One reading of the pattern has no such capture: ask `name in match` first.",
-    "check-type": "Give `None` to take the match, `Rejection(code, text)` to refuse it.",
-    "check-changes": "Let the answer depend on the match alone.",
+    "check-raises": "A check is called for every match; refuse unknown matches with a `Rejection`.",
+    "unknown-capture": "An alternative of the pattern lacks the capture: test `name in match` first.",
+    "check-type": "Return `None` to accept the match, `Rejection(code, text)` to refuse.",
+    "check-changes": "The answer must depend on the match only.",
 }
 
 
@@ -39,7 +39,7 @@ def lint_instances(pattern: CompositePattern, instances: Instances) -> Iterator[
     where = f"pattern `{pattern.name}`"
     for reading, failure in instances.failures.items():
         code = "dead-alternative" if instances.found else "no-instance"
-        hint = "Leave it out if the ops never meet this way; the search is bounded, so they may."
+        hint = "Remove the alternative if no model contains these ops; because the search is bounded, some model may."
         yield Finding(code, where, f"no instance found of {reading}: {failure}", pattern.name, hint)
 
 
@@ -52,9 +52,7 @@ def try_instances(
         refusal = next((r for b in instance.match.bindings if (r := core_refusal(b, handle)) is not None), None)
         dependent = next((b for b in instance.match.bindings if is_data_dependent(b)), None)
         if refusal is None and dependent is not None:
-            refusal = Rejection(
-                "data-dependent-size", f"only the data tells the sizes that `{dependent.op.name}` gives"
-            )
+            refusal = Rejection("data-dependent-size", f"the result sizes of `{dependent.op.name}` depend on data")
         if refusal is None:
             trials.append(Trial(instance, _ask(pattern, instance)))
         turned_away = turned_away or refusal
@@ -77,7 +75,7 @@ def lint_check(
     where = f"pattern `{pattern.name}`"
     if not trials:
         if turned_away is not None:
-            text = f"the core turns away every match ({turned_away.code}): {turned_away.text}"
+            text = f"the core rejects every match ({turned_away.code}): {turned_away.text}"
             yield Finding("never-asked", where, text, pattern.name)
         return
     faults = [trial for trial in trials if trial.answer.fault]
@@ -91,13 +89,14 @@ def lint_check(
     refused = Counter(f"{r.code}: {r.text}" for trial in trials if (r := trial.answer.rejection) is not None)
     if sum(refused.values()) == len(trials):
         reason, count = refused.most_common(1)[0]
-        text = f"its check refuses all {len(trials)} instances, {count} of them with {reason!r}"
+        text = f"the check refuses all {len(trials)} instances, {count} with {reason!r}"
         yield Finding(
             "check-always-rejects",
             where,
             text,
             pattern.name,
-            "It takes nothing, unless the check asks for what no canonical case has: compare its names and sizes.",
+            "The pattern claims nothing, unless the check accepts only cases outside the canonical cases: compare "
+            "names and sizes.",
         )
     elif not refused:
         yield from _lint_generosity(pattern, trials, handle, context)
@@ -109,26 +108,26 @@ def _lint_generosity(
     dtypes = list(dict.fromkeys(trial.instance.dtype for trial in trials))
     if len(dtypes) < 2:
         return  # the pattern's conditions leave nothing to refuse
-    subject = "it has no check and takes" if pattern.check is None else "its check takes"
+    subject = "the pattern has no check and accepts" if pattern.check is None else "the check accepts"
     shown = [*dtypes[:4], *([f"{len(dtypes) - 4} more dtypes"] if len(dtypes) > 4 else [])]
     text = f"{subject} all {len(trials)} instances, of {', '.join(shown[:-1])} and {shown[-1]}"
     if any(trial.instance.kind == "symbolic" for trial in trials):
-        text += ", and of symbolic sizes"
+        text += ", and with symbolic sizes"
     refusal = next((refusal for trial in trials for refusal in _refusals(trial, handle, context)), "")
     if refusal:
         text += f"; {refusal}"
-    hint = "Refuse in its check, or rule out with `has_dtype` and the like, what the backend cannot compile."
+    hint = "Refuse unsupported cases in the check, or exclude these cases by conditions such as `has_dtype`."
     yield Finding("check-never-rejects", f"pattern `{pattern.name}`", text, pattern.name, hint)
 
 
 def _refusals(trial: Trial, handle: BackendHandle, context: CompileContext) -> Iterator[str]:
     """Yield the objections of ``byoc_supports`` to single ops of an instance taken by the pattern."""
-    here = handle.context(trial.instance.module, context.options)
+    instance_context = handle.context(trial.instance.module, context.options)
     for binding in trial.instance.match.bindings:
         try:
-            answer: Support | Rejection = handle.supports(binding, here)
+            answer: Support | Rejection = handle.supports(binding, instance_context)
         except ByocError:
             return
         if isinstance(answer, Rejection) and answer.code != "no-rule":
             name = binding.op.name
-            yield f"`byoc_supports` refuses `{name}` of {trial.instance.dtype} by itself ({answer.code}: {answer.text})"
+            yield f"`byoc_supports` refuses a single `{name}` of {trial.instance.dtype} ({answer.code}: {answer.text})"

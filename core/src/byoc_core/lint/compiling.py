@@ -89,7 +89,11 @@ def _compile(handle: BackendHandle, claims: Sequence[Claim]) -> Iterator[tuple[C
             yield from _compile(handle, [claim])
         return
     for number, rejection in sorted(refused.items()):
-        yield claims[number], "codegen-refuses", f"codegen refuses what is claimed ({rejection.code}: {rejection.text})"
+        yield (
+            claims[number],
+            "codegen-refuses",
+            f"codegen refuses a claimed region ({rejection.code}: {rejection.text})",
+        )
 
 
 def _refusals(handle: BackendHandle, claims: Sequence[Claim]) -> Mapping[int, Rejection]:

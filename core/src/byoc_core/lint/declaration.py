@@ -19,20 +19,20 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
     """Yield findings about a backend's info, options and status."""
     info, where = handle.info(), "hook `byoc_backend_info`"
     if not is_backend_name(info.name):
-        text = f"the name {info.name!r} is not one lower-case word"
+        text = f"the name {info.name!r} is not a single lower-case word"
         yield Finding("bad-name", where, text, hint="Use letters, digits and `_`, a letter first.")
     if info.constants not in ("embedded", "lifted"):
         text = f"`constants` is {info.constants!r}, expected 'embedded' or 'lifted'"
         yield Finding("bad-info", where, text)
-    for key, stated in cast("Mapping[str, object]", info.unit_roundoff).items():
+    for key, roundoff in cast("Mapping[str, object]", info.unit_roundoff).items():
         op, _, dtype = key.rpartition(":")
         if dtype not in all_dtypes() or not is_float(dtype):
-            text = f"{dtype!r} in `unit_roundoff` is no floating-point dtype"
+            text = f"{dtype!r} in `unit_roundoff` is not a floating-point dtype"
             yield Finding("bad-info", where, text)
         elif op and op not in ops_with([handle]):
-            yield Finding("bad-info", where, f"{op!r} in `unit_roundoff` is no op")
-        elif not isinstance(stated, int | float) or not 0 < stated < 1:
-            text = f"`unit_roundoff` of {key} is {stated!r}, expected a number between 0 and 1"
+            yield Finding("bad-info", where, f"{op!r} in `unit_roundoff` is not an op")
+        elif not isinstance(roundoff, int | float) or not 0 < roundoff < 1:
+            text = f"`unit_roundoff` of {key} is {roundoff!r}, expected a number between 0 and 1"
             yield Finding("bad-info", where, text)
     least = cast("object", info.min_region_flops)
     if not isinstance(least, int) or isinstance(least, bool) or least < 0:
@@ -50,4 +50,4 @@ def _lint_status(handle: BackendHandle) -> Iterator[Finding]:
     try:
         handle.compile_status()
     except ByocError as error:
-        yield Finding("bad-status", where, clause_of(error), hint="Say what is missing, and the remedy.")
+        yield Finding("bad-status", where, clause_of(error), hint="Name the missing part and the remedy.")

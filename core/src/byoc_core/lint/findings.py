@@ -38,7 +38,7 @@ def _warning(meaning: str) -> Code:
 
 CODES: Mapping[str, Code] = MappingProxyType(
     {
-        "bad-name": _error("the backend's name is not one lower-case word"),
+        "bad-name": _error("the backend's name is not a single lower-case word"),
         "bad-info": _error("a field of `BackendInfo` has a value unknown to the core"),
         "bad-options": _error("an option has no default, so the backend cannot be used without options"),
         "bad-status": _error("`byoc_compile_status` raises, or refuses without a reason"),
@@ -61,7 +61,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "condition-raises": _error("a condition raises for a possible value"),
         "no-root": _error("a pattern does not end with an op, so the pattern matches nothing"),
         "no-instance": _warning("no function matching the pattern was found"),
-        "dead-alternative": _warning("no function matching one alternative of the pattern was found"),
+        "dead-alternative": _warning("no function matching an alternative of the pattern was found"),
         "never-asked": _error("the core rejects every match, so the pattern never claims anything"),
         "shadowed": _error("an equally or less specific pattern wins for every match of this pattern"),
         "outranked": _warning("another pattern wins in every canonical instance claimed by this pattern"),

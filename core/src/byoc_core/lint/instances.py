@@ -99,7 +99,9 @@ def _instances_of(
             search = Synthesis(pattern, ops, selection, dtype, rotation, constants)
             first = next(_matching(pattern, search, constants), None)
             if first is None:
-                failures.setdefault(reading, search.failure or "the type rules take the ops, and the pattern does not")
+                failures.setdefault(
+                    reading, search.failure or "the type rules accept the ops, but the pattern does not match"
+                )
                 continue
             draft, match = first
             if _key(draft) not in seen:
@@ -116,7 +118,7 @@ def _rotations(ops: Sequence[OpDef]) -> list[int]:
     """Return the cases to begin with, no more than are tried: cases with new ranks of operands are chosen first."""
     cases = max((op.canonical_cases for op in ops), key=len, default=())
     ranks = [tuple(len(operand.shape) for operand in case.operands) for case in cases]
-    order = sorted(range(len(ranks)), key=lambda place: ranks.index(ranks[place]) != place)
+    order = sorted(range(len(ranks)), key=lambda index: ranks.index(ranks[index]) != index)
     return sorted(order[:_MAX_ROTATIONS]) or [0]
 
 
@@ -134,8 +136,8 @@ def _match(pattern: Pattern, draft: Draft, constants: ConstantStore) -> Match | 
     for is_root_result in (True, False):
         function = draft.function(is_root_result=is_root_result)
         found = itertools.islice(find_matches(pattern, draft.root, FunctionIndex(function, constants)), 8)
-        wanted = {id(binding) for binding in draft.bindings} - {id(binding) for binding in draft.readers}
-        match = next((match for match in found if wanted == {id(binding) for binding in match.bindings}), None)
+        required = {id(binding) for binding in draft.bindings} - {id(binding) for binding in draft.readers}
+        match = next((match for match in found if required == {id(binding) for binding in match.bindings}), None)
         if match is not None or not draft.readers:
             return match
     return None
@@ -154,20 +156,20 @@ def _variants(
     pattern: Pattern, draft: Draft, constants: ConstantStore, reading: str, *, with_dtypes: bool
 ) -> Iterator[Instance]:
     """Yield the same ops with other leaves: other dtypes, symbols for sizes, constants."""
-    wanted: list[tuple[str, tuple[Value, ...]]] = []
+    leaf_variants: list[tuple[str, tuple[Value, ...]]] = []
     present = dict.fromkeys(leaf.type.dtype for leaf in draft.leaves if isinstance(leaf.type, TensorType))
     for before in present:
         for after in all_dtypes() if with_dtypes else ():
             if after not in present:
                 retyped = _retyped(draft.leaves, before, after, constants)
-                wanted.append(("static", retyped))
+                leaf_variants.append(("static", retyped))
                 if after in _COMMON_DTYPES:
-                    wanted.append(("constants", _constant(retyped, constants)))
-    wanted += [("symbolic", _symbolic(draft.leaves, everywhere=everywhere)) for everywhere in (False, True)]
+                    leaf_variants.append(("constants", _constant(retyped, constants)))
+    leaf_variants += [("symbolic", _symbolic(draft.leaves, everywhere=everywhere)) for everywhere in (False, True)]
     fixed = _constant(draft.leaves, constants)
-    wanted.append(("constants", fixed))
-    wanted += [("symbolic", leaves) for leaves in [_symbolic(fixed, everywhere=False)] if leaves != fixed]
-    for kind, leaves in wanted:
+    leaf_variants.append(("constants", fixed))
+    leaf_variants += [("symbolic", leaves) for leaves in [_symbolic(fixed, everywhere=False)] if leaves != fixed]
+    for kind, leaves in leaf_variants:
         if all(old is new for old, new in zip(draft.leaves, leaves, strict=True)):
             continue
         changed = _rebuilt(draft, leaves)

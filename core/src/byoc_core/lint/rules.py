@@ -26,7 +26,7 @@ from byoc_core.lint.asking import Answer, ask_hook
 from byoc_core.lint.findings import Finding
 from byoc_core.ops.cases import OpCase, dtypes_of, function_of
 from byoc_core.opset.contexts import no_flops
-from byoc_core.partitioning.claiming.admission import core_refusal
+from byoc_core.partitioning.claiming.claim_filters import core_refusal
 from byoc_core.pattern import Rejection
 
 __all__ = ["Question", "ask_rules", "lint_rules"]
@@ -37,7 +37,7 @@ _UNKNOWN = OpDef(
     (OperandSpec("x"),),
     lambda context: (context.operands[0],),
     traits=frozenset({Trait.PURE, Trait.ELEMENTWISE}),
-    doc="An op that nobody has defined.",
+    doc="An undefined op.",
 )
 
 
@@ -76,8 +76,8 @@ def ask_rules(handle: BackendHandle, context: CompileContext, ops: OpRegistry) -
     first.
     """
     for op in ops.values():
-        for place, case in enumerate(op.canonical_cases):
-            dtypes = dtypes_of(case, op) if place == 0 else (case.dtype,)
+        for index, case in enumerate(op.canonical_cases):
+            dtypes = dtypes_of(case, op) if index == 0 else (case.dtype,)
             for kind, operands, constants in _variants(case, dtypes):
                 question = _ask(handle, context, op, operands, case.attrs, kind, constants)
                 if question is not None:
@@ -124,8 +124,8 @@ def _ask(
     if core_refusal(binding, handle) is not None:
         return None
     kind = "data-dependent" if op.has_trait(Trait.DATA_DEPENDENT) else kind
-    here = handle.context(IRModule({function.name: function}, constants), context.options)
-    return Question(function, constants, ask_hook(lambda: handle.supports(binding, here)), kind)
+    case_context = handle.context(IRModule({function.name: function}, constants), context.options)
+    return Question(function, constants, ask_hook(lambda: handle.supports(binding, case_context)), kind)
 
 
 def lint_rules(handle: BackendHandle, context: CompileContext, questions: Sequence[Question]) -> Iterator[Finding]:
@@ -143,8 +143,8 @@ def lint_rules(handle: BackendHandle, context: CompileContext, questions: Sequen
         handle, context, _UNKNOWN, _parameters([TensorType((2, 3), "float32")]), {}, "static", ConstantStore()
     )
     if unknown is not None and unknown.answer.is_yes:
-        text = "it takes an op that nobody has defined"
-        hint = "Ask for the ops that codegen knows, by name: whatever else comes is not for this backend."
+        text = "the hook claims an undefined op"
+        hint = "Test for the ops known to codegen by name, and refuse all other ops."
         yield Finding("accepts-everything", "hook `byoc_supports`", text, hint=hint)
 
 
@@ -152,22 +152,32 @@ def _lint_new_ops(questions: Sequence[Question]) -> Iterator[Finding]:
     """Yield findings about ops not decided by the backend."""
     refused = {q.binding.op.name for q in questions if q.answer.rejection == Rejection.of_new_op(q.binding.op.name)}
     for name in sorted(refused):
-        hint = "Take the op, or add the reason why not to the backend's own table."
-        yield Finding("new-op", f"hook `byoc_supports`, op `{name}`", "nobody has decided about this op", hint=hint)
+        hint = "Claim the op, or add a reason to the backend's own table."
+        yield Finding(
+            "new-op",
+            f"hook `byoc_supports`, op `{name}`",
+            "the backend has neither a rule nor a reason for this op",
+            hint=hint,
+        )
 
 
 def _lint_dtypes(questions: Sequence[Question]) -> Iterator[Finding]:
     """Yield a finding if computing ops are taken in every dtype, by a backend that refuses some cases."""
-    asked: dict[str, dict[str, bool]] = {}
+    answers_by_op: dict[str, dict[str, bool]] = {}
     for question in questions:
         op, first = question.binding.op, question.binding.operands[:1]
         if op.flops is not no_flops and first and isinstance(first[0].type, TensorType):
-            taken = asked.setdefault(op.name, {})
+            taken_by_dtype = answers_by_op.setdefault(op.name, {})
             dtype = first[0].type.dtype
-            taken[dtype] = taken.get(dtype, False) or question.answer.is_yes
-    generous = [name for name, taken in asked.items() if len(taken) >= _MANY_DTYPES and all(taken.values())]
+            taken_by_dtype[dtype] = taken_by_dtype.get(dtype, False) or question.answer.is_yes
+    generous = [
+        name
+        for name, taken_by_dtype in answers_by_op.items()
+        if len(taken_by_dtype) >= _MANY_DTYPES and all(taken_by_dtype.values())
+    ]
     if generous and any(question.answer.rejection is not None for question in questions):
         names = ", ".join(f"`{name}`" for name in generous[:3]) + (" and more" if len(generous) > 3 else "")
-        text = f"it takes {names} in every dtype that the op has, such as {', '.join(sorted(asked[generous[0]])[:4])}"
-        hint = "Refuse the dtypes that codegen cannot compile, with a `Rejection`."
+        dtypes = sorted(answers_by_op[generous[0]])
+        text = f"the hook claims {names} in every dtype of the op, such as {', '.join(dtypes[:4])}"
+        hint = "Refuse the dtypes unsupported by codegen with a `Rejection`."
         yield Finding("supports-every-dtype", "hook `byoc_supports`", text, hint=hint)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from byoc_core.pattern import Pattern
 from byoc_core.pattern.language import Alternatives, OpPattern, ValuePattern
 
-__all__ = ["Selection", "chosen", "describe", "op_key", "op_name", "select", "walk"]
+__all__ = ["Selection", "describe", "op_key", "op_name", "select", "selected_option", "walk"]
 
 Selection = Mapping[int, int]
 """The chosen option, by the key of the pattern node; the first option for absent keys."""
@@ -26,7 +26,7 @@ def _num_options(node: Pattern) -> int:
     return len(node.ops) if isinstance(node, OpPattern) else 1
 
 
-def chosen(node: Alternatives, selection: Selection) -> Pattern:
+def selected_option(node: Alternatives, selection: Selection) -> Pattern:
     """Return the choice of a selection."""
     return node.choices[selection.get(id(node), 0)]
 
@@ -53,7 +53,7 @@ def walk(pattern: Pattern, selection: Selection | None = None, *, repeated: bool
         yield node
         parts: list[Pattern] = []
         if isinstance(node, Alternatives):
-            parts = list(node.choices) if selection is None else [chosen(node, selection)]
+            parts = list(node.choices) if selection is None else [selected_option(node, selection)]
         elif isinstance(node, OpPattern):
             parts = [*(node.operands or ()), *([node.reads] if node.reads is not None else [])]
             parts += [node.rest.pattern] if repeated and node.rest is not None else []
@@ -69,20 +69,20 @@ def select(pattern: Pattern) -> Iterator[Selection]:
     planned: set[tuple[int, int]] = set()
     for forced in queue:
         options = {op_key(node): _num_options(node) for node in walk(pattern, forced) if _num_options(node) > 1}
-        taken = {key: forced.get(key, 0) for key in options}
-        planned |= set(taken.items())
-        yield taken
+        options_taken = {key: forced.get(key, 0) for key in options}
+        planned |= set(options_taken.items())
+        yield options_taken
         for key, count in options.items():
             for option in range(count):
                 if (key, option) not in planned and len(queue) < _LIMIT:
                     planned.add((key, option))
-                    queue.append({**taken, key: option})
+                    queue.append({**options_taken, key: option})
 
 
 def describe(pattern: Pattern, selection: Selection) -> str:
     """Return a reading as an expression, ``nn.relu(nn.conv2d(*, const))``."""
     if isinstance(pattern, Alternatives):
-        return describe(chosen(pattern, selection), selection)
+        return describe(selected_option(pattern, selection), selection)
     if isinstance(pattern, OpPattern):
         index = f".{pattern.result_index}" if pattern.result_index else ""
         return f"{op_name(pattern, selection)}({', '.join(_describe_operands(pattern, selection))}){index}"

@@ -16,7 +16,7 @@ from byoc_core.lint.findings import Finding
 from byoc_core.lint.instances import Instance
 from byoc_core.lint.selections import walk
 from byoc_core.partitioning import FuseOpsByPattern
-from byoc_core.partitioning.claiming.admission import new_admission
+from byoc_core.partitioning.claiming.claim_filters import backend_filter
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.pattern import CompositePattern, Match, Pattern, Rejection
 from byoc_core.pattern.language import OpPattern, ValuePattern
@@ -39,15 +39,15 @@ def lint_shadowing(
         replace(pattern, name=f"{pattern.backend}.{order}", check=_quiet(pattern))
         for order, pattern in enumerate(patterns)
     ]
-    fuse = FuseOpsByPattern(numbered, admit=new_admission(handle))
+    fuse = FuseOpsByPattern(numbered, claim_filter=backend_filter(handle))
     for order, pattern in enumerate(patterns):
-        taken = [trial.instance for trial in trials.get(order, ()) if trial.answer.is_yes]
-        winners = [_winners(fuse, instance) for instance in taken]
+        claimed = [trial.instance for trial in trials.get(order, ()) if trial.answer.is_yes]
+        winners = [_winners(fuse, instance) for instance in claimed]
         if winners and not any(winners):
-            yield _declined(pattern, numbered[order], taken[0], handle)
+            yield _declined(pattern, numbered[order], claimed[0], handle)
         elif winners and not any(order in numbers for numbers in winners):
-            yield _finding(pattern, [patterns[number] for number in sorted(set().union(*winners))], len(taken))
-        elif not taken:
+            yield _finding(pattern, [patterns[number] for number in sorted(set().union(*winners))], len(claimed))
+        elif not claimed:
             yield from _lint_form(patterns, order)
 
 
@@ -57,11 +57,11 @@ def _quiet(pattern: CompositePattern) -> Any:
     if check is None:
         return None
 
-    def asked(match: Match) -> Rejection | None:
+    def contained_check(match: Match) -> Rejection | None:
         answer = ask_check(lambda: check(match))
         return Rejection("not-claimed", answer.text) if answer.fault else answer.rejection
 
-    return asked
+    return contained_check
 
 
 def _winners(fuse: FuseOpsByPattern, instance: Instance) -> set[int]:
@@ -75,18 +75,20 @@ def _declined(
 ) -> Finding:
     """Return the finding for a pattern with matches taken by no pattern, not even by this pattern."""
     log = PartitionLog()
-    FuseOpsByPattern([numbered], admit=new_admission(handle), log=log)(instance.module)
+    FuseOpsByPattern([numbered], claim_filter=backend_filter(handle), log=log)(instance.module)
     refusals = log.refusals("main", instance.match.root.results[0].name)
     reasons = [f" ({refusal.rejection.code}): {refusal.rejection.text}" for refusal in refusals]
-    text = f"the core turns away every match{next(iter(reasons), '')}"
+    text = f"the core rejects every match{next(iter(reasons), '')}"
     return Finding("never-asked", f"pattern `{pattern.name}`", text, pattern.name)
 
 
 def _finding(pattern: CompositePattern, winners: Sequence[CompositePattern], count: int) -> Finding:
     names = ", ".join(f"`{winner.name}`" for winner in winners)
     certain = all(_surely_wins(winner, pattern) for winner in winners)
-    text = f"{names} {'wins' if len(winners) == 1 else 'win'} in all {count} instances that it takes"
-    hint = "Higher priority goes first, then more ops, then the order of `byoc_patterns`: move it up, or leave it out."
+    text = f"{names} {'wins' if len(winners) == 1 else 'win'} in all {count} instances accepted by this pattern"
+    hint = (
+        "Precedence: higher priority, more ops, order of `byoc_patterns`. Move the pattern up, or remove the pattern."
+    )
     return Finding("shadowed" if certain else "outranked", f"pattern `{pattern.name}`", text, pattern.name, hint)
 
 
@@ -111,8 +113,10 @@ def _lint_form(patterns: Sequence[CompositePattern], order: int) -> Iterator[Fin
     for number, other in enumerate(patterns):
         is_equal = other.check is None and have_equal_form(other.pattern, pattern.pattern)
         if ranks[number] < ranks[order] and is_equal and _surely_wins(other, pattern):
-            text = f"`{other.name}` is the same pattern, goes first and has no check"
-            yield Finding("shadowed", f"pattern `{pattern.name}`", text, pattern.name, "Leave one of them out.")
+            text = f"`{other.name}` is the same pattern, has precedence and has no check"
+            yield Finding(
+                "shadowed", f"pattern `{pattern.name}`", text, pattern.name, "Remove one of the two patterns."
+            )
             return
 
 
@@ -121,13 +125,15 @@ def have_equal_form(left: Pattern, right: Pattern) -> bool:
     return _equal(left, right, {}, {})
 
 
-def _equal(left: Any, right: Any, there: dict[int, int], back: dict[int, int]) -> bool:
+def _equal(left: Any, right: Any, forward: dict[int, int], backward: dict[int, int]) -> bool:
     if type(left) is not type(right):
         return False
     if isinstance(left, tuple):
-        return len(left) == len(right) and all(_equal(a, b, there, back) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(
+            _equal(a, b, forward, backward) for a, b in zip(left, right, strict=True)
+        )
     if isinstance(left, Mapping):
-        return list(left) == list(right) and all(_equal(left[key], right[key], there, back) for key in left)
+        return list(left) == list(right) and all(_equal(left[key], right[key], forward, backward) for key in left)
     if isinstance(left, np.ndarray):
         return left.dtype == right.dtype and np.array_equal(left, right)
     if not is_dataclass(left):
@@ -135,6 +141,6 @@ def _equal(left: Any, right: Any, there: dict[int, int], back: dict[int, int]) -
     names = {field.name for field in fields(left)}
     if isinstance(left, Pattern):
         names -= {"name"}
-        if there.setdefault(id(left), id(right)) != id(right) or back.setdefault(id(right), id(left)) != id(left):
+        if forward.setdefault(id(left), id(right)) != id(right) or backward.setdefault(id(right), id(left)) != id(left):
             return False
-    return all(_equal(getattr(left, name), getattr(right, name), there, back) for name in sorted(names))
+    return all(_equal(getattr(left, name), getattr(right, name), forward, backward) for name in sorted(names))

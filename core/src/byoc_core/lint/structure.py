@@ -23,8 +23,8 @@ def lint_names(patterns: Sequence[CompositePattern]) -> Iterator[Finding]:
     """Yield a finding for each name shared by several patterns."""
     for name, count in Counter(pattern.name for pattern in patterns).items():
         if count > 1:
-            hint = "Join them with `|`, or give each a name."
-            yield Finding("duplicate-name", f"pattern `{name}`", f"{count} patterns bear this name", name, hint)
+            hint = "Join the patterns with `|`, or give each a name."
+            yield Finding("duplicate-name", f"pattern `{name}`", f"{count} patterns have this name", name, hint)
 
 
 def has_own_tests(pattern: Pattern) -> bool:
@@ -40,7 +40,9 @@ def lint_structure(pattern: CompositePattern, ops: OpRegistry) -> Iterator[Findi
     found: dict[Finding, None] = {}
     if not _ends_with_op(pattern.pattern):
         hint = "The last part of a pattern must be an op."
-        found[Finding("no-root", f"pattern `{pattern.name}`", "it ends with no op", pattern.name, hint)] = None
+        found[
+            Finding("no-root", f"pattern `{pattern.name}`", "the pattern does not end with an op", pattern.name, hint)
+        ] = None
     for node in walk(pattern.pattern):
         text = _contradiction(node)
         if text:
@@ -60,13 +62,13 @@ def _ends_with_op(pattern: Pattern) -> bool:
 def _contradiction(node: Pattern) -> str:
     """Return the contradiction between the required dtypes, ranks and sizes, as a clause; ``""`` if there is none."""
     for kind, possible in ((HasDtype, _dtypes), ((HasRank, HasShape), _ranks)):
-        asked = [condition for condition in node.conditions if isinstance(condition, kind)]
-        if asked and not set.intersection(*map(possible, asked)):
-            return f"no value of {node} is of {' and of '.join(map(str, asked))}"
+        required = [condition for condition in node.conditions if isinstance(condition, kind)]
+        if required and not set.intersection(*map(possible, required)):
+            return f"no value of {node} fits {' and '.join(map(str, required))}"
     shapes = [condition for condition in node.conditions if isinstance(condition, HasShape)]
     for sizes in zip(*(shape.shape for shape in shapes), strict=False):
         if len({size for size in sizes if isinstance(size, int)}) > 1:
-            return f"no value of {node} is of {' and of '.join(map(str, shapes))}"
+            return f"no value of {node} fits {' and '.join(map(str, shapes))}"
     return ""
 
 
@@ -83,13 +85,13 @@ def _ranks(condition: Condition) -> set[object]:
 def _lint_op(pattern: str, node: OpPattern, name: str, ops: OpRegistry) -> Iterator[Finding]:
     where, op = f"pattern `{pattern}`, op `{name}`", ops.get(name)
     if op is None:
-        yield Finding("unknown-op", where, "there is no such op", pattern, near_names(name, ops))
+        yield Finding("unknown-op", where, "the op does not exist", pattern, near_names(name, ops))
         return
     yield from _lint_arity(pattern, where, node, op)
     yield from _lint_attributes(pattern, node, op)
     counts = {len(results) for results in _canonical_results(op)}
     if len(counts) == 1 and node.result_index >= max(counts):
-        text = f"has {max(counts)} results, and the pattern asks for the one with index {node.result_index}"
+        text = f"has {max(counts)} results, but the pattern requires the result with index {node.result_index}"
         yield Finding("result-index", where, text, pattern)
 
 
@@ -102,8 +104,8 @@ def _lint_arity(pattern: str, where: str, node: OpPattern, op: OpDef) -> Iterato
     try:
         op.check_arity(count)
     except IRTypeError as error:
-        given = f"{least} or more" if node.rest is not None else str(least)
-        text = f"{error.problem}, and the pattern gives it {given}"
+        operand_count = f"{least} or more" if node.rest is not None else str(least)
+        text = f"{error.problem}, but the pattern has {operand_count} operands"
         yield Finding("operand-count", where, text, pattern, "The pattern never matches this op.")
 
 

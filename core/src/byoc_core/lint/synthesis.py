@@ -17,7 +17,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import Binding, ConstantStore, Function, OpDef, OpRegistry, TensorType, Value, Var
 from byoc_core.lint.candidates import fitting_attrs, leaf_types, refined, resized, size_changes, with_count
-from byoc_core.lint.selections import Selection, chosen, op_key, op_name, walk
+from byoc_core.lint.selections import Selection, op_key, op_name, selected_option, walk
 from byoc_core.ops.cases import OpCase, array_of, infer_case
 from byoc_core.pattern import FunctionIndex, Pattern
 from byoc_core.pattern.conditions import Condition, HoldsArray, Where
@@ -36,7 +36,7 @@ class Draft:
 
     Attributes:
         values: the value for each pattern node, by the node's identity.
-        made: the binding for each op node, by the key of the node.
+        op_bindings: the binding for each op node, by the key of the node.
         bindings: all ops.
         leaves: the values from outside, in order of making.
         root: the last op of the pattern.
@@ -44,7 +44,7 @@ class Draft:
     """
 
     values: Mapping[int, Value]
-    made: Mapping[int, Binding]
+    op_bindings: Mapping[int, Binding]
     bindings: tuple[Binding, ...]
     leaves: tuple[Value, ...]
     root: Binding | None = None
@@ -97,7 +97,7 @@ class Synthesis:
     @property
     def failure(self) -> str:
         """The cause of failure at the furthest point of the search."""
-        return f"the search was given up after {_BUDGET} trials" if self._left < 0 else self._failure[1]
+        return f"the search stopped after {_BUDGET} trials" if self._left < 0 else self._failure[1]
 
     def solve(self) -> Iterator[Draft]:
         """Yield drafts, most common first."""
@@ -136,47 +136,47 @@ class Synthesis:
 
     def _solve(self, node: Pattern, hint: TensorType | None, draft: Draft) -> Iterator[tuple[Value, Draft]]:
         """Yield possible values of a node, of the type ``hint`` if possible."""
-        known = draft.values.get(id(node))
-        if known is not None:
-            yield known, draft
+        solved = draft.values.get(id(node))
+        if solved is not None:
+            yield solved, draft
             return
         hint = refined(hint, node.conditions, self._dtype)
         if isinstance(node, Alternatives):
-            found = self._solve(chosen(node, self._selection), hint, draft)
+            found = self._solve(selected_option(node, self._selection), hint, draft)
         elif isinstance(node, OpPattern):
             found = self._solve_op(node, hint, draft)
         elif isinstance(node, ValuePattern) and hint is not None:
             found = iter([self._new_leaf(node, hint, draft)])
         else:
-            self._fail(draft, f"nothing is tried for {node}")
+            self._fail(draft, f"the search has no candidate for {node}")
             return
         for value, after in found:
-            asked = [condition for condition in node.conditions if not isinstance(condition, ReadBy)]
-            if all(self._holds(condition, value, after) for condition in asked):
+            conditions = [condition for condition in node.conditions if not isinstance(condition, ReadBy)]
+            if all(self._holds(condition, value, after) for condition in conditions):
                 yield value, replace(after, values={**after.values, id(node): value})
             else:
-                self._fail(draft, f"nothing that was tried fits `{node}`; the first is {value.type}")
+                self._fail(draft, f"no candidate fits `{node}`; the first is {value.type}")
 
     def _new_leaf(self, node: ValuePattern, type_: TensorType, draft: Draft) -> tuple[Value, Draft]:
         leaf: Value = Var(f"x{len(draft.leaves)}", type_)
         if node.kind == "const":
             array = array_of(type_, np.random.default_rng(len(draft.leaves)))
-            wanted = next((c.array for c in node.conditions if isinstance(c, HoldsArray)), None)
-            if wanted is not None:
+            required = next((c.array for c in node.conditions if isinstance(c, HoldsArray)), None)
+            if required is not None:
                 with np.errstate(all="ignore"):
-                    array = np.broadcast_to(wanted, wanted.shape or array.shape).astype(to_numpy(type_.dtype))
+                    array = np.broadcast_to(required, required.shape or array.shape).astype(to_numpy(type_.dtype))
             leaf = self._constants.add(array)
         return leaf, replace(draft, leaves=(*draft.leaves, leaf))
 
     def _solve_op(self, node: OpPattern, hint: TensorType | None, draft: Draft) -> Iterator[tuple[Value, Draft]]:
-        name, twin = op_name(node, self._selection), draft.made.get(op_key(node))
+        name, twin = op_name(node, self._selection), draft.op_bindings.get(op_key(node))
         if twin is not None:
             if node.result_index < len(twin.results):
                 yield twin.results[node.result_index], draft
             return
         op = self._ops.get(name)
         if op is None:
-            self._fail(draft, f"op `{name}` is not known")
+            self._fail(draft, f"op `{name}` is unknown")
             return
         for case, patterns, hints in self._operand_hints(op, node, hint):
             try:
@@ -186,7 +186,7 @@ class Synthesis:
                 continue
             free = [operand.dtype is None for operand in case.operands] if case is not None else []
             hints = self._conditioned(patterns, hints)
-            for values, after in self._solve_made(patterns, hints, draft):
+            for values, after in self._solve_inner_operands(patterns, hints, draft):
                 for operands, filled in self._fill(patterns, hints, values, free, after):
                     yield from self._bind(node, op, operands, attrs, filled)
 
@@ -204,17 +204,17 @@ class Synthesis:
                         tried = dict.fromkeys((self._scale(op, node, case, types, hint), types))
                         yield from ((case, patterns, hints) for hints in tried if hints is not None)
         if not cases:
-            wanted = [hint] if hint is not None else []
-            for type_ in (*wanted, *(TensorType(shape, self._dtype) for shape in _UNKNOWN_SHAPES)):
+            first_types = [hint] if hint is not None else []
+            for type_ in (*first_types, *(TensorType(shape, self._dtype) for shape in _UNKNOWN_SHAPES)):
                 for patterns in _operand_patterns(node, len(op.operands)):
                     yield None, patterns, (type_,) * len(patterns)
 
     def _conditioned(self, patterns: Sequence[Pattern], hints: Sequence[TensorType]) -> tuple[TensorType, ...]:
         """Change the hints to fulfil the operands' conditions, and the sizes shared with other operands accordingly."""
-        wanted = [refined(h, p.conditions, self._dtype) or h for p, h in zip(patterns, hints, strict=True)]
-        changed = [(h, w) for h, w in zip(hints, wanted, strict=True) if h.shape != w.shape and h.rank == w.rank]
+        refined_hints = [refined(h, p.conditions, self._dtype) or h for p, h in zip(patterns, hints, strict=True)]
+        changed = [(h, w) for h, w in zip(hints, refined_hints, strict=True) if h.shape != w.shape and h.rank == w.rank]
         sizes = size_changes(changed) or {}
-        return tuple(w if h.shape != w.shape else resized(w, sizes) for h, w in zip(hints, wanted, strict=True))
+        return tuple(w if h.shape != w.shape else resized(w, sizes) for h, w in zip(hints, refined_hints, strict=True))
 
     def _scale(
         self, op: OpDef, node: OpPattern, case: OpCase, types: tuple[TensorType, ...], hint: TensorType | None
@@ -231,7 +231,7 @@ class Synthesis:
         sizes = size_changes([(result, hint)])
         return None if sizes is None else tuple(resized(type_, sizes) for type_ in types)
 
-    def _solve_made(
+    def _solve_inner_operands(
         self,
         patterns: Sequence[Pattern],
         hints: Sequence[TensorType],
@@ -239,29 +239,31 @@ class Synthesis:
         values: tuple[Value | None, ...] = (),
     ) -> Iterator[tuple[tuple[Value | None, ...], Draft]]:
         """Yield values for the operands made by ops or already known, and ``None`` for the others."""
-        place = len(values)
-        if place == len(patterns):
+        position = len(values)
+        if position == len(patterns):
             yield values, draft
-        elif self._is_leaf(patterns[place], draft):
-            yield from self._solve_made(patterns, hints, draft, (*values, None))
+        elif self._is_leaf(patterns[position], draft):
+            yield from self._solve_inner_operands(patterns, hints, draft, (*values, None))
         else:
             changes = [(h, v.type) for h, v in zip(hints, values, strict=False) if v is not None]
-            hint = resized(hints[place], size_changes(changes) or {})
-            for value, after in self._solve(patterns[place], hint, draft):
-                yield from self._solve_made(patterns, hints, self._forgetful(after), (*values, value))
+            hint = resized(hints[position], size_changes(changes) or {})
+            for value, after in self._solve(patterns[position], hint, draft):
+                yield from self._solve_inner_operands(patterns, hints, self._without_repeated(after), (*values, value))
 
     def _is_leaf(self, node: Pattern, draft: Draft) -> bool:
         while isinstance(node, Alternatives) and id(node) not in draft.values:
-            node = chosen(node, self._selection)
+            node = selected_option(node, self._selection)
         return isinstance(node, ValuePattern) and id(node) not in draft.values
 
-    def _forgetful(self, draft: Draft) -> Draft:
+    def _without_repeated(self, draft: Draft) -> Draft:
         """Forget the values of nodes for any number of operands: the next operand may differ."""
         if not self._each_anew:
             return draft
         values = {key: value for key, value in draft.values.items() if key not in self._each_anew}
         repeated = set(self._each_anew.values())
-        return replace(draft, values=values, made={k: b for k, b in draft.made.items() if k not in repeated})
+        return replace(
+            draft, values=values, op_bindings={k: b for k, b in draft.op_bindings.items() if k not in repeated}
+        )
 
     def _fill(
         self,
@@ -272,11 +274,11 @@ class Synthesis:
         draft: Draft,
     ) -> Iterator[tuple[tuple[Value, ...], Draft]]:
         """Yield all operands: the made operands, and leaves likely to fit."""
-        made = [value.type for value in values if value is not None and isinstance(value.type, TensorType)]
+        operand_types = [value.type for value in values if value is not None and isinstance(value.type, TensorType)]
         changes = size_changes([(h, v.type) for h, v in zip(hints, values, strict=True) if v is not None])
         options = [
-            leaf_types(hints[place], changes, made, is_free=place >= len(free) or free[place])
-            for place, value in enumerate(values)
+            leaf_types(hints[position], changes, operand_types, is_free=position >= len(free) or free[position])
+            for position, value in enumerate(values)
             if value is None
         ]
         for types in itertools.islice(itertools.product(*options), 64):
@@ -292,7 +294,7 @@ class Synthesis:
                 solved = next(self._solve(pattern, next(remaining), draft), None)
                 if solved is None:
                     return
-                value, draft = solved[0], self._forgetful(solved[1])
+                value, draft = solved[0], self._without_repeated(solved[1])
             operands.append(value)
         yield tuple(operands), draft
 
@@ -308,19 +310,21 @@ class Synthesis:
             self._fail(draft, str(error))
             return
         if node.result_index >= len(types):
-            self._fail(draft, f"op `{op.name}` has {len(types)} results, and result {node.result_index} is asked for")
+            self._fail(
+                draft, f"op `{op.name}` has {len(types)} results, but the pattern requires result {node.result_index}"
+            )
             return
         results = tuple(Var(f"v{len(draft.bindings)}_{index}", type_) for index, type_ in enumerate(types))
         binding = Binding(results, op, operands, attrs)
-        made = {**draft.made, op_key(node): binding}
-        yield results[node.result_index], replace(draft, made=made, bindings=(*draft.bindings, binding))
+        op_bindings = {**draft.op_bindings, op_key(node): binding}
+        yield results[node.result_index], replace(draft, op_bindings=op_bindings, bindings=(*draft.bindings, binding))
 
 
 def _operand_patterns(node: OpPattern, usual: int) -> Iterator[tuple[Pattern, ...]]:
     """Yield patterns of all operands, for an op with ``usual`` operands."""
     if node.reads is not None:
-        for place in range(usual):
-            yield tuple(node.reads if index == place else ValuePattern() for index in range(usual))
+        for position in range(usual):
+            yield tuple(node.reads if index == position else ValuePattern() for index in range(usual))
     elif node.operands is None:
         yield tuple(ValuePattern() for _ in range(usual))
     elif node.rest is None:

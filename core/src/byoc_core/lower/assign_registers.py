@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from byoc_core.dims import Dim, is_nonnegative
 from byoc_core.dtypes import dtype_info
-from byoc_core.lower.in_place import places_taken
+from byoc_core.lower.in_place import in_place_successors
 from byoc_core.lower.liveness import live_intervals, uses
 from byoc_core.lower.virtual_registers import VirtualRegister, VirtualRegisters
 from byoc_core.runtime.module import CallTraits, TensorSpec
@@ -41,45 +41,45 @@ def assign_registers(
     """
     owners = [registers.owner(number) for number in range(len(registers))]
     spans = live_intervals(code, owners)
-    taken = places_taken(registers, code, spans, traits)
-    storages, places = _plan_tensors(registers, spans, taken)
-    if taken and not is_nonnegative(_least_arena(registers, spans) - sum(storages, 0)):
-        apart = _plan_tensors(registers, spans, {})
-        if not is_nonnegative(sum(apart[0], 0) - sum(storages, 0)):
-            taken, (storages, places) = {}, apart
+    successors = in_place_successors(registers, code, spans, traits)
+    storages, locations = _plan_tensors(registers, spans, successors)
+    if successors and not is_nonnegative(_least_arena(registers, spans) - sum(storages, 0)):
+        separate = _plan_tensors(registers, spans, {})
+        if not is_nonnegative(sum(separate[0], 0) - sum(storages, 0)):
+            successors, (storages, locations) = {}, separate
     used = {number for instruction in code for number in uses(instruction)}
-    moved = {number: _moved(registers[number], taken) for number in used if registers[number].base >= 0}
-    moved |= {
+    views = {number: _view_of(registers[number], successors) for number in used if registers[number].base >= 0}
+    views |= {
         number: View(owner, 0, registers[number].dtype, registers[number].shape)
-        for number, owner in taken.items()
+        for number, owner in successors.items()
         if number in used and registers[number].shape != registers[owner].shape
     }
-    numbers = _numbers(registers, places, moved)
-    numbers |= {number: numbers[owner] for number, owner in taken.items() if number not in moved}
+    numbers = _numbers(registers, locations, views)
+    numbers |= {number: numbers[owner] for number, owner in successors.items() if number not in views}
     return VMFunction(
         name,
         params,
         results,
         tuple(constants),
         storages,
-        tuple(PlannedTensor(*places[n], registers[n].dtype, registers[n].shape) for n in sorted(places)),
+        tuple(PlannedTensor(*locations[n], registers[n].dtype, registers[n].shape) for n in sorted(locations)),
         tuple(
             DynamicTensor(register.dtype, register.shape, register.binds)
             for register in registers
             if register.kind is RegisterKind.DYNAMIC
         ),
         tuple(_renumbered(instruction, numbers) for instruction in code),
-        tuple(replace(moved[n], base=numbers[moved[n].base]) for n in sorted(moved)),
+        tuple(replace(views[n], base=numbers[views[n].base]) for n in sorted(views)),
     )
 
 
-def _moved(register: VirtualRegister, taken: Mapping[int, int]) -> View:
+def _view_of(register: VirtualRegister, successors: Mapping[int, int]) -> View:
     """Return the view for a register; the base is still a virtual number."""
     layout = register.layout
     assert layout is not None
     offset = layout.offset * dtype_info(register.dtype).itemsize
     strides = None if layout.is_compact else layout.strides
-    return View(taken.get(register.base, register.base), offset, register.dtype, register.shape, strides)
+    return View(successors.get(register.base, register.base), offset, register.dtype, register.shape, strides)
 
 
 def _numbers(registers: Sequence[VirtualRegister], planned: Container[int], views: Container[int]) -> dict[int, int]:
@@ -95,16 +95,16 @@ def _numbers(registers: Sequence[VirtualRegister], planned: Container[int], view
 
 
 def _plan_tensors(
-    registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]], taken: Mapping[int, int]
+    registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]], successors: Mapping[int, int]
 ) -> tuple[tuple[Dim, ...], dict[int, tuple[int, int]]]:
-    """Return the storages, and storage and offset of each tensor with a place of its own.
+    """Return the storages, and storage and offset of each tensor with a separate place.
 
     Tensors of known size share storage 0; tensors of symbolic size have the storages after this storage, or all
     storages if no size is known.
     """
     merged: dict[int, tuple[int, int]] = {}
     for number, (start, end) in spans.items():
-        owner = taken.get(number, number)
+        owner = successors.get(number, number)
         first, last = merged.get(owner, (start, end))
         merged[owner] = min(first, start), max(last, end)
     static: dict[int, Interval] = {}
@@ -117,11 +117,13 @@ def _plan_tensors(
             else:
                 symbolic[number] = SymbolicInterval(nbytes, *merged[number])
     offsets, total = plan(tuple(static.values()), ALIGNMENT)
-    chosen, sizes = plan_symbolic(tuple(symbolic.values()))
+    storage_numbers, sizes = plan_symbolic(tuple(symbolic.values()))
     first_symbolic = 1 if static else 0
-    places = {number: (0, offset) for number, offset in zip(static, offsets, strict=True)}
-    places |= {number: (first_symbolic + storage, 0) for number, storage in zip(symbolic, chosen, strict=True)}
-    return ((total, *sizes) if static else sizes), places
+    locations = {number: (0, offset) for number, offset in zip(static, offsets, strict=True)}
+    locations |= {
+        number: (first_symbolic + storage, 0) for number, storage in zip(symbolic, storage_numbers, strict=True)
+    }
+    return ((total, *sizes) if static else sizes), locations
 
 
 def _least_arena(registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]]) -> int:

@@ -16,9 +16,10 @@ from byoc_core.opset.types import TensorType, Type
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
 from byoc_core.vm.program import RegisterKind
 
-__all__ = ["HOW_SIZES_ARE_KNOWN", "Buffers", "shape_of"]
+__all__ = ["KNOWN_SIZES_HINT", "Buffers", "shape_of"]
 
-HOW_SIZES_ARE_KNOWN = "A shape determines a size by an axis with a single unknown symbol, such as `n` or `2*n+1`."
+KNOWN_SIZES_HINT = "A shape determines a size by an axis with a single unknown symbol, such as `n` or `2*n+1`."
+"""The hint of errors about a size unknown when needed."""
 
 
 class Buffers:
@@ -27,22 +28,22 @@ class Buffers:
     Attributes:
         registers: the registers by virtual number.
         code: instructions over virtual numbers.
-        places: the register of each value.
+        register_of: the register of each value.
         constants: the register of each constant.
         targets: the required register of a value not made yet.
         hints: the best place of a value not made yet.
-        known: symbols with known sizes at this point of the code.
+        known_symbols: symbols with known sizes at this point of the code.
         input_symbols: symbols with sizes known at the call of the function.
     """
 
     def __init__(self, where: str, tables: ProgramTables) -> None:
         self.registers = VirtualRegisters()
         self.code: list[Instruction] = []
-        self.places: dict[Var, int] = {}
+        self.register_of: dict[Var, int] = {}
         self.constants: dict[Constant, int] = {}
         self.targets: dict[Var, int] = {}
         self.hints: dict[Var, PlacementHint] = {}
-        self.known: frozenset[str] = frozenset()
+        self.known_symbols: frozenset[str] = frozenset()
         self.input_symbols: frozenset[str] = frozenset()
         self._where = where
         self._tables = tables
@@ -50,14 +51,14 @@ class Buffers:
         self._reserved: dict[Var, int] = {}
         self._operand_layouts: dict[tuple[Var, int], list[Layout | None]] = {}
 
-    def tensor_type(self, type_: Type, what: str) -> TensorType:
+    def tensor_type(self, type_: Type, subject: str) -> TensorType:
         """Return a type if tensors of the type have storage.
 
         Raises:
             CodegenError: the type has no storage.
         """
         if not isinstance(type_, TensorType) or type_.shape is None:
-            raise CodegenError(self._where, f"{what} has no storage", got=type_, expected="a tensor of known rank")
+            raise CodegenError(self._where, f"{subject} has no storage", got=type_, expected="a tensor of known rank")
         return type_
 
     def type_of(self, var: Var) -> TensorType:
@@ -68,10 +69,10 @@ class Buffers:
         """Add a register and return its number."""
         return self.registers.new(kind, type_.dtype, shape_of(type_), binds)
 
-    def place(self, value: Value) -> int:
+    def register(self, value: Value) -> int:
         """Return the register of a value made already."""
         if isinstance(value, Var):
-            return self.places[value]
+            return self.register_of[value]
         if value not in self.constants:
             self._tables.constant(value)
             self.constants[value] = self.new(RegisterKind.CONSTANT, value.type)
@@ -90,54 +91,54 @@ class Buffers:
         """Return a buffer at a planned place."""
         return self.new(RegisterKind.TENSOR, type_)
 
-    def allocated(self, type_: TensorType, what: str) -> int:
+    def allocate(self, type_: TensorType, subject: str) -> int:
         """Return a planned buffer, or a buffer allocated here if only a running call knows the size."""
         symbols = type_.symbols
         if symbols <= self.input_symbols:
             return self.temporary(type_)
-        if not symbols <= self.known:
-            unknown = ", ".join(sorted(symbols - self.known))
+        if not symbols <= self.known_symbols:
+            unknown = ", ".join(sorted(symbols - self.known_symbols))
             raise CodegenError(
                 self._where,
-                f"the size of {what} is not known when it is made: nothing gives {unknown}",
+                f"the size of {subject} is unknown at the allocation: no shape determines {unknown}",
                 got=type_,
-                hint=HOW_SIZES_ARE_KNOWN,
+                hint=KNOWN_SIZES_HINT,
             )
         register = self.new(RegisterKind.DYNAMIC, type_)
         self.builtin(Builtin.ALLOCATE, (), register)
         return register
 
-    def has_place(self, var: Var) -> bool:
-        """Return whether a value not made yet has a place; reserve the place.
+    def reserve(self, var: Var) -> bool:
+        """Reserve a buffer for a value not made yet if possible; return whether the value has a buffer.
 
         Cost: linear in the surrounding buffers not needed before.
         """
         path = [var]
-        while not self._is_placed(path[-1]) and path[-1] in self.hints:
+        while not self._has_buffer(path[-1]) and path[-1] in self.hints:
             path.append(self.hints[path[-1]].owner.results[0])
         for value in reversed(path):
-            if self._is_placed(value):
+            if self._has_buffer(value):
                 continue
-            register = self._inside(self.hints[value]) if value in self.hints else None
+            register = self._operand_view(self.hints[value]) if value in self.hints else None
             if register is None and value is not var:
-                register = self.allocated(self.type_of(value), f"`{value.name}`")
+                register = self.allocate(self.type_of(value), f"`{value.name}`")
             if register is not None:
                 self._reserved[value] = register
-        return self._is_placed(var)
+        return self._has_buffer(var)
 
     def buffer(self, var: Var) -> int:
         """Return the buffer for writing a value; the buffer becomes the value's place."""
-        if not self.has_place(var):
-            self._reserved[var] = self.allocated(self.type_of(var), f"`{var.name}`")
-        self.places[var] = self._reserved.pop(var) if var in self._reserved else self.targets.pop(var)
-        return self.places[var]
+        if not self.reserve(var):
+            self._reserved[var] = self.allocate(self.type_of(var), f"`{var.name}`")
+        self.register_of[var] = self._reserved.pop(var) if var in self._reserved else self.targets.pop(var)
+        return self.register_of[var]
 
-    def returned(self, var: Var, binds: Sequence[str]) -> int:
+    def define_returned(self, var: Var, binds: Sequence[str]) -> int:
         """Return the dynamic register defined by a returned value; the register becomes the value's place."""
         type_ = self.type_of(var)
         self.targets.pop(var, None)
-        self.places[var] = self.new(RegisterKind.DYNAMIC, type_, tuple(binds))
-        return self.places[var]
+        self.register_of[var] = self.new(RegisterKind.DYNAMIC, type_, tuple(binds))
+        return self.register_of[var]
 
     def operand_layouts(self, owner: Binding, register: int) -> list[Layout | None]:
         """Return the layouts required of the operands of a view op if a register is the op's result."""
@@ -146,10 +147,10 @@ class Buffers:
             self._operand_layouts[key] = _operand_layouts(owner, self.registers.layout(register))
         return self._operand_layouts[key]
 
-    def _is_placed(self, var: Var) -> bool:
+    def _has_buffer(self, var: Var) -> bool:
         return var in self._reserved or var in self.targets
 
-    def _inside(self, hint: PlacementHint) -> int | None:
+    def _operand_view(self, hint: PlacementHint) -> int | None:
         """Return the place of an operand inside the owner's place, if the operand can be made there."""
         result = hint.owner.results[0]
         owner = self._reserved[result] if result in self._reserved else self.targets[result]

@@ -10,10 +10,10 @@ from byoc_core.runtime.module import CallTraits
 from byoc_core.vm.instructions import Call, CallKind, Instruction
 from byoc_core.vm.program import RegisterKind
 
-__all__ = ["places_taken"]
+__all__ = ["in_place_successors"]
 
 
-def places_taken(
+def in_place_successors(
     registers: VirtualRegisters,
     code: Sequence[Instruction],
     spans: Mapping[int, tuple[int, int]],
@@ -32,10 +32,10 @@ def places_taken(
 
     Cost: linear in the code.
     """
-    return _Places(registers, spans, traits).find(code)
+    return _InPlaceSearch(registers, spans, traits).find(code)
 
 
-class _Places:
+class _InPlaceSearch:
     def __init__(
         self,
         registers: VirtualRegisters,
@@ -62,11 +62,11 @@ class _Places:
     def _join(self, position: int, call: Call, output: int) -> None:
         permitted = {arg for result, arg in self._traits(call.callee).in_place if result == output}
         for number in sorted(permitted):
-            if number < len(call.args) and self._may_take(position, call, output, call.args[number], permitted):
+            if number < len(call.args) and self._may_overwrite(position, call, output, call.args[number], permitted):
                 self._successors[self._registers.owner(call.args[number])] = call.results[output]
                 return
 
-    def _may_take(self, position: int, call: Call, output: int, arg: int, permitted: set[int]) -> bool:
+    def _may_overwrite(self, position: int, call: Call, output: int, arg: int, permitted: set[int]) -> bool:
         result, owner = call.results[output], self._registers.owner(arg)
         if owner in self._successors or self._registers.owner(result) != result or self._spans[result][0] != position:
             return False
@@ -81,9 +81,9 @@ class _Places:
         if any(self._registers.owner(other) == owner for other in call.results):
             return False
         reads = [k for k, other in enumerate(call.args) if self._registers.owner(other) == owner]
-        return all(k in permitted and self._is_whole(call.args[k]) for k in reads)
+        return all(k in permitted and self._covers_owner(call.args[k]) for k in reads)
 
-    def _is_whole(self, register: int) -> bool:
+    def _covers_owner(self, register: int) -> bool:
         layout = self._registers.layout(register)
         owner = self._registers[self._registers.owner(register)]
         return layout.is_compact and product(layout.shape) == product(owner.shape)

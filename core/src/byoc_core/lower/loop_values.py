@@ -26,24 +26,26 @@ def results_in_place(body: Function) -> list[bool]:
     """
     last_read = [-1] * len(body.params)
     carrier = {id(param): index for index, param in enumerate(body.params)}
-    made: dict[int, int] = {}
+    made_at: dict[int, int] = {}
     for position, binding in enumerate(body.bindings):
         for operand in binding.operands:
             if id(operand) in carrier:
                 last_read[carrier[id(operand)]] = position
-        carrier.update((id(new), carrier[id(old)]) for new, old in _renamed(binding) if id(old) in carrier)
-        made.update((id(result), position) for result in binding.results)
+        carrier.update((id(new), carrier[id(old)]) for new, old in _aliases(binding) if id(old) in carrier)
+        made_at.update((id(result), position) for result in binding.results)
     for result in body.results:
         if id(result) in carrier:
             last_read[carrier[id(result)]] = len(body.bindings)
     times = Counter(map(id, body.results))
     return [
-        times[id(result)] == 1 and (index == 0 or last_read[index] < made[id(result)]) if id(result) in made else False
+        times[id(result)] == 1 and (index == 0 or last_read[index] < made_at[id(result)])
+        if id(result) in made_at
+        else False
         for index, result in enumerate(body.results)
     ]
 
 
-def _renamed(binding: Binding) -> Iterator[tuple[Var, Value]]:
+def _aliases(binding: Binding) -> Iterator[tuple[Var, Value]]:
     """Yield results with a possible alias among the operands, each with this operand.
 
     Values unchanged by an inner loop stay in place, and the results of a view op may be views.

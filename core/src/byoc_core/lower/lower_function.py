@@ -18,10 +18,10 @@ from byoc_core.errors import CodegenError, ProgramError
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.structural import CALL, CALL_DPS_PACKED, CALL_PACKED, IF, LOOP
 from byoc_core.lower.assign_registers import assign_registers
-from byoc_core.lower.buffers import HOW_SIZES_ARE_KNOWN, Buffers, shape_of
+from byoc_core.lower.buffers import KNOWN_SIZES_HINT, Buffers, shape_of
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
-from byoc_core.lower.placement_hints import Sharing, compact_only, placement_hints
+from byoc_core.lower.placement_hints import Sharing, compact_values, placement_hints
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.opset.layout import is_size, unproved_sizes
 from byoc_core.opset.types import TensorType, Type
@@ -38,16 +38,16 @@ _BOOL = TensorType((), "bool")
 _INT64 = TensorType((), "int64")
 
 
-def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sharing.PARTS) -> VMFunction:
+def lower_function(function: Function, tables: ProgramTables, max_sharing: Sharing = Sharing.PARTS) -> VMFunction:
     """Return a function in the machine's form.
 
-    Values share as much memory as ``most`` permits, unless sharing makes the arena larger than copies do, or the
+    Values share as much memory as ``max_sharing`` permits, unless sharing makes the arena larger than copies do, or the
     machine cannot prove the shared places.
 
     Args:
         function: the function to lower.
         tables: the tables of the whole program.
-        most: the maximum memory sharing between values.
+        max_sharing: the maximum memory sharing between values.
 
     Raises:
         CodegenError: see :func:`byoc_core.lower.lower`.
@@ -57,12 +57,12 @@ def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sh
         return plain
     shapes = chain((param.shape for param in plain.params), (tensor.shape for tensor in plain.tensors))
     sizes = unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
-    for sharing in range(most, Sharing.NONE, -1):
-        found = _Lowering(function, tables, Sharing(sharing)).run()
-        if is_size(plain.arena_nbytes - found.arena_nbytes, sizes) and _is_provable(found, tables):
-            return found
+    for sharing in range(max_sharing, Sharing.NONE, -1):
+        candidate = _Lowering(function, tables, Sharing(sharing)).run()
+        if is_size(plain.arena_nbytes - candidate.arena_nbytes, sizes) and _is_provable(candidate, tables):
+            return candidate
     if not _is_provable(plain, tables):
-        raise _without_code(f"function `{function.name}`", next(filter(_is_view, function.walk())))
+        raise _no_code_error(f"function `{function.name}`", next(filter(_is_view, function.walk())))
     return plain
 
 
@@ -84,10 +84,10 @@ def _is_provable(function: VMFunction, tables: ProgramTables) -> bool:
     return defines_all(function, footprints)
 
 
-def _without_code(where: str, binding: Binding) -> CodegenError:
+def _no_code_error(where: str, binding: Binding) -> CodegenError:
     return CodegenError(
         f"{where}, op `{binding.op.name}` (`{binding.results[0].name}`)",
-        "has no code: no backend compiled it",
+        "has no code: no backend compiled the op",
         hint="Give `RunCodegen` a backend for every op, or build with the host as the last backend.",
     )
 
@@ -104,12 +104,12 @@ class _Lowering:
         function = self._function
         params = self._specs(function.input_names, [param.type for param in function.params])
         results = self._specs(function.output_names, function.result_types)
-        self._buffers.input_symbols = self._buffers.known = bound_symbols([param.shape for param in params])
+        self._buffers.input_symbols = self._buffers.known_symbols = bound_symbols([param.shape for param in params])
         for param, spec in zip(function.params, params, strict=True):
-            self._buffers.places[param] = self._buffers.new(RegisterKind.PARAM, TensorType(spec.shape, spec.dtype))
+            self._buffers.register_of[param] = self._buffers.new(RegisterKind.PARAM, TensorType(spec.shape, spec.dtype))
         outputs = [self._buffers.new(RegisterKind.RESULT, TensorType(spec.shape, spec.dtype)) for spec in results]
         early = [shape_symbols(spec.shape) <= self._buffers.input_symbols for spec in results]
-        self._aim(function, outputs, early)
+        self._set_targets(function, outputs, early)
         self._emit_bindings(function)
         returned: list[int] = []
         for value, output, is_early in zip(function.results, outputs, early, strict=True):
@@ -125,25 +125,25 @@ class _Lowering:
             self._tables.extern_traits,
         )
 
-    def _aim(self, function: Function, buffers: Sequence[int], ready: Sequence[bool]) -> None:
+    def _set_targets(self, function: Function, buffers: Sequence[int], ready: Sequence[bool]) -> None:
         """Let the ops producing the results of a function or region write into existing buffers."""
-        made = {var for binding in function.bindings for var in binding.results}
+        local_results = {var for binding in function.bindings for var in binding.results}
         for value, buffer, is_ready in zip(function.results, buffers, ready, strict=True):
-            if is_ready and isinstance(value, Var) and value in made:
+            if is_ready and isinstance(value, Var) and value in local_results:
                 self._buffers.targets[value] = buffer
-                made.remove(value)
+                local_results.remove(value)
 
     def _return(self, value: Value, output: int, returned: Sequence[int], *, is_early: bool) -> int:
         """Return the register with a result for the caller; emit a copy if the result lies elsewhere."""
-        place = self._buffers.place(value)
+        register = self._buffers.register(value)
         if is_early:
-            self._buffers.copy(place, output)
+            self._buffers.copy(register, output)
             return output
-        if self._buffers.registers[place].kind is RegisterKind.DYNAMIC and place not in returned:
-            return place
-        own = self._buffers.allocated(self._buffers.tensor_type(value.type, "result"), "result")
-        self._buffers.copy(place, own)
-        return own
+        if self._buffers.registers[register].kind is RegisterKind.DYNAMIC and register not in returned:
+            return register
+        copied = self._buffers.allocate(self._buffers.tensor_type(value.type, "result"), "result")
+        self._buffers.copy(register, copied)
+        return copied
 
     def _specs(self, names: Sequence[str], types: Sequence[Type]) -> tuple[TensorSpec, ...]:
         specs = []
@@ -161,7 +161,7 @@ class _Lowering:
 
         compact: set[Value] = set()
         if any(map(_is_view, body.bindings)):
-            compact = compact_only(body, self._tables.traits)
+            compact = compact_values(body, self._tables.traits)
             hints = placement_hints(body, targets, may_own, self._tables.traits, compact, self._sharing)
             self._buffers.hints.update(hints)
         emitters = {
@@ -177,10 +177,10 @@ class _Lowering:
             elif binding.op.view is None or not emit_view_op(
                 binding, binding.op.view, self._buffers, compact, self._sharing
             ):
-                raise _without_code(self._where, binding)
+                raise _no_code_error(self._where, binding)
 
     def _operands(self, binding: Binding) -> tuple[int, ...]:
-        return tuple(self._buffers.place(operand) for operand in binding.operands)
+        return tuple(self._buffers.register(operand) for operand in binding.operands)
 
     def _emit_dps(self, binding: Binding) -> None:
         extern = self._tables.extern(str(binding.attrs["symbol"]))
@@ -204,8 +204,10 @@ class _Lowering:
     def _emit_packed(self, binding: Binding) -> None:
         extern = self._tables.extern(str(binding.attrs["symbol"]))
         args = self._operands(binding)
-        learnt = self._learn(binding.results)
-        results = tuple(self._buffers.returned(var, binds) for var, binds in zip(binding.results, learnt, strict=True))
+        new_symbols = self._bind_symbols(binding.results)
+        results = tuple(
+            self._buffers.define_returned(var, binds) for var, binds in zip(binding.results, new_symbols, strict=True)
+        )
         self._buffers.code.append(Call(CallKind.PACKED, extern, args, results))
 
     def _emit_call(self, binding: Binding) -> None:
@@ -214,78 +216,78 @@ class _Lowering:
         if callee is None:
             raise CodegenError(f"{self._where}, op `call`", f"function `{name}` is not in the module")
         args = self._operands(binding)
-        learnt = self._learn(binding.results)
+        new_symbols = self._bind_symbols(binding.results)
         results = tuple(
-            self._buffers.returned(var, binds)
+            self._buffers.define_returned(var, binds)
             if not self._symbols(var) <= self._buffers.input_symbols
             else self._buffers.buffer(var)
-            for var, binds in zip(binding.results, learnt, strict=True)
+            for var, binds in zip(binding.results, new_symbols, strict=True)
         )
         self._buffers.code.append(Call(CallKind.FUNCTION, callee, args, results))
 
     def _symbols(self, var: Var) -> frozenset[str]:
         return self._buffers.type_of(var).symbols
 
-    def _learn(self, results: Sequence[Var]) -> list[tuple[str, ...]]:
+    def _bind_symbols(self, results: Sequence[Var]) -> list[tuple[str, ...]]:
         """Return the symbols bound by each returned value; the symbols are known from here on."""
-        learnt = []
+        new_symbols = []
         for var in results:
             type_ = self._buffers.type_of(var)
-            bound = bound_symbols([shape_of(type_)], self._buffers.known)
+            bound = bound_symbols([shape_of(type_)], self._buffers.known_symbols)
             if not type_.symbols <= bound:
                 unknown = ", ".join(sorted(type_.symbols - bound))
                 raise CodegenError(
                     self._where,
                     f"the shape of `{var.name}` does not determine {unknown}",
                     got=type_,
-                    hint=HOW_SIZES_ARE_KNOWN,
+                    hint=KNOWN_SIZES_HINT,
                 )
-            learnt.append(tuple(sorted(bound - self._buffers.known)))
-            self._buffers.known = bound
-        return learnt
+            new_symbols.append(tuple(sorted(bound - self._buffers.known_symbols)))
+            self._buffers.known_symbols = bound
+        return new_symbols
 
     def _emit_if(self, binding: Binding) -> None:
         condition, *inputs = self._operands(binding)
         then_region, else_region = binding.regions
         # A buffer with a size learnt in the branches can be made only at the ends of the branches.
-        ready = [self._symbols(var) <= self._buffers.known for var in binding.results]
+        ready = [self._symbols(var) <= self._buffers.known_symbols for var in binding.results]
         buffers = [
-            self._buffers.buffer(var) if is_ready else self._buffers.returned(var, ())
+            self._buffers.buffer(var) if is_ready else self._buffers.define_returned(var, ())
             for var, is_ready in zip(binding.results, ready, strict=True)
         ]
-        known = self._buffers.known
+        known_before = self._buffers.known_symbols
         branch = len(self._buffers.code)
         self._buffers.code.append(If(condition, 0))
         self._emit_branch(then_region, inputs, buffers, ready)
-        known_then, self._buffers.known = self._buffers.known, known
+        known_then, self._buffers.known_symbols = self._buffers.known_symbols, known_before
         skip = len(self._buffers.code)
         self._buffers.code.append(Goto(0))
         self._buffers.code[branch] = If(condition, len(self._buffers.code))
         self._emit_branch(else_region, inputs, buffers, ready)
         self._buffers.code[skip] = Goto(len(self._buffers.code))
         # Symbols learnt by one branch may be learnt again later; only the sizes of the results stay known.
-        told = frozenset[str]().union(*map(self._symbols, binding.results))
-        self._buffers.known = known | (self._buffers.known & known_then & told)
+        result_symbols = frozenset[str]().union(*map(self._symbols, binding.results))
+        self._buffers.known_symbols = known_before | (self._buffers.known_symbols & known_then & result_symbols)
 
     def _emit_branch(
         self, region: Function, inputs: Sequence[int], buffers: Sequence[int], ready: Sequence[bool]
     ) -> None:
-        self._buffers.places.update(zip(region.params, inputs, strict=True))
-        self._aim(region, buffers, ready)
+        self._buffers.register_of.update(zip(region.params, inputs, strict=True))
+        self._set_targets(region, buffers, ready)
         self._emit_bindings(region)
         for value, buffer, is_ready in zip(region.results, buffers, ready, strict=True):
-            source = self._buffers.place(value)
+            source = self._buffers.register(value)
             if not is_ready:
                 self._check_known(self._buffers.registers[buffer].shape)
                 self._buffers.builtin(Builtin.ALLOCATE, (), buffer)
             self._buffers.copy(source, buffer)
 
     def _check_known(self, shape: Sequence[Dim]) -> None:
-        unknown = shape_symbols(shape) - self._buffers.known
+        unknown = shape_symbols(shape) - self._buffers.known_symbols
         if unknown:
             raise CodegenError(
                 f"{self._where}, op `if`",
-                f"the size of a result is not known: nothing gives {', '.join(sorted(unknown))}",
+                f"the size of a result is unknown: no shape determines {', '.join(sorted(unknown))}",
             )
 
     def _emit_loop(self, binding: Binding) -> None:
@@ -294,11 +296,11 @@ class _Lowering:
         carried = []
         for index, (var, source) in enumerate(zip(binding.results, initial, strict=True)):
             if is_unchanged(body, index):
-                self._buffers.places[var] = source
+                self._buffers.register_of[var] = source
                 self._buffers.targets.pop(var, None)
             else:
                 self._buffers.copy(source, self._buffers.buffer(var))
-            carried.append(self._buffers.places[var])
+            carried.append(self._buffers.register_of[var])
         iteration, keep_going, test = (
             self._buffers.temporary(_INT64),
             self._buffers.temporary(_BOOL),
@@ -310,17 +312,17 @@ class _Lowering:
         self._buffers.builtin(Builtin.LOOP_TEST, (iteration, max_trip, keep_going), test)
         leave = len(self._buffers.code)
         self._buffers.code.append(If(test, 0))
-        known = self._buffers.known
-        self._buffers.places.update(zip(body.params, (iteration, *carried), strict=True))
-        self._aim(body, (keep_going, *carried), results_in_place(body))
+        known_before = self._buffers.known_symbols
+        self._buffers.register_of.update(zip(body.params, (iteration, *carried), strict=True))
+        self._set_targets(body, (keep_going, *carried), results_in_place(body))
         self._emit_bindings(body, is_round=True)
-        self._copy_at_once([self._buffers.place(value) for value in body.results], [keep_going, *carried])
-        self._buffers.known = known
+        self._parallel_copy([self._buffers.register(value) for value in body.results], [keep_going, *carried])
+        self._buffers.known_symbols = known_before
         self._buffers.builtin(Builtin.INCREMENT, (), iteration)
         self._buffers.code.append(Goto(head))
         self._buffers.code[leave] = If(test, len(self._buffers.code))
 
-    def _copy_at_once(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+    def _parallel_copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Emit copies with the effect of reading all sources before writing any target."""
         registers = self._buffers.registers
         saved: dict[int, int] = {}
@@ -329,7 +331,7 @@ class _Lowering:
             if registers.owner(source) in written and source != target and source not in saved:
                 register = registers[source]
                 type_ = TensorType(register.shape, register.dtype)
-                saved[source] = self._buffers.allocated(type_, "a carried value")
+                saved[source] = self._buffers.allocate(type_, "a carried value")
                 self._buffers.copy(source, saved[source])
         for source, target in zip(sources, targets, strict=True):
             if source != target:

@@ -31,17 +31,17 @@ def emit_view_op(
     """
     if rule.joins:
         return _emit_concat(binding, buffers)
-    source = buffers.place(binding.operands[0])
+    source = buffers.register(binding.operands[0])
     layout = buffers.registers.layout(source)
     owner = buffers.registers.owner(source)
     # A register without a planned place has no views, except itself.
     may_share = buffers.registers[owner].kind is RegisterKind.DYNAMIC
-    may_share = may_share or sharing >= (Sharing.WHOLE if rule.is_whole else Sharing.PARTS)
+    may_share = may_share or sharing >= (Sharing.SAME_SIZE if rule.is_whole else Sharing.PARTS)
     for result, found in zip(binding.results, rule.result_layouts(binding.context(), layout), strict=True):
         view = None if found is None else buffers.registers.view(owner, found, is_written=False)
-        may_be_it = may_share and found is not None and (found.is_compact or result not in compact)
-        if view is not None and may_be_it and not buffers.has_place(result):
-            buffers.places[result] = view
+        may_alias = may_share and found is not None and (found.is_compact or result not in compact)
+        if view is not None and may_alias and not buffers.reserve(result):
+            buffers.register_of[result] = view
             continue
         target = buffers.buffer(result)
         if view is not None:
@@ -54,32 +54,32 @@ def emit_view_op(
 def _emit_concat(binding: Binding, buffers: Buffers) -> bool:
     target = buffers.buffer(binding.result)
     for operand, layout in zip(binding.operands, buffers.operand_layouts(binding, target), strict=True):
-        part = _part(buffers, target, layout)
+        part = _part_view(buffers, target, layout)
         if layout is None or part is None:
             return False
         if not layout.is_empty or 0 in buffers.registers[target].shape:
-            buffers.copy(buffers.place(operand), part)
+            buffers.copy(buffers.register(operand), part)
     return True
 
 
 def _copy_as_operand(binding: Binding, rule: ViewRule, buffers: Buffers, source: int, target: int) -> bool:
     """Copy the operand into the matching elements of the result, through a C-contiguous buffer if necessary."""
-    part = _part(buffers, target, buffers.operand_layouts(binding, target)[0])
+    part = _part_view(buffers, target, buffers.operand_layouts(binding, target)[0])
     if part is not None:
         buffers.copy(source, part)
         return True
     operand = binding.operands[0]
-    own = buffers.allocated(buffers.tensor_type(operand.type, "an operand"), "an operand")
-    (layout,) = rule.result_layouts(binding.context(), buffers.registers.layout(own))
-    view = None if layout is None else buffers.registers.view(own, layout, is_written=False)
+    compact_copy = buffers.allocate(buffers.tensor_type(operand.type, "an operand"), "an operand")
+    (layout,) = rule.result_layouts(binding.context(), buffers.registers.layout(compact_copy))
+    view = None if layout is None else buffers.registers.view(compact_copy, layout, is_written=False)
     if view is None:
         return False
-    buffers.copy(source, own)
+    buffers.copy(source, compact_copy)
     buffers.copy(view, target)
     return True
 
 
-def _part(buffers: Buffers, register: int, layout: Layout | None) -> int | None:
+def _part_view(buffers: Buffers, register: int, layout: Layout | None) -> int | None:
     if layout is None:
         return None
     return buffers.registers.view(buffers.registers.owner(register), layout, is_written=True)

@@ -11,7 +11,7 @@ from byoc_core.ir.structural import CALL, CALL_DPS_PACKED
 from byoc_core.opset.opdef import Trait
 from byoc_core.runtime.module import CallTraits
 
-__all__ = ["PlacementHint", "Sharing", "compact_only", "placement_hints"]
+__all__ = ["PlacementHint", "Sharing", "compact_values", "placement_hints"]
 
 _MAX_DEPTH = 256
 """The maximum nesting depth of buffers inside buffers: the cost of checking a program grows with the depth."""
@@ -22,7 +22,7 @@ class Sharing(IntEnum):
 
     NONE = 0
     """No sharing: all values are copied."""
-    WHOLE = 1
+    SAME_SIZE = 1
     """A value may share the place of another value with equally many elements."""
     PARTS = 2
     """A value may lie in a part of another value's buffer."""
@@ -45,7 +45,7 @@ class PlacementHint:
 
 def placement_hints(
     body: Function,
-    taken: Collection[Var],
+    fixed: Collection[Var],
     may_own: Callable[[Var], bool],
     traits: Callable[[str], CallTraits],
     compact: Collection[Value],
@@ -57,7 +57,7 @@ def placement_hints(
 
     Args:
         body: a function or region.
-        taken: values with a required place already.
+        fixed: values with a required register already.
         may_own: returns whether the result of a view op may be written before the op's turn.
         traits: returns the permissions of a symbol's function.
         compact: values with a reader requiring C-contiguous memory.
@@ -65,29 +65,29 @@ def placement_hints(
 
     Cost: linear in the body.
     """
-    makers = {result: binding for binding in body.bindings for result in binding.results}
+    producers = {result: binding for binding in body.bindings for result in binding.results}
     hints: dict[Var, PlacementHint] = {}
     depths: dict[Var, int] = {}
     for owner in reversed(body.bindings):
         if not _can_own(owner, sharing) or not may_own(owner.results[0]):
             continue
         depth = depths.get(owner.results[0], 0) + 1
-        if depth > _MAX_DEPTH or not _wants_operands(
-            owner, owner.results[0] in hints or owner.results[0] in taken, compact
+        if depth > _MAX_DEPTH or not _should_own_operands(
+            owner, owner.results[0] in hints or owner.results[0] in fixed, compact
         ):
             continue
         for index, operand in enumerate(owner.operands):
-            maker = makers.get(operand) if isinstance(operand, Var) else None
-            if not isinstance(operand, Var) or maker is None or operand in hints or operand in taken:
+            producer = producers.get(operand) if isinstance(operand, Var) else None
+            if not isinstance(operand, Var) or producer is None or operand in hints or operand in fixed:
                 continue
-            if maker.op in (CALL, CALL_DPS_PACKED) or _can_own(maker, sharing):
-                is_free = maker.op.view is not None or takes_strides(maker, traits)
-                hints[operand] = PlacementHint(owner, index, is_free and operand not in compact)
+            if producer.op in (CALL, CALL_DPS_PACKED) or _can_own(producer, sharing):
+                may_stride = producer.op.view is not None or accepts_strides(producer, traits)
+                hints[operand] = PlacementHint(owner, index, may_stride and operand not in compact)
                 depths[operand] = depth
     return hints
 
 
-def _wants_operands(owner: Binding, has_place: bool, compact: Collection[Value]) -> bool:
+def _should_own_operands(owner: Binding, has_place: bool, compact: Collection[Value]) -> bool:
     """Return whether operands should be made in the place of the result; else the result is a view of the operand."""
     rule = owner.op.view
     moves_elements = rule is not None and rule.is_whole and not owner.op.has_trait(Trait.RESHAPING)
@@ -98,10 +98,10 @@ def _can_own(binding: Binding, sharing: Sharing) -> bool:
     rule = binding.op.view
     if rule is None:
         return False
-    return sharing >= Sharing.PARTS if rule.joins else rule.is_whole and sharing >= Sharing.WHOLE
+    return sharing >= Sharing.PARTS if rule.joins else rule.is_whole and sharing >= Sharing.SAME_SIZE
 
 
-def compact_only(body: Function, traits: Callable[[str], CallTraits]) -> set[Value]:
+def compact_values(body: Function, traits: Callable[[str], CallTraits]) -> set[Value]:
     """Return the values of a body with a reader requiring C-contiguous memory.
 
     Cost: linear in the body.
@@ -109,11 +109,11 @@ def compact_only(body: Function, traits: Callable[[str], CallTraits]) -> set[Val
     return {
         operand
         for binding in body.bindings
-        if binding.op.view is None and not takes_strides(binding, traits)
+        if binding.op.view is None and not accepts_strides(binding, traits)
         for operand in binding.operands
     }
 
 
-def takes_strides(binding: Binding, traits: Callable[[str], CallTraits]) -> bool:
+def accepts_strides(binding: Binding, traits: Callable[[str], CallTraits]) -> bool:
     """Return whether a call reads and fills tensors with strides."""
     return binding.op is CALL_DPS_PACKED and traits(str(binding.attrs["symbol"])).strided

@@ -16,7 +16,10 @@ __all__ = ["ProgramTables"]
 
 
 class ProgramTables:
-    """The program's external symbols and constants, numbered in order of first use, and the program's functions."""
+    """The program's external symbols and constants, numbered in order of first use, and the program's functions.
+
+    The instructions and functions of the program hold these numbers as indexes.
+    """
 
     def __init__(self, module: IRModule) -> None:
         self._functions = {name: index for index, name in enumerate(module.functions)}
@@ -75,7 +78,7 @@ class ProgramTables:
         Args:
             symbol: the function; the result is 0 if no module of the program defines the function, or if the function
                 has no signature, because linking needs the signature for the scratch memory.
-            shapes: shapes of the operands and results of the call; the size is given in their symbols.
+            shapes: shapes of the operands and results of the call; the size is given in symbols of the shapes.
         """
         nbytes = self.traits(symbol).workspace_nbytes
         signature = None if nbytes == 0 else self._owners[symbol].find_signature(symbol)

@@ -1,4 +1,4 @@
-"""Registers before numbering within their groups, and the place of each register in the memory of another."""
+"""Registers before numbering within the groups, and the place of each register in the memory of another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["VirtualRegister", "VirtualRegisters"]
 
 @dataclass(frozen=True, slots=True)
 class VirtualRegister:
-    """A register without a number in its group yet; see :mod:`byoc_core.vm.program` for the groups.
+    """A register without a number in the group yet; see :mod:`byoc_core.vm.program` for the groups.
 
     Attributes:
         base: for a view, the number of the register owning the memory.

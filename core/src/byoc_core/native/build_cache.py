@@ -22,9 +22,9 @@ _LENGTHS = struct.Struct("<QQ")
 
 def cache_directory() -> Path:
     """Return the user's cache folder for byoc (it may not exist yet)."""
-    chosen = os.environ.get("BYOC_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
+    override = os.environ.get("BYOC_CACHE_DIR")
+    if override:
+        return Path(override)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path("~/.cache").expanduser()) / "byoc"
 

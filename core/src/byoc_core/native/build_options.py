@@ -56,11 +56,14 @@ class BuildOptions:
                 raise OptionsError("option `extra_flags`", f"flag {flag} is not permitted")
             if flag[:2] in ("-I", "-L") and not os.path.isabs(flag[2:]):  # noqa: PTH117 - the flag may have no path
                 option = "include_dirs" if flag.startswith("-I") else "library_dirs"
-                problem = f"flag {flag} names a folder relative to that of the compiler's run"
+                problem = f"flag {flag} names a relative folder, but the compiler runs in another folder"
                 raise OptionsError("option `extra_flags`", problem, hint=f"Give the folder as `{option}`.")
         if self.target and not _TRIPLE.fullmatch(self.target):
             raise OptionsError(
-                "option `target`", "is no target triple", got=repr(self.target), expected="one like aarch64-linux-gnu"
+                "option `target`",
+                "is not a target triple",
+                got=repr(self.target),
+                expected="a triple such as aarch64-linux-gnu",
             )
 
 
@@ -82,13 +85,13 @@ class CompiledLibrary:
 def merge_linkage(options: Sequence[BuildOptions]) -> BuildOptions:
     """Return the first options with the libraries, folders and objects of all, for linking several sources."""
     first = options[0]
-    orders = dict.fromkeys(one.libraries for one in options)  # a library may be needed behind several others
+    orders = dict.fromkeys(item.libraries for item in options)  # a library may be needed behind several others
     return replace(
         first,
         libraries=tuple(name for order in orders for name in order),
-        library_dirs=_distinct(one.library_dirs for one in options),
-        include_dirs=_distinct(one.include_dirs for one in options),
-        extra_objects=_distinct(one.extra_objects for one in options),
+        library_dirs=_distinct(item.library_dirs for item in options),
+        include_dirs=_distinct(item.include_dirs for item in options),
+        extra_objects=_distinct(item.extra_objects for item in options),
     )
 
 

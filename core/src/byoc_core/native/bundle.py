@@ -107,7 +107,9 @@ def _constant_table(index: int, item: BundleSource) -> Iterator[str]:
     table = f"byoc_constants_{index}"
     yield f"extern const void *{table}[];"
     yield f"__attribute__((constructor)) static void fill_{table}(void) {{"
-    yield from (f"  {table}[{place}] = {ARTIFACT_SYMBOL} + {offset}u;" for place, offset in enumerate(item.constants))
+    yield from (
+        f"  {table}[{position}] = {ARTIFACT_SYMBOL} + {offset}u;" for position, offset in enumerate(item.constants)
+    )
     yield "}"
 
 
@@ -131,7 +133,7 @@ def read_bundle(path: str | os.PathLike[str]) -> bytes | None:
             try:
                 return read(data)
             except (struct.error, IndexError, ValueError) as error:
-                raise ArtifactError(f"library `{os.fspath(path)}`", "its section table is damaged") from error
+                raise ArtifactError(f"library `{os.fspath(path)}`", "the section table is damaged") from error
     return None
 
 
@@ -148,10 +150,10 @@ def _read_elf(data: bytes) -> bytes | None:
         return None
     sections = [_ELF_SECTION.unpack_from(data, offset + index * entry_size) for index in range(count)]
     names_start = sections[names_index][4]
-    wanted = _SECTIONS["elf"].encode()
+    section_name = _SECTIONS["elf"].encode()
     for section in sections:
         name_start = names_start + section[0]
-        if data[name_start : data.index(b"\0", name_start)] == wanted:
+        if data[name_start : data.index(b"\0", name_start)] == section_name:
             return _cut(data, section[4], section[5])
     return None
 
@@ -185,8 +187,8 @@ def _read_pe(data: bytes) -> bytes | None:
     (num_sections,) = struct.unpack_from("<H", data, header + 6)
     (optional_nbytes,) = struct.unpack_from("<H", data, header + 20)
     for index in range(num_sections):
-        place = header + 24 + optional_nbytes + index * _PE_SECTION.size
-        name, nbytes, _, start = _PE_SECTION.unpack_from(data, place)
+        section_offset = header + 24 + optional_nbytes + index * _PE_SECTION.size
+        name, nbytes, _, start = _PE_SECTION.unpack_from(data, section_offset)
         if name.rstrip(b"\0") == _SECTIONS["pe"].encode():
             return _cut(data, start, nbytes)
     return None

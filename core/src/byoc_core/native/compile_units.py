@@ -65,8 +65,8 @@ def translation_units(source: str) -> dict[str, str]:
 
 def support_files(texts: Mapping[str, str]) -> dict[str, str]:
     """Return byoc's files to compile with the given texts, most of them only if a text includes the header."""
-    wanted = [name for name in _WITH_HEADER if any(_includes(text, name) for text in texts.values())]
-    return _read_files((*_ALWAYS, *(file for name in wanted for file in _WITH_HEADER[name])))
+    headers = [name for name in _WITH_HEADER if any(_includes(text, name) for text in texts.values())]
+    return _read_files((*_ALWAYS, *(file for name in headers for file in _WITH_HEADER[name])))
 
 
 def _includes(source: str, header: str) -> bool:

@@ -15,13 +15,13 @@ _MISSING_LIBRARY = re.compile(
     r"(?:cannot find -l|unable to find library -l|library not found for -l|system library ['\"])([A-Za-z0-9_+.-]+)"
 )
 _UNDEFINED = re.compile(r"(?:undefined reference to [`']|undefined symbol: )([A-Za-z_][A-Za-z0-9_]*)")
-_LINK_HINT = "Give its folder as `library_dirs` of the build options."
-_MAX_PLACES = 3
+_LINK_HINT = "Give the library's folder as `library_dirs` of the build options."
+_MAX_LOCATIONS = 3
 _STDERR_LINES = 30
 
 
 def compiler_failure(
-    command: Sequence[str], status: int | str, stderr: str, files: Mapping[str, str], kept: str | None
+    command: Sequence[str], status: int | str, stderr: str, files: Mapping[str, str], source_folder: str | None
 ) -> ToolchainError:
     """Return the error for a failed compiler run.
 
@@ -30,15 +30,15 @@ def compiler_failure(
         status: exit status, or words such as ``timed out after 120 s``.
         stderr: the compiler's output on stderr.
         files: the sources by name, for showing the lines of diagnostics.
-        kept: the folder with the kept sources; ``None`` without sources.
+        source_folder: the folder with the kept sources; ``None`` without sources.
     """
     lines = [f"command: {shlex.join(command)}"]
-    if kept is not None:
-        lines.append(f"sources kept in: {kept}")
+    if source_folder is not None:
+        lines.append(f"sources kept in: {source_folder}")
     tail = stderr.strip().splitlines()[-_STDERR_LINES:]
     if tail:
         lines += ["stderr (its end):", *(f"  {line}" for line in tail)]
-    lines += _guilty_lines(stderr, files)
+    lines += _diagnosed_lines(stderr, files)
     detail = "\n".join(lines)
     missing = list(dict.fromkeys(filter(None, _MISSING_LIBRARY.findall(stderr))))
     if missing:
@@ -55,14 +55,14 @@ def compiler_failure(
     return ToolchainError("C compiler", "failed", got=f"exit status {status}", expected=0, detail=detail)
 
 
-def _guilty_lines(stderr: str, files: Mapping[str, str]) -> list[str]:
+def _diagnosed_lines(stderr: str, files: Mapping[str, str]) -> list[str]:
     shown: list[str] = []
-    places: list[tuple[str, int]] = []
+    locations: list[tuple[str, int]] = []
     for match in _DIAGNOSTIC.finditer(stderr):
-        place = (match["file"], int(match["line"]))
-        if place[0] in files and place not in places:
-            places.append(place)
-    for name, number in places[:_MAX_PLACES]:
+        location = (match["file"], int(match["line"]))
+        if location[0] in files and location not in locations:
+            locations.append(location)
+    for name, number in locations[:_MAX_LOCATIONS]:
         text = files[name].splitlines()
         shown.append(f"{name}, line {number}:")
         for index in range(max(1, number - 2), min(len(text), number + 2) + 1):

@@ -80,15 +80,15 @@ class Target:
     features: tuple[str, ...] = ()
 
     @classmethod
-    def here(cls, features: Iterable[str] = ()) -> Target:
+    def local(cls, features: Iterable[str] = ()) -> Target:
         """Return this machine's system and family with the given features."""
         return cls(platform.system(), platform.machine(), tuple(sorted(features)))
 
 
 def features_of_macros(macros: Iterable[str]) -> tuple[str, ...]:
     """Return the instruction sets enabled in a compiler, from the names of the predefined macros."""
-    known = _feature_of_macro()
-    return tuple(sorted({known[macro] for macro in macros if macro in known}))
+    feature_of_macro = _feature_of_macro()
+    return tuple(sorted({feature_of_macro[macro] for macro in macros if macro in feature_of_macro}))
 
 
 # By predefined macro, under the names of Python's module `platform`; the first defined macro counts.
@@ -130,19 +130,19 @@ def machine_features() -> frozenset[str] | None:
 
 def check_target(target: Target, where: str) -> None:
     """Raise :class:`ArtifactError` unless this machine can run code compiled for ``target``."""
-    here = Target.here()
+    local = Target.local()
     hint = "Compile the model again on this machine, or for `march` = 'generic'."
-    if (target.system, target.machine) != (here.system, here.machine):
+    if (target.system, target.machine) != (local.system, local.machine):
         raise ArtifactError(
             where,
-            "its native code is for another kind of machine",
+            "the native code is for another kind of machine",
             got=f"{target.system} on {target.machine}",
-            expected=f"{here.system} on {here.machine}",
+            expected=f"{local.system} on {local.machine}",
             hint=hint,
         )
     available = machine_features()
     missing = [] if available is None else [name for name in target.features if name not in available]
     if missing:
         raise ArtifactError(
-            where, f"its native code needs CPU features that this machine lacks: {', '.join(missing)}", hint=hint
+            where, f"the native code needs CPU features missing on this machine: {', '.join(missing)}", hint=hint
         )

@@ -76,10 +76,10 @@ class LibraryBuild:
             for file, data in self.binary.items():
                 (folder / file).write_bytes(data)
             with ThreadPoolExecutor(max_workers=min(len(self.units), count_cpus())) as pool:
-                jobs = [pool.submit(self._make_object, store, folder, *item) for item in object_keys.items()]
+                futures = [pool.submit(self._make_object, store, folder, *item) for item in object_keys.items()]
                 try:
-                    for job in jobs:
-                        job.result()
+                    for future in futures:
+                        future.result()
                 finally:
                     pool.shutdown(cancel_futures=True)
             for name, path in self.shared:
@@ -90,9 +90,9 @@ class LibraryBuild:
 
     def _make_object(self, store: BuildCache, folder: Path, unit: str, key: bytes) -> None:
         path = folder / _object_file(unit)
-        known = store.get(key)
-        if known is not None:
-            path.write_bytes(known)
+        cached = store.get(key)
+        if cached is not None:
+            path.write_bytes(cached)
             return
         command = [*self.compile_command, "-c", "-o", path.name, unit]
         run_compiler(command, self.timeout_s, folder=folder, files=self._texts())
@@ -121,10 +121,10 @@ def _object_file(unit: str) -> str:
     return f"{unit[:-2]}.o"
 
 
-def _read_product(path: Path, what: str, command: Sequence[str]) -> bytes:
+def _read_product(path: Path, kind: str, command: Sequence[str]) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
         raise ToolchainError(
-            "C compiler", f"wrote no {what}", hint=REMEDY, detail=f"command: {' '.join(command)}"
+            "C compiler", f"did not write the {kind}", hint=REMEDY, detail=f"command: {' '.join(command)}"
         ) from error

@@ -63,21 +63,21 @@ def check_library_name(name: str) -> None:
         hint = "Give the folder as `library_dirs`, or a static library's path as `extra_objects`."
         raise OptionsError(where, "is a path", got=repr(name), expected="a name such as 'mylib'", hint=hint)
     if name.startswith("-l") or not _LIBRARY_NAME.fullmatch(name):
-        raise OptionsError(where, "is not the name of a library", got=repr(name), expected="one such as 'mylib'")
+        raise OptionsError(where, "is not a library name", got=repr(name), expected="a name such as 'mylib'")
     if re.fullmatch(r"lib.*\.(so|a|dylib)(\.[0-9]+)*", name):
         inner = name.removeprefix("lib").split(".")[0]
-        raise OptionsError(where, "is a file's name", got=repr(name), expected=repr(inner))
+        raise OptionsError(where, "is a file name", got=repr(name), expected=repr(inner))
 
 
-def names(given: str | Iterable[str]) -> tuple[str, ...]:
+def names(name_or_names: str | Iterable[str]) -> tuple[str, ...]:
     """Return a single name or several names as a tuple."""
-    return (given,) if isinstance(given, str) else tuple(given)
+    return (name_or_names,) if isinstance(name_or_names, str) else tuple(name_or_names)
 
 
 def absolute_paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Return paths as absolute texts, because each compiler run has a separate working folder."""
-    given = (paths,) if isinstance(paths, str | os.PathLike) else paths
-    return tuple(os.path.abspath(os.fspath(path)) for path in given)  # noqa: PTH100 - links stay as the user wrote them
+    path_list = (paths,) if isinstance(paths, str | os.PathLike) else paths
+    return tuple(os.path.abspath(os.fspath(path)) for path in path_list)  # noqa: PTH100 - links stay as the user wrote them
 
 
 def find_linkage(
@@ -108,9 +108,12 @@ def find_linkage(
     shared: list[SharedLibrary] = []
     for path in extra_objects:
         if not path.endswith(_OBJECT_SUFFIXES):
-            hint = "A shared library is named in `libraries`, its folder in `library_dirs`."
+            hint = "Name a shared library in `libraries`, and the folder in `library_dirs`."
             raise ToolchainError(
-                f"extra object `{path}`", "is no object file and no static library", expected="*.o or *.a", hint=hint
+                f"extra object `{path}`",
+                "is neither an object file nor a static library",
+                expected="*.o or *.a",
+                hint=hint,
             )
         digests.append(_digest(path, f"extra object `{path}`"))
         flags.append(path)

@@ -36,12 +36,12 @@ class NativeLibrary:
 
     def __init__(self, handle: ctypes.CDLL, name: str) -> None:
         self._handle = handle
-        self._kept: list[object] = []
+        self._references: list[object] = []
         self.name = name
 
     def keep_alive(self, *objects: object) -> None:
         """Hold objects whose memory the library's code reads, as long as the library or a function of it is held."""
-        self._kept += objects
+        self._references += objects
 
     def address_of(self, symbol: str) -> int:
         """Return the address of an exported variable or function.

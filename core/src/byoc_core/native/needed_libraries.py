@@ -30,15 +30,15 @@ _MISSING = (
 
 def link_needed_libraries(data: bytes, folder: Path, shared: Sequence[SharedLibrary]) -> None:
     """Link the libraries needed by a library into the given folder, if the files are known."""
-    known = dict(shared)
+    files_by_name = dict(shared)
     folders = [Path(item) for item in os.environ.get(LIBRARY_PATH, "").split(os.pathsep) if item]
-    if not known and not folders:
+    if not files_by_name and not folders:
         return
     names = read_dynamic_names(data)
-    for name in names.needed if names is not None else known:
+    for name in names.needed if names is not None else files_by_name:
         if not _FILE_NAME.fullmatch(name) or name in (".", ".."):
             continue
-        files = [Path(known[name])] if name in known else [folder / name for folder in folders]
+        files = [Path(files_by_name[name])] if name in files_by_name else [folder / name for folder in folders]
         found = next((file for file in files if file.is_file()), None)
         if found is not None and not (folder / name).exists():
             (folder / name).symlink_to(found.absolute())
@@ -54,6 +54,6 @@ def missing_library_error(name: str, missing: str) -> ArtifactError:
     """Return the error for compiled code with a missing library."""
     return ArtifactError(
         f"library `{name}`",
-        f"calls the library `{missing}`, which is not found",
-        hint=f"Install it, or put its folder into ${LIBRARY_PATH}: an artifact names shared libraries and holds none.",
+        f"needs library `{missing}`, but the library is not found",
+        hint=f"Install the library, or add the folder to ${LIBRARY_PATH}: artifacts do not contain shared libraries.",
     )

@@ -58,15 +58,17 @@ class ToolchainStatus:
 
 def _find_command() -> tuple[str, ...]:
     for variable in ("BYOC_CC", "CC"):
-        given = os.environ.get(variable)
-        if given:
+        command_line = os.environ.get(variable)
+        if command_line:
             try:
-                command = shlex.split(given)
+                command = shlex.split(command_line)
             except ValueError:
                 command = []
             found = shutil.which(command[0]) if command else None
             if found is None:
-                raise ToolchainError(f"${variable}", f"names no program that can be run: {given!r}", hint=REMEDY)
+                raise ToolchainError(
+                    f"${variable}", f"does not name an executable program: {command_line!r}", hint=REMEDY
+                )
             return (found, *command[1:])
     for name in ("cc", "gcc", "clang"):
         found = shutil.which(name)
@@ -97,11 +99,11 @@ def find_toolchain(target: str = "") -> Toolchain:
     if not target:
         return _toolchain_for(_find_command())
     try:
-        chosen = _toolchain_for(_find_command())
+        default = _toolchain_for(_find_command())
     except ToolchainError:
-        chosen = None
-    if chosen is not None and chosen.is_zig:
-        return chosen
+        default = None
+    if default is not None and default.is_zig:
+        return default
     found = _find_zig()
     if found is None:
         raise ToolchainError(
@@ -198,12 +200,12 @@ class Toolchain:
         """
         macros = self._predefined_macros(self.arch_flags(march, target))
         if not target:
-            return Target.here(features_of_macros(macros))
+            return Target.local(features_of_macros(macros))
         found = target_of_macros(macros)
         if found is None:
             raise ToolchainError(
                 "C compiler",
-                f"makes code for machines that have no name here: {target}",
+                f"generates code for a machine unknown to byoc: {target}",
                 expected="Linux, macOS or Windows on x86-64 or AArch64, or Linux on RISC-V or POWER",
             )
         return found

@@ -42,10 +42,10 @@ def case(op: str, *operands: Shape | OperandCase, dtype: str = "float32", **attr
 
 def dtypes_of(case: OpCase, op: OpDef) -> tuple[str, ...]:
     """Return the dtypes for which an op accepts a case, the dtype of the case first."""
-    others = [name for name in all_dtypes() if name != case.dtype]
+    other_dtypes = [name for name in all_dtypes() if name != case.dtype]
     if all(operand.dtype is not None for operand in case.operands):
-        others = []
-    return (case.dtype, *(name for name in others if _is_taken(case, op, name)))
+        other_dtypes = []
+    return (case.dtype, *(name for name in other_dtypes if _is_taken(case, op, name)))
 
 
 def _is_taken(case: OpCase, op: OpDef, dtype: str) -> bool:
@@ -77,8 +77,10 @@ def infer_case(op: OpDef, operands: Sequence[Value], attrs: Mapping[str, AttrVal
 
 
 def _fresh_symbol(types: Sequence[Type]) -> Dim:
-    taken = {name for type_ in types if isinstance(type_, TensorType) for name in type_.symbols}
-    return symbol(next(name for name in (f"k{number}" for number in range(len(taken) + 1)) if name not in taken))
+    used_names = {name for type_ in types if isinstance(type_, TensorType) for name in type_.symbols}
+    return symbol(
+        next(name for name in (f"k{number}" for number in range(len(used_names) + 1)) if name not in used_names)
+    )
 
 
 def new_function(

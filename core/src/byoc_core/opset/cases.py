@@ -92,8 +92,8 @@ class OpCase:
 
 def example(*operands: Shape | OperandCase, dtype: str = "float32", **attrs: object) -> OpCase:
     """Return a case; a bare shape stands for an operand of the dtype varied by the case."""
-    given = tuple(item if isinstance(item, OperandCase) else OperandCase(item) for item in operands)
-    return OpCase("", given, MappingProxyType(attrs), dtype)
+    operand_cases = tuple(item if isinstance(item, OperandCase) else OperandCase(item) for item in operands)
+    return OpCase("", operand_cases, MappingProxyType(attrs), dtype)
 
 
 def axis_cases() -> Iterable[OpCase]:

@@ -101,8 +101,8 @@ class OpContext:
 
     def ints(self, name: str) -> tuple[int, ...]:
         """Return the integers of attribute ``name``; none if the attribute is ``None``, symbols left out."""
-        given = self.attrs[name]
-        return tuple(item for item in (given if isinstance(given, tuple) else (given,)) if isinstance(item, int))
+        value = self.attrs[name]
+        return tuple(item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, int))
 
 
 def _shape(type_: Type) -> tuple[Dim, ...]:

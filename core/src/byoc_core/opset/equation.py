@@ -34,7 +34,7 @@ class Equation:
         return tuple(label for label in self.sizes if label not in self.result)
 
 
-class _MakesError(Protocol):
+class _ErrorFactory(Protocol):
     def __call__(
         self, problem: str, *, operand: int | None = None, got: object = None, expected: object = None
     ) -> IRTypeError: ...
@@ -45,7 +45,7 @@ def _error(problem: str, *, operand: int | None = None, got: object = None, expe
     return IRTypeError(where, problem, got=got, expected=expected)
 
 
-def parse_equation(text: str, shapes: Sequence[Sequence[Dim]], *, error: _MakesError = _error) -> Equation:
+def parse_equation(text: str, shapes: Sequence[Sequence[Dim]], *, error: _ErrorFactory = _error) -> Equation:
     """Parse the equation of an Einstein sum over operands of these shapes.
 
     Args:
@@ -61,8 +61,8 @@ def parse_equation(text: str, shapes: Sequence[Sequence[Dim]], *, error: _MakesE
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if not all(map(_is_term, (*terms, right))):
-        problem, wanted = "is malformed", "letters and `...`, operands apart by commas, then `->` and the result"
-        raise error(f"attribute `equation` {problem}", got=repr(text), expected=wanted)
+        problem, syntax = "is malformed", "letters and `...`, operands separated by commas, then `->` and the result"
+        raise error(f"attribute `equation` {problem}", got=repr(text), expected=syntax)
     if len(terms) != len(shapes):
         raise error(f"attribute `equation` names {len(terms)} operands", got=repr(text), expected=len(shapes))
     sizes: dict[str, Dim] = {}
@@ -77,7 +77,7 @@ def parse_equation(text: str, shapes: Sequence[Sequence[Dim]], *, error: _MakesE
             try:
                 sizes[label] = broadcast_dim(sizes.get(label, 1), size)
             except IRTypeError as misfit:
-                expected = f"{sizes[label]}, as other axes of its label"
+                expected = f"{sizes[label]}, as the other axes of the label"
                 raise error(f"axis {axis} has size {size}", operand=index, expected=expected) from misfit
         operands.append(labels)
         most_hidden = max(most_hidden, len(shape) - named)
@@ -85,7 +85,7 @@ def parse_equation(text: str, shapes: Sequence[Sequence[Dim]], *, error: _MakesE
         right = ("..." if "..." in left else "") + "".join(sorted(label for label in sizes if left.count(label) == 1))
     result = _labels(right, most_hidden)
     if not sizes.keys() >= set(result) or len(set(result)) != len(result):
-        raise error("attribute `equation` has a result with an axis that no operand has, or with one twice", got=right)
+        raise error("attribute `equation` has a result with an unknown or repeated axis", got=right)
     return Equation(tuple(operands), result, sizes)
 
 

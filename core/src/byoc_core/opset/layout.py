@@ -65,9 +65,9 @@ class Layout:
             sizes: further sizes assumed to be zero or more without proof.
         """
         extent = product(self.shape) if self.is_compact else self.extent
-        given = unproved_sizes((*self.shape, *buffer, *sizes))
+        assumed = unproved_sizes((*self.shape, *buffer, *sizes))
         needed = (self.offset, *(() if self.is_compact else self.strides), product(buffer) - self.offset - extent)
-        return all(is_size(value, given) for value in needed)
+        return all(is_size(value, assumed) for value in needed)
 
     @property
     def without_repeats(self) -> Layout:
@@ -76,7 +76,7 @@ class Layout:
         return Layout(self.offset, shape, self.strides)
 
     def is_injective(self, sizes: Iterable[Dim] = ()) -> bool:
-        """Return whether provably no two elements share a place.
+        """Return whether provably no two elements share an offset.
 
         Args:
             sizes: sizes assumed to be zero or more without proof.
@@ -84,9 +84,9 @@ class Layout:
         if self.is_compact:
             return True
         span: Dim = 1
-        given = unproved_sizes((*self.shape, *sizes))
+        assumed = unproved_sizes((*self.shape, *sizes))
         for stride, dim in reversed(self._by_stride()):
-            if not is_size(stride - span, given):
+            if not is_size(stride - span, assumed):
                 return False
             span = span + (dim - 1) * stride
         return True
@@ -102,7 +102,7 @@ class Layout:
         return None if strides is None else Layout(self.offset, target, strides)
 
     def permuted(self, axes: Sequence[int]) -> Layout:
-        """Return the layout with axis ``axes[i]`` in place ``i``."""
+        """Return the layout with axis ``axes[i]`` as axis ``i``."""
         return Layout(self.offset, tuple(self.shape[a] for a in axes), tuple(self.strides[a] for a in axes))
 
     def sliced(self, axis: int, start: Dim, size: Dim, step: int = 1) -> Layout:
@@ -210,21 +210,21 @@ def _strides_of_groups(shape: Sequence[Dim], strides: Sequence[Dim], target: tup
     Axes are matched in groups of equal product, each mergeable into a single axis.
     """
     axes = [(d, s) for d, s in zip(shape, strides, strict=True) if d != 1]
-    wanted = [d for d in target if d != 1]
+    target_sizes = [d for d in target if d != 1]
     found: list[Dim] = []
-    while axes or wanted:
-        group, sizes = axes[:1], wanted[:1]
-        del axes[:1], wanted[:1]
+    while axes or target_sizes:
+        group, sizes = axes[:1], target_sizes[:1]
+        del axes[:1], target_sizes[:1]
         while (have := product(d for d, _ in group)) != (want := product(sizes)):
             if exact_div(want, have) is not None and axes:
                 group.append(axes.pop(0))
-            elif exact_div(have, want) is not None and wanted:
-                sizes.append(wanted.pop(0))
-            elif isinstance(have, int) and isinstance(want, int) and axes and wanted:
+            elif exact_div(have, want) is not None and target_sizes:
+                sizes.append(target_sizes.pop(0))
+            elif isinstance(have, int) and isinstance(want, int) and axes and target_sizes:
                 if have < want:
                     group.append(axes.pop(0))
                 else:
-                    sizes.append(wanted.pop(0))
+                    sizes.append(target_sizes.pop(0))
             else:
                 return None
         if any(s != inner * d for (_, s), (d, inner) in pairwise(group)):

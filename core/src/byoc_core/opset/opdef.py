@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpDef", "OperandSpec", "Trait"]
 
-Kernel = Callable[..., "npt.NDArray[Any] | tuple[npt.NDArray[Any], ...]"]
+ReferenceKernel = Callable[..., "npt.NDArray[Any] | tuple[npt.NDArray[Any], ...]"]
 """A reference kernel: ``kernel(*inputs, **attributes)`` returns one array, or a tuple of arrays."""
 
 
@@ -130,7 +130,7 @@ class OpDef:
     traits: frozenset[Trait] = frozenset({Trait.PURE})
     flops: Callable[[OpContext], Dim] = unstated_flops
     nbytes: Callable[[OpContext], Dim] = bytes_touched
-    kernel: Kernel | None = None
+    kernel: ReferenceKernel | None = None
     rounds: Callable[[OpContext], int] = _one_round
     canonicalise: Callable[[Mapping[str, AttrValue]], Mapping[str, AttrValue]] | None = None
     complete: Callable[[Mapping[str, object], Sequence[Type]], Mapping[str, object]] | None = None
@@ -172,7 +172,7 @@ class OpDef:
             "cases": self.cases is not _no_cases,
             "doc": bool(self.doc),
         }
-        return tuple(fact for fact, stated in is_stated.items() if not stated)
+        return tuple(fact for fact, is_present in is_stated.items() if not is_present)
 
     @cached_property
     def canonical_cases(self) -> tuple[OpCase, ...]:

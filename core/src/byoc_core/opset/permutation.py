@@ -37,8 +37,8 @@ class Permutable:
 
     def result_order(self, order: Order) -> Order:
         """Return the stored order of results if operands are stored in ``order``."""
-        kept = [order[axis] for axis in range(self.rank) if axis not in self.dropped]
-        return tuple(sorted(kept).index(axis) for axis in kept)
+        remaining = [order[axis] for axis in range(self.rank) if axis not in self.dropped]
+        return tuple(sorted(remaining).index(axis) for axis in remaining)
 
 
 PermuteRule = Callable[[OpContext], Permutable | None]
@@ -63,11 +63,13 @@ def permute_axis(
 
     def rule(context: OpContext) -> Permutable | None:
         rank = len(context.operand_shape())
-        chosen = tuple(range(len(context.operands))) if operands is None else operands
-        if not rank or any(len(context.operand_shape(index)) != rank for index in chosen):
+        positions = tuple(range(len(context.operands))) if operands is None else operands
+        if not rank or any(len(context.operand_shape(index)) != rank for index in positions):
             return None
         axis = context.ints(name)[0] % rank
-        return Permutable(rank, chosen, lambda order: {**context.attrs, name: order[axis]}, order_matters=order_matters)
+        return Permutable(
+            rank, positions, lambda order: {**context.attrs, name: order[axis]}, order_matters=order_matters
+        )
 
     return rule
 
@@ -83,12 +85,15 @@ def permute_reduction(*, order_matters: bool) -> PermuteRule:
         rank = len(context.operand_shape())
         if not rank:
             return None
-        given = context.attrs["axis"]
-        axes = tuple(range(rank)) if given is None else tuple(axis % rank for axis in context.ints("axis"))
+        axis_attr = context.attrs["axis"]
+        axes = tuple(range(rank)) if axis_attr is None else tuple(axis % rank for axis in context.ints("axis"))
 
         def attrs(order: Order) -> Mapping[str, Any]:
             moved = tuple(sorted(order[axis] for axis in axes))
-            return {**context.attrs, "axis": moved[0] if isinstance(given, int) else None if given is None else moved}
+            return {
+                **context.attrs,
+                "axis": moved[0] if isinstance(axis_attr, int) else None if axis_attr is None else moved,
+            }
 
         return Permutable(rank, (0,), attrs, () if context.attrs["keepdims"] else axes, order_matters)
 

@@ -15,21 +15,21 @@ SPLIT_INDICES = "indices_or_sections"
 """The name of the attribute in numpy and Relax: the number of equal parts, or the start indices of parts."""
 
 
-def complete_split(given: Mapping[str, object], operands: Sequence[Type]) -> Mapping[str, object]:
+def complete_split(attrs: Mapping[str, object], operands: Sequence[Type]) -> Mapping[str, object]:
     """Return the attributes of a `split` with the sizes of the parts as ``sections``.
 
     Raises:
         IRTypeError: an axis is not divisible into the number of equal parts, indices do not rise from 0 to the axis's
             size, or both sizes and indices are given.
     """
-    if SPLIT_INDICES in given and "sections" in given:
-        raise IRTypeError("op `split`", f"has both `sections` and `{SPLIT_INDICES}`", expected="one of them")
-    name = SPLIT_INDICES if SPLIT_INDICES in given else "sections"
-    value, size = given.get(name), _axis_size(operands, given.get("axis", 0))
+    if SPLIT_INDICES in attrs and "sections" in attrs:
+        raise IRTypeError("op `split`", f"has both `sections` and `{SPLIT_INDICES}`", expected="a single attribute")
+    name = SPLIT_INDICES if SPLIT_INDICES in attrs else "sections"
+    value, size = attrs.get(name), _axis_size(operands, attrs.get("axis", 0))
     is_count = isinstance(value, int) and not isinstance(value, bool)
     if size is None or (name == "sections" and not is_count):
-        return given
-    rest = {key: item for key, item in given.items() if key != name}
+        return attrs
+    rest = {key: item for key, item in attrs.items() if key != name}
     if is_count:
         assert isinstance(value, int)
         return {"sections": _equal_parts(size, value, name), **rest}
@@ -55,7 +55,7 @@ def _equal_parts(size: Dim, count: int, name: str) -> tuple[Dim, ...]:
 def _between(value: object, size: Dim) -> tuple[Dim, ...]:
     indices = tuple(value) if isinstance(value, tuple | list) else None
     if indices is None or any(isinstance(index, bool) or not isinstance(index, int | DimExpr) for index in indices):
-        problem = f"attribute `{SPLIT_INDICES}` is no number and no list of indices"
+        problem = f"attribute `{SPLIT_INDICES}` is neither a number nor a list of indices"
         raise IRTypeError("op `split`", problem, got=repr(value), expected="a number of equal parts, or indices")
     sizes = tuple(end - start for start, end in pairwise((0, *indices, size)))
     if any(isinstance(part, int) and part < 0 for part in sizes):

@@ -50,7 +50,7 @@ def require_kind(context: TypeContext, index: int, kinds: Sequence[str]) -> Tens
     type_ = context.tensor(index)
     if dtype_info(type_.dtype).kind not in kinds:
         raise context.error(
-            "has a dtype that the op does not take", operand=index, got=type_.dtype, expected=_kinds_text(kinds)
+            "has a dtype not accepted by the op", operand=index, got=type_.dtype, expected=_kinds_text(kinds)
         )
     return type_
 
@@ -62,11 +62,11 @@ def require_dtype_kind(context: TypeContext, dtype: str, kinds: Sequence[str]) -
         IRTypeError: the dtype is of another kind.
     """
     if dtype_info(dtype).kind not in kinds:
-        raise context.error("attribute `dtype` is not one the op gives", got=dtype, expected=_kinds_text(kinds))
+        raise context.error("attribute `dtype` is not available as a result", got=dtype, expected=_kinds_text(kinds))
 
 
 def _kinds_text(kinds: Sequence[str]) -> str:
-    return "a dtype that is " + " or ".join(_KIND_NAMES[kind] for kind in kinds)
+    return "a dtype of kind " + " or ".join(_KIND_NAMES[kind] for kind in kinds)
 
 
 def require_sizes(context: TypeContext, shape: Sequence[Dim], *, attribute: str = "shape") -> None:
@@ -79,14 +79,14 @@ def require_sizes(context: TypeContext, shape: Sequence[Dim], *, attribute: str 
         raise context.error(f"attribute `{attribute}` has a negative size", got=shape_text(shape), expected="0 or more")
 
 
-def require_same_dtype(context: TypeContext, first: int, *others: int) -> str:
+def require_same_dtype(context: TypeContext, first: int, *rest: int) -> str:
     """Return the dtype shared by several operands.
 
     Raises:
         IRTypeError: the dtypes differ; the first operand with another dtype is named.
     """
     dtype = context.tensor(first).dtype
-    for index in others:
+    for index in rest:
         other = context.tensor(index).dtype
         if other != dtype:
             name = context.operand_names[first] if context.operand_names else str(first)
@@ -182,7 +182,7 @@ def resolve_axis(context: TypeContext, axis: int, rank: int, *, attribute: str =
         raise context.error(
             f"attribute `{attribute}` names no axis of a tensor of rank {rank}",
             got=axis,
-            expected=f"{-rank} to {rank - 1}" if rank else "no axis at all",
+            expected=f"{-rank} to {rank - 1}" if rank else "no axis",
         )
     return axis % rank
 
@@ -226,7 +226,7 @@ def broadcast_shapes(context: TypeContext, indices: Sequence[int]) -> tuple[Dim,
                     f"axis {offset + len(shape)} has size {right} and does not broadcast with size {left}",
                     operand=index,
                     got=shape_text(shape),
-                    expected=f"a shape that fits {shape_text(result)}",
+                    expected=f"a shape broadcasting with {shape_text(result)}",
                 ) from error
         result = tuple(joined)
     return result

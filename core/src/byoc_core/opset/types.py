@@ -32,7 +32,7 @@ class TensorType:
         dtype: element type by name.
 
     Raises:
-        IRTypeError: a size or the dtype is of the wrong type, or a size is negative.
+        IRTypeError: a size or the dtype has the wrong type, or a size is negative.
     """
 
     shape: tuple[Dim, ...] | None
@@ -104,7 +104,7 @@ def _is_stored(shape: object) -> bool:
 
 def _stored_shape(shape: object) -> tuple[Dim, ...]:
     if isinstance(shape, str) or not isinstance(shape, Iterable):
-        raise IRTypeError("tensor type", "the shape is no sequence of sizes", got=f"{shape!r} ({type_name(shape)})")
+        raise IRTypeError("tensor type", "the shape is not a sequence of sizes", got=f"{shape!r} ({type_name(shape)})")
     return tuple(_stored_dim(axis, dim) for axis, dim in enumerate(shape))
 
 
@@ -131,7 +131,7 @@ def _stored_dtype(dtype: object) -> str:
         return dtype_name(dtype)
     raise IRTypeError(
         "tensor type",
-        "the dtype is of the wrong type",
+        "the dtype has the wrong type",
         got=f"{dtype!r} ({type_name(dtype)})",
         expected="the name of a dtype",
     )

@@ -123,11 +123,11 @@ def bound_towards_zero(facts: ValueFacts) -> float:
     return facts.bound(0) * (1 + 32 * UNIT)
 
 
-def dot_bound(facts: ValueFacts, kept: int, terms: int) -> float:
-    """Return the bound of products of the operands, added up over all axes of the second operand but ``kept``."""
+def dot_bound(facts: ValueFacts, kept_axis: int, terms: int) -> float:
+    """Return the bound of products of the operands, added up over all axes of the second operand but ``kept_axis``."""
     if not facts.is_constant(1):
         return summed(facts.bound(0) * facts.bound(1) * terms, terms)
-    return summed(facts.bound(0) * facts.largest_sum(1, kept), terms)
+    return summed(facts.bound(0) * facts.largest_sum(1, kept_axis), terms)
 
 
 def total_bound(facts: ValueFacts, terms: int) -> float:

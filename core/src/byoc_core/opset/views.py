@@ -57,8 +57,11 @@ class ViewRule:
         return _of_declared_sizes(found, shapes)
 
 
-def _of_declared_sizes(found: Sequence[Layout | None], shapes: Sequence[tuple[object, ...]]) -> list[Layout | None]:
-    return [one if one is not None and one.shape == shape else None for one, shape in zip(found, shapes, strict=True)]
+def _of_declared_sizes(layouts: Sequence[Layout | None], shapes: Sequence[tuple[object, ...]]) -> list[Layout | None]:
+    return [
+        layout if layout is not None and layout.shape == shape else None
+        for layout, shape in zip(layouts, shapes, strict=True)
+    ]
 
 
 RESHAPED = ViewRule(

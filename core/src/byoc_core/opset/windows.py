@@ -91,7 +91,7 @@ def _repeated(op: str, name: str, value: AttrValue, repeats: Mapping[int, int], 
         )
     if min(values) < minimum:
         raise IRTypeError(
-            f"op `{op}`, attribute `{name}`", "has a value that is too small", got=value, expected=f"{minimum} or more"
+            f"op `{op}`, attribute `{name}`", "has a value out of range", got=value, expected=f"{minimum} or more"
         )
     return values * repeats[len(values)]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from byoc_core.errors import InternalError, PartitionError
 from byoc_core.ir import IRModule
-from byoc_core.partitioning.claiming.admission import new_admission
-from byoc_core.partitioning.claiming.claim_faults import ClaimFault, find_misclaim, find_other_program
+from byoc_core.partitioning.claiming.claim_faults import ClaimFault, find_claim_fault, find_program_change
+from byoc_core.partitioning.claiming.claim_filters import backend_filter
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.constraints.constraints import Constraints
 from byoc_core.partitioning.constraints.region_limits import claim_within_limits, has_limits
@@ -45,7 +45,7 @@ class ClaimByPolicy(Pass):
 
         Cost: the policy's, and a check linear in the ops; with limits on regions, :func:`claim_within_limits`.
         """
-        request = replace(self.request, admissions=self.constraints.admission)
+        request = replace(self.request, claim_filters=self.constraints.claim_filter)
         if has_limits(self.constraints.options, self.request.backends):
             return claim_within_limits(module, self._claim_checked, request, self.constraints)
         return self._claim(module, request)
@@ -58,7 +58,7 @@ class ClaimByPolicy(Pass):
             InternalError: the same for a policy of the core.
         """
         if claimed is not before:
-            self._blame(find_other_program(before, claimed))
+            self._blame(find_program_change(before, claimed))
 
     def _claim_checked(self, module: IRModule, request: PartitionRequest) -> IRModule:
         claimed = self._claim(module, request)
@@ -68,10 +68,10 @@ class ClaimByPolicy(Pass):
     def _claim(self, module: IRModule, request: PartitionRequest) -> IRModule:
         claimed: object = self.policy(module, request)
         if not isinstance(claimed, IRModule):
-            raise PartitionError(self._name, "gave no module", got=type(claimed).__name__)
+            raise PartitionError(self._name, "returned no module", got=type(claimed).__name__)
         if claimed is not module:
-            admissions = {b.name: new_admission(b, self.constraints.admission(b.name)) for b in request.backends}
-            self._blame(find_misclaim(module, claimed, admissions))
+            claim_filters = {b.name: backend_filter(b, self.constraints.claim_filter(b.name)) for b in request.backends}
+            self._blame(find_claim_fault(module, claimed, claim_filters))
         return claimed
 
     def _blame(self, fault: ClaimFault | None) -> None:

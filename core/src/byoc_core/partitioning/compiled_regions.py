@@ -14,9 +14,9 @@ __all__ = ["record_compiled", "with_compiled_regions"]
 
 def record_compiled(module: IRModule, functions: Iterable[Function]) -> IRModule:
     """Return the module with a record of compiled functions, by ``global_symbol``."""
-    known: Mapping[str, Function] = module.attrs.get(EXTERNAL_FUNCTIONS, {})
+    recorded: Mapping[str, Function] = module.attrs.get(EXTERNAL_FUNCTIONS, {})
     added = {str(function.attrs["global_symbol"]): function for function in functions}
-    return module.with_attrs(**{EXTERNAL_FUNCTIONS: {**known, **added}}) if added else module
+    return module.with_attrs(**{EXTERNAL_FUNCTIONS: {**recorded, **added}}) if added else module
 
 
 def with_compiled_regions(module: IRModule) -> tuple[IRModule, frozenset[str]]:
@@ -30,7 +30,7 @@ def with_compiled_regions(module: IRModule) -> tuple[IRModule, frozenset[str]]:
     if not recorded:
         return module, frozenset()
     called: dict[str, Function] = {}
-    taken = set(module.functions)
+    used_names = set(module.functions)
 
     def restore(function: Function) -> Function:
         return with_bindings(function, [call(binding) for binding in map_regions(function.bindings, restore)])
@@ -40,7 +40,7 @@ def with_compiled_regions(module: IRModule) -> tuple[IRModule, frozenset[str]]:
         if symbol not in recorded:
             return binding
         if symbol not in called:
-            called[symbol] = _renamed(recorded[symbol], taken)
+            called[symbol] = _renamed(recorded[symbol], used_names)
         attrs = CALL.normalise_attrs({"callee": called[symbol].name})
         return replace(binding, op=CALL, attrs=attrs)
 
@@ -49,13 +49,13 @@ def with_compiled_regions(module: IRModule) -> tuple[IRModule, frozenset[str]]:
     return changed.with_functions({**changed.functions, **regions}), frozenset(called)
 
 
-def _renamed(function: Function, taken: set[str]) -> Function:
+def _renamed(function: Function, used_names: set[str]) -> Function:
     """Return the function under a free name; the original function of the ops stays the same."""
     name, count = function.name, 1
-    while name in taken:
+    while name in used_names:
         count += 1
         name = f"{function.name}_{count}"
-    taken.add(name)
+    used_names.add(name)
     if name == function.name:
         return function
     return replace(function, name=name).with_attrs(source=function.attrs.get("source", function.name))

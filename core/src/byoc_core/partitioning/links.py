@@ -1,4 +1,7 @@
-"""Links: the values behind the parameters and results of control flow, for a connected graph of ops."""
+"""Links: the values behind the parameters and results of control flow, for a connected graph of ops.
+
+The report holds the links; the HTML page of a report draws edges by them.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,13 @@ def find_links(module: IRModule) -> list[dict[str, Any]]:
 
 def _pairs(binding: Binding) -> Iterator[tuple[Var, Sequence[Value]]]:
     if binding.op is IF:
-        deciding, given = binding.operands[:1], binding.operands[1:]
+        deciding, initial = binding.operands[:1], binding.operands[1:]
     elif binding.op is LOOP:
-        deciding, given = binding.operands[:2], (binding.operands[0], *binding.operands[2:])
+        deciding, initial = binding.operands[:2], (binding.operands[0], *binding.operands[2:])
     else:
         return
     for body in binding.regions:
-        for param, operand in zip(body.params, given, strict=True):
+        for param, operand in zip(body.params, initial, strict=True):
             yield param, (operand,)
     num_own = 1 if binding.op is LOOP else 0  # a loop's body gives its condition first
     for index, result in enumerate(binding.results):

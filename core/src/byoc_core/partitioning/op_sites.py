@@ -10,7 +10,9 @@ from byoc_core.ir import CALL, COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Fun
 __all__ = ["OpKey", "OpSite", "members_of", "op_key", "walk_bodies", "walk_ops"]
 
 OpKey = tuple[str, str]
-"""An op of a module: the names of the original function and of the op's first result."""
+"""An op of a module: the names of the original function and of the op's first result. Unique only after the pass
+:class:`~byoc_core.transform.UniqueNames`, run first by partitioning.
+"""
 
 
 def op_key(source: str, binding: Binding) -> OpKey:

@@ -11,7 +11,7 @@ from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.claim_by_policy import ClaimByPolicy
-from byoc_core.partitioning.claiming.claim_faults import is_carved_lawfully
+from byoc_core.partitioning.claiming.claim_faults import is_legal_partition
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.constraints.constraints import Constraints
 from byoc_core.partitioning.constraints.options import PartitionOptions
@@ -62,23 +62,23 @@ def partition(
     Raises:
         BackendNotFoundError: a backend is not installed.
         OptionsError: ``module`` is no module; options for a backend not listed, or options unknown to a backend;
-            constraints with unknown names or contradictions; ``policy`` is no policy.
+            constraints with unknown names or contradictions; ``policy`` is not a policy.
         PartitionError: an op is not taken by the backend forced on the op; or a policy did anything but claim.
         HookError: a backend's hook failed.
         InternalError: the result is not the same program.
     """
     check_module(module)
     check_backends(backends)
-    known = find_registry(registry)
-    handles = [known.get(backend) for backend in backends]
-    wishes = partition_options or PartitionOptions()
+    available = find_registry(registry)
+    handles = [available.get(backend) for backend in backends]
+    user_options = partition_options or PartitionOptions()
     names = [handle.name for handle in handles]
-    request = PartitionRequest(handles, options or {}, log if log is not None else PartitionLog(), registry=known)
+    request = PartitionRequest(handles, options or {}, log if log is not None else PartitionLog(), registry=available)
     return partition_pipeline(
         request,
-        lambda given: Constraints.resolve(wishes, given, names),
+        lambda unique: Constraints.resolve(user_options, unique, names),
         policy,
-        tells_near_misses=log is not None,
+        logs_near_misses=log is not None,
     )(module)
 
 
@@ -88,7 +88,7 @@ def partition_pipeline(
     policy: Policy | None = None,
     *,
     verify_input: bool = True,
-    tells_near_misses: bool = True,
+    logs_near_misses: bool = True,
 ) -> Pass:
     """Return the pass of :func:`partition`.
 
@@ -97,15 +97,15 @@ def partition_pipeline(
         constrain: returns the constraints on a module with unique names.
         policy: the policy for claims; greedy by order by default.
         verify_input: ``False`` for a module verified already.
-        tells_near_misses: whether the log receives near misses of patterns too.
+        logs_near_misses: whether the log receives near misses of patterns too.
 
     Raises:
-        OptionsError: options for a backend not listed; ``policy`` is no policy.
+        OptionsError: options for a backend not listed; ``policy`` is not a policy.
     """
     check_option_owners(request.options, [handle.name for handle in request.backends])
-    chosen: Policy = policy if policy is not None else GreedyByOrder()
-    check_policy(chosen)
-    return _Partition(chosen, request, constrain, verify_input, tells_near_misses)
+    effective_policy: Policy = policy if policy is not None else GreedyByOrder()
+    check_policy(effective_policy)
+    return _Partition(effective_policy, request, constrain, verify_input, logs_near_misses)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class _Partition(Pass):
     request: PartitionRequest
     constrain: Callable[[IRModule], Constraints]
     verify_input: bool
-    tells_near_misses: bool
+    logs_near_misses: bool
 
     def __call__(self, module: IRModule) -> IRModule:
         """Return the partitioned module.
@@ -126,28 +126,28 @@ class _Partition(Pass):
         With limits on regions the pass runs until no new region is found. Each run asks all backends anew: ops given
         back by different regions of the run before may together suffice for a region.
         """
-        known = with_own_ops(module, self.request.backends)
-        unique = Sequential([UniqueNames()], verify_input=self.verify_input)(known)
+        with_ops = with_own_ops(module, self.request.backends)
+        unique = Sequential([UniqueNames()], verify_input=self.verify_input)(with_ops)
         constraints = self.constrain(unique)
-        before, after = unique, self._carve(unique, constraints, self.request.log)
+        before, after = unique, self._partition_once(unique, constraints, self.request.log)
         may_give_back = has_limits(constraints.options, self.request.backends)
         while may_give_back and len(after.functions) > len(before.functions):
             log = PartitionLog()
-            before, after = after, self._carve(after, constraints, log)
+            before, after = after, self._partition_once(after, constraints, log)
             if len(after.functions) == len(before.functions):
                 return before
             self.request.log.extend(log)
         return after
 
-    def _carve(self, module: IRModule, constraints: Constraints, log: PartitionLog) -> IRModule:
+    def _partition_once(self, module: IRModule, constraints: Constraints, log: PartitionLog) -> IRModule:
         claim = ClaimByPolicy(self.policy, replace(self.request, log=log), constraints)
         claimed = claim(module)
-        carved = self._merge(module, claimed, claim)
-        constraints.check_forced(carved, log)
-        if self.tells_near_misses:
+        partitioned = self._merge(module, claimed, claim)
+        constraints.check_forced(partitioned, log)
+        if self.logs_near_misses:
             with_patterns = [backend for backend in self.request.backends if not backend.claims_by_itself]
             log_near_misses(module, claimed, with_patterns, log)
-        return carved
+        return partitioned
 
     def _merge(self, module: IRModule, claimed: IRModule, claim: ClaimByPolicy) -> IRModule:
         """Return the module with regions. One check covers both steps; only after a failure is each step checked."""
@@ -156,13 +156,13 @@ class _Partition(Pass):
         try:
             closed = CaptureSizes()(claimed)
             merged = merge_claims(closed, sideways, separated)
-            carved = claimed if merged is closed else merged
-            is_lawful = carved is module or is_carved_lawfully(module, claimed, carved)
+            partitioned = claimed if merged is closed else merged
+            is_legal = partitioned is module or is_legal_partition(module, claimed, partitioned)
         except Exception:
             claim.check_program(module, claimed)  # merging may have failed on an invalid module
             raise
-        if is_lawful:
-            return carved
+        if is_legal:
+            return partitioned
         claim.check_program(module, claimed)
         return MergeCompositeFunctions(sideways, separated)(claimed)
 
@@ -177,7 +177,7 @@ def check_policy(policy: object) -> None:
         raise OptionsError("policy", "is a class", got=policy.__name__, expected=f"an instance: {policy.__name__}()")
     if not callable(policy):
         expected = "a callable, such as ByCost()"
-        raise OptionsError("policy", "is no policy", got=repr(policy), expected=expected)
+        raise OptionsError("policy", "is not a policy", got=repr(policy), expected=expected)
 
 
 def check_module(module: object) -> None:
@@ -211,7 +211,7 @@ def check_option_owners(options: Mapping[str, object], names: Sequence[str]) -> 
         if name not in names:
             raise OptionsError(
                 f"options.{name}",
-                "no such backend takes part",
+                "no backend of this name takes part",
                 expected=", ".join(names) or "none",
                 hint=near_names(name, names) or None,
             )

@@ -24,7 +24,7 @@ from byoc_core.ir import (
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.sizes import result_symbols
 from byoc_core.ir.verifier import check_global_symbols
-from byoc_core.partitioning.claiming.admission import core_refusal
+from byoc_core.partitioning.claiming.claim_filters import core_refusal
 from byoc_core.partitioning.compiled_regions import record_compiled
 from byoc_core.pattern import Rejection
 from byoc_core.transform.dead_code import RemoveUnusedFunctions
@@ -84,7 +84,7 @@ class RunCodegen(Pass):
     def _annotated(self, module: IRModule) -> dict[str, list[Function]]:
         """Return the annotated functions by backend, in module order."""
         found: dict[str, list[Function]] = {}
-        taken = {s for m in module.attrs.get(EXTERNAL_MODULES, ()) for s in m.function_names}
+        external_symbols = {s for m in module.attrs.get(EXTERNAL_MODULES, ()) for s in m.function_names}
         for function in module.functions.values():
             backend = function.attrs.get("Codegen")
             if backend is None:
@@ -94,10 +94,12 @@ class RunCodegen(Pass):
             if not isinstance(symbol, str) or not symbol.isidentifier() or not symbol.isascii():
                 problem = "is annotated with `Codegen` but has no usable `global_symbol`"
                 raise CodegenError(where, problem, got=repr(symbol), expected="a C identifier")
-            if symbol in taken:
+            if symbol in external_symbols:
                 raise CodegenError(where, f"has the global symbol of an external function, `{symbol}`")
             if self.entry_functions and function.name in self.entry_functions:
-                raise CodegenError(where, "is an entry function and annotated; call it from another function")
+                raise CodegenError(
+                    where, "is an annotated entry function; call the annotated function from another entry function"
+                )
             found.setdefault(str(backend), []).append(function)
         return found
 
@@ -114,13 +116,13 @@ class RunCodegen(Pass):
         lifted = {f.name: _lift_constants(f) for f in functions} if handle.info().constants == "lifted" else {}
         ready = [lifted[f.name].function if f.name in lifted else f for f in functions]
         refusals = {f.name: refusal for f in ready if (refusal := _static_refusal(f, handle)) is not None}
-        asked = [f for f in ready if f.name not in refusals]
-        for group in handle.codegen_groups(asked):
+        accepted = [f for f in ready if f.name not in refusals]
+        for group in handle.codegen_groups(accepted):
             result = handle.codegen(group, context)
             refusals.update(result.rejections)
             for digest, array in result.constants.items():
                 if module.constants.add(array).digest != digest:
-                    problem = "gave a constant under a digest that is not its own"
+                    problem = "returned a constant with a wrong digest"
                     raise CodegenError(f"backend `{backend}`", problem, got=digest)
             if result.module is not None:
                 externals = (*module.attrs.get(EXTERNAL_MODULES, ()), result.module)
@@ -154,7 +156,7 @@ class RunCodegen(Pass):
         op = f"op `{guilty.op.name}` in function `{function.name}`" if guilty else f"function `{function.name}`"
         raise CodegenError(
             op,
-            f"backend `{backend}` cannot compile it ({reason.code}): {reason.text}",
+            f"backend `{backend}` refuses the compilation ({reason.code}): {reason.text}",
             detail=binding_window(function, guilty, module.constants),
         )
 
@@ -210,5 +212,5 @@ def _replace_calls(
             return replace(binding, op=CALL_PACKED, operands=operands, attrs=attrs)
         return replace(binding, op=CALL_DPS_PACKED, operands=operands, attrs=CALL_DPS_PACKED.normalise_attrs(symbol))
 
-    kept = module.with_functions({name: f for name, f in module.functions.items() if name not in compiled})
-    return map_functions(kept, change)
+    remaining = module.with_functions({name: f for name, f in module.functions.items() if name not in compiled})
+    return map_functions(remaining, change)

@@ -35,8 +35,8 @@ class CompositePattern:
     leaked: Literal["decline", "return"] = "decline"
 
     def __post_init__(self) -> None:
-        backend, dot, what = self.name.partition(".")
-        if not (backend and dot and what):
+        backend, dot, own_name = self.name.partition(".")
+        if not (backend and dot and own_name):
             raise PatternError(
                 f"composite pattern `{self.name}`", "has a malformed name", expected="`<backend>.<what>`"
             )

@@ -43,7 +43,7 @@ class Predicate:
     def __str__(self) -> str:
         name = getattr(self.test, "__name__", "<lambda>")
         test = "the pattern's test" if name == "<lambda>" else f"`{name}`"
-        return self.text or f"what {test} allows"
+        return self.text or f"a value accepted by {test}"
 
 
 class Condition(ABC):
@@ -114,13 +114,14 @@ class HasShape(Condition):
     shape: tuple[Dim | str | None, ...]
 
     def _holds(self, value: Value, index: FunctionIndex) -> bool:
-        actual = value.type.shape if isinstance(value.type, TensorType) else None
-        if actual is None or len(actual) != len(self.shape):
+        shape = value.type.shape if isinstance(value.type, TensorType) else None
+        if shape is None or len(shape) != len(self.shape):
             return False
         named: dict[str, Dim] = {}
         return all(
-            want is None or have == (named.setdefault(want, have) if isinstance(want, str) else want)
-            for want, have in zip(self.shape, actual, strict=True)
+            expected is None
+            or actual == (named.setdefault(expected, actual) if isinstance(expected, str) else expected)
+            for expected, actual in zip(self.shape, shape, strict=True)
         )
 
     def _misfit(self, value: Value, index: FunctionIndex) -> str:
@@ -147,27 +148,27 @@ class HoldsArray(Condition):
     array: npt.NDArray[Any]
 
     def _holds(self, value: Value, index: FunctionIndex) -> bool:
-        have = index.array(value)
-        if have is None or have.size == 0 or (self.array.ndim and self.array.shape != have.shape):
+        actual = index.array(value)
+        if actual is None or actual.size == 0 or (self.array.ndim and self.array.shape != actual.shape):
             return False
-        return _agree(have.flat[:1], self.array.flat[:1]) and _agree(have, self.array)
+        return _agree(actual.flat[:1], self.array.flat[:1]) and _agree(actual, self.array)
 
     def _misfit(self, value: Value, index: FunctionIndex) -> str:
-        have = index.array(value)
-        if have is None or have.size != 1:
+        actual = index.array(value)
+        if actual is None or actual.size != 1:
             return f"is not {self}"
-        return f"holds {have.item()}, expected {self}"
+        return f"holds {actual.item()}, expected {self}"
 
     def __str__(self) -> str:
         return f"the constant {self.array.item()}" if self.array.ndim == 0 else f"the constant {self.array.tolist()}"
 
 
-def _agree(have: npt.NDArray[Any], want: npt.NDArray[Any]) -> bool:
-    if not is_float(dtype_name(have.dtype)):
-        return bool(np.all(have.astype(np.int8) == want if have.dtype.kind == "V" else have == want))
+def _agree(actual: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
+    if not is_float(dtype_name(actual.dtype)):
+        return bool(np.all(actual.astype(np.int8) == expected if actual.dtype.kind == "V" else actual == expected))
     with np.errstate(over="ignore", invalid="ignore"):
-        rounded = want.astype(have.dtype).astype(np.float64)
-    exact = have.astype(np.float64)
+        rounded = expected.astype(actual.dtype).astype(np.float64)
+    exact = actual.astype(np.float64)
     return bool(np.all((exact == rounded) | (np.isnan(exact) & np.isnan(rounded))))
 
 

@@ -50,14 +50,14 @@ def is_op(*names: str) -> OpPattern:
     """
     for name in names:
         if not is_text(name):
-            raise PatternError("is_op", "is no name of an op", got=repr(name))
+            raise PatternError("is_op", "is not the name of an op", got=repr(name))
     return OpPattern(frozenset(names))
 
 
 def is_extern(symbol: str) -> OpPattern:
     """Return a pattern for the call of an external function (``call_dps_packed``) by symbol."""
     if not is_text(symbol):
-        raise PatternError("is_extern", "is no symbol", got=repr(symbol), expected="text")
+        raise PatternError("is_extern", "is not a symbol", got=repr(symbol), expected="text")
     return is_op(CALL_DPS_PACKED.name).has_attr(symbol=symbol)
 
 
@@ -73,7 +73,7 @@ def any_number(pattern: Pattern, at_least: int = 0) -> Repeated:
     if not isinstance(pattern, Pattern):
         raise PatternError("any_number", "an operand is not a pattern", got=repr(pattern))
     if not is_size(at_least):
-        raise PatternError("any_number", "`at_least` is no count", got=repr(at_least), expected="0 or more")
+        raise PatternError("any_number", "`at_least` is not a count", got=repr(at_least), expected="0 or more")
     return Repeated(pattern, at_least)
 
 

@@ -11,7 +11,7 @@ from byoc_core.pattern.index import FunctionIndex
 if TYPE_CHECKING:
     from byoc_core.pattern.language import OpPattern, Pattern, ValuePattern
 
-__all__ = ["Misfit", "condition_misfit", "kind_misfit", "made_by", "op_misfit", "op_names", "reader_misfit"]
+__all__ = ["Misfit", "condition_misfit", "kind_misfit", "op_misfit", "op_names", "origin_text", "reader_misfit"]
 
 
 class Misfit(NamedTuple):
@@ -35,7 +35,7 @@ def op_names(pattern: OpPattern) -> str:
     return listed([f"`{name}`" for name in sorted(pattern.ops)])
 
 
-def made_by(value: Value, index: FunctionIndex) -> str:
+def origin_text(value: Value, index: FunctionIndex) -> str:
     """Return the origin of a value (op, constant or parameter), as a clause."""
     found = index.producer(value)
     if found is None:
@@ -52,7 +52,7 @@ def kind_misfit(pattern: ValuePattern, value: Value, index: FunctionIndex) -> Mi
     ):
         return None
     expected = "a constant" if pattern.kind == "const" else "a parameter"
-    return Misfit(f"{made_by(value, index)}, expected {expected}")
+    return Misfit(f"{origin_text(value, index)}, expected {expected}")
 
 
 def condition_misfit(pattern: Pattern, value: Value, index: FunctionIndex) -> Misfit | None:
@@ -70,16 +70,16 @@ def op_misfit(pattern: OpPattern, binding: Binding, result_index: int) -> Misfit
     """
     name = f"`{binding.op.name}`"
     if binding.codegen is not None:
-        return Misfit(f"is made by {name}, which backend `{binding.codegen}` has taken")
+        return Misfit(f"is made by {name}, claimed by backend `{binding.codegen}`")
     if result_index != pattern.result_index:
         return Misfit(f"is result {result_index} of {name}, expected result {pattern.result_index}")
     count = len(binding.operands)
     if pattern.operands is not None:
-        least = len(pattern.operands) + (pattern.rest.at_least if pattern.rest is not None else 0)
-        if count < least or (pattern.rest is None and count > least):
-            return Misfit(f"reads {count} operands, expected {least}{' or more' if pattern.rest else ''}", name)
+        minimum = len(pattern.operands) + (pattern.rest.at_least if pattern.rest is not None else 0)
+        if count < minimum or (pattern.rest is None and count > minimum):
+            return Misfit(f"reads {count} operands, expected {minimum}{' or more' if pattern.rest else ''}", name)
     if pattern.reads is not None and count == 0:
-        return Misfit("reads no operand, expected one or more", name)
+        return Misfit("reads no operand, expected 1 or more", name)
     return _attribute_misfit(pattern, binding) if pattern.attrs else None
 
 
@@ -94,11 +94,15 @@ _MISSING = object()
 
 
 def _attribute_misfit(pattern: OpPattern, binding: Binding) -> Misfit | None:
-    for key, want in pattern.attrs.items():
-        have: Any = binding.attrs.get(key, _MISSING)
-        if have is _MISSING:
+    for key, expected in pattern.attrs.items():
+        actual: Any = binding.attrs.get(key, _MISSING)
+        if actual is _MISSING:
             return Misfit(f"has no attribute `{key}`", f"`{binding.op.name}`")
-        if not (want(have) if isinstance(want, Predicate) else type(have) is type(want) and have == want):
-            expected = want if isinstance(want, Predicate) else repr(want)
-            return Misfit(f"is {have!r}, expected {expected}", f"attribute `{key}` of `{binding.op.name}`")
+        if not (
+            expected(actual)
+            if isinstance(expected, Predicate)
+            else type(actual) is type(expected) and actual == expected
+        ):
+            expected_text = expected if isinstance(expected, Predicate) else repr(expected)
+            return Misfit(f"is {actual!r}, expected {expected_text}", f"attribute `{key}` of `{binding.op.name}`")
     return None

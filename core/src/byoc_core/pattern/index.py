@@ -77,7 +77,7 @@ class FunctionIndex:
             raise PatternError(
                 f"function `{self.function.name}`",
                 "is indexed without the constants' arrays",
-                hint="Make the index as FunctionIndex(function, module.constants).",
+                hint="Create the index with FunctionIndex(function, module.constants).",
             )
         return self._constants[value.digest]
 

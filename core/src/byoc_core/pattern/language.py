@@ -41,7 +41,7 @@ def _no_attrs() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Pattern:
-    """The common base of all patterns.
+    """The common base of all patterns. Patterns are compared by identity, because one object stands for one value.
 
     Attributes:
         name: the capture name of the value in a match, or ``None``.
@@ -58,7 +58,7 @@ class Pattern:
             PatternError: the name is empty.
         """
         if not is_text(name):
-            raise PatternError("named", "is no name for a capture", got=repr(name), expected="text")
+            raise PatternError("named", "is not a name for a capture", got=repr(name), expected="text")
         return replace(self, name=name)
 
     def has_dtype(self, *dtypes: str) -> Self:
@@ -70,7 +70,7 @@ class Pattern:
         for dtype in dtypes:
             if dtype not in all_dtypes():
                 hint = near_names(str(dtype), all_dtypes()) or None
-                raise PatternError("has_dtype", "is no dtype", got=repr(dtype), hint=hint)
+                raise PatternError("has_dtype", "is not a dtype", got=repr(dtype), hint=hint)
         return self._restricted("has_dtype", "dtype", dtypes, HasDtype(dtypes))
 
     def has_rank(self, *ranks: int) -> Self:
@@ -81,7 +81,7 @@ class Pattern:
         """
         for rank in ranks:
             if not is_size(rank):
-                raise PatternError("has_rank", "is no rank", got=repr(rank), expected="0 or more")
+                raise PatternError("has_rank", "is not a rank", got=repr(rank), expected="0 or more")
         return self._restricted("has_rank", "rank", ranks, HasRank(ranks))
 
     def has_shape(self, *shape: Dim | str | None) -> Self:
@@ -97,7 +97,7 @@ class Pattern:
         for size in shape:
             if size is not None and not is_size(size) and (isinstance(size, bool | int | float) or not size):
                 expected = "0 or more, None, or a name"
-                raise PatternError("has_shape", "is no size of an axis", got=repr(size), expected=expected)
+                raise PatternError("has_shape", "is not the size of an axis", got=repr(size), expected=expected)
         return self._with_condition(HasShape(shape))
 
     def only_used_by(self, reader: OpPattern) -> Self:
@@ -127,7 +127,7 @@ class Pattern:
             PatternError: the test cannot be called.
         """
         if not callable(test):
-            raise PatternError("where", "is no test", got=repr(test), expected="a function of the value")
+            raise PatternError("where", "is not a test", got=repr(test), expected="a function of the value")
         return self._with_condition(Where(Predicate(test, text)))
 
     def optional(self, wrap: Callable[[Pattern], Pattern]) -> Alternatives:
@@ -141,9 +141,9 @@ class Pattern:
     def _with_condition(self, condition: Condition) -> Self:
         return replace(self, conditions=(*self.conditions, condition))
 
-    def _restricted(self, method: str, what: str, given: tuple[object, ...], condition: Condition) -> Self:
-        if not given:
-            raise PatternError(method, f"names no {what}")
+    def _restricted(self, method: str, noun: str, allowed: tuple[object, ...], condition: Condition) -> Self:
+        if not allowed:
+            raise PatternError(method, f"names no {noun}")
         return self._with_condition(condition)
 
     def _read_by(self, method: str, reader: OpPattern, *, every: bool) -> Self:
@@ -251,8 +251,8 @@ class OpPattern(Pattern):
             attrs: for each attribute the value (lists count as tuples, types must agree), or a test of the value: a
                 function, or a :class:`Predicate` with words for reports.
         """
-        wanted = {key: _stored(value) for key, value in attrs.items()}
-        return replace(self, attrs={**self.attrs, **wanted}, origin=None)
+        required = {key: _stored(value) for key, value in attrs.items()}
+        return replace(self, attrs={**self.attrs, **required}, origin=None)
 
     def result(self, index: int) -> Self:
         """Return the pattern for another result of an op with several results.
@@ -264,7 +264,7 @@ class OpPattern(Pattern):
             PatternError: the index is negative.
         """
         if not is_size(index):
-            raise PatternError("result", "is no index of a result", got=repr(index), expected="0 or more")
+            raise PatternError("result", "is not the index of a result", got=repr(index), expected="0 or more")
         return replace(self, result_index=index, origin=self.origin or self)
 
     def reading(self, operand: Pattern) -> Self:
@@ -300,7 +300,7 @@ class Alternatives(Pattern):
 
     def __post_init__(self) -> None:
         if not self.choices:
-            raise PatternError("alternatives", "there is no choice")
+            raise PatternError("alternatives", "the pattern has no choices")
         for choice in self.choices:
             if not isinstance(choice, Pattern):
                 raise PatternError("alternatives", "a choice is not a pattern", got=repr(choice))
@@ -319,11 +319,11 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def require_bare(where: str, what: str, pattern: object) -> None:
+def require_bare(where: str, role: str, pattern: object) -> None:
     """Raise :class:`PatternError` unless an object is an op pattern without operand patterns."""
     if not (isinstance(pattern, OpPattern) and pattern.is_bare):
         expected = "an op pattern without operand patterns"
-        raise PatternError(where, f"the {what} does not fit", got=repr(pattern), expected=expected)
+        raise PatternError(where, f"the {role} has the wrong kind", got=repr(pattern), expected=expected)
 
 
 def _stored(value: Any) -> Any:

@@ -55,11 +55,11 @@ class Match:
         if name in self.captures:
             return self.captures[name]
         if name in self.repeated:
-            hint = f"Take them all: match.values({name!r})."
+            hint = f"Read all values with match.values({name!r})."
             raise PatternError("match", f"capture `{name}` is repeated", hint=hint)
-        known = (*self.captures, *self.repeated)
-        hint = near_names(name, known)
-        raise PatternError("match", f"has no capture `{name}`", expected=", ".join(known) or "none", hint=hint or None)
+        names = (*self.captures, *self.repeated)
+        hint = near_names(name, names)
+        raise PatternError("match", f"has no capture `{name}`", expected=", ".join(names) or "none", hint=hint or None)
 
     def values(self, name: str) -> tuple[Value, ...]:
         """Return all values of a capture, repeated or not.

@@ -11,7 +11,7 @@ from byoc_core.pattern.language import OpPattern, Pattern, ValuePattern
 from byoc_core.pattern.match import Match
 from byoc_core.pattern.plan import Plan, key_of, plan_of
 from byoc_core.pattern.reachability import MAX_VISITS, is_convex
-from byoc_core.pattern.search import Search, Way, is_same, key_of_value
+from byoc_core.pattern.search import Fit, Search, is_same, key_of_value
 
 __all__ = ["find_matches"]
 
@@ -32,7 +32,7 @@ def find_matches(
     of the match, too.
 
     Cost: proportional to the pattern's size times the values in reach, whatever the size of the function, and to the
-    number of matches: ``MAX_WAYS`` at most. Patterns with objects used at many places may need more; a pattern in need
+    number of matches: ``MAX_FITS`` at most. Patterns with objects used at many places may need more; a pattern in need
     of more than ``MAX_STEPS`` does not match.
 
     Args:
@@ -51,8 +51,8 @@ def find_matches(
         answer = search.solve(pattern, result)
         if search.limit and on_limit is not None:
             on_limit(search.limit)
-        for way in () if isinstance(answer, Misfit) else answer:
-            facts = _Facts(way, plan, index)
+        for fit in () if isinstance(answer, Misfit) else answer:
+            facts = _Facts(fit, plan, index)
             match = facts.to_match(root)
             key = (
                 frozenset(map(id, match.bindings)),
@@ -66,10 +66,10 @@ def find_matches(
                 seen.add(key)
                 yield match
             elif convex is None and on_limit is not None:
-                on_limit(_UNKNOWN_WAY)
+                on_limit(_UNKNOWN_CONVEXITY)
 
 
-_UNKNOWN_WAY = f"whether an input depends on what the match makes was not found out within {MAX_VISITS} ops"
+_UNKNOWN_CONVEXITY = f"the search for a path from the match to an input stopped after {MAX_VISITS} ops"
 
 _Scope = Mapping[int, int]
 """The index of the current repeated operand, by shared key local to the repeated operands."""
@@ -81,13 +81,13 @@ _NO_SCOPE: _Scope = {}
 
 
 class _Facts:
-    """The contents of a way: bindings, leaves and captures.
+    """The contents of a fit: bindings, leaves and captures.
 
     Attributes:
         matched: ops fitting a part of the pattern, by id.
     """
 
-    def __init__(self, way: Way, plan: Plan, index: FunctionIndex) -> None:
+    def __init__(self, fit: Fit, plan: Plan, index: FunctionIndex) -> None:
         self.matched: dict[int, Binding] = {}
         self._plan = plan
         self._index = index
@@ -96,46 +96,46 @@ class _Facts:
         self._leaves: list[tuple[Value, _Group | None]] = []
         self._shared: dict[_Group, list[Value]] = {}
         self._scopes = 0
-        pending = [(way, _NO_SCOPE, False)]
+        pending = [(fit, _NO_SCOPE, False)]
         while pending:
             current, scope, is_repeated = pending.pop()
-            self._take(current, scope, is_repeated)
+            self._collect(current, scope, is_repeated)
             pending.extend(reversed(list(self._parts(current, scope, is_repeated))))
-        self._meets = {group: self._meet(values) for group, values in self._shared.items()}
+        self._common_values = {group: self._common_value(values) for group, values in self._shared.items()}
         self._bindings = {**self.matched, **self._through}
 
-    def _take(self, way: Way, scope: _Scope, is_repeated: bool) -> None:
-        pattern, group = way.pattern, None
+    def _collect(self, fit: Fit, scope: _Scope, is_repeated: bool) -> None:
+        pattern, group = fit.pattern, None
         if self._plan.shared and (key := key_of(pattern)) in self._plan.shared:
             result_index = pattern.result_index if isinstance(pattern, OpPattern) else 0
             group = (key, result_index, scope.get(key, 0))
-            self._shared.setdefault(group, []).append(way.value)
-        if way.binding is not None:
-            (self._through if way.is_through else self.matched)[id(way.binding)] = way.binding
-        if way.is_through:
+            self._shared.setdefault(group, []).append(fit.value)
+        if fit.binding is not None:
+            (self._through if fit.is_through else self.matched)[id(fit.binding)] = fit.binding
+        if fit.is_through:
             return
         if pattern.name is not None:
-            self._captures.append((pattern.name, way.value, group, is_repeated))
+            self._captures.append((pattern.name, fit.value, group, is_repeated))
         if isinstance(pattern, ValuePattern):
-            self._leaves.append((way.value, group))
-        if isinstance(pattern, OpPattern) and pattern.reads is not None and way.binding is not None:
-            read = next(i for i, operand in enumerate(way.binding.operands) if is_same(operand, way.parts[0].value))
-            self._leaves += [(operand, None) for i, operand in enumerate(way.binding.operands) if i != read]
+            self._leaves.append((fit.value, group))
+        if isinstance(pattern, OpPattern) and pattern.reads is not None and fit.binding is not None:
+            read = next(i for i, operand in enumerate(fit.binding.operands) if is_same(operand, fit.parts[0].value))
+            self._leaves += [(operand, None) for i, operand in enumerate(fit.binding.operands) if i != read]
 
-    def _parts(self, way: Way, scope: _Scope, is_repeated: bool) -> Iterator[tuple[Way, _Scope, bool]]:
-        """Yield the parts of a way; each repeated operand is a scope of its own."""
-        pattern = way.pattern
-        if not isinstance(pattern, OpPattern) or pattern.rest is None or way.is_through:
-            yield from ((part, scope, is_repeated) for part in way.parts)
+    def _parts(self, fit: Fit, scope: _Scope, is_repeated: bool) -> Iterator[tuple[Fit, _Scope, bool]]:
+        """Yield the parts of a fit; each repeated operand is a scope of its own."""
+        pattern = fit.pattern
+        if not isinstance(pattern, OpPattern) or pattern.rest is None or fit.is_through:
+            yield from ((part, scope, is_repeated) for part in fit.parts)
             return
-        for position, part in enumerate(way.parts):
+        for position, part in enumerate(fit.parts):
             if position < len(pattern.operands or ()):
                 yield part, scope, is_repeated
             else:
                 self._scopes += 1
                 yield part, {**scope, **dict.fromkeys(self._plan.local[id(pattern)], self._scopes)}, True
 
-    def _meet(self, values: Sequence[Value]) -> Value:
+    def _common_value(self, values: Sequence[Value]) -> Value:
         """Return the last common value before the identities of these values; add the identities to the bindings."""
         chains = [[(value, None), *((b.operands[0], b) for b in self._index.identities(value))] for value in values]
         common = next(v for v, _ in chains[0] if all(any(is_same(v, w) for w, _ in chain) for chain in chains))
@@ -148,7 +148,7 @@ class _Facts:
         return common
 
     def _value(self, value: Value, group: _Group | None) -> Value:
-        return value if group is None else self._meets[group]
+        return value if group is None else self._common_values[group]
 
     def has_inner_leaf(self) -> bool:
         """Return whether a leaf (an input) is made inside (``add(y, y)`` is no bias of ``y``)."""
@@ -159,11 +159,11 @@ class _Facts:
         """Return the match with ``root`` as the last op."""
         position = self._index.position
         bindings = tuple(sorted(self._bindings.values(), key=lambda binding: position[id(binding)]))
-        made = {id(result) for binding in bindings for result in binding.results}
+        inner_results = {id(result) for binding in bindings for result in binding.results}
         inputs: dict[Hashable, Value] = {}
         for binding in bindings:
             for operand in binding.operands:
-                if id(operand) not in made:
+                if id(operand) not in inner_results:
                     inputs.setdefault(key_of_value(operand), operand)
         captures: dict[str, Value] = {}
         repeated: dict[str, tuple[Value, ...]] = {}

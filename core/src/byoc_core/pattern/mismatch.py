@@ -18,7 +18,7 @@ __all__ = ["Mismatch", "explain_mismatch"]
 MAX_READERS = 16
 """The maximum number of examined readers of a value."""
 
-MAX_PLACES = 64
+MAX_PAIRS = 64
 """The maximum number of examined places of the pattern at ops of the function."""
 
 
@@ -42,32 +42,32 @@ class Mismatch:
 def explain_mismatch(pattern: Pattern, binding: Binding, index: FunctionIndex) -> Mismatch | None:
     """Return the reason for a pattern not fitting a binding, as the last op or as an inner op.
 
-    Of several failures (of alternatives, operand orders, ways of the operands, readers, places in the pattern) the
+    Of several failures (of alternatives, operand orders, fits of the operands, readers, places in the pattern) the
     result is the failure with the most fitting ops; the first of equals.
 
     Returns:
         ``None`` if the pattern fits, or has no op of the binding's name.
 
-    Cost: the pattern's size times the values in reach, for up to ``MAX_PLACES`` ops reading one another.
+    Cost: the pattern's size times the values in reach, for up to ``MAX_PAIRS`` ops reading one another.
     """
     order = [part for part in walk(pattern) if isinstance(part, OpPattern)]
     if not any(binding.op.name in part.ops for part in order):
         return None
-    climb = _Climb(pattern, binding, index)
-    if climb.fits(binding):
+    upward = _UpwardSearch(pattern, binding, index)
+    if upward.fits(binding):
         return None
     best: Mismatch | None = None
     for part in reversed(order):
         if binding.op.name in part.ops:
-            for mismatch in climb.mismatches(part, binding):
+            for mismatch in upward.mismatches(part, binding):
                 if best is None or mismatch.num_matched > best.num_matched:
                     best = mismatch
-            if climb.found:
+            if upward.found:
                 return None
     return best
 
 
-class _Climb:
+class _UpwardSearch:
     """The walk from an op of the function upwards, along op patterns reading one another.
 
     Attributes:
@@ -82,10 +82,10 @@ class _Climb:
         self._search = Search(plan_of(pattern), index, records_failures=True)
         self._roots = set(map(id, ends_of(pattern)))
         self._above: dict[int, list[OpPattern]] = {}
-        for whole in walk(pattern):
-            if isinstance(whole, OpPattern):
-                for end in dict.fromkeys(end for part in parts_of(whole) for end in ends_of(part)):
-                    self._above.setdefault(id(end), []).append(whole)
+        for parent in walk(pattern):
+            if isinstance(parent, OpPattern):
+                for end in dict.fromkeys(end for part in parts_of(parent) for end in ends_of(part)):
+                    self._above.setdefault(id(end), []).append(parent)
         self._seen: set[tuple[int, int]] = set()
 
     def fits(self, root: Binding) -> bool:
@@ -96,7 +96,7 @@ class _Climb:
     def mismatches(self, part: OpPattern, binding: Binding) -> Iterator[Mismatch]:
         """Yield the reasons for the pattern not fitting with an op in place of a part, readers before operands."""
         pending = [(part, binding)]
-        while pending and not self.found and len(self._seen) < MAX_PLACES:
+        while pending and not self.found and len(self._seen) < MAX_PAIRS:
             part, binding = pending.pop()
             if (id(part), id(binding)) in self._seen or part.result_index >= len(binding.results):
                 continue
@@ -123,9 +123,9 @@ class _Climb:
         if self.fits(root):
             self.found = True
         elif next(find_matches(self._pattern, root, self._index, limits.append), None) is None:
-            part, text = "the inputs", "an input of the match depends on a value that the match makes"
+            part, text = "the inputs", "an input of the match depends on a result of the match"
             if limits:
-                part, text = "the search", f"the search met its bound: {limits[0]}"
+                part, text = "the search", f"the search reached the limit: {limits[0]}"
             yield Mismatch(num_matched, part, text, (root.results[0].name,))
 
 
@@ -133,7 +133,7 @@ def _unread(
     above: OpPattern, binding: Binding, readers: Sequence[Binding], returned: bool, num_matched: int
 ) -> Mismatch:
     names = dict.fromkeys(f"`{reader.op.name}`" for reader in readers)
-    found = f"is read by {', '.join(names)}" if names else "is read by nothing"
+    found = f"is read by {', '.join(names)}" if names else "is not read"
     if returned:
         found = f"{found} and returned by the function" if names else "is returned by the function"
     name, ops = f"`{binding.op.name}`", tuple(reader.results[0].name for reader in readers)

@@ -95,46 +95,48 @@ def plan_of(pattern: Pattern) -> Plan:
     order = list(walk(pattern))
     for part in order:
         if not isinstance(part, OpPattern | Alternatives | ValuePattern):
-            problem = "is of a kind that the matcher does not know"
+            problem = "is of a kind unknown to the matcher"
             raise PatternError("pattern", problem, got=type(part).__name__)
-    uses = Counter(key_of(part) for whole in order for part in parts_of(whole))
+    uses = Counter(key_of(part) for parent in order for part in parts_of(parent))
     used: dict[int, frozenset[int]] = {}
     shared: set[int] = set()
-    for whole in order:
+    for parent in order:
         found: frozenset[int] = frozenset()
-        for part in parts_of(whole):
-            if isinstance(whole, OpPattern):  # choices exclude one another, operands do not
+        for part in parts_of(parent):
+            if isinstance(parent, OpPattern):  # choices exclude one another, operands do not
                 shared |= found & used[id(part)]
             found |= used[id(part)]
-        used[id(whole)] = found | {key_of(whole)} if uses[key_of(whole)] > 1 else found
+        used[id(parent)] = found | {key_of(parent)} if uses[key_of(parent)] > 1 else found
     _check_names(order)
-    repeated = [whole for whole in order if isinstance(whole, OpPattern) and whole.rest is not None]
-    outside = {id(whole): _keys_outside(pattern, whole) for whole in repeated}
-    for whole in repeated:
-        shared |= used[id(parts_of(whole)[-1])] & outside[id(whole)]
+    repeated = [parent for parent in order if isinstance(parent, OpPattern) and parent.rest is not None]
+    outside = {id(parent): _keys_outside(pattern, parent) for parent in repeated}
+    for parent in repeated:
+        shared |= used[id(parts_of(parent)[-1])] & outside[id(parent)]
     within = {key: tuple(sorted(keys & shared)) for key, keys in used.items() if not keys.isdisjoint(shared)}
-    local = {id(whole): frozenset(within.get(id(parts_of(whole)[-1]), ())) - outside[id(whole)] for whole in repeated}
+    local = {
+        id(parent): frozenset(within.get(id(parts_of(parent)[-1]), ())) - outside[id(parent)] for parent in repeated
+    }
     return Plan(pattern, frozenset().union(*(end.ops for end in ends_of(pattern))), frozenset(shared), within, local)
 
 
 def _check_names(order: Sequence[Pattern]) -> None:
     """Raise :class:`PatternError` if two captures of one match have the same name."""
     captures: dict[int, frozenset[tuple[str, int]]] = {}
-    for whole in order:
+    for parent in order:
         found: frozenset[tuple[str, int]] = frozenset()
-        own = frozenset() if whole.name is None else frozenset({(whole.name, id(whole))})
-        for part in (*parts_of(whole), None):
+        own = frozenset() if parent.name is None else frozenset({(parent.name, id(parent))})
+        for part in (*parts_of(parent), None):
             added = own if part is None else captures[id(part)]
-            if isinstance(whole, OpPattern) or part is None:
-                taken = dict(found - added)
-                twice = sorted(name for name, _ in added - found if name in taken)
+            if isinstance(parent, OpPattern) or part is None:
+                other_captures = dict(found - added)
+                twice = sorted(name for name, _ in added - found if name in other_captures)
                 if twice:
-                    raise PatternError(f"pattern {whole}", f"captures two values as `{twice[0]}`")
+                    raise PatternError(f"pattern {parent}", f"captures two values as `{twice[0]}`")
             found |= added
-        captures[id(whole)] = found
+        captures[id(parent)] = found
 
 
-def _keys_outside(pattern: Pattern, whole: OpPattern) -> frozenset[int]:
+def _keys_outside(pattern: Pattern, op_pattern: OpPattern) -> frozenset[int]:
     """Return the keys met by a pattern outside the repeated operands of an op."""
     seen: dict[int, Pattern] = {}
     pending = [pattern]
@@ -142,5 +144,5 @@ def _keys_outside(pattern: Pattern, whole: OpPattern) -> frozenset[int]:
         current = pending.pop()
         if id(current) not in seen:
             seen[id(current)] = current
-            pending.extend(parts_of(current)[: -1 if current is whole else None])
+            pending.extend(parts_of(current)[: -1 if current is op_pattern else None])
     return frozenset(map(key_of, seen.values()))

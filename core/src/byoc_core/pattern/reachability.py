@@ -33,8 +33,8 @@ class Ancestry:
     def extend(self) -> None:
         """Add the bindings added to the index since the last call."""
         for position in range(len(self.level), len(self._index.order)):
-            made = self._producers(self._index.order[position].operands)
-            parent = max(made, key=lambda producer: (self.level[producer], producer), default=position)
+            producers = self._producers(self._index.order[position].operands)
+            parent = max(producers, key=lambda producer: (self.level[producer], producer), default=position)
             jump = parent
             if parent != position:
                 middle = self._jump[parent]
@@ -44,7 +44,7 @@ class Ancestry:
             self._parent.append(parent)
             self._jump.append(jump)
 
-    def is_on_way(self, before: int, after: int) -> bool:
+    def is_on_path(self, before: int, after: int) -> bool:
         """Return whether the binding at position ``before`` is on the longest path to the binding at ``after``."""
         while self.level[after] > self.level[before]:
             jump = self._jump[after]
@@ -61,7 +61,7 @@ class Ancestry:
         visited = set(pending)
         while pending:
             position = pending.pop()
-            if any(self.is_on_way(target, position) for target in targets):
+            if any(self.is_on_path(target, position) for target in targets):
                 return True
             if len(visited) > MAX_VISITS:
                 return None
@@ -72,8 +72,8 @@ class Ancestry:
         return False
 
     def _producers(self, operands: Iterable[Value]) -> list[int]:
-        made = (self._index.producer(operand) for operand in operands)
-        return [self._index.position[id(found[0])] for found in made if found is not None]
+        origins = (self._index.producer(operand) for operand in operands)
+        return [self._index.position[id(found[0])] for found in origins if found is not None]
 
 
 def is_convex(bindings: Sequence[Binding], inputs: Sequence[Value], index: FunctionIndex) -> bool | None:
@@ -82,8 +82,8 @@ def is_convex(bindings: Sequence[Binding], inputs: Sequence[Value], index: Funct
     Cost: finding an outside reader for each binding. If such a reader comes before an input, also a search between the
     two, of ``MAX_VISITS`` bindings at most. If this number is too small, the answer is ``None``.
     """
-    made = (index.producer(value) for value in inputs)
-    starts = {index.position[id(found[0])] for found in made if found is not None}
+    producers = (index.producer(value) for value in inputs)
+    starts = {index.position[id(found[0])] for found in producers if found is not None}
     last = max(starts, default=-1)
     inside = {id(binding) for binding in bindings}
     targets = []

@@ -41,11 +41,12 @@ class ReadBy(Condition):
         wrong = list(
             dict.fromkeys(f"`{r.op.name}`" for r in readers if reader_misfit(self.reader, r, index) is not None)
         )
+        readers_text = f"is read by {', '.join(wrong)}" if wrong else ""
         if self.every:
-            found = [f"is read by {', '.join(wrong)}"] if wrong else []
+            found = [readers_text] if wrong else []
             found += ["is returned by the function"] if returned else []
-            return f"{' and '.join(found) or 'is read by nothing'}, expected readers {self.reader} only"
-        return f"is read by {', '.join(wrong) or 'nothing'}, expected a reader {self.reader}"
+            return f"{' and '.join(found) or 'is not read'}, expected readers {self.reader} only"
+        return f"{readers_text or 'is not read'}, expected a reader {self.reader}"
 
     def __str__(self) -> str:
         return f"{'only read' if self.every else 'read'} by {self.reader}"

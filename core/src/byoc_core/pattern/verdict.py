@@ -28,4 +28,4 @@ class Rejection:
     @classmethod
     def of_new_op(cls, op: str) -> Rejection:
         """Return the rejection of an op if the backend has neither a rule nor a reason for this op yet."""
-        return cls("new-op", f"this backend has not looked at `{op}` yet")
+        return cls("new-op", f"this backend has neither a rule nor a reason for `{op}` yet")

@@ -15,7 +15,7 @@ from byoc_core.plugin.released import released_distributions
 
 __all__ = ["describe_absence", "describe_claim"]
 
-_DOUBT = "Check the name: `byoc doctor` lists what is installed. byoc knows no package that brings this {kind}."
+_DOUBT = "Check the name: `byoc doctor` lists the installed plugins. byoc knows no distribution with this {kind}."
 _DISTRIBUTION = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 
 
@@ -36,7 +36,7 @@ def describe_absence(kind: str, name: str, known: Sequence[str], *, is_claim: bo
         return f"{problem}; pip install {released[name]}", None
     parts = [part.strip() for part in name.split(",")]
     if len(parts) > 1:
-        return problem, f"Give each name by itself: {', '.join(map(repr, parts))}."
+        return problem, f"Pass each name separately: {', '.join(map(repr, parts))}."
     return problem, near_names(name, {*known, *released}) or _DOUBT.format(kind=kind)
 
 
@@ -51,8 +51,8 @@ def describe_claim(source: str, distribution: str) -> str:
         distribution: the distribution named in the file.
     """
     if not _DISTRIBUTION.fullmatch(distribution):
-        return f"Distribution {distribution!r} brings it, as {source} says; no distribution can have that name."
+        return f"Distribution {distribution!r} is named by {source}; no distribution can have this name."
     return (
-        f"`pip install {distribution}` brings it, as {source} says. Anybody can write a name there: first see who"
-        " publishes the distribution."
+        f"`pip install {distribution}` provides the plugin, according to {source}. Anybody can write any name into a "
+        "file: check the publisher of the distribution first."
     )

@@ -53,8 +53,8 @@ class Catalog:
         self._judges = dict(judges)
         self._judged: dict[str, Judgement] = {}
         for record in records:
-            known = self._judged.get(record.name, Judgement(()))
-            self._judged[record.name] = Judgement((*known.records, record))
+            earlier = self._judged.get(record.name, Judgement(()))
+            self._judged[record.name] = Judgement((*earlier.records, record))
         self._names = tuple(dict.fromkeys((*self._judged, *judges)))
         self._loaded: dict[str, object] = {}
 
@@ -139,8 +139,8 @@ class Catalog:
 
     def quarantine_faulty(self, record: PluginRecord, fault: ByocError) -> PluginError:
         """Mark a plugin as broken for failing to return proper info about itself, and return the error to raise."""
-        place = fault.where.removeprefix(f"{record.label}, ")
-        reason = str(ByocError(place, fault.problem, got=fault.got, expected=fault.expected))
+        location = fault.where.removeprefix(f"{record.label}, ")
+        reason = str(ByocError(location, fault.problem, got=fault.got, expected=fault.expected))
         return self.quarantine(record, reason, f"Report this to the authors of {record.distribution}.")
 
     def _usable(self, name: str) -> PluginRecord:

@@ -97,10 +97,10 @@ def _core_requirement(declaration: Declaration) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rivals:
-    """The other claims to a plugin's name: records of the core, and of others."""
+    """The other claims to a plugin's name: records of the core, and of third parties."""
 
     core: tuple[PluginRecord, ...]
-    others: tuple[PluginRecord, ...]
+    third_party: tuple[PluginRecord, ...]
 
 
 def _rivals(record: PluginRecord, found: list[PluginRecord]) -> _Rivals:
@@ -117,15 +117,15 @@ def _judge(record: PluginRecord, rivals: _Rivals, settings: PluginSettings) -> P
             return _refuse(
                 record,
                 PluginState.DISABLED,
-                "the environment variable BYOC_DISABLE_BACKENDS names it",
-                "Remove it from BYOC_DISABLE_BACKENDS.",
+                "the environment variable BYOC_DISABLE_BACKENDS names the backend",
+                "Remove the name from BYOC_DISABLE_BACKENDS.",
             )
         if settings.allowed is not None and record.name not in settings.allowed:
             return _refuse(
                 record,
                 PluginState.DISABLED,
-                "the environment variable BYOC_BACKENDS does not name it",
-                "Add it to BYOC_BACKENDS.",
+                "the environment variable BYOC_BACKENDS does not name the backend",
+                "Add the name to BYOC_BACKENDS.",
             )
     return _judge_clash(record, rivals, settings) or _judge_version(record)
 
@@ -136,37 +136,38 @@ def _judge_clash(record: PluginRecord, rivals: _Rivals, settings: PluginSettings
             record,
             PluginState.CLASH,
             f"the name belongs to {CORE_DISTRIBUTION}",
-            f"Uninstall it: pip uninstall {record.distribution}.",
+            f"Uninstall the distribution: pip uninstall {record.distribution}.",
         )
-    if not rivals.others:
+    if not rivals.third_party:
         return None
-    if all(other.distribution == record.distribution for other in rivals.others):
+    if all(other.distribution == record.distribution for other in rivals.third_party):
         return _refuse(
             record,
             PluginState.CLASH,
-            "its distribution declares the name twice, for different objects",
+            "the distribution declares the name twice, for different objects",
             f"Report this to the authors of {record.distribution}.",
         )
-    claimants = {normalise(claim.distribution): claim for claim in (record, *rivals.others)}
-    chosen = claimants.get(normalise(settings.preferred.get(record.name, "")))
-    if chosen is None:
+    claimants = {normalise(claim.distribution): claim for claim in (record, *rivals.third_party)}
+    preferred = claimants.get(normalise(settings.preferred.get(record.name, "")))
+    if preferred is None:
         names = ", ".join(
             f"{other.distribution} {other.version}"
-            for other in rivals.others
+            for other in rivals.third_party
             if other.distribution != record.distribution
         )
         return _refuse(
             record,
             PluginState.CLASH,
             f"the name is also claimed by {names}",
-            f"Uninstall one of them, or choose this one with BYOC_PREFER={record.name}={record.distribution}.",
+            f"Uninstall a distribution, or choose this distribution with "
+            f"BYOC_PREFER={record.name}={record.distribution}.",
         )
-    if chosen.distribution != record.distribution:
+    if preferred.distribution != record.distribution:
         return _refuse(
             record,
             PluginState.DISABLED,
-            f"the environment variable BYOC_PREFER gives the name to {chosen.distribution}",
-            f"Choose this one with BYOC_PREFER={record.name}={record.distribution}.",
+            f"the environment variable BYOC_PREFER gives the name to {preferred.distribution}",
+            f"Choose this distribution with BYOC_PREFER={record.name}={record.distribution}.",
         )
     return None
 
@@ -185,7 +186,7 @@ def _judge_version(record: PluginRecord) -> PluginRecord:
     return _refuse(
         record,
         PluginState.INCOMPATIBLE,
-        f"it needs {CORE_DISTRIBUTION}{record.core_requirement}, and {installed} is installed",
+        f"the plugin needs {CORE_DISTRIBUTION}{record.core_requirement}, and {installed} is installed",
         f"Install versions that fit: pip install --upgrade {record.distribution} {CORE_DISTRIBUTION}.",
     )
 

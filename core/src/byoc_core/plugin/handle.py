@@ -71,7 +71,7 @@ class PluginHandle:
                 hint=f"This is a fault of {self.record.distribution or 'the plugin'}, not of byoc-core.",
             ) from error
 
-    def check(self, hook: str, value: object, expected: type[_T], *, what: str = "returned") -> _T:
+    def check(self, hook: str, value: object, expected: type[_T], *, action: str = "returned") -> _T:
         """Return ``value`` if of the type required from a hook.
 
         Raises:
@@ -80,7 +80,7 @@ class PluginHandle:
         if not isinstance(value, expected):
             raise HookError(
                 self.where(hook),
-                f"{what} a value of the wrong type",
+                f"{action} a value of the wrong type",
                 got=type(value).__qualname__,
                 expected=expected.__qualname__,
             )
@@ -102,7 +102,7 @@ class PluginHandle:
         if name != self.record.name:
             raise HookError(
                 self.where(hook),
-                f"gave a {key.replace('_', ' ')} that is not the entry point's name",
+                f"returned a {key.replace('_', ' ')} different from the entry point's name",
                 got=repr(name),
                 expected=repr(self.record.name),
             )
@@ -115,30 +115,36 @@ class PluginHandle:
     def _check_arguments(self, hooks: Sequence[HookSpec]) -> None:
         specified = {hook.name: [argument.name for argument in hook.arguments] for hook in hooks}
         for caller in self._manager.get_hookcallers(self.plugin) or ():
-            known = specified.get(caller.name)
+            allowed = specified.get(caller.name)
             for argument in (name for implementation in caller.get_hookimpls() for name in implementation.argnames):
-                if known is not None and argument not in known:
-                    takes = f"It may take {', '.join(known)}." if known else "It takes none."
-                    hint = near_names(argument, known) or takes
-                    raise self._invalid(f"its hook `{caller.name}` cannot have an argument `{argument}`", hint)
+                if allowed is not None and argument not in allowed:
+                    takes = (
+                        f"The possible arguments are {', '.join(allowed)}."
+                        if allowed
+                        else "The hook takes no arguments."
+                    )
+                    hint = near_names(argument, allowed) or takes
+                    raise self._invalid(f"the hook `{caller.name}` cannot have an argument `{argument}`", hint)
 
     def _check(self, hooks: Sequence[HookSpec]) -> None:
-        known = {hook.name for hook in hooks}
+        hook_names = {hook.name for hook in hooks}
         marked = {caller.name for caller in self._manager.get_hookcallers(self.plugin) or ()}
         try:
             self._manager.check_pending()  # accepts hooks marked `optionalhook`: hooks of a newer core
         except pluggy.PluginValidationError as error:
-            name = min(marked - known)
-            hint = near_names(name, known) or f"The hooks are {', '.join(sorted(known))}."
+            name = min(marked - hook_names)
+            hint = near_names(name, hook_names) or f"The hooks are {', '.join(sorted(hook_names))}."
             raise self._invalid(f"there is no hook `{name}`", hint) from error
-        for name in sorted(known - marked):
+        for name in sorted(hook_names - marked):
             if callable(getattr(self.plugin, name, None)):
-                raise self._invalid(f"its function `{name}` is not marked as a hook", "Decorate it with `@hookimpl`.")
+                raise self._invalid(f"the function `{name}` is not marked as a hook", "Decorate it with `@hookimpl`.")
         if not marked:
-            raise self._invalid("it implements no hook at all", "Its entry point may refer to the wrong object.")
+            raise self._invalid("the plugin implements no hook", "The entry point may refer to the wrong object.")
         for hook in hooks:
             if hook.required and hook.name not in marked:
-                raise self._invalid(f"it does not implement the hook `{hook.name}`", "Every plugin of its group must.")
+                raise self._invalid(
+                    f"the plugin does not implement the hook `{hook.name}`", "The hook is required in this group."
+                )
 
     def _invalid(self, problem: str, hint: str) -> PluginError:
         return PluginError(self.record.label, problem, hint=hint)

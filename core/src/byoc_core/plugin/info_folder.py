@@ -79,23 +79,23 @@ class InfoFolder:
             elif line and not line.startswith("#"):
                 name, equals, value = line.partition("=")
                 if not equals:
-                    raise ValueError(f"entry_points.txt: {line!r} is no entry point")
+                    raise ValueError(f"entry_points.txt: {line!r} is not an entry point")
                 entries.append(Entry(name.strip(), value.strip(), group))
         return entries
 
-    def _fields(self, wanted: str) -> list[str]:
+    def _fields(self, field_name: str) -> list[str]:
         """Return the values of all fields of a name."""
         values: list[str] = []
         name = ""
         for line in (self.read_text("METADATA") or self.read_text("PKG-INFO") or "").split("\n"):
             if line[:1] in (" ", "\t"):  # continues the previous line
-                if name == wanted.lower():
+                if name == field_name.lower():
                     values[-1] += line.rstrip()
                 continue
             head, colon, value = line.partition(":")
             if not colon:
                 break  # the description begins here
             name = head.lower()
-            if name == wanted.lower():
+            if name == field_name.lower():
                 values.append(value.strip())
         return values

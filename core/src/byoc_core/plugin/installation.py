@@ -41,16 +41,16 @@ class Installation:
         Raises:
             OptionsError: an environment variable is malformed.
         """
-        known = self._catalogs.get(group)
-        if known is not None:
-            return known
+        cached = self._catalogs.get(group)
+        if cached is not None:
+            return cached
         settings = PluginSettings.from_environment(self.snapshot.environment)
         return self._catalogs.setdefault(group, make_catalog(group, self.snapshot.metadata, settings))
 
     def registry(self, make: Callable[[Catalog], _R], group: str) -> _R:
         """Return the registry built by a class from the catalogue of a group, the same object each time."""
-        known = self._registries.get((make, group))
-        registry: _R = known or self._registries.setdefault((make, group), make(self.catalog(group)))
+        cached = self._registries.get((make, group))
+        registry: _R = cached or self._registries.setdefault((make, group), make(self.catalog(group)))
         return registry
 
 

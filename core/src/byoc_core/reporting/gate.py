@@ -29,15 +29,15 @@ def check_offload(report: Mapping[str, Any], share: float) -> None:
         OptionsError: ``share`` is not between 0 and 1.
     """
     if not 0 <= share <= 1:
-        raise OptionsError("required offload", "is no share", got=repr(share), expected="a number from 0 to 1")
+        raise OptionsError("required offload", "is not a share", got=repr(share), expected="a number from 0 to 1")
     expected = f"at least {share * 100:.6g}%"
     offloaded = report.get("offloaded_share")
     if not isinstance(offloaded, int | float) or not 0 <= offloaded <= 1:
-        raise PartitionError("offload", "the report does not tell which share is offloaded", expected=expected)
+        raise PartitionError("offload", "the report has no valid offloaded share", expected=expected)
     if offloaded < share:
         lines = [f"  {to_printable(reason.line())}" for reason in host_reasons(report)[:_MAX_REASONS]]
         # Rounded down: the text never equals the required share.
         found = f"{math.floor(offloaded * 1000) / 10:.1f}%"
-        problem = f"too small a share of the FLOPs is offloaded{to_printable(counting(report))}"
+        problem = f"the offloaded share of the FLOPs is too small{to_printable(counting(report))}"
         detail = "\n".join(["why ops stayed on the host:", *lines]) if lines else None
         raise PartitionError("offload", problem, got=found, expected=expected, detail=detail)

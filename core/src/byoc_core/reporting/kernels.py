@@ -32,8 +32,8 @@ def render_kernels(data: Mapping[str, Any]) -> str:
     for item in items_of(data.get("kernels")):
         kernels = items_of(item.get("kernels"))
         regions = len({kernel.get("function") for kernel in kernels})
-        made = f"{_count(len(kernels), 'kernel')} in {_count(regions, 'region')}{counting(data)}"
-        lines += ["", f"{item.get('backend')}: {item.get('text') or made}"]
+        totals = f"{_count(len(kernels), 'kernel')} in {_count(regions, 'region')}{counting(data)}"
+        lines += ["", f"{item.get('backend')}: {item.get('text') or totals}"]
         for kernel in kernels:
             lines += ["", *_kernel_lines(kernel, data)]
     return to_printable_lines("\n".join(lines[1:])) if lines else "no backend compiled anything"

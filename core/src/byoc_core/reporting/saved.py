@@ -19,7 +19,7 @@ __all__ = ["report_of_artifact", "warn_of_lost_offload"]
 _LOGGER = logging.getLogger("byoc_core")
 
 _CODE = "dynamic-shape"
-_TEXT = "backend `{}` takes static shapes only, and the artifact is compiled for no sizes of the region"
+_TEXT = "backend `{}` takes static shapes only, but the artifact contains no compiled sizes of the region"
 _MAX_TEXT = 1 << 16
 """The most characters of expressions added to one sum."""
 
@@ -31,19 +31,19 @@ def report_of_artifact(report: Mapping[str, Any], modules: Iterable[SpecialisedM
         report: the report; may come from the artifact of a stranger.
         modules: the artifact's modules of backends with static shapes.
     """
-    others: dict[str, str] = {}
+    other_sizes: dict[str, str] = {}
     unheld: set[str] = set()
     for module in modules:
         for name in module.function_names:
             fallback = "host" if module.has_host_form(name) else "error"
-            others[name] = fallback if module.recipe is None else f"compiler-or-{fallback}"
+            other_sizes[name] = fallback if module.recipe is None else f"compiler-or-{fallback}"
             if not module.given_sizes(name):
                 unheld.add(name)
     rows = items_of(report.get("specialised"))
     if not rows:
         return report
-    told = [{**row, "others": others.get(_text(row.get("region")), row.get("others"))} for row in rows]
-    found = {**report, "specialised": told}
+    new_rows = [{**row, "others": other_sizes.get(_text(row.get("region")), row.get("others"))} for row in rows]
+    found = {**report, "specialised": new_rows}
     changed = _with_host_regions(found, unheld)
     return found if changed is None else _apportioned(changed)
 
@@ -56,23 +56,23 @@ def warn_of_lost_offload(report: Mapping[str, Any], saved: Mapping[str, Any], pa
         saved: of the artifact, from :func:`report_of_artifact`.
         path: the artifact.
     """
-    here, there = (item.get("offloaded_share") for item in (report, saved))
-    if isinstance(here, float | int) and isinstance(there, float | int) and there < here:
+    current_share, saved_share = (item.get("offloaded_share") for item in (report, saved))
+    if isinstance(current_share, float | int) and isinstance(saved_share, float | int) and saved_share < current_share:
         _LOGGER.warning(
-            "artifact `%s`: the host runs %.1f %% of the FLOPs there, which a backend of static shapes compiles at "
-            "first use here. Give sets of sizes to `build(specialize=...)`, or save with `respecializable=True`.",
+            "artifact `%s`: the host runs %.1f %% of the FLOPs, compiled at first use in this process by a backend of "
+            "static shapes. Give sets of sizes to `build(specialize=...)`, or save with `respecializable=True`.",
             to_printable(os.fspath(path)),
-            100 * (here - there),
+            100 * (current_share - saved_share),
         )
 
 
 def _apportioned(report: dict[str, Any]) -> Mapping[str, Any]:
     """Return a report with new shares, counting symbolic sizes with the report's valid values, else as 1."""
     counting_ones = apportion(report)
-    told = report.get("counted_sizes")
+    stored_sizes = report.get("counted_sizes")
     counted = {
         name: size
-        for name, size in (told.items() if isinstance(told, Mapping) else ())
+        for name, size in (stored_sizes.items() if isinstance(stored_sizes, Mapping) else ())
         if name in counting_ones["counted_sizes"] and type(size) is int and 0 <= size <= MAX_SIZE and size != 1
     }
     return apportion(report, counted) if counted else counting_ones

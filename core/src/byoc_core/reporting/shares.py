@@ -44,14 +44,14 @@ def items_of(value: object) -> list[Mapping[str, Any]]:
 
 
 def apportion(
-    report: Mapping[str, Any], sizes: Mapping[str, int] | None = None, *, known: Mapping[str, Dim] | None = None
+    report: Mapping[str, Any], sizes: Mapping[str, int] | None = None, *, parsed: Mapping[str, Dim] | None = None
 ) -> dict[str, Any]:
     """Return the report with every share of FLOPs computed anew.
 
     Args:
         report: from :func:`byoc_core.partitioning.build_report`, or of an artifact.
         sizes: the counted values of symbolic sizes; others count as 1.
-        known: parsed expressions by text, to save parsing. Of the other expressions, a text refused by
+        parsed: parsed expressions by text, to save parsing. Of the other expressions, a text refused by
             :func:`byoc_core.dims.read_dim` (because too long) counts as none.
 
     Returns:
@@ -66,7 +66,7 @@ def apportion(
     """
     rows = items_of(report.get("ops"))
     texts = {flops for row in rows if isinstance(flops := row.get("flops"), str)}
-    expressions = {text: known[text] if known and text in known else _read(text) for text in sorted(texts)}
+    expressions = {text: parsed[text] if parsed and text in parsed else _read(text) for text in sorted(texts)}
     counted = _counted(expressions.values(), sizes or {})
     amounts: dict[object, int] = {text: _evaluate(dim, counted) for text, dim in expressions.items()}
     counts = [_count(row.get("flops"), amounts) for row in rows]
@@ -85,23 +85,23 @@ def apportion(
         rounded = float(f"{count / total:.{_SHARE_DIGITS}g}")
         return rounded if rounded < 1 or count == total else 1 - 10**-_SHARE_DIGITS
 
-    given = dict(report)
-    if "ops" in given:
-        given["ops"] = [{**row, "share": share(count)} for row, count in zip(rows, counts, strict=True)]
+    result = dict(report)
+    if "ops" in result:
+        result["ops"] = [{**row, "share": share(count)} for row, count in zip(rows, counts, strict=True)]
     for key, found in (("backends", by_backend), ("regions", by_region)):
-        if key in given:
-            given[key] = [{**item, "share": share(found[_text(item.get("name"))])} for item in items_of(given[key])]
-    if "summary" in given:
-        summary = items_of(given["summary"])
+        if key in result:
+            result[key] = [{**item, "share": share(found[_text(item.get("name"))])} for item in items_of(result[key])]
+    if "summary" in result:
+        summary = items_of(result["summary"])
         found_counts = [by_reason[_text(item.get("backend")), _text(item.get("code"))] for item in summary]
-        given["summary"] = [{**item, "share": share(count)} for item, count in zip(summary, found_counts, strict=True)]
-        given["summary"].sort(key=lambda item: -item["share"])
+        result["summary"] = [{**item, "share": share(count)} for item, count in zip(summary, found_counts, strict=True)]
+        result["summary"].sort(key=lambda item: -item["share"])
     if total:
-        given["offloaded_share"] = (total - by_backend[HOST_NAME]) / total
+        result["offloaded_share"] = (total - by_backend[HOST_NAME]) / total
     else:
-        given["offloaded_share"] = float(bool(rows) and HOST_NAME not in by_backend)
-    given["counted_sizes"] = counted
-    return given
+        result["offloaded_share"] = float(bool(rows) and HOST_NAME not in by_backend)
+    result["counted_sizes"] = counted
+    return result
 
 
 def reason_keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -117,7 +117,7 @@ def decisive_reasons(reasons: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[
     First choice is the last reason about the op alone, because a returned region is refused last. Next are the first
     reason about a fitting pattern, then a near miss, then a mere lack of a rule for single ops.
     """
-    chosen: dict[str, tuple[int, Mapping[str, Any]]] = {}
+    ranked: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for reason in reasons:
         backend, code = _text(reason.get("backend")), reason.get("code")
         if code == _NO_RULE:
@@ -126,10 +126,10 @@ def decisive_reasons(reasons: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[
             rank = 1
         else:
             rank = 2 if reason.get("pattern") else 3
-        best = chosen.get(backend)
+        best = ranked.get(backend)
         if best is None or rank > best[0] or (rank == best[0] == 3):
-            chosen[backend] = (rank, reason)
-    return {backend: reason for backend, (_, reason) in chosen.items()}
+            ranked[backend] = (rank, reason)
+    return {backend: reason for backend, (_, reason) in ranked.items()}
 
 
 def _counted(dims: Iterable[Dim], sizes: Mapping[str, int]) -> dict[str, int]:
@@ -138,8 +138,8 @@ def _counted(dims: Iterable[Dim], sizes: Mapping[str, int]) -> dict[str, int]:
         if name not in symbols:
             raise OptionsError(
                 f"size `{name}`",
-                "no op's FLOPs depend on it",
-                expected=", ".join(symbols) or "none: no op's FLOPs depend on a symbolic size",
+                "no op's FLOPs depend on this size",
+                expected=", ".join(symbols) or "no size: no op's FLOPs depend on a symbolic size",
                 hint=near_names(name, symbols) or None,
             )
     return {name: sizes.get(name, 1) for name in symbols}
@@ -169,8 +169,8 @@ def count_expression(text: str, sizes: Mapping[str, object]) -> int | None:
     """
     try:
         dim = read_dim(text)
-        known = {name: sizes.get(name, 1) for name in symbols_of(dim)}
-        return evaluate(dim, {name: size if isinstance(size, int) else 1 for name, size in known.items()})
+        symbol_sizes = {name: sizes.get(name, 1) for name in symbols_of(dim)}
+        return evaluate(dim, {name: size if isinstance(size, int) else 1 for name, size in symbol_sizes.items()})
     except IRTypeError:
         return None
 

@@ -84,7 +84,7 @@ def _failure_lines(data: Mapping[str, Any]) -> list[str]:
         count = len(ops) if isinstance(ops, list) else 0
         times = f" for {count} op{'' if count == 1 else 's'}" if count else ""
         lines.append(f"  {_text(item.get('backend'))}: hook {_text(item.get('hook'))} {_text(item.get('text'))}{times}")
-    return ["hooks of backends that raised:", *lines[:_MAX_REASONS]] if lines else []
+    return ["failed hooks of backends:", *lines[:_MAX_REASONS]] if lines else []
 
 
 @dataclass
@@ -102,10 +102,10 @@ class HostReason:
         """Return the line for readers."""
         names = sorted(self.ops, key=lambda name: (-self.ops[name], name))
         more = f" and {len(names) - _MAX_OPS_NAMED} more" if len(names) > _MAX_OPS_NAMED else ""
-        what = f"{self.text} [{self.code}]" if self.text and self.code else self.text or self.code
+        reason = f"{self.text} [{self.code}]" if self.text and self.code else self.text or self.code
         by = f"{self.backend}: " if self.backend else ""
         ops = ", ".join(names[:_MAX_OPS_NAMED]) + more
-        return f"{percent(self.share):>6}  {self.count:>5} x {ops}: {by}{what or 'no reason was given'}"
+        return f"{percent(self.share):>6}  {self.count:>5} x {ops}: {by}{reason or 'no reason was given'}"
 
     def costs(self) -> tuple[float, int, str, str, str]:
         """Return a sort key that puts the most expensive reason first."""
@@ -139,7 +139,7 @@ def host_reasons(data: Mapping[str, Any]) -> list[HostReason]:
 def _joined(reasons: Sequence[HostReason], text: str | None) -> HostReason:
     first = min(reasons, key=HostReason.costs)
     ops = sum((reason.ops for reason in reasons), Counter[str]())
-    text = text or f"{first.text}, and {len(reasons) - 1} more like it"
+    text = text or f"{first.text}, and {len(reasons) - 1} similar reasons"
     share = sum(reason.share for reason in reasons)
     return HostReason(first.backend, first.code, text, sum(reason.count for reason in reasons), share, ops)
 
@@ -159,9 +159,9 @@ def counting(data: Mapping[str, Any]) -> str:
 
 def _header(data: Mapping[str, Any]) -> list[str]:
     share = data.get("offloaded_share")
-    known = percent(share) if isinstance(share, int | float) and 0 <= share <= 1 else "an unknown share"
+    share_text = percent(share) if isinstance(share, int | float) and 0 <= share <= 1 else "an unknown share"
     total = flops_text(data.get("total_flops"), data)
-    lines = [f"{known} of {total} FLOPs offloaded{counting(data)}{_left_over(data, share)}"]
+    lines = [f"{share_text} of {total} FLOPs offloaded{counting(data)}{_left_over(data, share)}"]
     backends = [item for item in items_of(data.get("backends")) if _text(item.get("name"))]
     width = max((len(item["name"]) for item in backends), default=0)
     for item in backends:
@@ -176,8 +176,8 @@ def _header(data: Mapping[str, Any]) -> list[str]:
 
 def _precision(item: Mapping[str, Any]) -> str:
     """Return the unit roundoffs stated by a backend as text to append to a clause; empty if the backend states none."""
-    stated = item.get("unit_roundoff")
-    pairs = stated.items() if isinstance(stated, Mapping) else ()
+    roundoffs = item.get("unit_roundoff")
+    pairs = roundoffs.items() if isinstance(roundoffs, Mapping) else ()
     texts = [f"{dtype} within {unit:.2g}" for dtype, unit in pairs if isinstance(unit, float)]
     return f", computes {' and '.join(texts)} (unit roundoff)" if texts else ""
 
@@ -193,9 +193,9 @@ def _near_miss_lines(data: Mapping[str, Any]) -> list[str]:
     found: dict[tuple[str, str], list[Any]] = {}  # a name, the number of ops, and the ops' share
     for row in items_of(data.get("ops")):
         reasons = items_of(row.get("reasons"))
-        chosen = decisive_reasons(reasons)
+        decisive = decisive_reasons(reasons)
         for reason in reasons if row.get("outcome") == HOST_NAME else ():
-            if reason.get("code") == "near-miss" and chosen[_text(reason.get("backend"))] is not reason:
+            if reason.get("code") == "near-miss" and decisive[_text(reason.get("backend"))] is not reason:
                 key = _text(row.get("op")), _text(reason.get("text"))
                 miss = found.setdefault(key, [_text(row.get("name")), 0, 0.0])
                 miss[1] += 1
@@ -208,7 +208,7 @@ def _near_miss_lines(data: Mapping[str, Any]) -> list[str]:
     passed_over = data.get("num_passed_over")
     if isinstance(passed_over, int) and 0 < passed_over <= MAX_FLOPS:
         section = section or ["", "near misses of patterns:"]
-        section.append(f"  the search is bounded; ops at the end that it did not reach: {passed_over:,}")
+        section.append(f"  ops at the end not reached by the bounded search: {passed_over:,}")
     return section
 
 
@@ -219,32 +219,38 @@ def _border_lines(data: Mapping[str, Any]) -> list[str]:
         f"{_text(item.get('text')) or _text(item.get('code')) or 'no reason was given'}"
         for item in borders[:_MAX_BORDERS]
     ]
-    return _section("regions of one backend that are not one:", lines, len(borders) - len(lines), "pairs")
+    return _section("separate regions of the same backend:", lines, len(borders) - len(lines), "pairs")
 
 
 def _size_lines(data: Mapping[str, Any]) -> list[str]:
     unknown = [item for item in items_of(data.get("sizes")) if item.get("kind") == "unknown"]
-    lines = [f"  {item.get('size', '?')}: {item.get('where', 'nobody knows where')}" for item in unknown]
-    return _section("sizes that no input determines:", lines, 0, "sizes")
+    lines = [f"  {item.get('size', '?')}: {item.get('where', 'unknown origin')}" for item in unknown]
+    return _section("sizes not determined by any input:", lines, 0, "sizes")
 
 
 def _specialised_lines(data: Mapping[str, Any]) -> list[str]:
     """Return a line for each region of a backend with static shapes: compiled sizes, and the handling of others."""
     lines = []
     for item in items_of(data.get("specialised")):
-        held = [", ".join(f"{name} = {size}" for name, size in sizes.items()) for sizes in items_of(item.get("sizes"))]
-        more = [f"{len(held) - _MAX_SETS} sets more"] if len(held) > _MAX_SETS else []
-        others = _OTHER_SIZES.get(_text(item.get("others")), "")
-        parts = [*held[:_MAX_SETS], *more, *([f"{'others ' if held else ''}{others}"] if others else [])]
+        compiled_sizes = [
+            ", ".join(f"{name} = {size}" for name, size in sizes.items()) for sizes in items_of(item.get("sizes"))
+        ]
+        more = [f"{len(compiled_sizes) - _MAX_SETS} sets more"] if len(compiled_sizes) > _MAX_SETS else []
+        handling = _OTHER_SIZES.get(_text(item.get("others")), "")
+        parts = [
+            *compiled_sizes[:_MAX_SETS],
+            *more,
+            *([f"{'others ' if compiled_sizes else ''}{handling}"] if handling else []),
+        ]
         lines.append(f"  {_text(item.get('region'))} ({_text(item.get('backend'))}): {'; '.join(parts) or 'none'}")
-    title = "regions that are compiled for each set of sizes:"
+    title = "regions compiled for each set of sizes:"
     return _section(title, lines[:_MAX_REASONS], len(lines) - _MAX_REASONS, "regions")
 
 
-def _section(title: str, lines: Iterable[str], num_more: int, what: str) -> list[str]:
+def _section(title: str, lines: Iterable[str], num_more: int, noun: str) -> list[str]:
     lines = list(lines)
     if num_more > 0:
-        lines.append(f"  and {num_more} more {what}")
+        lines.append(f"  and {num_more} more {noun}")
     return ["", title, *lines] if lines else []
 
 

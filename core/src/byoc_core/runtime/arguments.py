@@ -70,19 +70,19 @@ def call_checked(function: PackedFunction, arguments: Sequence[object]) -> tuple
             expected=f"{num_inputs + num_outputs}: {num_inputs} inputs and {num_outputs} outputs"
             f" ({', '.join(spec.name for spec in (*signature.inputs, *signature.outputs))})",
         )
-    in_places = argument_places(where, "input", signature.inputs)
-    out_places = argument_places(where, "output", signature.outputs)
+    input_locations = argument_places(where, "input", signature.inputs)
+    output_locations = argument_places(where, "output", signature.outputs)
     inputs = [
-        value if _is_ready(value, spec) else as_input(value, spec, in_places[index])
+        value if _is_ready(value, spec) else as_input(value, spec, input_locations[index])
         for index, (value, spec) in enumerate(zip(arguments, signature.inputs, strict=False))
     ]
     outputs = [
-        as_output(value, spec, out_places[index])
+        as_output(value, spec, output_locations[index])
         for index, (value, spec) in enumerate(zip(arguments[num_inputs:], signature.outputs, strict=True))
     ]
-    sizes = bind_symbols(signature.inputs, inputs, in_places)
-    bind_symbols(signature.outputs, outputs, out_places, sizes=sizes)
-    buffers, finish = separate_outputs(inputs, outputs, out_places)
+    sizes = bind_symbols(signature.inputs, inputs, input_locations)
+    bind_symbols(signature.outputs, outputs, output_locations, sizes=sizes)
+    buffers, finish = separate_outputs(inputs, outputs, output_locations)
     function.impl(*inputs, *buffers)
     if finish is not None:
         finish()
@@ -92,22 +92,24 @@ def call_checked(function: PackedFunction, arguments: Sequence[object]) -> tuple
 def _call_returning(function: PackedFunction, signature: Signature, arguments: Sequence[object]) -> tuple[NDArray, ...]:
     where = f"function `{function.name}`"
     if len(arguments) != len(signature.inputs):
-        new = ", ".join(sorted(signature.new_symbols))
+        new_symbols = ", ".join(sorted(signature.new_symbols))
         raise CallError(
             where,
             "wrong number of arguments",
             got=len(arguments),
             expected=f"{len(signature.inputs)} inputs ({', '.join(spec.name for spec in signature.inputs) or 'none'})",
-            hint=f"It returns its results: only running tells the size {new}.",
+            hint=f"The function returns its results: the size {new_symbols} is known only after a run.",
         )
-    places = argument_places(where, "input", signature.inputs)
-    inputs = [as_input(v, spec, places[i]) for i, (v, spec) in enumerate(zip(arguments, signature.inputs, strict=True))]
-    sizes = bind_symbols(signature.inputs, inputs, places)
+    locations = argument_places(where, "input", signature.inputs)
+    inputs = [
+        as_input(v, spec, locations[i]) for i, (v, spec) in enumerate(zip(arguments, signature.inputs, strict=True))
+    ]
+    sizes = bind_symbols(signature.inputs, inputs, locations)
     return tuple(check_returned(where, function.impl(*inputs), signature.outputs, inputs, sizes))
 
 
 def check_returned(
-    where: str, returned: object, specs: Sequence[TensorSpec], taken: Sequence[NDArray], sizes: dict[str, int]
+    where: str, returned: object, specs: Sequence[TensorSpec], other_arrays: Sequence[NDArray], sizes: dict[str, int]
 ) -> list[NDArray]:
     """Check the results of a function and return arrays; copy results that share memory with other arrays.
 
@@ -115,7 +117,7 @@ def check_returned(
         where: the function, for errors.
         returned: an array, or a tuple or list of arrays.
         specs: the declared results.
-        taken: arrays of other owners; a result with memory of these arrays is copied.
+        other_arrays: arrays of other owners; a result with memory of these arrays is copied.
         sizes: symbols known before; extended in place by the symbols determined by the results.
 
     Raises:
@@ -124,16 +126,16 @@ def check_returned(
     values: Sequence[object] = returned if isinstance(returned, tuple | list) else (returned,)
     if len(values) != len(specs):
         raise CallError(f"{where}, returned values", "wrong number of values", got=len(values), expected=len(specs))
-    places = argument_places(where, "returned value", specs)
-    arrays = [as_input(value, spec, place) for value, spec, place in zip(values, specs, places, strict=True)]
+    locations = argument_places(where, "returned value", specs)
+    arrays = [as_input(value, spec, location) for value, spec, location in zip(values, specs, locations, strict=True)]
     for index, array in enumerate(arrays):
-        if any(np.may_share_memory(array, other) for other in (*taken, *arrays[:index])):
+        if any(np.may_share_memory(array, other) for other in (*other_arrays, *arrays[:index])):
             arrays[index] = array.copy()
-    bind_symbols(specs, arrays, places, sizes=sizes)
+    bind_symbols(specs, arrays, locations, sizes=sizes)
     return arrays
 
 
-class _Places(Sequence[str]):
+class _ArgumentLocations(Sequence[str]):
     """Names of arguments for errors, formatted on request: most calls have no error."""
 
     __slots__ = ("_role", "_specs", "_where")
@@ -164,7 +166,7 @@ def argument_places(where: str, role: str, specs: Sequence[TensorSpec]) -> Seque
         role: ``"input"`` or ``"output"``.
         specs: the arguments, in order.
     """
-    return _Places(where, role, specs)
+    return _ArgumentLocations(where, role, specs)
 
 
 def has_clean_bools(array: NDArray) -> bool:
@@ -213,15 +215,15 @@ def as_output(value: object, spec: TensorSpec, where: str) -> NDArray:
         array = value
     else:
         if isinstance(value, np.generic):
-            raise CallError(where, "a numpy scalar cannot be written", hint="Pass an array with no axes.")
+            raise CallError(where, "a numpy scalar cannot be written", hint="Pass an array without axes.")
         array = _to_array(value, where)
         if not array.flags.writeable:
             array = _writable_view(value, array)
     _check_dtype_and_rank(array, spec, where)
     if not array.flags.writeable:
-        raise CallError(where, "is read-only", hint="Pass an array that can be written.")
+        raise CallError(where, "is read-only", hint="Pass a writable array.")
     if not array.flags.c_contiguous and _may_overlap_itself(array):
-        raise CallError(where, "several elements share one place in memory", hint="Pass an array of its own memory.")
+        raise CallError(where, "several elements share the same memory", hint="Pass an array with separate elements.")
     return array
 
 
@@ -291,7 +293,7 @@ def concrete_shape(spec: TensorSpec, sizes: dict[str, int], where: str) -> tuple
             raise CallError(where, f"size {dim} cannot be computed: {error.problem}") from error
         if not isinstance(size, int):
             unknown = ", ".join(sorted(symbols_of(size)))
-            raise CallError(where, f"size {dim} is not determined by the inputs: {unknown} is not known")
+            raise CallError(where, f"size {dim} is not determined by the inputs: {unknown} is unknown")
         if size < 0:
             raise CallError(where, f"size {dim} is negative", got=size)
         shape.append(size)
@@ -299,7 +301,7 @@ def concrete_shape(spec: TensorSpec, sizes: dict[str, int], where: str) -> tuple
 
 
 def separate_outputs(
-    inputs: Sequence[NDArray], outputs: Sequence[NDArray], places: Sequence[str]
+    inputs: Sequence[NDArray], outputs: Sequence[NDArray], locations: Sequence[str]
 ) -> tuple[list[NDArray], Callable[[], None] | None]:
     """Return output buffers that overlap no input, and a function to call after the run.
 
@@ -314,7 +316,7 @@ def separate_outputs(
     for index, output in enumerate(outputs):
         for earlier in range(index):
             if _overlaps(outputs[earlier], output):
-                raise CallError(places[index], "overlaps another output", got=places[earlier].rpartition(", ")[2])
+                raise CallError(locations[index], "overlaps another output", got=locations[earlier].rpartition(", ")[2])
     buffers: list[NDArray] = []
     copies: list[tuple[NDArray, NDArray]] = []
     for output in outputs:
@@ -370,8 +372,8 @@ def _writable_view(value: object, array: NDArray) -> NDArray:
     if not hasattr(value, "__array__"):
         return array
     view = np.asarray(value)
-    same = view.ctypes.data == array.ctypes.data and view.strides == array.strides and view.dtype == array.dtype
-    return view if same else array
+    is_same = view.ctypes.data == array.ctypes.data and view.strides == array.strides and view.dtype == array.dtype
+    return view if is_same else array
 
 
 def _check_dtype_and_rank(array: NDArray, spec: TensorSpec, where: str) -> None:
@@ -421,8 +423,8 @@ def _is_decided(dim: Dim, sizes: dict[str, int]) -> bool:
 def _shape_text(spec: TensorSpec, sizes: dict[str, int]) -> str:
     text = f"[{', '.join(map(str, spec.shape))}]"
     names = sorted(frozenset().union(*(symbols_of(dim) for dim in spec.shape if isinstance(dim, DimExpr))))
-    known = [f"{name} = {sizes[name]}" for name in names if name in sizes]
-    return text + (f" with {', '.join(known)}" if known else "")
+    bound = [f"{name} = {sizes[name]}" for name in names if name in sizes]
+    return text + (f" with {', '.join(bound)}" if bound else "")
 
 
 def _may_overlap_itself(array: NDArray) -> bool:

@@ -55,6 +55,6 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
         raise UntrustedCodeError(
             context.source,
             f"holds native code (functions {', '.join(module.function_names)})",
-            hint="Pass allow_native=True if you trust where it comes from.",
+            hint="Pass allow_native=True if you trust the source.",
         )
     return module

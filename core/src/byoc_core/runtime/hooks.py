@@ -104,7 +104,7 @@ class LoadContext:
         """
         array = self.constants.get(digest)
         if array is None:
-            raise ArtifactError(self.source, "cites a constant that is not there", got=digest)
+            raise ArtifactError(self.source, "cites a missing constant", got=digest)
         return array
 
 

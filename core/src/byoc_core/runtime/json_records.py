@@ -51,7 +51,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class MisfitError(ValueError):
-    """A JSON value refused by a reader; the text names the place, by keys and indexes, and the reason."""
+    """A JSON value refused by a reader; the text names the location, by keys and indexes, and the reason."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)

@@ -50,11 +50,11 @@ class Signature:
     @property
     def new_symbols(self) -> frozenset[str]:
         """The symbols of the outputs in no shape of the inputs: only running determines their sizes."""
-        given, made = (
+        input_symbols, output_symbols = (
             frozenset[str]().union(*(symbols_of(dim) for spec in specs for dim in spec.shape))
             for specs in (self.inputs, self.outputs)
         )
-        return made - given
+        return output_symbols - input_symbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,9 @@ def plan_once(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan
         best = min(_sweeps(intervals, sizes, peak_nbytes(intervals, alignment)), key=_arena_size)
     else:
         areas = [size * (interval.end - interval.start + 1) for size, interval in zip(sizes, intervals, strict=True)]
-        best = _place(intervals, sizes, sorted(range(len(sizes)), key=lambda number: (-areas[number], number)), None)
+        best = _place_in_order(
+            intervals, sizes, sorted(range(len(sizes)), key=lambda number: (-areas[number], number)), None
+        )
     return _without_padding(best, intervals)
 
 
@@ -155,7 +157,7 @@ def _place_repeatedly(
     intervals: Sequence[Interval], sizes: Sequence[int], order: Sequence[int], ceiling: int | None, rounds: int
 ) -> StoragePlan:
     """Return the smallest plan of some rounds; each round places the topmost buffers of the last round first."""
-    best = found = _place(intervals, sizes, order, ceiling)
+    best = found = _place_in_order(intervals, sizes, order, ceiling)
     for _ in range(rounds - 1):
         is_top = [size > 0 and offset + size == found.total for size, offset in zip(sizes, found.offsets, strict=True)]
         moved = [n for n in order if is_top[n]] + [n for n in order if not is_top[n]]
@@ -163,12 +165,12 @@ def _place_repeatedly(
         if moved == list(order):
             break
         order = moved
-        found = _place(intervals, sizes, order, ceiling)
+        found = _place_in_order(intervals, sizes, order, ceiling)
         best = min(best, found, key=_arena_size)
     return best
 
 
-def _place(
+def _place_in_order(
     intervals: Sequence[Interval], sizes: Sequence[int], order: Sequence[int], ceiling: int | None
 ) -> StoragePlan:
     """Place buffers in this order at the lowest sufficient gap.
@@ -182,17 +184,17 @@ def _place(
         size = sizes[number]
         if not size:
             continue
-        taken = sorted((offsets[i], offsets[i] + sizes[i]) for i in placed.overlapping(number))
-        offset = _highest_gap(taken, size, ceiling) if ceiling is not None and turn % 2 else None
-        offsets[number] = offset = _lowest_gap(taken, size) if offset is None else offset
+        occupied = sorted((offsets[i], offsets[i] + sizes[i]) for i in placed.overlapping(number))
+        offset = _highest_gap(occupied, size, ceiling) if ceiling is not None and turn % 2 else None
+        offsets[number] = offset = _lowest_gap(occupied, size) if offset is None else offset
         total = max(total, offset + size)
         placed.add(number)
     return StoragePlan(tuple(offsets), total)
 
 
-def _lowest_gap(taken: Iterable[tuple[int, int]], size: int) -> int:
+def _lowest_gap(occupied: Iterable[tuple[int, int]], size: int) -> int:
     offset = 0
-    for start, stop in taken:
+    for start, stop in occupied:
         if start - offset >= size:
             break
         # Taken ranges may overlap: buffers live together with the new buffer need not be live together.
@@ -200,9 +202,9 @@ def _lowest_gap(taken: Iterable[tuple[int, int]], size: int) -> int:
     return offset
 
 
-def _highest_gap(taken: Iterable[tuple[int, int]], size: int, ceiling: int) -> int | None:
+def _highest_gap(occupied: Iterable[tuple[int, int]], size: int, ceiling: int) -> int | None:
     found, offset = None, 0
-    for start, stop in taken:
+    for start, stop in occupied:
         if min(start, ceiling) - offset >= size:
             # Gaps come in ascending order: a later gap replaces an earlier gap.
             found = min(start, ceiling) - size

@@ -133,7 +133,7 @@ class RuntimeHandle:
             if not isinstance(op, str) or not callable(kernel):
                 raise HookError(
                     self._plugin.where(hook),
-                    "gave among others something else than a function by the name of an op",
+                    "returned an item other than a function by the name of an op",
                     got=f"{op!r}: {type_name(kernel)}",
                 )
             yield op, kernel
@@ -148,7 +148,7 @@ class RuntimeHandle:
 
     def _require(self, hook: str, problem: str) -> None:
         if not self._plugin.has(hook):
-            raise PluginError(self.record.label, problem, hint=f"It does not implement the hook `{hook}`.")
+            raise PluginError(self.record.label, problem, hint=f"The runtime does not implement the hook `{hook}`.")
 
     def __repr__(self) -> str:
         return f"<runtime {self.type_key}>"
@@ -229,11 +229,12 @@ class Runtimes:
                 continue  # quarantined; `byoc doctor` shows the reason
             if format in handle.info().file_formats:
                 return handle
-        known = sorted({f for handle in self._handles.values() for f in handle.info().file_formats})
+        known_formats = sorted({f for handle in self._handles.values() for f in handle.info().file_formats})
         raise RuntimeNotFoundError(
             self.catalog.group,
-            f"no installed runtime loads files of the format `{format}`; known formats: {', '.join(known) or 'none'}",
-            hint=near_names(format, known) or None,
+            f"no installed runtime loads files of the format `{format}`; "
+            f"known formats: {', '.join(known_formats) or 'none'}",
+            hint=near_names(format, known_formats) or None,
         )
 
 

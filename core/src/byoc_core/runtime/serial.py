@@ -32,8 +32,8 @@ class SerialModule(DelegatingModule):
         """Return the inner function behind the lock."""
         function = self.inner.find_function(name)
 
-        def call_alone(*arguments: NDArray) -> object:
+        def call_locked(*arguments: NDArray) -> object:
             with self._fork_lock.lock:
                 return function.impl(*arguments)
 
-        return PackedFunction(name, call_alone, function.signature)
+        return PackedFunction(name, call_locked, function.signature)

@@ -38,7 +38,7 @@ def determined_symbols(name: str, signature: Signature) -> frozenset[str]:
     symbols = shape_symbols(dim for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape)
     unknown = sorted(symbols - bound_symbols(spec.shape for spec in signature.inputs))
     if unknown:
-        raise CallError(f"function `{name}`", f"has inputs that do not tell the size {', '.join(unknown)}")
+        raise CallError(f"function `{name}`", f"the inputs do not determine the size {', '.join(unknown)}")
     return symbols
 
 
@@ -47,11 +47,11 @@ def sizes_text(sizes: Sizes) -> str:
     return ", ".join(f"{name} = {size}" for name, size in sizes)
 
 
-def sets_text(held: Sequence[Sizes]) -> str:
+def sets_text(sets: Sequence[Sizes]) -> str:
     """Return sets of sizes as text for people; a long list is cut short."""
-    texts = [sizes_text(sizes) for sizes in held[:_MAX_SIZES_NAMED]]
-    if len(held) > len(texts):
-        texts.append(f"{len(held) - len(texts)} more")
+    texts = [sizes_text(sizes) for sizes in sets[:_MAX_SIZES_NAMED]]
+    if len(sets) > len(texts):
+        texts.append(f"{len(sets) - len(texts)} more")
     return "; ".join(texts) or "none"
 
 
@@ -62,10 +62,10 @@ def specialised_signature(signature: Signature, sizes: Sizes, where: str) -> Sig
         CallError: a computed size is negative, or is not determined.
     """
 
-    def at(spec: TensorSpec) -> TensorSpec:
+    def specialised_spec(spec: TensorSpec) -> TensorSpec:
         return TensorSpec(spec.name, spec.dtype, concrete_shape(spec, dict(sizes), where))
 
-    return Signature(tuple(map(at, signature.inputs)), tuple(map(at, signature.outputs)))
+    return Signature(tuple(map(specialised_spec, signature.inputs)), tuple(map(specialised_spec, signature.outputs)))
 
 
 def output_shapes(signature: Signature, sizes: Sizes, where: str) -> tuple[tuple[int, ...], ...]:
@@ -77,16 +77,19 @@ def output_shapes(signature: Signature, sizes: Sizes, where: str) -> tuple[tuple
     return tuple(concrete_shape(spec, dict(sizes), where) for spec in signature.outputs)
 
 
-def check_signature(where: str, than: str, function: PackedFunction, expected: Signature) -> None:
+def check_signature(where: str, reference: str, function: PackedFunction, expected: Signature) -> None:
     """Check that a function fills buffers and has the types of a signature, if the function declares types.
 
     Raises:
         CallError: the function does not.
     """
-    found = function.signature
-    if function.returns_results or (found is not None and _types(found) != _types(expected)):
+    actual = function.signature
+    if function.returns_results or (actual is not None and _types(actual) != _types(expected)):
         raise CallError(
-            where, f"has another signature {than}", got=_signature_text(found), expected=_signature_text(expected)
+            where,
+            f"has another signature than {reference}",
+            got=_signature_text(actual),
+            expected=_signature_text(expected),
         )
 
 
@@ -96,7 +99,7 @@ def _types(signature: Signature) -> list[list[tuple[str, object]]]:
 
 def _signature_text(signature: Signature | None) -> str:
     if signature is None:
-        return "a function that returns its results"
+        return "a function returning its results"
     inputs, outputs = (
         ", ".join(f"{s.dtype}[{', '.join(map(str, s.shape))}]" for s in specs)
         for specs in (signature.inputs, signature.outputs)

@@ -3,7 +3,7 @@
 A backend of static shapes compiles a function once for each set of sizes. The machine sees a single function with
 symbolic sizes; a call finds the module for the call's sizes. New sizes are compiled by a callable from the compile
 side, if available. Sizes without a compiled module run on the host, with a message in the log. Without a host form, a
-call with such sizes is an error listing the held sizes.
+call with such sizes is an error listing the compiled sizes.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class _ReadyFunction:
     """A function for one set of sizes, and the shapes of the results."""
 
     function: PackedFunction
@@ -140,13 +140,13 @@ class SpecialisedModule(RuntimeModule):
         self._is_strict = is_strict
         self._max_first_uses = max_first_uses
         self._symbols = {name: determined_symbols(name, signature) for name, signature in self._signatures.items()}
-        self._given: dict[tuple[str, Sizes], _Ready] = {}
+        self._variant_functions: dict[tuple[str, Sizes], _ReadyFunction] = {}
         for variant in self.variants:
-            self._add_given(variant)
+            self._add_variant(variant)
         names = () if host is None else host.function_names
         self._host_forms = {name: self._open_host_form(name) for name in self._signatures if name in names}
-        self._first_uses: dict[str, OrderedDict[Sizes, _Ready]] = {name: OrderedDict() for name in signatures}
-        self._host_uses: dict[str, OrderedDict[Sizes, _Ready]] = {name: OrderedDict() for name in signatures}
+        self._first_uses: dict[str, OrderedDict[Sizes, _ReadyFunction]] = {name: OrderedDict() for name in signatures}
+        self._host_uses: dict[str, OrderedDict[Sizes, _ReadyFunction]] = {name: OrderedDict() for name in signatures}
         self._cache_lock = ForkLock()
         self._compile_lock = ForkLock()  # taken before the other, never after it
 
@@ -185,7 +185,7 @@ class SpecialisedModule(RuntimeModule):
 
         return PackedFunction(name, call, signature)
 
-    def held_sizes(self, name: str) -> tuple[Sizes, ...]:
+    def compiled_sizes(self, name: str) -> tuple[Sizes, ...]:
         """Return the sets of sizes of the compiled variants of a function: the given sets, then the sets from calls."""
         with self._cache_lock.lock:
             return (*self.given_sizes(name), *self._first_uses[name])
@@ -219,30 +219,30 @@ class SpecialisedModule(RuntimeModule):
     def constants(self) -> Mapping[str, NDArray]:
         """The constants of all variants, of the host form and of the recipe."""
         found: dict[str, NDArray] = dict(self.recipe.constants) if self.recipe else {}
-        for module in self._held_modules:
+        for module in self._inner_modules:
             found.update(module.constants)
         return MappingProxyType(found)
 
     @property
     def is_native(self) -> bool:
         """Whether a variant, or the host form, holds native code."""
-        return any(module.is_native for module in self._held_modules)
+        return any(module.is_native for module in self._inner_modules)
 
     @property
     def uses_threads(self) -> bool:
         """Whether a variant or the host form may use threads; ``True`` if more variants may be compiled."""
-        return self._compile is not None or any(module.uses_threads for module in self._held_modules)
+        return self._compile is not None or any(module.uses_threads for module in self._inner_modules)
 
     @property
     def needed_runtimes(self) -> tuple[str, ...]:
         """The runtimes of the variants and the host form, and the runtimes of code called by these modules."""
-        modules = self._held_modules
+        modules = self._inner_modules
         needed = {module.type_key for module in modules}
         return tuple(sorted(needed.union(*(module.needed_runtimes for module in modules))))
 
     def prepare(self) -> None:
         """Prepare the variants and the host form."""
-        for module in self._held_modules:
+        for module in self._inner_modules:
             module.prepare()
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
@@ -250,21 +250,21 @@ class SpecialisedModule(RuntimeModule):
         return "\n\n".join(filter(None, (variant.module.get_source(format) for variant in self.variants)))
 
     @property
-    def _held_modules(self) -> list[RuntimeModule]:
+    def _inner_modules(self) -> list[RuntimeModule]:
         return [*(variant.module for variant in self.variants), *([] if self.host is None else [self.host])]
 
-    def _find(self, name: str, sizes: Sizes) -> _Ready:
+    def _find(self, name: str, sizes: Sizes) -> _ReadyFunction:
         """Return a function for sizes: compiled (now if needed), or the host form."""
-        found = self._given.get((name, sizes)) or self._find_kept(name, sizes)
+        found = self._variant_functions.get((name, sizes)) or self._find_cached(name, sizes)
         if found is not None:
             return found
         with self._compile_lock.lock:
-            found = self._find_kept(name, sizes)  # perhaps stored by an earlier thread
+            found = self._find_cached(name, sizes)  # perhaps stored by an earlier thread
             if found is not None:
                 return found
-            made = self._compile_for(name, sizes)
-            is_compiled = isinstance(made, _Ready)
-            ready = made if isinstance(made, _Ready) else self._fall_back(name, sizes, made)
+            compiled = self._compile_for(name, sizes)
+            is_compiled = isinstance(compiled, _ReadyFunction)
+            ready = compiled if isinstance(compiled, _ReadyFunction) else self._fall_back(name, sizes, compiled)
             cache = (self._first_uses if is_compiled else self._host_uses)[name]
             with self._cache_lock.lock:
                 cache[sizes] = ready
@@ -272,7 +272,7 @@ class SpecialisedModule(RuntimeModule):
                     cache.popitem(last=False)
         return ready
 
-    def _find_kept(self, name: str, sizes: Sizes) -> _Ready | None:
+    def _find_cached(self, name: str, sizes: Sizes) -> _ReadyFunction | None:
         with self._cache_lock.lock:
             for cache in (self._first_uses[name], self._host_uses[name]):
                 found = cache.get(sizes)
@@ -281,11 +281,11 @@ class SpecialisedModule(RuntimeModule):
                     return found
         return None
 
-    def _compile_for(self, name: str, sizes: Sizes) -> _Ready | ByocError:
+    def _compile_for(self, name: str, sizes: Sizes) -> _ReadyFunction | ByocError:
         """Return a function compiled for sizes, or the error for a call without a host form."""
         where = f"function `{name}` of backend `{self.backend}`"
         if self._compile is None:
-            return self._not_held(f"{where}, which takes static shapes only", name, sizes)
+            return self._missing_sizes_error(f"{where} (static shapes only)", name, sizes)
         where = f"{where} for {sizes_text(sizes)}"
         try:
             module = self._compile(name, dict(sizes))
@@ -300,19 +300,19 @@ class SpecialisedModule(RuntimeModule):
                 raise failure from error
             return failure
 
-    def _not_held(self, where: str, name: str, sizes: Sizes) -> CallError:
-        hint = "Give these sizes to `build(specialize=...)`."
+    def _missing_sizes_error(self, where: str, name: str, sizes: Sizes) -> CallError:
+        hint = "Pass these sizes to `build(specialize=...)`."
         if self.recipe is not None:
             hint = "Load the artifact with `load(path, compiler=byoc_core.compiler())`."
         return CallError(
             where,
             "is not compiled for these sizes",
             got=sizes_text(sizes),
-            expected=f"one of: {sets_text(self.held_sizes(name))}",
+            expected=f"one of: {sets_text(self.compiled_sizes(name))}",
             hint=hint,
         )
 
-    def _fall_back(self, name: str, sizes: Sizes, error: ByocError) -> _Ready:
+    def _fall_back(self, name: str, sizes: Sizes, error: ByocError) -> _ReadyFunction:
         """Return the host form for sizes without a compiled module, with a message in the log.
 
         Raises:
@@ -321,32 +321,34 @@ class SpecialisedModule(RuntimeModule):
         form = self._host_forms.get(name)
         if form is None:
             raise error
-        ready = _Ready(form, output_shapes(self._signatures[name], sizes, f"function `{name}`"))
+        ready = _ReadyFunction(form, output_shapes(self._signatures[name], sizes, f"function `{name}`"))
         text = f"function `{name}` of backend `{self.backend}` runs on the host for {sizes_text(sizes)}: {error}"
         _LOGGER.warning("%s", to_printable(text))
         if error.__cause__ is not None:
-            _LOGGER.debug("why it cannot be compiled", exc_info=error.__cause__)
+            _LOGGER.debug("cause of the failed compilation", exc_info=error.__cause__)
         return ready
 
-    def _add_given(self, variant: Variant) -> None:
+    def _add_variant(self, variant: Variant) -> None:
         name, sizes = variant.function, variant.sizes
         where = f"function `{name}` for {sizes_text(sizes) or 'no sizes'}"
         symbols = self._symbols.get(name)
-        if symbols is None or {symbol for symbol, _ in sizes} != symbols or (name, sizes) in self._given:
-            problem = "is there twice" if (name, sizes) in self._given else "names other sizes than the function has"
+        if symbols is None or {symbol for symbol, _ in sizes} != symbols or (name, sizes) in self._variant_functions:
+            problem = (
+                "occurs twice" if (name, sizes) in self._variant_functions else "has other symbols than the function"
+            )
             raise CallError(where, problem, expected=", ".join(sorted(symbols or ())) or "none")
-        self._given[name, sizes] = self._open(name, sizes, variant.module)
+        self._variant_functions[name, sizes] = self._open(name, sizes, variant.module)
 
-    def _open(self, name: str, sizes: Sizes, module: RuntimeModule) -> _Ready:
+    def _open(self, name: str, sizes: Sizes, module: RuntimeModule) -> _ReadyFunction:
         """Return a function of a module for given sizes, checked against the signature for these sizes."""
         function = module.get_function(name)
         where = f"function `{name}` for {sizes_text(sizes) or 'no sizes'}"
         expected = specialised_signature(self._signatures[name], sizes, where)
-        check_signature(where, "than the function for these sizes", function, expected)
-        return _Ready(function, output_shapes(expected, sizes, where))
+        check_signature(where, "the function for these sizes", function, expected)
+        return _ReadyFunction(function, output_shapes(expected, sizes, where))
 
     def _open_host_form(self, name: str) -> PackedFunction:
         assert self.host is not None
         function = self.host.get_function(name)
-        check_signature(f"host form of function `{name}`", "than the function", function, self._signatures[name])
+        check_signature(f"host form of function `{name}`", "the function", function, self._signatures[name])
         return function

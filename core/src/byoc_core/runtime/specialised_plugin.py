@@ -113,23 +113,26 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
     Raises:
         OptionsError: a function is compiled for no sizes, and has no host form and no recipe: no call could ever run.
     """
-    made = cast("SpecialisedModule", module)
-    held = {variant.function for variant in made.variants}
-    empty = [name for name in made.function_names if name not in held and not made.has_host_form(name)]
-    if empty and made.recipe is None:
-        inputs = made.signatures[empty[0]].inputs
+    specialised = cast("SpecialisedModule", module)
+    compiled = {variant.function for variant in specialised.variants}
+    empty = [
+        name for name in specialised.function_names if name not in compiled and not specialised.has_host_form(name)
+    ]
+    if empty and specialised.recipe is None:
+        inputs = specialised.signatures[empty[0]].inputs
         symbols = ", ".join(sorted(shape_symbols(dim for spec in inputs for dim in spec.shape)))
         raise OptionsError(
-            f"function `{empty[0]}` of backend `{made.backend}`, which takes static shapes only",
-            "is compiled for no sizes, so an artifact could not run it",
-            hint=f"Give sets of sizes with {symbols} to `build(specialize=...)`, or save with `respecializable=True`.",
+            f"function `{empty[0]}` of backend `{specialised.backend}` (static shapes only)",
+            "is compiled for no sizes: an artifact could not run the function",
+            hint=f"Pass sets of sizes with {symbols} to `build(specialize=...)`, or save with `respecializable=True`.",
         )
-    variants = [_Variant(v.function, dict(v.sizes), *_saved(v.module)) for v in made.variants]
-    host = None if made.host is None else _Host(*_saved(made.host))
-    given = made.recipe
-    recipe = None if given is None else _Recipe(given.options, given.text, tuple(sorted(given.constants)))
-    functions = tuple(_Function(name, s.inputs, s.outputs) for name, s in made.signatures.items())
-    content = _Payload(1, made.backend, functions, tuple(variants), recipe, host)
+    variants = [_Variant(v.function, dict(v.sizes), *_saved(v.module)) for v in specialised.variants]
+    host = None if specialised.host is None else _Host(*_saved(specialised.host))
+    recipe = None
+    if (source := specialised.recipe) is not None:
+        recipe = _Recipe(source.options, source.text, tuple(sorted(source.constants)))
+    functions = tuple(_Function(name, s.inputs, s.outputs) for name, s in specialised.signatures.items())
+    content = _Payload(1, specialised.backend, functions, tuple(variants), recipe, host)
     return json.dumps(to_json(content), default=to_json, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -159,7 +162,7 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
     for function in content.functions:
         signature = Signature(function.inputs, function.outputs)
         if function.name in signatures:
-            raise ArtifactError(context.source, f"function `{function.name}` is there twice")
+            raise ArtifactError(context.source, f"function `{function.name}` occurs twice")
         signatures[function.name] = signature
     variants = []
     for item in content.variants:
@@ -179,8 +182,8 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
             # Options may be flags of a C compiler, for example, and so control the code to run.
             raise UntrustedCodeError(
                 context.source,
-                f"holds options of backend `{recipe.backend}`, which a compiler for more sizes would follow",
-                hint="Pass allow_native=True if you trust where it comes from.",
+                f"holds options of backend `{recipe.backend}` for the compilation of further sizes",
+                hint="Pass allow_native=True if you trust the source.",
             )
         compile_sizes = None if context.compiler is None else partial(context.compiler, recipe)
     try:
@@ -194,15 +197,15 @@ def _load_inner(item: _Variant | _Host, where: str, context: LoadContext) -> Run
     from byoc_core.runtime.registry import runtimes
 
     if item.runtime == _KEY:
-        raise ArtifactError(where, "has variants of its own")
+        raise ArtifactError(where, "is itself a specialised module")
     handle = runtimes().get(item.runtime, source=where)
     if item.format not in handle.info().formats:
-        known = ", ".join(map(str, handle.info().formats))
+        supported = ", ".join(map(str, handle.info().formats))
         raise ArtifactError(
-            where, f"needs another runtime `{item.runtime}`", got=f"format {item.format}", expected=known
+            where, f"needs another runtime `{item.runtime}`", got=f"format {item.format}", expected=supported
         )
     try:
         payload = base64.b64decode(item.payload, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ArtifactError(where, f"its payload is not base64: {error}") from error
+        raise ArtifactError(where, f"the payload is not base64: {error}") from error
     return handle.load(payload, context)

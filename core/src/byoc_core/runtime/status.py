@@ -39,5 +39,5 @@ def ask_status(plugin: PluginHandle, hook: str, **arguments: object) -> Status:
         return Status(ok=True)
     status = plugin.check(hook, plugin.call(hook, **arguments), Status)
     if not status.ok and not status.reason:
-        raise HookError(plugin.where(hook), "gave a refusal without a reason")
+        raise HookError(plugin.where(hook), "returned a refusal without a reason")
     return status

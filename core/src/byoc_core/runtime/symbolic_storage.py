@@ -37,7 +37,7 @@ def plan_symbolic(intervals: Sequence[SymbolicInterval]) -> SymbolicPlan:
 
     Cost: for each buffer the number of different free sizes, and ``O(log n)``.
     """
-    chosen = [0] * len(intervals)
+    storages = [0] * len(intervals)
     sizes: list[Dim] = []
     free: dict[Dim, list[int]] = {}
     busy: list[tuple[int, int]] = []
@@ -56,9 +56,9 @@ def plan_symbolic(intervals: Sequence[SymbolicInterval]) -> SymbolicPlan:
                 del free[size]
             if not is_nonnegative(size - interval.nbytes):
                 sizes[storage] = interval.nbytes
-        chosen[number] = storage
+        storages[number] = storage
         heappush(busy, (interval.end, storage))
-    return SymbolicPlan(tuple(chosen), tuple(sizes))
+    return SymbolicPlan(tuple(storages), tuple(sizes))
 
 
 def _fitting_size(nbytes: Dim, sizes: Sequence[Dim]) -> Dim | None:

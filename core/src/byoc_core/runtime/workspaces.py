@@ -24,10 +24,10 @@ def caller_nbytes(nbytes: Dim, signature: Signature | None, shapes: Iterable[Seq
     if signature is None:
         return None
     declared = [dim for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape]
-    given = [dim for shape in shapes for dim in shape]
-    if len(declared) != len(given):
+    caller_dims = [dim for shape in shapes for dim in shape]
+    if len(declared) != len(caller_dims):
         return None
-    meanings = match_symbols(declared, given)
+    meanings = match_symbols(declared, caller_dims)
     return substitute(nbytes, meanings) if symbols_of(nbytes) <= meanings.keys() else None
 
 
@@ -62,15 +62,15 @@ def takes_workspace(
             got=f"{workspace.dtype}[{', '.join(map(str, workspace.shape))}]",
             expected="uint8 of one axis",
         )
-    needed = caller_nbytes(traits.workspace_nbytes, signature, [tensor.shape for tensor in tensors])
+    required = caller_nbytes(traits.workspace_nbytes, signature, [tensor.shape for tensor in tensors])
     (size,) = workspace.shape
-    if needed is None or not is_nonnegative(size - needed):
+    if required is None or not is_nonnegative(size - required):
         if may_differ:
             return False
         raise LinkError(
             where,
-            f"register {workspace.name} is not certainly large enough for the workspace of `{name}`",
+            f"register {workspace.name} is not provably large enough for the workspace of `{name}`",
             got=f"{size} bytes",
-            expected=f"{traits.workspace_nbytes if needed is None else needed} bytes",
+            expected=f"{traits.workspace_nbytes if required is None else required} bytes",
         )
-    return needed != 0
+    return required != 0

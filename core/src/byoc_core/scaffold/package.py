@@ -66,7 +66,9 @@ def write_package(name: str, kind: Kind, folder: Path) -> tuple[Path, ...]:
     _check_unused(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         problem = "holds files already" if folder.is_dir() else "is a file"
-        raise OptionsError(f"folder `{folder}`", problem, hint="Name another with --output; nothing is overwritten.")
+        raise OptionsError(
+            f"folder `{folder}`", problem, hint="Name another folder with --output; nothing is overwritten."
+        )
     written = []
     for path, text in package.items():
         target = folder / path
@@ -82,20 +84,20 @@ def _check_name(name: str) -> None:
     if name.lower().startswith("byoc"):
         raise OptionsError(where, "begins with `byoc`", got=repr(name), hint="The package will be called byoc-NAME.")
     if not is_backend_name(name) or len(name) > _MAX_LENGTH:
-        expected = f"one lower-case word: letters, digits and `_`, a letter first, {_MAX_LENGTH} at most"
-        raise OptionsError(where, "cannot be one", got=repr(name), expected=expected)
+        expected = f"a lower-case word: letters, digits and `_`, a letter first, {_MAX_LENGTH} at most"
+        raise OptionsError(where, "is not a valid name", got=repr(name), expected=expected)
     if keyword.iskeyword(name):
         raise OptionsError(where, f"`{name}` is a keyword of Python")
     if name in _OURS:
-        raise OptionsError(where, f"byoc-{name} is a package of byoc itself")
+        raise OptionsError(where, f"byoc-{name} is a package of the byoc project")
 
 
 def _check_unused(name: str) -> None:
     for group in (BACKENDS_GROUP, RUNTIMES_GROUP):
         record = installed(group).find(name)
         if record is not None:
-            what = "backend" if group == BACKENDS_GROUP else "runtime"
-            raise OptionsError("name of the backend", f"{what} `{name}` is installed already, by {record.label}")
+            kind = "backend" if group == BACKENDS_GROUP else "runtime"
+            raise OptionsError("name of the backend", f"{kind} `{name}` is installed already, by {record.label}")
     if importlib.util.find_spec(f"byoc_{name}") is not None:
         raise OptionsError("name of the backend", f"module `byoc_{name}` is installed already")
 

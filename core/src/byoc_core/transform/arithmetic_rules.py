@@ -144,10 +144,10 @@ def _neutral(number: int, *, for_floats: float | None = None, any_zero: bool = F
 
     def rule(binding: Binding, graph: RewriteGraph) -> Rewritten:
         left, right = binding.operands
-        wanted: float = for_floats if for_floats is not None and is_float(dtype_of(left)) else number
-        if wanted == -1 and dtype_info(dtype_of(left)).kind == "uint":
-            wanted = _end_of_range(dtype_of(left), is_low=False)
-        if has_type_of_result(left, binding) and _is_filled(graph, right, wanted, any_zero=any_zero):
+        neutral: float = for_floats if for_floats is not None and is_float(dtype_of(left)) else number
+        if neutral == -1 and dtype_info(dtype_of(left)).kind == "uint":
+            neutral = _end_of_range(dtype_of(left), is_low=False)
+        if has_type_of_result(left, binding) and _is_filled(graph, right, neutral, any_zero=any_zero):
             return (left,)
         return None
 
@@ -184,15 +184,15 @@ def _equal_operands(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 
 def _choice(binding: Binding, graph: RewriteGraph) -> Rewritten:
-    condition, chosen, other = binding.operands
-    if has_type_of_result(chosen, binding) and (
-        chosen is other
-        or (isinstance(chosen, Constant) and chosen == other)
+    condition, if_true, if_false = binding.operands
+    if has_type_of_result(if_true, binding) and (
+        if_true is if_false
+        or (isinstance(if_true, Constant) and if_true == if_false)
         or _is_filled(graph, condition, number=True)
     ):
-        return (chosen,)
-    if has_type_of_result(other, binding) and _is_filled(graph, condition, number=False):
-        return (other,)
+        return (if_true,)
+    if has_type_of_result(if_false, binding) and _is_filled(graph, condition, number=False):
+        return (if_false,)
     return None
 
 
@@ -225,10 +225,10 @@ def _unbounded_clip(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 def _plus_negative(binding: Binding, graph: RewriteGraph) -> Rewritten:
     left, right = binding.operands
-    for kept, other in ((left, right), (right, left)):
+    for minuend, other in ((left, right), (right, left)):
         inner = graph.maker(other, "negative")
         if inner is not None:
-            return (graph.emit("subtract", (kept, inner.operands[0])),)
+            return (graph.emit("subtract", (minuend, inner.operands[0])),)
     return None
 
 

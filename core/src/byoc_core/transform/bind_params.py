@@ -45,10 +45,10 @@ class BindParams(Pass):
                     hint=near_names(name, by_name) or None,
                 )
             mapping[id(by_name[name])] = module.constants.add(array)
-        kept = [(name, param) for name, param in by_name.items() if id(param) not in mapping]
+        unbound = [(name, param) for name, param in by_name.items() if id(param) not in mapping]
         attrs = dict(function.attrs)
         if "input_names" in attrs:
-            attrs["input_names"] = tuple(name for name, _ in kept)
-        shorter = replace(function, params=tuple(param for _, param in kept), attrs=attrs)
+            attrs["input_names"] = tuple(name for name, _ in unbound)
+        shorter = replace(function, params=tuple(param for _, param in unbound), attrs=attrs)
         replaced = [(param, mapping[id(param)]) for param in function.params if id(param) in mapping]
         return module.with_function(retype(shorter, module.functions, replaced))

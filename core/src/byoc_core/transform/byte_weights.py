@@ -33,8 +33,8 @@ def to_bytes(array: npt.NDArray[Any], channel: int) -> tuple[npt.NDArray[np.int8
     limits = np.iinfo(np.int8)
     if not array.size or max(abs(int(array.min())), abs(int(array.max()))) > _MAX_DIFFERENCE:
         return None
-    others = tuple(axis for axis in range(array.ndim) if axis != channel % array.ndim)
-    for axes in (None, others):
+    reduced_axes = tuple(axis for axis in range(array.ndim) if axis != channel % array.ndim)
+    for axes in (None, reduced_axes):
         lowest = limits.min - array.min(axis=axes, keepdims=axes is not None).astype(np.int64)
         highest = limits.max - array.max(axis=axes, keepdims=axes is not None).astype(np.int64)
         if (lowest <= highest).all():

@@ -95,15 +95,15 @@ class CallBodies:
         operands = [remap(operand, outer.mapping) for operand in call.operands]
         context = TypeContext(CALL.name, tuple(operand.type for operand in operands), call.attrs)
         sizes: dict[str, Dim] = bind_param_types(callee, context)
-        told, pinned = result_symbols(callee), self._pinned(callee)
+        returned_symbols, pinned = result_symbols(callee), self._pinned(callee)
         for name in sorted(symbols_in(callee) - type_symbols(callee.params)):
-            if name in told:
+            if name in returned_symbols:
                 sizes[name] = outer.sizes.get(name, symbol(name))
             elif name in pinned and name in self._symbols:
-                raise context.error(f"introduces the size {name}, which the caller has already")
+                raise context.error(f"introduces the size {name}, known to the caller already")
             else:
                 sizes[name] = symbol(self._symbols.fresh(name))
-        mapping: dict[int, Value] = {id(param): given for param, given in zip(callee.params, operands, strict=True)}
+        mapping: dict[int, Value] = {id(param): value for param, value in zip(callee.params, operands, strict=True)}
         names = {
             id(result): outer.names[id(old)]
             for old, result in zip(call.results, callee.results, strict=True)
@@ -114,8 +114,8 @@ class CallBodies:
 
     def _pinned(self, function: Function) -> frozenset[str]:
         """Return the symbols introduced by calls kept in a copy: the callees determine the names of these symbols."""
-        kept = (binding for binding in function.walk() if binding.op is CALL and not self.replaces(binding))
-        return frozenset[str]().union(*(introduced_symbols(binding, self._functions) for binding in kept))
+        calls = (binding for binding in function.walk() if binding.op is CALL and not self.replaces(binding))
+        return frozenset[str]().union(*(introduced_symbols(binding, self._functions) for binding in calls))
 
     def _leave(self, frame: _Frame, outer: _Frame) -> None:
         """Map the results of a call to the results of its function."""
@@ -126,7 +126,7 @@ class CallBodies:
             value = remap(result, frame.mapping)
             expected = substituted_type(old.type, outer.sizes)
             if value.type != expected:
-                raise IRTypeError(f"call of `{callee.name}`", "gets another type", got=value.type, expected=expected)
+                raise IRTypeError(f"call of `{callee.name}`", "returns another type", got=value.type, expected=expected)
             outer.mapping[id(old)] = value
 
     def _copied(self, binding: Binding, frame: _Frame) -> Binding:
@@ -138,7 +138,9 @@ class CallBodies:
             attrs = binding.op.normalise_attrs({name: substituted(v, frame.sizes) for name, v in attrs.items()})
             is_open = frame.is_open and binding.op is not COMPOSITE
             inputs = (region_inputs(binding, operands, region) for region in regions)
-            regions = tuple(self._region(r, given, frame, is_open) for r, given in zip(regions, inputs, strict=True))
+            regions = tuple(
+                self._region(r, arguments, frame, is_open) for r, arguments in zip(regions, inputs, strict=True)
+            )
             declared = tuple(substituted_type(type_, frame.sizes) for type_ in types)
             types = infer_results(
                 binding.op, operands, attrs, regions=regions, declared=declared, functions=self._functions

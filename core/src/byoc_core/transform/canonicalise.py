@@ -99,11 +99,11 @@ def _join_broadcasts(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 def _without_broadcasts(binding: Binding, graph: RewriteGraph) -> Rewritten:
     """Remove the broadcast of an operand if another operand of the elementwise op has the shape of the result."""
-    whole = shape_of(binding.results[0])
+    result_shape = shape_of(binding.results[0])
     for index, operand in enumerate(binding.operands):
         inner = graph.maker(operand, "broadcast_to")
-        others = (*binding.operands[:index], *binding.operands[index + 1 :])
-        if inner is not None and _only_repeats(inner) and any(shape_of(other) == whole for other in others):
+        siblings = (*binding.operands[:index], *binding.operands[index + 1 :])
+        if inner is not None and _only_repeats(inner) and any(shape_of(other) == result_shape for other in siblings):
             operands = (*binding.operands[:index], inner.operands[0], *binding.operands[index + 1 :])
             try:
                 return (graph.emit(binding.op, operands, binding.attrs),)
@@ -147,7 +147,7 @@ def _join_casts(binding: Binding, graph: RewriteGraph) -> Rewritten:
     kinds = {dtype_info(name).kind for name in (source, between, target)}
     # Casts of floats beyond an integer's range are unspecified, therefore floats and integers do not mix.
     is_by_value = source == target or "bool" in (source, target) or kinds == {"float"} or kinds <= {"int", "uint"}
-    if not (is_by_value and _holds_all_of(between, source)):
+    if not (is_by_value and _includes_values(between, source)):
         return None
     return (graph.emit("cast", inner.operands, {"dtype": target}),)
 
@@ -161,7 +161,7 @@ _WIDER_FLOATS = {
 }
 
 
-def _holds_all_of(wide: str, narrow: str) -> bool:
+def _includes_values(wide: str, narrow: str) -> bool:
     """Return whether every value of a dtype is a value of another."""
     if wide == narrow or narrow == "bool":
         return True

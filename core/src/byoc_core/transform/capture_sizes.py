@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from byoc_core.ir import IF, LOOP, Binding, Function, IRModule, Var
-from byoc_core.ir.sizes import SizeGivers, cited_symbols, given_symbols, learnt_symbols, type_symbols
+from byoc_core.ir.sizes import SizeSources, cited_symbols, given_symbols, learnt_symbols, type_symbols
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, with_bindings
 from byoc_core.transform.unique_names import defined_values
@@ -33,35 +33,37 @@ class _FreshNames:
 
     def __init__(self, function: Function) -> None:
         self._function = function
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
 
-    def find(self, wish: str) -> str:
-        """Return the wish followed by a number; the first search costs one walk over the function."""
-        if not self._taken:
-            self._taken.update(var.name for var in defined_values(self._function))
-        name = next(name for number in count(1) if (name := f"{wish}_{number}") not in self._taken)
-        self._taken.add(name)
+    def find(self, base: str) -> str:
+        """Return the base followed by a number; the first search costs one walk over the function."""
+        if not self._used_names:
+            self._used_names.update(var.name for var in defined_values(self._function))
+        name = next(name for number in count(1) if (name := f"{base}_{number}") not in self._used_names)
+        self._used_names.add(name)
         return name
 
 
 def _close(function: Function, functions: Mapping[str, Function], names: _FreshNames) -> Function:
     if not any(binding.op in (IF, LOOP) for binding in function.bindings):
         return function
-    givers = SizeGivers(function.params)
+    size_sources = SizeSources(function.params)
     bindings: list[Binding] = []
     for binding in function.bindings:
         if binding.op in (IF, LOOP):
-            binding = _with_sizes(binding, givers, functions, names)
+            binding = _with_sizes(binding, size_sources, functions, names)
             regions = tuple(_close(region, functions, names) for region in binding.regions)
             if any(new is not old for new, old in zip(regions, binding.regions, strict=True)):
                 binding = replace(binding, regions=regions)
         bindings.append(binding)
-        givers.add(binding.results)
+        size_sources.add(binding.results)
     return with_bindings(function, bindings)
 
 
-def _with_sizes(binding: Binding, givers: SizeGivers, functions: Mapping[str, Function], names: _FreshNames) -> Binding:
-    values = givers.find({name for region in binding.regions for name in _missing(region, functions)})
+def _with_sizes(
+    binding: Binding, size_sources: SizeSources, functions: Mapping[str, Function], names: _FreshNames
+) -> Binding:
+    values = size_sources.find({name for region in binding.regions for name in _missing(region, functions)})
     if not values:
         return binding
     regions = tuple(_with_params(region, values, names, is_loop=binding.op is LOOP) for region in binding.regions)
@@ -79,9 +81,9 @@ def _missing(region: Function, functions: Mapping[str, Function]) -> set[str]:
     missing = set(cited_symbols(region.bindings))
     for param in region.params:
         missing -= given_symbols(param.type)
-    known = type_symbols(region.params)
+    param_symbols = type_symbols(region.params)
     for binding in region.bindings:
-        missing -= learnt_symbols(binding, functions) - known
+        missing -= learnt_symbols(binding, functions) - param_symbols
     return missing
 
 

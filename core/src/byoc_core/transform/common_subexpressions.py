@@ -60,7 +60,7 @@ def may_swap(binding: Binding) -> bool:
 def _merge(function: Function, functions: Mapping[str, Function], purity: dict[str, bool]) -> Function:
     seen: dict[Hashable, Binding] = {}
     mapping: dict[int, Value] = {}
-    kept: list[Binding] = []
+    unique: list[Binding] = []
     for binding in map_regions(function.bindings, lambda region: _merge(region, functions, purity)):
         operands = tuple(remap(operand, mapping) for operand in binding.operands)
         if not all(map(operator.is_, operands, binding.operands)):
@@ -70,11 +70,11 @@ def _merge(function: Function, functions: Mapping[str, Function], purity: dict[s
             if first is not binding:
                 mapping.update((id(old), new) for old, new in zip(binding.results, first.results, strict=True))
                 continue
-        kept.append(binding)
+        unique.append(binding)
     if not mapping:
-        return with_bindings(function, kept)
+        return with_bindings(function, unique)
     results = tuple(remap(result, mapping) for result in function.results)
-    return replace(function, bindings=tuple(kept), results=results)
+    return replace(function, bindings=tuple(unique), results=results)
 
 
 def _is_pure(binding: Binding, functions: Mapping[str, Function], purity: dict[str, bool]) -> bool:

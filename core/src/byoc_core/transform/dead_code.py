@@ -27,15 +27,15 @@ def _strip(function: Function, functions: Mapping[str, Function]) -> Function:
     learnt = {id(binding): learnt_symbols(binding, functions) for binding in function.bindings}
     tracks_sizes = any(learnt.values())
     sizes = set(type_symbols(function.results)) if tracks_sizes else set()
-    kept: list[Binding] = []
+    live_bindings: list[Binding] = []
     for binding in reversed(function.bindings):
         is_read = any(id(result) in live for result in binding.results) or not sizes.isdisjoint(learnt[id(binding)])
         if is_read or not is_pure(binding, functions):
             live.update(id(operand) for operand in binding.operands)
             sizes |= cited_symbols([binding]) if tracks_sizes else set()
-            kept.append(binding)
-    kept = list(map_regions(reversed(kept), lambda region: _strip(region, functions)))
-    return with_bindings(function, kept)
+            live_bindings.append(binding)
+    live_bindings = list(map_regions(reversed(live_bindings), lambda region: _strip(region, functions)))
+    return with_bindings(function, live_bindings)
 
 
 @dataclass(frozen=True)

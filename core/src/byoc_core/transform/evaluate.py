@@ -156,8 +156,8 @@ class _Interpreter:
     def _binding(self, binding: Binding, operands: list[Array], sizes: Mapping[str, int]) -> tuple[Array, ...]:
         if binding.op is CALL:
             callee = self._module[str(binding.attrs["callee"])]
-            given = self._on_call(callee, operands) if self._on_call is not None else None
-            return self.run(callee, operands, {}) if given is None else tuple(given)
+            override = self._on_call(callee, operands) if self._on_call is not None else None
+            return self.run(callee, operands, {}) if override is None else tuple(override)
         if binding.op is COMPOSITE:
             return self.run(binding.regions[0], operands, sizes)
         if binding.op is IF:
@@ -174,6 +174,6 @@ class _Interpreter:
         carried = tuple(operands[2:])
         iteration = 0
         while condition and iteration < limit:
-            again, *rest = self.run(body, [np.array(iteration, np.int64), *carried], sizes)
-            carried, condition, iteration = tuple(rest), bool(again), iteration + 1
+            next_condition, *rest = self.run(body, [np.array(iteration, np.int64), *carried], sizes)
+            carried, condition, iteration = tuple(rest), bool(next_condition), iteration + 1
         return carried

@@ -59,7 +59,7 @@ class FoldConstants(Pass):
         folded = map_functions(module, lambda f: folder.fold(f, keeps_types=f.name in called))
         if folder.budget.num_refused:
             _LOGGER.warning(
-                "%d ops of constants stay in the program: folding all of them costs more than %d bytes and FLOPs. "
+                "%d ops of constants stay in the program: folding all these ops costs more than %d bytes and FLOPs. "
                 "Raise the bound with build(..., max_fold_cost=...), on the command line with --max-fold-cost.",
                 folder.budget.num_refused,
                 folder.budget.max_cost,
@@ -78,15 +78,15 @@ class _Folder:
     def fold(self, function: Function, *, keeps_types: bool) -> Function:
         while True:
             folded = self._fold_static(function)
-            told = self._fold_selections(folded) if self.budget.spend_rounds(len(folded.bindings)) else {}
-            if not told:
+            selections = self._fold_selections(folded) if self.budget.spend_rounds(len(folded.bindings)) else {}
+            if not selections:
                 return folded
             replaced = [
                 (result, self.module.constants.add(output))
                 for binding in folded.bindings
-                for result, output in zip(binding.results, told.get(id(binding), ()), strict=False)
+                for result, output in zip(binding.results, selections.get(id(binding), ()), strict=False)
             ]
-            rest = tuple(binding for binding in folded.bindings if id(binding) not in told)
+            rest = tuple(binding for binding in folded.bindings if id(binding) not in selections)
             try:
                 retyped = retype(replace(folded, bindings=rest), self.module.functions, replaced)
             except IRTypeError:  # an op does not fit the size: reported at run time
@@ -97,7 +97,7 @@ class _Folder:
 
     def _fold_selections(self, function: Function) -> dict[int, tuple[Array, ...]]:
         """Return the results of data-dependent ops of constants, by the ``id`` of the binding."""
-        told = {}
+        selections = {}
         for binding in function.bindings:
             if not self._is_foldable_selection(binding) or not self.budget.spend(folding_cost(binding)):
                 continue
@@ -107,8 +107,8 @@ class _Folder:
             nbytes = sum(output.nbytes for output in outputs)
             allowed = self.options.max_growth_nbytes + distinct_nbytes(binding.operands)
             if nbytes <= allowed and self.budget.spend(0, nbytes):
-                told[id(binding)] = outputs
-        return told
+                selections[id(binding)] = outputs
+        return selections
 
     def _is_foldable_selection(self, binding: Binding) -> bool:
         """Return whether a data-dependent op has only constant operands, and no more elements than these operands.
@@ -124,20 +124,20 @@ class _Folder:
         uses = Counter(id(operand) for binding in bindings for operand in binding.operands)
         uses.update(map(id, function.results))
         values = _FoldedValues(self.module.constants, self.budget, uses)
-        kept: list[Binding] = []
+        remaining: list[Binding] = []
         for binding in bindings:
             outputs = self._results_of(binding, values)
             if outputs is None:
                 operands = tuple(map(values.as_value, binding.operands))
                 same = all(new is old for new, old in zip(operands, binding.operands, strict=True))
-                kept.append(binding if same else replace(binding, operands=operands))
+                remaining.append(binding if same else replace(binding, operands=operands))
             else:
                 values.add(binding, outputs)
             values.release(binding.operands)
         if not values.found:
-            return with_bindings(function, kept)
+            return with_bindings(function, remaining)
         results = tuple(map(values.as_value, function.results))
-        return replace(function, bindings=tuple(kept), results=results)
+        return replace(function, bindings=tuple(remaining), results=results)
 
     def _results_of(self, binding: Binding, values: _FoldedValues) -> tuple[Array, ...] | None:
         """Return the results of an op of constants if the op is folded, else ``None``."""

@@ -36,8 +36,8 @@ def _sizes(value: Value, graph: RewriteGraph) -> tuple[Dim, ...] | None:
     shape = value.type.shape if isinstance(value.type, TensorType) else None
     if shape is None:
         return None
-    given = [param.type.shape or () for param in graph.function.params if isinstance(param.type, TensorType)]
-    return shape if shape_symbols(shape) <= bound_symbols(given) else None
+    param_shapes = [param.type.shape or () for param in graph.function.params if isinstance(param.type, TensorType)]
+    return shape if shape_symbols(shape) <= bound_symbols(param_shapes) else None
 
 
 def _shape_of(binding: Binding, graph: RewriteGraph) -> Rewritten:

@@ -95,11 +95,11 @@ def folding_cost(binding: Binding) -> int | None:
     """
     context = binding.context()
     parts = [binding.op.flops(context), *(_nbytes(value) for value in (*binding.operands, *binding.results))]
-    known = [part for part in parts if isinstance(part, int)]
-    if len(known) < len(parts):
+    known_parts = [part for part in parts if isinstance(part, int)]
+    if len(known_parts) < len(parts):
         return None
     selected = sum(map(selection_nbytes, context.operands)) if is_data_dependent(binding) else 0
-    return sum(known) + selected + _padded_elements(binding) + _ITERATION_COST * binding.op.rounds(context)
+    return sum(known_parts) + selected + _padded_elements(binding) + _ITERATION_COST * binding.op.rounds(context)
 
 
 def selection_nbytes(type_: Type) -> int:

@@ -113,8 +113,8 @@ class _Retyper:
 
     def _binding(self, binding: Binding, mapping: dict[int, Value]) -> Binding:
         operands = tuple(remap(operand, mapping) for operand in binding.operands)
-        given = {key: substituted(value, self._sizes) for key, value in binding.attrs.items()}
-        attrs = binding.op.normalise_attrs(given)
+        new_attrs = {key: substituted(value, self._sizes) for key, value in binding.attrs.items()}
+        attrs = binding.op.normalise_attrs(new_attrs)
         regions = tuple(self._region(region, region_inputs(binding, operands, region)) for region in binding.regions)
         types = infer_results(
             binding.op,

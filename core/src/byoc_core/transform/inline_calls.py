@@ -63,8 +63,8 @@ class InlineCalls(Pass):
 
         Cost: linear in the ops of the module and the copied ops.
         """
-        chosen = module.functions if self.functions is None else {name: module[name] for name in self.functions}
-        bodies = _measure(module, chosen)
+        candidates = module.functions if self.functions is None else {name: module[name] for name in self.functions}
+        bodies = _measure(module, candidates)
         num_ops = sum(1 for function in module.functions.values() for _ in function.walk())
         left = _BASE_OPS + _OPS_PER_OP * num_ops if self.max_ops is None else self.max_ops
         return _Inlining(module, bodies, left).run()
@@ -91,7 +91,7 @@ def _depth(function: Function) -> int:
     return max((1 + _depth(region) for binding in function.bindings for region in binding.regions), default=0)
 
 
-def _measure(module: IRModule, chosen: Mapping[str, Function]) -> dict[str, _Body]:
+def _measure(module: IRModule, candidates: Mapping[str, Function]) -> dict[str, _Body]:
     """Return the functions whose calls may be replaced, callees before callers."""
     calls = {name: list(_calls(function)) for name, function in module.functions.items()}
     callees = {name: [str(call.attrs["callee"]) for call, _ in found] for name, found in calls.items()}
@@ -101,14 +101,14 @@ def _measure(module: IRModule, chosen: Mapping[str, Function]) -> dict[str, _Bod
     bodies: dict[str, _Body] = {}
     while ready := sorter.get_ready():
         for name in ready:
-            function = chosen.get(name)
+            function = candidates.get(name)
             if function is not None and is_open(function):
-                bodies[name] = _whole(function, calls[name], bodies)
+                bodies[name] = _expanded_body(function, calls[name], bodies)
         sorter.done(*ready)
     return bodies
 
 
-def _whole(function: Function, calls: Sequence[tuple[Binding, int]], bodies: Mapping[str, _Body]) -> _Body:
+def _expanded_body(function: Function, calls: Sequence[tuple[Binding, int]], bodies: Mapping[str, _Body]) -> _Body:
     replaced = [(bodies[str(call.attrs["callee"])], depth) for call, depth in calls if callee_of(call) in bodies]
     num_ops = sum(1 for _ in function.walk()) + sum(body.num_ops - 1 for body, _ in replaced)
     return _Body(num_ops, max([_depth(function), *(depth + body.depth for body, depth in replaced)]))
@@ -127,13 +127,13 @@ class _Inlining:
         functions = dict(self._module.functions)
         called = {callee_of(call) for function in functions.values() for call, _ in _calls(function)}
         pending = [name for name in functions if name not in called or name not in self._bodies]
-        known = set(pending)
+        queued = set(pending)
         for name in pending:  # the list grows during the loop
             if is_open(functions[name]):
                 functions[name] = self._function(functions[name])
             callees = [callee for b in functions[name].walk() if (callee := callee_of(b)) in functions]
-            pending += (callee for callee in dict.fromkeys(callees) if callee not in known)
-            known.update(callees)
+            pending += (callee for callee in dict.fromkeys(callees) if callee not in queued)
+            queued.update(callees)
         if all(functions[name] is function for name, function in self._module.functions.items()):
             return self._module
         return self._module.with_functions(functions)

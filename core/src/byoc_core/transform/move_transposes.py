@@ -105,9 +105,9 @@ class _Group:
         found: Counter[Order] = Counter()
         for binding, permutable in self.members:
             for position in permutable.operands:
-                made = self.index.producer(binding.operands[position])
-                if made is not None and _is_transpose(made[0], self.op):
-                    found[permutation_of(made[0])] += 1
+                producer = self.index.producer(binding.operands[position])
+                if producer is not None and _is_transpose(producer[0], self.op):
+                    found[permutation_of(producer[0])] += 1
             for result in binding.results if not permutable.dropped else ():
                 for user in self.index.users(result):
                     if id(user) not in self._inside and _is_transpose(user, self.op):
@@ -140,7 +140,7 @@ class _Group:
 
     def _adjacent(self, read: Iterable[Value]) -> list[Binding]:
         """Return the transposes producing an operand of members, or reading a result of members."""
-        makers = [made[0] for value in read if (made := self.index.producer(value)) is not None]
+        makers = [producer[0] for value in read if (producer := self.index.producer(value)) is not None]
         users = [user for binding, _ in self.members for r in binding.results for user in self.index.users(r)]
         found = {id(binding): binding for binding in (*makers, *users) if _is_transpose(binding, self.op)}
         self.transposes.update(found)
@@ -148,8 +148,8 @@ class _Group:
 
     def _measure_read(self, value: Value, stored: Mapping[int, Order]) -> None:
         """Count the transpose of an operand neither stored in the order nor produced by a transpose."""
-        made = self.index.producer(value)
-        is_transposed = made is not None and _is_transpose(made[0], self.op)
+        producer = self.index.producer(value)
+        is_transposed = producer is not None and _is_transpose(producer[0], self.op)
         is_free = isinstance(value, Constant) or _is_all_ones(value) or is_transposed
         if not is_free and stored.get(id(value)) != self.order:
             self._add(value, 1)
@@ -229,10 +229,10 @@ def _find_groups(function: Function, module: IRModule, *, exact: bool) -> list[_
     first_reader: dict[int, int] = {}
     for key, (binding, permutable) in members.items():
         for position in permutable.operands:
-            made = index.producer(binding.operands[position])
-            if made is None:
+            producer = index.producer(binding.operands[position])
+            if producer is None:
                 continue
-            source, _ = made
+            source, _ = producer
             if _is_transpose(source, op):  # readers of a transpose change together, to remove the transpose
                 shared = first_reader.setdefault(id(source), key)
                 parents[find(key)] = find(shared)
@@ -246,13 +246,13 @@ def _find_groups(function: Function, module: IRModule, *, exact: bool) -> list[_
 
 def _accepted(groups: Iterable[_Group]) -> list[_Group]:
     """Return the groups gaining by an order, with the first such order; of groups sharing a transpose, the first."""
-    taken: set[int] = set()
+    used_transposes: set[int] = set()
     accepted = []
     for group in groups:
         for order in group.orders():
             measured = group.measured(order)
-            if measured.is_gain and not measured.transposes & taken:
-                taken |= measured.transposes
+            if measured.is_gain and not measured.transposes & used_transposes:
+                used_transposes |= measured.transposes
                 accepted.append(measured)
                 break
     return accepted
@@ -331,10 +331,10 @@ class _Writer:
 
     def _source(self, value: Value) -> tuple[Value, Order]:
         """Return the untransposed source of a value, with the axes, looking through the transpose producing it."""
-        made = self._index.producer(value)
-        if id(value) not in self._program and made is not None and _is_transpose(made[0], self._op):
-            source, axes = self._source_in_program(made[0].operands[0])
-            return source, _composed(axes, permutation_of(made[0]))
+        producer = self._index.producer(value)
+        if id(value) not in self._program and producer is not None and _is_transpose(producer[0], self._op):
+            source, axes = self._source_in_program(producer[0].operands[0])
+            return source, _composed(axes, permutation_of(producer[0]))
         return self._source_in_program(value)
 
     def _source_in_program(self, value: Value) -> tuple[Value, Order]:
@@ -357,20 +357,20 @@ def _name(value: Value) -> str:
 
 def _without_unread_transposes(bindings: Sequence[Binding], results: Iterable[Value], op: OpDef) -> tuple[Binding, ...]:
     read = {id(value) for value in results}
-    kept = []
+    remaining = []
     for binding in reversed(bindings):
         if not _is_transpose(binding, op) or id(binding.results[0]) in read:
             read.update(map(id, binding.operands))
-            kept.append(binding)
-    return tuple(reversed(kept))
+            remaining.append(binding)
+    return tuple(reversed(remaining))
 
 
 def _swapped(value: Value, graph: RewriteGraph) -> Value | None:
     """Return the matrix under the transpose producing a value, if the transpose has no other readers."""
-    made = graph.maker(value, "permute_dims")
-    if made is None or graph.num_uses(value) != 1 or permutation_of(made) != (1, 0):
+    transpose = graph.maker(value, "permute_dims")
+    if transpose is None or graph.num_uses(value) != 1 or permutation_of(transpose) != (1, 0):
         return None
-    return made.operands[0]
+    return transpose.operands[0]
 
 
 def _as_dense(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:

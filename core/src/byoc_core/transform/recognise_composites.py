@@ -70,7 +70,9 @@ class RecogniseComposites(Pass):
         for name in self.ops:
             if name not in RECOGNISED_OPS:
                 hint = near_names(name, RECOGNISED_OPS) or None
-                raise OptionsError("ops", f"`{name}` is not recognised", expected=", ".join(RECOGNISED_OPS), hint=hint)
+                raise OptionsError(
+                    "ops", f"`{name}` is not a recognised op", expected=", ".join(RECOGNISED_OPS), hint=hint
+                )
 
     def __call__(self, module: IRModule) -> IRModule:
         """Return the module with decomposed ops replaced. Cost: linear."""

@@ -36,12 +36,12 @@ class RewriteRule:
 
     def __post_init__(self) -> None:
         if not self.patterns:
-            raise PatternError(self._where, "has no pattern", hint="Give it one: @pattern_rewrite(is_op(...)(...)).")
+            raise PatternError(self._where, "has no pattern", hint="Pass a pattern: @pattern_rewrite(is_op(...)(...)).")
         for pattern in self.patterns:
             if not isinstance(pattern, Pattern):
-                raise PatternError(self._where, "is given something else than a pattern", got=repr(pattern))
+                raise PatternError(self._where, "received a value other than a pattern", got=repr(pattern))
             if not root_ops(pattern):
-                raise PatternError(self._where, "has a pattern that ends in no op", got=f"`{pattern}`")
+                raise PatternError(self._where, "has a pattern without an op at the end", got=f"`{pattern}`")
 
     @property
     def _where(self) -> str:
@@ -64,12 +64,15 @@ class RewriteRule:
         values = tuple(found) if isinstance(found, Sequence) else (found,)
         wrong = [value for value in values if not isinstance(value, Var | Constant)]
         if wrong or isinstance(found, str):
-            got, expected = type_name(wrong[0] if wrong else found), "a value of the graph, a sequence of them, or None"
-            raise PatternError(self._where, "returned something else than values", got=got, expected=expected)
+            got, expected = (
+                type_name(wrong[0] if wrong else found),
+                "a value of the graph, a sequence of values, or None",
+            )
+            raise PatternError(self._where, "did not return values", got=got, expected=expected)
         types = ", ".join(str(value.type) for value in values if isinstance(value, Var | Constant))
         expected = ", ".join(str(result.type) for result in match.results)
         if types != expected:
-            problem = f"returned values of other types than `{match.root.op.name}` has"
+            problem = f"returned values with types differing from the results of `{match.root.op.name}`"
             raise PatternError(self._where, problem, got=types or "none", expected=expected)
         return [value for value in values if isinstance(value, Var | Constant)]
 
@@ -104,7 +107,7 @@ class RewritePass(Pass):
         for part in cast("Sequence[object]", parts):
             if not isinstance(part, RewritePass | RewriteRule):
                 hint = "Decorate the function: @pattern_rewrite(pattern)."
-                raise OptionsError("RewritePass", "is given something else than rewrites", got=repr(part), hint=hint)
+                raise OptionsError("RewritePass", "received a value other than a rewrite", got=repr(part), hint=hint)
             rules += part.rules if isinstance(part, RewritePass) else (part,)
         object.__setattr__(self, "rules", tuple(rules))
         object.__setattr__(self, "__name__", name or "+".join(rule.name for rule in rules))
@@ -139,7 +142,7 @@ class _Count:
             values = rule.checked(match, graph)
             self._left -= values is not None
             if self._left < 0:
-                hint = "What a rule makes must not match a rule again and again: return None where nothing is gained."
+                hint = "Replacements must not match rules again without end: return None if nothing is gained."
                 raise PatternError(f"rewrite `{rule.name}`", "finds matches without end", hint=hint)
             return values
 
@@ -176,8 +179,8 @@ def pattern_rewrite(*patterns: Pattern) -> Callable[[Build], RewritePass]:
     def decorate(build: Build) -> RewritePass:
         if not callable(build):
             raise OptionsError("pattern_rewrite", "does not decorate a function", got=repr(build))
-        made = RewritePass(RewriteRule(getattr(build, "__name__", type(build).__name__), patterns, build))
-        object.__setattr__(made, "__doc__", build.__doc__)
-        return made
+        rewrite = RewritePass(RewriteRule(getattr(build, "__name__", type(build).__name__), patterns, build))
+        object.__setattr__(rewrite, "__doc__", build.__doc__)
+        return rewrite
 
     return decorate

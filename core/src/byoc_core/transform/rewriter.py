@@ -75,8 +75,8 @@ class RewriteGraph(FunctionIndex):
     def is_private(self, match: Match) -> bool:
         """Return whether the values produced inside the match, except results of the root, have no readers outside."""
         inside = Counter(id(operand) for binding in match.bindings for operand in binding.operands)
-        made = (result for binding in match.bindings if binding is not match.root for result in binding.results)
-        return all(self.uses[id(result)] == inside[id(result)] for result in made)
+        produced = (result for binding in match.bindings if binding is not match.root for result in binding.results)
+        return all(self.uses[id(result)] == inside[id(result)] for result in produced)
 
     def scalar(self, value: Value) -> float | None:
         """Return the number in a constant of one element; ``None`` for other values."""
@@ -211,19 +211,19 @@ class _Walk:
         self._dead: set[int] = set()
 
     def run(self) -> Function:
-        kept: list[Binding] = []
+        remaining: list[Binding] = []
         pending = list(reversed(self._function.bindings))
         while pending:
             binding = self._rewired(pending.pop())
             self._graph.add(binding)
             emitted = self._apply(binding)
             if emitted is None:
-                kept.append(binding)
+                remaining.append(binding)
             else:
                 pending.extend(reversed(emitted))
         if not self._replaced:
             return self._function
-        bindings = tuple(binding for binding in kept if id(binding) not in self._dead)
+        bindings = tuple(binding for binding in remaining if id(binding) not in self._dead)
         return replace(self._function, bindings=bindings, results=tuple(map(self._resolve, self._function.results)))
 
     def _resolve(self, value: Value) -> Value:

@@ -70,11 +70,11 @@ def specialise(function: Function, sizes: Mapping[str, int], *, skip_impossible:
         return _attr(value, sizes)
 
     if skip_impossible:
-        return Specialised(_function(function, _or_same(typed), _or_same(attr), values), values)
+        return Specialised(_function(function, _if_possible(typed), _if_possible(attr), values), values)
     return Specialised(_function(function, typed, attr, values), values)
 
 
-def _or_same(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _if_possible(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def change_possible(value: Any) -> Any:
         try:
             return change(value)
@@ -88,8 +88,8 @@ def _function(
     function: Function, typed: Callable[[Type], Type], attr: Callable[[Any], Any], values: dict[int, Var]
 ) -> Function:
     def variable(var: Var) -> Var:
-        values[id(var)] = made = Var(var.name, typed(var.type))
-        return made
+        values[id(var)] = new_var = Var(var.name, typed(var.type))
+        return new_var
 
     def value(original: Value) -> Value:
         return values[id(original)] if isinstance(original, Var) else original

@@ -37,8 +37,8 @@ def permutation_of(binding: Binding) -> tuple[int, ...]:
     """Return the axes of a ``permute_dims`` of known rank, counted from the front."""
     rank = rank_of(binding.results[0]) or 0
     axes = binding.attrs["axes"]
-    given = axes if isinstance(axes, tuple) else tuple(reversed(range(rank)))
-    return tuple(axis % rank for axis in given if isinstance(axis, int))
+    permutation = axes if isinstance(axes, tuple) else tuple(reversed(range(rank)))
+    return tuple(axis % rank for axis in permutation if isinstance(axis, int))
 
 
 def smallest_normal(dtype: str) -> float:

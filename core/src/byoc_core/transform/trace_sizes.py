@@ -84,26 +84,26 @@ def _trace(function: Function) -> Iterator[SizeOrigin]:
             symbols |= symbols_of(dim)
     for binding in function.walk():
         for result in binding.results:
-            place = _place(binding, result.name)
-            yield from _unknown_rank(function, result.type, place)
+            location = _location(binding, result.name)
+            yield from _unknown_rank(function, result.type, location)
             for axis, dim in enumerate(_shape(result.type)):
                 for symbol in sorted(symbols_of(dim) - symbols):
-                    yield SizeOrigin(function.name, symbol, SizeKind.UNKNOWN, f"{place}, axis {axis}")
+                    yield SizeOrigin(function.name, symbol, SizeKind.UNKNOWN, f"{location}, axis {axis}")
                 symbols |= symbols_of(dim)
                 if isinstance(dim, DimExpr) and has_calls(dim) and dim not in expressions:
                     expressions.add(dim)
-                    yield SizeOrigin(function.name, str(dim), SizeKind.EXPRESSION, f"{place}, axis {axis}")
+                    yield SizeOrigin(function.name, str(dim), SizeKind.EXPRESSION, f"{location}, axis {axis}")
 
 
-def _unknown_rank(function: Function, type_: Type, place: str) -> Iterator[SizeOrigin]:
+def _unknown_rank(function: Function, type_: Type, location: str) -> Iterator[SizeOrigin]:
     if isinstance(type_, TensorType) and type_.shape is None:
-        yield SizeOrigin(function.name, "?", SizeKind.UNKNOWN, place)
+        yield SizeOrigin(function.name, "?", SizeKind.UNKNOWN, location)
 
 
 def _shape(type_: Type) -> tuple[Dim, ...]:
     return (type_.shape or ()) if isinstance(type_, TensorType) else ()
 
 
-def _place(binding: Binding, name: str) -> str:
+def _location(binding: Binding, name: str) -> str:
     source = f" of {binding.location}" if binding.location is not None else ""
     return f"op `{binding.op.name}` (`{name}`){source}"

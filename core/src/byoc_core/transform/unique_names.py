@@ -48,24 +48,24 @@ class NamePool:
         taken: the names taken initially.
     """
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
+    def __init__(self, used_names: Iterable[str] = ()) -> None:
+        self._used_names = set(used_names)
         self._next: dict[str, int] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._taken
+        return name in self._used_names
 
-    def fresh(self, wish: str) -> str:
-        """Take and return a name: the wish, followed by a number if the wish is already taken.
+    def fresh(self, base: str) -> str:
+        """Reserve and return a name: the base, followed by a number if the base is already used.
 
         Cost: constant on average.
         """
-        name, number = wish, self._next.get(wish, 1)
-        while name in self._taken:
-            name = f"{wish}_{number}"
+        name, number = base, self._next.get(base, 1)
+        while name in self._used_names:
+            name = f"{base}_{number}"
             number += 1
-        self._next[wish] = number
-        self._taken.add(name)
+        self._next[base] = number
+        self._used_names.add(name)
         return name
 
 

@@ -1,4 +1,7 @@
-"""Placement of a function's planned tensors, and its views, for known sizes."""
+"""Placement of a function's planned tensors and views for known sizes.
+
+The C extension (``csrc/frame.c``) and :mod:`byoc_core.artifact.program_c` place storages by the same rule.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | N
         if size < 0:
             raise CallError(where, f"size {nbytes} is negative", got=size)
         total += -(-size // ALIGNMENT) * ALIGNMENT
-    known = dict(sizes)
+    symbol_sizes = dict(sizes)
     # Many tensors share a few shapes, and each symbolic shape costs some microseconds.
     found: dict[tuple[Dim, ...], tuple[int, ...]] = {}
     shapes = []
@@ -66,14 +69,14 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | N
         shape = found.get(tensor.shape)
         if shape is None:
             spec = TensorSpec(f"t{index}", tensor.dtype, tensor.shape)
-            shape = found[tensor.shape] = concrete_shape(spec, known, f"{where}, register t{index}")
+            shape = found[tensor.shape] = concrete_shape(spec, symbol_sizes, f"{where}, register t{index}")
         shapes.append(shape)
     offsets = tuple(starts[tensor.storage] + tensor.offset for tensor in function.tensors)
-    return ArenaLayout(total, offsets, tuple(shapes), tuple(views.concrete(known)) if views else ())
+    return ArenaLayout(total, offsets, tuple(shapes), tuple(views.concrete(symbol_sizes)) if views else ())
 
 
 def new_arena(layout: ArenaLayout, where: str) -> NDArray:
-    """Allocate memory for a layout, with room to align its start.
+    """Allocate memory for a layout, with room to align the start.
 
     Raises:
         ExecutionError: the arena does not fit into memory.

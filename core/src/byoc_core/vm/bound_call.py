@@ -21,7 +21,7 @@ class BoundCall:
         self._run = run
         self._results = results
         self._fork_lock = ForkLock()
-        self._runs_under: object = None
+        self._running_lock: object = None
 
     def __call__(self) -> object:
         """Run the function.
@@ -31,11 +31,11 @@ class BoundCall:
         """
         lock = self._fork_lock.lock
         with lock:
-            if self._runs_under is lock:  # another lock belongs to a thread missing in a forked child
-                raise RuntimeError("a bound function is called while it runs in this thread")
+            if self._running_lock is lock:  # another lock belongs to a thread missing in a forked child
+                raise RuntimeError("a bound function cannot be called inside itself in one thread")
             try:
-                self._runs_under = lock
+                self._running_lock = lock
                 self._run()
             finally:
-                self._runs_under = None
+                self._running_lock = None
         return self._results

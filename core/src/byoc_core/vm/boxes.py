@@ -1,4 +1,8 @@
-"""Sets of buffer elements as boxes over the digits of element numbers, and the resulting parts of the buffer."""
+"""Sets of buffer elements as boxes over the digits of element numbers, and the resulting parts of the buffer.
+
+:class:`~byoc_core.vm.footprints.Footprints` takes the parts as exact: every returned partition must be proved. A missed
+proof only makes the laws of programs stricter, and lowering then shares less memory.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +38,22 @@ def parts_of(shape: Sequence[Dim], layouts: Sequence[Layout]) -> list[tuple[int,
     if steps is None:
         return None
     sizes = unproved_sizes(dict.fromkeys(dim for layout in (compact_layout(shape), *layouts) for dim in layout.shape))
-    whole = compact_layout((product(shape),))
-    known = [box for layout in (whole, *layouts) if (box := _box_of(layout, steps, sizes)) is not None]
+    full = compact_layout((product(shape),))
+    boxes = [box for layout in (full, *layouts) if (box := _box_of(layout, steps, sizes)) is not None]
     # A single layout without a box leaves the cut unproved.
-    if len(known) <= len(layouts):
+    if len(boxes) <= len(layouts):
         return None
     numbered = []
     num_parts = 1
-    for digit in range(len(known[0])):
+    for digit in range(len(boxes[0])):
         # Each border of a box cuts the whole buffer along this digit: boxes are unions of cells of a grid, the parts.
-        ends = _ordered({end for box in known for end in box[digit]}, sizes)
+        ends = _ordered({end for box in boxes for end in box[digit]}, sizes)
         num_parts *= 0 if ends is None else len(ends) - 1
         # The first box is the whole buffer: no other box may reach beyond.
-        if ends is None or num_parts > _MAX_PARTS_PER_LAYOUT * len(known) or (ends[0], ends[-1]) != known[0][digit]:
+        if ends is None or num_parts > _MAX_PARTS_PER_LAYOUT * len(boxes) or (ends[0], ends[-1]) != boxes[0][digit]:
             return None
         numbered.append({end: number for number, end in enumerate(ends)})
-    return [_part_numbers(box, numbered) for box in known]
+    return [_part_numbers(box, numbered) for box in boxes]
 
 
 def _part_numbers(box: _Box, numbered: Sequence[dict[Dim, int]]) -> tuple[int, ...]:
@@ -120,18 +124,18 @@ def _digit(
         # The digit counts the elements of this level if all inner elements stay within a single step.
         quotient = _quotient(offset, _span(inner, run), step, sizes)
         return None if quotient is None else ((quotient, quotient + dim), offset - quotient * step, inner, run)
-    # The level extends over `count` whole steps of `each` strides: split the level at the steps.
-    each = exact_div(step, stride)
-    count = None if each is None else exact_div(dim, each)
-    if each is None or count is None:
+    # The level extends over `count` whole steps of `strides_per_step` strides: split the level at the steps.
+    strides_per_step = exact_div(step, stride)
+    count = None if strides_per_step is None else exact_div(dim, strides_per_step)
+    if strides_per_step is None or count is None:
         return None
     quotient = _quotient(offset, _span(inner, run), stride, sizes)
     if quotient is None:
         return None
     # The first element must lie in the first stride of a step: otherwise the level fills its first step only partly.
-    first = exact_div(quotient, each)
+    first = exact_div(quotient, strides_per_step)
     rest = offset - quotient * stride
-    return None if first is None else ((first, first + count), rest, [(stride, each), *inner], run)
+    return None if first is None else ((first, first + count), rest, [(stride, strides_per_step), *inner], run)
 
 
 def _span(levels: Iterable[tuple[Dim, Dim]], run: Dim) -> Dim:

@@ -1,9 +1,11 @@
 """A function's native calls in a list, executed by the C extension in a single run.
 
 Every instruction supported by machine code (a call of a function with a :class:`NativeEntry`, builtins filling buffers,
-jumps) is an entry of the list. The other instructions are left to Python, and the list continues after each. A function
-is *whole* if the sizes of its inputs determine all other sizes. For a whole function, the extension checks the
-arguments, computes sizes, makes the results, and runs Python's instructions on arrays made by the extension.
+jumps) is an entry of the list. The other instructions are left to Python, and the list continues after each. A list is
+*complete* if the sizes of the function's inputs determine all other sizes. With a complete list, the extension checks
+the arguments, computes sizes, makes the results, and runs Python's instructions on arrays made by the extension.
+
+The tuples of entries and registers have the form read by ``csrc/code.c`` and described in ``_native.pyi``.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class CallList:
             instruction uses threads.
 
     Attributes:
-        is_whole: whether the extension makes the whole call.
+        is_complete: whether the extension makes the whole call, not only parts.
     """
 
     def __init__(
@@ -80,9 +82,9 @@ class CallList:
         self._table = SizeTable(extension, sorted(self._symbols()))
         self._sources = symbol_sources(function.params, self._table.symbols)
         pairs = list(zip(function.code, steps, strict=True))
-        # Set before the instructions are made: only a whole function gives Python's steps to the extension.
-        self.is_whole = (
-            self._sources is not None and all(early_results) and all(self._is_whole(*pair) for pair in pairs)
+        # Set before the instructions are made: only a complete list gives Python's steps to the extension.
+        self.is_complete = (
+            self._sources is not None and all(early_results) and all(self._can_execute(*pair) for pair in pairs)
         )
         instructions = tuple(
             self._instruction(instruction, step, entry)
@@ -99,17 +101,17 @@ class CallList:
             -1 if num_threads is None else num_threads,
         )
         self._plan: Plan | None = None
-        if self.is_whole:
+        if self.is_complete:
             num_arguments = len(function.params), len(function.results)
             self._plan = extension.Plan(self._code, *num_arguments, self._sources, self.new_frame)
 
     def prepare(self) -> None:
-        """Allocate the frame for the first call of a whole function without symbols."""
+        """Allocate the frame for the first call of a function without symbols; the list is complete."""
         assert self._plan is not None
         self._plan.prepare()
 
     def make_entry(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a whole function as a callable with positional arguments.
+        """Return the function of a complete list as a callable with positional arguments.
 
         Args:
             fallback: called with arguments unfit for the extension: invalid, or in need of conversion.
@@ -118,7 +120,7 @@ class CallList:
         return entry
 
     def run(self, inputs: list[Any], outputs: list[Any]) -> NDArray | tuple[NDArray, ...] | None:
-        """Run a whole function on any arguments; ``None`` for an output requests a new array.
+        """Run a complete list on any arguments; ``None`` for an output requests a new array.
 
         Returns:
             The result, or a tuple of all results if there is not exactly one. ``None`` if Python has to run the
@@ -131,7 +133,7 @@ class CallList:
     def bind(
         self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout, sizes: Mapping[str, int]
     ) -> Callable[[], Any]:
-        """Return a callable to run a whole function on these arrays repeatedly, each time returning the result.
+        """Return a callable to run a complete list on these arrays repeatedly, each time returning the result.
 
         Raises:
             ExecutionError: there is no memory for intermediates.
@@ -148,7 +150,7 @@ class CallList:
         return frame
 
     def lay_out(self, frame: Frame, layout: ArenaLayout, sizes: Mapping[str, int]) -> None:
-        """Set the shapes and places of a frame's registers; parameters and results still have no place.
+        """Set the shapes and addresses of a frame's registers; parameters and results still have no address.
 
         Args:
             frame: a frame of :meth:`new_frame`.
@@ -163,64 +165,64 @@ class CallList:
 
     def _symbols(self) -> frozenset[str]:
         """Return the symbols of the function's storages, and of all registers with memory before the run."""
-        placed = [register.shape for number, register in enumerate(self._registers) if self._is_placed(number)]
+        shapes = [register.shape for number, register in enumerate(self._registers) if self._has_memory(number)]
         views = [(view.offset, *(view.strides or ())) for view in self._function.views]
-        return shape_symbols(dim for dims in (*placed, *views, self._function.storages) for dim in dims)
+        return shape_symbols(dim for dims in (*shapes, *views, self._function.storages) for dim in dims)
 
     def _register(self, number: int) -> _Register | None:
         """Return the facts about a register known before a call; ``None`` if the register has no memory then."""
-        if not self._is_placed(number):
+        if not self._has_memory(number):
             return None
         register, native = self._registers[number], self._native
         info = dtype_info(register.dtype)
         element = int(info.dl_code), info.bits, info.itemsize, to_numpy(register.dtype)
         shape: Sequence[Dim] = register.shape
         strides: Sequence[Dim] | None = None
-        home = 0
+        owner = 0
         offset: Dim = 0
         array: NDArray | None = None
         match register.kind:
             case RegisterKind.PARAM if self._sources is None:
                 # The sizes may stay unknown and are never used: the register takes the shape of its array.
-                place, shape = native.ARGUMENT, (0,) * len(shape)
+                memory_kind, shape = native.ARGUMENT, (0,) * len(shape)
             case RegisterKind.CONSTANT:
-                place, array = native.CONSTANT, self._constants[register.index]
+                memory_kind, array = native.CONSTANT, self._constants[register.index]
             case RegisterKind.TENSOR:
                 tensor = self._function.tensors[register.index]
-                place, home, offset = native.TENSOR, tensor.storage, tensor.offset
+                memory_kind, owner, offset = native.TENSOR, tensor.storage, tensor.offset
             case RegisterKind.VIEW:
                 view = self._function.views[register.index]
-                place, home, offset = native.VIEW, view.base, view.offset
+                memory_kind, owner, offset = native.VIEW, view.base, view.offset
                 strides = None if view.is_compact else view.strides
             case _:
-                place = native.ARGUMENT
+                memory_kind = native.ARGUMENT
         table = self._table
         numbers = table.numbers(shape), None if strides is None else table.numbers(strides), table.number(offset)
-        return (place, home, *element, *numbers, array)
+        return (memory_kind, owner, *element, *numbers, array)
 
-    def _is_whole(self, instruction: Instruction, step: Step | None) -> bool:
+    def _can_execute(self, instruction: Instruction, step: Step | None) -> bool:
         """Return whether the extension can execute an instruction, or call Python's step for it."""
         match instruction:
             case If(condition=condition):
-                return self._is_placed(condition)
+                return self._has_memory(condition)
             case Call(kind=CallKind.EXTERN):
                 assert step is not None
-                return all(map(self._is_placed, step.registers))
+                return all(map(self._has_memory, step.registers))
             case Call(kind=CallKind.BUILTIN, args=args, results=results):
-                return instruction.callee in _BUILTINS and all(map(self._is_placed, (*args, *results)))
+                return instruction.callee in _BUILTINS and all(map(self._has_memory, (*args, *results)))
         return not isinstance(instruction, Call)
 
     def _instruction(self, instruction: Instruction, step: Step | None, entry: NativeEntry | None) -> _Instruction:
         native = self._native
-        call = step.function if step is not None and self.is_whole else None
+        call = step.function if step is not None and self.is_complete else None
         match instruction:
             case Ret():
                 return native.RET, (), 0, 0, 0, None
             case Goto(target=target):
                 return native.GOTO, (), target, 0, 0, None
-            case If(condition=condition, otherwise=target) if self._is_placed(condition):
+            case If(condition=condition, otherwise=target) if self._has_memory(condition):
                 return native.IF, (condition,), target, 0, 0, None
-            case Call(args=args, results=results) if all(map(self._is_placed, (*args, *results))):
+            case Call(args=args, results=results) if all(map(self._has_memory, (*args, *results))):
                 if entry is not None:
                     return native.CALL, (*args, *results), 0, entry.function, entry.context, None
                 if instruction.kind is CallKind.BUILTIN and instruction.callee in _BUILTINS:
@@ -232,11 +234,11 @@ class CallList:
             return native.PYTHON, (), 0, 0, 0, None
         return native.PYTHON, step.registers, 0, 0, 0, call
 
-    def _is_placed(self, number: int) -> bool:
+    def _has_memory(self, number: int) -> bool:
         """Return whether a register has memory before the function runs."""
         register = self._registers[number]
         if register.kind is RegisterKind.VIEW:
-            return self._is_placed(self._function.views[register.index].base)
+            return self._has_memory(self._function.views[register.index].base)
         if register.kind is RegisterKind.RESULT:
             return self._early_results[register.index]
         return register.kind is not RegisterKind.DYNAMIC

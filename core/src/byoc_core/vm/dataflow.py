@@ -1,10 +1,9 @@
 """Laws of programs depending on the order of execution.
 
-Forwards: on every path, a register is written before it is read, a buffer exists before it is written, and the symbols
-of a size are known before the size is used. Backwards: no two tensors with values still needed share bytes of a
-storage. Writes, reads and needs refer not to registers, but to the atoms of
-:class:`~byoc_core.vm.footprints.Footprints`. Therefore a tensor may be written in parts, through views, and read as a
-whole.
+Forwards: on every path, a register is written before any read, a buffer exists before any write, and the symbols of a
+size are known before any use. Backwards: no two tensors with values still needed share bytes of a storage.
+Writes, reads and needs refer not to registers, but to the atoms of :class:`~byoc_core.vm.footprints.Footprints`.
+Therefore a tensor may be written in parts, through views, and read as a whole.
 
 The state is changed in place along a block and copied only at block borders: long straight-line code costs no more per
 instruction than short code. Only reachable blocks are examined.
@@ -72,9 +71,9 @@ class _NumberSet:
 
     @staticmethod
     def _of(bits: bytes | bytearray) -> _NumberSet:
-        made = _NumberSet(0)
-        made._bits = bytearray(bits)
-        return made
+        result = _NumberSet(0)
+        result._bits = bytearray(bits)
+        return result
 
 
 @dataclass(slots=True)
@@ -119,11 +118,11 @@ class _Dataflow:
         self._function = function
         self._footprints = footprints
         self._registers = program.registers(function)
-        self._mentions: dict[str, list[int]] = {}
+        self._dynamics_by_symbol: dict[str, list[int]] = {}
         for number, register in enumerate(self._registers):
             if register.kind is RegisterKind.DYNAMIC:
                 for name in shape_symbols(register.shape):
-                    self._mentions.setdefault(name, []).append(number)
+                    self._dynamics_by_symbol.setdefault(name, []).append(number)
         self._blocks = basic_blocks(function.code)
         self._order = reverse_postorder(self._blocks)
 
@@ -136,11 +135,11 @@ class _Dataflow:
                 # The order visits a predecessor of every block before the block, therefore a state exists.
                 state = self._run(self._blocks[number], entries[number], report=False)
                 for successor in self._blocks[number].successors:
-                    known = entries.get(successor)
+                    previous = entries.get(successor)
                     # A meet only removes facts, therefore the loop ends.
-                    met = state if known is None else known.meet(state)
-                    if met != known:
-                        entries[successor] = met
+                    merged = state if previous is None else previous.meet(state)
+                    if merged != previous:
+                        entries[successor] = merged
                         changed = True
         # Only at the fixed point are the facts certain on every path: earlier states may contain too many.
         for number in self._order:
@@ -149,7 +148,7 @@ class _Dataflow:
 
     def _entry(self) -> _State:
         function = self._function
-        known = function.input_symbols
+        input_symbols = function.input_symbols
         written: list[int] = []
         buffers = []
         for number, register in enumerate(self._registers):
@@ -160,14 +159,16 @@ class _Dataflow:
                     buffers.append(number)
                 case RegisterKind.RESULT:
                     # Memory for a result exists at the entry only if the inputs determine the size.
-                    if shape_symbols(register.shape) <= known:
+                    if shape_symbols(register.shape) <= input_symbols:
                         buffers.append(number)
                 case RegisterKind.VIEW:
                     buffers.append(number)  # a view of existing memory; its base decides on writes
                 case RegisterKind.DYNAMIC:
                     pass
         return _State(
-            _NumberSet(self._footprints.num_atoms, written), _NumberSet(len(self._registers), buffers), set(known)
+            _NumberSet(self._footprints.num_atoms, written),
+            _NumberSet(len(self._registers), buffers),
+            set(input_symbols),
         )
 
     def _error(self, index: int, problem: str) -> ProgramError:
@@ -194,7 +195,7 @@ class _Dataflow:
                 self._check_symbols(index, results, state.symbols)
             for number in results:
                 # The content of a fresh buffer is undefined, even if the register had a value before.
-                self._forget(number, state)
+                self._undefine(number, state)
                 state.buffers.add(number)
             return
         defined = self._defined(call, results)
@@ -205,8 +206,8 @@ class _Dataflow:
         for number in defined:
             for name in self._function.dynamics[self._registers[number].index].binds:
                 # A new size for a symbol: values with the old size no longer match their registers' declarations.
-                for stale in self._mentions[name]:
-                    self._forget(stale, state)
+                for stale in self._dynamics_by_symbol[name]:
+                    self._undefine(stale, state)
                     state.buffers.discard(stale)
                 state.symbols.add(name)
         if report:
@@ -219,7 +220,7 @@ class _Dataflow:
         for number in defined:
             state.buffers.discard(number)
 
-    def _forget(self, number: int, state: _State) -> None:
+    def _undefine(self, number: int, state: _State) -> None:
         for atom in self._footprints.of(number):
             state.written.discard(atom)
 
@@ -229,9 +230,9 @@ class _Dataflow:
             return []
         return [number for number in results if self._registers[number].kind is RegisterKind.DYNAMIC]
 
-    def _check_symbols(self, index: int, registers: Iterable[int], known: set[str]) -> None:
+    def _check_symbols(self, index: int, registers: Iterable[int], known_symbols: set[str]) -> None:
         for number in registers:
-            unknown = shape_symbols(self._registers[number].shape) - known
+            unknown = shape_symbols(self._registers[number].shape) - known_symbols
             if unknown:
                 names = ", ".join(sorted(unknown))
                 raise self._error(
@@ -309,7 +310,7 @@ class _Dataflow:
     def _check_free(self, live: _LiveBytes, tensor: int, index: int) -> None:
         other = live.conflict(tensor)
         if other is not None:
-            raise self._error(index, f"registers t{tensor} and t{other} are in use at once and share bytes")
+            raise self._error(index, f"registers t{tensor} and t{other} are both in use and share bytes")
 
 
 class _LiveBytes:

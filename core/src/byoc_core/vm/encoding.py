@@ -2,7 +2,7 @@
 
 Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the program. Numbers are unsigned LEB128 in
 shortest form; texts are UTF-8 preceded by their length; sequences are preceded by their length; dimensions are the
-canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after its code. A program without
+canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after the code. A program without
 registers sharing memory and without calls writing their own inputs has version 1: every version of the machine runs
 such a program. Therefore every program has exactly one encoding, and any bytes accepted by :func:`decode` encode to
 the same bytes again.
@@ -69,7 +69,7 @@ def decode(data: bytes) -> Program:
             "has another format version",
             got=version,
             expected=f"{_PLAIN_VERSION} to {FORMAT_VERSION}",
-            hint="Load it with the byoc-core version that wrote it, or build the model again.",
+            hint="Load the program with the byoc-core version of the writer, or build the model again.",
         )
     reader.has_views = version > _PLAIN_VERSION
     externs = reader.sequence(reader.text)
@@ -79,7 +79,7 @@ def decode(data: bytes) -> Program:
         raise reader.error("bytes after the end of the program")
     program = Program(functions, externs, constants)
     if version != (expected := _version_of(program)):
-        raise ProgramError("bytecode", "is not in the format version for such programs", got=version, expected=expected)
+        raise ProgramError("bytecode", "has the wrong format version for this program", got=version, expected=expected)
     return program
 
 
@@ -199,7 +199,7 @@ class _Reader:
             value |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
                 if index and not byte:
-                    raise self.error("a number is not in its shortest form")
+                    raise self.error("a number is not in shortest form")
                 return value
         raise self.error("a number is too large")
 
@@ -211,10 +211,10 @@ class _Reader:
 
     def dim(self) -> Dim:
         text = self.text()
-        known = self._dims.get(text)
-        if known is None:
-            known = self._dims[text] = self._read_dim(text)
-        return known
+        dim = self._dims.get(text)
+        if dim is None:
+            dim = self._dims[text] = self._read_dim(text)
+        return dim
 
     def _read_dim(self, text: str) -> Dim:
         problem = read_problem(text)
@@ -228,7 +228,7 @@ class _Reader:
         except (IRTypeError, RecursionError, MemoryError, ValueError) as error:
             raise self.error("a size does not parse", got=repr(text)) from error
         if canonical != text:
-            raise self.error("a size is not in its canonical form", got=repr(text))
+            raise self.error("a size is not in canonical form", got=repr(text))
         return dim
 
     def sequence(self, read: Callable[[], _T]) -> tuple[_T, ...]:
@@ -257,7 +257,7 @@ class _Reader:
             case 1:
                 return View(base, offset, dtype, shape, self.sequence(self.dim))
             case has_strides:
-                raise self.error("a view neither has nor lacks strides", got=has_strides)
+                raise self.error("the flag for the strides of a view is neither 0 nor 1", got=has_strides)
 
     def call_kind(self) -> CallKind:
         value = self.number()

@@ -18,13 +18,13 @@ _READ_ONLY = (RegisterKind.PARAM, RegisterKind.CONSTANT)
 class Footprints:
     """The atoms of every register.
 
-    A register that owns memory and has no views is a single atom. A register with views is cut into the atoms needed by
+    A register with memory and without views is a single atom. A register with views is cut into the atoms needed by
     the views. If this cut is not proved, the register is cut only for the views written by calls, and the other views
     read all atoms. If this cut is not proved either, the register is a single atom: views read and may change the atom,
-    but never define it.
+    but never define the atom.
 
     Attributes:
-        owners: by register, the register owning its memory.
+        owners: by register, the register owning the memory.
         owner_of: by atom, the register owning the atom.
         is_exact: whether every view is proved to be exactly the atoms read by the view.
 
@@ -67,17 +67,19 @@ class Footprints:
         """Return the atoms read and changed by some registers."""
         return {atom for register in registers for atom in self._atoms[register]}
 
-    def is_same_place(self, left: int, right: int) -> bool:
-        """Return whether corresponding elements of two registers provably lie in the same place."""
+    def is_elementwise_alias(self, left: int, right: int) -> bool:
+        """Return whether corresponding elements of two registers provably have the same address."""
         if left == right:
             return True
         if self.owners[left] != self.owners[right]:
             return False
-        mine, other = self._layout(left), self._layout(right)
-        if mine.is_compact and other.is_compact:
+        left_layout, right_layout = self._layout(left), self._layout(right)
+        if left_layout.is_compact and right_layout.is_compact:
             # Compact elements correspond in row-major order, whatever the two shapes.
-            return mine.offset == other.offset and product(mine.shape) == product(other.shape)
-        return mine == other
+            return left_layout.offset == right_layout.offset and product(left_layout.shape) == product(
+                right_layout.shape
+            )
+        return left_layout == right_layout
 
     def _layout(self, register: int) -> Layout:
         return self._layouts.get(register) or compact_layout(self._registers[register].shape)

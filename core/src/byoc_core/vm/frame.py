@@ -57,7 +57,7 @@ class Frame:
         function = linked.function
         layout = linked.layout(sizes)
         calls = linked.call_list
-        if calls is not None and not calls.is_whole:
+        if calls is not None and not calls.is_complete:
             if self.native is None:
                 self.native = calls.new_frame()
             calls.lay_out(self.native, layout, sizes)

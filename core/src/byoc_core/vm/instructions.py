@@ -1,7 +1,10 @@
 """The table of the four instructions, and the table of the builtins.
 
-Encoder, decoder, verifier and disassembler read :data:`INSTRUCTIONS` and :data:`BUILTINS`; a new instruction or builtin
-needs a single entry here.
+Encoder and decoder need only a new entry of :data:`INSTRUCTIONS` or :data:`BUILTINS`. Verifier, disassembler, basic
+blocks, dataflow and linked functions also have code for each instruction. Builtins are implemented in
+:mod:`byoc_core.vm.linking`, and for native calls in :mod:`byoc_core.vm.call_list`,
+:mod:`byoc_core.artifact.program_c` and C. Opcodes and values of :class:`CallKind` and :class:`Builtin` are part of the
+binary form.
 """
 
 from __future__ import annotations
@@ -120,10 +123,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class InstructionSpec:
-    """An instruction: its code in the encoding, its name in listings, and its fields in order.
+    """An instruction: opcode in the encoding, name in listings, and fields in order.
 
     Attributes:
-        ends_block: no instruction after it is reached by falling through.
+        ends_block: whether the next instruction is never reached by falling through.
     """
 
     opcode: int

@@ -74,8 +74,8 @@ class LinkedFunction:
         self._runtimes = runtimes
         self.function = function
         self._num_threads = num_threads
-        known = function.input_symbols
-        self.early_results = tuple(shape_symbols(spec.shape) <= known for spec in function.results)
+        input_symbols = function.input_symbols
+        self.early_results = tuple(shape_symbols(spec.shape) <= input_symbols for spec in function.results)
         self.first_constant = len(function.params) + len(function.results)
         self.first_tensor = self.first_constant + len(function.constants)
         self.first_dynamic = self.first_tensor + len(function.tensors)
@@ -89,7 +89,7 @@ class LinkedFunction:
         self._where = f"function `{function.name}`"
         self._names = tuple(spec.name for spec in function.params), tuple(spec.name for spec in function.results)
         self._dtypes = tuple(to_numpy(param.dtype) for param in function.params)
-        self._places = argument_places(self._where, "input", function.params)
+        self._input_locations = argument_places(self._where, "input", function.params)
         # Facts about the last call; each is replaced as a whole, therefore threads may read at any time.
         self._results: tuple[Sizes, tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]] | None = None
         self._last: tuple[tuple[tuple[int, ...], ...], Sizes] | None = None
@@ -129,9 +129,9 @@ class LinkedFunction:
                 self._fail,
                 self._num_threads,
             )
-        plain = basic_blocks(code)
-        blocks = [_Block() for _ in plain]
-        for block, source in zip(blocks, plain, strict=True):
+        basic = basic_blocks(code)
+        blocks = [_Block() for _ in basic]
+        for block, source in zip(blocks, basic, strict=True):
             block.steps = tuple(step for step in steps[source.start : source.stop] if step is not None)
             match code[source.stop - 1]:
                 case Ret(values=values):
@@ -170,9 +170,10 @@ class LinkedFunction:
             else:
                 return values, last[1]  # type: ignore[return-value]  # the loop has checked for arrays
         arrays = [
-            as_input(value, spec, self._places[i]) for i, (value, spec) in enumerate(zip(values, params, strict=True))
+            as_input(value, spec, self._input_locations[i])
+            for i, (value, spec) in enumerate(zip(values, params, strict=True))
         ]
-        sizes = bind_symbols(params, arrays, self._places)
+        sizes = bind_symbols(params, arrays, self._input_locations)
         self._last = (tuple(array.shape for array in arrays), sizes)
         return arrays, sizes
 
@@ -218,10 +219,10 @@ class LinkedFunction:
             ExecutionError: a callee failed; names function, instruction and symbol, and chains the cause.
         """
         calls = self.call_list
-        if calls is not None and calls.is_whole:
-            made = calls.run([*inputs], [*outputs] if outputs else [None] * len(self.function.results))
-            if made is not None:
-                return list(made) if isinstance(made, tuple) else [made]
+        if calls is not None and calls.is_complete:
+            returned = calls.run([*inputs], [*outputs] if outputs else [None] * len(self.function.results))
+            if returned is not None:
+                return list(returned) if isinstance(returned, tuple) else [returned]
         return self._run_in_frame(inputs, outputs, sizes)
 
     def prepare(self) -> None:
@@ -234,7 +235,7 @@ class LinkedFunction:
         if any(len(shape) < len(param.shape) for shape, param in zip(shapes, params, strict=True)):
             return
         calls = self.call_list
-        if calls is not None and calls.is_whole:
+        if calls is not None and calls.is_complete:
             calls.prepare()
             return
         sizes: Sizes = {}
@@ -254,14 +255,14 @@ class LinkedFunction:
             fallback: checks any arguments and calls :meth:`run`.
         """
         calls = self.call_list
-        return calls.make_entry(fallback) if calls is not None and calls.is_whole else fallback
+        return calls.make_entry(fallback) if calls is not None and calls.is_complete else fallback
 
-    def run_as_given(
+    def run_in_extension(
         self, inputs: Mapping[str, object], outputs: Mapping[str, object]
     ) -> NDArray | tuple[NDArray, ...] | None:
         """Run the function on named arrays in the C extension; return ``None`` if Python has to run the function."""
         calls = self.call_list
-        if calls is None or not calls.is_whole or type(inputs) is not dict or type(outputs) is not dict:
+        if calls is None or not calls.is_complete or type(inputs) is not dict or type(outputs) is not dict:
             return None
         names, out_names = self._names
         try:
@@ -285,7 +286,7 @@ class LinkedFunction:
         """
         layout = self.layout(sizes)
         calls = self.call_list
-        if calls is not None and calls.is_whole:
+        if calls is not None and calls.is_complete:
             return calls.bind(inputs, outputs, layout, sizes)
         results = outputs[0] if len(outputs) == 1 else tuple(outputs)
         return BoundCall(lambda: self._run_in_frame(inputs, outputs, sizes), results)

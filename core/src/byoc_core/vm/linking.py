@@ -57,22 +57,22 @@ def _resolve_externs(
 ) -> tuple[list[Extern], dict[str, RuntimeModule]]:
     """Return the function of each external symbol, and the defining module of each symbol defined by a module."""
     owners: dict[str, RuntimeModule] = {}
-    wanted = frozenset(program.externs).difference(externs)
+    required = frozenset(program.externs).difference(externs)
     for module in modules:
         for name in module.function_names:
-            if name in owners and name in wanted:
+            if name in owners and name in required:
                 raise LinkError(f"symbol `{name}`", "is defined by two modules", got=f"{owners[name]!r} and {module!r}")
             owners.setdefault(name, module)
-    known = dict.fromkeys((*owners, *externs))
-    missing = [name for name in program.externs if name not in known]
+    defined = dict.fromkeys((*owners, *externs))
+    missing = [name for name in program.externs if name not in defined]
     if missing:
-        hints = {name: near_names(name, known) for name in missing}
+        hints = {name: near_names(name, defined) for name in missing}
         raise LinkError(
             "program",
             f"{len(missing)} external symbols are not defined: {', '.join(missing)}"
             if len(missing) > 1
             else f"external symbol `{missing[0]}` is not defined",
-            expected=f"definitions in the executable's modules or in `externs` (known: {', '.join(known) or 'none'})",
+            expected=f"definitions in the executable's modules or in `externs` (found: {', '.join(defined) or 'none'})",
             hint=" ".join(f"{name}: {hint}" for name, hint in hints.items() if hint) or None,
         )
     return [externs[name] if name in externs else owners[name].find_function(name) for name in program.externs], owners
@@ -144,7 +144,7 @@ class _Linker:
                 if isinstance(function, PackedFunction) and function.returns_results:
                     raise LinkError(
                         f"function `{self._target.function.name}`, instruction {index}",
-                        f"`{function.name}` returns its results, and fills no buffers",
+                        f"`{function.name}` returns results instead of filling buffers",
                         expected="a call_packed",
                     )
                 implementation = self._implementation(call, function)
@@ -178,32 +178,32 @@ class _Linker:
         may_differ = owner.workspaces_may_differ
         is_taken = takes_workspace(where, name, traits, signature, tensors, workspace, may_differ=may_differ)
         # A replacement of a module's function takes no workspace.
-        is_given = is_taken and name not in self._replaced
-        return call.results[:-1], call.results[-1:] if is_given else ()
+        is_passed = is_taken and name not in self._replaced
+        return call.results[:-1], call.results[-1:] if is_passed else ()
 
     def _extern(self, index: int, call: Call, outputs: Sequence[int]) -> Extern:
         function = self._externs[call.callee]
         if isinstance(function, PackedFunction) and function.signature is not None:
-            for what, numbers, specs in (
+            for role, numbers, specs in (
                 ("inputs", call.args, function.signature.inputs),
                 ("outputs", outputs, function.signature.outputs),
             ):
-                self._check_signature(index, function.name, what, [self._registers[n] for n in numbers], specs)
+                self._check_signature(index, function.name, role, [self._registers[n] for n in numbers], specs)
         return function
 
     def _check_signature(
-        self, index: int, name: str, what: str, registers: Sequence[Register], specs: Sequence[TensorSpec]
+        self, index: int, name: str, role: str, registers: Sequence[Register], specs: Sequence[TensorSpec]
     ) -> None:
         where = f"function `{self._target.function.name}`, instruction {index}"
         if len(registers) != len(specs):
-            raise LinkError(where, f"wrong number of {what} of `{name}`", got=len(registers), expected=len(specs))
+            raise LinkError(where, f"wrong number of {role} of `{name}`", got=len(registers), expected=len(specs))
         for register, spec in zip(registers, specs, strict=True):
             fits = register.dtype == spec.dtype and len(register.shape) == len(spec.shape)
             sizes = zip(register.shape, spec.shape, strict=False)
             if not fits or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes):
                 raise LinkError(
                     where,
-                    f"register {register} does not fit `{spec.name}` of the {what} of `{name}`",
+                    f"register {register} does not fit `{spec.name}` of the {role} of `{name}`",
                     got=f"{register.dtype}[{', '.join(map(str, register.shape))}]",
                     expected=f"{spec.dtype}[{', '.join(map(str, spec.shape))}]",
                 )
@@ -222,7 +222,7 @@ class _Linker:
                 if self._target.binds(number):
                     raise LinkError(
                         f"function `{self._target.function.name}`, instruction {index}",
-                        f"`{function.name}` cannot return results of unknown size: it fills buffers",
+                        f"`{function.name}` fills buffers and cannot return results of unknown size",
                         expected="a Python callable in externs={...}",
                     )
             implementation = self._implementation(call, function)

@@ -22,7 +22,7 @@ __all__ = ["ExecutableLike", "VMCallable", "VirtualMachine"]
 
 
 class ExecutableLike(Protocol):
-    """The parts required by a machine: a program, the modules defining its symbols, and its constants by digest."""
+    """The parts required by a machine: a program, the modules defining the symbols, and the constants by digest."""
 
     @property
     def program(self) -> Program:
@@ -85,8 +85,8 @@ class VMCallable:
     ) -> NDArray | tuple[NDArray, ...]:
         """Run the function on named inputs; see :meth:`VirtualMachine.run`."""
         linked = self._linked
-        if out is not None and (made := linked.run_as_given(inputs, out)) is not None:
-            return made
+        if out is not None and (returned := linked.run_in_extension(inputs, out)) is not None:
+            return returned
         where = f"function `{self.name}`"
         _check_names(where, "input", inputs, self.params, complete=True)
         arrays, sizes = linked.accept([inputs[param.name] for param in self.params])
@@ -102,25 +102,27 @@ class VMCallable:
         _check_names(where, "input", inputs, self.params, complete=True)
         _check_names(where, "output", {} if out is None else out, self.results, complete=False)
         if not all(linked.early_results):
-            late = next(spec.name for spec, early in zip(self.results, linked.early_results, strict=True) if not early)
-            raise CallError(where, f"cannot be bound: only running tells the size of its result `{late}`")
-        places = argument_places(where, "input", self.params)
-        arrays = [as_input(inputs[spec.name], spec, places[i], is_fixed=True) for i, spec in enumerate(self.params)]
+            unknown_size = next(
+                spec.name for spec, early in zip(self.results, linked.early_results, strict=True) if not early
+            )
+            raise CallError(where, f"cannot be bound: the size of result `{unknown_size}` is known only after a run")
+        locations = argument_places(where, "input", self.params)
+        arrays = [as_input(inputs[spec.name], spec, locations[i], is_fixed=True) for i, spec in enumerate(self.params)]
         for index, (spec, array) in enumerate(zip(self.params, arrays, strict=True)):
-            _check_fixed(array, inputs[spec.name], places[index])
-        sizes = bind_symbols(self.params, arrays, places)
-        places = argument_places(where, "output", self.results)
+            _check_fixed(array, inputs[spec.name], locations[index])
+        sizes = bind_symbols(self.params, arrays, locations)
+        locations = argument_places(where, "output", self.results)
         outputs = linked.result_buffers(None, sizes)
-        given = dict(out or {})
+        named_outputs = dict(out or {})
         for index, spec in enumerate(self.results):
-            if spec.name in given:
-                outputs[index] = as_output(given[spec.name], spec, places[index])
-                _check_fixed(outputs[index], given[spec.name], places[index])
-        bind_symbols(self.results, outputs, places, sizes=dict(sizes))
-        buffers, finish = separate_outputs(arrays, outputs, places)
+            if spec.name in named_outputs:
+                outputs[index] = as_output(named_outputs[spec.name], spec, locations[index])
+                _check_fixed(outputs[index], named_outputs[spec.name], locations[index])
+        bind_symbols(self.results, outputs, locations, sizes=dict(sizes))
+        buffers, finish = separate_outputs(arrays, outputs, locations)
         if finish is not None:
-            index = next(i for i, (own, given) in enumerate(zip(buffers, outputs, strict=True)) if own is not given)
-            raise CallError(places[index], "cannot be bound: it shares memory with an input")
+            index = next(i for i, (own, output) in enumerate(zip(buffers, outputs, strict=True)) if own is not output)
+            raise CallError(locations[index], "cannot be bound: the buffer shares memory with an input")
         bools = [index for index, spec in enumerate(self.params) if spec.dtype == "bool"]
         if not bools:
             return linked.bind(arrays, outputs, sizes)
@@ -136,31 +138,36 @@ class VMCallable:
 
     def _run_into(self, inputs: Sequence[NDArray], sizes: dict[str, int], out: Mapping[str, object]) -> list[NDArray]:
         linked = self._linked
-        places = argument_places(f"function `{self.name}`", "output", self.results)
-        given = {
-            index: as_output(out[spec.name], spec, places[index])
+        locations = argument_places(f"function `{self.name}`", "output", self.results)
+        caller_buffers = {
+            index: as_output(out[spec.name], spec, locations[index])
             for index, spec in enumerate(self.results)
             if spec.name in out
         }
-        early = [index for index in given if linked.early_results[index]]
+        early = [index for index in caller_buffers if linked.early_results[index]]
         bind_symbols(
-            [self.results[i] for i in early], [given[i] for i in early], [places[i] for i in early], sizes=dict(sizes)
+            [self.results[i] for i in early],
+            [caller_buffers[i] for i in early],
+            [locations[i] for i in early],
+            sizes=dict(sizes),
         )
-        separated, finish = separate_outputs(inputs, list(given.values()), [places[index] for index in given])
-        targets = dict(zip(given, separated, strict=True))
+        separated, finish = separate_outputs(
+            inputs, list(caller_buffers.values()), [locations[index] for index in caller_buffers]
+        )
+        targets = dict(zip(caller_buffers, separated, strict=True))
         buffers = [targets[index] if index in early else None for index in range(len(self.results))]
         results = linked.run(inputs, buffers, sizes)
         for index, target in targets.items():
             if index not in early:
                 if results[index].shape != target.shape:
                     raise CallError(
-                        places[index],
+                        locations[index],
                         "has another shape than the result",
                         got=list(target.shape),
                         expected=list(results[index].shape),
                     )
                 target[...] = results[index]
-            results[index] = given[index]
+            results[index] = caller_buffers[index]
         if finish is not None:
             finish()
         return results
@@ -172,13 +179,13 @@ class VMCallable:
 class VirtualMachine:
     """A machine to run the functions of an executable.
 
-    The program is verified and linked once, during construction; nothing runs before all its symbols are found. Several
-    threads may use the same machine: each call has its own registers and memory for intermediates.
+    The program is verified and linked once, during construction; nothing runs before all symbols are found. Several
+    threads may use the same machine: each call has separate registers and memory for intermediates.
 
     Args:
         executable: program, modules and constants.
         externs: callables by symbol, for symbols not defined by any module, or instead of a module's.
-            A callable called in destination-passing style is ``f(*inputs, *outputs)`` and its value is ignored; a
+            A callable called in destination-passing style is ``f(*inputs, *outputs)``, the value is ignored; a
             callable called by ``call_packed`` returns an array or a tuple of arrays. Inputs are read-only views because
             the arrays may belong to the caller, or hold values read again later.
         native: whether native calls may run in a single run of the C extension, if available. Otherwise each call is
@@ -203,18 +210,18 @@ class VirtualMachine:
     ) -> None:
         program = executable.program
         verify(program)
-        wanted = None if num_threads is None else check_num_threads(num_threads)
+        requested_threads = None if num_threads is None else check_num_threads(num_threads)
         # An extern may contain any code: it receives the number of threads, and its OpenMP code respects this number.
         if externs or any(module.uses_threads for module in executable.modules):
             open_accounts(extension())
-            wanted = wanted or 0
+            requested_threads = requested_threads or 0
         else:
-            wanted = None
+            requested_threads = None
         modules, constants = executable.modules, executable.constants
-        linked = link(program, modules, constants, externs or {}, native=native, num_threads=wanted)
-        for name in _not_called_by_others(program):
+        linked = link(program, modules, constants, externs or {}, native=native, num_threads=requested_threads)
+        for name in _entry_points(program):
             linked[name].prepare()
-        _prepare(modules, wanted)
+        _prepare(modules, requested_threads)
         self._program = program
         self._callables = {name: VMCallable(function) for name, function in linked.items()}
 
@@ -304,7 +311,7 @@ def _prepare(modules: Sequence[RuntimeModule], num_threads: int | None) -> None:
             leave_call(token)
 
 
-def _not_called_by_others(program: Program) -> list[str]:
+def _entry_points(program: Program) -> list[str]:
     if len(program.functions) == 1:
         return list(program.function_names)
     calls = (call for function in program.functions for call in function.code if isinstance(call, Call))
@@ -318,27 +325,27 @@ def _check_fixed(array: NDArray, value: object, where: str) -> None:
     if is_copy or not (array.flags.c_contiguous and array.flags.aligned):
         raise CallError(
             where,
-            "cannot be bound: it would have to be copied at each call",
+            "cannot be bound: each call would copy the array",
             expected="a C-contiguous and aligned array",
         )
 
 
 def _check_names(
-    where: str, what: str, given: Mapping[str, object], specs: Sequence[TensorSpec], *, complete: bool
+    where: str, role: str, arrays: Mapping[str, object], specs: Sequence[TensorSpec], *, complete: bool
 ) -> None:
     names = [spec.name for spec in specs]
-    if not isinstance(given, Mapping):
-        raise CallError(where, f"{what}s are not given by name", got=type(given).__name__, expected="a mapping")
-    for name in given:
+    if not isinstance(arrays, Mapping):
+        raise CallError(where, f"{role}s are not passed by name", got=type(arrays).__name__, expected="a mapping")
+    for name in arrays:
         if name not in names:
             raise CallError(
                 where,
-                f"has no {what} `{name}`",
-                expected=", ".join(names) or f"no {what} at all",
+                f"has no {role} `{name}`",
+                expected=", ".join(names) or f"no {role} at all",
                 hint=near_names(name, names) or None,
             )
-    missing = [name for name in names if name not in given]
+    missing = [name for name in names if name not in arrays]
     if complete and missing:
         raise CallError(
-            where, f"{what} {', '.join(f'`{name}`' for name in missing)} is missing", expected=", ".join(names)
+            where, f"{role} {', '.join(f'`{name}`' for name in missing)} is missing", expected=", ".join(names)
         )

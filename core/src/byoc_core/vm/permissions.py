@@ -9,7 +9,7 @@ from byoc_core.runtime.module import CallTraits, RuntimeModule
 from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.program import Program, VMFunction
-from byoc_core.vm.view_laws import is_strided, shared_places
+from byoc_core.vm.view_laws import aliased_operands, is_strided
 
 __all__ = ["check_permissions"]
 
@@ -55,7 +55,7 @@ def _check_call(
                 f"`{symbol}` takes C-contiguous arrays only",
                 got=f"register {program.registers(function)[number]} with strides",
             )
-    for position, number in shared_places(footprints, call):
+    for position, number in aliased_operands(footprints, call):
         if (position, number) not in traits.in_place:
             raise LinkError(
                 where,

@@ -42,7 +42,10 @@ __all__ = [
 ]
 
 ALIGNMENT = 64
-"""The alignment in bytes of storages, and of the offsets of tensors inside storages."""
+"""The alignment in bytes of storages, and of the offsets of tensors inside storages.
+
+Repeated in ``csrc/frame.c``. The verifier refuses other offsets; a larger value refuses programs of stored artifacts.
+"""
 
 
 @dataclass(frozen=True, slots=True)

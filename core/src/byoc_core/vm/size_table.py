@@ -1,4 +1,7 @@
-"""Sizes of a function in the form used by the C extension: a table, computed by operations from symbols."""
+"""Sizes of a function in the form used by the C extension: a table, computed by operations from symbols.
+
+The operations are constants of the extension; a new function of :mod:`byoc_core.dims` needs a new operation.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _OPERATIONS = {
     "min": "SIZE_MIN",
     "broadcast": "SIZE_BROADCAST",
 }
-_MOST = 2**63 - 1
+_MAX_SIZE = 2**63 - 1
 
 
 class SizeTable:
@@ -42,13 +45,13 @@ class SizeTable:
         self.operations: list[_Operation] = []
         self._symbol_numbers = {name: number for number, name in enumerate(self.symbols)}
         self._numbers: dict[_Operation, int] = {}
-        self._known: dict[Dim, int] = {}
+        self._number_by_size: dict[Dim, int] = {}
 
     def number(self, dim: Dim) -> int:
         """Return the number of a size, adding the size to the table if missing."""
-        found = self._known.get(dim)
+        found = self._number_by_size.get(dim)
         if found is None:
-            found = self._known[dim] = self._constant(dim) if isinstance(dim, int) else self._sum(dim)
+            found = self._number_by_size[dim] = self._constant(dim) if isinstance(dim, int) else self._sum(dim)
         return found
 
     def numbers(self, dims: Iterable[Dim]) -> tuple[int, ...]:
@@ -57,7 +60,7 @@ class SizeTable:
 
     def _constant(self, value: int) -> int:
         native = self._native
-        if abs(value) > _MOST:
+        if abs(value) > _MAX_SIZE:
             return self._add((native.SIZE_UNKNOWN, 0, 0, 0))
         return self._add((native.SIZE_CONSTANT, 0, 0, value))
 
@@ -98,7 +101,7 @@ def symbol_sources(params: Sequence[TensorSpec], symbols: Sequence[str]) -> tupl
     for index, param in enumerate(params):
         for axis, dim in enumerate(param.shape):
             linear = linear_form(dim) if isinstance(dim, DimExpr) else None
-            if linear is None or max(map(abs, linear[1:])) > _MOST:
+            if linear is None or max(map(abs, linear[1:])) > _MAX_SIZE:
                 continue
             name, factor, constant = linear
             if name in symbols:

@@ -59,7 +59,7 @@ def verify(program: Program) -> None:
     try:
         _verify(program)
     except IRTypeError as error:
-        raise ProgramError("program", f"has sizes that cannot be computed: {error.problem}") from error
+        raise ProgramError("program", f"a size cannot be computed: {error.problem}") from error
     object.__setattr__(program, "is_verified", True)
 
 
@@ -81,13 +81,13 @@ def _verify(program: Program) -> None:
         check_dataflow(program, function, footprints)
 
 
-def _check_names(where: str, what: str, names: Sequence[str]) -> None:
+def _check_names(where: str, kind: str, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if not name:
-            raise ProgramError(where, f"a {what} has no name")
+            raise ProgramError(where, f"a {kind} has no name")
         if name in seen:
-            raise ProgramError(where, f"two {what}s are called `{name}`")
+            raise ProgramError(where, f"two {kind}s have the name `{name}`")
         seen.add(name)
 
 
@@ -102,76 +102,78 @@ def _check_tensor(where: str, dtype: str, shape: Sequence[Dim]) -> None:
     try:
         product(shape, max_terms=_MAX_VOLUME_TERMS)
     except IRTypeError as error:
-        raise ProgramError(where, "its number of elements cannot be computed", got=_shape(shape)[:200]) from error
+        raise ProgramError(where, "the number of elements cannot be computed", got=_shape(shape)[:200]) from error
 
 
 def _check_declarations(program: Program, function: VMFunction) -> None:
     where = f"function `{function.name}`"
     _check_names(where, "parameter", [param.name for param in function.params])
     _check_names(where, "result", [result.name for result in function.results])
-    for what, specs in (("parameter", function.params), ("result", function.results)):
+    for kind, specs in (("parameter", function.params), ("result", function.results)):
         for spec in specs:
-            _check_tensor(f"{where}, {what} `{spec.name}`", spec.dtype, spec.shape)
+            _check_tensor(f"{where}, {kind} `{spec.name}`", spec.dtype, spec.shape)
     for index, constant in enumerate(function.constants):
         if constant >= len(program.constants):
             raise ProgramError(
                 f"{where}, register c{index}",
-                "cites a constant that the program does not have",
+                "cites a missing constant",
                 got=constant,
                 expected=f"less than {len(program.constants)}",
             )
-    known = function.input_symbols
+    input_symbols = function.input_symbols
     for index, nbytes in enumerate(function.storages):
-        place = f"{where}, storage {index}"
+        location = f"{where}, storage {index}"
         if isinstance(nbytes, int) and nbytes < 0:
-            raise ProgramError(place, "has a negative size", got=nbytes)
-        _check_known(place, (nbytes,), known)
-    _check_tensors(function, where, known)
+            raise ProgramError(location, "has a negative size", got=nbytes)
+        _check_determined(location, (nbytes,), input_symbols)
+    _check_tensors(function, where, input_symbols)
     for index, view in enumerate(function.views):
         _check_tensor(f"{where}, register w{index}", view.dtype, view.shape)
         dims = (view.offset, *view.shape, *(view.strides or ()))
-        _check_known(f"{where}, register w{index}", dims, known)
+        _check_determined(f"{where}, register w{index}", dims, input_symbols)
     check_views(program, function)
     for index, dynamic in enumerate(function.dynamics):
-        place = f"{where}, register v{index}"
-        _check_tensor(place, dynamic.dtype, dynamic.shape)
+        location = f"{where}, register v{index}"
+        _check_tensor(location, dynamic.dtype, dynamic.shape)
         symbols = shape_symbols(dynamic.shape)
         determined = bound_symbols([dynamic.shape], symbols - set(dynamic.binds))
         for name in dynamic.binds:
-            if name in known:
-                raise ProgramError(place, f"binds the symbol {name}, which the inputs bind")
+            if name in input_symbols:
+                raise ProgramError(location, f"binds symbol {name}, already bound by the inputs")
             if name not in symbols or name not in determined:
-                raise ProgramError(place, f"cannot bind the symbol {name} from the shape", got=_shape(dynamic.shape))
+                raise ProgramError(
+                    location, f"symbol {name} cannot be computed from the shape", got=_shape(dynamic.shape)
+                )
 
 
-def _check_tensors(function: VMFunction, where: str, known: frozenset[str]) -> None:
+def _check_tensors(function: VMFunction, where: str, input_symbols: frozenset[str]) -> None:
     for index, tensor in enumerate(function.tensors):
-        place = f"{where}, register t{index}"
-        _check_tensor(place, tensor.dtype, tensor.shape)
-        _check_known(place, tensor.shape, known)
+        location = f"{where}, register t{index}"
+        _check_tensor(location, tensor.dtype, tensor.shape)
+        _check_determined(location, tensor.shape, input_symbols)
         if tensor.storage >= len(function.storages):
             raise ProgramError(
-                place,
-                "lies in a storage that does not exist",
+                location,
+                "lies in a missing storage",
                 got=tensor.storage,
                 expected=f"less than {len(function.storages)}",
             )
         if tensor.offset % ALIGNMENT or tensor.offset < 0:
-            raise ProgramError(place, "is not aligned", got=tensor.offset, expected=f"a multiple of {ALIGNMENT}")
+            raise ProgramError(location, "is not aligned", got=tensor.offset, expected=f"a multiple of {ALIGNMENT}")
         nbytes = function.storages[tensor.storage]
         if not is_nonnegative(nbytes - tensor.offset - nbytes_of(tensor.shape, tensor.dtype)):
             raise ProgramError(
-                place,
+                location,
                 f"reaches beyond storage {tensor.storage}",
                 got=f"{nbytes_of(tensor.shape, tensor.dtype)} bytes at {tensor.offset}",
                 expected=f"at most {nbytes} bytes",
             )
 
 
-def _check_known(where: str, dims: Iterable[Dim], known: frozenset[str]) -> None:
-    unknown = shape_symbols(dims) - known
+def _check_determined(where: str, dims: Iterable[Dim], input_symbols: frozenset[str]) -> None:
+    unknown = shape_symbols(dims) - input_symbols
     if unknown:
-        raise ProgramError(where, f"the inputs do not determine {', '.join(sorted(unknown))}")
+        raise ProgramError(where, f"the inputs do not determine the symbols {', '.join(sorted(unknown))}")
 
 
 def _shape(shape: Iterable[Dim]) -> str:
@@ -206,11 +208,11 @@ class _CodeChecker:
                 case If():
                     condition = self._registers[instruction.condition]
                     if condition.dtype != "bool" or condition.shape:
-                        raise self._error("the condition is no bool scalar", got=_type(condition))
+                        raise self._error("the condition is not a bool scalar", got=_type(condition))
                 case Goto():
                     pass
         if not spec_of(code[-1]).ends_block:
-            raise self._error("the code runs past its end", expected="ret or goto")
+            raise self._error("the last instruction does not end the code", expected="ret or goto")
 
     def _error(self, problem: str, *, got: object = None, expected: object = None) -> ProgramError:
         return ProgramError(self._where, problem, got=got, expected=expected)
@@ -229,7 +231,9 @@ class _CodeChecker:
                 case FieldKind.TARGET:
                     if not 0 <= content < len(self._function.code):
                         raise self._error(
-                            "jumps out of the function", got=content, expected=f"less than {len(self._function.code)}"
+                            "the jump target is outside the function",
+                            got=content,
+                            expected=f"less than {len(self._function.code)}",
                         )
                 case FieldKind.CALL_KIND | FieldKind.CALLEE:
                     pass
@@ -261,25 +265,25 @@ class _CodeChecker:
             if register.kind is not RegisterKind.DYNAMIC:
                 if call.kind is CallKind.PACKED:
                     raise self._error(
-                        f"register {register} cannot take a returned value", expected="a dynamic register"
+                        f"register {register} cannot hold a returned value", expected="a dynamic register"
                     )
             elif self._function.dynamics[register.index].binds and call.kind in (CallKind.EXTERN, CallKind.BUILTIN):
-                raise self._error(f"register {register} binds symbols, so only a returned value can define it")
+                raise self._error(f"register {register} binds symbols: only a returned value can define the register")
 
-    def _check_types(self, what: str, numbers: Sequence[int], specs: Sequence[TensorSpec]) -> None:
+    def _check_types(self, operands: str, numbers: Sequence[int], specs: Sequence[TensorSpec]) -> None:
         if len(numbers) != len(specs):
-            raise self._error(f"wrong number of {what}", got=len(numbers), expected=len(specs))
+            raise self._error(f"wrong number of {operands}", got=len(numbers), expected=len(specs))
         for number, spec in zip(numbers, specs, strict=True):
             register = self._registers[number]
-            self._check_like(f"register {register} does not fit `{spec.name}` of the {what}", register, spec)
+            self._check_like(f"register {register} does not fit `{spec.name}` of the {operands}", register, spec)
 
-    def _check_like(self, problem: str, have: Register, want: Register | TensorSpec) -> None:
-        if have.dtype != want.dtype or len(have.shape) != len(want.shape):
-            raise self._error(problem, got=_type(have), expected=_type(want))
+    def _check_like(self, problem: str, actual: Register, expected: Register | TensorSpec) -> None:
+        if actual.dtype != expected.dtype or len(actual.shape) != len(expected.shape):
+            raise self._error(problem, got=_type(actual), expected=_type(expected))
         # Symbols of different functions are unrelated, therefore only plain sizes are compared.
-        for left, right in zip(have.shape, want.shape, strict=True):
+        for left, right in zip(actual.shape, expected.shape, strict=True):
             if isinstance(left, int) and isinstance(right, int) and left != right:
-                raise self._error(problem, got=_type(have), expected=_type(want))
+                raise self._error(problem, got=_type(actual), expected=_type(expected))
 
     def _check_builtin(self, call: Call) -> None:
         spec = BUILTINS[Builtin(call.callee)]
@@ -307,11 +311,11 @@ class _CodeChecker:
         function = self._function
         self._check_types(f"results of `{function.name}`", ret.values, function.results)
         if len(set(ret.values)) != len(ret.values):
-            raise self._error("returns one register twice")
-        known = function.input_symbols
+            raise self._error("returns the same register twice")
+        input_symbols = function.input_symbols
         for index, (number, spec) in enumerate(zip(ret.values, function.results, strict=True)):
             register = self._registers[number]
-            if shape_symbols(spec.shape) <= known:
+            if shape_symbols(spec.shape) <= input_symbols:
                 if number != len(function.params) + index:
                     raise self._error(
                         f"result `{spec.name}` is in the wrong register", got=register, expected=f"o{index}"

@@ -13,7 +13,7 @@ from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import Builtin, Call, CallKind
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
 
-__all__ = ["check_memory", "check_views", "is_strided", "shared_places"]
+__all__ = ["aliased_operands", "check_memory", "check_views", "is_strided"]
 
 _BASES = (RegisterKind.PARAM, RegisterKind.RESULT, RegisterKind.CONSTANT, RegisterKind.TENSOR)
 _READ_ONLY = (RegisterKind.PARAM, RegisterKind.CONSTANT)
@@ -24,43 +24,43 @@ def check_views(program: Program, function: VMFunction) -> None:
 
     Raises:
         ProgramError: the base of a view is no register owning memory, or a view has another dtype, is not aligned, is
-            not provably inside its base, or may name a place twice.
+            not provably inside its base, or may name an element twice.
     """
     registers = program.registers(function) if function.views else ()
-    known = function.input_symbols
+    input_symbols = function.input_symbols
     sizes = _sizes_of_calls(function)
     for index, view in enumerate(function.views):
-        place = f"function `{function.name}`, register w{index}"
+        location = f"function `{function.name}`, register w{index}"
         base = registers[view.base] if 0 <= view.base < function.first_view else None
-        if base is None or base.kind not in _BASES or not shape_symbols(base.shape) <= known:
+        if base is None or base.kind not in _BASES or not shape_symbols(base.shape) <= input_symbols:
             raise ProgramError(
-                place,
-                "is a view of what owns no memory of known size",
+                location,
+                "the base of the view owns no memory of known size",
                 got=view.base if base is None else base,
                 expected="a param, result, constant or planned tensor",
             )
         if base.dtype != view.dtype:
-            raise ProgramError(place, f"has another dtype than {base}", got=view.dtype, expected=base.dtype)
+            raise ProgramError(location, f"has another dtype than the base {base}", got=view.dtype, expected=base.dtype)
         if view.strides is not None and len(view.strides) != len(view.shape):
-            raise ProgramError(place, "has another number of strides than axes", got=len(view.strides))
+            raise ProgramError(location, "has another number of strides than axes", got=len(view.strides))
         itemsize = dtype_info(view.dtype).itemsize
         if exact_div(view.offset, itemsize) is None:
-            raise ProgramError(place, "is not aligned", got=view.offset, expected=f"a multiple of {itemsize} bytes")
-        _check_extent(place, view.layout, base.shape, sizes)
+            raise ProgramError(location, "is not aligned", got=view.offset, expected=f"a multiple of {itemsize} bytes")
+        _check_extent(location, view.layout, base.shape, sizes)
 
 
-def _check_extent(place: str, layout: Layout, base: tuple[Dim, ...], sizes: tuple[Dim, ...]) -> None:
+def _check_extent(location: str, layout: Layout, base: tuple[Dim, ...], sizes: tuple[Dim, ...]) -> None:
     if any(isinstance(stride, int) and stride < 0 for stride in layout.strides):
-        raise ProgramError(place, "has a negative stride", got=_list(layout.strides))
+        raise ProgramError(location, "has a negative stride", got=_list(layout.strides))
     if not layout.fits(base, sizes):
         raise ProgramError(
-            place,
-            "does not provably lie inside its base",
+            location,
+            "does not provably lie inside the base",
             got=f"{layout.extent} elements from {layout.offset}",
             expected=f"at most {product(base)} elements",
         )
     if not layout.without_repeats.is_injective(sizes):
-        raise ProgramError(place, "may name one place twice", got=f"strides {_list(layout.strides)}")
+        raise ProgramError(location, "may name the same element twice", got=f"strides {_list(layout.strides)}")
 
 
 def is_strided(function: VMFunction, register: int) -> bool:
@@ -68,7 +68,7 @@ def is_strided(function: VMFunction, register: int) -> bool:
     return register >= function.first_view and not function.views[register - function.first_view].is_compact
 
 
-def shared_places(footprints: Footprints, call: Call) -> list[tuple[int, int]]:
+def aliased_operands(footprints: Footprints, call: Call) -> list[tuple[int, int]]:
     """Return the positions of all pairs of a result and an argument of a call with shared bytes."""
     results = [frozenset(footprints.of(number)) for number in call.results]
     return [
@@ -100,15 +100,15 @@ def check_memory(program: Program, function: VMFunction, footprints: Footprints)
                 raise ProgramError(where, f"register {registers[number]} is read-only")
             view = function.views[number - first_view] if number >= first_view else None
             if view is not None and not view.layout.is_injective(sizes):
-                raise ProgramError(where, f"register {registers[number]} repeats elements, so it cannot be written")
+                raise ProgramError(where, f"register {registers[number]} has repeated elements and cannot be written")
             if not written.isdisjoint(footprints.of(number)):
-                raise ProgramError(where, f"register {registers[number]} is written while it is in use")
+                raise ProgramError(where, f"register {registers[number]} is written while in use")
             written.update(footprints.of(number))
         for number in (arg for arg in call.args if not written.isdisjoint(footprints.of(arg))):
-            upon = [result for result in call.results if footprints.is_same_place(result, number)]
-            if call.kind is not CallKind.EXTERN or not upon:
-                overlapping = upon or [r for r in call.results if footprints.owners[r] == footprints.owners[number]]
-                raise ProgramError(where, f"register {registers[overlapping[0]]} is written while it is in use")
+            aliases = [result for result in call.results if footprints.is_elementwise_alias(result, number)]
+            if call.kind is not CallKind.EXTERN or not aliases:
+                overlapping = aliases or [r for r in call.results if footprints.owners[r] == footprints.owners[number]]
+                raise ProgramError(where, f"register {registers[overlapping[0]]} is written while in use")
         if call.kind is not CallKind.EXTERN and (call.kind, call.callee) != (CallKind.BUILTIN, Builtin.COPY):
             for number in (*call.args, *call.results):
                 if is_strided(function, number):

@@ -44,8 +44,8 @@ class ConcreteView:
             return np.empty(self.shape, self.dtype)
         if self.strides is None and base.nbytes == base.itemsize * int(np.prod(self.shape)):
             return base.reshape(self.shape)
-        made: NDArray = np.ndarray(self.shape, self.dtype, base.reshape(-1).view(np.uint8), self.offset, self.strides)
-        return made
+        view: NDArray = np.ndarray(self.shape, self.dtype, base.reshape(-1).view(np.uint8), self.offset, self.strides)
+        return view
 
 
 class ViewMaker:
@@ -61,7 +61,7 @@ class ViewMaker:
         self._function = function
         per_call = (RegisterKind.PARAM, RegisterKind.RESULT)
         self._is_per_call = [registers[view.base].kind in per_call for view in function.views]
-        self._clears = any(self._is_per_call)
+        self._has_call_views = any(self._is_per_call)
 
     def concrete(self, sizes: dict[str, int]) -> list[ConcreteView]:
         """Return the views for known sizes.
@@ -73,17 +73,17 @@ class ViewMaker:
 
     def prepare(self, registers: list[Any], views: Sequence[ConcreteView]) -> Callable[[list[Any]], None] | None:
         """Put the views of constants and tensors into a frame's registers; return a function to fill in the others."""
-        later = []
+        call_views = []
         for view, is_per_call in zip(views, self._is_per_call, strict=True):
             if is_per_call:
-                later.append(view)
+                call_views.append(view)
             else:
                 registers[view.register] = view.of(registers[view.base])
-        return partial(_fill, later) if later else None
+        return partial(_fill, call_views) if call_views else None
 
     def clear(self, registers: list[Any]) -> None:
         """Drop the views belonging to a finished call."""
-        if self._clears:
+        if self._has_call_views:
             for number, is_per_call in enumerate(self._is_per_call, start=self._function.first_view):
                 if is_per_call:
                     registers[number] = None

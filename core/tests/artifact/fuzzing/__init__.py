@@ -1,7 +1,7 @@
-"""A fuzzer of artifacts that runs what it changes.
+"""A fuzzer of artifacts: mutants are loaded and run.
 
-``corpus`` builds artifacts, ``mutation`` changes them and makes all digests right again, ``holes`` keeps the attacks
-that once worked. ``child`` loads, inspects, verifies and runs each mutant in a process of its own, on ``guarded``
-buffers and under limits; ``parent`` starts such processes and finds out which mutant a process died of. ``sabotage``
-breaks byoc on purpose, to show that faults are found. ``long_run`` is the command.
+``corpus`` builds artifacts, ``mutation`` changes artifacts and corrects all digests, ``holes`` keeps the attacks with
+success in the past. ``child`` loads, inspects, verifies and runs each mutant in a separate process, on ``guarded``
+buffers and under limits; ``parent`` starts these processes and determines the mutant at which a process died.
+``sabotage`` breaks byoc on purpose, to prove the detection of faults. ``long_run`` is the command.
 """

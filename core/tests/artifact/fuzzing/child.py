@@ -1,4 +1,4 @@
-"""The process that tries mutants: it says which one it begins, so that whoever started it knows which one ended it.
+"""The process trying mutants: each start is announced, so the parent knows the mutant at the death of the process.
 
     python -m core.tests.artifact.fuzzing.child FOLDER SEED FIRST LAST [SABOTAGE [CPU_SECONDS]]
 
@@ -24,11 +24,11 @@ from core.tests.artifact.fuzzing.sabotage import SABOTAGES
 from core.tests.artifact.fuzzing.trial import try_artifact
 
 MOST_NBYTES = 1 << 31
-"""How much address space mutants may take beyond what the process has when it begins."""
+"""Address space allowed for mutants beyond the usage of the process at the start."""
 
 
 def artifacts(corpus: Folder, seed: int, index: int) -> tuple[str, bytes, bool]:
-    """Return the name of mutant ``index``, the artifact, and whether its native code may be loaded."""
+    """Return the name of mutant ``index``, the artifact, and whether loading the native code is permitted."""
     if index < 0:
         return (*corpus.attacks[-1 - index], False)
     rng = random.Random(seed + index)

@@ -1,4 +1,4 @@
-"""The artifacts that mutants are made of: small models by every backend that can be used here."""
+"""The artifacts mutated by the fuzzer: small models, compiled by every backend usable here."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Seed:
     """An artifact.
 
     Attributes:
-        name: the model's and the backend's.
+        name: the names of the model and the backend.
         content: the artifact.
-        is_native: whether it holds native code.
+        is_native: whether the artifact holds native code.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Seed:
 
 
 def _model(nodes: list[onnx.NodeProto], inputs: dict[str, list[int | str]], weights: dict[str, list[int]]) -> bytes:
-    """Return an ONNX model whose result is that of its last node."""
+    """Return an ONNX model with the result of the last node."""
     random = np.random.default_rng(0)
     graph = helper.make_graph(
         nodes,
@@ -103,7 +103,7 @@ def _models() -> Iterator[tuple[str, bytes]]:
 
 @cache
 def seeds() -> tuple[Seed, ...]:
-    """Return the artifacts of every model by every backend that takes something of it."""
+    """Return the artifacts of every model by every backend claiming part of the model."""
     found = []
     usable = [name for name in byoc_core.backends.names() if byoc_core.backends.get(name).compile_status().ok]
     for name, model in _models():

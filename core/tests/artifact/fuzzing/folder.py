@@ -1,4 +1,4 @@
-"""The folder that the processes of a run share: the artifacts that mutants are made of, and the attacks."""
+"""The folder shared by the processes of a run: the corpus and the attacks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Folder", "write_folder"]
 
 @dataclass(frozen=True)
 class Folder:
-    """What the files of a folder hold.
+    """The contents of the files in a folder.
 
     Attributes:
         seeds: the artifacts.
-        attacks: artifacts with one of the attacks of :mod:`holes`, by the names of both.
+        attacks: artifacts with an attack of :mod:`holes`, by the names of both.
     """
 
     seeds: tuple[Seed, ...]
@@ -25,7 +25,7 @@ class Folder:
 
     @classmethod
     def read(cls, path: Path) -> Folder:
-        """Return what :func:`write_folder` wrote."""
+        """Return the data written by :func:`write_folder`."""
         found = [
             Seed(file.stem.rpartition(".")[0], file.read_bytes(), file.stem.endswith(".native"))
             for file in sorted(path.glob("*.seed"))

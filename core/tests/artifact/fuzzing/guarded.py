@@ -1,4 +1,4 @@
-"""Arrays between pages that nobody may touch."""
+"""Arrays between inaccessible pages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PROT_NONE = 0
 
 
 def guarded_empty(shape: tuple[int, ...], dtype: np.dtype[Any], *, at_end: bool = True) -> np.ndarray[Any, Any]:
-    """Return an array whose memory ends, or begins, at a page that cannot be read or written.
+    """Return an array with memory ending, or beginning, at a page without read and write access.
 
-    The array lies in a mapping of its own, which lasts as long as it does.
+    The array lies in a separate mapping, with the same lifetime.
 
     Args:
         shape: of the array.
         dtype: of the array.
-        at_end: whether the first byte behind the array is guarded; else the byte before it.
+        at_end: whether the first byte behind the array is guarded; else the byte before the array.
     """
     nbytes = math.prod(shape) * dtype.itemsize
     page = mmap.PAGESIZE

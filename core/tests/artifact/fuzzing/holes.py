@@ -1,4 +1,4 @@
-"""Attacks that once worked, as artifacts: each must be refused, or come to its end."""
+"""Past attacks as artifacts: each must be refused, or terminate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["holes"]
 
 
 def holes(seed: Seed) -> Mapping[str, bytes]:
-    """Return the attacks that an artifact can be made into, by name."""
+    """Return the attacks applicable to an artifact, by name."""
     members = taken_apart(seed.content)
     found = {}
     for name, attack in _ATTACKS.items():
@@ -30,7 +30,7 @@ def holes(seed: Seed) -> Mapping[str, bytes]:
 
 
 def _windowed(members: Members, ops: tuple[str, ...], change: Callable[[Any], None]) -> Members | None:
-    """Return members with the first node of some ops changed; ``None`` where there is none."""
+    """Return members with the first node of some ops changed; ``None`` without such a node."""
     head, brace, rest = members.get("modules/0/payload", b"").partition(b"{")
     try:
         data = json.loads(brace + rest)
@@ -44,7 +44,7 @@ def _windowed(members: Members, ops: tuple[str, ...], change: Callable[[Any], No
 
 
 def _dilated(by: int) -> Callable[[Any], None]:
-    """Return what makes a dilation negative: the windows would lie before the image."""
+    """Return a change to a negative dilation: the windows would lie before the image."""
 
     def change(node: dict[str, Any]) -> None:
         node["attrs"]["dilation"] = [by] * len(node["attrs"]["dilation"])
@@ -53,12 +53,12 @@ def _dilated(by: int) -> Callable[[Any], None]:
 
 
 def _wide_pool(node: dict[str, Any]) -> None:
-    """Make a window too large for any loop over it."""
+    """Build a window too large for a loop over the elements."""
     node["attrs"]["pool_size"][-1] = 2**62
 
 
 def _product_of_sums(members: Members) -> Members:
-    """Return members with a tensor of so many elements that their number has a million terms."""
+    """Return members with a tensor whose number of elements has a million terms."""
     letters = [(f"a{i}", f"b{i}") for i in range(20)]
     function = program_of(members).functions[0]
     sums = tuple(symbol(a) + symbol(b) for a, b in letters)
@@ -70,7 +70,7 @@ def _product_of_sums(members: Members) -> Members:
 
 
 def _nested_choices(members: Members) -> Members:
-    """Return members with a storage whose size is nested deep."""
+    """Return members with a storage of deeply nested size."""
     text = "n"
     for index in range(60):
         text = f"max({text},n//{index + 2})" if index % 2 else f"min({text}+{index},2*n)"
@@ -79,7 +79,7 @@ def _nested_choices(members: Members) -> Members:
 
 
 def _params_of_sums(members: Members) -> Members:
-    """Return members with inputs whose bytes are products of sums."""
+    """Return members with inputs with products of sums as bytes."""
     names = tuple(symbol(f"{letter}{i}") for i in range(8) for letter in "ab")
     sums = tuple[Dim, ...](symbol(f"a{i}") + symbol(f"b{i}") for i in range(8))
     params = [TensorSpec("s", "float32", names)]
@@ -88,7 +88,7 @@ def _params_of_sums(members: Members) -> Members:
 
 
 def _with_params(function: VMFunction, params: tuple[TensorSpec, ...]) -> VMFunction:
-    """Return a function with more params; the registers behind them count on."""
+    """Return a function with more params; the later registers are renumbered."""
     first = len(function.params)
 
     def moved(register: int) -> int:

@@ -3,7 +3,7 @@
     python -m core.tests.artifact.fuzzing.long_run --mutants 20000 --seed 1
     python -m core.tests.artifact.fuzzing.long_run --mutants 1 --seed 4711 --keep mutant.byoc
 
-Mutant ``i`` of a run is the one of seed ``seed + i``: the second line tries one again, and writes it to a file.
+Mutant ``i`` of a run has seed ``seed + i``: the second line repeats a single mutant and writes the mutant to a file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Artifacts taken apart and put together, with digests that are right for whatever is in them."""
+"""Artifacts taken apart and put together, with digests matching the contents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def taken_apart(content: bytes) -> Members:
 
 
 def packed(members: Mapping[str, bytes]) -> bytes:
-    """Return the artifact of these members; the manifest cites all digests as they are."""
+    """Return the artifact of these members; the manifest cites all actual digests."""
     made: dict[str, Buffer] = dict(members)
     try:
         manifest = json.loads(members["manifest.json"])
@@ -47,7 +47,7 @@ def program_of(members: Mapping[str, bytes]) -> Program:
 
 
 def with_program(members: Mapping[str, bytes], program: Program) -> Members:
-    """Return the members with another program, and a manifest that describes its functions."""
+    """Return the members with another program, and a manifest describing the functions of the program."""
     manifest = json.loads(members["manifest.json"])
     manifest["functions"] = [
         {"name": f.name, "inputs": _specs(f.params), "outputs": _specs(f.results)} for f in program.functions

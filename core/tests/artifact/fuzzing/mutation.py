@@ -1,4 +1,4 @@
-"""Mutants of artifacts: right digests, wrong content, and often content that agrees with itself."""
+"""Mutants of artifacts: right digests, wrong content, and often consistent content."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _Path = tuple[Any, ...]
 
 
 def mutant(members: Members, rng: Random) -> Members:
-    """Return a mutant of an artifact, after one change to four."""
+    """Return a mutant of an artifact, after one to four changes."""
     changed = dict(members)
     left = rng.choice((1, 1, 1, 2, 2, 3, 4))
     for _ in range(50):
@@ -104,7 +104,7 @@ def _payload(members: Members, rng: Random) -> str:
 
 
 def _read(payload: bytes) -> tuple[bytes, Any]:
-    """Return what stands before a payload of JSON, and the JSON."""
+    """Return the bytes before a JSON payload, and the JSON."""
     head, brace, _ = payload.partition(b"{")
     if not brace or len(head) > 100:
         raise ValueError("no JSON")
@@ -130,7 +130,7 @@ def change_any_place(members: Members, rng: Random) -> Members:
 
 
 def change_attribute(members: Members, rng: Random) -> Members:
-    """Change an attribute, and most often the types that follow from it, everywhere."""
+    """Change an attribute, and most often the inferred types, everywhere."""
     name = _payload(members, rng)
     for _ in range(rng.choice((1, 20))):  # one time of two until the rules of all ops hold
         head, data = _read(members[name])
@@ -181,7 +181,7 @@ def change_node(members: Members, rng: Random) -> Members:
 
 
 def _with_types(members: Members, name: str, head: bytes, data: Any, rng: Random) -> Members:
-    """Return members with a changed document; three times of four with the types that follow, in the program too."""
+    """Return members with a changed document; three times in four with the inferred types, also in the program."""
     if rng.random() < 0.25:
         if rng.random() < 0.7:
             for output in rng.choice(_nodes(data))["outputs"]:
@@ -193,7 +193,7 @@ def _with_types(members: Members, name: str, head: bytes, data: Any, rng: Random
 
 
 def _with_shapes(members: Members, shapes: Mapping[tuple[Any, ...], tuple[Any, ...]]) -> Members:
-    """Return members whose program has other shapes, and storages that are large enough."""
+    """Return members with other shapes in the program, and large enough storages."""
     program = program_of(members)
     for path, value in list(_leaves(program)):
         if "storages" in path and isinstance(value, int):
@@ -209,7 +209,7 @@ def _with_shapes(members: Members, shapes: Mapping[tuple[Any, ...], tuple[Any, .
 
 
 def change_size(members: Members, rng: Random) -> Members:
-    """Change a size wherever it stands: in shapes, in attributes perhaps, in the program and the manifest."""
+    """Change a size everywhere: in shapes, in attributes perhaps, in the program and the manifest."""
     program = program_of(members)
     known = [value for path, value in _leaves(program) if "shape" in path and isinstance(value, int)]
     old, new = rng.choice(known), rng.choice((rng.choice(known), rng.choice(NUMBERS)))
@@ -237,7 +237,7 @@ def change_size(members: Members, rng: Random) -> Members:
 
 
 def change_dtype(members: Members, rng: Random) -> Members:
-    """Change a dtype wherever it stands."""
+    """Change a dtype everywhere."""
     old, new = rng.choice(("float32", "int64")), rng.choice(DTYPES)
     changed = dict(members)
     for name in [name for name in members if name.startswith("modules/")]:
@@ -331,4 +331,4 @@ _CHANGES: Mapping[Callable[[Members, Random], Members], int] = {
     change_bytes: 2,
     change_manifest: 2,
 }
-"""The kinds of change, and how often each is made."""
+"""The kinds of change, with their weights."""

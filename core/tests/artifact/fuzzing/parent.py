@@ -1,4 +1,4 @@
-"""Many mutants in processes of their own, and what became of them."""
+"""Many mutants in separate processes, and the outcomes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Tally", "fuzz", "new_corpus"]
 
 REPOSITORY = Path(__file__).parents[4]
 MOST_SECONDS = 300.0
-"""How long a mutant may take by the clock: only one that waits for something takes that long (see ``child``)."""
+"""The time limit of a mutant by the clock, reached only by waiting (see ``child``)."""
 
 
 @dataclass
 class Tally:
-    """What was tried.
+    """The results of a run.
 
     Attributes:
         outcomes: how many mutants were refused, unfit, or ran, by outcome.
         origins: how many mutants were made of each artifact.
-        faults: what is wrong, by number of the mutant.
+        faults: the faults, by number of the mutant.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -38,11 +38,11 @@ class Tally:
 
     @property
     def count(self) -> int:
-        """The number of mutants that were tried."""
+        """The number of mutants tried."""
         return self.outcomes.total()
 
     def add(self, other: Tally) -> None:
-        """Add what another process tried."""
+        """Add the results of another process."""
         self.outcomes.update(other.outcomes)
         self.origins.update(other.origins)
         self.faults.update(other.faults)
@@ -50,7 +50,7 @@ class Tally:
 
 @contextmanager
 def new_corpus() -> Iterator[Path]:
-    """Yield a folder with the corpus, and remove it in the end."""
+    """Yield a folder with the corpus, and remove the folder at the end."""
     with tempfile.TemporaryDirectory(prefix="byoc-fuzz-") as folder:
         write_folder(Path(folder))
         yield Path(folder)
@@ -59,15 +59,15 @@ def new_corpus() -> Iterator[Path]:
 def fuzz(
     folder: Path, numbers: range, *, seed: int, jobs: int = 1, sabotage: str = "", cpu_s: float | None = None
 ) -> Tally:
-    """Try mutants by their numbers, and attacks of :mod:`holes`, whose numbers are negative.
+    """Try mutants by number, and attacks of :mod:`holes` by negative number.
 
     Args:
         folder: of :func:`new_corpus`.
-        numbers: which.
+        numbers: the mutants to try.
         seed: of mutant 0.
         jobs: how many processes run at once.
-        sabotage: what is broken on purpose.
-        cpu_s: how much processor time a mutant may take, where not the usual.
+        sabotage: the part of byoc broken on purpose.
+        cpu_s: the limit on processor time of a mutant, if not the default.
     """
     tally, lock = Tally(), threading.Lock()
     size = -(-len(numbers) // jobs) if len(numbers) < 4000 else 500
@@ -86,7 +86,7 @@ def fuzz(
 
 
 def _try_chunk(folder: Path, chunk: range, seed: int, sabotage: str, cpu_s: float | None) -> Tally:
-    """Try mutants in a process, and in another one behind each mutant that a process dies of."""
+    """Try mutants in a process; after a death, continue with the next mutant in another process."""
     tally, first = Tally(), chunk.start
     while first < chunk.stop:
         command = ["core.tests.artifact.fuzzing.child", str(folder), str(seed), str(first), str(chunk.stop)]
@@ -109,7 +109,7 @@ def _try_chunk(folder: Path, chunk: range, seed: int, sabotage: str, cpu_s: floa
 
 
 def _follow(child: subprocess.Popen[str], tally: Tally) -> int | None:
-    """Read what a process says until it ends; return the mutant that it had begun and not ended."""
+    """Read a process's output to the end; return the mutant begun and not ended."""
     current: int | None = None
     assert child.stdout is not None
     with child.stdout:
@@ -134,7 +134,7 @@ def _follow(child: subprocess.Popen[str], tally: Tally) -> int | None:
 
 
 def _ending(code: int) -> str:
-    """Return how a process ended, for people to read."""
+    """Return how a process ended, as a readable text."""
     import signal
 
     if code == -signal.SIGPROF:

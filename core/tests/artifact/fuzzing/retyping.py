@@ -1,4 +1,4 @@
-"""Documents whose types follow from changed attributes, so that a mutant agrees with itself."""
+"""Documents with types inferred from changed attributes, for mutants with consistent types."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Shapes = dict[tuple[str, ...], tuple[Any, ...]]
 
 
 def retyped(document: Mapping[str, Any]) -> Shapes:
-    """Give the nodes of a document the types that their operands and attributes give, where the rules permit it.
+    """Set the inferred types of operands and attributes on the nodes of a document, if the rules permit.
 
     Returns:
-        By the old shape of each result that changed, the new one; both as the document writes sizes.
+        The new shape of each changed result, by the old shape; both in the notation of the document.
     """
     shapes: Shapes = {}
     for function in document["functions"]:

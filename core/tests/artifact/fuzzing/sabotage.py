@@ -1,4 +1,4 @@
-"""Faults that are made on purpose: the fuzzer must find each."""
+"""Deliberate faults: the fuzzer must find each."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _num_windows(size: int, window: int, stride: int, dilation: int, begin: int,
 
 
 def windows_out_of_bounds() -> None:
-    """Let kernels address memory by whatever attributes a document has."""
+    """Let kernels address memory by any attributes of a document."""
     _put(graph_encoding, check_document_types=lambda *_: None)
     for module in (pooling_kernels, convolution_kernels):
         _put(module, window_view=_window_view, num_windows=_num_windows)
 
 
 def _replace_reading(raised: Callable[[], None]) -> None:
-    """Let loading do something else for half of the artifacts."""
+    """Replace loading for half of the artifacts."""
     read = loading.OpenedArtifact.read_program
 
     def read_program(self: Any) -> Any:
@@ -55,7 +55,7 @@ def _replace_reading(raised: Callable[[], None]) -> None:
 
 
 def wrong_error() -> None:
-    """Let loading raise an error that it does not document."""
+    """Let loading raise an undocumented error."""
 
     def raise_other() -> None:
         raise IRTypeError("artifact", "is not what it seems")
@@ -75,7 +75,7 @@ def endless_loop() -> None:
 
 
 def much_memory() -> None:
-    """Let loading take all memory it can get."""
+    """Let loading take all available memory."""
 
     def take() -> None:
         bytearray(1 << 33)
@@ -86,4 +86,4 @@ def much_memory() -> None:
 SABOTAGES: Mapping[str, Callable[[], None]] = {
     function.__name__: function for function in (windows_out_of_bounds, wrong_error, endless_loop, much_memory)
 }
-"""What breaks byoc, by name."""
+"""Ways to break byoc, by name."""

@@ -1,4 +1,4 @@
-"""One artifact from a stranger: loaded, inspected, verified and run, on guarded buffers."""
+"""An artifact from a stranger: loaded, inspected, verified and run, on guarded buffers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from core.tests.artifact.fuzzing.guarded import guarded_empty
 __all__ = ["try_artifact"]
 
 MOST_NBYTES = 1 << 24
-"""Inputs of more bytes than this are not made: the artifact asks for them, and any caller would see that."""
+"""The limit on bytes of inputs: the artifact itself asks for these bytes, visibly for any caller."""
 
 OUR_FAULTS = (InternalError, HookError)
-"""Errors of byoc that say that byoc, or a plugin, is at fault."""
+"""Errors of byoc blaming byoc or a plugin."""
 
 
 def try_artifact(path: Path, *, allow_native: bool) -> str:
-    """Return what became of an artifact in one word: ``refused``, ``unfit`` for what links or runs not, or ``ran``.
+    """Return the outcome of an artifact in a word: ``refused``, ``unfit`` (linking or running fails), or ``ran``.
 
     Raises:
-        Exception: a fault: any exception that the functions called do not document.
+        Exception: a fault: any exception not documented by the called functions.
     """
     _lawful(lambda: inspect(path).report())
     verified = _lawful(lambda: verify(path))
@@ -50,7 +50,7 @@ def try_artifact(path: Path, *, allow_native: bool) -> str:
 
 
 def _lawful(action: Callable[[], Any]) -> Any:
-    """Return what an action gives; ``None`` where it refuses the artifact as it says it does."""
+    """Return the result of an action; ``None`` after a documented refusal of the artifact."""
     try:
         return action()
     except (ArtifactError, RuntimeNotFoundError):
@@ -78,7 +78,7 @@ def _call(machine: VirtualMachine, name: str, *, at_end: bool) -> str:
 
 
 def _filled(spec: TensorSpec, sizes: dict[str, int], *, at_end: bool) -> np.ndarray[Any, Any] | None:
-    """Return a guarded array of ones; ``None`` where it would be very large."""
+    """Return a guarded array of ones; ``None`` if the array would be very large."""
     shape = tuple(evaluate(size, sizes) for size in spec.shape)
     dtype = to_numpy(spec.dtype)
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > MOST_NBYTES:

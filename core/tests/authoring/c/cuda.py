@@ -1,4 +1,4 @@
-"""NVRTC and the CUDA driver by ``ctypes``: compile printed CUDA, and launch kernels where there is a device."""
+"""NVRTC and the CUDA driver by ``ctypes``: compile printed CUDA, and launch kernels on a device, if present."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Device", "Nvrtc", "find_device", "find_nvrtc"]
 
 NDArray = npt.NDArray[Any]
 _LEAST = 75
-"""The oldest compute capability that all versions of NVRTC from 12 on compile for, times 10."""
+"""The oldest compute capability supported by all versions of NVRTC from 12 on, times 10."""
 _MAJOR, _MINOR = 75, 76
-"""Numbers of the attributes of a device that make its compute capability."""
+"""Numbers of the device attributes with the compute capability."""
 _THREADS, _MOST_BLOCKS = 32, 3
-"""Of a launch: so few that threads run several rounds."""
+"""Numbers of a launch, small enough for several rounds per thread."""
 
 
 def find_nvrtc() -> Nvrtc | None:
-    """Return NVRTC of a package from PyPI, else that of the system's CUDA toolkit; ``None`` where there is neither."""
+    """Return NVRTC of a package from PyPI, else of the system's CUDA toolkit, else ``None``."""
     path = next(_candidates(), None)
     return None if path is None else Nvrtc(path)
 
@@ -48,7 +48,7 @@ def _candidates() -> Iterator[str]:
 
 
 class Nvrtc:
-    """A compiler of CUDA C++ that needs neither a device nor another compiler.
+    """A compiler of CUDA C++, without need of a device or of another compiler.
 
     Args:
         path: of the library.
@@ -72,7 +72,7 @@ class Nvrtc:
         """Return PTX for ``compute_75`` and the like, machine code for ``sm_75`` and the like.
 
         Raises:
-            RuntimeError: the source is wrong; has what NVRTC says.
+            RuntimeError: the source is wrong; with the messages of NVRTC.
         """
         library, program = self._library, ctypes.c_void_p()
         self._check(library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None))
@@ -100,7 +100,7 @@ class Nvrtc:
 
 
 def find_device() -> Device | None:
-    """Return the first CUDA device, or ``None`` where there is no driver or no device."""
+    """Return the first CUDA device, or ``None`` without driver or device."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -120,7 +120,7 @@ class Device:
     Attributes:
         name: of the device.
         capability: 90 for 9.0.
-        version: the newest version of CUDA that the driver knows, 13000 for 13.0.
+        version: the newest version of CUDA known to the driver, 13000 for 13.0.
     """
 
     def __init__(self, driver: ctypes.CDLL) -> None:
@@ -142,7 +142,7 @@ class Device:
         self.name = name.value.decode()
 
     def load(self, nvrtc: Nvrtc, source: str) -> ctypes.c_void_p:
-        """Return the module of a source: compiled to PTX, to machine code where the PTX is too new for the driver."""
+        """Return the module of a source: compiled to PTX, or to machine code if the PTX is too new for the driver."""
         kind = "compute" if nvrtc.version <= self.version else "sm"
         module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), nvrtc.compile(source, f"{kind}_{self.capability}"))
@@ -151,12 +151,12 @@ class Device:
     def run(
         self, module: ctypes.c_void_p, grid: Grid, arrays: Mapping[Buffer, NDArray], sizes: Mapping[str, int]
     ) -> None:
-        """Make the launches of a grid, and change the arrays as they do.
+        """Run the launches of a grid, and copy the results into the arrays.
 
         Args:
             module: has the kernels.
             grid: the launches.
-            arrays: one for each buffer that is a parameter.
+            arrays: an array for each buffer parameter.
             sizes: the symbolic sizes.
         """
         with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Functions as grids, with arrays to run them on and checks of the results: nests, copies, calls, elementwise ops."""
+"""Functions as grids, with arrays and checks of the results: nests, copies, calls, elementwise ops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLOAT = c.CType("float32")
 _STATED = {"sin": 2, "cos": 2, "tan": 4, "asin": 4, "acos": 3, "atan": 2, "power": 9}
 _STATED |= {"sinh": 3, "cosh": 2, "asinh": 4, "acosh": 4, "atanh": 3}
 CUDA_LIBRARY = {name: (bound + 0.5, "result") for name, bound in _STATED.items()}
-"""What NVIDIA states at most of its functions, in units in the last place, from the result that is rounded right."""
+"""NVIDIA's stated error bounds of most functions, in ULP from the correctly rounded result."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Run:
     """A function on given arrays.
 
     Attributes:
-        grid: its launches.
+        grid: the launches.
         arrays: the parameters, before.
         sizes: the symbolic sizes.
-        check: raises an ``AssertionError`` where the parameters are not what they must be afterwards.
+        check: raises an ``AssertionError`` for wrong parameters afterwards.
     """
 
     grid: c.Grid
@@ -51,11 +51,11 @@ def source_of(runs: Sequence[Run]) -> str:
 
 
 def all_runs(num_nests: int, *, ops: bool = True) -> list[Run]:
-    """Return runs of so many random nests and two products, of functions of several launches, and of elementwise ops.
+    """Return runs of random nests and two products, of functions of several launches, and of elementwise ops.
 
     Args:
         num_nests: the number of nests; with 0 there are no products either.
-        ops: whether all elementwise ops are among them.
+        ops: whether to add all elementwise ops.
     """
     functions = [*_pointwise(), *_rows(), *_copies(), *_helpers(), *_pointers()]
     cases = (*CASES, *_HALVES) if ops else ()
@@ -77,7 +77,7 @@ def _nests(count: int) -> Iterator[Run]:
 
 
 def _interpreted(function: c.Function, arrays: Mapping[c.Buffer, NDArray], sizes: Mapping[str, int]) -> Run:
-    """Return a run whose results must be the bits that the interpreter computes."""
+    """Return a run with the interpreter's exact bits as expected results."""
     after: dict[Any, NDArray] = {buffer: array.copy() for buffer, array in arrays.items()}
     c.interpret(c.verify(function), after, sizes)
     wanted = {buffer: array.tobytes() for buffer, array in after.items()}
@@ -99,7 +99,7 @@ _Arguments = tuple[c.Function, dict[c.Buffer, NDArray], dict[str, int]]
 
 
 def _pointwise() -> Iterator[_Arguments]:
-    """Yield functions of one element after another: more rounds than threads, steps, a value that all rounds read."""
+    """Yield functions of elementwise loops: more rounds than threads, steps, a value read by all rounds."""
     rng = np.random.default_rng(1)
     for step, start in ((1, 0), (3, 2)):
         n = symbol("n")
@@ -113,7 +113,7 @@ def _pointwise() -> Iterator[_Arguments]:
 
 
 def _rows() -> Iterator[_Arguments]:
-    """Yield rows less their means, in two loops that share scratch memory, and a total that one thread computes."""
+    """Yield rows less their means, in two loops with shared scratch memory, and a total computed by a single thread."""
     n, columns = symbol("n"), 37
     x = c.Buffer("x", "float32", size=n * columns)
     out = c.Buffer("out", "float32", c.MemoryAccess.WRITE, n * columns + 1)
@@ -159,7 +159,7 @@ def _copies() -> Iterator[_Arguments]:
 
 
 def _helpers() -> Iterator[_Arguments]:
-    """Yield a loop that calls a function, which calls another one and writes to an array of the thread."""
+    """Yield a loop calling a function with a nested call and with stores to an array of the thread."""
     n = symbol("n")
     a, pair = c.Variable("a", FLOAT), c.Buffer("pair", "float32", c.MemoryAccess.SHARED)
     halved = c.Function("halved", (a,), (c.Return(a * c.Literal(0.5, FLOAT)),), FLOAT)
@@ -179,7 +179,7 @@ def _helpers() -> Iterator[_Arguments]:
 
 
 def _pointers() -> Iterator[_Arguments]:
-    """Yield a loop that reads by pointers of an array: into an input, or into zeros that the function declares."""
+    """Yield a loop with reads by pointers of an array: into an input, or into declared zeros."""
     n = symbol("n")
     x, out = c.Buffer("x", "float32", size=n), c.Buffer("out", "float32", c.MemoryAccess.WRITE, n)
     zeros = c.Buffer("zeros", "float32", size=4)
@@ -212,7 +212,7 @@ _HALVES = tuple(
 
 
 def _half_operands(case: ScalarCase) -> list[NDArray]:
-    """Return the operand of a cast from or to a half: floats as other casts have them, integers that halves hold."""
+    """Return the operand of a cast from or to a half: the floats of other casts, or integers exact in halves."""
     source, target = case.dtypes[0], case.result
     if source not in HALF_DTYPES:
         return operands_of(case)

@@ -1,4 +1,4 @@
-"""Functions of random nests and schedules, the same each time, and the bytes that each must compute."""
+"""Functions of random nests and schedules, the same each time, and the expected bytes of each."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _SCHEDULES = (
     ),
     Schedule({"i": 4, "r": 2}, ("i.tile", "r.tile", "r", "i", "j"), ("i.tile",), "j", 4),
 )
-"""Of a product of matrices with 16 columns: tiles of sums in vector registers, some rows of them short."""
+"""Schedules of a matrix product with 16 columns: tiles of sums in vector registers, some rows of tiles short."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Functions, each called ``kernel`` with a number, and the bytes of each of their outputs."""
+    """Functions, each called ``kernel`` with a number, and the bytes of all outputs of each."""
 
     runs: list[tuple[Function, Case]]
     expected: list[bytes]
 
 
 def drawn_functions(num_examples: int) -> Drawn:
-    """Return functions of so many random nests, and products of matrices."""
+    """Return functions of a number of random nests, and matrix products."""
     runs: list[tuple[Function, Case]] = []
     expected: list[bytes] = []
 

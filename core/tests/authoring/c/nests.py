@@ -1,4 +1,4 @@
-"""Random nests and schedules, functions of them, and arrays to run them on."""
+"""Random nests and schedules, with their functions and arrays."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ SYMBOLS = ("n", "m")
 
 @dataclass(frozen=True)
 class Case:
-    """A nest over buffers, with the numbers that its symbolic sizes stand for.
+    """A nest over buffers, with numbers for the symbolic sizes.
 
     Attributes:
         nest: the nest.
-        inputs: the buffers that it reads.
-        outputs: the buffers that it stores to.
+        inputs: the buffers read.
+        outputs: the buffers stored to.
         sizes: the symbolic sizes.
         seed: of the numbers in the inputs.
     """
@@ -90,19 +90,19 @@ def arrays_of(case: Case) -> dict[Buffer | Variable, NDArray]:
 
 
 def function_of(case: Case, schedule: Schedule | None = None, name: str = "kernel") -> Function:
-    """Return a function that computes the nest of a case, verified."""
+    """Return a verified function computing the nest of a case."""
     return verify(Function(name, (*case.inputs, *case.outputs), lower_nest(case.nest, schedule or Schedule())))
 
 
 def run(function: Function, case: Case, order: random.Random | None = None) -> list[bytes]:
-    """Return the bytes of the outputs that the interpreter computes."""
+    """Return the bytes of the outputs computed by the interpreter."""
     arrays = arrays_of(case)
     interpret(function, arrays, case.sizes, order=order)
     return [arrays[buffer].tobytes() for buffer in case.outputs]
 
 
 def with_much_work(function: Function) -> Function:
-    """Return a function each of whose parallel loops is worth several threads."""
+    """Return a function with enough work for several threads in each parallel loop."""
 
     def changed(block: Block) -> Block:
         inside = (with_blocks(statement, changed) for statement in block)
@@ -151,12 +151,12 @@ def _offset(axes: Sequence[Axis]) -> Expression:
 
 
 def _input(draw: st.DrawFn, name: str, axes: tuple[Axis, ...]) -> Buffer:
-    """Draw a buffer of the elements of some axes; what the others say, :func:`_load` leaves out."""
+    """Draw a buffer over some axes; :func:`_load` leaves out the others."""
     return Buffer(name, "float32", MemoryAccess.READ, product(axis.size for axis in axes) * draw(st.integers(1, 2)))
 
 
 def _load(draw: st.DrawFn, buffer: Buffer, axes: Sequence[Axis]) -> Load:
-    """Draw a load: of all axes or some (a broadcast), in any order (strides), backwards or every other element."""
+    """Draw a load: of all axes or some (a broadcast), in any order (strides), backwards or with stride 2."""
     used: list[Axis] = draw(st.permutations([axis for axis in axes if draw(st.booleans())]))
     offset = _offset(used)
     assert buffer.size is not None
@@ -211,9 +211,9 @@ def product_case(num_rows: Dim, num_columns: Dim, depth: Dim, sizes: Mapping[str
 
 @st.composite
 def schedules(draw: st.DrawFn, nest: Nest, *, is_nested: bool = False) -> Schedule:
-    """Draw a schedule of a nest; some nests cannot be computed by it.
+    """Draw a schedule of a nest; some nests cannot be computed by the schedule.
 
-    The parallel loops are the outermost ones; other loops may be around them where ``is_nested``.
+    The parallel loops are the outermost loops; with ``is_nested``, other loops may be outside.
     """
     names = [axis.name for axis in nest.axes]
     tiles: dict[str, int] = {}
@@ -245,7 +245,7 @@ def schedules(draw: st.DrawFn, nest: Nest, *, is_nested: bool = False) -> Schedu
 
 
 def _order(draw: st.DrawFn, loops: Sequence[str], reduced: Sequence[str]) -> list[str]:
-    """Draw an order in which tiles are inside their loops over tiles and the reduction keeps its own."""
+    """Draw an order with tiles inside their loops over tiles and unchanged order of the reduction."""
     drawn: list[str] = draw(st.permutations(loops))
     order = sorted(drawn, key=lambda name: -name.count(".tile"))
     if draw(st.booleans()):
@@ -260,7 +260,7 @@ def _order(draw: st.DrawFn, loops: Sequence[str], reduced: Sequence[str]) -> lis
 
 
 def schedules_that_fit(case: Case, schedule: Schedule) -> Schedule:
-    """Return the schedule, without vectors, without what is written out, or without an order where that must be."""
+    """Return the schedule, if necessary without vectors, without unrolled loops, or without an order."""
     sums = replace(schedule, order=(), parallel=())
     for candidate in (
         schedule,

@@ -1,4 +1,4 @@
-"""C programs that run printed functions on given numbers and print the bytes of the results."""
+"""C programs running printed functions on given numbers and printing the bytes of the results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ static void shown(const float *values, size_t count) {
 
 
 def program_of(runs: Sequence[tuple[Function, Case]], target: Target) -> str:
-    """Return a C program: each function runs once, and its outputs are a line each of words in hexadecimal."""
+    """Return a C program: each function runs once and prints each output as a line of hexadecimal words."""
     mains, calls = [], []
     for number, (function, case) in enumerate(runs):
         arrays = arrays_of(case)
@@ -76,10 +76,10 @@ def run_program(
 
     Args:
         text: the program.
-        flags: what the compiler is told.
-        folder: gets source and program.
+        flags: flags of the compiler.
+        folder: the folder for source and program.
         compiler: a command; by default the compiler of this machine.
-        emulator: the command that runs the program; by default it runs by itself.
+        emulator: the command running the program; none by default.
     """
     source, program = folder / "program.c", folder / "program"
     source.write_text(text, encoding="utf-8")

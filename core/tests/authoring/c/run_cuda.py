@@ -2,8 +2,8 @@
 
     python -m core.tests.authoring.c.run_cuda --nests 200
 
-It needs numpy, ml_dtypes and hypothesis, no other package and no network: NVRTC is that of a package from PyPI or of a
-CUDA toolkit. Its exit status is 1 where a result is wrong, and 2 where there is no NVRTC or no device.
+Needs numpy, ml_dtypes and hypothesis, no other package and no network: NVRTC comes from a package of PyPI or from a
+CUDA toolkit. The exit status is 1 after a wrong result, and 2 without NVRTC or device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["find_faults"]
 
 
 def find_faults(device: Device, nvrtc: Nvrtc, runs: Sequence[Run]) -> list[str]:
-    """Return what is wrong with the results of runs on a device, up to the first that breaks off."""
+    """Return the wrong results of runs on a device, up to the first failing run."""
     module = device.load(nvrtc, source_of(runs))
     faults = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""Aliasing: which buffers may reach the same memory."""
+"""Aliasing: the buffers possibly reaching the same memory."""
 
 from __future__ import annotations
 

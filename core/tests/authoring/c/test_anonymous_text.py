@@ -1,4 +1,4 @@
-"""A text that functions share where only names and comments differ."""
+"""A text shared by functions with different names and comments only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FLOAT = c.CType("float32")
 
 
 def doubled(names: tuple[str, str, str], factor: int = 2, size: int = 4) -> c.Function:
-    """Return a function that multiplies elements."""
+    """Return a function doubling elements."""
     x, out = c.Buffer(names[0], "float32"), c.Buffer(names[1], "float32", c.MemoryAccess.WRITE)
     index = c.Variable(names[2])
     store = c.Store(out, index, x[index] * factor)

@@ -1,4 +1,4 @@
-"""Choices between vectors, lane by lane, and vectors of different numbers."""
+"""Choices between vectors, lane by lane, and vectors with different numbers of lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What functions use of their surroundings."""
+"""Names used by functions from their surroundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printed C computes the bits that the interpreter computes, for every target and without undefined behaviour."""
+"""Printed C computes the bits of the interpreter, for every target and without undefined behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that a condition ends, and loops that are known to have one round."""
+"""Loops ended by a condition, and loops with a single known round."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNT, POWER, BIT = Variable("count"), Variable("power"), Variable("bit")
 
 
 def doubling(power: Variable = POWER) -> Function:
-    """Return a function that gives the least power of two which is not below a number."""
+    """Return a function computing the least power of two not below a number."""
     body: Block = (
         Declare(power, Size(1)),
         While(power.compare("<", COUNT), (Let(BIT, power * 2), Assign(power, BIT))),
@@ -67,7 +67,7 @@ def test_the_verifier_looks_at_the_condition_and_at_the_block() -> None:
     unknown = Variable("unknown")
     body: Block = (While(COUNT, (Assign(COUNT, unknown),)),)
     assert problems_of(Function("f", (COUNT,), body)) == [
-        "While: the condition is int64, no bool",
+        "While: the condition is int64, not a bool",
         "Assign: `unknown` is not declared",
     ]
 

@@ -1,4 +1,4 @@
-"""Printed CUDA: NVRTC compiles it; on a device, and as C++ on processors, it computes what the interpreter does."""
+"""Printed CUDA: compiled by NVRTC; on a device, and as C++ on processors, equal to the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates: operations, bytes and rounds before anything is compiled."""
+"""Estimates: operations, bytes and rounds before compilation."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_dispatch_that_states_no_time_takes_that_of_its_statements() -> None:
 
 
 def test_a_tile_counts_as_a_whole_one() -> None:
-    """40 columns in tiles of 16 are three tiles of 16: the last one has fewer, the middle one does not."""
+    """40 columns in tiles of 16 count as three tiles of 16: the last tile is partial, the middle tile is full."""
     tile, first, count = Variable("tile"), Variable("first"), Variable("count")
     store = Store(OUT, first + ROW, X[first + ROW] * X[first + ROW])
     body = (

@@ -1,4 +1,4 @@
-"""Grids: launches that do what a function does, and what no grid can do."""
+"""Grids: launches equal to a function, and functions without a grid."""
 
 from __future__ import annotations
 
@@ -145,24 +145,24 @@ REFUSED: dict[str, tuple[c.Block, str]] = {
     "a parallel loop inside": ((INSIDE,), "has a parallel loop inside another statement; got For"),
     "a value that changes": (
         (_loop(c.Store(OUT, ROW, X[ROW])), c.Let(SCALE, OUT[0]), _loop(c.Store(OUT, ROW, SCALE))),
-        "reads `scale` in another launch than the one that computes it",
+        "reads `scale` outside the launch computing `scale`",
     ),
     "a text": (
         (_loop(c.Store(OUT, ROW, c.Raw("sqrtf({0})", FLOAT, (X[ROW],)))),),
-        "has the text `sqrtf({0})`; expected statements that a grid can run",
+        "has the text `sqrtf({0})`; expected statements supported by a grid",
     ),
     "a statement of text": ((_loop(c.RawStatement(("{w0}[0] = 1;",), (), (OUT,))),), "has the statement RawStatement"),
     "a function of a header": (
         (_loop(c.Store(OUT, ROW, _text("twice", header="twice.h"))),),
-        "calls `twice`, which is C for processors",
+        "calls `twice`, a C function for processors only",
     ),
     "a function of text": (
         (_loop(c.Store(OUT, ROW, _text("half", definition="static float {name}(float x) { return x / 2; }"))),),
-        "calls `half`, which is C for processors",
+        "calls `half`, a C function for processors only",
     ),
     "pointers of all rounds": (
         (c.LocalArray(POINTERS), _loop(c.Store(OUT, ROW, X[ROW]))),
-        "has pointers in `rows` outside its parallel loops",
+        "has pointers in `rows` outside the parallel loops",
     ),
     "an end before the end": ((c.Return(), _loop(c.Store(OUT, ROW, X[ROW]))), "has the statement Return"),
 }
@@ -178,12 +178,12 @@ def test_what_no_grid_can_do_is_an_error(body: c.Block, problem: str) -> None:
 
 def test_a_function_with_a_result_is_no_grid() -> None:
     function = c.Function("f", (X,), (c.Return(c.Literal(0, c.CType("int32"))),), c.CType("int32"))
-    with pytest.raises(InternalError, match="C function `f`: returns a value, and kernels return none; got int32"):
+    with pytest.raises(InternalError, match="C function `f`: returns a value, but kernels return nothing; got int32"):
         c.map_to_grid(function)
 
 
 def test_the_printer_refuses_loops_that_are_no_kernels() -> None:
-    with pytest.raises(InternalError, match=r"has parallel loops that are no kernels. Call map_to_grid\."):
+    with pytest.raises(InternalError, match=r"has parallel loops outside kernels. Call map_to_grid\."):
         c.print_function(c.Function("f", (X, OUT), (INSIDE,)), c.CUDA)
 
 

@@ -1,4 +1,4 @@
-"""Hoisting: what leaves a loop, and what must not."""
+"""Hoisting: statements moved out of a loop, and statements kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ POINTER = Buffer("p", "float32", MemoryAccess.WRITE)
 
 
 def leaves(*body: Statement, before: Block = (), stop: Expression = Size(8)) -> bool:  # noqa: B008
-    """Return whether the first statement of a loop leaves it."""
+    """Return whether the first statement of a loop is hoisted."""
     loop = For(ROW, Size(0), stop, body)
     function = verify(Function("f", (X, OUT, SHARED, OTHER, COUNT), (*before, loop)))
     hoisted = verify(hoist(function))

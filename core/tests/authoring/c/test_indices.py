@@ -1,4 +1,4 @@
-"""Indices: the smaller and the larger, remainders, positions along axes."""
+"""Indices: minimum and maximum, remainders, positions along axes."""
 
 from __future__ import annotations
 

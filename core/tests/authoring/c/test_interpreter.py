@@ -1,4 +1,4 @@
-"""The interpreter: values as C has them, and errors where C would do anything at all."""
+"""The interpreter: values as in C, and errors for undefined behaviour of C."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def test_values_are_those_of_c(expression: Expression, value: float) -> None:
         (X[NUMBERS[0]], "buffer `x`: is accessed out of bounds; got 1 elements from -7 on, expected 4"),
         (Load(X, NUMBERS[1], 4) + 0, "buffer `x`: is accessed out of bounds; got 4 elements from 2 on, expected 4"),
         (Size(1) // NUMBERS[3], "interpreter: an integer is divided by 0"),
-        (Cast(Literal(2.0**31, FLOAT), INT), "cast: to an integer that does not hold the float"),
-        (Cast(Literal(np.nan, FLOAT), INDEX), "cast: to an integer that does not hold the float"),
+        (Cast(Literal(2.0**31, FLOAT), INT), "cast: the integer type cannot hold the float"),
+        (Cast(Literal(np.nan, FLOAT), INDEX), "cast: the integer type cannot hold the float"),
         (Lane(Load(X, Size(0), 4), NUMBERS[0]), "lane: is not in the vector; got -7, expected float32x4"),
-        (Raw("rand()", INT), "raw text: has no meaning for the interpreter; got rand()"),
-        (Call(Callee("now"), (), FLOAT), "C function `now`: has no meaning for the interpreter"),
+        (Raw("rand()", INT), "raw text: cannot be interpreted; got rand()"),
+        (Call(Callee("now"), (), FLOAT), "C function `now`: cannot be interpreted"),
     ],
     ids=str,
 )
@@ -111,7 +111,7 @@ def test_undefined_behaviour_is_an_error(expression: Expression, problem: str) -
 
 
 def changed_by(*body: Statement) -> list[float]:
-    """Return the four elements of ``out`` after a body; they begin as 0, ``x`` holds 1, 2, 3, 4."""
+    """Return the four elements of ``out`` after a body; ``out`` begins with 0, ``x`` holds 1, 2, 3, 4."""
     out = np.zeros(4, np.float32)
     arguments: dict[Buffer | Variable, NDArray] = {X: np.arange(1, 5, dtype=np.float32), OUT: out}
     interpret(verify(Function("f", (X, OUT), body)), arguments, {})
@@ -146,7 +146,7 @@ def test_memory_that_nothing_wrote_is_a_nan() -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ((Copy(OUT, Size(0), OUT, Size(1), Size(3)),), "buffer `out`: overlaps what is copied to it"),
+        ((Copy(OUT, Size(0), OUT, Size(1), Size(3)),), "buffer `out`: overlaps the source of the copy"),
         (
             (Let(ROW, Size(0)), Copy(OUT, Size(0), X, Size(0), ROW - 1)),
             "buffer `x`: is accessed out of bounds; got -1 elements from 0 on, expected 4",
@@ -167,4 +167,7 @@ def test_undefined_behaviour_of_statements_is_an_error(body: Block, problem: str
 def test_an_array_of_another_dtype_is_no_argument() -> None:
     with pytest.raises(ExecutionError) as raised:
         interpret(Function("f", (X,), ()), {X: np.zeros((2, 2), np.float64)})
-    assert str(raised.value) == "buffer `x`: is another array; got 2 axes of float64, expected 1 axis of float32"
+    assert (
+        str(raised.value)
+        == "buffer `x`: has another dtype or number of axes; got 2 axes of float64, expected 1 axis of float32"
+    )

@@ -1,4 +1,4 @@
-"""Who only prints C does not import the reference kernels."""
+"""Printing C alone does not import the reference kernels."""
 
 from __future__ import annotations
 

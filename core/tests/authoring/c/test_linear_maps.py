@@ -1,4 +1,4 @@
-"""Products of a known matrix and vectors: the values, and how few operations they take."""
+"""Products of a known matrix and vectors: the values, and the small number of operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = st.integers(1, 4).flatmap(
 
 
 def _function(matrix: list[list[float]]) -> c.Function:
-    """Return a function of the vectors ``x`` that writes the results ``y``."""
+    """Return a function of the vectors ``x`` with the results ``y``."""
     x, y = c.Buffer("x", "float64"), c.Buffer("y", "float64", c.MemoryAccess.WRITE)
     values = [c.Variable("value", c.CType("float64", LANES)) for _ in matrix[0]]
     lets = [c.Let(value, c.Load(x, c.Size(k * LANES), LANES)) for k, value in enumerate(values)]
@@ -26,7 +26,7 @@ def _function(matrix: list[list[float]]) -> c.Function:
 
 
 def _count(block: c.Block, operators: str) -> int:
-    """Return how many operations of some kinds a block has."""
+    """Return the number of operations of some kinds in a block."""
 
     def of(expression: c.Expression) -> int:
         own = isinstance(expression, c.Binary) and expression.operator in operators and expression.type.lanes == LANES

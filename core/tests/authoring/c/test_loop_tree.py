@@ -1,4 +1,4 @@
-"""Loops described for people: the names of the C, ranges, kinds, and what each loop reads and writes."""
+"""Readable descriptions of loops: the names of the C, ranges, kinds, and the reads and writes of each loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of single loops: each computes what the loop computed."""
+"""Changes of single loops: each keeps the results of the loop."""
 
 from __future__ import annotations
 

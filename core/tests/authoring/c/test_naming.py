@@ -1,4 +1,4 @@
-"""Names: by scope, and never one that means something else."""
+"""Names: by scope, and never with another meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nests: what they compute, and their fusion."""
+"""Nests: results and fusion."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SCALE = Nest((ROW, COLUMN), (Store(PRODUCT, AT, OTHER[AT] * 2),))
 
 
 def computed(nest: Nest, *buffers: Buffer, schedule: Schedule | None = None) -> dict[Buffer, NDArray]:
-    """Return the arrays of some buffers after a nest has run; ``bias`` and ``other`` count from -1 on."""
+    """Return the arrays of some buffers after running a nest; ``bias`` and ``other`` count from -1 on."""
     arrays = {**arrays_of(CASE), BIAS: np.arange(-1, 3, dtype=np.float32), OUT: np.zeros(12, np.float32)}
     arrays[OTHER] = np.arange(-1, 11, dtype=np.float32)
     body = lower_nest(nest, schedule or Schedule())
@@ -118,14 +118,14 @@ def test_the_largest_element_may_be_held_in_a_tile() -> None:
 
 WINDOW = Nest((ROW,), (Store(OUT, ROW.index, PRODUCT[ROW.index + 1]),))
 REFUSALS: dict[str, tuple[Callable[[], Nest], str]] = {
-    "other points": (lambda: fuse_into_store(CASE.nest, WINDOW, PRODUCT), "goes over other points than the producer"),
+    "other points": (lambda: fuse_into_store(CASE.nest, WINDOW, PRODUCT), "has other points than the producer"),
     "another place": (
         lambda: fuse_into_store(CASE.nest, replace(RELU, body=(Store(OUT, AT, PRODUCT[0]),)), PRODUCT),
-        "`out` is read in another place than where it is stored",
+        "`out` is read at another element than the stored element",
     ),
     "a vector": (
         lambda: fuse_into_store(CASE.nest, replace(RELU, body=(Store(OUT, AT, Load(PRODUCT, AT, 4)),)), PRODUCT),
-        "`out` is read in another place than where it is stored",
+        "`out` is read at another element than the stored element",
     ),
     "no store": (
         lambda: fuse_into_store(CASE.nest, RELU, OTHER),
@@ -133,14 +133,14 @@ REFUSALS: dict[str, tuple[Callable[[], Nest], str]] = {
     ),
     "its own result": (
         lambda: fuse_into_store(replace(SCALE, body=(*SCALE.body, Store(OTHER, AT, PRODUCT[AT]))), RELU, PRODUCT),
-        "`out` is read in other ways than by loads of one element",
+        "`out` is read by other means than loads of single elements",
     ),
-    "a reduction": (lambda: fuse_into_load(CASE.nest, RELU, PRODUCT), "the producer is more than one store"),
+    "a reduction": (lambda: fuse_into_load(CASE.nest, RELU, PRODUCT), "the producer has more than a single store"),
     "beside the points": (
         lambda: fuse_into_load(
             SCALE, replace(RELU, body=(Store(OUT, AT, PRODUCT[ROW.index * 4 + (COLUMN.index + 1)]),)), PRODUCT
         ),
-        "`out` is read where no point of the producer is known to store",
+        "`out` is read at an element not provably stored by the producer",
     ),
     "a choice": (
         lambda: fuse_into_load(
@@ -148,10 +148,10 @@ REFUSALS: dict[str, tuple[Callable[[], Nest], str]] = {
             replace(RELU, body=(Store(OUT, AT, PRODUCT[Select(AT.compare("<", 3), AT, Size(0))]),)),
             PRODUCT,
         ),
-        "`out` is read where no point of the producer is known to store",
+        "`out` is read at an element not provably stored by the producer",
     ),
-    "both at once": (lambda: merge_nests(SCALE, RELU), "one nest reads what the other stores: `out`"),
-    "two walks": (lambda: merge_nests(SCALE, WINDOW), "the nests go over different points"),
+    "both at once": (lambda: merge_nests(SCALE, RELU), "a nest reads buffers stored by the other nest: `out`"),
+    "two walks": (lambda: merge_nests(SCALE, WINDOW), "the nests have different points"),
 }
 
 
@@ -163,5 +163,5 @@ def test_nests_that_do_not_fit_are_not_fused(name: str) -> None:
 
 
 def test_two_axes_of_one_name_are_no_nest() -> None:
-    with pytest.raises(InternalError, match="two axes have one name"):
+    with pytest.raises(InternalError, match="two axes have the same name"):
         Nest((ROW, ROW), ())

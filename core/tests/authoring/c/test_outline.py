@@ -1,4 +1,4 @@
-"""Outlining: which parallel loops become dispatches, copies or plain loops."""
+"""Outlining: the parallel loops turned into dispatches, copies or plain loops."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ N = symbol("n")
 
 
 def loop(stop: Expression, *, start: int = 0, round_ps: int = MUCH, target: Buffer = OUT) -> For:
-    """Return a parallel loop that doubles ``x``."""
+    """Return a parallel loop doubling ``x``."""
     body = (Store(target, ROW, X[ROW] * 2),)
     return For(ROW, Size(start), stop, body, kind=LoopKind.PARALLEL, grain=4, round_ps=round_ps)
 
 
 def outlined(item: For, *, has_team: bool = False) -> Statement:
-    """Return the statement that a loop becomes."""
+    """Return the statement replacing a loop."""
     function = verify(outline(verify(Function("f", (X, OUT, SHARED), (item,))), has_team=has_team))
     (statement,) = function.body
     return statement

@@ -1,4 +1,4 @@
-"""Parallel loops that their writer outlined, since the block does its part of the rounds as it likes."""
+"""Parallel loops outlined by their writer, because the block orders the rounds of its part freely."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNT = 7
 
 
 def _function(work_ps: int) -> Function:
-    """Returns a function that numbers its elements, the even ones of a part first."""
+    """Return a function numbering the elements, the even elements of a part first."""
     out = Buffer("out", "int64", MemoryAccess.WRITE, COUNT)
     first, end = Variable("first"), Variable("end")
     loops = []

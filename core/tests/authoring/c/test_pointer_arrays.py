@@ -74,7 +74,7 @@ def test_an_alias_may_be_a_part_of_the_array() -> None:
 
 
 def test_a_pointer_that_a_loop_sets_stays_inside_it() -> None:
-    """A pointer is read where it is set; what it points to may be what the loop writes."""
+    """A pointer is read in the loop setting it; the pointer's target may be written by the loop."""
     read = (POINT, c.Alias(LINE, ROWS, c.Size(0)), c.Store(OUT, I, LINE[1]))
     function = _function(c.For(I, c.Size(0), c.Size(3), read))
     assert c.print_function(c.hoist(function)).count("line = rows[0];\n    out") == 1
@@ -90,29 +90,29 @@ def test_a_pointer_that_a_loop_sets_stays_inside_it() -> None:
 def test_a_pointer_that_nothing_set_is_an_error() -> None:
     unset = c.PointerArray("unset", "float32", c.MemoryAccess.WRITE, 2)
     function = _function(c.LocalArray(unset), c.Alias(LINE, unset, c.Size(0)), c.Store(OUT, c.Size(0), LINE[0]))
-    with pytest.raises(ExecutionError, match=r"array `unset`: holds no pointer where one is read"):
+    with pytest.raises(ExecutionError, match=r"array `unset`: the element read as a pointer holds no pointer"):
         _run(function)
 
 
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        (c.Store(ROWS, c.Size(0), X[0]), "Store: `rows` holds pointers, and is set to a value"),
+        (c.Store(ROWS, c.Size(0), X[0]), "Store: `rows` holds pointers, but is set to a value"),
         (c.Store(OUT, c.Size(0), c.Address(X, c.Size(0))), "Store: the address of `x` is used as a value"),
-        (c.Store(OUT, c.Size(0), ROWS[0]), "Store: `rows` holds pointers, and is used as numbers"),
+        (c.Store(OUT, c.Size(0), ROWS[0]), "Store: `rows` holds pointers, but is used as numbers"),
         (
             c.Store(ROWS, c.Size(4), c.Address(X, c.Size(0))),
-            "Store: `rows` has 4 elements, and 1 from 4 on are asked for",
+            "Store: `rows` has 4 elements: access to 1 from 4 on is out of bounds",
         ),
-        (c.Clear(ROWS, c.Size(0), c.Size(1)), "Clear: `rows` holds pointers, and is used as numbers"),
+        (c.Clear(ROWS, c.Size(0), c.Size(1)), "Clear: `rows` holds pointers, but is used as numbers"),
         (
             c.Store(ROWS, c.Size(0), c.Select(c.Literal(True, c.BOOL), c.Address(X, c.Size(0)), X[0])),
             "Store: a choice of an address or a value",
         ),
-        (c.Alias(GIVEN, X, c.Size(0)), "Alias: `given` holds pointers, `x` numbers"),
+        (c.Alias(GIVEN, X, c.Size(0)), "Alias: `given` holds pointers, but `x` holds numbers"),
         (
             c.Alias(SUMS, ROWS, c.Size(0)),
-            "Alias: `sums` may only read the float32 that `rows` points to",
+            "Alias: `sums` must be a read-only pointer to float32, the target of `rows`",
         ),
         (
             c.Alias(LINE, ROWS, c.Size(0), c.Literal(True, c.BOOL), X),
@@ -120,9 +120,9 @@ def test_a_pointer_that_nothing_set_is_an_error() -> None:
         ),
         (
             c.LocalArray(replace(ROWS, name="other"), is_zeroed=True),
-            "LocalArray: `other` holds pointers, and is used as numbers",
+            "LocalArray: `other` holds pointers, but is used as numbers",
         ),
-        (c.Store(ZEROS, c.Size(0), X[0]), "Store: `zeros` may only be read"),
+        (c.Store(ZEROS, c.Size(0), X[0]), "Store: `zeros` is read-only"),
     ],
 )
 def test_laws(statement: c.Statement, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""A pointer may go into one of two buffers, as a condition says."""
+"""A pointer into either of two buffers, depending on a condition."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_both_buffers_are_checked() -> None:
     bare = Function("f", (X, OUT), _function().body)
     assert problems_of(bare) == ["Alias: `zeros` is not declared"]
     assert problems_of(_function(replace(CHOICE, otherwise=None))) == [
-        "Alias: `at` is no choice by a bool of two buffers"
+        "Alias: `at` needs both a bool condition and a second buffer"
     ]
     assert problems_of(_function(replace(CHOICE, otherwise=OUT))) == []
     writable = replace(CHOICE, buffer=replace(AT, access=MemoryAccess.WRITE))
-    assert "Alias: `at` may write to `zeros`, which may only be read" in problems_of(_function(writable))
+    assert "Alias: `at` may write to the read-only `zeros`" in problems_of(_function(writable))

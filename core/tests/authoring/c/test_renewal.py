@@ -18,7 +18,7 @@ LOOP = c.For(ROW, c.Size(0), c.Size(4), (c.Let(VALUE, X[ROW]), c.Store(OUT, ROW,
 
 
 def declared(block: c.Block) -> set[object]:
-    """Return what a block and the blocks inside declare."""
+    """Return the declarations of a block and the blocks inside."""
     return {item for statement in c.statements_in(block) for item in declared_by(statement)}
 
 

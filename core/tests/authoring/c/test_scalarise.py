@@ -1,4 +1,4 @@
-"""Scalarisation: lanes one after another compute what they compute side by side."""
+"""Scalarisation: lanes computed in sequence equal lanes computed side by side."""
 
 from __future__ import annotations
 
@@ -91,5 +91,5 @@ def test_no_vector_is_left() -> None:
     ids=["a text", "a call"],
 )
 def test_what_has_no_form_by_lanes_is_an_error(body: Block) -> None:
-    with pytest.raises(InternalError, match="which has no form by lanes"):
+    with pytest.raises(InternalError, match="has no scalar form"):
         scalarise(Function("f", (X,), body))

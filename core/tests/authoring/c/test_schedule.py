@@ -80,5 +80,5 @@ def test_a_loop_without_vectors_may_be_a_copy() -> None:
 
 @pytest.mark.parametrize("parallel", [("j", "i"), ("r",), ("i", "r")])
 def test_threads_share_no_other_loops(parallel: tuple[str, ...]) -> None:
-    with pytest.raises(InternalError, match="the parallel loops are not side by side"):
+    with pytest.raises(InternalError, match="the parallel loops are not adjacent"):
         lower_nest(product_case(3, 4, 5, {}).nest, Schedule(parallel=parallel))

@@ -1,4 +1,4 @@
-"""Simplification: index arithmetic by ranges, and control flow that is known."""
+"""Simplification: index arithmetic by ranges, and known control flow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ONE = Literal(1, FLOAT)
 
 
 def simplified(expression: Expression) -> Expression:
-    """Return what an index becomes where ``i`` goes from 0 to 7 and ``j`` from 0 to 3; nothing is known of ``any``."""
+    """Return the simplified index for ``i`` from 0 to 7 and ``j`` from 0 to 3; nothing is known of ``any``."""
     inner = For(COLUMN, Size(0), Size(4), (store(expression),))
     function = simplify(Function("f", (OUT, ANY), (For(ROW, Size(0), Size(8), (inner,)),)))
     (loop,) = function.body

@@ -1,4 +1,4 @@
-"""Strides: how an offset moves from round to round."""
+"""Strides: the step of an offset from round to round."""
 
 from __future__ import annotations
 

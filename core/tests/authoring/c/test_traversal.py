@@ -1,4 +1,4 @@
-"""Walks over blocks: what they read, write, declare and mention."""
+"""Walks over blocks: the reads, writes, declarations and mentions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nothing reads goes; what has an effect stays."""
+"""Unused values are removed; effects stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values whose range is known simplify what reads them."""
+"""Values of known range simplify their readers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_index_stands_for_a_position_along_each_axis() -> None:
 
 
 def test_sibling_loops_may_declare_the_same_variables() -> None:
-    """The loop of one round goes, and what is known of its variables does not hold in the loop behind it."""
+    """The loop of a single round is removed; facts about these variables do not hold in the loop behind."""
     n = symbol("n")
     place, here = Variable("place"), Variable("here")
     body = (Let(here, Size(n) - place), Store(OUT, place, here))

@@ -1,4 +1,4 @@
-"""Vectors from the rounds of a loop, and what has no vector form."""
+"""Vectors from the rounds of a loop, and rounds without vector form."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_rounds_that_fill_all_vectors_leave_no_rest() -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ((Store(OUT, ROW * 2, X[ROW]),), "a store whose elements do not lie side by side"),
-        ((Store(OUT, Size(0), X[ROW]),), "a store whose elements do not lie side by side"),
-        ((Store(OUT, ROW, X[ROW * 2]),), "a load from `x` whose elements do not lie side by side"),
+        ((Store(OUT, ROW * 2, X[ROW]),), "a store to non-contiguous elements"),
+        ((Store(OUT, Size(0), X[ROW]),), "a store to non-contiguous elements"),
+        ((Store(OUT, ROW, X[ROW * 2]),), "a load from `x` of other than contiguous numbers"),
         (
             (Let(PLACE, PLACES[ROW]), Store(OUT, ROW, X[ROW + PLACE])),
-            "a load from `x` whose elements do not lie side by side",
+            "a load from `x` of other than contiguous numbers",
         ),
         ((Store(FLAGS_OUT, ROW, FLAGS[ROW]),), "a load from `flags`"),
         ((Store(FLAGS_OUT, ROW, X[ROW].compare("<", 1)),), "Binary"),
@@ -80,6 +80,6 @@ def test_what_has_no_vector_form_is_named(body: Block, problem: str) -> None:
 
 
 def test_one_lane_is_no_vector() -> None:
-    with pytest.raises(InternalError, match="has no vectors of so many lanes; got 1"):
+    with pytest.raises(InternalError, match="has too few lanes for vectors; got 1"):
         vectorised(For(ROW, Size(0), Size(8), (Store(OUT, ROW, X[ROW]),)), 1)
     assert FLAGS[0].type == BOOL

@@ -1,4 +1,4 @@
-"""The verifier: functions that keep the laws, and the text of each problem of those that do not."""
+"""The verifier: lawful functions, and the text of each problem of unlawful functions."""
 
 from __future__ import annotations
 
@@ -68,18 +68,21 @@ FAULTS: dict[str, tuple[Block, str]] = {
     "undeclared variable": ((Store(OUT, Size(0), T),), "Store: `t` is not declared"),
     "undeclared buffer": ((Store(SUMS, Size(0), ONE),), "Store: `sums` is not declared"),
     "out of its block": ((If(Literal(1, BOOL), (Let(T, ONE),)), Store(OUT, Size(0), T)), "Store: `t` is not declared"),
-    "declared twice": ((Let(T, ONE), Let(T, ONE)), "Let: `t` is declared already"),
+    "declared twice": ((Let(T, ONE), Let(T, ONE)), "Let: `t` is already declared"),
     "another type": ((Let(T, Literal(1, DOUBLE)),), "Let: `t`: float32 and float64"),
-    "changed constant": ((Let(T, ONE), Assign(T, ONE)), "Assign: `t` keeps its value"),
-    "store to an input": ((Store(X, Size(0), ONE),), "Store: `x` may only be read"),
+    "changed constant": ((Let(T, ONE), Assign(T, ONE)), "Assign: `t` cannot be assigned"),
+    "store to an input": ((Store(X, Size(0), ONE),), "Store: `x` is read-only"),
     "store of another dtype": ((Store(OUT, Size(0), Literal(1, DOUBLE)),), "Store: `out`: float32 and float64"),
     "store behind the end": (
         (Store(OUT, Size(8), ONE),),
-        "Store: `out` has 8 elements, and 1 from 8 on are asked for",
+        "Store: `out` has 8 elements: access to 1 from 8 on is out of bounds",
     ),
-    "vector over the end": ((Let(V, Load(X, Size(6), 4)),), "Let: `x` has 8 elements, and 4 from 6 on are asked for"),
-    "load before the start": ((Let(T, X[-1]),), "Let: `x` has 8 elements, and 1 from -1 on are asked for"),
-    "float as offset": ((Let(T, Load(X, ONE)),), "Let: an offset into `x` is float32, no index"),
+    "vector over the end": (
+        (Let(V, Load(X, Size(6), 4)),),
+        "Let: `x` has 8 elements: access to 4 from 6 on is out of bounds",
+    ),
+    "load before the start": ((Let(T, X[-1]),), "Let: `x` has 8 elements: access to 1 from -1 on is out of bounds"),
+    "float as offset": ((Let(T, Load(X, ONE)),), "Let: an offset into `x` is float32, not an index"),
     "operands of two types": ((Let(T, Binary("+", ONE, Literal(1, DOUBLE))),), "Let: `+`: float32 and float64"),
     "remainder of floats": ((Let(T, Binary("%", ONE, ONE)),), "Let: `%` of float32"),
     "logic of floats": ((Let(Variable("b", BOOL), Binary("&&", ONE, ONE)),), "Let: `&&` of float32"),
@@ -112,14 +115,14 @@ FAULTS: dict[str, tuple[Block, str]] = {
         "Let: `exp` has no C expression for bool",
     ),
     "op of vectors": ((Let(V, Load(X, Size(0), 4)), Let(T, Element("exp", (V,), FLOAT))), "Let: `exp` of vectors"),
-    "condition of a float": ((If(ONE, ()),), "If: the condition is float32, no bool"),
+    "condition of a float": ((If(ONE, ()),), "If: the condition is float32, not a bool"),
     "no effect": ((Evaluate(ONE),), "Evaluate: the expression has no effect"),
-    "no result": ((Let(T, Call(FREE, ())),), "Let: `release` has no result, and is used as a value"),
+    "no result": ((Let(T, Call(FREE, ())),), "Let: `release` has no result, but is used as a value"),
     "pointer as a value": ((Let(T, Address(X, Size(0))),), "Let: the address of `x` is used as a value"),
-    "call writes an input": ((Evaluate(Call(FILL, (Address(X, Size(0)),))),), "Evaluate: `x` may only be read"),
+    "call writes an input": ((Evaluate(Call(FILL, (Address(X, Size(0)),))),), "Evaluate: `x` is read-only"),
     "call writes a value": (
         (Evaluate(Call(FILL, ())),),
-        "Evaluate: `fill` writes argument 0, which is no address",
+        "Evaluate: `fill` writes argument 0, not an address",
     ),
     "array of no size": (
         (LocalArray(Buffer("a", "float32", MemoryAccess.WRITE)),),
@@ -127,11 +130,11 @@ FAULTS: dict[str, tuple[Block, str]] = {
     ),
     "array of parts of vectors": (
         (LocalArray(Buffer("a", "float32", MemoryAccess.WRITE, 6), lanes=4),),
-        "LocalArray: `a` is no whole number of vectors of 4",
+        "LocalArray: `a` has a size not divisible by the 4 lanes",
     ),
     "array to read": (
         (LocalArray(Buffer("a", "float32", size=4)),),
-        "LocalArray: `a` is an array that nothing may write",
+        "LocalArray: `a` is a local array without permission to write",
     ),
     "element of an array of vectors": (
         (LocalArray(SUMS, lanes=4), Let(T, SUMS[0])),
@@ -139,7 +142,7 @@ FAULTS: dict[str, tuple[Block, str]] = {
     ),
     "pointer that writes": (
         (Alias(Buffer("p", "float32", MemoryAccess.WRITE), X, Size(0)),),
-        "Alias: `p` may write to `x`, which may only be read",
+        "Alias: `p` may write to the read-only `x`",
     ),
     "copy of another dtype": (
         (LocalArray(COUNTS), Copy(OUT, Size(0), COUNTS, Size(0), Size(4))),
@@ -147,18 +150,18 @@ FAULTS: dict[str, tuple[Block, str]] = {
     ),
     "copy behind the end": (
         (Copy(OUT, Size(5), X, Size(0), Size(4)),),
-        "Copy: `out` has 8 elements, and 4 from 5 on are asked for",
+        "Copy: `out` has 8 elements: access to 4 from 5 on is out of bounds",
     ),
     "copy of less than nothing": ((Copy(OUT, Size(0), X, Size(0), Size(-1)),), "Copy: the count is -1"),
     "loop without a step": ((For(ROW, Size(0), Size(8), (), step=0),), "For: the step is 0"),
-    "loop of floats": ((For(ROW, Size(0), ONE, ()),), "For: the bounds are no indices"),
+    "loop of floats": ((For(ROW, Size(0), ONE, ()),), "For: the bounds are not indices"),
     "loop of unknown rounds written out": (
         (For(ROW, Size(0), Size(symbol("n")), (), kind=LoopKind.UNROLLED),),
-        "For: is unrolled, and the number of its rounds is not known",
+        "For: is unrolled with an unknown number of rounds",
     ),
     "one place for all rounds": (
         (loop(Store(OUT, Size(0), ONE)),),
-        "Store: every round of a parallel loop stores to one place of `out`",
+        "Store: every round of a parallel loop stores to the same element of `out`",
     ),
     "one variable for all rounds": (
         (Declare(T, ONE), loop(Assign(T, ONE))),
@@ -170,26 +173,26 @@ FAULTS: dict[str, tuple[Block, str]] = {
     ),
     "vectors for all threads": (
         (LocalArray(SUMS, lanes=4), loop(Store(SUMS, ROW * 4, Broadcast(ONE, 4)))),
-        "Store: `sums` holds vectors, and is declared outside a parallel loop",
+        "Store: `sums` holds vectors, but is declared outside a parallel loop",
     ),
     "return from a thread": ((loop(Return()),), "Return: leaves the function from inside a parallel loop"),
-    "result of none": ((Return(ONE),), "Return: gives float32, where the function gives None"),
+    "result of none": ((Return(ONE),), "Return: returns float32 instead of None"),
     "failure without a status": (
         (Fail("ValueError", "x: is empty"),),
-        "Fail: fails, where the function gives None and no status",
+        "Fail: fails, but the function returns None instead of a status",
     ),
-    "place of nothing": ((Let(T, Raw("{1}", FLOAT)),), "Let: raw text has {1}, which stands for nothing"),
+    "place of nothing": ((Let(T, Raw("{1}", FLOAT)),), "Let: raw text has the unknown placeholder {1}"),
     "read that is none": (
         (Let(T, Raw("1.0f", FLOAT, (X[0],))),),
-        "Let: raw text says that it reads {0}, and does not",
+        "Let: raw text does not use the declared read {0}",
     ),
     "brace that stands alone": (
         (RawStatement(("if (1) {",)),),
-        "RawStatement: raw text has a brace that stands alone",
+        "RawStatement: raw text has an unmatched brace",
     ),
     "text that writes an input": (
         (RawStatement(("{w0}[0] = 1;",), writes=(X,)),),
-        "RawStatement: `x` may only be read",
+        "RawStatement: `x` is read-only",
     ),
 }
 
@@ -202,18 +205,18 @@ def test_a_fault_is_a_problem(body: Block, problem: str) -> None:
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        (Function("no name", (), ()), "has a name that is no C identifier"),
-        (Function("for", (), ()), "has a name that is no C identifier"),
-        (Function("expf", (), ()), "has the name of a function of the C library"),
-        (Function("f", (X, X), ()), "parameter `x`: stands twice"),
+        (Function("no name", (), ()), "the name is not a C identifier"),
+        (Function("for", (), ()), "the name is not a C identifier"),
+        (Function("expf", (), ()), "the name belongs to a function of the C library"),
+        (Function("f", (X, X), ()), "parameter `x`: occurs twice"),
         (
             Function("f", (Variable("b", BOOL.with_lanes(4)),), ()),
             "parameter `b`: C has no vector of 4 elements of bool",
         ),
-        (Function("f", (), (), FLOAT), "gives no float32 at its end"),
+        (Function("f", (), (), FLOAT), "ends without returning float32"),
         (
             Function("f", (), (Fail("E", "x: {}", ()), Return(Literal(0, INT))), INT),
-            "Fail: shows 0 values in 1 places",
+            "Fail: has 0 values for 1 placeholders",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

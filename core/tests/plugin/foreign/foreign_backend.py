@@ -1,4 +1,4 @@
-"""The compile half of a third-party package: it takes its own ops, and leaves the rest to others."""
+"""The compile half of a third-party package: claims its own ops, and leaves the rest to others."""
 
 from __future__ import annotations
 

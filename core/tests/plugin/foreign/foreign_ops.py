@@ -1,4 +1,4 @@
-"""The ops of a third-party package, in one file that both of its halves read."""
+"""The ops of a third-party package, in a file read by both halves."""
 
 from __future__ import annotations
 

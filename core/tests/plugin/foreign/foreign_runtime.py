@@ -1,4 +1,4 @@
-"""The run half of a third-party package. ``FOREIGN_ULPS`` is the error of its engine, in units in the last place."""
+"""The run half of a third-party package. ``FOREIGN_ULPS`` is the error of the engine, in units in the last place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _flatten2(x: NDArray) -> NDArray:
 
 
 class Engine(KernelEngine):
-    """Runs the package's ops."""
+    """A runner of the package's ops."""
 
     def __init__(self) -> None:
         super().__init__({"foreign.log1p": _log1p, "foreign.flatten2": _flatten2})
@@ -61,5 +61,5 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
 
 @hookimpl
 def byoc_kernels() -> Mapping[str, Callable[..., object]]:
-    """Return the kernels that the package's ops state."""
+    """Return the kernels declared by the package's ops."""
     return {op.name: op.kernel for op in OPS if op.kernel is not None}

@@ -1,4 +1,4 @@
-"""The C-source module and its saved form."""
+"""The C-source module and the saved form."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ def test_native_code_must_be_allowed() -> None:
     with pytest.raises(UntrustedCodeError) as caught:
         byoc_load_module(payload, LoadContext(constants={DIGEST: CONSTANT}, source="model.byoc"))
     assert str(caught.value) == (
-        "model.byoc: holds native code (functions shift). Pass allow_native=True if you trust where it comes from."
+        "model.byoc: holds native code (functions shift). Pass allow_native=True if you trust the source."
     )
 
 
 def test_a_constant_must_be_there() -> None:
-    with pytest.raises(ArtifactError, match=f"^model.byoc: cites a constant that is not there; got {DIGEST}$"):
+    with pytest.raises(ArtifactError, match=f"^model.byoc: cites a missing constant; got {DIGEST}$"):
         byoc_load_module(byoc_save_module(_module()), LoadContext(allow_native=True, source="model.byoc"))
 
 
@@ -162,7 +162,7 @@ def test_a_malformed_header_with_a_right_digest_raises_only_our_errors(header: b
 
 def test_no_compiler_is_an_error_at_the_first_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYOC_CC", "no-such-compiler")
-    with pytest.raises(ToolchainError, match=r"^\$BYOC_CC: names no program"):
+    with pytest.raises(ToolchainError, match=r"^\$BYOC_CC: does not name an executable program"):
         _module().get_function("shift")
 
 

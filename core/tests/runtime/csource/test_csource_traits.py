@@ -1,4 +1,4 @@
-"""What functions of generated C permit their callers: in C, in the module, in its saved form."""
+"""Permissions of generated C's functions for their callers: in C, in the module, in the saved form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 
 class Codegen(CSourceCodegen):
-    """The plain form, with scratch memory that the first kernel fills."""
+    """The plain form, with scratch memory filled by the first kernel."""
 
     def __init__(self, nbytes: Dim) -> None:
         super().__init__(BuildOptions(1, "generic", WARNINGS))
@@ -59,7 +59,7 @@ def _header(payload: bytes) -> Any:
 
 
 def _with_header(payload: bytes, header: Mapping[str, Any], magic: bytes) -> bytes:
-    """Gives the payload with another header, and a digest that fits."""
+    """Return the payload with another header, and a matching digest."""
     start = len(magic) + 32
     lengths = struct.unpack_from("<QQQ", payload, start)
     text = json.dumps(header, sort_keys=True).encode()
@@ -170,10 +170,10 @@ TRAITS: dict[str, Any] = {"strided": False, "in_place": [[0, 0]], "workspace_nby
 @pytest.mark.parametrize(
     ("traits", "magic", "detail"),
     [
-        (TRAITS, b"byoc-csource-1\n", "its format is not the one that what it says calls for"),
-        (None, b"byoc-csource-2\n", "its format is not the one that what it says calls for"),
-        (TRAITS | {"in_place": [[1, 0]]}, b"byoc-csource-2\n", "names a tensor that is not there"),
-        (TRAITS | {"in_place": [[0, 1]]}, b"byoc-csource-2\n", "names a tensor that is not there"),
+        (TRAITS, b"byoc-csource-1\n", "the format does not fit the content"),
+        (None, b"byoc-csource-2\n", "the format does not fit the content"),
+        (TRAITS | {"in_place": [[1, 0]]}, b"byoc-csource-2\n", "names a missing tensor"),
+        (TRAITS | {"in_place": [[0, 1]]}, b"byoc-csource-2\n", "names a missing tensor"),
         (TRAITS | {"workspace_nbytes": -1}, b"byoc-csource-2\n", "An integer from 0"),
         (TRAITS | {"workspace_nbytes": "n+"}, b"byoc-csource-2\n", "n+"),
         (TRAITS | {"more": 1}, b"byoc-csource-2\n", "Extra inputs are not permitted"),

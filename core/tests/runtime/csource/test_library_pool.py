@@ -1,4 +1,4 @@
-"""Libraries of generated code are in a process once, however often modules of them are loaded and dropped."""
+"""Libraries of generated code are loaded once in a process, for any number of loads and drops of their modules."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def added(function: PackedFunction) -> int:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Gives the bytes of each library that is opened, in order; the pool of the process is a new one."""
+    """Return the bytes of each opened library, in order, with a new pool of the process."""
     found: list[bytes] = []
 
     def note(data: bytes, target: Target, name: str, **given: Any) -> object:
@@ -145,7 +145,7 @@ def test_the_target_is_checked_though_the_bytes_are_loaded() -> None:
     pool = LibraryPool()
     pool.take(library, "add")
     with pytest.raises(ArtifactError, match="quantum"):
-        pool.take(CompiledLibrary(library.data, Target.here(["quantum"])), "add")
+        pool.take(CompiledLibrary(library.data, Target.local(["quantum"])), "add")
 
 
 def test_a_library_without_a_table_is_told_of() -> None:

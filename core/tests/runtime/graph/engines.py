@@ -1,4 +1,4 @@
-"""An engine for tests of what modules hand to engines, and functions for it."""
+"""An engine for tests of the interface between modules and engines, and functions for the engine."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ DOCUMENT = GraphDocument({"double": DOUBLE})
 
 @dataclass(frozen=True)
 class Program:
-    """What the engine prepares: the text of a function, and whether it came from a payload."""
+    """A prepared program: the text of a function, and whether the function came from a payload."""
 
     text: str
     is_restored: bool
 
 
 class DoublingEngine(GraphEngine):
-    """Runs `add` of a value and itself, times a factor that is a setting."""
+    """An engine for `add` of a value and itself, times a factor from the settings."""
 
     def __init__(self, factor: int = 1) -> None:
         self.factor = factor

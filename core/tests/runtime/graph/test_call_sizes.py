@@ -1,4 +1,4 @@
-"""The sizes of a call: symbols that calls tell, their sizes, and attributes at these sizes."""
+"""The sizes of a call: symbols known from calls, their sizes, and attributes at these sizes."""
 
 from __future__ import annotations
 

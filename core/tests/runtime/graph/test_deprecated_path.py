@@ -1,4 +1,4 @@
-"""The path of the graph document before 0.2: the same names, with a warning that says where they are."""
+"""The path of the graph document before 0.2: the same names, with a warning showing the new place."""
 
 from __future__ import annotations
 

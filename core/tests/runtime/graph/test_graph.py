@@ -1,4 +1,4 @@
-"""Graph documents: the JSON form, its laws, and running them by kernels."""
+"""Graph documents: the JSON form, laws, and runs by kernels."""
 
 from __future__ import annotations
 
@@ -250,10 +250,10 @@ def node(data: Mapping[str, Any], index: int) -> Any:
 
 
 LAWS: list[tuple[Callable[[Any], object], str]] = [
-    (lambda d: d.update(schema="x"), "graph document: is of another schema; got 'x', expected 'byoc.graph'"),
+    (lambda d: d.update(schema="x"), "graph document: has another schema; got 'x', expected 'byoc.graph'"),
     (
         lambda d: d.update(version=3),
-        "graph document: is of a version that this byoc-core cannot read; got 3, expected 1 to 2",
+        "graph document: has a version unknown to this byoc-core; got 3, expected 1 to 2",
     ),
     (
         lambda d: d.update(kernels=[]),
@@ -274,30 +274,30 @@ LAWS: list[tuple[Callable[[Any], object], str]] = [
     ),
     (
         lambda d: d.update(version=2, kernels=[{"op": "npu.a", "runtime": "npu", "distribution": "byoc-npu"}]),
-        "graph document, kernels: names a kernel for an op that no node has; got 'npu.a'",
+        "graph document, kernels: names a kernel for an op without nodes; got 'npu.a'",
     ),
     (lambda d: d.pop("functions"), "graph document: has no field 'functions'"),
     (
         lambda d: d.update(more=1),
         "graph document: has an unknown field 'more'; expected schema, version, functions, kernels",
     ),
-    (lambda d: d["functions"].append(d["functions"][0]), "graph document, function 1: the name `main` is taken"),
+    (lambda d: d["functions"].append(d["functions"][0]), "graph document, function 1: the name `main` is used twice"),
     (
         lambda d: node(d, 1).update(inputs=[3]),
-        "graph document, function 0 (`main`), node 1 (`split`): reads a value that is not defined before it; got 3",
+        "graph document, function 0 (`main`), node 1 (`split`): reads a value not defined earlier; got 3",
     ),
     (
         lambda d: node(d, 1).update(inputs=[True]),
-        "graph document, function 0 (`main`), node 1 (`split`): reads a value that is not defined before it; got True",
+        "graph document, function 0 (`main`), node 1 (`split`): reads a value not defined earlier; got True",
     ),
     (
         lambda d: node(d, 3).update(op="ad"),
-        "graph function `main`, node 3 (`ad`): is not an op that has a kernel. Did you mean 'add'?",
+        "graph function `main`, node 3 (`ad`): has no kernel. Did you mean 'add'?",
     ),
     (
         lambda d: node(d, 3).update(attrs={"axis": 1}),
         (
-            "graph document, function `main`, node 3 (`add`): breaks the rule of its op: has no attribute `axis`; "
+            "graph document, function `main`, node 3 (`add`): breaks the type rule of the op: has no attribute `axis`; "
             "expected none"
         ),
     ),
@@ -305,7 +305,7 @@ LAWS: list[tuple[Callable[[Any], object], str]] = [
         lambda d: node(d, 2).update(attrs={"shape": [{"dim": "k"}]}),
         (
             "graph document, function 0 (`main`), node 2 (`reshape`), attribute `shape`: "
-            "the symbol k is in no shape that the caller passes"
+            "symbol k is in no shape passed by the caller"
         ),
     ),
     (
@@ -331,17 +331,17 @@ LAWS: list[tuple[Callable[[Any], object], str]] = [
     ),
     (
         lambda d: node(d, 0)["body"]["outputs"].append({"name": "z", "value": 0}),
-        "graph document, function 0 (`main`), node 0 (`toy.add`): its body takes or gives other tensors than the node",
+        "graph document, function 0 (`main`), node 0 (`toy.add`): the body has other inputs or outputs than the node",
     ),
     (
         lambda d: d["functions"][0]["constants"][0].update(digest="cd" * 32),
-        "test: cites a constant that is not there; got " + "cd" * 32,
+        "test: cites a missing constant; got " + "cd" * 32,
     ),
     (
         lambda d: d["functions"][0]["constants"][0].update(shape=[5]),
         (
-            "graph document, function `main`, node 0 (`toy.add`): breaks the rule of its op: its body takes or gives "
-            "other sizes; got float32[4], expected float32[5]"
+            "graph document, function `main`, node 0 (`toy.add`): breaks the type rule of the op: the body has other "
+            "sizes than the node; got float32[4], expected float32[5]"
         ),
     ),
 ]
@@ -421,7 +421,7 @@ def test_kernel_of_another_shape_is_named() -> None:
 
 def test_strided_functions_are_those_of_the_core_and_of_engines_that_say_so() -> None:
     class Scaling(KernelEngine):
-        """An engine of somebody's library, which may not take strides."""
+        """An engine of another library, perhaps without support of strides."""
 
     class Strided(Scaling):
         @property

@@ -1,4 +1,4 @@
-"""What a graph module hands to its engine: operand types, compiled functions, settings; and what it saves of them."""
+"""The interface of a graph module to the engine: operand types, compiled functions, settings; and the saved parts."""
 
 from __future__ import annotations
 
@@ -102,10 +102,12 @@ class SomeError(DoublingEngine):
 def test_settings_that_the_engine_does_not_have_are_refused() -> None:
     payload = save_graph(GraphModule(DOCUMENT, {}, DoublingEngine(3)))
     assert refusal(payload, DoublingEngine(2)) == (
-        "engine state: is not that of the engine; got {'factor': 3}, expected {'factor': 2}"
+        "engine state: differs from the state of the engine; got {'factor': 3}, expected {'factor': 2}"
     )
-    assert refusal(payload, None) == "engine state: is not that of the engine; got {'factor': 3}, expected {}"
-    assert refusal(payload, KernelEngine) == "engine state: is none of this engine's; got 'factor'"
+    assert (
+        refusal(payload, None) == "engine state: differs from the state of the engine; got {'factor': 3}, expected {}"
+    )
+    assert refusal(payload, KernelEngine) == "engine state: does not belong to this engine; got 'factor'"
     odd = payload.replace(b'"factor":3', b'"factor":[]')
     assert refusal(odd, DoublingEngine) == "engine state, factor: is no integer; got []"
     assert refusal(payload, SomeError) == "engine state: cannot be read: 'factor'"
@@ -115,9 +117,9 @@ def test_programs_that_the_engine_did_not_save_are_refused() -> None:
     payload = save_graph(GraphModule(DOCUMENT, {}, DoublingEngine()))
     assert b'"saved":{"double":"ZG91Ymxl"}' in payload
     odd = payload.replace(b"ZG91Ymxl", b"ZG91Ymxm")
-    where = "graph function `double`: has saved bytes that are not its engine's: "
+    where = "graph function `double`: the saved bytes do not fit the engine: "
     assert refusal(odd, DoublingEngine) == f"{where}is another program"
-    assert refusal(payload, KernelEngine()) == f"{where}the engine saves nothing of its functions"
+    assert refusal(payload, KernelEngine()) == f"{where}the engine saves no bytes for functions"
 
 
 def test_a_function_that_the_engine_refuses_is_an_error_of_the_artifact() -> None:
@@ -132,11 +134,11 @@ def test_a_function_that_the_engine_refuses_is_an_error_of_the_artifact() -> Non
 @pytest.mark.parametrize(
     ("state", "problem"),
     [
-        ({"x": (1, 2)}, "holds a value that is not plain JSON: (1, 2)"),
-        ({"x": [float("nan")]}, "holds a value that is not plain JSON: nan"),
-        ({"x": {1: 2}}, "has the name 1, which is no text"),
+        ({"x": (1, 2)}, "holds a value other than plain JSON: (1, 2)"),
+        ({"x": [float("nan")]}, "holds a value other than plain JSON: nan"),
+        ({"x": {1: 2}}, "has a name other than text: 1"),
         ({"x": 2**63}, "holds an integer of more than 64 bits"),
-        ({"x": [[[[[[[[1]]]]]]]]}, "is nested more than 8 deep"),
+        ({"x": [[[[[[[[1]]]]]]]]}, "is nested more than 8 levels deep"),
         ({"x": "y" * MAX_STATE_NBYTES}, "has 65544 bytes as JSON, more than 65536"),
     ],
 )
@@ -147,12 +149,12 @@ def test_settings_that_a_payload_cannot_hold(
     monkeypatch.setattr(DoublingEngine, "state", state)
     with pytest.raises(PluginError) as caught:
         save_graph(module)
-    assert str(caught.value) == f"engine `doubling`, state: {problem}. Keep plain JSON values by name."
+    assert str(caught.value) == f"engine `doubling`, state: {problem}. Return a dict of plain JSON values."
 
 
 def test_more_bytes_of_a_function_than_a_payload_may_hold() -> None:
     program = Program("x" * (MAX_SAVED_NBYTES + 1), is_restored=False)
     with pytest.raises(PluginError) as caught:
         save_graph(GraphModule(DOCUMENT, {}, DoublingEngine(), prepared={"double": program}))
-    text = "keeps too many bytes; got 16777217, expected at most 16777216"
+    text = "saves too many bytes; got 16777217, expected at most 16777216"
     assert str(caught.value) == f"engine `doubling`, function `double`: {text}"

@@ -1,4 +1,4 @@
-"""Memory of host regions: planned with the program, as large as is said, and without a trace in the results."""
+"""Memory of host regions: planned with the program, of the declared size, and without a trace in the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from core.tests.runtime.graph.test_graph_plan import DIGEST, Node, check, spread
 pytestmark = pytest.mark.interpreter
 
 SMALL = 60_000
-"""Bytes of Python objects and of numpy's buffers; each array below that is planned is larger, if not said otherwise."""
+"""Bytes of Python objects and of numpy's buffers; the planned arrays below are larger, unless stated otherwise."""
 
 NETWORK = """
 @R.function
@@ -55,7 +55,7 @@ def drawn(*shapes: tuple[int, ...]) -> list[NDArray]:
 
 
 def peak_of_call(executable: Executable, *arrays: NDArray) -> int:
-    """Gives the most bytes that a call holds that finds its frame made, beside its result."""
+    """Return the peak bytes of a call with a ready frame, beside the result."""
     machine = VirtualMachine(executable)
     result = machine["main"](*arrays)
     assert isinstance(result, np.ndarray)
@@ -99,7 +99,7 @@ def test_saved_programs_are_run_with_and_without_the_workspace_they_were_made_wi
     executable.save(tmp_path / "model.byoc")
     # Another version may plan more, or nothing.
     for least in (0, 1 << 30):
-        with patch("byoc_core.runtime.graph.memory._LEAST_NBYTES", least):
+        with patch("byoc_core.runtime.graph.memory._MIN_NBYTES", least):
             found = VirtualMachine(load(tmp_path / "model.byoc"))["main"](*arrays)
             assert isinstance(found, np.ndarray)
             assert found.tobytes() == expected.tobytes()
@@ -130,7 +130,7 @@ def test_views_keep_what_they_show() -> None:
 def region(
     nodes: tuple[GraphNode, ...], type_: GraphTensor, outputs: list[int], constants: tuple[NDArray, ...] = ()
 ) -> GraphModule:
-    """Gives a module of a function ``f``: of one input, or of two where there are constants."""
+    """Return a module of a function ``f``: with a single input, or with two if there are constants."""
     specs = tuple(TensorSpec(f"x{i}", type_.dtype, type_.shape) for i in range(2 if constants else 1))
     cited = tuple(GraphConstant(DIGEST, tensor(*c.shape, dtype=c.dtype.name)) for c in constants)
     function = GraphFunction("f", specs, cited, nodes, tuple((f"y{i}", id_) for i, id_ in enumerate(outputs)))
@@ -138,7 +138,7 @@ def region(
 
 
 def run_within(module: GraphModule, arrays: list[NDArray], like: list[NDArray], **sizes: int) -> list[NDArray]:
-    """Gives the results of a call with a workspace, and checks that nothing around it is written."""
+    """Return the results of a call with a workspace, and check for writes outside the workspace."""
     nbytes = evaluate(module.call_traits("f").workspace_nbytes, sizes)
     room = np.full(nbytes + 192, 0xA5, np.uint8)
     start = 64 - room.ctypes.data % 64
@@ -168,7 +168,7 @@ def test_graphs_give_the_bits_of_the_kernels_one_by_one_in_a_workspace(
         )
         for op, operands, attrs in nodes
     )
-    with patch("byoc_core.runtime.graph.memory._LEAST_NBYTES", 1):
+    with patch("byoc_core.runtime.graph.memory._MIN_NBYTES", 1):
         module = region(made_nodes, type_, outputs, (constant,))
         arrays = [spread_out(x), spread_out(y)] if strided else [x, y]
         for _ in range(2):

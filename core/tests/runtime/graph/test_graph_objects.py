@@ -1,4 +1,4 @@
-"""What graph modules are made of: equal parts of a document are one object, and what only planning needs is dropped."""
+"""Objects of graph modules: equal parts of a document are a single object, and parts only for planning are dropped."""
 
 from __future__ import annotations
 

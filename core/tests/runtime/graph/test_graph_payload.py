@@ -1,4 +1,4 @@
-"""Payloads of engines that keep something: their form, and what a file may not say."""
+"""Payloads of engines with stored state: their form, and forbidden contents of a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def deep(depth: int) -> list[Any]:
 
 
 Change = Callable[[Any], object]
-VERSION = "graph payload: is of a version that this byoc-core cannot read"
+VERSION = "graph payload: has a version unknown to this byoc-core"
 SAVED = "graph payload, saved"
 CHANGES: list[tuple[str, Change]] = [
     (f"{VERSION}; got 2, expected 1", lambda d: d.update(version=2)),
@@ -48,20 +48,20 @@ CHANGES: list[tuple[str, Change]] = [
         "graph payload: has an unknown field 'code'; expected schema, version, state, saved, graph",
         lambda d: d.update(code="x"),
     ),
-    ("graph payload, state: is not a dict but list", lambda d: d.update(state=[])),
-    ("graph payload, state: is nested more than 8 deep", lambda d: d["state"].update(x=deep(9))),
+    ("graph payload, state: is not a dict: list", lambda d: d.update(state=[])),
+    ("graph payload, state: is nested more than 8 levels deep", lambda d: d["state"].update(x=deep(9))),
     ("graph payload, state: holds an integer of more than 64 bits", lambda d: d["state"].update(x=2**64)),
     (
         "graph payload, state: has 65599 bytes as JSON, more than 65536",
         lambda d: d["state"].update(x="y" * 65536),
     ),
     (f"{SAVED}: is not an object; got list", lambda d: d.update(saved=[])),
-    (f"{SAVED}: names a function that there is not; got 'other'", lambda d: d["saved"].update(other="AA==")),
+    (f"{SAVED}: names a missing function; got 'other'", lambda d: d["saved"].update(other="AA==")),
     (f"{SAVED}, function `double`: is not a text; got 3", lambda d: d["saved"].update(double=3)),
     (f"{SAVED}, function `double`: is not a text; got ''", lambda d: d["saved"].update(double="")),
     (f"{SAVED}, function `double`: is not Base64", lambda d: d["saved"].update(double="A?==")),
     (
-        "graph payload: keeps nothing beside its document. Then the document is the payload.",
+        "graph payload: holds neither settings nor saved bytes. Use the document itself as the payload.",
         lambda d: d.update(state={}, saved={}),
     ),
     ("graph document: has no field 'functions'", lambda d: d["graph"].pop("functions")),

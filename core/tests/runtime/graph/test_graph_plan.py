@@ -1,4 +1,4 @@
-"""Host regions: the same bits as the kernels one by one, memory that nobody else sees, errors in their words."""
+"""Host regions: the same bits as the kernels in sequence, private memory, errors in the kernels' words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Node = tuple[str, tuple[int, ...], Mapping[str, GraphAttr]]
 
 
 def spread_out(array: NDArray) -> NDArray:
-    """Gives the same elements, none beside another in memory."""
+    """Return the same elements, without neighbours in memory."""
     wide = np.zeros((*array.shape, 2), array.dtype)
     wide[..., 1] = array
     return wide[..., 1]
@@ -73,7 +73,7 @@ def test_a_region_of_one_op_gives_the_bits_of_its_kernel(name: str) -> None:
 
 
 def check(results: Sequence[NDArray], expected: Sequence[NDArray]) -> None:
-    """Compares bits, but those of NaNs: the ones that numpy computes depend on strides."""
+    """Compare bits, except for NaNs: the bits of NaNs computed by numpy depend on strides."""
     assert [(r.dtype, r.shape) for r in results] == [(e.dtype, e.shape) for e in expected]
     for result, array in zip(results, expected, strict=True):
         if result.tobytes() != array.tobytes():
@@ -93,7 +93,7 @@ def make_region(
     constants: tuple[NDArray, ...] = (),
     engine: KernelEngine | None = None,
 ) -> Callable[..., Any]:
-    """Gives the bare implementation of a function."""
+    """Return the bare implementation of a function."""
     specs = tuple(TensorSpec(f"x{i}", t.dtype, t.shape) for i, t in enumerate(inputs))
     cited = tuple(GraphConstant(DIGEST, tensor(*c.shape, dtype=c.dtype.name)) for c in constants)
     named = tuple((f"y{i}", id_) for i, id_ in enumerate(outputs))
@@ -110,7 +110,7 @@ ANY_DTYPE: list[tuple[str, int, Mapping[str, GraphAttr]]] = [
     ("broadcast_to", 1, {"shape": (3, 3)}), ("split", 1, {"sections": (3,), "axis": 0}),
 ]  # fmt: skip
 INTEGERS: list[tuple[str, int, Mapping[str, GraphAttr]]] = [("matmul", 2, {}), ("nn.dense", 2, {})]
-"""Of floats BLAS adds in an order that depends on strides."""
+"""Integer dtypes: for floats, the order of BLAS additions depends on strides."""
 FLOATS: list[tuple[str, int, Mapping[str, GraphAttr]]] = [
     ("sigmoid", 1, {}), ("exp", 1, {}), ("tanh", 1, {}), ("nn.softmax", 1, {"axis": 0}),
     ("nn.log_softmax", 1, {"axis": 1}), ("nn.gelu", 1, {"approximate": "none"}),
@@ -119,7 +119,7 @@ FLOATS: list[tuple[str, int, Mapping[str, GraphAttr]]] = [
 
 @st.composite
 def square_graphs(draw: st.DrawFn) -> tuple[str, list[Node], list[int]]:
-    """Draws nodes over values that are all 3x3 of one dtype: two inputs, a constant, then one for each node."""
+    """Draw nodes over 3x3 values of the same dtype: two inputs, a constant, then a value for each node."""
     dtype = draw(st.sampled_from(["float32", "float64", "float16", "bfloat16", "int32", "int8"]))
     table = ANY_DTYPE + (FLOATS if "float" in dtype else INTEGERS)
     nodes: list[Node] = []
@@ -213,7 +213,7 @@ def test_two_threads_do_not_see_each_others_memory() -> None:
 
 
 def peak_of(run: Callable[..., Any], *arrays: NDArray) -> int:
-    """Gives the most bytes that a call holds beyond its arguments."""
+    """Return the peak bytes of a call beyond the arguments."""
     run(*arrays)
     tracemalloc.start()
     try:
@@ -378,7 +378,7 @@ def test_another_number_of_results_is_named(results: tuple[Any, ...], got: int) 
             [GraphNode("odd", (0,), (tensor(2),))], [tensor(2)], [1], engine=KernelEngine({"odd": lambda _: results})
         )(np.ones(2, "f4"), np.ones(2, "f4"))
     assert str(caught.value) == (
-        f"graph function `f`, node 0 (`odd`): the kernel gives another number of results; got {got}, expected 1"
+        f"graph function `f`, node 0 (`odd`): the kernel returns another number of results; got {got}, expected 1"
     )
 
 

@@ -22,11 +22,11 @@ pytestmark = pytest.mark.interpreter
 
 NAMES = sorted(canonical_cases(default_ops()))
 INFERRED = [name for name in NAMES if not default_ops()[name].declares_results]
-"""Ops whose results have the types that their rule finds, not those that somebody declares."""
+"""Ops with inferred result types, not declared types."""
 
 
 def documents(name: str) -> Iterator[tuple[OpCase, Any]]:
-    """Yield a document of one op for each of its cases, without and with symbols."""
+    """Yield a document of one op for each case of the op, without and with symbols."""
     for case in canonical_cases(default_ops())[name]:
         for types in (case.types(), case.symbolic_types(), case.symbolic_types(everywhere=True)):
             function, _ = new_function(default_ops().find(name), types, case.attrs)
@@ -52,7 +52,7 @@ def test_no_size_of_a_result_may_be_another(name: str) -> None:
         for output in node["outputs"]:
             for axis, size in enumerate(output["shape"]):
                 output["shape"][axis] = size + 1 if isinstance(size, int) else f"{size}+1"
-                with pytest.raises(ArtifactError, match="breaks the rule of its op"):
+                with pytest.raises(ArtifactError, match="breaks the type rule of the op"):
                     decode(data)
                 output["shape"][axis] = size
                 tried += 1
@@ -60,7 +60,7 @@ def test_no_size_of_a_result_may_be_another(name: str) -> None:
 
 
 def types_of_rank(name: str) -> Iterator[bool]:
-    """Yield for each result of the cases whether it has axes."""
+    """Yield whether a result has axes, for each result of the cases."""
     for _, data in documents(name):
         yield from (bool(output["shape"]) for output in data["functions"][0]["nodes"][0]["outputs"])
 
@@ -80,12 +80,12 @@ def pooling() -> Any:
 
 
 ATTRIBUTES: list[tuple[Callable[[Any], object], str]] = [
-    (lambda a: a.update(dilation=[-64, 1]), "attribute `dilation`: has a value that is too small"),
-    (lambda a: a.update(strides=[0, 1]), "attribute `strides`: has a value that is too small"),
-    (lambda a: a.update(padding=[0, 0, -1, 0]), "attribute `padding`: has a value that is too small"),
+    (lambda a: a.update(dilation=[-64, 1]), "attribute `dilation`: has a value out of range"),
+    (lambda a: a.update(strides=[0, 1]), "attribute `strides`: has a value out of range"),
+    (lambda a: a.update(padding=[0, 0, -1, 0]), "attribute `padding`: has a value out of range"),
     (lambda a: a.update(pool_size=[2, 2**62]), "of the padded image is smaller than the window"),
     (lambda a: a.update(pool_size=[2, 2**64]), "is an integer of more than 64 bits"),
-    (lambda a: a.update(pool_size=[2]), "attribute `pool_size`: is not in its stored form"),
+    (lambda a: a.update(pool_size=[2]), "attribute `pool_size`: is not in the stored form"),
     (lambda a: a.update(pool_size=["2", 2]), "value of the wrong type"),
     (lambda a: a.update(layout="NHCW"), "value not permitted"),
     (lambda a: a.update(ceil_mode=1), "value of the wrong type"),
@@ -134,7 +134,7 @@ def test_the_list_of_each_family_is_what_it_defines() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_attributes_at_their_defaults_may_be_left_out(name: str) -> None:
-    """As an op gets attributes, documents of older versions lack them; engines and kernels see them all."""
+    """Documents of older versions lack attributes added to an op later; engines and kernels see all attributes."""
     for _, data in documents(name):
         whole = decode_document(json.dumps(data).encode())
         (node,) = data["functions"][0]["nodes"]

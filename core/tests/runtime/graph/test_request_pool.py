@@ -1,4 +1,4 @@
-"""Pools of requests: one request for each call that is under way, a few between calls."""
+"""Pools of requests: a request for each call in progress, a few between calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that do not work in a forked process say so there."""
+"""Modules unusable in a forked process raise a clear error there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 class Doubling(RuntimeModule):
-    """Doubles, and counts how often it was prepared."""
+    """A doubling engine counting preparations."""
 
     prepared = 0
 
@@ -51,7 +51,7 @@ class Doubling(RuntimeModule):
 
 
 def in_child(module: RuntimeModule) -> str:
-    """Return what a call in a forked child gives, or raises."""
+    """Return the result of a call in a forked child, or raise the error."""
     receiver, sender = os.pipe()
     child = os.fork()
     if child == 0:

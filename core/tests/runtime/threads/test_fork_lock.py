@@ -1,4 +1,4 @@
-"""Locks over a fork: a child calls what a thread of its parent had locked, and ends."""
+"""Locks over a fork: a child calls a function locked by a thread of the parent, and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of parallel regions, in which no two threads of the team share a processor, though the system woke them so."""
+"""Bodies of parallel regions without two threads of the team on the same processor, wherever the system woke them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of threads: of the process, by its environment; of a call; and what calls leave to each other."""
+"""The number of threads: of the process, by the environment; of a call; and the threads left to other calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from byoc_core.errors import OptionsError
 from byoc_core.native import processors as cpus
 from byoc_core.runtime.threads import check_num_threads, default_num_threads
-from byoc_core.runtime.threads.worker_accounts import Accounts, NativeAccounts, WorkerAccounts
+from byoc_core.runtime.threads.worker_accounts import NativeAccounts, ThreadAccounts, WorkerAccounts
 
 from core.tests.fresh_process import answer_of
 
@@ -29,7 +29,7 @@ def extension() -> ModuleType | None:
     return _native if hasattr(_native, "threads_enter") else None
 
 
-def native_accounts() -> Accounts:
+def native_accounts() -> ThreadAccounts:
     found = extension()
     assert found is not None
     found.threads_start_anew(False)
@@ -43,8 +43,8 @@ MAKERS = [
 
 
 @pytest.fixture(params=MAKERS)
-def accounts(request: pytest.FixtureRequest) -> Accounts:
-    made: Accounts = request.param()
+def accounts(request: pytest.FixtureRequest) -> ThreadAccounts:
+    made: ThreadAccounts = request.param()
     made.set_limit(4)
     return made
 
@@ -131,7 +131,7 @@ def test_a_quota_that_pays_for_less_counts(
     assert cpus.count_cpus() == (expected or 4)
 
 
-def test_a_call_has_the_number_of_the_process_or_its_own(accounts: Accounts) -> None:
+def test_a_call_has_the_number_of_the_process_or_its_own(accounts: ThreadAccounts) -> None:
     assert accounts.number() == 0
     for wanted, expected in ((0, 4), (2, 2), (1, 1), (7, 7)):
         token = accounts.enter(wanted)
@@ -141,7 +141,7 @@ def test_a_call_has_the_number_of_the_process_or_its_own(accounts: Accounts) -> 
     assert accounts.number() == 0
 
 
-def test_a_call_inside_another_has_at_most_its_number_and_takes_nobody(accounts: Accounts) -> None:
+def test_a_call_inside_another_has_at_most_its_number_and_takes_nobody(accounts: ThreadAccounts) -> None:
     outer = accounts.enter(3)
     for wanted, expected in ((0, 3), (2, 2), (7, 3)):
         inner = accounts.enter(wanted)
@@ -154,7 +154,7 @@ def test_a_call_inside_another_has_at_most_its_number_and_takes_nobody(accounts:
     accounts.leave(token)
 
 
-def test_an_orphan_has_one_thread_whatever_is_wanted(accounts: Accounts) -> None:
+def test_an_orphan_has_one_thread_whatever_is_wanted(accounts: ThreadAccounts) -> None:
     outer = accounts.enter(3)
     accounts.start_anew(True)
     inner = accounts.enter(0)
@@ -166,7 +166,7 @@ def test_an_orphan_has_one_thread_whatever_is_wanted(accounts: Accounts) -> None
     assert number_of_a_call(accounts, 0) == 4
 
 
-def test_a_child_forked_in_a_call_inside_a_call_counts_the_workers_of_both(accounts: Accounts) -> None:
+def test_a_child_forked_in_a_call_inside_a_call_counts_the_workers_of_both(accounts: ThreadAccounts) -> None:
     outer = accounts.enter(4)
     inner = accounts.enter(2)
     accounts.start_anew(False)
@@ -213,7 +213,7 @@ def test_a_child_may_be_forked_while_another_thread_keeps_accounts() -> None:
     assert answer_of(FORK_IN_CRITICAL_SECTION) == 4
 
 
-def number_of_a_call(accounts: Accounts, wanted: int) -> int:
+def number_of_a_call(accounts: ThreadAccounts, wanted: int) -> int:
     token = accounts.enter(wanted)
     number = accounts.number()
     accounts.leave(token)
@@ -225,7 +225,7 @@ def number_of_a_call(accounts: Accounts, wanted: int) -> int:
     [(0, 0, 1), (2, 2, 2), (2, 3, 3), (2, 4, 1), (3, 3, 1), (7, 2, 1), (1, 0, 4), (1, 7, 7)],
 )
 def test_a_call_beside_another_gets_all_its_workers_or_none(
-    accounts: Accounts, first: int, wanted: int, expected: int
+    accounts: ThreadAccounts, first: int, wanted: int, expected: int
 ) -> None:
     token = accounts.enter(first)
     assert run_in_thread(lambda: number_of_a_call(accounts, wanted)) == expected
@@ -233,7 +233,7 @@ def test_a_call_beside_another_gets_all_its_workers_or_none(
     assert run_in_thread(lambda: number_of_a_call(accounts, wanted)) == (wanted or 4)
 
 
-def test_many_callers_never_have_more_workers_than_there_are(accounts: Accounts) -> None:
+def test_many_callers_never_have_more_workers_than_there_are(accounts: ThreadAccounts) -> None:
     lock = threading.Lock()
     busy, most, shared = 0, 0, 0
 

@@ -1,4 +1,9 @@
-"""The backend ``ccompiler``: regions become C, and the C a shared library."""
+"""The backend ``ccompiler``: regions become C, and the C a shared library.
+
+The hooks and the code generator ask the same :func:`~byoc_ccompiler.support.reject_step`: a supported op is compiled in
+any region, unless sizes are missing. Reports prepare the regions and write the kernels as code generation does, but
+compile nothing.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +104,8 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
         except ToolchainError as error:  # the user's folder, not a failure of this backend
             raise OptionsError(error.where, error.problem, got=error.got, hint=error.hint) from error
     module.build()
-    made = {digest: array for digest, array in module.constants.items() if digest not in context.constants}
-    return CodegenResult(module, constants=made, rejections=rejections)
+    new_constants = {digest: array for digest, array in module.constants.items() if digest not in context.constants}
+    return CodegenResult(module, constants=new_constants, rejections=rejections)
 
 
 @hookimpl
@@ -142,4 +147,4 @@ def _reject_function(function: Function, *, tutorial: bool) -> Iterator[Rejectio
     unknown = cited.difference(*(given_symbols(value.type) for value in values))
     if unknown:
         names = ", ".join(f"`{name}`" for name in sorted(unknown))
-        yield Rejection("dynamic-shape", f"the shapes of what the region takes and gives do not tell {names}")
+        yield Rejection("dynamic-shape", f"no shape of a parameter or result of the region determines {names}")

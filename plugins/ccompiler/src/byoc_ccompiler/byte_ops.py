@@ -1,4 +1,8 @@
-"""Private ops of this backend: products of 8-bit integers with 32-bit sums, introduced by rewrites of regions."""
+"""Private ops of this backend: products of 8-bit integers with 32-bit sums, introduced by rewrites of regions.
+
+Only :mod:`byoc_ccompiler.regions.byte_products` emits these ops, with int8 weights and output channels first; only
+:mod:`byoc_ccompiler.kernels.byte_products` computes the ops. The type rules do not check dtypes.
+"""
 
 from __future__ import annotations
 

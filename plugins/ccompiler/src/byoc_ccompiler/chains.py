@@ -5,6 +5,10 @@ convolution.
 
 The intermediate image is the largest in a network of such convolutions. The image never leaves the cache if its rows
 are computed, used and forgotten. If the whole image fits into the cache, there is nothing to gain.
+
+A chain has two or three convolutions, one of them depthwise, with constant weights and known sizes. The kernel of a
+chain (:func:`byoc_ccompiler.kernels.depthwise.write_chain`) relies on this form, and stores no intermediate image: the
+image must have a single reader.
 """
 
 from __future__ import annotations
@@ -56,13 +60,15 @@ class _Joiner:
 
     def join(self) -> list[Group]:
         joined: dict[int, Group] = {}
-        taken: set[int] = set()
+        chained: set[int] = set()
         for group in self._groups:
-            chain = [] if id(group) in taken else self._chain_from(group)
+            chain = [] if id(group) in chained else self._chain_from(group)
             if len(chain) > 1:
-                taken.update(map(id, chain))
+                chained.update(map(id, chain))
                 joined[id(chain[-1])] = _join(chain)
-        return [joined.get(id(group), group) for group in self._groups if id(group) in joined or id(group) not in taken]
+        return [
+            joined.get(id(group), group) for group in self._groups if id(group) in joined or id(group) not in chained
+        ]
 
     def _chain_from(self, group: Group) -> list[Group]:
         """Return the longest chain beginning with a group; the group alone, or nothing, if there is no chain."""
@@ -90,8 +96,8 @@ class _Joiner:
         ((follower, is_image),) = self._readers[value]
         size = product(shape_of(value))
         is_large = isinstance(size, int) and size * dtype_info(dtype_of(value)).itemsize >= _LARGE_NBYTES
-        same = dtype_of(value) == dtype_of(group.steps[0].result)
-        return follower if is_image and is_large and same else None
+        has_same_dtype = dtype_of(value) == dtype_of(group.steps[0].result)
+        return follower if is_image and is_large and has_same_dtype else None
 
     def _is_read_outside(self, value: Value, group: Group) -> bool:
         return any(reader is not group for reader, _ in self._readers[value])

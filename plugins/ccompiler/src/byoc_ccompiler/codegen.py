@@ -1,4 +1,9 @@
-"""The normal form of generated C: few kernels, one loop nest each, intermediates in one workspace."""
+"""The normal form of generated C: few kernels, one loop nest each, intermediates in one workspace.
+
+The stages in order: flat steps, norms taken apart, groups, chains, loads, memory plan, kernels, workspace.
+The live range of an intermediate tensor follows from the inputs and outputs declared by the kernels: memory read by a
+kernel without declaration may already hold another tensor.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +25,8 @@ from byoc_ccompiler.kernels.composites import take_apart
 from byoc_ccompiler.kernels.depthwise import write_chain
 from byoc_ccompiler.kernels.rows import write_rows
 from byoc_ccompiler.loads import form_loads, move_before_norms
+from byoc_ccompiler.memory_plan import MemoryPlan, plan_memory
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_ccompiler.places import Places, plan_places
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.size_checks import require_results
 from byoc_ccompiler.steps import dtype_of, flatten, shape_of
@@ -32,7 +37,7 @@ __all__ = ["FusedCodegen"]
 
 
 class _Buffer(NamedTuple):
-    """A piece of the workspace: C name, type, and live range."""
+    """A region of the workspace: C name, type, and live range."""
 
     name: str
     ctype: str
@@ -68,13 +73,15 @@ class FusedCodegen(CSourceCodegen):
             groups = form_loads(form_chains(groups, results, self.unit), results)
         needed = _needed_outside(groups, results)
         scope.in_place = in_place_pairs(groups, scope.function.params, results)
-        places = plan_places(groups, results, FAMILIES)
-        strides = {value: place.layout.strides for value, place in places.of.items()}
+        memory = plan_memory(groups, results, FAMILIES)
+        strides = {value: location.layout.strides for value, location in memory.locations.items()}
         context = KernelContext(scope, self.unit, self.user_options, strides)
         kernels = []
-        for group in places.groups:
-            made = [result for step in group.steps for result in step.binding.results]
-            kernel = Kernel(context, group, [value for value in made if value in needed or value in places.of])
+        for group in memory.groups:
+            produced = [result for step in group.steps for result in step.binding.results]
+            kernel = Kernel(
+                context, group, [value for value in produced if value in needed or value in memory.locations]
+            )
             for output, source in scope.in_place:
                 kernel.shared |= {results[output], scope.function.params[source]}
             _writer_of(group)(kernel)
@@ -87,9 +94,9 @@ class FusedCodegen(CSourceCodegen):
             kernel.declare(has_team=has_team)
         for param in scope.function.params:
             scope.bind(param, self.visit_var(scope, param))
-        pointers = self._lay_out(scope, kernels, places)
+        pointers = self._lay_out(scope, kernels, memory)
         for kernel, scratch in zip(kernels, pointers, strict=True):
-            arguments = [_pointer(scope, places, value) for value in (*kernel.inputs, *kernel.stored)]
+            arguments = [_pointer(scope, memory, value) for value in (*kernel.inputs, *kernel.stored)]
             call = scope.call_checked if kernel.can_fail else scope.call
             call(kernel.name, *arguments, *scratch, *kernel.sizes)
         for outer, inner in zip(scope.function.results, results, strict=True):
@@ -99,14 +106,14 @@ class FusedCodegen(CSourceCodegen):
         """Return the include of the header of parallel loops, if the text has any."""
         return f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
 
-    def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], places: Places) -> list[list[str]]:
+    def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], memory: MemoryPlan) -> list[list[str]]:
         """Declare the workspace and the pointers into it; return the scratch pointer of each kernel, if any."""
         last_read: dict[Value, int] = {}
         first_written: dict[Var, int] = {}
         for index, kernel in enumerate(kernels):
-            last_read.update((places.find(value).base, index) for value in kernel.inputs)
+            last_read.update((memory.find(value).base, index) for value in kernel.inputs)
             for value in kernel.stored:
-                base = places.find(value).base
+                base = memory.find(value).base
                 assert isinstance(base, Var)
                 first_written.setdefault(base, index)
                 last_read.setdefault(base, index)
@@ -134,8 +141,8 @@ class FusedCodegen(CSourceCodegen):
             offsets, total = plan([buffer.interval for buffer in buffers])
             block = scope.workspace(ALIGNMENT if total == 0 else total)
             for buffer, offset in zip(buffers, offsets, strict=True):
-                place = block if offset == 0 else f"({block} + {c_dim(offset)})"
-                scope.statements.append(f"{buffer.ctype} *const {buffer.name} = ({buffer.ctype} *){place};")
+                address = block if offset == 0 else f"({block} + {c_dim(offset)})"
+                scope.statements.append(f"{buffer.ctype} *const {buffer.name} = ({buffer.ctype} *){address};")
         return scratch
 
 
@@ -145,11 +152,11 @@ def _writer_of(group: Group) -> Callable[[Kernel], None]:
     return FAMILIES[group.steps[0].op].write if group.reduced is None else write_rows
 
 
-def _pointer(scope: FunctionScope, places: Places, value: Value) -> str:
+def _pointer(scope: FunctionScope, memory: MemoryPlan, value: Value) -> str:
     """Return the C expression of the pointer to the first element of a value."""
-    place = places.find(value)
-    pointer = scope.value(place.base)
-    return pointer if place.layout.offset == 0 else f"{pointer} + {c_dim(place.layout.offset)}"
+    location = memory.find(value)
+    pointer = scope.value(location.base)
+    return pointer if location.layout.offset == 0 else f"{pointer} + {c_dim(location.layout.offset)}"
 
 
 def _nbytes(count: Dim, dtype: str) -> Dim:

@@ -1,4 +1,7 @@
-"""The core ops without a C form, with reasons; together with the ops of the kernel families, all ops of the core."""
+"""The core ops without a C form, with reasons; together with the ops of the kernel families, all ops of the core.
+
+An op in neither table is rejected as new, without a reason of this backend.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ __all__ = ["DECLINED"]
 
 _DATA = (
     "data-dependent",
-    "how large the result of {} is shows only when it has been computed, but a caller has to allocate it before",
+    "the result size of {} depends on the data, but the caller allocates the result before the call",
 )
 _CONTROL = (
     "control-flow",
-    "{} chooses what is computed, which is done outside of regions",
+    "{} is control flow, executed outside of regions",
 )
-_CALL = ("call", "{} calls what the backend does not see")
+_CALL = ("call", "{} calls a function unknown to the backend")
 
 DECLINED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {

@@ -55,7 +55,7 @@ def writer_by_table(writers: Mapping[str, Callable[[Kernel, Step], c.Block]]) ->
     return write
 
 
-def _checks_nothing(scope: FunctionScope, step: Step) -> None:
+def _require_nothing(scope: FunctionScope, step: Step) -> None:
     """Check nothing, for ops with sizes guaranteed by the type rules alone."""
 
 
@@ -86,6 +86,6 @@ class KernelFamily:
     write: Callable[[Kernel], None]
     takes_epilogue: bool = False
     takes_halves: bool = False
-    require: Callable[[FunctionScope, Step], None] = _checks_nothing
+    require: Callable[[FunctionScope, Step], None] = _require_nothing
     reads: Callable[[Step, int], Access] = _compact
     writes: Callable[[Step, int], Access] = _compact

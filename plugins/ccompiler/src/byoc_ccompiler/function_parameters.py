@@ -1,4 +1,8 @@
-"""The parameters of a C function shared by kernels, collected while the body is written."""
+"""The parameters of a C function shared by kernels, collected while the body is written.
+
+Kernels share a function if parameters and body are equal. Anything different between the kernels (tensors, strides,
+symbolic sizes) must thus be a parameter; known sizes are part of the body.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,12 @@ class FunctionParameters:
     """Parameters in the order of first use in a body, with the argument of each in the call."""
 
     def __init__(self) -> None:
-        self._given: dict[c.Buffer | c.Variable, c.Expression] = {}
+        self._arguments: dict[c.Buffer | c.Variable, c.Expression] = {}
         self._sizes: dict[c.Expression, c.Variable] = {}
 
-    def add(self, parameter: _Parameter, given: c.Expression) -> _Parameter:
+    def add(self, parameter: _Parameter, argument: c.Expression) -> _Parameter:
         """Add a parameter with the argument in the call, and return the parameter."""
-        self._given[parameter] = given
+        self._arguments[parameter] = argument
         return parameter
 
     def size(self, value: c.Expression | Dim, name: str) -> c.Expression:
@@ -37,5 +41,5 @@ class FunctionParameters:
 
     def call(self, kernel: Kernel, name: str, body: c.Block) -> c.Evaluate:
         """Return the call of the function with this body, shared by the kernels of the source."""
-        function = c.simplify(c.Function(name, tuple(self._given), body))
-        return c.Evaluate(c.Call(kernel.shared_function(function), tuple(self._given.values())))
+        function = c.simplify(c.Function(name, tuple(self._arguments), body))
+        return c.Evaluate(c.Call(kernel.shared_function(function), tuple(self._arguments.values())))

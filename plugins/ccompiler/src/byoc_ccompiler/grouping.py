@@ -55,7 +55,7 @@ class _Former:
         self.groups: list[Group] = []
         self._families = families
         self._fuse = fuse
-        self._made_by: dict[Value, int] = {}
+        self._producers: dict[Value, int] = {}
         self._latest: dict[tuple[Dim, ...], int] = {}
         self._origin: Binding | None = None
 
@@ -74,7 +74,7 @@ class _Former:
         elif group.reduced is not None and shape_of(step.result) != group.space:
             # A shape other than the space: a step of the row level, with a single element per row.
             group.row_axes[step.result] = _level_axes(group, len(shape_of(step.result)))
-        self._made_by.update((result, index) for result in step.binding.results)
+        self._producers.update((result, index) for result in step.binding.results)
         # An anchored group takes only steps reading its results: the search by operands finds this group.
         if group.space is not None and not group.anchored:
             self._latest[group.space] = max(index, self._latest.get(group.space, 0))
@@ -97,7 +97,7 @@ class _Former:
         if not self._fuse and (step.origin is None or step.origin is not self._origin):
             return None
         # The last of the read groups, -1 for none: in an earlier group, the step would run before an operand is made.
-        earliest = max((self._made_by.get(operand, -1) for operand in step.operands), default=-1)
+        earliest = max((self._producers.get(operand, -1) for operand in step.operands), default=-1)
         if earliest >= 0 and self._takes(self.groups[earliest], step):
             return earliest
         space = shape_of(step.operands[0] if step.op in REDUCTIONS else step.result)
@@ -124,8 +124,8 @@ class _Former:
             related = not group.anchored or any(operand in group.results for operand in step.operands)
             return (
                 related
-                and _reads_rows_rightly(group, step, range(len(shape)))
-                and not _reads_whole_reduction(group, step)
+                and _reads_current_row(group, step, range(len(shape)))
+                and not _reads_large_reduction(group, step)
             )
         if group.reduced is None or not any(operand in group.row_axes for operand in step.operands):
             return False
@@ -137,7 +137,7 @@ class _Former:
         at_row_level = shape == tuple(
             1 if axis in group.reduced and len(shape) == len(group.space) else group.space[axis] for axis in axes
         )
-        return at_row_level and _reads_rows_rightly(group, step, axes)
+        return at_row_level and _reads_current_row(group, step, axes)
 
 
 def _takes_reduction(group: Group, step: Step) -> bool:
@@ -158,7 +158,7 @@ def _level_axes(group: Group, rank: int) -> tuple[int, ...]:
     return every if rank == len(space) else tuple(axis for axis in every if axis not in reduced)
 
 
-def _reads_rows_rightly(group: Group, step: Step, axes: Sequence[int]) -> bool:
+def _reads_current_row(group: Group, step: Step, axes: Sequence[int]) -> bool:
     """Return whether a step reads values of the row being computed; broadcasting may place the values elsewhere."""
     return all(
         group.row_axes[operand] == tuple(axes[own] for own in along)
@@ -167,7 +167,7 @@ def _reads_rows_rightly(group: Group, step: Step, axes: Sequence[int]) -> bool:
     )
 
 
-def _reads_whole_reduction(group: Group, step: Step) -> bool:
+def _reads_large_reduction(group: Group, step: Step) -> bool:
     """Return whether a step reads, at each element, the result of reducing a whole large tensor."""
     space, reduced = group.space or (), group.reduced or frozenset()
     if not any(operand in group.row_axes for operand in step.operands):

@@ -1,4 +1,9 @@
-"""The outputs of a function allowed in the memory of the inputs."""
+"""The outputs of a function allowed in the memory of the inputs.
+
+The pairs are a promise to the callers of the compiled function (``CallTraits.in_place``); the kernel declares the
+buffers of these outputs as shared. A wrong pair may overwrite an input before the last read. A missing pair
+costs memory only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""A C kernel under construction: buffers, scratch memory, statements."""
+"""A C kernel under construction: buffers, scratch memory, statements.
+
+A writer takes buffers from :meth:`Kernel.source` and :meth:`Kernel.target`, and ends with :meth:`Kernel.finish_block`,
+once. Only :meth:`Kernel.declare` gives the kernel a name. The C parameters are the inputs in the order of first use,
+the stored values, the scratch memory and the symbolic sizes; :mod:`byoc_ccompiler.codegen` calls the kernel in this
+order.
+"""
 
 from __future__ import annotations
 
@@ -224,9 +230,9 @@ class Kernel:
         Args:
             function: the function; the name is a hint, behind ``byoc_shared_``.
         """
-        known = self.context.callees.get(id(function))
-        if known is not None and known.function is function:
-            return known
+        registered = self.context.callees.get(id(function))
+        if registered is not None and registered.function is function:
+            return registered
         uses = self.context.uses_of(function)
         text = print_function(replace(function, name="{name}"), uses=uses)
         name = self.scope.definitions.reserve(function.name, text)
@@ -266,8 +272,8 @@ class Kernel:
             strides: the strides of the result in the buffer.
         """
         result = group.steps[-1].result
-        known = self._strides if buffer is None else {**self._strides, result: tuple(strides)}
-        context = replace(self.context, strides=known)
+        known_strides = self._strides if buffer is None else {**self._strides, result: tuple(strides)}
+        context = replace(self.context, strides=known_strides)
         part = Kernel(context, group, self.stored if buffer is None else [result])
         part.shared, part._inputs = self.shared, self._inputs
         part._outputs = self._outputs if buffer is None else {result: buffer}
@@ -321,9 +327,9 @@ class Kernel:
         self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(uses.symbols)]
         # The layers of a network repeat: C compilers take longest of all, and get a kernel once.
         key = anonymous_text(function, uses=uses)
-        known = self.scope.reuse_kernel(key, tuple(origins), described)
-        if known is not None:
-            self.name = known
+        shared_name = self.scope.reuse_kernel(key, tuple(origins), described)
+        if shared_name is not None:
+            self.name = shared_name
             return
         self._share(uses)
         facts = KernelFacts(tuple(origins), function, schedule=self.schedule)
@@ -336,7 +342,7 @@ def _describe(binding: Binding) -> str:
     """Return a one-line comment with an op's computation and the op's node of the model."""
     operands = ", ".join(operand.name if isinstance(operand, Var) else "constant" for operand in binding.operands)
     results = ", ".join(f"{result.name}: {result.type}" for result in binding.results)
-    place = f" [{binding.location}]" if binding.location else ""
-    text = f"{results} = {binding.op.name}({operands}){place}"
+    location = f" [{binding.location}]" if binding.location else ""
+    text = f"{results} = {binding.op.name}({operands}){location}"
     # Names come from the model: no name may end the comment, or continue it on the next line.
     return "// " + "".join(letter if letter in _HARMLESS else "_" for letter in text)

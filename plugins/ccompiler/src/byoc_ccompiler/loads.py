@@ -3,6 +3,9 @@
 A gather, or a chain of movements with a result not described by strides, would copy its elements for elementwise steps
 or reductions. If no other step reads the result, each element is computed at its use. The same holds for cheap
 elementwise steps behind a reshape, otherwise a separate kernel.
+
+The decision is about time only, but every chosen step needs an expression in :mod:`byoc_ccompiler.kernels.loads`: an op
+of ``LOADS``, or an elementwise op.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from byoc_core.dims import Dim, product
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Group
-from byoc_ccompiler.kernels.loads import LOADS, keeps_rows, parts_of_one
+from byoc_ccompiler.kernels.loads import LOADS, keeps_rows, rejoins_slices
 from byoc_ccompiler.kernels.pointwise import operand_dims
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.kernels.row_writer import CHEAP
@@ -47,7 +50,7 @@ def form_loads(groups: Sequence[Group], results: Sequence[Value]) -> list[Group]
     for group in groups:
         if group.space is not None and not group.anchored and 0 not in group.space:
             former.add_loads(group, group.space)
-    return [group for group in groups if group not in former.taken]
+    return [group for group in groups if group not in former.absorbed]
 
 
 def move_before_norms(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
@@ -61,7 +64,7 @@ def move_before_norms(steps: Sequence[Step], results: Sequence[Value]) -> list[S
 
     Cost: linear in the steps and their operands, except for sorting the steps behind a norm.
     """
-    readers, wanted = _readers_of(steps), set(results)
+    readers, outputs = _readers_of(steps), set(results)
     order = {step: number for number, step in enumerate(steps)}
     changed: dict[Step, list[Step]] = {}
     for norm in steps:
@@ -69,8 +72,8 @@ def move_before_norms(steps: Sequence[Step], results: Sequence[Value]) -> list[S
             continue
         moves = _moves_behind(norm, order, readers)
         inside = {norm, *moves.values()}
-        made = [norm.result, *moves]
-        ends = [value for value in made if value in wanted or not inside.issuperset(readers.get(value, ()))]
+        values = [norm.result, *moves]
+        ends = [value for value in values if value in outputs or not inside.issuperset(readers.get(value, ()))]
         if len(ends) == 1 and ends[0] in moves and _layout(ends[0], moves) is None:
             changed |= _moved_before(norm, moves, ends[0])
     return [new for step in steps for new in changed.get(step, (step,))]
@@ -99,7 +102,7 @@ def _moves_behind(norm: Step, order: Mapping[Step, int], readers: Mapping[Value,
                 waiting.append(step.result)
     found: dict[Value, Step] = {step.result: step for step in sorted(moves, key=order.__getitem__)}
     joins = [step for step in moves if step.op == "concat"]
-    return found if all(parts_of_one(step, found) for step in joins) else {}
+    return found if all(rejoins_slices(step, found) for step in joins) else {}
 
 
 def _moved_before(norm: Step, moves: Mapping[Value, Step], end: Value) -> dict[Step, list[Step]]:
@@ -130,8 +133,10 @@ def _rebound(step: Step, operands: Sequence[Value], result: Value) -> Step:
 
 
 class _Former:
+    """The groups absorbed so far into other groups as loads."""
+
     def __init__(self, groups: Sequence[Group], results: Sequence[Value]) -> None:
-        self.taken: set[Group] = set()
+        self.absorbed: set[Group] = set()
         self._results = set(results)
         self._maker = {value: group for group in groups for value in group.results}
         self._readers = _readers_of(step for group in groups for step in group.steps)
@@ -144,10 +149,10 @@ class _Former:
             if is_at_hand or not all(step in group.steps and _reads_along(group, step, value) for step in readers):
                 continue
             loads = self._loads_of(group, value)
-            if 0 < len(loads) <= _MAX_LOADS - len(group.loads) and _saves(group, value, loads):
+            if 0 < len(loads) <= _MAX_LOADS - len(group.loads) and _saves_kernel(group, value, loads):
                 group.loads.update(reversed(loads.items()))
                 group.results.update(loads)
-                self.taken.update(self._maker[load] for load in loads)
+                self.absorbed.update(self._maker[load] for load in loads)
 
     def _loads_of(self, group: Group, value: Value) -> dict[Value, Step]:
         """Return the steps used for a single value only, by their results; none if an element has no expression."""
@@ -162,20 +167,22 @@ class _Former:
                 readers.update(steps)
                 waiting.update((operand, None) for step in steps for operand in step.operands if operand not in found)
         joins = (step for step in found.values() if step.op == "concat")
-        return found if all(parts_of_one(step, found) for step in joins) else {}
+        return found if all(rejoins_slices(step, found) for step in joins) else {}
 
     def _is_load(self, value: Value, readers: set[Step], count: Dim) -> bool:
         """Return whether a value's maker can be computed at its uses: ``count`` elements, read by ``readers`` alone."""
         maker = self._maker.get(value)
-        if maker is None or maker.anchored or maker.reduced is not None or maker.loads or maker in self.taken:
+        if maker is None or maker.anchored or maker.reduced is not None or maker.loads or maker in self.absorbed:
             return False
         inside = readers | set(maker.steps)
-        if any(made in self._results or not inside.issuperset(self._readers.get(made, ())) for made in maker.results):
+        if any(
+            result in self._results or not inside.issuperset(self._readers.get(result, ())) for result in maker.results
+        ):
             return False
         if maker.space is not None:
             return product(maker.space) == count and all(step.op in CHEAP for step in maker.steps)
-        (step, *others) = maker.steps
-        return not others and step.op in LOADS and keeps_rows(step) and _is_long(step)
+        (step, *further_steps) = maker.steps
+        return not further_steps and step.op in LOADS and keeps_rows(step) and _is_long(step)
 
 
 def _reads_along(group: Group, step: Step, value: Value) -> bool:
@@ -191,11 +198,11 @@ def _is_long(step: Step) -> bool:
     return 0 not in shape and (not isinstance(shape[-1], int) or shape[-1] >= _LEAST_ROW)
 
 
-def _saves(group: Group, value: Value, loads: Mapping[Value, Step]) -> bool:
+def _saves_kernel(group: Group, value: Value, loads: Mapping[Value, Step]) -> bool:
     """Return whether a value would take a separate kernel, being more than a view of memory."""
     if all(step.op in LOADS for step in loads.values()):
         return _layout(value, loads) is None
-    # A reduction first computes into a piece of memory; a short last part is slow to read.
+    # A reduction first computes into a short array; a short last part is slow to read.
     last = shape_of(value)[-1]
     return group.reduced is None or not isinstance(last, int) or last % _VECTOR == 0 or last >= _LONG_ROW
 

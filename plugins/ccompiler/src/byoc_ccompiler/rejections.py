@@ -26,7 +26,7 @@ def operand_shape(binding: Binding, index: int) -> tuple[Dim, ...]:
 
 def reject_sizes(binding: Binding) -> Rejection:
     """Return the reason against an op with sizes not known to agree."""
-    return Rejection("dynamic-shape", f"whether the sizes of {binding.op.name} agree shows only when it runs")
+    return Rejection("dynamic-shape", f"the sizes of {binding.op.name} are not known to agree before a call")
 
 
 def reject_non_floats(binding: Binding) -> Rejection | None:

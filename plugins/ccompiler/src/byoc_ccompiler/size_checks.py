@@ -34,14 +34,14 @@ def require_broadcast(scope: FunctionScope, step: Step, *, skip: int = 0, of_res
 
 
 def require_equal_sizes(
-    scope: FunctionScope, step: Step, operand: int, dims: Sequence[Dim], wanted: Sequence[Dim]
+    scope: FunctionScope, step: Step, operand: int, dims: Sequence[Dim], expected: Sequence[Dim]
 ) -> None:
-    """Require sizes of an operand, given by number, to equal the wanted sizes."""
+    """Require sizes of an operand, given by number, to equal the expected sizes."""
     names = step.binding.op.operand_names(len(step.operands))
-    scope.require_equal(step.op, names[operand], dims, wanted)
+    scope.require_equal(step.op, names[operand], dims, expected)
 
 
-def require_spatial(scope: FunctionScope, op: str, what: str, sizes: Sequence[Dim], least: Sequence[int]) -> None:
+def require_spatial(scope: FunctionScope, op: str, subject: str, sizes: Sequence[Dim], least: Sequence[int]) -> None:
     """Require minimum spatial sizes; axes are named as in images with channels first.
 
     The names are thus the same for any layout; a rewrite of the region may have changed the layout.
@@ -49,12 +49,12 @@ def require_spatial(scope: FunctionScope, op: str, what: str, sizes: Sequence[Di
     Args:
         scope: the function.
         op: the op's name.
-        what: the image with the sizes, for the message.
+        subject: the image with the sizes, for the message.
         sizes: the size of each spatial axis.
         least: the minimum of each size.
     """
     axes = ", ".join("NC" + axis_letters(len(sizes)))
-    scope.require_at_least(op, f"{what} ({axes})", [1, 1, *sizes], [0, 0, *least])
+    scope.require_at_least(op, f"{subject} ({axes})", [1, 1, *sizes], [0, 0, *least])
 
 
 def require_results(scope: FunctionScope, step: Step) -> None:

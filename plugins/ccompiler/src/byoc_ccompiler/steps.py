@@ -18,7 +18,7 @@ class Step:
     Attributes:
         binding: the op.
         operands: the operands, traced.
-        axes: for each operand, the axes of the result along the operand's axes, if different from the op's own way.
+        axes: for each operand, the axes of the result along the operand's axes, if different from the op's own mapping.
         origin: the op containing this op as a part, if any.
         is_nonpositive: whether the operand is known to be no larger than 0.
     """
@@ -56,22 +56,22 @@ def dtype_of(value: Value) -> str:
 def flatten(function: Function) -> tuple[list[Step], list[Value]]:
     """Return the live ops with composites taken apart, and the function's results, both in order."""
     steps: list[Step] = []
-    known: dict[Value, Value] = {}
+    definitions: dict[Value, Value] = {}
 
     def visit(bindings: Sequence[Binding]) -> None:
         for binding in bindings:
-            operands = tuple(known.get(operand, operand) for operand in binding.operands)
+            operands = tuple(definitions.get(operand, operand) for operand in binding.operands)
             if binding.op.name != "composite":
                 steps.append(Step(binding, operands))
                 continue
             (body,) = binding.regions
-            known.update(zip(body.params, operands, strict=True))
+            definitions.update(zip(body.params, operands, strict=True))
             visit(body.bindings)
             for outer, inner in zip(binding.results, body.results, strict=True):
-                known[outer] = known.get(inner, inner)
+                definitions[outer] = definitions.get(inner, inner)
 
     visit(function.bindings)
-    results = [known.get(result, result) for result in function.results]
+    results = [definitions.get(result, result) for result in function.results]
     return _without_dead(steps, results), results
 
 

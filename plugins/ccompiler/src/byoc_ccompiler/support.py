@@ -1,4 +1,8 @@
-"""The supported ops, and the reasons against the others."""
+"""The supported ops, and the reasons against the others.
+
+The result holds for an op alone, before the rewrites of its region. An accepted op must be compiled in any region: a
+kernel writer cannot reject.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +22,23 @@ def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
 
     Args:
         binding: the op.
-        tutorial: whether the plain form is wanted; the plain form knows elementwise ops only.
+        tutorial: whether to compile the plain form, for elementwise ops only.
     """
     name = binding.op.name
     if name in DECLINED:
         return Rejection(*DECLINED[name])
     if tutorial and name not in SCALAR_OPS:
-        return Rejection("tutorial", f"the tutorial form has no kernel for {name}; it knows elementwise ops only")
+        return Rejection(
+            "tutorial", f"the tutorial form compiles elementwise ops only, not {name}; switch the option `tutorial` off"
+        )
     family = FAMILIES.get(name)
     if family is None:
         return Rejection.of_new_op(name)
     for value in (*binding.operands, *binding.results):
         if not isinstance(value.type, TensorType):
-            return Rejection("type", f"{name} has an operand that is not a tensor")
+            return Rejection("type", f"{name} has an operand or result other than a tensor")
         if value.type.shape is None:
-            return Rejection("rank", f"{name} has an operand of unknown rank")
+            return Rejection("rank", f"{name} has an operand or result of unknown rank")
         if value.type.dtype not in (COMPUTED_DTYPES if tutorial else C_TYPES):
             return Rejection("dtype", f"C has no type for {value.type.dtype}")
     return family.reject(widen_binding(binding, FAMILIES))

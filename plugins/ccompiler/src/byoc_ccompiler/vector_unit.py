@@ -1,4 +1,7 @@
-"""The vector registers targeted by kernels, and the C types of their contents."""
+"""The vector registers targeted by kernels, and the instruction sets with these registers.
+
+Kernels take their tile sizes from :class:`VectorUnit`. ``flags`` and ``predicate`` of a set serve the tests only.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_symbolic
 __all__ = ["ALIGNMENT", "plan"]
 
 ALIGNMENT = 64
+"""Bytes: the alignment of each buffer, and of a workspace passed by the caller."""
 
 
 def plan(buffers: Sequence[SymbolicInterval]) -> tuple[list[Dim], Dim]:
@@ -26,9 +27,9 @@ def plan(buffers: Sequence[SymbolicInterval]) -> tuple[list[Dim], Dim]:
 
     Cost: that of :func:`byoc_core.runtime.plan_storage.plan`, or of ``plan_symbolic``.
     """
-    known = [Interval(b.nbytes, b.start, b.end) for b in buffers if isinstance(b.nbytes, int)]
-    if len(known) == len(buffers):
-        offsets, nbytes = plan_known(known, ALIGNMENT)
+    intervals = [Interval(b.nbytes, b.start, b.end) for b in buffers if isinstance(b.nbytes, int)]
+    if len(intervals) == len(buffers):
+        offsets, nbytes = plan_known(intervals, ALIGNMENT)
         return list(offsets), -(-nbytes // ALIGNMENT) * ALIGNMENT
     slots, sizes = plan_symbolic(buffers)
     starts: list[Dim] = []

@@ -1,6 +1,6 @@
 """Generated C on other processors: the bits of the interpreter for nests, the project's bounds for kernels.
 
-``nox -s processors`` runs these tests; pytest does not collect them by itself, since they need zig and qemu.
+``nox -s processors`` runs these tests; pytest does not collect them by default, because zig and qemu are required.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def nests() -> list[tuple[Function, Case]]:
 def test_nests_compute_the_bits_of_the_interpreter(
     machine: Machine, nests: list[tuple[Function, Case]], tmp_path: Path
 ) -> None:
-    """A product of matrices in tiles of the machine's own registers is among the nests."""
+    """The nests include a matrix product in tiles of the machine's own registers."""
     lanes = machine.vectors.unit.lanes("float32")
     case = product_case(symbol("n"), 2 * lanes, 5, {"n": 11})
     order = ("i.tile", "j.tile", "r", "i", "j")
@@ -80,12 +80,12 @@ def test_nests_compute_the_bits_of_the_interpreter(
     text = machine.guard + program_of(runs, C11_VECTORS)
     assert f"vec_f32x{lanes} total[4]" in text
     flags = ["-O2", "-ffp-contract=off", "-Wno-psabi", *machine.vectors.flags]
-    made = run_program(text, flags, tmp_path, machine.compiler, machine.emulator)
-    assert made == [array for function, case in drawn for array in run(function, case)]
+    actual = run_program(text, flags, tmp_path, machine.compiler, machine.emulator)
+    assert actual == [array for function, case in drawn for array in run(function, case)]
 
 
 def canonical() -> Iterator[tuple[OpCase, str]]:
-    """Yield the canonical cases of all ops that are compiled, each with a name."""
+    """Yield the canonical cases of all compiled ops, each with a name."""
     for name in sorted(FAMILIES):
         for case in canonical_cases(default_ops()).get(name, ()):
             _, binding = new_function(default_ops()[name], case.types(), case.attrs)
@@ -94,7 +94,7 @@ def canonical() -> Iterator[tuple[OpCase, str]]:
 
 
 def test_canonical_cases_of_all_ops_are_right(machine: Machine, tmp_path: Path) -> None:
-    """Integers and moves are the same bits; floats are within 64 units in the last place of the largest result."""
+    """Integers and moves have equal bits; floats are within 64 units in the last place of the largest result."""
     drawn = [case for case, _ in canonical()]
     ops = default_ops()
     functions = [
@@ -104,9 +104,9 @@ def test_canonical_cases_of_all_ops_are_right(machine: Machine, tmp_path: Path) 
     module = codegen.generate(prepare_regions(functions, {}, FAMILIES))
     inputs = [case.arrays(np.random.default_rng(SEED)) for case in drawn]
     calls = [Call(f"f{number}", arrays, {}) for number, arrays in enumerate(inputs)]
-    made = run_calls(module, calls, machine, tmp_path)
+    actual = run_calls(module, calls, machine, tmp_path)
     faults = []
-    for case, arrays, results in zip(drawn, inputs, made, strict=True):
+    for case, arrays, results in zip(drawn, inputs, actual, strict=True):
         kernel = ops[case.op].kernel
         assert kernel is not None
         is_float = dtype_info(case.dtype).kind == "float"

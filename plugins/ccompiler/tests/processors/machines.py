@@ -1,7 +1,7 @@
-"""Compilers for the vector sets of ``VECTOR_SETS``, and what runs their programs here: this processor, or qemu.
+"""Compilers for the vector sets of ``VECTOR_SETS``, and runners of the programs: this processor, or qemu.
 
-Code for AArch64 is compiled by ``zig cc`` from PyPI, which brings a C library, into programs that need nothing else.
-They run under qemu's emulation of a user's process.
+Code for AArch64 is compiled by ``zig cc`` from PyPI, including a C library, into standalone programs. These run under
+qemu's emulation of a user's process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ZIG = ("-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static")
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor that programs are compiled for and run on.
+    """A processor targeted by the compiler and running the programs.
 
     Attributes:
-        vectors: its vector set.
-        compiler: the command that compiles a program, but for the flags of the set.
-        emulator: the command that runs a program; empty where this processor runs it.
+        vectors: the vector set.
+        compiler: the command compiling a program, without the flags of the set.
+        emulator: the command running a program; empty for this processor.
     """
 
     vectors: VectorSet
@@ -39,20 +39,20 @@ class Machine:
 
     @property
     def guard(self) -> str:
-        """C lines that stop the compiler unless it makes code for the vector set."""
+        """C lines stopping the compiler unless it makes code for the vector set."""
         return f'#if !({self.vectors.predicate})\n#error "this is not {self.vectors.name}"\n#endif\n'
 
 
 def machines() -> Iterator[Machine]:
-    """Yield a machine for each vector set that this processor has, and for those of AArch64.
+    """Yield a machine for each vector set of this processor, and of AArch64.
 
     Raises:
-        RuntimeError: qemu or zig is not there; says where it comes from.
+        RuntimeError: qemu or zig is missing; names the source of the tool.
     """
-    here = machine_features() or frozenset()
+    features = machine_features() or frozenset()
     for vectors in VECTOR_SETS:
         if platform.machine() in vectors.machines:
-            if vectors.feature is not None and vectors.feature in {"", *here}:
+            if vectors.feature is not None and vectors.feature in {"", *features}:
                 yield Machine(vectors, find_toolchain().command)
         elif "aarch64" in vectors.machines:
             qemu = shutil.which(_QEMU)
@@ -64,7 +64,7 @@ def machines() -> Iterator[Machine]:
 
 
 def _cpu(vectors: VectorSet) -> str:
-    """Return the processor that qemu stands for: without SVE for NEON, with registers of the width for SVE."""
+    """Return the processor emulated by qemu: without SVE for NEON, with registers of the width for SVE."""
     if vectors.name == "neon":
         return "cortex-a57"
     return f"max,sve-default-vector-length={vectors.unit.nbytes}"

@@ -1,4 +1,4 @@
-"""Programs that call the functions of a C module: arrays come from a file, results go to another."""
+"""Programs calling the functions of a C module: arrays come from a file, results go to another."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Call:
 
     Attributes:
         symbol: the function.
-        inputs: its arguments.
-        sizes: what its symbolic sizes stand for.
+        inputs: the arguments.
+        sizes: the sizes of the symbols.
     """
 
     symbol: str
@@ -78,11 +78,11 @@ def run_calls(module: CSourceModule, calls: Sequence[Call], machine: Machine, fo
     run = [*machine.emulator, *map(str, (program, folder / "input", folder / "output"))]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.returncode, done.stderr)
-    data, place = (folder / "output").read_bytes(), 0
+    data, offset = (folder / "output").read_bytes(), 0
     for array in (array for arrays in outputs for array in arrays):
-        array[...] = np.frombuffer(data, array.dtype, array.size, place).reshape(array.shape)
-        place += array.nbytes
-    assert place == len(data)
+        array[...] = np.frombuffer(data, array.dtype, array.size, offset).reshape(array.shape)
+        offset += array.nbytes
+    assert offset == len(data)
     return outputs
 
 
@@ -99,17 +99,17 @@ def _main(module: CSourceModule, calls: Sequence[Call], outputs: Sequence[Sequen
         signature = module.signatures[call.symbol]
         specs = (*signature.inputs, *signature.outputs)
         symbols = sorted({name for spec in specs for dim in spec.shape for name in symbols_of(dim)})
-        arguments = [f"a{place}" for place in range(len(specs))]
+        arguments = [f"a{index}" for index in range(len(specs))]
         arguments += [str(call.sizes[name]) for name in symbols]
         arguments += ["NULL"] * (module.call_traits(call.symbol).workspace_nbytes != 0)
         lines.append(f"static void call{number}(void) {{")
-        for place, (spec, array) in enumerate(zip(specs, (*call.inputs, *results), strict=True)):
-            maker = "read_block" if place < len(signature.inputs) else "new_block"
-            lines.append(f"  {c_type(spec.dtype)} *a{place} = {maker}({array.nbytes});")
+        for index, (spec, array) in enumerate(zip(specs, (*call.inputs, *results), strict=True)):
+            maker = "read_block" if index < len(signature.inputs) else "new_block"
+            lines.append(f"  {c_type(spec.dtype)} *a{index} = {maker}({array.nbytes});")
         lines.append(f'  check("{call.symbol}", {call.symbol}_({", ".join(arguments)}));')
-        for place, array in enumerate(results, len(signature.inputs)):
-            lines.append(f"  write_block(a{place}, {array.nbytes});")
-        lines += [*(f"  free(a{place});" for place in range(len(specs))), "}"]
+        for index, array in enumerate(results, len(signature.inputs)):
+            lines.append(f"  write_block(a{index}, {array.nbytes});")
+        lines += [*(f"  free(a{index});" for index in range(len(specs))), "}"]
         names.append(f"call{number}")
     constants = [array.nbytes for array in module.constants.values()]
     lines += [

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Self, TypeAlias
 
 # Address of the description (0 if no primitive needs a description), kind, value: see Place in csrc/objects.h.
-_Place: TypeAlias = tuple[int, int, int]
-# EXECUTE, address of the primitive, its arguments: number (DNNL_ARG_*) and place; CHECK, place, number of elements,
-# bytes of an element, bits of the limit; or COMPUTE, address of the function, two places, rows, columns.
+_Location: TypeAlias = tuple[int, int, int]
+# EXECUTE, address of the primitive, arguments: number (DNNL_ARG_*) and location; CHECK, location, number of
+# elements, bytes of an element, bits of the limit; or COMPUTE, address of the function, two locations, rows, columns.
 _Step: TypeAlias = tuple[int, int, tuple[tuple[int, int], ...]] | tuple[int, ...]
 
-# Kinds of places.
+# Kinds of locations.
 ARGUMENT: int
 CONSTANT: int
 ARENA: int
@@ -26,7 +26,7 @@ class Program:
         engine: int,
         num_tensors: int,
         arena_nbytes: int,
-        places: tuple[_Place, ...],
+        places: tuple[_Location, ...],
         steps: tuple[_Step, ...],
         owner: object,
         error: Callable[[int, int, int], Exception],

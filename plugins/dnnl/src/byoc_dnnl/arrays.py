@@ -26,9 +26,9 @@ def address_of(array: NDArray) -> int:
 
 def aligned(nbytes: int) -> NDArray:
     """Allocate uninitialised bytes at an aligned address."""
-    whole = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -address_of(whole) % ALIGNMENT
-    return whole[start : start + nbytes]
+    allocation = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -address_of(allocation) % ALIGNMENT
+    return allocation[start : start + nbytes]
 
 
 def aligned_in_large_pages(nbytes: int) -> NDArray:
@@ -40,11 +40,11 @@ def aligned_in_large_pages(nbytes: int) -> NDArray:
     if nbytes < _LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return aligned(nbytes)
     mapping = mmap.mmap(-1, nbytes + _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    whole = np.frombuffer(mapping, np.uint8)
-    start = -address_of(whole) % _LARGE_PAGE
+    allocation = np.frombuffer(mapping, np.uint8)
+    start = -address_of(allocation) % _LARGE_PAGE
     with suppress(OSError):  # a system without large pages
         mapping.madvise(mmap.MADV_HUGEPAGE, start, nbytes - nbytes % _LARGE_PAGE)
-    return whole[start : start + nbytes]
+    return allocation[start : start + nbytes]
 
 
 def give_back_pages(array: NDArray) -> None:

@@ -37,7 +37,7 @@ from byoc_dnnl.lowerings import declines, is_decided
 from byoc_dnnl.options import DnnlOptions
 from byoc_dnnl.plan import Plan
 from byoc_dnnl.planner import Planner
-from byoc_dnnl.precision import Precision, lacks
+from byoc_dnnl.precision import Precision, lacks_instructions
 from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.regions import parts_of_attention, spell_out_attention
 from byoc_dnnl.regions.batch_norm import spell_batch_norm
@@ -64,8 +64,10 @@ def byoc_backend_info() -> BackendInfo:
 def byoc_compile_status(context: CompileContext) -> Status:
     """Return the oneDNN in use, or the missing part; refuse a precision without instructions on this processor."""
     found, precision = find_library(), _options(context).precision
-    if isinstance(found, Library) and lacks(found.isa, precision):
-        problem = f"precision={precision!r} is slow without instructions for it, and oneDNN uses {found.isa_name} here"
+    if isinstance(found, Library) and lacks_instructions(found.isa, precision):
+        problem = (
+            f"precision={precision!r} is slow without {precision} instructions, and oneDNN uses {found.isa_name} here"
+        )
         return Status(ok=False, reason=problem, remedy="Leave the option out: float32 is faster on this processor.")
     return library_status()
 
@@ -92,7 +94,7 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
         return rejection
     types = [value.type for value in (*binding.operands, *binding.results)]
     if any(isinstance(type_, TensorType) and type_.oversized_axis is not None for type_ in types):
-        return Rejection("size", f"`{binding.op.name}`: a tensor is larger than an array can be")
+        return Rejection("size", f"`{binding.op.name}`: a tensor exceeds the largest array")
     if parts := parts_of_attention(binding):
         return next((no for part in parts if isinstance(no := byoc_supports(part, context), Rejection)), Support())
     if not is_decided(binding.op.name):
@@ -130,7 +132,7 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
     translation = GraphCodegen().translate([spelled_out[function.name] for function in functions], context)
     names = {str(function.attrs.get("global_symbol", function.name)): function.name for function in functions}
     rejections = dict(translation.rejections)
-    kept: dict[str, GraphFunction] = {}
+    accepted: dict[str, GraphFunction] = {}
     precision = _options(context).precision
     for symbol, graph in translation.document.functions.items():
         reason = next((f"`{node.op}`: {why}" for node in graph.nodes if (why := declines(node.op))), None)
@@ -138,12 +140,12 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
         if reason is None and isinstance(plans := _plans(graph, translation.constants, precision), str):
             reason = plans
         if reason is None:
-            kept[symbol] = graph
+            accepted[symbol] = graph
         else:
             rejections[names[symbol]] = Rejection("primitive", reason)
-    if not kept:
+    if not accepted:
         return CodegenResult(None, rejections=rejections)
-    module = DnnlModule(GraphDocument(MappingProxyType(kept)), translation.constants, precision)
+    module = DnnlModule(GraphDocument(MappingProxyType(accepted)), translation.constants, precision)
     return CodegenResult(module, constants, rejections)
 
 
@@ -174,8 +176,8 @@ def _plans(graph: GraphFunction, constants: Mapping[str, NDArray], precision: Pr
     except (ArtifactError, IRTypeError) as error:
         if not symbols_in(graph):
             raise
-        return f"sizes have to fit one another, as they do not for all sizes of the symbols: {error}"
-    return plans or "a tensor is empty at all sizes that were tried"
+        return f"not all sizes of the symbols are compatible: {error}"
+    return plans or "a tensor is empty at all trial sizes"
 
 
 def _graph_of(binding: Binding) -> GraphFunction:

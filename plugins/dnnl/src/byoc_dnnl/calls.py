@@ -10,7 +10,7 @@ from byoc_core.runtime.graph.document import GraphAttr, GraphFunction, GraphTens
 
 from byoc_dnnl.capi import MAX_INT, MAX_NDIMS
 
-__all__ = ["Call", "calls_of", "exceeds", "shape_of", "sizes_of"]
+__all__ = ["Call", "calls_of", "exceeded_limit", "shape_of", "sizes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def sizes_of(tensor: GraphTensor) -> tuple[int, ...]:
     return shape_of(tensor) or (1,)
 
 
-def exceeds(tensor: GraphTensor) -> str | None:
-    """Return oneDNN's limit of axes or elements if a static tensor exceeds it, else ``None``."""
+def exceeded_limit(tensor: GraphTensor) -> str | None:
+    """Return oneDNN's limit of axes or elements if a static tensor exceeds the limit, else ``None``."""
     if len(tensor.shape) > MAX_NDIMS:
         return f"{MAX_NDIMS} axes"
     return f"{MAX_INT} elements" if prod(sizes_of(tensor)) > MAX_INT else None

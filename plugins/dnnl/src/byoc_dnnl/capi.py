@@ -184,7 +184,7 @@ class Query(IntEnum):
 
 
 class Argument(IntEnum):
-    """``DNNL_ARG_*``: the places of a primitive's arguments."""
+    """``DNNL_ARG_*``: the positions of a primitive's arguments."""
 
     SRC = 1
     SRC_1 = 2
@@ -266,7 +266,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dnnl_primitive_create": _CREATE,
     "dnnl_primitive_execute": (c_void_p, c_void_p, c_int, POINTER(ExecArg)),
     "dnnl_primitive_destroy": (c_void_p,),
-    # Primitive descriptors: result, engine, what it computes, memory descriptors, parameters, attributes.
+    # Primitive descriptors: result, engine, computation, memory descriptors, parameters, attributes.
     "dnnl_reorder_primitive_desc_create": (_OUT, *[c_void_p] * 5),
     "dnnl_concat_primitive_desc_create": (*_CREATE, c_void_p, c_int, c_int, _OUT, c_void_p),
     "dnnl_binary_primitive_desc_create": (*_CREATE, c_int, *[c_void_p] * 4),
@@ -309,7 +309,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 """The parameters of functions with a status as result."""
 
-_OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+_WITHOUT_STATUS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dnnl_version": (POINTER(Version), ()),
     "dnnl_get_effective_cpu_isa": (c_int, ()),
     "dnnl_memory_desc_equal": (c_int, (c_void_p, c_void_p)),
@@ -344,7 +344,7 @@ class Api:
         self._functions: dict[str, Callable[..., Any]] = {}
         for name, parameters in _FUNCTIONS.items():
             self._add(library, name, c_int, parameters)
-        for name, (result, parameters) in _OTHERS.items():
+        for name, (result, parameters) in _WITHOUT_STATUS.items():
             self._add(library, name, result, parameters)
 
     def _add(self, library: ctypes.CDLL, name: str, result: object, parameters: tuple[object, ...]) -> None:
@@ -378,6 +378,6 @@ class Api:
 
 def failure(name: str, status: int) -> ExecutionError:
     """Return the error for a function's status."""
-    known = status in Status._value2member_map_
-    text = Status(status).name.lower().replace("_", " ") if known else "unknown status"
+    is_named = status in Status._value2member_map_
+    text = Status(status).name.lower().replace("_", " ") if is_named else "unknown status"
     return ExecutionError(f"oneDNN's `{name}`", "failed", got=f"status {int(status)} ({text})")

@@ -48,7 +48,7 @@ def is_small(plan: Plan) -> bool:
 
 
 def _estimate_ns(step: AnyStep) -> float:
-    moved = sum(place.desc.nbytes for place in step.places) / _BYTES_PER_NS
+    moved = sum(location.desc.nbytes for location in step.locations) / _BYTES_PER_NS
     if isinstance(step, Kernel):
         return prod(step.source.desc.sizes) * _KERNEL_NS
     return moved + 2 * _multiplications(step) / _FLOPS_PER_NS if isinstance(step, Step) else moved

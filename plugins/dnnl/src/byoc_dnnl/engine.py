@@ -42,7 +42,7 @@ MAX_PROGRAMS = 32
 MAX_IDLE_NBYTES = 256 << 20
 """Limit of the memory held between calls by all kept programs of a region together, without the latest program."""
 
-_Choice = tuple[Plan, int]
+_ThreadedPlan = tuple[Plan, int]
 """A plan and the number of threads of the plan: the number of a call, or 1."""
 
 _Key = tuple[int, Shapes]
@@ -84,32 +84,32 @@ class Region:
         self._where = f"graph function `{function.name}`"
         if function.signature.new_symbols:
             new = ", ".join(sorted(function.signature.new_symbols))
-            raise ArtifactError(self._where, f"has results of the size {new}, which no input tells")
+            raise ArtifactError(self._where, f"has results of size {new}, but no input determines the size")
         self._function = function
         self._precision = precision
         self._constants = constants
         self.reference = Reference(function, constants)
         check_function_types(function, self._where)
         self._is_static = not symbols_in(function)
-        self._chosen: dict[int, _Choice | None] = {}
+        self._early_plans: dict[int, _ThreadedPlan | None] = {}
         self._ranges = ConstantRanges(constants)
-        self._kept: dict[_Key, _Kept] = {}
+        self._cached_programs: dict[_Key, _CachedProgram] = {}
         self._caller = make_caller(function.signature, MAX_PROGRAMS, _finder(self), self.reference)
         self._tick = count().__next__ if self._caller is None else self._caller.tick
         self._fork_lock = ForkLock()
         if self._is_static:
             with self._explaining():
-                self._chosen[num_threads()] = self._choose(num_threads(), function)
+                self._early_plans[num_threads()] = self._best_plan(num_threads(), function)
 
     def __call__(self, *arrays: NDArray) -> None:
         """Run the function on inputs and outputs, with the number of threads of this call."""
         number, sizes = num_threads(), tuple([array.shape for array in arrays])
-        kept = self._kept.get((number, sizes))
-        if kept is None:
+        cached = self._cached_programs.get((number, sizes))
+        if cached is None:
             program = self.program(number, sizes)
         else:
-            kept.last_use = self._tick()
-            program = kept.program
+            cached.last_use = self._tick()
+            program = cached.program
         if not program(*arrays):
             self.reference(*arrays)
 
@@ -121,7 +121,7 @@ class Region:
     @property
     def programs(self) -> Mapping[_Key, Program | Reference]:
         """The kept programs, by number of threads and shapes, in the order of creation."""
-        return {key: kept.program for key, kept in self._kept.items()}
+        return {key: cached.program for key, cached in self._cached_programs.items()}
 
     def program(self, number: int, sizes: Shapes) -> Program | Reference:
         """Return the program for a number of threads and argument shapes; build the program if missing.
@@ -137,12 +137,12 @@ class Region:
             CallError: the function does not accept the shapes.
         """
         with self._fork_lock.lock:
-            kept = self._kept.get((number, sizes))
-            if kept is None:
-                kept = _Kept(self._make(number, sizes))
-                self._keep((number, sizes), kept)
-            kept.last_use = self._tick()
-            return kept.program
+            cached = self._cached_programs.get((number, sizes))
+            if cached is None:
+                cached = _CachedProgram(self._make(number, sizes))
+                self._cache_program((number, sizes), cached)
+            cached.last_use = self._tick()
+            return cached.program
 
     def prepare(self) -> None:
         """Build the program of calls with the current number of threads; with symbolic sizes no shapes are known yet.
@@ -178,27 +178,30 @@ class Region:
         return print_document(GraphDocument(MappingProxyType({self._function.name: self._function})))
 
     @property
-    def made_so_far(self) -> str:
+    def cached_listing(self) -> str:
         """The kept programs, with the shapes and number of threads of each."""
         count = len(self._function.inputs)
         programs = self.programs.items()
         return "\n".join(f"{print_call(sizes[:count], number)}\n{program}" for (number, sizes), program in programs)
 
-    def _keep(self, key: _Key, kept: _Kept) -> None:
+    def _cache_program(self, key: _Key, cached: _CachedProgram) -> None:
         """Keep a program and drop the least recently used; replace the dict each time, because threads read it."""
-        others = sorted(self._kept, key=lambda other: self._last_use(self._kept[other]))
-        nbytes = sum(self._kept[other].nbytes for other in others)
-        while others and (len(others) >= MAX_PROGRAMS or nbytes > MAX_IDLE_NBYTES):
-            dropped = self._kept[others.pop(0)]
+        older_keys = sorted(self._cached_programs, key=lambda other: self._last_use(self._cached_programs[other]))
+        nbytes = sum(self._cached_programs[other].nbytes for other in older_keys)
+        while older_keys and (len(older_keys) >= MAX_PROGRAMS or nbytes > MAX_IDLE_NBYTES):
+            dropped = self._cached_programs[older_keys.pop(0)]
             nbytes -= dropped.nbytes
             if self._caller is not None and dropped.native is not None:
                 self._caller.drop(dropped.native)
-        self._kept = {**{other: value for other, value in self._kept.items() if other in others}, key: kept}
+        self._cached_programs = {
+            **{other: value for other, value in self._cached_programs.items() if other in older_keys},
+            key: cached,
+        }
 
-    def _last_use(self, kept: _Kept) -> int:
-        if self._caller is None or kept.native is None:
-            return kept.last_use
-        return max(kept.last_use, self._caller.last_use(kept.native))
+    def _last_use(self, cached: _CachedProgram) -> int:
+        if self._caller is None or cached.native is None:
+            return cached.last_use
+        return max(cached.last_use, self._caller.last_use(cached.native))
 
     def _make(self, number: int, sizes: Shapes) -> Program | Reference:
         try:
@@ -209,8 +212,8 @@ class Region:
             self._check_types(function)
         try:
             with self._explaining():
-                choice = self._chosen[number] if number in self._chosen else self._choose(number, function)
-                self._chosen.clear()
+                choice = self._early_plans[number] if number in self._early_plans else self._best_plan(number, function)
+                self._early_plans.clear()
                 return self.reference if choice is None else self._build(number, *choice)
         except ArtifactError:
             if self._is_static:
@@ -236,7 +239,7 @@ class Region:
         except ExecutionError as error:
             raise ArtifactError(self._where, f"cannot be planned: {error}") from error
 
-    def _choose(self, number: int, function: GraphFunction) -> _Choice | None:
+    def _best_plan(self, number: int, function: GraphFunction) -> _ThreadedPlan | None:
         """Return the plan for a number of threads; ``None`` if oneDNN lacks primitives for a part of the function."""
         plan = self._plan_for(number, function)
         if plan is None or number == 1 or not is_small(plan):
@@ -259,7 +262,7 @@ class Region:
             return next((plan for planner in planners if not isinstance(plan := planner.plan(), str)), None)
 
 
-class _Kept:
+class _CachedProgram:
     """A program kept by a region, with the time of the last use."""
 
     __slots__ = ("last_use", "nbytes", "program")
@@ -283,9 +286,9 @@ def _finder(region: Region) -> Callable[[int, Shapes], NativeProgram | None]:
     reference = weakref.ref(region)
 
     def find(number: int, sizes: Shapes) -> NativeProgram | None:
-        found = reference()
-        assert found is not None  # held by the caller
-        program = found.program(number, sizes)
+        region = reference()
+        assert region is not None  # held by the caller
+        program = region.program(number, sizes)
         return program.native if isinstance(program, Program) else None
 
     return find
@@ -309,7 +312,7 @@ class DnnlEngine(GraphEngine):
     def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:
         """Return the reason why an op has no primitive; dependencies on types show when the function is planned."""
         if node.body is not None:
-            return "is no single op"
+            return "is not a single op"
         return declines(node.op)
 
     def build(
@@ -362,5 +365,5 @@ class DnnlModule(GraphModule):
         if format in ("", "dnnl"):
             return "\n".join(f"{name}\n{region.source}" for name, region in self.regions())
         if format == "programs":
-            return "\n".join(f"{name}\n{region.made_so_far}" for name, region in self.regions())
+            return "\n".join(f"{name}\n{region.cached_listing}" for name, region in self.regions())
         return super().get_source("text" if format == "graph" else format)

@@ -109,12 +109,12 @@ class Engine(Handle):
         if handle is None:
             yield
             return
-        before = handle.omp_get_max_threads()
+        saved = handle.omp_get_max_threads()
         handle.omp_set_num_threads(number)
         try:
             yield
         finally:
-            handle.omp_set_num_threads(before)
+            handle.omp_set_num_threads(saved)
 
 
 class Stream(Handle):
@@ -148,7 +148,7 @@ class MemoryDesc(Handle):
         return cls(engine.api, name, len(sizes), dims_array(sizes), DataType[dtype], dims_array(steps))
 
     @classmethod
-    def any(cls, engine: Engine, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
+    def any_layout(cls, engine: Engine, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
         """Create a description with the layout left to the primitive."""
         sizes = tuple(sizes)
         name = "dnnl_memory_desc_create_with_tag"
@@ -162,12 +162,12 @@ class MemoryDesc(Handle):
     def permuted(self, axes: Sequence[int]) -> MemoryDesc:
         """Return the same memory with permuted axes: axis ``i`` of the result is ``axes[i]`` of this description."""
         if sorted(axes) != list(range(len(self.sizes))):
-            problem = "cannot be permuted: the axes are not those of the tensor"
-            raise ArtifactError(f"a tensor of the sizes {list(self.sizes)}", problem, got=list(axes))
-        places = [0] * len(axes)
-        for place, axis in enumerate(axes):
-            places[axis] = place
-        array = (ctypes.c_int * len(axes))(*places)
+            problem = "cannot be permuted: the order must name each axis once"
+            raise ArtifactError(f"a tensor of sizes {list(self.sizes)}", problem, got=list(axes))
+        new_axes = [0] * len(axes)
+        for index, axis in enumerate(axes):
+            new_axes[axis] = index
+        array = (ctypes.c_int * len(axes))(*new_axes)
         return MemoryDesc(self.api, "dnnl_memory_desc_permute_axes", self, array)
 
     def cast(self, engine: Engine, dtype: str) -> MemoryDesc | None:
@@ -198,9 +198,9 @@ class MemoryDesc(Handle):
             return None
         if status != Status.SUCCESS:
             raise failure(name, status)
-        made = MemoryDesc.__new__(MemoryDesc)
-        made._own(self.api, pointer)
-        return made
+        result = MemoryDesc.__new__(MemoryDesc)
+        result._own(self.api, pointer)
+        return result
 
     def part(self, starts: Sequence[int], sizes: Sequence[int]) -> MemoryDesc | None:
         """Return a piece of the same memory; ``None`` if the piece would begin within a block."""
@@ -263,7 +263,9 @@ class MemoryDesc(Handle):
         sizes, strides = self.sizes, list(self._dims(Query.STRIDES))
         for axis in reversed(range(len(sizes))):
             if sizes[axis] == 1:
-                strides[axis] = max((strides[k] * sizes[k] for k in range(axis + 1, len(sizes))), default=1)
+                strides[axis] = max(
+                    (strides[inner_axis] * sizes[inner_axis] for inner_axis in range(axis + 1, len(sizes))), default=1
+                )
         name = "dnnl_memory_desc_create_with_strides"
         dtype = self._number(Query.DATA_TYPE)
         return MemoryDesc(self.api, name, len(sizes), dims_array(sizes), dtype, dims_array(tuple(strides)))
@@ -283,16 +285,16 @@ class MemoryDesc(Handle):
     def identity(self) -> tuple[object, ...]:
         """Return a key, equal for equal descriptions, for descriptions with strides or with an open layout."""
         kind = self._number(Query.FORMAT_KIND)
-        known: tuple[object, ...] = (kind, self.dtype, self.sizes)
+        basics: tuple[object, ...] = (kind, self.dtype, self.sizes)
         if kind != FORMAT_KIND_BLOCKED:
-            return known
+            return basics
         offset = ctypes.c_int64()
         self.api.call("dnnl_memory_desc_query", self, Query.SUBMEMORY_OFFSET, ctypes.byref(offset))
         count = self._number(Query.INNER_NBLKS)
         blocks = (self._dims(query, count) for query in (Query.INNER_BLKS, Query.INNER_IDXS))
-        return (*known, offset.value, self._dims(Query.PADDED_DIMS), self._dims(Query.STRIDES), *blocks)
+        return (*basics, offset.value, self._dims(Query.PADDED_DIMS), self._dims(Query.STRIDES), *blocks)
 
-    def lies_like(self, other: MemoryDesc) -> bool:
+    def has_same_layout(self, other: MemoryDesc) -> bool:
         """Return whether the elements have the same order, including padding; dtypes may differ."""
         queries = (Query.DIMS, Query.PADDED_DIMS, Query.STRIDES)
         blocks = (Query.INNER_BLKS, Query.INNER_IDXS)

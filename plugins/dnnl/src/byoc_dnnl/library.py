@@ -34,12 +34,12 @@ DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn-cpu-iomp", "onednn")
 
 _FILE_NAMES = ("libdnnl.so.3", "libdnnl.so", "libdnnl.3.dylib", "libdnnl.dylib")
 _FIRST, _LAST = (3, 2), (4, 0)
-_INSTALL = "Install the wheel of Linux on x86-64: pip install onednn-cpu-gomp==2023.2.0"
+_INSTALL = "Install the wheel for Linux on x86-64: pip install onednn-cpu-gomp==2023.2.0"
 _REMEDY = f"{_INSTALL}; or set {VARIABLE} to a libdnnl of version 3.2 or a later 3."
 _REMEDY_FOR_VARIABLE = (
-    f"Set {VARIABLE} to a libdnnl of version 3.2 or a later 3; or unset it, and others are looked for."
+    f"Set {VARIABLE} to a libdnnl of version 3.2 or a later 3; or unset the variable to search for other libraries."
 )
-_REMEDY_FOR_GOMP = "Install it: apt install libgomp1 (Debian, Ubuntu), dnf install libgomp (Fedora, RHEL)."
+_REMEDY_FOR_GOMP = "Install libgomp: apt install libgomp1 (Debian, Ubuntu), dnf install libgomp (Fedora, RHEL)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Library:
 
     Attributes:
         path: the file of the library.
-        origin: the way by which the library was found.
+        origin: the source of the library.
         api: the functions of the library.
         version: as ``(3, 2, 0)``.
         runtime: the threading runtime.
@@ -117,7 +117,7 @@ def look_for_library(override: str = "") -> Library | Missing:
     """Look for a usable library, and return the first.
 
     Args:
-        override: the only file to try; without it, all places are tried.
+        override: the only file to try; without it, all candidates are tried.
     """
     if override:
         return _open(override, f"by {VARIABLE}", _REMEDY_FOR_VARIABLE)
@@ -165,12 +165,12 @@ def _open(path: str, origin: str, remedy: str) -> Library | Missing:
         handle = ctypes.CDLL(path)
     except OSError as error:
         if "libgomp" in str(error):
-            return Missing(f"{path} ({origin}) needs libgomp, which the system lacks", _REMEDY_FOR_GOMP)
+            return Missing(f"{path} ({origin}) needs libgomp, missing on this system", _REMEDY_FOR_GOMP)
         return Missing(f"{path} ({origin}) cannot be loaded: {_without(path, error)}", remedy)
     try:
         api = Api(handle)
     except AttributeError as error:
-        return Missing(f"{path} ({origin}) is no oneDNN of version 3: {_without(path, error)}", remedy)
+        return Missing(f"{path} ({origin}) is not oneDNN of version 3: {_without(path, error)}", remedy)
     version = api.ask("dnnl_version").contents
     number = (int(version.major), int(version.minor), int(version.patch))
     if not _FIRST <= number[:2] < _LAST:

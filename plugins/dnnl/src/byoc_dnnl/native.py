@@ -22,7 +22,7 @@ from byoc_core.runtime.vector_functions import vector_function
 
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, MemoryDesc, Primitive
-from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Step
+from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Location, Step
 from byoc_dnnl.static_form import Shapes
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _FAILURES = (
 )
 """Operations with possible failures, by the numbers of ``csrc/objects.h``; larger numbers mean lack of memory."""
 
-_REASONS = {-2: "was not given the tensors of its signature", -3: "there is no memory"}
+_REASONS = {-2: "the tensors do not match the signature", -3: "out of memory"}
 
 
 @cache
@@ -92,7 +92,7 @@ def make_program(program: Program) -> NativeProgram | None:
 
 
 def make_single(program: Program, step: Check | Kernel) -> Callable[..., bool] | None:
-    """Return a callable for one step. The callable takes the addresses of all places and returns whether a check holds.
+    """Return a callable for a step, with the addresses of all locations as arguments; returns whether a check holds.
 
     ``None`` without the extension, or if the core lacks the function.
     """
@@ -100,74 +100,74 @@ def make_single(program: Program, step: Check | Kernel) -> Callable[..., bool] |
     if native is None or (isinstance(step, Kernel) and not vector_function(step.function)):
         return None
     engine = program.engine
-    numbers = range(len(step.places))
-    made: NativeProgram = native.Program(
+    numbers = range(len(step.locations))
+    program_of_step: NativeProgram = native.Program(
         _functions(engine, is_serial=program.is_serial, run_team=0),
         engine.pointer.value,
         len(numbers),
         0,
         tuple((0, native.ARGUMENT, number) for number in numbers),
-        (_own_step(native, step, numbers),),
+        (_core_step(native, step, numbers),),
         engine,
-        lambda what, _, status: _error([step.title], what, 0, status),
+        lambda operation, _, status: _error([step.title], operation, 0, status),
     )
-    return made.run
+    return program_of_step.run
 
 
-def _own_step(native: ModuleType, step: Check | Kernel, places: Sequence[int]) -> tuple[int, ...]:
-    """Return a check or kernel as numbers, given the numbers of all places."""
+def _core_step(native: ModuleType, step: Check | Kernel, numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return a check or kernel as numbers, given the numbers of all locations."""
     if isinstance(step, Check):
         width = step.element_nbytes
-        return native.CHECK, *places, step.place.desc.nbytes // width, width, step.limit_bits
-    return native.COMPUTE, vector_function(step.function), *places, step.rows, step.columns
+        return native.CHECK, *numbers, step.location.desc.nbytes // width, width, step.limit_bits
+    return native.COMPUTE, vector_function(step.function), *numbers, step.rows, step.columns
 
 
 class _Tables:
-    """The places and steps of a program as numbers."""
+    """The locations and steps of a program as numbers."""
 
     def __init__(self, native: ModuleType, program: Program) -> None:
         self._native = native
         self._program = program
-        self._places: list[tuple[int, int, int]] = []
-        self._numbers: dict[Place, int] = {}
+        self._locations: list[tuple[int, int, int]] = []
+        self._numbers: dict[Location, int] = {}
         self._scratch: list[MemoryDesc] = []
 
     def make(self) -> NativeProgram:
         program, native = self._program, self._native
         primitives = iter(program.primitives)
         steps = tuple(
-            self._execute(step, next(primitives)) if isinstance(step, Step) else self._own(step)
+            self._execute(step, next(primitives)) if isinstance(step, Step) else self._core(step)
             for step in program.plan.steps
         )
         titles = [step.title for step in program.plan.steps]
-        made: NativeProgram = native.Program(
+        result: NativeProgram = native.Program(
             _functions(program.engine, is_serial=program.is_serial, run_team=team_runner()),
             program.engine.pointer.value,
-            1 + max((place.buffer.index for place in self._numbers), default=-1),
+            1 + max((location.buffer.index for location in self._numbers), default=-1),
             program.frame_nbytes,
-            tuple(self._places),
+            tuple(self._locations),
             steps,
             (program.engine, program.plan, program.primitives, program.arrays, self._scratch),
-            lambda what, step, status: _error(titles, what, step, status),
+            lambda operation, step, status: _error(titles, operation, step, status),
         )
-        return made
+        return result
 
     def _execute(self, step: Step, primitive: Primitive) -> tuple[int, int, tuple[tuple[int, int], ...]]:
-        arguments = [(int(argument), self._number(place)) for argument, place in step.arguments.items()]
+        arguments = [(int(argument), self._number(location)) for argument, location in step.arguments.items()]
         if step.scratch_nbytes:
             self._scratch.append(step.desc.memory_desc(Query.SCRATCHPAD_MD))
             number = self._add(self._scratch[-1], self._native.ARENA, self._program.scratch_offset)
             arguments.append((int(Argument.SCRATCHPAD), number))
         return self._native.EXECUTE, primitive.pointer.value or 0, tuple(arguments)
 
-    def _own(self, step: Check | Kernel) -> tuple[int, ...]:
-        numbers = [self._number(place) for place in step.places]
-        return _own_step(self._native, step, numbers)
+    def _core(self, step: Check | Kernel) -> tuple[int, ...]:
+        numbers = [self._number(location) for location in step.locations]
+        return _core_step(self._native, step, numbers)
 
-    def _number(self, place: Place) -> int:
-        if place not in self._numbers:
-            self._numbers[place] = self._add(place.desc, *self._location(place.buffer))
-        return self._numbers[place]
+    def _number(self, location: Location) -> int:
+        if location not in self._numbers:
+            self._numbers[location] = self._add(location.desc, *self._location(location.buffer))
+        return self._numbers[location]
 
     def _location(self, buffer: Buffer) -> tuple[int, int]:
         program = self._program
@@ -178,8 +178,8 @@ class _Tables:
         return self._native.CONSTANT, program.arrays[buffer].ctypes.data
 
     def _add(self, desc: MemoryDesc, kind: int, value: int) -> int:
-        self._places.append((desc.pointer.value or 0, kind, value))
-        return len(self._places) - 1
+        self._locations.append((desc.pointer.value or 0, kind, value))
+        return len(self._locations) - 1
 
 
 class Caller:
@@ -191,7 +191,7 @@ class Caller:
         native: the extension.
         max_threads: the address of OpenMP's ``omp_get_max_threads``.
         signature: the signature of the function.
-        num_kept: the number of programs to keep.
+        max_programs: the number of programs to keep.
         find: returns the program for a number of threads and the shapes of all arguments; ``None`` if ``compute`` does
             all the work.
         compute: computes the function on inputs and outputs, also after a failed check.
@@ -202,17 +202,19 @@ class Caller:
         native: ModuleType,
         max_threads: int,
         signature: Signature,
-        num_kept: int,
+        max_programs: int,
         find: Callable[[int, Shapes], NativeProgram | None],
         compute: Callable[..., object],
     ) -> None:
-        self._errors = _Errors()
+        self._last_errors = _Errors()
         ranks = tuple(len(spec.shape) for spec in (*signature.inputs, *signature.outputs))
 
         def compute_at(addresses: Sequence[int], shapes: Shapes) -> None:
             compute(*_arrays_at(signature, addresses, shapes))
 
-        self._region: NativeRegion = native.Region(max_threads, ranks, num_kept, find, compute_at, self._errors.keep)
+        self._region: NativeRegion = native.Region(
+            max_threads, ranks, max_programs, find, compute_at, self._last_errors.record
+        )
 
     def tick(self) -> int:
         """Return a time later than the time of each earlier use."""
@@ -229,12 +231,12 @@ class Caller:
     def entry(self, owner: object) -> NativeEntry:
         """Return the entry of the core's native call list; ``owner`` is held as long as the entry may be called."""
         region = self._region
-        return NativeEntry(region.function, region.context, self._errors.explain, (region, owner))
+        return NativeEntry(region.function, region.context, self._last_errors.explain, (region, owner))
 
 
 def make_caller(
     signature: Signature,
-    num_kept: int,
+    max_programs: int,
     find: Callable[[int, Shapes], NativeProgram | None],
     compute: Callable[..., object],
 ) -> Caller | None:
@@ -245,30 +247,30 @@ def make_caller(
     native, openmp = extension(), use_openmp()
     if native is None or openmp is None:
         return None
-    return Caller(native, openmp.addresses[0], signature, num_kept, find, compute)
+    return Caller(native, openmp.addresses[0], signature, max_programs, find, compute)
 
 
 class _Errors(threading.local):
     """The error of the last failed call of a thread, kept until the caller asks."""
 
-    _kept: BaseException | None = None
+    _last_error: BaseException | None = None
 
-    def keep(self, error: BaseException) -> None:
-        self._kept = error
+    def record(self, error: BaseException) -> None:
+        self._last_error = error
 
     def explain(self, status: int) -> str:
         """Return the text of a failure; re-raise anything other than an ``Exception`` (the program is being ended)."""
-        error, self._kept = self._kept, None
+        error, self._last_error = self._last_error, None
         if error is not None and not isinstance(error, Exception):
             raise error
         return str(error) if error else _REASONS.get(status, f"status {status}")
 
 
-def _error(titles: list[str], what: int, step: int, status: int) -> ExecutionError:
-    if what >= len(_FAILURES):
-        return ExecutionError("a region", "there is no memory for its intermediates")
-    name = _FAILURES[what]
-    return failure(f"{name}` of `{titles[step]}" if what == 0 else name, status)
+def _error(titles: list[str], operation: int, step: int, status: int) -> ExecutionError:
+    if operation >= len(_FAILURES):
+        return ExecutionError("a region", "has no memory for intermediates")
+    name = _FAILURES[operation]
+    return failure(f"{name}` of `{titles[step]}" if operation == 0 else name, status)
 
 
 def _functions(engine: Engine, *, is_serial: bool, run_team: int) -> tuple[int, ...]:
@@ -281,8 +283,8 @@ def _functions(engine: Engine, *, is_serial: bool, run_team: int) -> tuple[int, 
     functions: list[Any] = [api.function(name) for name in _FUNCTIONS]
     functions += [getattr(openmp, name, None) for name in names]
     addresses = [ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0 for function in functions]
-    known, max_threads = use_openmp(), addresses[len(_FUNCTIONS)]
-    is_known = known is not None and max_threads == known.addresses[0]
+    process_openmp, max_threads = use_openmp(), addresses[len(_FUNCTIONS)]
+    is_known = process_openmp is not None and max_threads == process_openmp.addresses[0]
     return *addresses, run_team if is_known and not is_serial else 0
 
 

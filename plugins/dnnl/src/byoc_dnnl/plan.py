@@ -17,7 +17,7 @@ from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.reference import numpy_kernel
 
-__all__ = ["AnyStep", "Buffer", "Check", "Kernel", "Kind", "Packing", "Place", "Plan", "Step"]
+__all__ = ["AnyStep", "Buffer", "Check", "Kernel", "Kind", "Location", "Packing", "Plan", "Step"]
 
 
 class Kind(Enum):
@@ -55,15 +55,15 @@ class Buffer:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Place:
+class Location:
     """The memory of a tensor: a buffer and a layout."""
 
     buffer: Buffer
     desc: MemoryDesc
 
-    def seen_as(self, desc: MemoryDesc) -> Place:
+    def view_as(self, desc: MemoryDesc) -> Location:
         """Return the same memory under another description."""
-        return Place(self.buffer, desc)
+        return Location(self.buffer, desc)
 
     def __str__(self) -> str:
         return f"{self.buffer.name}:{self.desc}"
@@ -76,15 +76,15 @@ class Step:
     Attributes:
         title: the computation, for people and messages.
         desc: the primitive.
-        arguments: places by the argument's number (``DNNL_ARG_*``).
+        arguments: locations by the argument's number (``DNNL_ARG_*``).
     """
 
     title: str
     desc: PrimitiveDesc
-    arguments: Mapping[int, Place]
+    arguments: Mapping[int, Location]
 
     @property
-    def places(self) -> Collection[Place]:
+    def locations(self) -> Collection[Location]:
         """The operands and results."""
         return self.arguments.values()
 
@@ -109,7 +109,7 @@ class Step:
         return self.desc.scratch_nbytes
 
     def __str__(self) -> str:
-        return f"{self.title}  {self.implementation}  {', '.join(map(str, self.places))}"
+        return f"{self.title}  {self.implementation}  {', '.join(map(str, self.locations))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +120,18 @@ class Check:
 
     Attributes:
         title: the computation in need of the check, for people.
-        place: the elements: all elements of the description, including zeros of padding.
+        location: the elements: all elements of the description, including zeros of padding.
         limit: the largest permitted magnitude.
     """
 
     title: str
-    place: Place
+    location: Location
     limit: float
 
     @property
     def element_nbytes(self) -> int:
         """The size of an element in bytes."""
-        return to_numpy(self.place.desc.dtype).itemsize
+        return to_numpy(self.location.desc.dtype).itemsize
 
     @property
     def limit_bits(self) -> int:
@@ -140,13 +140,13 @@ class Check:
         Without the sign, bits of floats have the order of magnitudes, with NaN above all.
         """
         with np.errstate(over="ignore"):
-            nearest = np.array(self.limit).astype(to_numpy(self.place.desc.dtype))
+            nearest = np.array(self.limit).astype(to_numpy(self.location.desc.dtype))
         return int(nearest.view(f"u{self.element_nbytes}")) - bool(nearest > self.limit)
 
     @property
-    def places(self) -> Collection[Place]:
-        """The checked place."""
-        return (self.place,)
+    def locations(self) -> Collection[Location]:
+        """The checked location."""
+        return (self.location,)
 
     @property
     def scratch_nbytes(self) -> int:
@@ -154,7 +154,7 @@ class Check:
         return 0
 
     def __str__(self) -> str:
-        return f"check for {self.title}  {self.place.buffer.name}:{self.place.desc} within {self.limit:.3g}"
+        return f"check for {self.title}  {self.location.buffer.name}:{self.location.desc} within {self.limit:.3g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +171,8 @@ class Kernel:
     """
 
     op: str
-    source: Place
-    target: Place
+    source: Location
+    target: Location
     columns: int = 0
     dtype: str = "float32"
     zero_unseen: bool = False
@@ -200,7 +200,7 @@ class Kernel:
         return prod(self.source.desc.sizes) // max(1, self.columns)
 
     @property
-    def places(self) -> Collection[Place]:
+    def locations(self) -> Collection[Location]:
         """The operand and the result."""
         return (self.source, self.target)
 
@@ -229,8 +229,8 @@ AnyStep = Step | Check | Kernel
 class Packing:
     """A constant in another layout, packed once when the program is created."""
 
-    source: Place
-    target: Place
+    source: Location
+    target: Location
     desc: PrimitiveDesc
 
 
@@ -257,9 +257,9 @@ class Plan:
         """Return the number of each buffer of the arena, and the offsets in the arena."""
         spans: dict[Buffer, list[int]] = {}
         for number, step in enumerate(self.steps):
-            for place in step.places:
-                if place.buffer.kind is Kind.ARENA:
-                    spans.setdefault(place.buffer, [number, number])[1] = number
+            for location in step.locations:
+                if location.buffer.kind is Kind.ARENA:
+                    spans.setdefault(location.buffer, [number, number])[1] = number
         intervals = [Interval(buffer.nbytes, first, last) for buffer, (first, last) in spans.items()]
         return {buffer: number for number, buffer in enumerate(spans)}, plan_once(intervals)
 

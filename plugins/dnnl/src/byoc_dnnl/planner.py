@@ -19,13 +19,13 @@ from byoc_core.opset import LARGEST
 from byoc_core.runtime.graph.document import GraphFunction, GraphTensor
 from byoc_core.runtime.module import NDArray
 
-from byoc_dnnl.calls import Call, calls_of, exceeds, sizes_of
+from byoc_dnnl.calls import Call, calls_of, exceeded_limit, sizes_of
 from byoc_dnnl.capi import Argument, DataType
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
-from byoc_dnnl.plan import AnyStep, Buffer, Check, Kernel, Kind, Packing, Place, Plan, Step
-from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks
-from byoc_dnnl.primitives import Workshop
+from byoc_dnnl.plan import AnyStep, Buffer, Check, Kernel, Kind, Location, Packing, Plan, Step
+from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks_instructions
+from byoc_dnnl.primitives import PrimitiveFactory
 from byoc_dnnl.ranges import Need, Ranges
 from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.unstored_values import Flattened, Quantised
@@ -41,7 +41,7 @@ class Planner:
         function: the function to plan; the nodes have no bodies.
         constants: known facts about the constants.
         strict: whether a reference implementation of oneDNN is a refusal, as in compilation; a function loaded from an
-            artifact runs in any way possible on this machine.
+            artifact runs with any implementation available on this machine.
         precision: the dtype read by products and convolutions of float32, and written if the readers accept it; float32
             if oneDNN has no instructions for the dtype, possible with an artifact.
 
@@ -59,9 +59,9 @@ class Planner:
         precision: Precision = "float32",
     ) -> None:
         self.engine = engine
-        self.workshop = Workshop(engine)
+        self.factory = PrimitiveFactory(engine)
         self._strict = strict
-        self._precision: Precision = "float32" if lacks(engine.isa, precision) else precision
+        self._precision: Precision = "float32" if lacks_instructions(engine.isa, precision) else precision
         self._function = function
         self._calls = calls_of(function)
         self._constants = constants
@@ -72,32 +72,32 @@ class Planner:
                 self._readers.setdefault(id_, []).append(call)
         self._steps: list[AnyStep] = []
         self._packings: list[Packing] = []
-        self._places: dict[int, Place] = {}
+        self._locations: dict[int, Location] = {}
         self._values_in: dict[Buffer, list[int]] = {}
-        self._copies: dict[int, list[tuple[Place, Place]]] = {}
-        self._derived: dict[tuple[int, Derivation], Place] = {}
+        self._copies: dict[int, list[tuple[Location, Location]]] = {}
+        self._derived: dict[tuple[int, Derivation], Location] = {}
         self._fused: set[int] = set()
         self._next = 0
-        self._known: dict[int, Quantised | Flattened] = {}
+        self._unstored: dict[int, Quantised | Flattened] = {}
         self._deferred: dict[int, Callable[[], None]] = {}
-        self._made: dict[str, NDArray] = {}
+        self._new_constants: dict[str, NDArray] = {}
         self._arguments_of: dict[int, list[int]] = {}
         for number, (_, id_) in enumerate(function.outputs):
             self._arguments_of.setdefault(id_, []).append(len(function.inputs) + number)
-        self._add_given()
+        self._locate_inputs()
 
-    def _add_given(self) -> None:
+    def _locate_inputs(self) -> None:
         function = self._function
         digests = [constant.digest for constant in function.constants]
-        given = len(function.inputs) + len(digests)
+        num_inputs = len(function.inputs) + len(digests)
         for id_, (tensor, digest) in enumerate(
-            zip(function.values[:given], [*[""] * len(function.inputs), *digests], strict=True)
+            zip(function.values[:num_inputs], [*[""] * len(function.inputs), *digests], strict=True)
         ):
-            if tensor.dtype not in DataType.__members__ or exceeds(tensor) is not None:
+            if tensor.dtype not in DataType.__members__ or exceeded_limit(tensor) is not None:
                 continue  # no op takes it
             desc = self._row_major_of(tensor)
             kind, index = (Kind.CONSTANT, -1) if digest else (Kind.ARGUMENT, id_)
-            self._places[id_] = Place(Buffer(kind, f"%{id_}", desc.nbytes, index, digest), desc)
+            self._locations[id_] = Location(Buffer(kind, f"%{id_}", desc.nbytes, index, digest), desc)
 
     def plan(self) -> Plan | str:
         """Return the plan, or the reason for a failure, with the name of the op."""
@@ -111,21 +111,21 @@ class Planner:
             if reason is not None:
                 return f"`{call.op}`: {reason}"
         for id_, arguments in self._arguments_of.items():
-            if not self.is_placed(id_):
-                return f"oneDNN has no tensors like {self._function.values[id_]}"
+            if not self.is_available(id_):
+                return f"oneDNN does not support tensors like {self._function.values[id_]}"
             for argument in arguments:
                 self._deliver(id_, argument)
-        return Plan(self._steps, self._packings, self._made)
+        return Plan(self._steps, self._packings, self._new_constants)
 
     # Queries of lowerings.
 
     def is_constant(self, id_: int) -> bool:
         """Return whether a value is a constant."""
-        return self.stored(id_).buffer.kind is Kind.CONSTANT
+        return self.stored_location(id_).buffer.kind is Kind.CONSTANT
 
-    def is_placed(self, id_: int) -> bool:
+    def is_available(self, id_: int) -> bool:
         """Return whether a value is available already."""
-        return id_ in self._places or id_ in self._deferred
+        return id_ in self._locations or id_ in self._deferred
 
     def is_read(self, id_: int) -> bool:
         """Return whether a value is read by a call, or is a result of the region."""
@@ -146,19 +146,19 @@ class Planner:
         """Return whether a value is a result of the region."""
         return id_ in self._arguments_of
 
-    def ends_in(self, call: Call, id_: int) -> bool:
+    def can_overwrite(self, call: Call, id_: int) -> bool:
         """Return whether a call is the last reader of a value's memory, reads once, and the memory is in the arena."""
-        buffer = self._places[id_].buffer
+        buffer = self._locations[id_].buffer
         values = self._values_in.get(buffer, [])
         readers = [reader for value in values for reader in self._readers.get(value, ())]
         pending = [reader for reader in readers if not self._is_done(reader)]
-        given = any(map(self.is_result, values))
-        return buffer.kind is Kind.ARENA and not given and pending == [call] and call.inputs.count(id_) == 1
+        has_result = any(map(self.is_result, values))
+        return buffer.kind is Kind.ARENA and not has_result and pending == [call] and call.inputs.count(id_) == 1
 
     def _is_done(self, call: Call) -> bool:
         """Return whether a call reads nothing any more; readers of a flattened result read the memory themselves."""
         id_ = call.output
-        return id_ in self._places or id_ in self._fused or self.flattened(id_) is not None
+        return id_ in self._locations or id_ in self._fused or self.flattened(id_) is not None
 
     def accepts(self, desc: PrimitiveDesc | None) -> bool:
         """Return whether a primitive exists, and is not refused by a strict plan."""
@@ -171,21 +171,21 @@ class Planner:
     def channels_last(self, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
         """Return the description of a tensor with axis 1 innermost."""
         axes = [0, *range(2, len(sizes)), 1]
-        places = [axes.index(axis) for axis in range(len(sizes))]
-        return self.row_major([sizes[axis] for axis in axes], dtype).permuted(places)
+        order = [axes.index(axis) for axis in range(len(sizes))]
+        return self.row_major([sizes[axis] for axis in axes], dtype).permuted(order)
 
-    def any(self, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
+    def any_layout(self, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
         """Return the description with the layout left to a primitive."""
-        return MemoryDesc.any(self.engine, sizes, dtype)
+        return MemoryDesc.any_layout(self.engine, sizes, dtype)
 
-    def own_dtype(self, id_: int) -> str:
+    def declared_dtype(self, id_: int) -> str:
         """Return the dtype of a value declared by the function; the stored dtype may be narrower."""
         return self._function.values[id_].dtype
 
     def factor_dtypes(self, call: Call) -> Sequence[str]:
         """Return the permitted dtypes of the factors of a product or convolution, best first."""
-        own = call.operands[0].dtype
-        return (own,) if own != "float32" or self._precision == own else (self._precision, own)
+        declared = call.operands[0].dtype
+        return (declared,) if declared != "float32" or self._precision == declared else (self._precision, declared)
 
     def result_dtype(self, call: Call) -> str:
         """Return the best stored dtype of a result for a producer able to convert: narrow if read as narrow."""
@@ -197,52 +197,52 @@ class Planner:
         reads_narrow = any(reader.op in READING_NARROW for reader in self._readers.get(value.output, ()))
         return self._precision if reads_narrow else "float32"
 
-    def stored(self, id_: int) -> Place:
-        """Return the place of a value, in any layout and dtype; :meth:`place` ensures the declared dtype."""
+    def stored_location(self, id_: int) -> Location:
+        """Return the location of a value, in any layout and dtype; :meth:`location` ensures the declared dtype."""
         if id_ in self._deferred:
             self._deferred.pop(id_)()
-        return self._places[id_]
+        return self._locations[id_]
 
     def array(self, id_: int) -> NDArray | None:
         """Return the elements of a constant; ``None`` for other values, and for constants with unknown elements."""
-        place = self._places.get(id_)
-        if place is None:
+        location = self._locations.get(id_)
+        if location is None:
             return None
-        made = self._made.get(place.buffer.digest)
-        return self._constants.exact(place.buffer.digest) if made is None else made
+        computed = self._new_constants.get(location.buffer.digest)
+        return self._constants.exact(location.buffer.digest) if computed is None else computed
 
     def quantised(self, id_: int) -> Quantised | None:
         """Return the integers behind a dequantised value, or ``None``."""
-        known = self._known.get(id_)
-        return known if isinstance(known, Quantised) else None
+        source = self._unstored.get(id_)
+        return source if isinstance(source, Quantised) else None
 
     def flattened(self, id_: int) -> Flattened | None:
         """Return the layout of the rows of a matrix if it differs from the order of the columns, or ``None``."""
-        known = self._known.get(id_)
-        return known if isinstance(known, Flattened) else None
+        source = self._unstored.get(id_)
+        return source if isinstance(source, Flattened) else None
 
-    def place(self, id_: int) -> Place:
-        """Return the place of a value, in any layout."""
-        return self.place_as(id_, self.own_dtype(id_))
+    def location(self, id_: int) -> Location:
+        """Return the location of a value, in any layout."""
+        return self.location_as(id_, self.declared_dtype(id_))
 
-    def place_as(self, id_: int, dtype: str) -> Place:
-        """Return the place of a value in a dtype, in any layout."""
-        desc = self.stored(id_).desc
-        return self.place_in(id_, desc.cast(self.engine, dtype) or self.row_major(desc.sizes, dtype))
+    def location_as(self, id_: int, dtype: str) -> Location:
+        """Return the location of a value in a dtype, in any layout."""
+        desc = self.stored_location(id_).desc
+        return self.location_in(id_, desc.cast(self.engine, dtype) or self.row_major(desc.sizes, dtype))
 
-    def ways(self, id_: int) -> Iterator[Place]:
-        """Yield places of a value: as stored, then reordered into layouts accepted by more primitives.
+    def candidate_locations(self, id_: int) -> Iterator[Location]:
+        """Yield locations of a value: as stored, then reordered into layouts accepted by more primitives.
 
         For a blocked layout channels-last is tried first, the layout read by convolutions next.
         """
-        yield self.stored(id_)
-        desc = self.stored(id_).desc
+        yield self.stored_location(id_)
+        desc = self.stored_location(id_).desc
         if desc.is_blocked() and len(desc.sizes) > 2:
-            yield self.place_in(id_, self.channels_last(desc.sizes, self.own_dtype(id_)))
-        if not desc.is_row_major() or desc.dtype != self.own_dtype(id_):
-            yield self.place_row_major(id_)
+            yield self.location_in(id_, self.channels_last(desc.sizes, self.declared_dtype(id_)))
+        if not desc.is_row_major() or desc.dtype != self.declared_dtype(id_):
+            yield self.row_major_location(id_)
 
-    def place_derived(self, id_: int, derivation: Derivation) -> Place:
+    def derived_constant(self, id_: int, derivation: Derivation) -> Location:
         """Return the result of a derivation of a row-major constant, on the axes of the derivation.
 
         Raises:
@@ -250,48 +250,48 @@ class Planner:
         """
         if (id_, derivation) in self._derived:
             return self._derived[id_, derivation]
-        given = self._places[id_]
-        needed = self.row_major(derivation.sizes, given.desc.dtype).nbytes
-        if needed != given.buffer.nbytes:
-            where = f"constant {given.buffer.name}"
-            raise ArtifactError(where, "has another size", got=given.buffer.nbytes, expected=f"{needed} bytes")
-        desc = self.row_major(derivation.result_sizes, given.desc.dtype)
-        name, digest = given.buffer.name, given.buffer.digest
-        place = Place(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest, derivation=derivation), desc)
-        self._derived[id_, derivation] = place
-        return place
+        source = self._locations[id_]
+        needed = self.row_major(derivation.sizes, source.desc.dtype).nbytes
+        if needed != source.buffer.nbytes:
+            where = f"constant {source.buffer.name}"
+            raise ArtifactError(where, "has another size", got=source.buffer.nbytes, expected=f"{needed} bytes")
+        desc = self.row_major(derivation.result_sizes, source.desc.dtype)
+        name, digest = source.buffer.name, source.buffer.digest
+        location = Location(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest, derivation=derivation), desc)
+        self._derived[id_, derivation] = location
+        return location
 
-    def place_in(self, id_: int, desc: MemoryDesc) -> Place:
-        """Return the place of a value in a layout; the value is reordered, once, from any other layout."""
-        return self.reordered(id_, self.stored(id_), desc)
+    def location_in(self, id_: int, desc: MemoryDesc) -> Location:
+        """Return the location of a value in a layout; the value is reordered, once, from any other layout."""
+        return self.reordered(id_, self.stored_location(id_), desc)
 
-    def place_row_major(self, id_: int, dtype: str | None = None) -> Place:
-        """Return the place of a value in row-major order, by default in the declared dtype."""
-        place, dtype = self.stored(id_), dtype or self.own_dtype(id_)
-        if place.desc.is_row_major() and place.desc.dtype == dtype:
-            return place
-        return self.place_in(id_, self.row_major(place.desc.sizes, dtype))
+    def row_major_location(self, id_: int, dtype: str | None = None) -> Location:
+        """Return the location of a value in row-major order, by default in the declared dtype."""
+        location, dtype = self.stored_location(id_), dtype or self.declared_dtype(id_)
+        if location.desc.is_row_major() and location.desc.dtype == dtype:
+            return location
+        return self.location_in(id_, self.row_major(location.desc.sizes, dtype))
 
-    def reordered(self, id_: int, place: Place, desc: MemoryDesc) -> Place:
+    def reordered(self, id_: int, view: Location, desc: MemoryDesc) -> Location:
         """Return a copy of a view in a layout; the view itself if it has the layout.
 
         Args:
             id_: the value behind the view; each copy is made once.
-            place: the view.
+            view: the view.
             desc: the layout, with the view's sizes.
         """
-        if place.desc == desc:
-            return place
-        for view, copy in self._copies.setdefault(id_, []):
-            if view.buffer is place.buffer and view.desc == place.desc and copy.desc == desc:
+        if view.desc == desc:
+            return view
+        for source, copy in self._copies.setdefault(id_, []):
+            if source.buffer is view.buffer and source.desc == view.desc and copy.desc == desc:
                 return copy
-        if place.buffer.kind is Kind.CONSTANT:
-            copy = Place(Buffer(Kind.PACKED, place.buffer.name, desc.nbytes), desc)
-            self._packings.append(Packing(place, copy, self.workshop.reorder(place.desc, desc)))
+        if view.buffer.kind is Kind.CONSTANT:
+            copy = Location(Buffer(Kind.PACKED, view.buffer.name, desc.nbytes), desc)
+            self._packings.append(Packing(view, copy, self.factory.reorder(view.desc, desc)))
         else:
-            copy = self._in_arena(place.buffer.name, desc)
-            self._add_reorder(id_, place, copy)
-        self._copies[id_].append((place, copy))
+            copy = self._in_arena(view.buffer.name, desc)
+            self._add_reorder(id_, view, copy)
+        self._copies[id_].append((view, copy))
         self._values_in.setdefault(copy.buffer, []).append(id_)
         return copy
 
@@ -302,9 +302,9 @@ class Planner:
             needs: the bounds to prove.
             sources: available values from which the needs follow.
         """
-        if self.ranges.hold(needs):
+        if self.ranges.proves(needs):
             return ()
-        live = [id_ for id_ in self._places if any(map(self._is_pending, self._readers.get(id_, ())))]
+        live = [id_ for id_ in self._locations if any(map(self._is_pending, self._readers.get(id_, ())))]
         return self.ranges.find_checks(needs, sources, live)
 
     def _is_pending(self, call: Call) -> bool:
@@ -312,65 +312,65 @@ class Planner:
 
     # Actions of lowerings.
 
-    def defer(self, id_: int, known: Quantised | Flattened, place: Callable[[], None]) -> None:
-        """Record the data from which a value can be computed; the value itself is placed only on request."""
-        self._known[id_] = known
-        self._deferred[id_] = place
-        if isinstance(known, Flattened):
-            self._values_in.setdefault(known.place.buffer, []).append(id_)
+    def defer(self, id_: int, source: Quantised | Flattened, compute: Callable[[], None]) -> None:
+        """Record the data from which a value can be computed; the value itself is computed only on request."""
+        self._unstored[id_] = source
+        self._deferred[id_] = compute
+        if isinstance(source, Flattened):
+            self._values_in.setdefault(source.location.buffer, []).append(id_)
 
     def set_constant(self, id_: int, digest: str, array: NDArray) -> None:
         """Record a value as an array computed from constants; ``digest`` must be unique."""
         desc = self._row_major_of(self._function.values[id_])
-        self._places[id_] = self.made_constant(f"%{id_}", digest, array, desc)
+        self._locations[id_] = self.add_constant(f"%{id_}", digest, array, desc)
 
-    def made_constant(self, name: str, digest: str, array: NDArray, desc: MemoryDesc) -> Place:
-        """Return the place of an array other than the function's constants; ``digest`` must be unique."""
-        self._made[digest] = array
-        return Place(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest), desc)
+    def add_constant(self, name: str, digest: str, array: NDArray, desc: MemoryDesc) -> Location:
+        """Return the location of an array other than the function's constants; ``digest`` must be unique."""
+        self._new_constants[digest] = array
+        return Location(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest), desc)
 
-    def result(self, id_: int, desc: MemoryDesc) -> Place:
+    def allocate_result(self, id_: int, desc: MemoryDesc) -> Location:
         """Return memory for a value in a layout of equal sizes; the caller's memory if the value is a result."""
         arguments = self._arguments_of.get(id_, [])
-        if arguments and desc.is_row_major() and desc.dtype == self.own_dtype(id_):
-            place = Place(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=arguments[0]), desc)
+        if arguments and desc.is_row_major() and desc.dtype == self.declared_dtype(id_):
+            location = Location(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=arguments[0]), desc)
         else:
-            place = self._in_arena(f"%{id_}", desc)
-        self.set_view(id_, place)
-        return place
+            location = self._in_arena(f"%{id_}", desc)
+        self.set_location(id_, location)
+        return location
 
-    def temporary(self, name: str, desc: MemoryDesc) -> Place:
+    def allocate_temporary(self, name: str, desc: MemoryDesc) -> Location:
         """Return memory for an intermediate between primitives of a lowering."""
         return self._in_arena(name, desc)
 
-    def set_view(self, id_: int, place: Place) -> None:
-        """Place a value in existing memory.
+    def set_location(self, id_: int, location: Location) -> None:
+        """Assign existing memory to a value.
 
         Raises:
             ArtifactError: the value has another dtype or other sizes; only possible in a document from a file.
         """
-        stated = self._function.values[id_]
-        if place.desc.sizes != sizes_of(stated) or place.desc.nbytes > place.buffer.nbytes:
-            raise ArtifactError(f"value {id_}", "has other sizes", got=sizes_of(stated), expected=place.desc.sizes)
-        if place.desc.dtype != stated.dtype and (stated.dtype, place.desc.dtype) != ("float32", self._precision):
-            raise ArtifactError(f"value {id_}", "has another dtype", got=stated.dtype, expected=place.desc.dtype)
-        self._places[id_] = place
-        self._values_in.setdefault(place.buffer, []).append(id_)
+        tensor = self._function.values[id_]
+        if location.desc.sizes != sizes_of(tensor) or location.desc.nbytes > location.buffer.nbytes:
+            raise ArtifactError(f"value {id_}", "has other sizes", got=sizes_of(tensor), expected=location.desc.sizes)
+        if location.desc.dtype != tensor.dtype and (tensor.dtype, location.desc.dtype) != ("float32", self._precision):
+            raise ArtifactError(f"value {id_}", "has another dtype", got=tensor.dtype, expected=location.desc.dtype)
+        self._locations[id_] = location
+        self._values_in.setdefault(location.buffer, []).append(id_)
 
     def add_step(
-        self, title: str, desc: PrimitiveDesc, arguments: Mapping[int, Place] | Mapping[Argument, Place]
+        self, title: str, desc: PrimitiveDesc, arguments: Mapping[int, Location] | Mapping[Argument, Location]
     ) -> None:
         """Add a primitive.
 
         Raises:
             ArtifactError: an operand is smaller than read by the primitive; only possible in a document from a file.
         """
-        for argument, place in arguments.items():
+        for argument, location in arguments.items():
             needed = desc.argument_nbytes(argument)
-            if needed > place.buffer.nbytes:
-                name = f"`{title}`, operand {place.buffer.name}"
-                raise ArtifactError(name, "is too small", got=place.buffer.nbytes, expected=f"{needed} bytes")
-        self._steps.append(Step(title, desc, {int(argument): place for argument, place in arguments.items()}))
+            if needed > location.buffer.nbytes:
+                name = f"`{title}`, operand {location.buffer.name}"
+                raise ArtifactError(name, "is too small", got=location.buffer.nbytes, expected=f"{needed} bytes")
+        self._steps.append(Step(title, desc, {int(argument): location for argument, location in arguments.items()}))
 
     def add_kernel(self, kernel: Kernel) -> None:
         """Add a function of the core: of each element, or of rows of contiguous elements."""
@@ -389,11 +389,11 @@ class Planner:
         for id_, limit in self.find_checks(needs, sources) or ():
             self.ranges.set_checked(id_, limit)
             flat = self.flattened(id_)
-            self._steps.append(Check("finite numbers", flat.place if flat else self.stored(id_), limit))
+            self._steps.append(Check("finite numbers", flat.location if flat else self.stored_location(id_), limit))
 
     def check_result(self, call: Call, limit: float) -> None:
         """Add a check of the result just computed by a call."""
-        self._steps.append(Check(call.op, self.stored(call.output), limit))
+        self._steps.append(Check(call.op, self.stored_location(call.output), limit))
 
     def mark_fused(self, calls: Sequence[Call]) -> None:
         """Mark calls as computed by a single primitive; only the result of the last call has memory."""
@@ -402,25 +402,25 @@ class Planner:
     def _row_major_of(self, tensor: GraphTensor) -> MemoryDesc:
         return self.row_major(sizes_of(tensor), tensor.dtype)
 
-    def _in_arena(self, name: str, desc: MemoryDesc) -> Place:
-        return Place(Buffer(Kind.ARENA, name, desc.nbytes), desc)
+    def _in_arena(self, name: str, desc: MemoryDesc) -> Location:
+        return Location(Buffer(Kind.ARENA, name, desc.nbytes), desc)
 
     def _deliver(self, id_: int, argument: int) -> None:
         """Copy a value into a result's memory, unless computed there."""
-        place = self.stored(id_)
-        if place.buffer.kind is Kind.ARGUMENT and place.buffer.index == argument and place.desc.is_row_major():
+        location = self.stored_location(id_)
+        if location.buffer.kind is Kind.ARGUMENT and location.buffer.index == argument and location.desc.is_row_major():
             return
         desc = self._row_major_of(self._function.values[id_])
-        target = Place(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=argument), desc)
-        self._add_reorder(id_, place, target)
+        target = Location(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=argument), desc)
+        self._add_reorder(id_, location, target)
 
-    def _add_reorder(self, id_: int, source: Place, target: Place) -> None:
+    def _add_reorder(self, id_: int, source: Location, target: Location) -> None:
         """Add a copy of a value; copy declared bfloat16 as bytes, because oneDNN loses subnormal numbers."""
-        if self.own_dtype(id_) == source.desc.dtype == target.desc.dtype == "bfloat16":
-            seen = [place.desc.as_bytes(self.engine) for place in (source, target)]
+        if self.declared_dtype(id_) == source.desc.dtype == target.desc.dtype == "bfloat16":
+            byte_descs = [location.desc.as_bytes(self.engine) for location in (source, target)]
             source, target = (
-                place.seen_as(desc or place.desc) if all(seen) else place
-                for place, desc in zip((source, target), seen, strict=True)
+                location.view_as(desc or location.desc) if all(byte_descs) else location
+                for location, desc in zip((source, target), byte_descs, strict=True)
             )
-        reorder = self.workshop.reorder(source.desc, target.desc)
+        reorder = self.factory.reorder(source.desc, target.desc)
         self._steps.append(Step("reorder", reorder, {Argument.SRC: source, Argument.DST: target}))

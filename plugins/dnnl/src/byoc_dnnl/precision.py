@@ -6,7 +6,7 @@ from typing import Literal
 
 from byoc_dnnl.capi import Isa
 
-__all__ = ["PASSING", "READING_NARROW", "Precision", "lacks", "multiplies_bytes"]
+__all__ = ["PASSING", "READING_NARROW", "Precision", "lacks_instructions", "multiplies_bytes"]
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -31,7 +31,7 @@ read float32, and write the dtype read by others.
 """
 
 
-def lacks(isa: int, dtype: str) -> bool:
+def lacks_instructions(isa: int, dtype: str) -> bool:
     """Return whether oneDNN, limited to these instructions, has to convert a float dtype in software."""
     needed = {"bfloat16": Isa.AVX512_CORE_BF16, "float16": Isa.AVX512_CORE_FP16}.get(dtype, Isa.DEFAULT)
     return isa & needed != needed

@@ -14,7 +14,7 @@ from byoc_dnnl.handles import Primitive, PrimitiveDesc
 
 __all__ = ["primitive_of"]
 
-_KEPT: dict[Hashable, tuple[Primitive, PrimitiveDesc]] = {}
+_PRIMITIVES: dict[Hashable, tuple[Primitive, PrimitiveDesc]] = {}
 """Primitives by recipe, each with its descriptor."""
 
 _FORK_LOCK = ForkLock()
@@ -25,6 +25,6 @@ def primitive_of(desc: PrimitiveDesc) -> Primitive:
     if desc.recipe is None:
         return Primitive(desc)
     with _FORK_LOCK.lock:
-        if desc.recipe not in _KEPT:
-            _KEPT[desc.recipe] = Primitive(desc), desc
-        return _KEPT[desc.recipe][0]
+        if desc.recipe not in _PRIMITIVES:
+            _PRIMITIVES[desc.recipe] = Primitive(desc), desc
+        return _PRIMITIVES[desc.recipe][0]

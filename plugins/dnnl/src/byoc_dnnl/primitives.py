@@ -13,7 +13,7 @@ from byoc_dnnl.capi import FORWARD_INFERENCE, Algorithm, Api, Direction, Normali
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
 from byoc_dnnl.post_ops import Attributes, PostOp, Scaling
 
-__all__ = ["RecurrentLayer", "Windows", "Workshop"]
+__all__ = ["PrimitiveFactory", "RecurrentLayer", "Windows"]
 
 
 class Windows:
@@ -35,14 +35,14 @@ class Windows:
         self.dilation = dims_array(tuple(step - 1 for step in dilation))  # oneDNN counts the skipped elements
 
     @property
-    def all(self) -> tuple[ctypes.Array[ctypes.c_int64], ...]:
+    def parameters(self) -> tuple[ctypes.Array[ctypes.c_int64], ...]:
         """The arguments of the C API in order, without the sizes of windows."""
         return self.strides, self.dilation, self.before, self.after
 
     @property
     def key(self) -> tuple[object, ...]:
         """A key, equal for equal windows."""
-        return tuple(map(tuple, self.all))
+        return tuple(map(tuple, self.parameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class RecurrentLayer:
         recurrence: weights of the state, ``(1, D, H, G, H)``.
         bias: ``(1, D, G, H)``, with an additional gate if the reset gate comes after the matrix.
         target: ``(T, N, D * H)``.
-        gives_states: whether the last states are written.
+        writes_states: whether the last states are written.
     """
 
     direction: Direction
@@ -67,16 +67,16 @@ class RecurrentLayer:
     recurrence: MemoryDesc
     bias: MemoryDesc
     target: MemoryDesc
-    gives_states: bool
+    writes_states: bool
 
     def descs(self, num_states: int) -> tuple[MemoryDesc | None, ...]:
         """Return the descriptions in oneDNN's order."""
-        states, last = [self.state] * num_states, [self.state if self.gives_states else None] * num_states
-        others = [None, None] if num_states > 1 else []  # neither peepholes nor a projection
-        return (self.source, *states, self.weights, self.recurrence, *others, self.bias, self.target, *last)
+        states, last = [self.state] * num_states, [self.state if self.writes_states else None] * num_states
+        unused = [None, None] if num_states > 1 else []  # neither peepholes nor a projection
+        return (self.source, *states, self.weights, self.recurrence, *unused, self.bias, self.target, *last)
 
 
-class Workshop:
+class PrimitiveFactory:
     """A maker of primitive descriptors in an engine."""
 
     def __init__(self, engine: Engine) -> None:
@@ -88,10 +88,10 @@ class Workshop:
 
     def reorder(self, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc:
         """Describe a copy of a tensor into another layout or dtype; every pair of layouts has a reorder."""
-        made = self.conversion(source, target, Scaling())
-        if made is None:
+        primitive = self.conversion(source, target, Scaling())
+        if primitive is None:
             raise failure("dnnl_reorder_primitive_desc_create", Status.UNIMPLEMENTED)
-        return made
+        return primitive
 
     def conversion(self, source: MemoryDesc, target: MemoryDesc, scaling: Scaling) -> PrimitiveDesc | None:
         """Describe a copy of a tensor into another layout or dtype, with scales and zero points."""
@@ -111,10 +111,10 @@ class Workshop:
         """Describe a convolution; weights are ``(O, I, ...)``, in groups ``(G, O, I, ...)``."""
         attributes = Attributes(self.engine, post_ops, scaling)
         descs = (source, weights, bias, target)
-        kind = (FORWARD_INFERENCE, Algorithm.CONVOLUTION_DIRECT)
+        selection = (FORWARD_INFERENCE, Algorithm.CONVOLUTION_DIRECT)
         name = "dnnl_convolution_forward_primitive_desc_create"
-        made = self._make_in_engine(name, *kind, *descs, *windows.all, attributes)
-        return self._marked(made, name, descs, windows, post_ops, scaling)
+        primitive = self._make_in_engine(name, *selection, *descs, *windows.parameters, attributes)
+        return self._with_recipe(primitive, name, descs, windows, post_ops, scaling)
 
     def deconvolution(
         self,
@@ -128,8 +128,8 @@ class Workshop:
         attributes = Attributes(self.engine, post_ops)
         kind = (FORWARD_INFERENCE, Algorithm.DECONVOLUTION_DIRECT)
         name = "dnnl_deconvolution_forward_primitive_desc_create"
-        made = self._make_in_engine(name, *kind, source, weights, None, target, *windows.all, attributes)
-        return self._marked(made, name, (source, weights, target), windows, post_ops)
+        primitive = self._make_in_engine(name, *kind, source, weights, None, target, *windows.parameters, attributes)
+        return self._with_recipe(primitive, name, (source, weights, target), windows, post_ops)
 
     def matmul(
         self,
@@ -148,8 +148,8 @@ class Workshop:
     def eltwise(self, function: PostOp, desc: MemoryDesc, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         """Describe a function of each element; the result has the layout of the operand."""
         attributes = Attributes(self.engine, post_ops)
-        what = (FORWARD_INFERENCE, function.algorithm, desc, desc, function.alpha, function.beta)
-        return self._make_in_engine("dnnl_eltwise_forward_primitive_desc_create", *what, attributes)
+        parameters = (FORWARD_INFERENCE, function.algorithm, desc, desc, function.alpha, function.beta)
+        return self._make_in_engine("dnnl_eltwise_forward_primitive_desc_create", *parameters, attributes)
 
     def binary(
         self,
@@ -168,14 +168,14 @@ class Workshop:
         """
         left, right = left.with_plain_unit_axes(), right.with_plain_unit_axes()
         target = target and target.with_plain_unit_axes()
-        images, channels, *others = (*left.sizes, 1, 1)
-        if 1 not in (images, channels) and set(others) == {1} and len(left.sizes) > 2:
+        images, channels, *spatial = (*left.sizes, 1, 1)
+        if 1 not in (images, channels) and set(spatial) == {1} and len(left.sizes) > 2:
             per_channel = (1, *left.sizes[1:])
             if any(post_op.operand is not None and post_op.operand.sizes == per_channel for post_op in post_ops):
                 return None
-        what = (algorithm, left, right, target or left)
+        parameters = (algorithm, left, right, target or left)
         attributes = Attributes(self.engine, post_ops, scaling)
-        return self._make_in_engine("dnnl_binary_primitive_desc_create", *what, attributes)
+        return self._make_in_engine("dnnl_binary_primitive_desc_create", *parameters, attributes)
 
     def pooling(
         self,
@@ -187,38 +187,38 @@ class Workshop:
         post_ops: Sequence[PostOp] = (),
     ) -> PrimitiveDesc | None:
         """Describe the largest element, or the mean, of each window."""
-        what = (FORWARD_INFERENCE, algorithm, source, target)
+        parameters = (FORWARD_INFERENCE, algorithm, source, target)
         geometry = (windows.strides, dims_array(tuple(window)), windows.dilation, windows.before, windows.after)
         name = "dnnl_pooling_forward_primitive_desc_create"
-        return self._make_in_engine(name, *what, *geometry, Attributes(self.engine, post_ops))
+        return self._make_in_engine(name, *parameters, *geometry, Attributes(self.engine, post_ops))
 
     def softmax(self, source: MemoryDesc, target: MemoryDesc, axis: int) -> PrimitiveDesc | None:
         """Describe softmax along an axis."""
-        what = (FORWARD_INFERENCE, Algorithm.SOFTMAX_ACCURATE, source, target, axis)
+        parameters = (FORWARD_INFERENCE, Algorithm.SOFTMAX_ACCURATE, source, target, axis)
         name = "dnnl_softmax_forward_primitive_desc_create"
-        return self._make_in_engine(name, *what, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters, Attributes(self.engine))
 
     def lrn(self, desc: MemoryDesc, size: int, alpha: float, beta: float, bias: float) -> PrimitiveDesc | None:
         """Describe local response normalisation across channels."""
-        what = (FORWARD_INFERENCE, Algorithm.LRN_ACROSS_CHANNELS, desc, desc, size, alpha, beta, bias)
+        parameters = (FORWARD_INFERENCE, Algorithm.LRN_ACROSS_CHANNELS, desc, desc, size, alpha, beta, bias)
         name = "dnnl_lrn_forward_primitive_desc_create"
-        return self._make_in_engine(name, *what, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters, Attributes(self.engine))
 
     def batch_normalization(
         self, desc: MemoryDesc, epsilon: float, post_ops: Sequence[PostOp] = ()
     ) -> PrimitiveDesc | None:
         """Describe batch normalisation with given statistics, scale and shift, over axis 1."""
         flags = NormalizationFlags.USE_GLOBAL_STATS | NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
-        what = (FORWARD_INFERENCE, desc, desc, epsilon, flags)
+        parameters = (FORWARD_INFERENCE, desc, desc, epsilon, flags)
         name = "dnnl_batch_normalization_forward_primitive_desc_create"
-        return self._make_in_engine(name, *what, Attributes(self.engine, post_ops))
+        return self._make_in_engine(name, *parameters, Attributes(self.engine, post_ops))
 
     def layer_normalization(self, source: MemoryDesc, target: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
         """Describe layer normalisation over the last axis, with scale and shift of float32."""
         flags = NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
-        what = (FORWARD_INFERENCE, source, target, None, epsilon, flags)
+        parameters = (FORWARD_INFERENCE, source, target, None, epsilon, flags)
         name = "dnnl_layer_normalization_forward_primitive_desc_create"
-        return self._make_in_engine(name, *what, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters, Attributes(self.engine))
 
     def standardisation(self, desc: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
         """Describe layer normalisation over the last axis, without scale and shift."""
@@ -234,48 +234,48 @@ class Workshop:
         return self._make_in_engine(name, FORWARD_INFERENCE, desc, desc, epsilon, flags, Attributes(self.engine))
 
     def resampling(self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc | None:
-        """Describe the resizing of an image, by nearest elements or linear interpolation at half-pixel places."""
-        what = (FORWARD_INFERENCE, algorithm, None, source, target, Attributes(self.engine))
-        return self._make_in_engine("dnnl_resampling_forward_primitive_desc_create", *what)
+        """Describe the resizing of an image, by nearest elements or linear interpolation at half-pixel coordinates."""
+        parameters = (FORWARD_INFERENCE, algorithm, None, source, target, Attributes(self.engine))
+        return self._make_in_engine("dnnl_resampling_forward_primitive_desc_create", *parameters)
 
     def prelu(self, source: MemoryDesc, slopes: MemoryDesc) -> PrimitiveDesc | None:
         """Describe a multiplication of negative elements by slopes; axes of the slopes with size 1 are broadcast."""
-        what = (FORWARD_INFERENCE, source, slopes, source, Attributes(self.engine))
-        return self._make_in_engine("dnnl_prelu_forward_primitive_desc_create", *what)
+        parameters = (FORWARD_INFERENCE, source, slopes, source, Attributes(self.engine))
+        return self._make_in_engine("dnnl_prelu_forward_primitive_desc_create", *parameters)
 
     def reduction(
         self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc, post_ops: Sequence[PostOp] = ()
     ) -> PrimitiveDesc | None:
         """Describe a reduction of the axes with size 1 in ``target``."""
-        what = (algorithm, source, target, 0.0, 0.0, Attributes(self.engine, post_ops))
-        return self._make_in_engine("dnnl_reduction_primitive_desc_create", *what)
+        parameters = (algorithm, source, target, 0.0, 0.0, Attributes(self.engine, post_ops))
+        return self._make_in_engine("dnnl_reduction_primitive_desc_create", *parameters)
 
     def concat(self, axis: int, sources: Sequence[MemoryDesc], target: MemoryDesc) -> PrimitiveDesc | None:
         """Describe a concatenation of tensors along an axis."""
         pointers = (ctypes.c_void_p * len(sources))(*(source.pointer.value for source in sources))
-        what = (target, len(sources), axis, pointers, Attributes(self.engine))
-        return self._make_in_engine("dnnl_concat_primitive_desc_create", *what)
+        parameters = (target, len(sources), axis, pointers, Attributes(self.engine))
+        return self._make_in_engine("dnnl_concat_primitive_desc_create", *parameters)
 
     def rnn(self, layer: RecurrentLayer, activation: Algorithm) -> PrimitiveDesc | None:
         """Describe a plain recurrent layer."""
-        what = (FORWARD_INFERENCE, activation, layer.direction, *layer.descs(1), 0, 0.0, 0.0)
+        parameters = (FORWARD_INFERENCE, activation, layer.direction, *layer.descs(1), 0, 0.0, 0.0)
         name = "dnnl_vanilla_rnn_forward_primitive_desc_create"
-        return self._make_in_engine(name, *what, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters, Attributes(self.engine))
 
     def gru(self, layer: RecurrentLayer, *, linear_before_reset: bool) -> PrimitiveDesc | None:
         """Describe a gated recurrent unit, with gates in the order update, reset, hidden."""
-        what = (FORWARD_INFERENCE, layer.direction, *layer.descs(1), 0)
+        parameters = (FORWARD_INFERENCE, layer.direction, *layer.descs(1), 0)
         name = f"dnnl_{'lbr_' if linear_before_reset else ''}gru_forward_primitive_desc_create"
-        return self._make_in_engine(name, *what, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters, Attributes(self.engine))
 
     def lstm(self, layer: RecurrentLayer) -> PrimitiveDesc | None:
         """Describe a long short-term memory, with gates in the order input, forget, cell, output."""
-        what = (FORWARD_INFERENCE, layer.direction, *layer.descs(2), 0)
-        return self._make_in_engine("dnnl_lstm_forward_primitive_desc_create", *what, Attributes(self.engine))
+        parameters = (FORWARD_INFERENCE, layer.direction, *layer.descs(2), 0)
+        return self._make_in_engine("dnnl_lstm_forward_primitive_desc_create", *parameters, Attributes(self.engine))
 
-    def _marked(
+    def _with_recipe(
         self,
-        made: PrimitiveDesc | None,
+        primitive: PrimitiveDesc | None,
         name: str,
         descs: Sequence[MemoryDesc | None],
         windows: Windows,
@@ -284,12 +284,19 @@ class Workshop:
     ) -> PrimitiveDesc | None:
         """Return the primitive, with a recipe if oneDNN would leak its code (:mod:`byoc_dnnl.primitive_cache`)."""
         ends_in_function = any(post_op.operand is None and post_op.algorithm for post_op in post_ops)
-        if made is not None and ends_in_function and "brgconv" in made.implementation:
-            where = (self.engine, self.engine.num_threads)
+        if primitive is not None and ends_in_function and "brgconv" in primitive.implementation:
+            environment = (self.engine, self.engine.num_threads)
             identities = tuple(desc and desc.identity() for desc in descs)
             scales = scaling and (tuple(sorted(scaling.scales.items())), scaling.zero_points)
-            made.recipe = (name, where, identities, windows.key, tuple(post_op.key for post_op in post_ops), scales)
-        return made
+            primitive.recipe = (
+                name,
+                environment,
+                identities,
+                windows.key,
+                tuple(post_op.key for post_op in post_ops),
+                scales,
+            )
+        return primitive
 
     def _make_in_engine(self, name: str, *arguments: object) -> PrimitiveDesc | None:
         return self._make(name, self.engine, *arguments)

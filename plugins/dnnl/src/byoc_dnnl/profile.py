@@ -121,7 +121,7 @@ def profile(
     from byoc_core import VirtualMachine  # the run side, from which a plugin is loaded
 
     if num_calls < 1:
-        raise CallError("profile", "needs a call to time", got=num_calls, expected="1 or more")
+        raise CallError("profile", "needs a timed call", got=num_calls, expected="1 or more")
     timers = [
         _Timer(name, region)
         for module in executable.modules
@@ -183,11 +183,11 @@ def _summarise(program: Program | Reference, runs: list[list[float]]) -> tuple[S
         return (StepTime("numpy's kernels", "", "", (), seconds[0]),)
     found = []
     for step, time in zip(program.plan.steps, seconds, strict=True):
-        title, name, places = str(step), "", step.places
+        title, name, locations = str(step), "", step.locations
         if isinstance(step, Check):
-            places = ()
+            locations = ()
         else:
             title, name = step.title, step.implementation
-        layouts, shapes = ", ".join(map(str, places)), tuple(place.desc.sizes for place in places)
+        layouts, shapes = ", ".join(map(str, locations)), tuple(location.desc.sizes for location in locations)
         found.append(StepTime(title, name, layouts, shapes, time))
     return tuple(found)

@@ -15,7 +15,7 @@ from byoc_dnnl.arrays import address_of, aligned, round_up
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, Memory, Stream, argument_block
 from byoc_dnnl.native import make_program, make_single
-from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Plan, Step
+from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Location, Plan, Step
 from byoc_dnnl.primitive_cache import primitive_of
 from byoc_dnnl.weights import shared_constants
 
@@ -48,9 +48,9 @@ class Program:
         self.primitives = [primitive_of(step.desc) for step in plan.steps if isinstance(step, Step)]
         self.arrays: dict[Buffer, NDArray] = {}
         for step in plan.steps:
-            for place in step.places:
-                if place.buffer.kind is Kind.CONSTANT:
-                    self.arrays[place.buffer] = place.buffer.read(constants[place.buffer.digest])
+            for location in step.locations:
+                if location.buffer.kind is Kind.CONSTANT:
+                    self.arrays[location.buffer] = location.buffer.read(constants[location.buffer.digest])
         self._packed = [shared_constants().pack(engine, p, constants[p.source.buffer.digest]) for p in plan.packings]
         for packing, packed in zip(plan.packings, self._packed, strict=True):
             self.arrays[packing.target.buffer] = packed.array
@@ -68,9 +68,9 @@ class Program:
             frame = self._frames.pop()
         except IndexError:
             frame = Frame(self)
-        held = frame.run(arrays)
+        passed = frame.run(arrays)
         self._frames.append(frame)
-        return held
+        return passed
 
     @property
     def frame_nbytes(self) -> int:
@@ -99,7 +99,7 @@ class Frame:
         self._program = program
         self._stream = Stream(program.engine)
         self._arena = aligned(program.frame_nbytes)
-        self._memories: dict[Place, Memory] = {}
+        self._memories: dict[Location, Memory] = {}
         self._bound: list[tuple[int, ctypes.c_void_p]] = []
         self._scratch: list[Memory] = []
         self._calls: list[tuple[str, ctypes.c_void_p, int, Any] | tuple[Check | Kernel, _Native | None]] = []
@@ -109,7 +109,7 @@ class Frame:
                 self._calls.append((step, make_single(program, step)))
                 continue
             primitive = next(primitives)
-            block = [(argument, self._memory(place)) for argument, place in step.arguments.items()]
+            block = [(argument, self._memory(location)) for argument, location in step.arguments.items()]
             if step.desc.scratch_nbytes:
                 desc = step.desc.memory_desc(Query.SCRATCHPAD_MD)
                 self._scratch.append(Memory(program.engine, desc, address_of(self._arena) + program.scratch_offset))
@@ -118,37 +118,37 @@ class Frame:
         self._execute = program.engine.api.function("dnnl_primitive_execute")
         self._set_address = program.engine.api.function("dnnl_memory_set_data_handle")
 
-    def _memory(self, place: Place) -> Memory:
-        if place in self._memories:
-            return self._memories[place]
-        program, buffer = self._program, place.buffer
+    def _memory(self, location: Location) -> Memory:
+        if location in self._memories:
+            return self._memories[location]
+        program, buffer = self._program, location.buffer
         address = 0
         if buffer.kind is Kind.ARENA:
             address = address_of(self._arena) + program.storage.offsets[program.numbers[buffer]]
         elif buffer.kind is not Kind.ARGUMENT:
             address = address_of(program.arrays[buffer])
-        memory = self._memories[place] = Memory(program.engine, place.desc, address)
+        memory = self._memories[location] = Memory(program.engine, location.desc, address)
         if buffer.kind is Kind.ARGUMENT:
             self._bound.append((buffer.index, memory.pointer))
         return memory
 
-    def _array(self, place: Place, arrays: Sequence[NDArray]) -> NDArray:
-        """Return the memory of a place, as an array of any shape and dtype."""
-        program, buffer = self._program, place.buffer
+    def _array(self, location: Location, arrays: Sequence[NDArray]) -> NDArray:
+        """Return the memory of a location, as an array of any shape and dtype."""
+        program, buffer = self._program, location.buffer
         if buffer.kind is Kind.ARENA:
             start = program.storage.offsets[program.numbers[buffer]]
-            return self._arena[start : start + place.desc.nbytes]
+            return self._arena[start : start + location.desc.nbytes]
         return arrays[buffer.index] if buffer.kind is Kind.ARGUMENT else program.arrays[buffer]
 
-    def _run_own(self, step: Check | Kernel, native: _Native | None, arrays: Sequence[NDArray]) -> bool:
+    def _run_core_step(self, step: Check | Kernel, native: _Native | None, arrays: Sequence[NDArray]) -> bool:
         """Run a check or kernel; return whether the run goes on."""
-        found = [self._array(place, arrays) for place in step.places]
+        memories = [self._array(location, arrays) for location in step.locations]
         if native is not None:
-            return native(*map(address_of, found))
+            return native(*map(address_of, memories))
         if isinstance(step, Check):
-            bits = found[0].view(f"u{step.element_nbytes}")
+            bits = memories[0].view(f"u{step.element_nbytes}")
             return bool((bits & np.iinfo(bits.dtype).max // 2).max() <= step.limit_bits)
-        source, target = (array.reshape(-1).view(np.float32) for array in found)
+        source, target = (array.reshape(-1).view(np.float32) for array in memories)
         with np.errstate(all="ignore"):
             target[...] = step.compute(source)
         return True
@@ -179,7 +179,7 @@ class Frame:
                 times.append(perf_counter())
             if len(call) == 2:
                 api.call("dnnl_stream_wait", stream)
-                if not self._run_own(*call, arrays):
+                if not self._run_core_step(*call, arrays):
                     return False
                 continue
             title, primitive, count, block = call

@@ -92,7 +92,7 @@ class Ranges:
         self._checked[id_] = limit
         del self._bounds[id_:]  # ids count up: no earlier bound depends on this id
 
-    def hold(self, needs: Iterable[Need]) -> bool:
+    def proves(self, needs: Iterable[Need]) -> bool:
         """Return whether all needs are proved."""
         return all(self.bound(id_) <= limit for id_, limit in needs)
 
@@ -110,15 +110,15 @@ class Ranges:
         live = [id_ for id_ in dict.fromkeys(live) if self._can_be_checked(id_)]
         candidates = dict.fromkeys([*sources, *(id_ for id_ in live if math.isfinite(self.bound(id_)))])
         for limit in CHECK_LIMITS:
-            checks, left = list[Need](), [(id_, limit) for id_ in candidates if self.bound(id_) > limit]
-            while left and not self._suffice(checks, needs):
-                best = min(left, key=lambda check: self._growth([*checks, check], [*live, *sources]))
-                left.remove(best)
+            checks, candidates_left = list[Need](), [(id_, limit) for id_ in candidates if self.bound(id_) > limit]
+            while candidates_left and not self._suffice(checks, needs):
+                best = min(candidates_left, key=lambda check: self._growth([*checks, check], [*live, *sources]))
+                candidates_left.remove(best)
                 checks.append(best)
             if self._suffice(checks, needs):
                 for check in tuple(checks):
-                    others = [other for other in checks if other is not check]
-                    checks = others if self._suffice(others, needs) else checks
+                    remaining = [other for other in checks if other is not check]
+                    checks = remaining if self._suffice(remaining, needs) else checks
                 return checks
         return None
 
@@ -126,20 +126,20 @@ class Ranges:
         return id_ not in self._digests and self._values[id_].dtype == "float32"
 
     def _suffice(self, checks: Sequence[Need], needs: Sequence[Need]) -> bool:
-        with self._supposed(checks):
-            return self.hold(needs)
+        with self._assuming(checks):
+            return self.proves(needs)
 
     def _growth(self, checks: Sequence[Need], ids: Sequence[int]) -> float:
         """Return the total growth of the bounds of values, assuming the checks hold."""
-        with self._supposed(checks):
+        with self._assuming(checks):
             return sum(math.log2(min(self.bound(id_), _UNKNOWN)) for id_ in ids)
 
     @contextmanager
-    def _supposed(self, checks: Sequence[Need]) -> Iterator[None]:
-        before = dict(self._checked), list(self._bounds)
+    def _assuming(self, checks: Sequence[Need]) -> Iterator[None]:
+        saved = dict(self._checked), list(self._bounds)
         for check in checks:
             self.set_checked(*check)
         try:
             yield
         finally:
-            self._checked, self._bounds = before
+            self._checked, self._bounds = saved

@@ -46,9 +46,9 @@ class ConstantRanges:
         found = self._find(digest, "smallest", lambda array: float(np.min(_magnitudes(array, np.min))))
         return found if math.isfinite(found) else 0.0
 
-    def largest_sum(self, digest: str, kept: int) -> float:
-        """Return the largest sum of magnitudes over all axes but ``kept``; infinity with a NaN or infinite element."""
-        return self._find(digest, kept, lambda array: _largest_sum(array, kept))
+    def largest_sum(self, digest: str, axis: int) -> float:
+        """Return the largest sum of magnitudes over all axes but ``axis``; infinity with a NaN or infinite element."""
+        return self._find(digest, axis, lambda array: _largest_sum(array, axis))
 
     def _find(self, digest: str, question: object, answer: Callable[[NDArray], float]) -> float:
         array = self._arrays.get(digest)
@@ -73,10 +73,10 @@ def _magnitudes(array: NDArray, choose: Callable[[NDArray], Any]) -> list[float]
     return [float(choose(np.abs(block))) for block in _blocks(array.reshape(-1))]
 
 
-def _largest_sum(array: NDArray, kept: int) -> float:
-    others = tuple(axis for axis in range(array.ndim) if axis != kept)
-    sums = [np.abs(block).sum(axis=others) for block in _blocks(array)]
-    largest = np.max(np.concatenate(sums) if kept == 0 else np.sum(sums, axis=0))
+def _largest_sum(array: NDArray, axis: int) -> float:
+    other_axes = tuple(index for index in range(array.ndim) if index != axis)
+    sums = [np.abs(block).sum(axis=other_axes) for block in _blocks(array)]
+    largest = np.max(np.concatenate(sums) if axis == 0 else np.sum(sums, axis=0))
     # The margin exceeds the error of float32 sums of this length (Higham, Accuracy and Stability, section 3.1).
-    margin: float = 1 + array.size // array.shape[kept] * 2.0**-22
+    margin: float = 1 + array.size // array.shape[axis] * 2.0**-22
     return float(largest) * margin

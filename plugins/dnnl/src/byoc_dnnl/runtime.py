@@ -28,13 +28,13 @@ def byoc_runtime_info() -> RuntimeInfo:
 
 @hookimpl
 def byoc_runtime_status() -> Status:
-    """Return the oneDNN in use and the way of calling, or the missing part."""
+    """Return the oneDNN in use and the mode of calling, or the missing part."""
     status = library_status()
     if not status.ok:
         return status
-    why_not = extension_status()
-    how = f"primitives are called by Python one by one: {why_not}" if why_not else "a region is one native call"
-    return Status(ok=True, reason=f"{status.reason}; {how}")
+    reason = extension_status()
+    mode = f"Python calls each primitive separately: {reason}" if reason else "a region is one native call"
+    return Status(ok=True, reason=f"{status.reason}; {mode}")
 
 
 @hookimpl

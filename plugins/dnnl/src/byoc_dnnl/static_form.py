@@ -52,16 +52,16 @@ def solve_sizes(function: GraphFunction, shapes: Shapes) -> Mapping[str, int]:
     """
     where, signature = f"graph function `{function.name}`", function.signature
     if any(prod(shape) > sys.maxsize for shape in shapes):
-        raise IRTypeError(where, "has a tensor that is larger than any memory", got=shapes)
+        raise IRTypeError(where, "has a tensor larger than any memory", got=shapes)
     arrays = [np.broadcast_to(_ELEMENT, shape) for shape in shapes]  # shapes with no memory behind them
     num_inputs = len(signature.inputs)
     sizes: dict[str, int] = {}
-    for role, specs, given in (
+    for role, specs, role_arrays in (
         ("input", signature.inputs, arrays[:num_inputs]),
         ("output", signature.outputs, arrays[num_inputs:]),
     ):
-        places = argument_places(where, role, specs)
-        bind_symbols(specs, given, places, sizes=sizes)
+        labels = argument_places(where, role, specs)
+        bind_symbols(specs, role_arrays, labels, sizes=sizes)
     # Sizes left open until a later shape was known.
     for spec, shape in zip((*signature.inputs, *signature.outputs), shapes, strict=True):
         expected = tuple(evaluate(dim, sizes) for dim in spec.shape)

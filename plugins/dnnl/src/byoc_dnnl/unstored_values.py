@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from byoc_dnnl.plan import Place
+from byoc_dnnl.plan import Location
 
 __all__ = ["Flattened", "Quantised"]
 
@@ -14,14 +14,14 @@ class Quantised(NamedTuple):
 
     Attributes:
         integers: the value of the integers.
-        place: the memory of the integers, in the order of the dequantised value's axes.
+        location: the memory of the integers, in the order of the dequantised value's axes.
         scale: the value of the scale: a scalar, or a scale for each index of ``axis``.
         zero_point: likewise.
         axis: the axis of the parameters; ``None`` for scalars.
     """
 
     integers: int
-    place: Place
+    location: Location
     scale: int
     zero_point: int
     axis: int | None
@@ -31,11 +31,11 @@ class Flattened(NamedTuple):
     """The rows of a matrix with elements in another order than the columns.
 
     Attributes:
-        place: the memory, as a matrix.
+        location: the memory, as a matrix.
         sizes: the columns as axes.
         order: the order of these axes in memory.
     """
 
-    place: Place
+    location: Location
     sizes: tuple[int, ...]
     order: tuple[int, ...]

@@ -68,12 +68,12 @@ def bound_of(
     # Weights are skipped: sums of weights reveal more, and cost a pass. Integers are skipped too. Constants beyond the
     # limits of checks turn dependent values into masks.
     is_product = op.rounding is not None and op.rounding.rule is Rule.SUM and len(digests) > 1 and facts.is_constant(1)
-    asked = {
+    bounds = {
         operand: facts.bound(operand)
         for operand, tensor in enumerate(call.operands)
         if tensor.dtype == "float32" and not (is_product and operand == 1)
     }
-    if any(facts.is_constant(operand) and found > CHECK_LIMITS[0] for operand, found in asked.items()):
+    if any(facts.is_constant(operand) and found > CHECK_LIMITS[0] for operand, found in bounds.items()):
         return math.inf
-    largest = max(asked.values())
+    largest = max(bounds.values())
     return op.bound(facts) if largest <= LARGEST else largest

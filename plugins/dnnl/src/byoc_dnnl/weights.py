@@ -36,19 +36,19 @@ class Packed:
 
     def add_source(self, source: NDArray) -> None:
         """Record an array with the same contents as the source of the packed constant."""
-        self._sources = [*(known for known in self._sources if known() is not None), weakref.ref(source)]
+        self._sources = [*(source_ref for source_ref in self._sources if source_ref() is not None), weakref.ref(source)]
 
-    def is_made_of(self, packing: Packing, source: NDArray) -> bool:
+    def is_packed_from(self, packing: Packing, source: NDArray) -> bool:
         """Return whether a packing of an array gives this constant. Cost: a pass over the bytes of an unknown array.
 
         Equal digests of two constants are not enough: for large constants in a file, nobody has checked the digest.
         """
         if self._forms != _forms_of(packing):
             return False
-        known = [array for reference in self._sources if (array := reference()) is not None]
-        if any(array is source for array in known):
+        live_sources = [array for reference in self._sources if (array := reference()) is not None]
+        if any(array is source for array in live_sources):
             return True
-        if known and np.array_equal(_bytes_of(known[0]), _bytes_of(source)):
+        if live_sources and np.array_equal(_bytes_of(live_sources[0]), _bytes_of(source)):
             self.add_source(source)
             return True
         return False
@@ -82,7 +82,7 @@ class SharedConstants:
         digest = packing.source.buffer.digest
         with self._fork_lock.lock:
             family = self._families.setdefault(digest, _Family())
-            found = next((known for known in list(family.members) if known.is_made_of(packing, source)), None)
+            found = next((packed for packed in list(family.members) if packed.is_packed_from(packing, source)), None)
             if found is None:
                 found = Packed(family, packing, _execute(engine, packing, source))
                 found.add_source(source)
@@ -97,10 +97,10 @@ def shared_constants() -> SharedConstants:
 
 
 def _execute(engine: Engine, packing: Packing, source: NDArray) -> NDArray:
-    given, array = packing.source.buffer.read(source), aligned_in_large_pages(packing.target.desc.nbytes)
+    contents, array = packing.source.buffer.read(source), aligned_in_large_pages(packing.target.desc.nbytes)
     scratch = aligned(packing.desc.scratch_nbytes)
     memories = [
-        (Argument.SRC, Memory(engine, packing.source.desc, address_of(given))),
+        (Argument.SRC, Memory(engine, packing.source.desc, address_of(contents))),
         (Argument.DST, Memory(engine, packing.target.desc, address_of(array))),
         (Argument.SCRATCHPAD, Memory(engine, packing.desc.memory_desc(Query.SCRATCHPAD_MD), address_of(scratch))),
     ]

@@ -26,7 +26,7 @@ def byoc_supports(binding: Binding) -> Support | Rejection:
         return Rejection("op", f"the format has no `{binding.op.name}`")
     values = (*binding.operands, *binding.results)
     if any(_shape(value) is None for value in values):
-        return Rejection("type", "the format knows only float32 tensors of static shape")
+        return Rejection("type", "the format supports only float32 tensors of static shape")
     if len({_shape(value) for value in values}) > 1:
         return Rejection("broadcasting", "the format has no broadcasting")
     return Support()
@@ -50,7 +50,7 @@ def _find_rejection(function: Function) -> Rejection | None:
     """Return the first reason why the format cannot express a function, perhaps annotated by hand."""
     for param in function.params:
         if _shape(param) is None:
-            return Rejection("type", f"parameter `{param.name}` is no float32 tensor of static shape")
+            return Rejection("type", f"parameter `{param.name}` is not a float32 tensor of static shape")
     for binding in function.bindings:
         answer = byoc_supports(binding)
         if isinstance(answer, Rejection):

@@ -98,23 +98,27 @@ def parse(data: bytes, source: str) -> dict[str, Graph]:
     for name, graph in graphs.items():
         graph.outputs = graph.outputs or graph.last_op
         if not graph.outputs:
-            raise ArtifactError(f"{source}, subgraph `{name}`", "has no output", hint="End it with `output ID`.")
+            raise ArtifactError(
+                f"{source}, subgraph `{name}`", "has no output", hint="End the subgraph with `output ID`."
+            )
     if not graphs:
         raise ArtifactError(source, "holds no subgraph")
     return graphs
 
 
-def _parse_name(words: list[str], known: Mapping[str, Graph]) -> str:
+def _parse_name(words: list[str], graphs: Mapping[str, Graph]) -> str:
     if len(words) > 1:
-        raise ValueError(f"a subgraph's name is one word, and all other lines are indented; got `{_join(*words)}`")
-    if words[0] in known:
+        raise ValueError(
+            f"the name of a subgraph is a single word, and all other lines are indented; got `{_join(*words)}`"
+        )
+    if words[0] in graphs:
         raise ValueError(f"subgraph `{words[0]}` is already defined")
     return words[0]
 
 
 def _parse_line(words: list[str], graph: Graph) -> None:
     if graph.outputs:
-        raise ValueError("the subgraph has ended with its `output` line")
+        raise ValueError("a line follows the `output` line of the subgraph")
     match words:
         case ["input", node_id, *sizes]:
             _define(graph, node_id, Node("input", (), _numbers(sizes)))

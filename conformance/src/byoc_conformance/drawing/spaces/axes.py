@@ -25,15 +25,15 @@ __all__ = [
     "unique",
 ]
 
-_PLACES = ("last", "first", "middle")
+_POSITIONS = ("last", "first", "middle")
 _SETS = ("last", "first", "middle", "last two", "first two", "ends", "all")
-_AXIS: Mapping[str, tuple[Any, ...]] = {"rank": (2, 1, 3, 4), "place": _PLACES, "sign": SIGNS, "sizes": PALETTES}
+_AXIS: Mapping[str, tuple[Any, ...]] = {"rank": (2, 1, 3, 4), "position": _POSITIONS, "sign": SIGNS, "sizes": PALETTES}
 
 
 def _along(levels: Levels) -> tuple[tuple[int, ...], int, int] | None:
     """Return the shape, the axis counted from the front, and the axis as an attribute."""
     rank = levels["rank"]
-    axis = axis_of(levels["place"], rank)
+    axis = axis_of(levels["position"], rank)
     return None if axis is None else (levels["sizes"][:rank], axis, with_sign(axis, rank, levels["sign"]))
 
 
@@ -58,9 +58,9 @@ def topk(op: OpDef) -> Space:
         found = _along(levels)
         if found is None:
             return None
-        shape, axis, said = found
+        shape, axis, axis_attr = found
         k = {"one": 1, "some": shape[axis] // 2, "all": shape[axis]}[levels["count"]]
-        return case(op.name, shape, k=k, axis=said, **_rest(levels, "count"))
+        return case(op.name, shape, k=k, axis=axis_attr, **_rest(levels, "count"))
 
     return Space({**_AXIS, "count": ("some", "one", "all"), **schema_levels(op, "axis", "k")}, build)
 
@@ -69,12 +69,12 @@ def unique(op: OpDef) -> Space:
     """Return the space of ``unique``, of elements and of slices."""
 
     def build(levels: Levels) -> OpCase | None:
-        if levels["place"] == "none":
+        if levels["position"] == "none":
             return case(op.name, levels["sizes"][: levels["rank"]], axis=None, **_rest(levels))
         found = _along(levels)
         return None if found is None else case(op.name, found[0], axis=found[2], **_rest(levels))
 
-    return Space({**_AXIS, "place": ("none", *_PLACES), **schema_levels(op, "axis")}, build)
+    return Space({**_AXIS, "position": ("none", *_POSITIONS), **schema_levels(op, "axis")}, build)
 
 
 def compress(op: OpDef) -> Space:
@@ -84,9 +84,9 @@ def compress(op: OpDef) -> Space:
         found = _along(levels)
         if found is None:
             return None
-        shape, axis, said = found
+        shape, axis, axis_attr = found
         length = shape[axis] if levels["condition"] == "whole" else shape[axis] - 1
-        return case(op.name, shape, OperandCase((length,), "bool"), axis=said)
+        return case(op.name, shape, OperandCase((length,), "bool"), axis=axis_attr)
 
     return Space({**_AXIS, "condition": ("whole", "shorter")}, build)
 
@@ -111,7 +111,7 @@ def _signed(axes: tuple[int, ...], rank: int, sign: str) -> tuple[int, ...] | No
     if sign == "mixed":
         if len(axes) == 1:
             return None
-        return tuple(axis - rank if place % 2 == 0 else axis for place, axis in enumerate(axes))
+        return tuple(axis - rank if index % 2 == 0 else axis for index, axis in enumerate(axes))
     return tuple(with_sign(axis, rank, sign) for axis in axes)
 
 
@@ -126,8 +126,12 @@ def reduction(op: OpDef) -> Space:
         if kind == "none":
             return case(op.name, levels["sizes"][:rank], axis=None, keepdims=levels["keepdims"])
         axes = axes_of(kind, rank)
-        said = None if axes is None else _signed(axes, rank, levels["sign"])
-        return None if said is None else case(op.name, levels["sizes"][:rank], axis=said, keepdims=levels["keepdims"])
+        axis_attr = None if axes is None else _signed(axes, rank, levels["sign"])
+        return (
+            None
+            if axis_attr is None
+            else case(op.name, levels["sizes"][:rank], axis=axis_attr, keepdims=levels["keepdims"])
+        )
 
     return Space({**_OVER, "axes": (*_SETS, "none"), "keepdims": (False, True)}, build)
 
@@ -138,11 +142,11 @@ def norm_over_axes(op: OpDef) -> Space:
     def build(levels: Levels) -> OpCase | None:
         rank = levels["rank"]
         shape, axes = levels["sizes"][:rank], axes_of(levels["axes"], rank)
-        said = None if axes is None else _signed(axes, rank, levels["sign"])
-        if axes is None or said is None:
+        axes_attr = None if axes is None else _signed(axes, rank, levels["sign"])
+        if axes is None or axes_attr is None:
             return None
         parameters = [tuple(shape[axis] for axis in axes)] * (len(op.operands) - 1)
-        return case(op.name, shape, *parameters, axes=said, epsilon=levels["epsilon"])
+        return case(op.name, shape, *parameters, axes=axes_attr, epsilon=levels["epsilon"])
 
     return Space({**_OVER, "rank": (3, 4, 2, 1), "axes": _SETS, **schema_levels(op)}, build)
 
@@ -162,8 +166,8 @@ def _per_channel(op: OpDef, num_parameters: int) -> Space:
         found = _along(levels)
         if found is None:
             return None
-        shape, axis, said = found
-        return case(op.name, shape, *[(shape[axis],)] * num_parameters, axis=said, **_rest(levels))
+        shape, axis, axis_attr = found
+        return case(op.name, shape, *[(shape[axis],)] * num_parameters, axis=axis_attr, **_rest(levels))
 
     return Space({**_AXIS, "rank": (2, 4, 3, 1), **schema_levels(op, "axis")}, build)
 

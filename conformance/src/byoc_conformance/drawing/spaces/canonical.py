@@ -29,15 +29,15 @@ def canonical(op: OpDef) -> Space:
     """Return the space of the canonical cases of an op, without empty cases."""
     cases = [case for case in op.canonical_cases if all(math.prod(operand.shape) for operand in case.operands)]
     levels = {name: (_OWN, *found) for name, found in schema_levels(op).items()}
-    whole = {spec.name: (_OWN, *_INTEGERS) for spec in op.attrs if spec.kind in {AttrKind.INT, AttrKind.DIM}}
+    integer_levels = {spec.name: (_OWN, *_INTEGERS) for spec in op.attrs if spec.kind in {AttrKind.INT, AttrKind.DIM}}
 
     def build(row: Levels) -> OpCase:
-        attrs = {name: row[name] for name in (*levels, *whole) if row[name] != _OWN}
+        attrs = {name: row[name] for name in (*levels, *integer_levels) if row[name] != _OWN}
         return _resized(replace(cases[row["case"]], attrs={**cases[row["case"]].attrs, **attrs}), row["sizes"])
 
     # Many canonical cases already differ in size.
     sizes = _SIZES if len(cases) <= _FEW_CASES else _SIZES[:-1]
-    return Space({"case": tuple(range(len(cases))), "sizes": sizes, **levels, **whole}, build)
+    return Space({"case": tuple(range(len(cases))), "sizes": sizes, **levels, **integer_levels}, build)
 
 
 def _resized(case: OpCase, changes: dict[int, int]) -> OpCase:

@@ -19,8 +19,8 @@ __all__ = [
     "take",
 ]
 
-_PLACES = ("first", "last", "middle")
-_AXIS = {"rank": (2, 3, 4, 1), "place": _PLACES, "sign": SIGNS, "sizes": PALETTES}
+_POSITIONS = ("first", "last", "middle")
+_AXIS = {"rank": (2, 3, 4, 1), "position": _POSITIONS, "sign": SIGNS, "sizes": PALETTES}
 _INDICES = {"indices": ("int64", "int32"), "from": ("front", "end")}
 """The dtype of the indices, and whether some are negative."""
 
@@ -33,7 +33,7 @@ def _indices(levels: Levels, shape: tuple[int, ...], size: int) -> OperandCase:
 def _along(levels: Levels) -> tuple[tuple[int, ...], int, int] | None:
     """Return the shape, the axis counted from the front, and the axis as an attribute."""
     rank = levels["rank"]
-    axis = axis_of(levels["place"], rank)
+    axis = axis_of(levels["position"], rank)
     return None if axis is None else (levels["sizes"][:rank], axis, with_sign(axis, rank, levels["sign"]))
 
 
@@ -44,11 +44,11 @@ def take(op: OpDef) -> Space:
         found = _along(levels)
         if found is None:
             return None
-        shape, axis, said = found
+        shape, axis, axis_attr = found
         indices = _indices(levels, levels["shape"], shape[axis])
         if levels["mode"] == "clip":
             indices = OperandCase(indices.shape, indices.dtype, -2 * shape[axis], 2 * shape[axis])
-        return case(op.name, shape, indices, axis=said, mode=levels["mode"])
+        return case(op.name, shape, indices, axis=axis_attr, mode=levels["mode"])
 
     return Space({**_AXIS, **_INDICES, "shape": ((5,), (2, 3), (), (17,)), **schema_levels(op)}, build)
 
@@ -60,10 +60,10 @@ def gather_elements(op: OpDef) -> Space:
         found = _along(levels)
         if found is None:
             return None
-        shape, axis, said = found
+        shape, axis, axis_attr = found
         count = levels["count"]
         return case(
-            op.name, shape, _indices(levels, (*shape[:axis], count, *shape[axis + 1 :]), shape[axis]), axis=said
+            op.name, shape, _indices(levels, (*shape[:axis], count, *shape[axis + 1 :]), shape[axis]), axis=axis_attr
         )
 
     return Space({**_AXIS, **_INDICES, "count": (4, 1, 9)}, build)
@@ -89,7 +89,7 @@ def one_hot(op: OpDef) -> Space:
 
     def build(levels: Levels) -> OpCase | None:
         shape = levels["sizes"][: levels["rank"]]
-        axis = axis_of(levels["place"], len(shape) + 1)
+        axis = axis_of(levels["position"], len(shape) + 1)
         if axis is None:
             return None
         depth = levels["depth"]
@@ -106,10 +106,10 @@ def scatter_elements(op: OpDef) -> Space:
         found = _along(levels)
         if found is None:
             return None
-        shape, axis, said = found
+        shape, axis, axis_attr = found
         updates = (*shape[:axis], levels["count"], *shape[axis + 1 :])
         indices = _indices(levels, updates, shape[axis])
-        return case(op.name, shape, indices, updates, axis=said, reduction=levels["reduction"])
+        return case(op.name, shape, indices, updates, axis=axis_attr, reduction=levels["reduction"])
 
     return Space({**_AXIS, **_INDICES, "count": (4, 1, 9), **schema_levels(op)}, build)
 
@@ -140,8 +140,8 @@ def scatter_slice(op: OpDef) -> Space:
         highest = shape[axis] - count if levels["mode"] == "linear" else 2 * shape[axis]
         starts = OperandCase(() if levels["starts"] == "one" else (shape[0],), levels["indices"], 0, highest)
         updates = (*shape[:axis], count, *shape[axis + 1 :])
-        said = with_sign(axis, len(shape), levels["sign"])
-        return case(op.name, shape, updates, starts, axis=said, mode=levels["mode"])
+        axis_attr = with_sign(axis, len(shape), levels["sign"])
+        return case(op.name, shape, updates, starts, axis=axis_attr, mode=levels["mode"])
 
     shapes = (((2, 7, 3), 1), ((2, 3, 9), 2), ((8, 3), 0), ((2, 3, 7, 4), 2))
     factors = {"shape": shapes, "sign": SIGNS, "count": (1, 4, 9), "starts": ("one", "each")}

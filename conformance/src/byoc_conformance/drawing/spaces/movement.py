@@ -28,7 +28,7 @@ __all__ = [
     "trilu",
 ]
 
-_PLACES = ("last", "first", "middle")
+_POSITIONS = ("last", "first", "middle")
 
 
 def reshape(op: OpDef) -> Space:
@@ -47,8 +47,8 @@ def reshape(op: OpDef) -> Space:
         target = targets[levels["target"]]()
         if levels["unknown"] == "none":
             return case(op.name, shape, shape=target)
-        place = {"first": 0, "last": len(target) - 1}[levels["unknown"]]
-        return case(op.name, shape, shape=(*target[:place], -1, *target[place + 1 :]))
+        unknown_axis = {"first": 0, "last": len(target) - 1}[levels["unknown"]]
+        return case(op.name, shape, shape=(*target[:unknown_axis], -1, *target[unknown_axis + 1 :]))
 
     targets = ("flat", "first two joined", "last two joined", "axis added", "reversed", "same")
     unknown = ("none", "first", "last")
@@ -69,8 +69,8 @@ def squeeze(op: OpDef) -> Space:
         shape, ones = levels["shape"]
         if levels["axes"] == "none":
             return case(op.name, shape)
-        chosen = ones if levels["axes"] == "all" else ones[-1:]
-        return case(op.name, shape, axis=tuple(with_sign(axis, len(shape), levels["sign"]) for axis in chosen))
+        removed = ones if levels["axes"] == "all" else ones[-1:]
+        return case(op.name, shape, axis=tuple(with_sign(axis, len(shape), levels["sign"]) for axis in removed))
 
     shapes = (((2, 1, 3), (1,)), ((1, 5, 1), (0, 2)), ((2, 4, 1, 1), (2, 3)), ((1, 1), (0, 1)), ((1, 17), (0,)))
     return Space({"shape": shapes, "axes": ("all", "last", "none"), "sign": SIGNS}, build)
@@ -81,13 +81,13 @@ def expand_dims(op: OpDef) -> Space:
 
     def build(levels: Levels) -> OpCase | None:
         shape = levels["sizes"][: levels["rank"]]
-        rank = len(shape) + (2 if levels["place"] == "ends" else 1)
-        axes = (0, rank - 1) if levels["place"] == "ends" else (axis_of(levels["place"], rank),)
+        rank = len(shape) + (2 if levels["position"] == "ends" else 1)
+        axes = (0, rank - 1) if levels["position"] == "ends" else (axis_of(levels["position"], rank),)
         if axes[0] is None:
             return None
         return case(op.name, shape, axis=tuple(with_sign(axis or 0, rank, levels["sign"]) for axis in axes))
 
-    return Space({"rank": (2, 1, 3, 0), "sizes": PALETTES, "place": (*_PLACES, "ends"), "sign": SIGNS}, build)
+    return Space({"rank": (2, 1, 3, 0), "sizes": PALETTES, "position": (*_POSITIONS, "ends"), "sign": SIGNS}, build)
 
 
 def permute_dims(op: OpDef) -> Space:
@@ -124,7 +124,7 @@ def broadcast_to(op: OpDef) -> Space:
 
 def _along(levels: Levels, rank: int) -> tuple[int, int] | None:
     """Return an axis, counted from the front and as an attribute."""
-    axis = axis_of(levels["place"], rank)
+    axis = axis_of(levels["position"], rank)
     return None if axis is None else (axis, with_sign(axis, rank, levels["sign"]))
 
 
@@ -136,12 +136,12 @@ def concat(op: OpDef) -> Space:
         found = _along(levels, len(shape))
         if found is None:
             return None
-        axis, said = found
+        axis, axis_attr = found
         parts = [(*shape[:axis], size, *shape[axis + 1 :]) for size in (shape[axis], 4, 1, 9)]
-        return case(op.name, *parts[: levels["parts"]], axis=said)
+        return case(op.name, *parts[: levels["parts"]], axis=axis_attr)
 
     return Space(
-        {"rank": (2, 3, 4, 1), "place": _PLACES, "sign": SIGNS, "parts": (2, 3, 4, 1), "sizes": PALETTES}, build
+        {"rank": (2, 3, 4, 1), "position": _POSITIONS, "sign": SIGNS, "parts": (2, 3, 4, 1), "sizes": PALETTES}, build
     )
 
 
@@ -153,13 +153,13 @@ def split(op: OpDef) -> Space:
         found = _along(levels, len(shape))
         if found is None:
             return None
-        axis, said = found
+        axis, axis_attr = found
         shape = (*shape[:axis], sum(levels["sections"]), *shape[axis + 1 :])
-        return case(op.name, shape, sections=levels["sections"], axis=said)
+        return case(op.name, shape, sections=levels["sections"], axis=axis_attr)
 
     sections = ((2, 4), (3, 3, 3), (1, 8, 2), (17, 1), (5,))
     return Space(
-        {"rank": (2, 3, 4, 1), "place": _PLACES, "sign": SIGNS, "sections": sections, "sizes": PALETTES}, build
+        {"rank": (2, 3, 4, 1), "position": _POSITIONS, "sign": SIGNS, "sections": sections, "sizes": PALETTES}, build
     )
 
 
@@ -184,9 +184,11 @@ def strided_slice(op: OpDef) -> Space:
             bounds = [(first, last), inside, negative, (-size - 3, -size - 3), (size + 3, size + 3)]
             starts.append(dict(zip(_BOUNDS, bounds, strict=True))[levels["begin"]][0])
             ends.append(dict(zip(_BOUNDS, bounds, strict=True))[levels["end"]][1])
-        said = tuple(with_sign(axis, rank, levels["sign"]) for axis in axes)
+        axes_attr = tuple(with_sign(axis, rank, levels["sign"]) for axis in axes)
         steps = (step,) * len(axes)
-        return case(op.name, shape, axes=said, begin=tuple(starts), end=tuple(ends), strides=steps, mode=levels["mode"])
+        return case(
+            op.name, shape, axes=axes_attr, begin=tuple(starts), end=tuple(ends), strides=steps, mode=levels["mode"]
+        )
 
     factors = {
         "shape": ((4, 6), (9,), (5, 3, 8), (2, 17), (3, 4, 5, 6)),
@@ -239,17 +241,17 @@ def roll(op: OpDef) -> Space:
     def build(levels: Levels) -> OpCase | None:
         shape = levels["sizes"][: levels["rank"]]
         rank = len(shape)
-        axes = (rank - 1, 0) if levels["place"] == "ends" else (axis_of(levels["place"], rank),)
+        axes = (rank - 1, 0) if levels["position"] == "ends" else (axis_of(levels["position"], rank),)
         if None in axes or len(set(axes)) < len(axes):
             return None
-        said = tuple(with_sign(axis or 0, rank, levels["sign"]) for axis in axes)
+        axes_attr = tuple(with_sign(axis or 0, rank, levels["sign"]) for axis in axes)
         shifts = (levels["shift"], -1)[: len(axes)]
-        return case(op.name, shape, shift=shifts, axis=said)
+        return case(op.name, shape, shift=shifts, axis=axes_attr)
 
     factors = {
         "rank": (2, 3, 4, 1),
         "sizes": PALETTES,
-        "place": (*_PLACES, "ends"),
+        "position": (*_POSITIONS, "ends"),
         "sign": SIGNS,
         "shift": (1, -2, 0, 40),
     }
@@ -264,7 +266,7 @@ def stack(op: OpDef) -> Space:
         found = _along(levels, len(shape) + 1)
         return None if found is None else case(op.name, *[shape] * levels["parts"], axis=found[1])
 
-    factors = {"rank": (2, 1, 3, 0), "sizes": PALETTES, "place": _PLACES, "sign": SIGNS, "parts": (2, 3, 1)}
+    factors = {"rank": (2, 1, 3, 0), "sizes": PALETTES, "position": _POSITIONS, "sign": SIGNS, "parts": (2, 3, 1)}
     return Space(factors, build)
 
 

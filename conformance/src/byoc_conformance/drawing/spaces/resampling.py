@@ -16,7 +16,7 @@ def resize(op: OpDef) -> Space:
 
     def build(levels: Levels) -> OpCase:
         shape, axes = levels["image"]
-        sizes = tuple(levels["sizes"][place] for place in range(len(axes)))
+        sizes = tuple(levels["sizes"][index] for index in range(len(axes)))
         rest = {name: level for name, level in levels.items() if name not in {"image", "sizes"}}
         return case(op.name, shape, axes=axes, sizes=sizes, **rest)
 
@@ -33,7 +33,7 @@ def quantise(op: OpDef) -> Space:
     def build(levels: Levels) -> OpCase | None:
         shape = levels["shape"]
         rank = len(shape)
-        axis = axis_of(levels["place"], rank)
+        axis = axis_of(levels["position"], rank)
         if axis is None:
             return None
         kinds = {"one": (), "axis": (shape[axis],), "blocks": (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1 :])}
@@ -48,7 +48,7 @@ def quantise(op: OpDef) -> Space:
         "shape": ((2, 4, 3), (4, 17), (2, 16, 3, 8), (6,)),
         **({} if is_inverse else {"numbers": ("int8", "uint8")}),
         "parameters": ("one", "axis", "blocks"),
-        "place": ("first", "last", "middle"),
+        "position": ("first", "last", "middle"),
         "sign": SIGNS,
     }
     return Space(factors, build)

@@ -64,11 +64,11 @@ def attr_levels(spec: AttrSpec) -> tuple[Any, ...]:
     return levels if spec.default is REQUIRED else (spec.default, *(level for level in levels if level != spec.default))
 
 
-def axis_of(place: str, rank: int) -> int | None:
-    """Return the axis at a place (``"first"``, ``"middle"``, ``"last"``); ``None`` if the rank has no axis there."""
-    if rank == 0 or (place == "middle" and rank < 3):
+def axis_of(position: str, rank: int) -> int | None:
+    """Return the axis at a position (``"first"``, ``"middle"``, ``"last"``); ``None`` if the rank has no axis there."""
+    if rank == 0 or (position == "middle" and rank < 3):
         return None
-    return {"first": 0, "middle": rank // 2, "last": rank - 1}[place]
+    return {"first": 0, "middle": rank // 2, "last": rank - 1}[position]
 
 
 def with_sign(axis: int, rank: int, sign: str) -> int:

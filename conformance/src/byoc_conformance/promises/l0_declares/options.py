@@ -60,11 +60,11 @@ def _check_defaults(subject: Subject, case: str) -> None:
     for name, field in model.model_fields.items():
         option, value = field.alias or name, defaults[name]
         try:
-            again = subject.handle.options({option: value})
+            explicit = subject.handle.options({option: value})
         except OptionsError as error:
             raise FailedError(f"option `{option}` refuses the default {value!r}: {error}") from error
-        if _values(model, again) != defaults:
-            raise FailedError(f"setting option `{option}` to the default {value!r} changes the options to {again!r}")
+        if _values(model, explicit) != defaults:
+            raise FailedError(f"setting option `{option}` to the default {value!r} changes the options to {explicit!r}")
 
 
 def _values(model: type[BaseModel], options: BaseModel | None) -> dict[str, object]:
@@ -79,13 +79,13 @@ def _check_unknown_keys(subject: Subject, case: str) -> None:
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             groups.append((where, inner))
     for where, inner in groups:
-        given: dict[str, object] = {_UNKNOWN: 1}
+        settings: dict[str, object] = {_UNKNOWN: 1}
         for part in reversed(where.split(".") if where else []):
-            given = {part: given}
+            settings = {part: settings}
         if inner.model_config.get("extra") == "allow" and where:
             continue  # the model accepts keys of any name
         try:
-            subject.handle.options(given)
+            subject.handle.options(settings)
         except OptionsError:
             continue
         accepting = f"option `{where}` accepts and ignores" if where else "the options accept and ignore"

@@ -27,18 +27,18 @@ def _agree(first: Array, second: Array) -> bool:
         return False
     if dtype_info(first.dtype.name).kind != "float":
         return bool(np.array_equal(first, second))
-    one, other = first.astype(np.float64), second.astype(np.float64)
-    finite = np.isfinite(one)
-    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+    values, other_values = first.astype(np.float64), second.astype(np.float64)
+    finite = np.isfinite(values)
+    if not np.array_equal(values[~finite], other_values[~finite], equal_nan=True):
         return False
-    scale = np.max(np.abs(one[finite]), initial=0.0)
-    return bool(np.all(np.abs(one[finite] - other[finite]) <= scale * np.sqrt(_unit(first))))
+    scale = np.max(np.abs(values[finite]), initial=0.0)
+    return bool(np.all(np.abs(values[finite] - other_values[finite]) <= scale * np.sqrt(_unit(first))))
 
 
 def _unit(array: Array) -> float:
     """Return the distance from 1 to the next number of a float dtype."""
-    one = np.ones((), array.dtype)
+    unity = np.ones((), array.dtype)
     digits = 0
-    while (one + np.asarray(2.0 ** -(digits + 1), array.dtype)).astype(np.float64) > 1.0:
+    while (unity + np.asarray(2.0 ** -(digits + 1), array.dtype)).astype(np.float64) > 1.0:
         digits += 1
     return float(2.0**-digits)

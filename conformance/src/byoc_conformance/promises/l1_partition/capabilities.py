@@ -11,8 +11,8 @@ from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l1_partition.case_functions import (
     CaseFunction,
     all_cases,
+    format_reasons,
     sample,
-    tell_reasons,
     variants_in_all_dtypes,
 )
 from byoc_conformance.subject import Attempt, Subject
@@ -26,13 +26,13 @@ def _check(subject: Subject, case: str) -> None:
     declared = getattr(subject.info, _FLAGS[case]) if case in _FLAGS else True
     if not declared:
         raise NotCoveredError(f"`{_FLAGS[case]}` is not declared")
-    for asked in (sample, all_cases, variants_in_all_dtypes):  # the first costs least, and is enough for most
-        attempt, items = asked(subject)
-        wanted = [name for name, item in items.items() if _is_about(item, case)]
-        if any(attempt.regions[name] for name in wanted):
+    for attempt_cases in (sample, all_cases, variants_in_all_dtypes):  # the first costs least, and is enough for most
+        attempt, items = attempt_cases(subject)
+        relevant = [name for name, item in items.items() if _is_relevant(item, case)]
+        if any(attempt.regions[name] for name in relevant):
             return
     if case in _FLAGS:
-        reason = tell_reasons(attempt, wanted)
+        reason = format_reasons(attempt, relevant)
         raise FailedError(f"`{_FLAGS[case]}` is declared, but no canonical case is claimed ({reason})")
     _check_constants(*all_cases(subject))
 
@@ -46,11 +46,11 @@ def _check_constants(attempt: Attempt, items: Mapping[str, CaseFunction]) -> Non
     """
     tried = {_origin(item) for item in items.values() if item.kind == "constants"}
     varying = [name for name, item in items.items() if item.kind == "static" and _origin(item) in tried]
-    taken = next((name for name in varying if attempt.is_claimed(name)), None)
-    if taken is None:
+    claimed = next((name for name in varying if attempt.is_claimed(name)), None)
+    if claimed is None:
         raise NotCoveredError("the backend claims no op with several operands")
     raise FailedError(
-        f"the backend claims `{items[taken].subject}`, but no op with a constant operand; "
+        f"the backend claims `{items[claimed].subject}`, but no op with a constant operand; "
         'declare `constants="lifted"` to get constants as parameters'
     )
 
@@ -60,7 +60,7 @@ def _origin(item: CaseFunction) -> tuple[str, str, int]:
     return item.subject, item.dtype, id(item.case)
 
 
-def _is_about(item: CaseFunction, capability: str) -> bool:
+def _is_relevant(item: CaseFunction, capability: str) -> bool:
     if capability == "dynamic-shapes":
         return item.kind == "symbolic"
     if capability == "constants":

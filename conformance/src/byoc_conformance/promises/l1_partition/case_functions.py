@@ -22,7 +22,7 @@ from byoc_conformance.outcome import NotCoveredError
 from byoc_conformance.subject import Attempt, Subject
 
 __all__ = [
-    "Asked",
+    "AttemptedCases",
     "CaseFunction",
     "all_cases",
     "all_dtypes_once",
@@ -30,10 +30,10 @@ __all__ = [
     "case_functions",
     "cases_of_few_claims",
     "few_claims",
+    "format_reasons",
     "own_op_functions",
     "pattern_functions",
     "sample",
-    "tell_reasons",
     "variants_in_all_dtypes",
 ]
 
@@ -73,13 +73,13 @@ class CaseFunction:
         return print_function(self.function)
 
 
-def tell_reasons(attempt: Attempt, names: Iterable[str]) -> str:
+def format_reasons(attempt: Attempt, names: Iterable[str]) -> str:
     """Return the subject's first reason for not claiming functions, as text."""
     reasons = (reason for name in names for reason in attempt.reasons(name))
     return next((f"{reason.code}: {reason.text}" for reason in reasons), "no reason was given")
 
 
-Asked = tuple[Attempt, dict[str, CaseFunction]]
+AttemptedCases = tuple[Attempt, dict[str, CaseFunction]]
 """The attempt at a module, and the case functions by name."""
 
 
@@ -91,10 +91,10 @@ def case_functions(op: OpDef, constants: ConstantStore, *, limit: int | None = N
         constants: receives the constants of the functions.
         limit: the number of cases, in order from the most common to the rarest.
     """
-    for place, case in enumerate(op.canonical_cases[:limit]):
-        for dtype in dtypes_of(case, op) if place == 0 else (case.dtype,):
+    for index, case in enumerate(op.canonical_cases[:limit]):
+        for dtype in dtypes_of(case, op) if index == 0 else (case.dtype,):
             yield CaseFunction(op.name, dtype, "static", new_function(op, case.types(dtype), case.attrs)[0], case)
-        if place < _VARIED_CASES:
+        if index < _VARIED_CASES:
             yield from _variants(op, case, constants)
 
 
@@ -152,7 +152,7 @@ def own_op_functions(subject: Subject) -> Iterator[CaseFunction]:
                 yield CaseFunction(op.name, dtype, "static", function)
 
 
-def attempt_of(subject: Subject, items: Iterable[CaseFunction], constants: ConstantStore) -> Asked:
+def attempt_of(subject: Subject, items: Iterable[CaseFunction], constants: ConstantStore) -> AttemptedCases:
     """Return the attempt at a module of all these functions, and the functions by name in the module."""
     named = {f"case_{number}": item for number, item in enumerate(items)}
     functions = {name: replace(item.function, name=name) for name, item in named.items()}
@@ -160,7 +160,7 @@ def attempt_of(subject: Subject, items: Iterable[CaseFunction], constants: Const
 
 
 @cache
-def all_cases(subject: Subject) -> Asked:
+def all_cases(subject: Subject) -> AttemptedCases:
     """Return the attempt at all canonical cases of all ops, and all instances of patterns."""
     constants = ConstantStore()
     items = [item for op in subject.ops_with_cases for item in case_functions(op, constants)]
@@ -168,7 +168,7 @@ def all_cases(subject: Subject) -> Asked:
 
 
 @cache
-def all_dtypes_once(subject: Subject) -> Asked:
+def all_dtypes_once(subject: Subject) -> AttemptedCases:
     """Return the attempt at the most common case of each op, in all dtypes of the op."""
     constants = ConstantStore()
     items = (item for op in subject.ops_with_cases for item in case_functions(op, constants, limit=1))
@@ -176,7 +176,7 @@ def all_dtypes_once(subject: Subject) -> Asked:
 
 
 @cache
-def variants_in_all_dtypes(subject: Subject) -> Asked:
+def variants_in_all_dtypes(subject: Subject) -> AttemptedCases:
     """Return the attempt at the most common case of each op with constants and with symbols, in all dtypes."""
     constants = ConstantStore()
     items: list[CaseFunction] = []
@@ -188,7 +188,7 @@ def variants_in_all_dtypes(subject: Subject) -> Asked:
 
 
 @cache
-def sample(subject: Subject) -> Asked:
+def sample(subject: Subject) -> AttemptedCases:
     """Return the attempt at some cases of all ops, and some instances of all patterns."""
     constants = ConstantStore()
     items: list[CaseFunction] = []
@@ -207,14 +207,14 @@ def few_claims(subject: Subject) -> Attempt:
 
 
 @cache
-def cases_of_few_claims(subject: Subject) -> Asked:
+def cases_of_few_claims(subject: Subject) -> AttemptedCases:
     """Return the attempt at a single function for each op and pattern claimed by the subject: cheap to compile.
 
     Raises:
         NotCoveredError: the subject claims nothing, or cannot compile on this machine.
     """
-    for asked in (sample, all_dtypes_once):  # the second for subjects without common dtypes
-        attempt, items = asked(subject)
+    for attempt_cases in (sample, all_dtypes_once):  # the second for subjects without common dtypes
+        attempt, items = attempt_cases(subject)
         first = {item.subject: item for name, item in reversed(items.items()) if attempt.is_claimed(name)}
         if first:
             return attempt_of(subject, reversed(first.values()), attempt.module.constants)

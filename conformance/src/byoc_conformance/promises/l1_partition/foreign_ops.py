@@ -61,9 +61,9 @@ def _compile_alone(subject: Subject, name: str, item: CaseFunction) -> Mapping[s
         if item.subject in str(error):
             return {}
         problem = "refuses the function without naming the op"
-        raise FailedError(_told(item, f"{problem}: {error}")) from error
+        raise FailedError(_describe_fault(item, f"{problem}: {error}")) from error
     except ByocError as error:
-        raise FailedError(_told(item, f"raised, expected a Rejection or a CodegenError: {error}")) from error
+        raise FailedError(_describe_fault(item, f"raised, expected a Rejection or a CodegenError: {error}")) from error
 
 
 def _compile(subject: Subject, items: Mapping[str, CaseFunction]) -> dict[str, PackedFunction]:
@@ -94,9 +94,11 @@ def _check_right(item: CaseFunction, name: str, packed: PackedFunction) -> None:
         found = _run(packed, inputs, item.function.results)
     except Exception as error:
         raised = f"compiles the function, but the result raises {type(error).__name__}: {error}"
-        raise FailedError(_told(item, raised)) from error
+        raise FailedError(_describe_fault(item, raised)) from error
     if not agree(expected, found):
-        raise FailedError(_told(item, f"compiles the function to a wrong result: {found}, expected {expected}"))
+        raise FailedError(
+            _describe_fault(item, f"compiles the function to a wrong result: {found}, expected {expected}")
+        )
 
 
 def _run(packed: PackedFunction, inputs: Sequence[Array], results: Sequence[Value]) -> tuple[Array, ...]:
@@ -113,8 +115,8 @@ def _buffer(type_: object) -> Array:
     return np.zeros(shape, to_numpy(type_.dtype))
 
 
-def _told(item: CaseFunction, what: str) -> str:
-    return f"`{item.subject}` is not claimed; for a function with the op, annotated by hand, codegen {what}\n{item}"
+def _describe_fault(item: CaseFunction, effect: str) -> str:
+    return f"`{item.subject}` is not claimed; for a function with the op, annotated by hand, codegen {effect}\n{item}"
 
 
 PROMISES = (

@@ -77,13 +77,13 @@ def _check_process(subject: Subject, attempt: Attempt, items: Mapping[str, CaseF
     code = f"from {__name__} import print_partition; print_partition(sys.argv[2])"
     spec = json.dumps(subject.spec.to_json())
     printed = run_in_fresh_process(code, spec, timeout=120.0, environment={"PYTHONHASHSEED": seed})
-    there = json.loads(printed.splitlines()[-1])
-    for here, other in itertools.zip_longest(
-        print_module(attempt.partitioned).splitlines(), there, fillvalue="nothing"
+    other_lines = json.loads(printed.splitlines()[-1])
+    for own_line, other_line in itertools.zip_longest(
+        print_module(attempt.partitioned).splitlines(), other_lines, fillvalue="nothing"
     ):
-        if here != other:
+        if own_line != other_line:
             raise FailedError(
-                f"another process, with another hash seed, makes another partition:\n{here}\nthen\n{other}"
+                f"another process, with another hash seed, makes another partition:\n{own_line}\nthen\n{other_line}"
             )
 
 
@@ -99,9 +99,9 @@ def print_partition(spec: str) -> None:
 
 def _compare(attempt: Attempt, name: str, expected: Claims, found: Claims, when: str) -> None:
     if expected != found:
-        told = [", ".join(sorted(claims)) or "nothing" for claims in (expected, found)]
+        texts = [", ".join(sorted(claims)) or "nothing" for claims in (expected, found)]
         text = print_module(IRModule({name: attempt.module[name]}, attempt.module.constants))
-        raise FailedError(f"the backend claims {told[0]}, but {when} {told[1]}:\n{text}")
+        raise FailedError(f"the backend claims {texts[0]}, but {when} {texts[1]}:\n{text}")
 
 
 def _is_data_dependent(function: Function) -> bool:

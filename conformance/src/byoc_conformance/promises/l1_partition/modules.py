@@ -46,12 +46,15 @@ def _compiled(subject: Subject) -> tuple[RuntimeModule, ...]:
 
 def _check_functions(subject: Subject, case: str) -> None:
     modules, regions = _compiled(subject), _regions(few_claims(subject))
-    given = [name for module in modules for name in module.function_names]
-    if sorted(given) != sorted(regions):
-        extra, missing = sorted(set(given) - set(regions)), sorted(set(regions) - set(given))
-        told = [f"{word} {', '.join(names)}" for word, names in (("beyond", extra), ("without", missing)) if names]
+    returned = [name for module in modules for name in module.function_names]
+    if sorted(returned) != sorted(regions):
+        extra, missing = sorted(set(returned) - set(regions)), sorted(set(regions) - set(returned))
+        deviations = [
+            f"{word} {', '.join(names)}" for word, names in (("beyond", extra), ("without", missing)) if names
+        ]
         raise FailedError(
-            f"codegen returned functions {' and '.join(told) or 'twice'}, expected exactly the requested functions"
+            f"codegen returned functions {' and '.join(deviations) or 'twice'}, "
+            "expected exactly the requested functions"
         )
     for module in modules:
         for name in module.function_names:
@@ -61,28 +64,30 @@ def _check_functions(subject: Subject, case: str) -> None:
                 _check_tensors(regions[name], "output", regions[name].results, signature.outputs)
 
 
-def _check_tensors(region: Function, what: str, values: Sequence[Value], specs: Sequence[TensorSpec]) -> None:
+def _check_tensors(region: Function, role: str, values: Sequence[Value], specs: Sequence[TensorSpec]) -> None:
     """Compare the tensors of a signature with the tensors of the function; lifted constants come behind the inputs.
 
     Raises:
         FailedError: a tensor differs in dtype or in a static size, or the number of tensors differs.
     """
     expected = [str(value.type) for value in values]
-    is_right = len(specs) >= len(values) if what == "input" else len(specs) == len(values)
-    if not is_right or not all(map(_fits, values, specs)):
+    is_right = len(specs) >= len(values) if role == "input" else len(specs) == len(values)
+    if not is_right or not all(map(_is_compatible, values, specs)):
         found = [f"{spec.dtype} {spec.shape}" for spec in specs]
         raise FailedError(
-            f"the compiled function has the {what}s {', '.join(found) or 'none'}, expected {', '.join(expected)}:\n"
+            f"the compiled function has the {role}s {', '.join(found) or 'none'}, expected {', '.join(expected)}:\n"
             f"{print_function(region)}"
         )
 
 
-def _fits(value: Value, spec: TensorSpec) -> bool:
+def _is_compatible(value: Value, spec: TensorSpec) -> bool:
     type_ = value.type
     if not isinstance(type_, TensorType) or type_.shape is None:
         return True
     sizes = zip(type_.shape, spec.shape, strict=False)
-    is_same = all(there == here if isinstance(here, int) else not isinstance(there, int) for here, there in sizes)
+    is_same = all(
+        spec_size == size if isinstance(size, int) else not isinstance(spec_size, int) for size, spec_size in sizes
+    )
     return spec.dtype == type_.dtype and len(spec.shape) == len(type_.shape) and is_same
 
 
@@ -107,19 +112,19 @@ def _check_input(subject: Subject, case: str) -> None:
     if not functions:
         raise NotCoveredError("the backend claims nothing without constants")
     context = subject.handle.context(attempt.partitioned, subject.spec.options)
-    before = _shown(functions, context)
+    before = _snapshot(functions, context)
     subject.handle.codegen(functions, context)
-    after = _shown(functions, context)
-    for what, text in before.items():
-        if after[what] != text:
-            raise FailedError(f"codegen changed {what}:\n{text}\nthen\n{after[what]}")
+    after = _snapshot(functions, context)
+    for label, text in before.items():
+        if after[label] != text:
+            raise FailedError(f"codegen changed {label}:\n{text}\nthen\n{after[label]}")
 
 
 def _constants(function: Function) -> Iterator[Value]:
     return (operand for binding in function.walk() for operand in binding.operands if hasattr(operand, "digest"))
 
 
-def _shown(functions: Sequence[Function], context: CompileContext) -> dict[str, str]:
+def _snapshot(functions: Sequence[Function], context: CompileContext) -> dict[str, str]:
     """Return everything visible to codegen as text."""
     assert context.module is not None
     arrays = {digest: f"{array.dtype} {array.shape} {digest_of(array)}" for digest, array in context.constants.items()}

@@ -11,8 +11,8 @@ from byoc_conformance.promises.l1_partition.case_functions import (
     CaseFunction,
     attempt_of,
     case_functions,
+    format_reasons,
     own_op_functions,
-    tell_reasons,
 )
 from byoc_conformance.subject import Subject
 
@@ -21,13 +21,13 @@ __all__ = ["PROMISES"]
 
 def _compile_op(subject: Subject, case: str) -> Outcome:
     constants = ConstantStore()
-    asked, items = attempt_of(subject, case_functions(subject.ops[case], constants), constants)
-    claimed = [name for name in items if asked.is_claimed(name)]
+    full_attempt, items = attempt_of(subject, case_functions(subject.ops[case], constants), constants)
+    claimed = [name for name in items if full_attempt.is_claimed(name)]
     if not claimed:
-        return Outcome(Status.DECLINED, tell_reasons(asked, items), _cells(items, claimed, []))
+        return Outcome(Status.DECLINED, format_reasons(full_attempt, items), _cells(items, claimed, []))
     # Level 2 compiles other dtypes, constants and symbols, and runs them.
     own = [name for name in claimed if items[name].is_most_common] or claimed
-    attempt = asked.only(own)
+    attempt = full_attempt.only(own)
     failures = [name for name in own if name in attempt.failures]
     cells = _cells(items, claimed, failures)
     if failures:
@@ -41,8 +41,8 @@ def _cells(items: dict[str, CaseFunction], claimed: list[str], failures: list[st
     found: dict[tuple[str, str], Status] = {}
     for name, item in items.items():
         status = Status.FAILED if name in failures else Status.PASSED if name in claimed else Status.DECLINED
-        known = found.setdefault((item.subject, item.dtype), status)
-        if known is not Status.FAILED and status is not Status.DECLINED:
+        previous = found.setdefault((item.subject, item.dtype), status)
+        if previous is not Status.FAILED and status is not Status.DECLINED:
             found[item.subject, item.dtype] = status
     return tuple(Cell(op, dtype, status) for (op, dtype), status in found.items())
 
@@ -59,7 +59,7 @@ def _compile_own_ops(subject: Subject, case: str) -> None:
     for name, item in items.items():
         is_view = subject.ops[item.subject].view is not None  # programs make the view, whatever backends claim
         if item.subject not in claimed and not is_view and f"{item.subject}(" not in in_patterns:
-            reason = tell_reasons(attempt, [name])
+            reason = format_reasons(attempt, [name])
             raise FailedError(
                 f"the backend defines the op `{item.subject}`, but claims the op nowhere: {reason}\n{item}"
             )

@@ -11,8 +11,8 @@ from byoc_conformance.outcome import DeclinedError, FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l1_partition.case_functions import (
     attempt_of,
+    format_reasons,
     pattern_functions,
-    tell_reasons,
 )
 from byoc_conformance.subject import Subject
 
@@ -39,18 +39,18 @@ def _check_claims(subject: Subject, case: str) -> None:
         ]
         log = PartitionLog()
         is_covered = is_covered or bool(modules)
-        if modules and not any(_takes(pattern, module, log) for module in modules):
+        if modules and not any(_is_claimed(pattern, module, log) for module in modules):
             refusals = [refusal for module in modules for refusal in log.refusals("main", _root(module))]
             reason = f"{refusals[0].rejection.code}: {refusals[0].rejection.text}" if refusals else "no reason given"
             raise FailedError(
-                f"pattern `{pattern.name}` claims none of the {len(modules)} functions made for it ({reason}): "
+                f"pattern `{pattern.name}` claims none of the {len(modules)} matching functions ({reason}): "
                 f"{pattern.pattern}"
             )
     if not is_covered:
         raise NotCoveredError("no functions matching the patterns were found")
 
 
-def _takes(pattern: CompositePattern, module: IRModule, log: PartitionLog) -> bool:
+def _is_claimed(pattern: CompositePattern, module: IRModule, log: PartitionLog) -> bool:
     fused = FuseOpsByPattern([pattern], log=log)(module)
     return any(binding.codegen == pattern.backend for binding in fused["main"].bindings)
 
@@ -66,7 +66,7 @@ def _check_compiles(subject: Subject, case: str) -> None:
     if not any(attempt.regions[name] for name in items):
         if not items:
             raise NotCoveredError("no functions matching the patterns were found")
-        raise DeclinedError(tell_reasons(attempt, items))
+        raise DeclinedError(format_reasons(attempt, items))
     for name, text in attempt.failures.items():
         if attempt.regions[name]:
             item = items[name]

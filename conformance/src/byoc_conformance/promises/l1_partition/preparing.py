@@ -84,10 +84,10 @@ def _check_estimate(subject: Subject, case: str) -> None:
     if all(estimate is None for estimate in first.values()):
         raise NotCoveredError("the backend gives no estimates")
     for name, region in regions.items():
-        again = subject.handle.estimate(replace(region, name=f"other_{name}"), context)
-        if again != first[name]:
+        repeated = subject.handle.estimate(replace(region, name=f"other_{name}"), context)
+        if repeated != first[name]:
             raise FailedError(
-                f"the estimate is {first[name] or 'nothing'}, then {again or 'nothing'}:\n{print_function(region)}"
+                f"the estimate is {first[name] or 'nothing'}, then {repeated or 'nothing'}:\n{print_function(region)}"
             )
 
 

@@ -28,12 +28,12 @@ def _check_after_partition(subject: Subject, case: str) -> None:
     _require(subject, hook)
     attempt, _ = cases_of_few_claims(subject)
     module = attempt.partitioned
-    changed, again = (_rewrite(subject, hook, module) for _ in range(2))
+    changed, repeated = (_rewrite(subject, hook, module) for _ in range(2))
     if changed is module:
         raise NotCoveredError("the hook rewrites no region")
-    if print_module(changed) != print_module(again):
+    if print_module(changed) != print_module(repeated):
         raise FailedError(
-            f"the hook rewrites equal regions in two ways:\n{print_module(changed)}\n{print_module(again)}"
+            f"the hook rewrites equal regions in two ways:\n{print_module(changed)}\n{print_module(repeated)}"
         )
     _check_same(
         subject,

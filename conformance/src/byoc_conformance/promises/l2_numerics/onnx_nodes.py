@@ -28,16 +28,16 @@ _SLOW = {"averagepool": "nn.avg_pool2d", "maxpool": "nn.max_pool2d", "lppool": "
 
 
 def _compute_nodes(subject: Subject, group: str) -> None:
-    if group in _SLOW and not _takes(subject, _SLOW[group]):
+    if group in _SLOW and not _is_claimed(subject, _SLOW[group]):
         raise NotCoveredError(f"`{_SLOW[group]}` is not claimed")
     store = ConstantStore()
-    chosen = dict(_import_cases(subject, node_cases(group), store))
-    if not chosen:
+    imported = dict(_import_cases(subject, node_cases(group), store))
+    if not imported:
         raise NotCoveredError("the core imports none of these cases")
-    attempt = subject.attempt(IRModule({name: function for name, (_, function) in chosen.items()}, store))
-    touched = {name: case for name, (case, _) in chosen.items() if attempt.regions[name]}
+    attempt = subject.attempt(IRModule({name: function for name, (_, function) in imported.items()}, store))
+    touched = {name: case for name, (case, _) in imported.items() if attempt.regions[name]}
     if not touched:
-        raise NotCoveredError(f"no op in {len(chosen)} cases is claimed")
+        raise NotCoveredError(f"no op in {len(imported)} cases is claimed")
     built = {name: case for name, case in touched.items() if name not in attempt.failures}
     if not built:
         raise NotCoveredError("no claimed op of these cases could be compiled")
@@ -46,7 +46,7 @@ def _compute_nodes(subject: Subject, group: str) -> None:
         raise FailedError("\n".join(texts))
 
 
-def _takes(subject: Subject, op: str) -> bool:
+def _is_claimed(subject: Subject, op: str) -> bool:
     functions = {}
     for number, trial in enumerate(canonical_trials(subject.ops[op])):
         name = f"case_{number}"
@@ -96,8 +96,8 @@ def _is_close(found: NDArray, expected: NDArray, case: NodeCase) -> bool:
     if found.dtype.kind not in "fV":
         return bool(np.array_equal(found, expected))
     with np.errstate(all="ignore"):
-        actual, wanted = found.astype(np.float64), expected.astype(np.float64)
-        return bool(np.allclose(actual, wanted, rtol=case.rtol, atol=case.atol, equal_nan=True))
+        actual, reference = found.astype(np.float64), expected.astype(np.float64)
+        return bool(np.allclose(actual, reference, rtol=case.rtol, atol=case.atol, equal_nan=True))
 
 
 PROMISES = (

@@ -35,19 +35,19 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
     seed, is_dynamic = subject.spec.seed, subject.info.dynamic_shapes
     canonical = _numbered(canonical_trials(op), "case")
     drawn = _numbered(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn")
-    known = {**canonical, **drawn}
-    attempt = subject.attempt(_module_of(known, seed))
-    claimed = _claimed(attempt, known)
+    trials = {**canonical, **drawn}
+    attempt = subject.attempt(_module_of(trials, seed))
+    claimed = _claimed(attempt, trials)
     if not claimed:
         reasons = [reason for name in canonical for reason in attempt.reasons(name)]
         raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given")
     texts = _texts(subject, attempt, claimed)
-    declined = [trial for name, trial in known.items() if name not in claimed]
+    declined = [trial for name, trial in trials.items() if name not in claimed]
     near = _numbered(near_trials(op, list(claimed.values()), declined), "near")
     if near:
         attempt = subject.attempt(_module_of(near, seed))
         texts |= _texts(subject, attempt, _claimed(attempt, near))
-    trials = known | near
+    trials |= near
     cells = _cells(case, trials, {name: not problems for name, problems in texts.items()})
     problems = [text for found in texts.values() for text in found]
     if problems:
@@ -80,11 +80,11 @@ def _claimed(attempt: Attempt, trials: Mapping[str, Trial]) -> dict[str, Trial]:
     return {name: trial for name, trial in trials.items() if attempt.is_claimed(name)}
 
 
-def _texts(subject: Subject, asked: Attempt, trials: Mapping[str, Trial]) -> dict[str, list[str]]:
+def _texts(subject: Subject, module_attempt: Attempt, trials: Mapping[str, Trial]) -> dict[str, list[str]]:
     """Return the faults of each claimed trial."""
     if not trials:
         return {}
-    attempt = asked.only(trials)
+    attempt = module_attempt.only(trials)
     guarded = guarded_machine(attempt)
     return {
         name: [f"{trial} is claimed, then not compiled: {attempt.failures[name]}"]
@@ -118,19 +118,19 @@ def _problems(subject: Subject, attempt: Attempt, guarded: VirtualMachine, trial
         generator = generator_of(subject.spec.seed, trial.op.name, trial.name, regime)
         operands = draw_operands(trial.op, case, trial.dtype, regime, generator)
         inputs = [array for index, array in enumerate(operands) if index not in trial.constants]
-        what = f"{trial}, {regime} values" + (f" of {_shapes(inputs)}" if other is not None else "")
+        label = f"{trial}, {regime} values" + (f" of {_shapes(inputs)}" if other is not None else "")
         try:
             results = call_unchanging(guarded if number % 2 else attempt.vm, trial.name, inputs)
         except FailedError as error:
-            yield f"{what}: {error}"
+            yield f"{label}: {error}"
             return
         except ByocError as error:
             if not _is_refused_by_op(attempt.module, trial.name, inputs):
-                yield f"{what}: {error}"
+                yield f"{label}: {error}"
             return
         verdict = subject.judge(attempt.module, trial.name, inputs, results)
         if not verdict.is_right:
-            yield f"{what}: {verdict.text}"
+            yield f"{label}: {verdict.text}"
 
 
 def _shapes(arrays: Sequence[NDArray]) -> str:
@@ -164,11 +164,11 @@ def _regimes(trial: Trial) -> Sequence[str]:
     is_other_dtype = trial.dtype != trial.op.canonical_cases[0].dtype
     if (kind == "case" and int(number) == 0) or is_other_dtype or rounds_to_integers:
         return regimes
-    *others, wild = regimes[1:]
+    *tame, wild = regimes[1:]
     if kind == "case":
-        return (regimes[0], others[int(number) % len(others)], wild)
+        return (regimes[0], tame[int(number) % len(tame)], wild)
     turn, is_wild = divmod(int(number), 2)
-    return (regimes[0], wild if is_wild else others[turn % len(others)])
+    return (regimes[0], wild if is_wild else tame[turn % len(tame)])
 
 
 def _cells(op: str, trials: Mapping[str, Trial], right: Mapping[str, bool]) -> tuple[Cell, ...]:

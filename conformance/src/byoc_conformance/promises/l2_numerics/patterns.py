@@ -40,8 +40,8 @@ def _compute_patterns(subject: Subject, case: str) -> Outcome:
     store = ConstantStore()
     instances = {found.function.name: found for found in _instances(subject, store)}
     attempt = subject.attempt(IRModule({name: found.function for name, found in instances.items()}, store))
-    taken = {name: found for name, found in instances.items() if found.pattern in _composites(attempt, name)}
-    built = {name: found for name, found in taken.items() if name not in attempt.failures}
+    claimed = {name: found for name, found in instances.items() if found.pattern in _composites(attempt, name)}
+    built = {name: found for name, found in claimed.items() if name not in attempt.failures}
     if not built:
         raise NotCoveredError("no instance of a pattern is claimed")
     texts: dict[str, str] = {}
@@ -85,13 +85,13 @@ def _composites(attempt: Attempt, name: str) -> set[str]:
 
 def _problem(subject: Subject, attempt: Attempt, found: _Composite, inputs: Sequence[NDArray]) -> str:
     """Return the fault in a call of an instance; empty if none."""
-    what = f"{found.text}, called with {', '.join(str(list(array.shape)) for array in inputs)}"
+    label = f"{found.text}, called with {', '.join(str(list(array.shape)) for array in inputs)}"
     try:
         results = call_unchanging(attempt.vm, found.function.name, inputs)
     except (ByocError, FailedError) as error:
-        return f"{what}: {error}"
+        return f"{label}: {error}"
     verdict = subject.judge(attempt.module, found.function.name, inputs, results)
-    return "" if verdict.is_right else f"{what}: {verdict.text}"
+    return "" if verdict.is_right else f"{label}: {verdict.text}"
 
 
 def draw_inputs(module: IRModule, function: Function, seed: int) -> list[NDArray] | None:

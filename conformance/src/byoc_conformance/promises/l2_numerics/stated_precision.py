@@ -23,13 +23,13 @@ CEILINGS: Mapping[str, float] = {
 """The coarsest unit roundoff allowed for a dtype: the unit roundoff of the coarsest arithmetic in use for the dtype."""
 
 
-def _state_precision(subject: Subject, case: str) -> None:
+def _check_stated_precision(subject: Subject, case: str) -> None:
     problems = []
-    for key, stated in subject.info.unit_roundoff.items():
+    for key, roundoff in subject.info.unit_roundoff.items():
         dtype = key.rpartition(":")[-1]
         own, ceiling = float_limits(dtype).unit_roundoff, CEILINGS[dtype]
-        if not own <= stated <= ceiling:
-            problems.append(f"`unit_roundoff` of {key} is {stated:.3g}, expected {own:.3g} to {ceiling:.3g}")
+        if not own <= roundoff <= ceiling:
+            problems.append(f"`unit_roundoff` of {key} is {roundoff:.3g}, expected {own:.3g} to {ceiling:.3g}")
     if problems:
         raise FailedError("\n".join(problems))
 
@@ -39,6 +39,6 @@ PROMISES = (
         Level.L2,
         "stated-precision",
         "states unit roundoffs no coarser than allowed by the kit, and no finer than the dtype's own",
-        _state_precision,
+        _check_stated_precision,
     ),
 )

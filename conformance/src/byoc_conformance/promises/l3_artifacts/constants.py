@@ -26,9 +26,9 @@ __all__ = ["constants_cited", "constants_in_place", "constants_kept", "missing_c
 
 _WEIGHTED_OPS = ("nn.dense", "matmul")
 """Ops with large constants in models; tried in addition to the examples with small constants."""
-_MOST_NBYTES = 1 << 22
+_MAX_NBYTES = 1 << 22
 """The largest size of constants tried; kernels of convolutions, say, may exceed this size."""
-_LEAST_GROWTH = 1 << 16
+_MIN_GROWTH = 1 << 16
 """The least growth of constants in bytes to be judged: compiled code is padded to pages."""
 
 
@@ -45,7 +45,7 @@ def constants_cited(subject: Subject, case: str) -> None:
         if first is None or second is None:
             continue
         (small, before), (large, after) = (_sizes(attempt) for attempt in (first, second))
-        if large - small < _LEAST_GROWTH:
+        if large - small < _MIN_GROWTH:
             continue
         is_covered = True
         if after - before > (large - small) // 4:
@@ -104,7 +104,7 @@ def _with_large_constants(subject: Subject, op_name: str, factor: int) -> IRModu
             TensorType(tuple(size * factor if size > 1 else 1 for size in operand.shape), operand.dtype or case.dtype)
             for operand in case.operands
         ]
-        if all(type_.dtype == "float32" and _num_elements(type_) * 4 <= _MOST_NBYTES for type_ in types):
+        if all(type_.dtype == "float32" and _num_elements(type_) * 4 <= _MAX_NBYTES for type_ in types):
             generator = np.random.default_rng([subject.spec.seed, factor])
             constants = ConstantStore()
             fixed = [constants.add(_noise(type_, generator)) for type_ in types[1:]]
@@ -149,16 +149,16 @@ def missing_constants(subject: Subject, case: str) -> None:
 def constants_kept(subject: Subject, case: str) -> None:
     """Check that ``module.constants`` holds exactly the cited constants, under the right digests, after loading too."""
     for saved in _citing_modules(subject):
-        held = saved.module.constants
+        constants = saved.module.constants
         loaded, cited = _load_and_watch(saved)
-        for digest, array in held.items():
+        for digest, array in constants.items():
             if digest_of(array) != digest:
                 raise FailedError(f"`constants` holds under {digest} an array with the digest {digest_of(array)}")
             # A loader may wait with asking; then the digest stands in the payload.
-            if digest not in cited and not _stands_in(digest, saved.payload):
+            if digest not in cited and not _is_cited(digest, saved.payload):
                 raise FailedError(f"`constants` holds {digest}, but the payload does not cite the digest")
-        if set(loaded.constants) != set(held):
-            got, expected = (", ".join(sorted(names)) or "none" for names in (loaded.constants, held))
+        if set(loaded.constants) != set(constants):
+            got, expected = (", ".join(sorted(names)) or "none" for names in (loaded.constants, constants))
             raise FailedError(f"`constants` of the loaded module holds {got}; expected {expected}")
 
 
@@ -166,22 +166,24 @@ def constants_in_place(subject: Subject, case: str) -> None:
     """Check that a loaded module keeps the given arrays: mapped from a file, perhaps, and larger than memory."""
     for saved in _citing_modules(subject):
         saved.reload()
-        given = {digest: np.require(array, requirements=["C", "A"]) for digest, array in saved.module.constants.items()}
-        loaded = saved.load(saved.payload, given)
+        arrays = {
+            digest: np.require(array, requirements=["C", "A"]) for digest, array in saved.module.constants.items()
+        }
+        loaded = saved.load(saved.payload, arrays)
         for digest, array in loaded.constants.items():
-            if digest in given and array.nbytes and not np.shares_memory(array, given[digest]):
+            if digest in arrays and array.nbytes and not np.shares_memory(array, arrays[digest]):
                 raise FailedError(f"constant {digest} of {array.nbytes} bytes is copied during loading")
 
 
 def _load_and_watch(saved: Saved) -> tuple[RuntimeModule, tuple[str, ...]]:
     """Return the module of a payload, and the digests requested during loading."""
     saved.reload()
-    asked = _Asked(saved.module.constants)
-    loaded = saved.load(saved.payload, asked)
-    return loaded, tuple(asked.digests)
+    recorder = _RecordingConstants(saved.module.constants)
+    loaded = saved.load(saved.payload, recorder)
+    return loaded, tuple(recorder.digests)
 
 
-class _Asked(Mapping[str, Array]):
+class _RecordingConstants(Mapping[str, Array]):
     """Constants recording the requested digests, in order."""
 
     def __init__(self, constants: Mapping[str, Array]) -> None:
@@ -200,5 +202,5 @@ class _Asked(Mapping[str, Array]):
         return len(self._constants)
 
 
-def _stands_in(digest: str, payload: bytes) -> bool:
+def _is_cited(digest: str, payload: bytes) -> bool:
     return digest.encode() in payload or bytes.fromhex(digest) in payload

@@ -36,7 +36,7 @@ _STRANGE_VALUES: tuple[Any, ...] = (
     "nn.relu",
     2**31,
 )
-_MAX_TOLD = 3
+_MAX_FAULTS = 3
 
 
 def damaged_payloads(subject: Subject, case: str) -> None:
@@ -96,15 +96,15 @@ def _try_all(attempt: Callable[[bytes], RuntimeModule], cases: Iterator[tuple[st
         except ByocError as error:
             faults.append(f"{name}: {type(error).__name__}: {error}")
     if faults:
-        told = "\n".join(faults[:_MAX_TOLD])
-        raise FailedError(f"{len(faults)} damaged inputs raise an error other than an ArtifactError:\n{told}")
+        first_faults = "\n".join(faults[:_MAX_FAULTS])
+        raise FailedError(f"{len(faults)} damaged inputs raise an error other than an ArtifactError:\n{first_faults}")
 
 
 def damaged(data: bytes, generator: np.random.Generator) -> Iterator[tuple[str, bytes]]:
     """Yield the data with a single change, each with a description of the change, spread over all regions."""
     yield from (
         ("empty", b""),
-        ("one zero byte", b"\0"),
+        ("a zero byte", b"\0"),
         ("garbage", generator.bytes(64)),
         ("not UTF-8", b"\xff" + data),
     )
@@ -115,12 +115,12 @@ def damaged(data: bytes, generator: np.random.Generator) -> Iterator[tuple[str, 
         start, end = (length * edge // _NUM_REGIONS for edge in (region, region + 1))
         if start == end:
             continue
-        place = int(generator.integers(start, end))
+        offset = int(generator.integers(start, end))
         bit = 1 << int(generator.integers(8))
-        yield f"bit flipped in byte {place}", data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :]
-        yield f"byte {place} dropped", data[:place] + data[place + 1 :]
-        yield f"byte {place} twice", data[:place] + data[place : place + 1] + data[place:]
-        yield f"cut off at byte {place}", data[:place]
+        yield f"bit flipped in byte {offset}", data[:offset] + bytes([data[offset] ^ bit]) + data[offset + 1 :]
+        yield f"byte {offset} dropped", data[:offset] + data[offset + 1 :]
+        yield f"byte {offset} twice", data[:offset] + data[offset : offset + 1] + data[offset:]
+        yield f"cut off at byte {offset}", data[:offset]
         yield f"bytes {start} to {end} zeroed", data[:start] + bytes(end - start) + data[end:]
         yield f"bytes {start} to {end} dropped", data[:start] + data[end:]
     yield from _strange_documents(data, generator)

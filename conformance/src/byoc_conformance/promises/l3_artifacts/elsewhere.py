@@ -54,9 +54,9 @@ def same_results_elsewhere(subject: Subject, case: str) -> None:
             "blocked": blocked,
             "runtimes": [runtime.type_key for runtime in runtimes],
             "artifact": str(path),
-            "calls": {example.function: [_plain(array) for array in example.inputs] for example in settled},
+            "calls": {example.function: [_to_json_values(array) for array in example.inputs] for example in settled},
         }
-        reply = _ask(_script("run_artifact"), request)
+        reply = _run_in_fresh_process(_read_module("run_artifact"), request)
     if "unopened" in reply:
         raise NotCoveredError(f"the runtime does not open alone, as reported by L0-run-half-alone: {reply['unopened']}")
     for example, expected in settled.items():
@@ -73,15 +73,15 @@ def same_bytes_elsewhere(subject: Subject, case: str) -> None:
         raise NotCoveredError("the backend declares `deterministic=False`")
     for saved in save_examples(subject):
         require_same_bytes(saved)
-    here = digests_of_examples(subject.spec.to_json(), subject)
+    own = digests_of_examples(subject.spec.to_json(), subject)
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    there = _ask(_SAVE_EXAMPLES, subject.spec.to_json(), {"PYTHONHASHSEED": seed})
-    if there["regions"] != here["regions"]:
+    other = _run_in_fresh_process(_SAVE_EXAMPLES, subject.spec.to_json(), {"PYTHONHASHSEED": seed})
+    if other["regions"] != own["regions"]:
         raise NotCoveredError("the backend claims other functions in another process, as reported by level 1")
-    if there != here:
+    if other != own:
         raise FailedError(
             f"a process with PYTHONHASHSEED={seed} saves other bytes for the same functions; "
-            f"payloads of {there['nbytes']} bytes there and {here['nbytes']} here"
+            f"payloads of {other['nbytes']} bytes there and {own['nbytes']} here"
         )
 
 
@@ -103,7 +103,7 @@ def data_only(subject: Subject, case: str) -> None:
         saved.reload()
         if is_pickle(saved.payload):
             raise FailedError("the payload is a pickle: loading runs arbitrary code of its author")
-        constants = {digest: _plain(array) for digest, array in saved.module.constants.items()}
+        constants = {digest: _to_json_values(array) for digest, array in saved.module.constants.items()}
         modules.append(
             {
                 "type_key": saved.module.type_key,
@@ -112,7 +112,7 @@ def data_only(subject: Subject, case: str) -> None:
                 "is_native": saved.module.is_native,
             }
         )
-    reply = _ask(_script("watch_loading"), {"modules": modules})
+    reply = _run_in_fresh_process(_read_module("watch_loading"), {"modules": modules})
     if reply["found"]:
         verbs = " and ".join(dict.fromkeys(reply["found"]))
         raise FailedError(f"the runtime {verbs} a part of the payload during loading")
@@ -131,7 +131,7 @@ def is_pickle(payload: bytes) -> bool:
     return payload[:1] == b"\x80" and last == len(payload) - 1
 
 
-def _ask(code: str, request: object, environment: Mapping[str, str] | None = None) -> Any:
+def _run_in_fresh_process(code: str, request: object, environment: Mapping[str, str] | None = None) -> Any:
     """Return the reply of a fresh process; printed output is ignored."""
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder) / "request.json", Path(folder) / "reply.json"
@@ -140,9 +140,9 @@ def _ask(code: str, request: object, environment: Mapping[str, str] | None = Non
         return json.loads(answer.read_text())
 
 
-def _script(name: str) -> str:
+def _read_module(name: str) -> str:
     return Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
 
 
-def _plain(array: Array) -> list[object]:
+def _to_json_values(array: Array) -> list[object]:
     return [array.dtype.name, list(array.shape), array.tobytes().hex()]

@@ -91,10 +91,10 @@ def same_kind(subject: Subject, case: str) -> None:
 def same_payload_twice(subject: Subject, case: str) -> None:
     """Check that saving a module again gives the same bytes."""
     for saved in save_examples(subject):
-        again = saved.runtime.save(saved.module)
-        if again != saved.payload:
+        second_payload = saved.runtime.save(saved.module)
+        if second_payload != saved.payload:
             raise FailedError(
-                f"saving the same module twice gave different bytes; {_first_difference(saved.payload, again)}"
+                f"saving the same module twice gave different bytes; {_first_difference(saved.payload, second_payload)}"
             )
 
 
@@ -102,9 +102,11 @@ def same_payload_of_loaded(subject: Subject, case: str) -> None:
     """Check that saving a loaded module gives the loaded bytes."""
     for saved in save_examples(subject):
         require_same_bytes(saved)
-        again = saved.runtime.save(saved.reload())
-        if again != saved.payload:
-            raise FailedError(f"saving a loaded module gave different bytes; {_first_difference(saved.payload, again)}")
+        second_payload = saved.runtime.save(saved.reload())
+        if second_payload != saved.payload:
+            raise FailedError(
+                f"saving a loaded module gave different bytes; {_first_difference(saved.payload, second_payload)}"
+            )
 
 
 def same_payload_for_equal_functions(subject: Subject, case: str) -> None:
@@ -115,9 +117,9 @@ def same_payload_for_equal_functions(subject: Subject, case: str) -> None:
     for saved in first:
         require_same_bytes(saved)
     second = payloads_of(subject.attempt(join_examples(examples_of(subject))))
-    for one, other in zip(first, second, strict=True):
-        if one.payload != other.payload:
-            difference = _first_difference(one.payload, other.payload)
+    for saved_first, saved_second in zip(first, second, strict=True):
+        if saved_first.payload != saved_second.payload:
+            difference = _first_difference(saved_first.payload, saved_second.payload)
             raise FailedError(f"compiling equal functions twice gave different bytes; {difference}")
 
 
@@ -125,7 +127,7 @@ def two_artifacts(subject: Subject, case: str) -> None:
     """Check that artifacts with equal function names run side by side."""
     settled = settled_examples(subject)
     if len(settled) < 2:
-        raise NotCoveredError("there is only one example")
+        raise NotCoveredError("there is only a single example")
     attempts = [(example, compile_module(subject, _renamed(example))) for example in list(settled)[:_NUM_TWINS]]
     for example, attempt in attempts:
         vm = byoc_core.VirtualMachine(attempt.executable)
@@ -146,9 +148,11 @@ def _renamed(example: Example) -> IRModule:
     return example.module.with_functions({_TWIN: function})
 
 
-def _first_difference(one: bytes, other: bytes) -> str:
-    place = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return f"{len(one)} and {len(other)} bytes, first difference at byte {place}"
+def _first_difference(first: bytes, second: bytes) -> str:
+    offset = next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
+    return f"{len(first)} and {len(second)} bytes, first difference at byte {offset}"
 
 
 def require_same_bytes(saved: Saved) -> None:

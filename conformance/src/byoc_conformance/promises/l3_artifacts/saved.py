@@ -59,8 +59,8 @@ class Saved:
         Raises:
             ByocError: the payload cannot be loaded.
         """
-        given = self.module.constants if constants is None else constants
-        return self.runtime.load(payload, LoadContext(given, self.module.is_native))
+        available = self.module.constants if constants is None else constants
+        return self.runtime.load(payload, LoadContext(available, self.module.is_native))
 
     def reload(self) -> RuntimeModule:
         """Return the module loaded from the saved payload.

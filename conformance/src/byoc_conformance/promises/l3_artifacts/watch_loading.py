@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_LEAST_NBYTES = 12
+_MIN_NBYTES = 12
 """Shorter pieces occur in many payloads by chance."""
 
 payloads: list[bytes] = []
@@ -22,7 +22,7 @@ compiled_names: set[str] = set()
 def _is_cited(data: object) -> bool:
     if isinstance(data, str):
         data = data.encode()
-    if not isinstance(data, bytes | bytearray | memoryview) or len(data) < _LEAST_NBYTES:
+    if not isinstance(data, bytes | bytearray | memoryview) or len(data) < _MIN_NBYTES:
         return False
     return any(bytes(data) in payload for payload in payloads)
 

@@ -12,6 +12,7 @@ from byoc_core.debugging import CompiledRegion, Finding, call_region
 from byoc_conformance.examples import Array, Example, compile_examples
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l4_behaviour.observed_calls import ObservedCall, observe_calls
 from byoc_conformance.promises.l4_behaviour.running import (
     Results,
     agree,
@@ -21,7 +22,6 @@ from byoc_conformance.promises.l4_behaviour.running import (
     resize_first,
     run,
 )
-from byoc_conformance.promises.l4_behaviour.spying import ObservedCall, observe_calls
 from byoc_conformance.subject import Subject, call_function
 
 __all__ = ["PROMISES", "watched_calls"]
@@ -43,12 +43,12 @@ def watched_calls(subject: Subject) -> tuple[tuple[str, str], ...]:
     """
     seen = []
     for call in observe_calls(subject, require_examples(subject)):
-        first, *others = (_watch_call(subject, call) for _ in range(_NUM_WATCHED))
+        first, *repetitions = (_watch_call(subject, call) for _ in range(_NUM_WATCHED))
         # Results differing by chance seem to depend on the outputs now and then, but not each time.
         seen += [
             (finding.code, f"{call.example.name}: {finding.text}")
             for finding in first
-            if finding.code != "output-read" or all(finding.code in {f.code for f in other} for other in others)
+            if finding.code != "output-read" or all(finding.code in {f.code for f in other} for other in repetitions)
         ]
     return tuple(seen)
 
@@ -77,32 +77,32 @@ def _inputs_unwritten(subject: Subject, case: str) -> None:
     _watch(subject, case, codes=("input-written",))
 
 
-def _read_only(subject: Subject, case: str) -> None:
+def _check_read_only_inputs(subject: Subject, case: str) -> None:
     machine = compile_examples(subject).vm
     for example in require_examples(subject):
-        known = run(machine, example)
+        expected = run(machine, example)
         agree(
             subject,
             example,
             example.inputs,
             run(machine, example, example.inputs),
-            known,
+            expected,
             "on read-only inputs",
         )
 
 
-def _own_results(subject: Subject, case: str) -> None:
+def _check_own_results(subject: Subject, case: str) -> None:
     machine = compile_examples(subject).vm
     for example in require_examples(subject):
         inputs = example.new_inputs()
         results = call_function(machine, example.function, inputs)
-        known = [array.copy() for array in results]
+        copied_results = [array.copy() for array in results]
         for index, array in enumerate(results):
-            others = (*inputs, *results[:index])
-            if any(np.shares_memory(array, other) for other in others):
+            other_arrays = (*inputs, *results[:index])
+            if any(np.shares_memory(array, other) for other in other_arrays):
                 raise FailedError(f"{example.name}: result {index} shares memory with an input or another result")
         run(machine, example, tuple(np.roll(array, 1) for array in inputs))
-        if any(a.tobytes() != b.tobytes() for a, b in zip(results, known, strict=True)):
+        if any(a.tobytes() != b.tobytes() for a, b in zip(results, copied_results, strict=True)):
             raise FailedError(f"{example.name}: a later call changed a result")
 
 
@@ -149,7 +149,7 @@ _LAYOUTS: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-def _layouts(subject: Subject, case: str) -> None:
+def _check_layouts(subject: Subject, case: str) -> None:
     examples, attempt = require_examples(subject), compile_examples(subject)
     if case == "axes-of-one":
         attempt, examples = compile_own(subject, resize_first(subject, examples, 1))
@@ -159,16 +159,16 @@ def _layouts(subject: Subject, case: str) -> None:
     for example in examples:
         inputs = tuple(lay(array) for array in example.new_inputs())
         plain = tuple(np.array(array, order="C") for array in inputs)
-        known = run(machine, example, copies(plain))
-        agree(subject, example, plain, run(machine, example, inputs), known, f"on inputs of the layout {case}")
+        expected = run(machine, example, copies(plain))
+        agree(subject, example, plain, run(machine, example, inputs), expected, f"on inputs of the layout {case}")
 
 
-def _outputs(subject: Subject, case: str) -> None:
+def _check_outputs(subject: Subject, case: str) -> None:
     machine = compile_examples(subject).vm
     judged = 0
     for example in require_examples(subject):
-        known = run(machine, example)
-        judged += _OUTPUTS[case](subject, example, known)
+        expected = run(machine, example)
+        judged += _OUTPUTS[case](subject, example, expected)
     if not judged:
         raise NotCoveredError("no example has an output for this layout")
 
@@ -183,10 +183,10 @@ def _run_into(subject: Subject, example: Example, inputs: Sequence[Array], outpu
     )
 
 
-def _guarded(subject: Subject, example: Example, known: Results) -> bool:
+def _fill_guarded(subject: Subject, example: Example, expected: Results) -> bool:
     """Fill outputs starting one element behind an aligned address, with guarded memory around."""
     outputs, rooms = [], []
-    for array in known:
+    for array in expected:
         output = _shifted(array)
         room = output.base
         assert room is not None  # a view has a base
@@ -195,7 +195,7 @@ def _guarded(subject: Subject, example: Example, known: Results) -> bool:
         rooms.append(room)
     _run_into(subject, example, example.new_inputs(), outputs)
     found = copies(outputs)
-    agree(subject, example, example.inputs, found, known, "into outputs one element behind an aligned address")
+    agree(subject, example, example.inputs, found, expected, "into outputs an element behind an aligned address")
     for output, room in zip(outputs, rooms, strict=True):
         output.reshape(-1).view(np.uint8)[...] = _GUARD_BYTE
         if not (room.view(np.uint8) == _GUARD_BYTE).all():
@@ -203,48 +203,48 @@ def _guarded(subject: Subject, example: Example, known: Results) -> bool:
     return True
 
 
-def _laid(subject: Subject, example: Example, known: Results, *, lay: Callable[[Array], Array]) -> bool:
-    outputs = [lay(np.zeros_like(array)) for array in known]
+def _fill_strided(subject: Subject, example: Example, expected: Results, *, lay: Callable[[Array], Array]) -> bool:
+    outputs = [lay(np.zeros_like(array)) for array in expected]
     _run_into(subject, example, example.new_inputs(), outputs)
-    agree(subject, example, example.inputs, copies(outputs), known, "into non-contiguous outputs")
+    agree(subject, example, example.inputs, copies(outputs), expected, "into non-contiguous outputs")
     return True
 
 
-def _over_input(subject: Subject, example: Example, known: Results) -> bool:
+def _fill_input_memory(subject: Subject, example: Example, expected: Results) -> bool:
     """Write the first result over the first input of the same type."""
     inputs = example.new_inputs()
-    place = next((a for a in inputs if (a.dtype, a.shape) == (known[0].dtype, known[0].shape)), None)
-    if place is None:
+    shared_input = next((a for a in inputs if (a.dtype, a.shape) == (expected[0].dtype, expected[0].shape)), None)
+    if shared_input is None:
         return False
-    outputs = [place, *(np.empty_like(array) for array in known[1:])]
+    outputs = [shared_input, *(np.empty_like(array) for array in expected[1:])]
     _run_into(subject, example, inputs, outputs)
-    agree(subject, example, example.inputs, copies(outputs), known, "into an output in the memory of an input")
+    agree(subject, example, example.inputs, copies(outputs), expected, "into an output in the memory of an input")
     return True
 
 
 _OUTPUTS: Mapping[str, Callable[[Subject, Example, Results], bool]] = {
-    "one-element-off": _guarded,
-    "strided": partial(_laid, lay=_strided),
-    "negative-strides": partial(_laid, lay=_reversed),
-    "over-an-input": _over_input,
+    "one-element-off": _fill_guarded,
+    "strided": partial(_fill_strided, lay=_strided),
+    "negative-strides": partial(_fill_strided, lay=_reversed),
+    "over-an-input": _fill_input_memory,
 }
 
 
 PROMISES = (
     Promise(Level.L4, "inputs-unwritten", "changes no inputs", _inputs_unwritten),
-    Promise(Level.L4, "read-only-inputs", "accepts read-only inputs", _read_only),
+    Promise(Level.L4, "read-only-inputs", "accepts read-only inputs", _check_read_only_inputs),
     Promise(
         Level.L4,
         "inputs-anywhere",
         "accepts inputs at any address and with any strides",
-        _layouts,
+        _check_layouts,
         cases=lambda: tuple(_LAYOUTS),
     ),
     Promise(
         Level.L4,
         "outputs-anywhere",
         "fills given outputs at any address and with any strides, and writes nothing else",
-        _outputs,
+        _check_outputs,
         cases=lambda: tuple(_OUTPUTS),
     ),
     Promise(
@@ -259,5 +259,5 @@ PROMISES = (
         "gives results independent of the previous contents of the outputs",
         partial(_watch, codes=("output-read",)),
     ),
-    Promise(Level.L4, "results-stay", "returns results unaffected by later calls", _own_results),
+    Promise(Level.L4, "results-stay", "returns results unaffected by later calls", _check_own_results),
 )

@@ -29,14 +29,16 @@ __all__ = ["PROMISES"]
 _NUM_DROPPED = 6
 
 
-def _stateless(subject: Subject, case: str) -> None:
+def _check_stateless(subject: Subject, case: str) -> None:
     examples = require_examples(subject)
     machine, apart = compile_examples(subject).vm, compile_own(subject, examples)[0].vm
     for example in examples:
         other = other_inputs(example)
-        known, known_other = run(machine, example), run(apart, example, copies(other))
-        agree(subject, example, other, run(machine, example, copies(other)), known_other, "called after other inputs")
-        agree(subject, example, example.inputs, run(machine, example), known, "called again after other inputs")
+        expected, expected_other = run(machine, example), run(apart, example, copies(other))
+        agree(
+            subject, example, other, run(machine, example, copies(other)), expected_other, "called after other inputs"
+        )
+        agree(subject, example, example.inputs, run(machine, example), expected, "called again after other inputs")
         buffers = example.new_inputs()
         run(machine, example, buffers)
         for buffer, array in zip(buffers, other, strict=True):
@@ -46,33 +48,38 @@ def _stateless(subject: Subject, case: str) -> None:
             example,
             other,
             run(machine, example, buffers),
-            known_other,
+            expected_other,
             "called with other numbers in the same input arrays",
         )
 
 
-def _independent(subject: Subject, case: str) -> None:
+def _check_independent(subject: Subject, case: str) -> None:
     examples = require_examples(subject)
     first = compile_own(subject, examples)[0].vm
-    known = {example: run(first, example) for example in examples}
+    expected = {example: run(first, example) for example in examples}
 
     def agree_again(when: str) -> None:
         for example in examples:
-            agree(subject, example, example.inputs, run(first, example), known[example], when)
+            agree(subject, example, example.inputs, run(first, example), expected[example], when)
 
     twins = {example: twin for example in examples if (twin := _with_other_constants(example)) is not None}
-    attempt, kept = compile_own(subject, [twins.get(example, example) for example in examples])
+    attempt, claimed = compile_own(subject, [twins.get(example, example) for example in examples])
     second = attempt.vm
     agree_again("called while another instance exists")
     for example, twin in twins.items():
-        if twin in kept:
+        if twin in claimed:
             found = run(second, twin)
-            if same_bytes(found, known[example]) and difference(subject, twin, twin.inputs, found, twin.expected()):
+            if same_bytes(found, expected[example]) and difference(subject, twin, twin.inputs, found, twin.expected()):
                 raise FailedError(
                     f"{example.name}: compiled with other constants, the function gives the same results as before"
                 )
             agree(
-                subject, example, example.inputs, run(first, example), known[example], "called after another instance"
+                subject,
+                example,
+                example.inputs,
+                run(first, example),
+                expected[example],
+                "called after another instance",
             )
     del second, attempt
     gc.collect()
@@ -99,7 +106,7 @@ def _with_other_constants(example: Example) -> Example | None:
     return replace(example, module=IRModule({example.function: function}, store)) if found else None
 
 
-def _frees(subject: Subject, case: str) -> None:
+def _check_freed(subject: Subject, case: str) -> None:
     example = require_examples(subject)[0]
     alive: list[weakref.ref[object]] = []
     for _ in range(_NUM_DROPPED):
@@ -113,7 +120,7 @@ def _frees(subject: Subject, case: str) -> None:
     gc.collect()
     left = {id(module) for reference in alive if (module := reference()) is not None}
     if len(left) >= _NUM_DROPPED:
-        raise FailedError(f"compiled {_NUM_DROPPED} times and dropped, {len(left)} modules are still held")
+        raise FailedError(f"{len(left)} modules are still in memory after {_NUM_DROPPED} compilations and the last use")
 
 
 PROMISES = (
@@ -121,13 +128,13 @@ PROMISES = (
         Level.L4,
         "stateless",
         "gives the same results for the same inputs, regardless of earlier calls",
-        _stateless,
+        _check_stateless,
     ),
     Promise(
         Level.L4,
         "independent-instances",
         "keeps separately compiled instances apart, even with other constants under the same name",
-        _independent,
+        _check_independent,
     ),
-    Promise(Level.L4, "freed-when-dropped", "frees modules after the last use", _frees),
+    Promise(Level.L4, "freed-when-dropped", "frees modules after the last use", _check_freed),
 )

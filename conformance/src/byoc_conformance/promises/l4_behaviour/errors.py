@@ -15,8 +15,8 @@ from byoc_conformance.drawing.spaces import has_indices
 from byoc_conformance.examples import Array, Example
 from byoc_conformance.outcome import DeclinedError, FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l4_behaviour.observed_calls import ObservedCall, observe_calls
 from byoc_conformance.promises.l4_behaviour.running import agree, compile_own, require_examples, run
-from byoc_conformance.promises.l4_behaviour.spying import ObservedCall, observe_calls
 from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
@@ -24,7 +24,7 @@ __all__ = ["PROMISES"]
 _OUTSIDE = 1_000_003
 
 
-def _checked(subject: Subject, case: str) -> None:
+def _check_arguments(subject: Subject, case: str) -> None:
     calls = observe_calls(subject, require_examples(subject))
     judged = [call for call in calls if call.function.signature is not None and not call.function.returns_results]
     if not judged:
@@ -45,12 +45,12 @@ def _check_calls(call: ObservedCall) -> None:
             raise FailedError(
                 f"{call.example.name}: a direct call with the right arguments does not reach the compiled code"
             )
-        for what, wrong in _wrong_arguments(call, arrays):
+        for fault, wrong in _wrong_arguments(call, arrays):
             try:
                 function(*wrong)
             except CallError:
                 continue
-            raise FailedError(f"{call.example.name}: a direct call passes {what} to the compiled code")
+            raise FailedError(f"{call.example.name}: a direct call passes {fault} to the compiled code")
     finally:
         function.impl = implementation
 
@@ -63,18 +63,18 @@ def _wrong_arguments(call: ObservedCall, arrays: list[Array]) -> Iterator[tuple[
     yield "too many arguments", [*arrays, arrays[-1].copy()]
     for index, spec in enumerate((*signature.inputs, *signature.outputs)):
         array = arrays[index]
-        others = {
+        wrong_arrays = {
             "another dtype": np.zeros(array.shape, np.int16 if array.dtype != np.int16 else np.int8),
             "another rank": array[np.newaxis],
         }
         if spec.shape and isinstance(spec.shape[0], int):
-            others["another size"] = np.zeros((array.shape[0] + 1, *array.shape[1:]), array.dtype)
-        for what, other in others.items():
-            yield f"argument {index} of {what}", [*arrays[:index], other, *arrays[index + 1 :]]
+            wrong_arrays["another size"] = np.zeros((array.shape[0] + 1, *array.shape[1:]), array.dtype)
+        for deviation, other in wrong_arrays.items():
+            yield f"argument {index} of {deviation}", [*arrays[:index], other, *arrays[index + 1 :]]
 
 
-def _told(subject: Subject, case: str) -> None:
-    machine, examples = _indexing(subject)
+def _check_index_errors(subject: Subject, case: str) -> None:
+    machine, examples = _indexing_examples(subject)
     for example, outside in examples:
         try:
             run(machine, example, outside)
@@ -83,21 +83,21 @@ def _told(subject: Subject, case: str) -> None:
         raise FailedError(f"{example.name}: an index outside the axis is an error, but this call gave a result")
 
 
-def _usable(subject: Subject, case: str) -> None:
-    machine, examples = _indexing(subject)
+def _check_calls_after_errors(subject: Subject, case: str) -> None:
+    machine, examples = _indexing_examples(subject)
     failed = 0
     for example, outside in examples:
-        known = run(machine, example)
+        expected = run(machine, example)
         try:
             run(machine, example, outside)
         except ByocError:
             failed += 1
-            agree(subject, example, example.inputs, run(machine, example), known, "called after a failed call")
+            agree(subject, example, example.inputs, run(machine, example), expected, "called after a failed call")
     if not failed:
         raise NotCoveredError("no call failed")
 
 
-def _indexing(subject: Subject) -> tuple[VirtualMachine, list[tuple[Example, Sequence[Array]]]]:
+def _indexing_examples(subject: Subject) -> tuple[VirtualMachine, list[tuple[Example, Sequence[Array]]]]:
     """Return the claimed functions with possible out-of-range accesses, depending on the data.
 
     Each function comes with inputs refused by the op's kernel: the last index lies outside.
@@ -111,7 +111,7 @@ def _indexing(subject: Subject) -> tuple[VirtualMachine, list[tuple[Example, Seq
         function, _ = new_function(op, case.types(), case.attrs, name)
         inputs = case.arrays(np.random.default_rng(subject.spec.seed))
         example = Example(f"indexing {op.name}", "indexing", IRModule({name: function}), name, inputs)
-        refused = next((wrong for wrong in _outside(example) if _is_error(example, wrong)), None)
+        refused = next((wrong for wrong in _inputs_with_index_outside(example) if _is_error(example, wrong)), None)
         if refused is not None:
             outside[name] = refused
             examples.append(example)
@@ -122,12 +122,12 @@ def _indexing(subject: Subject) -> tuple[VirtualMachine, list[tuple[Example, Seq
     return attempt.vm, [(example, outside[example.function]) for example in claimed]
 
 
-def _outside(example: Example) -> Iterator[Sequence[Array]]:
+def _inputs_with_index_outside(example: Example) -> Iterator[Sequence[Array]]:
     """Yield the example's inputs, each time with the last element of another integer operand far outside."""
-    for place, array in enumerate(example.inputs):
+    for index, array in enumerate(example.inputs):
         if array.dtype.kind == "i" and array.size:
             inputs = example.new_inputs()
-            inputs[place].reshape(-1)[-1] = min(_OUTSIDE, np.iinfo(array.dtype).max)
+            inputs[index].reshape(-1)[-1] = min(_OUTSIDE, np.iinfo(array.dtype).max)
             yield inputs
 
 
@@ -145,8 +145,8 @@ PROMISES = (
         Level.L4,
         "arguments-checked",
         "refuses direct calls with arguments of a wrong number, dtype or shape before any compiled code runs",
-        _checked,
+        _check_arguments,
     ),
-    Promise(Level.L4, "errors-told", "raises an error for indices outside the axis", _told),
-    Promise(Level.L4, "usable-after-error", "works after a failed call", _usable),
+    Promise(Level.L4, "errors-told", "raises an error for indices outside the axis", _check_index_errors),
+    Promise(Level.L4, "usable-after-error", "works after a failed call", _check_calls_after_errors),
 )

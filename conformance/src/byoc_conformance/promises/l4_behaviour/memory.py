@@ -22,7 +22,7 @@ _PHASES = 5
 """The growth of the first two phases is not judged: caches fill, and free memory is used up."""
 _MEASUREMENTS = 2
 """The number of measurements with growth before a failure: a leak goes on, and growth of a slow cache ends."""
-_LONGER = 4
+_PROCESS_ROUNDS_FACTOR = 4
 """The factor on the length of phases if the system counts: the growth must exceed the free memory."""
 _PYTHON_BYTES = 16.0
 """The allowed growth per call of memory counted exactly by Python; no object is smaller."""
@@ -30,7 +30,7 @@ _PROCESS_BYTES = 2048.0
 """The allowed growth per call of memory counted in pages by the system; the allocator may keep some back."""
 
 
-def _steady_calls(subject: Subject, case: str) -> None:
+def _check_memory_of_calls(subject: Subject, case: str) -> None:
     machine = compile_examples(subject).vm
     examples = require_examples(subject)
 
@@ -39,24 +39,24 @@ def _steady_calls(subject: Subject, case: str) -> None:
             run(machine, example)
         return len(examples)
 
-    require_steady(call_all, rounds=20, what="call")
+    require_steady(call_all, rounds=20, label="call")
 
 
-def _steady_compiling(subject: Subject, case: str) -> None:
+def _check_memory_of_compilation(subject: Subject, case: str) -> None:
     example = require_examples(subject)[0]
 
     def compile_once() -> int:
         run(compile_own(subject, [example])[0].vm, example)
         return 1
 
-    require_steady(compile_once, rounds=3, what="compilation", process_bytes=1e6, python_bytes=65536.0)
+    require_steady(compile_once, rounds=3, label="compilation", process_bytes=1e6, python_bytes=65536.0)
 
 
 def require_steady(
     work: Callable[[], int],
     *,
     rounds: int,
-    what: str,
+    label: str,
     python_bytes: float = _PYTHON_BYTES,
     process_bytes: float = _PROCESS_BYTES,
 ) -> None:
@@ -67,7 +67,7 @@ def require_steady(
     Args:
         work: does the work, and returns the number of repetitions.
         rounds: the number of calls of ``work`` in a phase.
-        what: the name of the work, for the message.
+        label: the name of the work, for the message.
         python_bytes: the allowed growth per repetition, of the memory counted by Python.
         process_bytes: the allowed growth per repetition, of the whole process's memory.
 
@@ -75,7 +75,12 @@ def require_steady(
         FailedError: every phase but the first two grew more than allowed, in two measurements.
     """
     for name, nbytes, allowed, count in (
-        ("the process's memory", _process_nbytes, process_bytes, _LONGER * rounds),  # first: tracemalloc frees memory
+        (
+            "the process's memory",
+            _process_nbytes,
+            process_bytes,
+            _PROCESS_ROUNDS_FACTOR * rounds,
+        ),  # first: tracemalloc frees memory
         ("Python's memory", _python_nbytes, python_bytes, rounds),
     ):
         least = 0.0
@@ -84,7 +89,7 @@ def require_steady(
             if least <= allowed:
                 break
         else:
-            raise FailedError(f"{name} keeps growing by {least:.0f} bytes with every {what}")
+            raise FailedError(f"{name} keeps growing by {least:.0f} bytes with every {label}")
 
 
 def _least_growth(work: Callable[[], int], count: int, nbytes: Callable[[], int]) -> float:
@@ -115,11 +120,11 @@ def _process_nbytes() -> int:
 
 
 PROMISES = (
-    Promise(Level.L4, "memory-steady", "uses no more memory after many calls than after some", _steady_calls),
+    Promise(Level.L4, "memory-steady", "uses no more memory after many calls than after some", _check_memory_of_calls),
     Promise(
         Level.L4,
         "memory-steady-compiling",
         "uses no more memory after many compilations than after some",
-        _steady_compiling,
+        _check_memory_of_compilation,
     ),
 )

@@ -12,8 +12,8 @@ from byoc_conformance.examples import Array, Example, compile_examples
 from byoc_conformance.native_calls import call_natively
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l4_behaviour.observed_calls import ObservedCall, observe_calls
 from byoc_conformance.promises.l4_behaviour.running import agree, copies, require_examples, run, same_bytes
-from byoc_conformance.promises.l4_behaviour.spying import ObservedCall, observe_calls
 from byoc_conformance.subject import Subject
 from byoc_conformance.wrapped_calls import GuardedWorkspace
 
@@ -26,7 +26,7 @@ Call = Callable[[ObservedCall, CallTraits], Iterator[tuple[str, Sequence[Array]]
 """A caller of functions in a way permitted by the traits; yields descriptions, with the outputs."""
 
 
-def _judge(subject: Subject, call: Call, what: str) -> None:
+def _judge(subject: Subject, call: Call, permission: str) -> None:
     """Compare the results of permitted calls with the results of plain calls.
 
     Another layout of the elements may change the rounding of sums. Therefore results with other bits are compared with
@@ -50,10 +50,10 @@ def _judge(subject: Subject, call: Call, what: str) -> None:
             elif not same_bytes(found, observed.outputs):
                 raise FailedError(f"{example.name}, {how}: the results differ")
     if not judged:
-        raise NotCoveredError(f"no function permits {what}")
+        raise NotCoveredError(f"no function permits {permission}")
 
 
-def _apart(array: Array) -> Array:
+def _new_strided_view(array: Array) -> Array:
     """Return a view of the same type with gaps between the elements."""
     room = np.zeros((*array.shape, 2), array.dtype)
     view: Array = room[..., 0]
@@ -63,7 +63,10 @@ def _apart(array: Array) -> Array:
 def _call_strided(call: ObservedCall, traits: CallTraits) -> Iterator[tuple[str, Sequence[Array]]]:
     if not traits.strided:
         return
-    inputs, outputs = [_apart(array) for array in call.inputs], [_apart(array) for array in call.outputs]
+    inputs, outputs = (
+        [_new_strided_view(array) for array in call.inputs],
+        [_new_strided_view(array) for array in call.outputs],
+    )
     for view, array in zip(inputs, call.inputs, strict=True):
         view[...] = array
     call.function.impl(*inputs, *outputs)
@@ -74,7 +77,10 @@ def _call_native_strided(call: ObservedCall, traits: CallTraits) -> Iterator[tup
     entry = call.function.native
     if not traits.strided or entry is None:
         return
-    inputs, outputs = [_apart(array) for array in call.inputs], [_apart(array) for array in call.outputs]
+    inputs, outputs = (
+        [_new_strided_view(array) for array in call.inputs],
+        [_new_strided_view(array) for array in call.outputs],
+    )
     for view, array in zip(inputs, call.inputs, strict=True):
         view[...] = array
     call_natively(entry, [*inputs, *outputs])
@@ -86,8 +92,8 @@ def _call_in_place(call: ObservedCall, traits: CallTraits) -> Iterator[tuple[str
         if call.inputs[number].nbytes != call.outputs[output].nbytes:
             continue  # the sizes differ in this call
         inputs, outputs = copies(call.inputs), [np.zeros_like(array) for array in call.outputs]
-        place = inputs[number].reshape(-1).view(np.uint8)
-        outputs[output] = place.view(outputs[output].dtype).reshape(outputs[output].shape)
+        memory = inputs[number].reshape(-1).view(np.uint8)
+        outputs[output] = memory.view(outputs[output].dtype).reshape(outputs[output].shape)
         call.function.impl(*inputs, *outputs)
         yield f"with output {output} in the memory of input {number}", outputs
 
@@ -107,23 +113,23 @@ def _call_with_workspace(call: ObservedCall, traits: CallTraits) -> Iterator[tup
     yield "without a workspace", outputs
 
 
-def _strided(subject: Subject, case: str) -> None:
+def _check_strided(subject: Subject, case: str) -> None:
     _judge(subject, _call_strided, "strided arrays")
 
 
-def _native_strided(subject: Subject, case: str) -> None:
+def _check_native_strided(subject: Subject, case: str) -> None:
     _judge(subject, _call_native_strided, "strided arrays in calls from machine code")
 
 
-def _in_place(subject: Subject, case: str) -> None:
+def _check_in_place(subject: Subject, case: str) -> None:
     _judge(subject, _call_in_place, "an output in an input's memory")
 
 
-def _workspace(subject: Subject, case: str) -> None:
+def _check_workspace(subject: Subject, case: str) -> None:
     _judge(subject, _call_with_workspace, "a workspace")
 
 
-def _native(subject: Subject, case: str) -> None:
+def _check_native_calls(subject: Subject, case: str) -> None:
     attempt = compile_examples(subject)
     functions = [module.get_function(name) for module in attempt.executable.modules for name in module.function_names]
     if all(function.native is None for function in functions):
@@ -143,30 +149,30 @@ PROMISES = (
         Level.L4,
         "permitted-strides",
         "accepts strided inputs and outputs in functions declared `strided`",
-        _strided,
+        _check_strided,
     ),
     Promise(
         Level.L4,
         "native-strides",
         "accepts strided inputs and outputs in calls from machine code too, in functions declared `strided`",
-        _native_strided,
+        _check_native_strided,
     ),
     Promise(
         Level.L4,
         "permitted-in-place",
         "computes right with an output over an input, if declared `in_place`",
-        _in_place,
+        _check_in_place,
     ),
     Promise(
         Level.L4,
         "permitted-workspace",
         "stays within the declared workspace, and works without a workspace too",
-        _workspace,
+        _check_workspace,
     ),
     Promise(
         Level.L4,
         "native-calls",
         "gives the same results in calls from machine code and from Python",
-        _native,
+        _check_native_calls,
     ),
 )

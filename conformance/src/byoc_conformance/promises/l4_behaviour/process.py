@@ -32,17 +32,17 @@ _END_SECONDS = 40.0
 _NUM_CALLS = 8
 
 
-def _unchanged(subject: Subject, case: str) -> None:
+def _check_state(subject: Subject, case: str) -> None:
     subject.require_tools()  # level 0 reports changes by this question
     before = _state()  # before the first compilation of the process, if this test is the level's first
     examples = require_examples(subject)
-    attempt, kept = compile_own(subject, examples)
-    for example in kept:
+    attempt, claimed = compile_own(subject, examples)
+    for example in claimed:
         run(attempt.vm, example)
     _compare(before, "compiling and calling")
     threads = threading.active_count()
     for _ in range(_NUM_CALLS):
-        for example in kept:
+        for example in claimed:
             run(attempt.vm, example)
     if threading.active_count() >= threads + _NUM_CALLS:
         raise FailedError(f"{_NUM_CALLS} calls left {threading.active_count() - threads} threads running")
@@ -74,18 +74,18 @@ def _compare(before: Mapping[str, object], after_what: str) -> None:
         raise FailedError(f"changed after {after_what}: {', '.join(changed)}")
 
 
-def _fork(subject: Subject, case: str) -> None:
+def _check_fork(subject: Subject, case: str) -> None:
     if not hasattr(os, "fork") or sys.platform == "darwin":  # even the system's own libraries do not survive fork
         raise NotCoveredError("this system does not fork processes")
     machine = compile_examples(subject).vm
     examples = require_examples(subject)
-    known = {example: run(machine, example) for example in examples}
+    expected = {example: run(machine, example) for example in examples}
     receiver, sender = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside a thread waiting for a line
         child = os.fork()
     if child == 0:
-        _answer_and_exit(subject, known, sender)
+        _answer_and_exit(subject, expected, sender)
     os.close(sender)
     try:
         text = _read_within(receiver, _CHILD_SECONDS)
@@ -95,26 +95,26 @@ def _fork(subject: Subject, case: str) -> None:
         os.waitpid(child, 0)
     if text is None:
         raise FailedError(f"a forked child has no result within {_CHILD_SECONDS:g} s")
-    refusing = _runtimes_that_do_not_fork(subject)
+    refusing = _fork_unsafe_runtimes(subject)
     if refusing and text.startswith("ExecutionError: ") and "forked process" in text:
         raise DeclinedError(f"runtime `{refusing[0]}` declares modules unusable in a forked process")
     if text != "right":
         raise FailedError(f"in a forked child: {text or 'the process ended'}")
 
 
-def _runtimes_that_do_not_fork(subject: Subject) -> list[str]:
+def _fork_unsafe_runtimes(subject: Subject) -> list[str]:
     keys = dict.fromkeys(module.type_key for module in compile_examples(subject).executable.modules)
-    known = [key for key in keys if key in runtimes().names()]
-    return [key for key in known if not runtimes().get(key).info().fork_safe]
+    installed = [key for key in keys if key in runtimes().names()]
+    return [key for key in installed if not runtimes().get(key).info().fork_safe]
 
 
-def _answer_and_exit(subject: Subject, known: Mapping[Example, Results], sender: int) -> None:
+def _answer_and_exit(subject: Subject, expected: Mapping[Example, Results], sender: int) -> None:
     """Call everything in the child, write the first fault, and end the process immediately."""
     try:
         machine = compile_examples(subject).vm
         texts = [
             text and f"{example.name}: {text}"
-            for example, results in known.items()
+            for example, results in expected.items()
             if (text := difference(subject, example, example.inputs, run(machine, example), results))
         ]
         os.write(sender, (texts[0] if texts else "right").encode())
@@ -138,7 +138,7 @@ def _read_within(receiver: int, seconds: float) -> str | None:
         parts.append(part)
 
 
-def _clean_end(subject: Subject, case: str) -> None:
+def _check_exit(subject: Subject, case: str) -> None:
     require_examples(subject)
     code = f"from {__name__} import use_and_drop; use_and_drop(sys.argv[2])"
     printed = run_in_fresh_process(code, json.dumps(subject.spec.to_json()), timeout=_END_SECONDS, ends_by_itself=True)
@@ -156,10 +156,10 @@ def use_and_drop(spec: str) -> None:
     os.dup2(2, 1)
     subject = Subject(SubjectSpec.from_json(json.loads(spec)))
     examples = require_examples(subject)
-    attempt, kept = compile_own(subject, examples)
+    attempt, claimed = compile_own(subject, examples)
 
     def call_all() -> None:
-        for example in kept:
+        for example in claimed:
             run(attempt.vm, example)
 
     call_all()
@@ -172,12 +172,12 @@ def use_and_drop(spec: str) -> None:
     os.dup2(printed, 2)
 
 
-STATE = Promise(Level.L4, "process-unchanged", "leaves the state of the process unchanged", _unchanged)
+STATE = Promise(Level.L4, "process-unchanged", "leaves the state of the process unchanged", _check_state)
 """Most effective as the first test of the level."""
 
 PROMISES = (
-    Promise(Level.L4, "fork", "works in a child process forked after a call", _fork),
+    Promise(Level.L4, "fork", "works in a child process forked after a call", _check_fork),
     Promise(
-        Level.L4, "clean-end", "lets a process exit at once after use, with status 0 and without output", _clean_end
+        Level.L4, "clean-end", "lets a process exit at once after use, with status 0 and without output", _check_exit
     ),
 )

@@ -77,22 +77,22 @@ def same_bytes(left: Sequence[Array], right: Sequence[Array]) -> bool:
     )
 
 
-def difference(subject: Subject, example: Example, inputs: Sequence[Array], found: Results, known: Results) -> str:
+def difference(subject: Subject, example: Example, inputs: Sequence[Array], found: Results, expected: Results) -> str:
     """Return the fault in results; empty if none.
 
-    Results are right if equal to the known results bit by bit, or else equal to the results of the reference kernels,
-    up to rounding: level 2 judges the accuracy of the known results.
+    Results are right if equal to the expected results bit by bit, or equal to the results of the reference kernels,
+    up to rounding: level 2 judges the accuracy of the expected results.
 
     Args:
         subject: the subject with the declared unit roundoff.
         example: the called example.
         inputs: the inputs of the call.
         found: the results.
-        known: earlier results for equal inputs.
+        expected: earlier results for equal inputs.
     """
-    if same_bytes(found, known):
+    if same_bytes(found, expected):
         return ""
-    if _describe_types(found) != _describe_types(known):
+    if _describe_types(found) != _describe_types(expected):
         return f"the results have other types: {_describe_types(found)}"
     names = example.module[example.function].output_names
     references = References(
@@ -107,14 +107,14 @@ def _describe_types(arrays: Sequence[Array]) -> str:
 
 
 def agree(
-    subject: Subject, example: Example, inputs: Sequence[Array], found: Results, known: Results, when: str
+    subject: Subject, example: Example, inputs: Sequence[Array], found: Results, expected: Results, when: str
 ) -> None:
-    """Check results against known results; see :func:`difference`.
+    """Check results against expected results; see :func:`difference`.
 
     Raises:
         FailedError: the results differ; names the example and the circumstances of the call (``when``).
     """
-    text = difference(subject, example, inputs, found, known)
+    text = difference(subject, example, inputs, found, expected)
     if text:
         raise FailedError(f"{example.name}, {when}: {text}")
 
@@ -198,7 +198,7 @@ def widen(subject: Subject, examples: Iterable[Example]) -> tuple[Example, ...]:
 
 def compile_own(subject: Subject, examples: Iterable[Example]) -> tuple[Attempt, tuple[Example, ...]]:
     """Compile examples, perhaps derived from others, anew; return the attempt, and the claimed, compiled examples."""
-    given = tuple(examples)
-    attempt = subject.attempt(join_examples(given))
-    kept = tuple(e for e in given if attempt.is_claimed(e.function) and e.function not in attempt.failures)
-    return attempt, kept
+    candidates = tuple(examples)
+    attempt = subject.attempt(join_examples(candidates))
+    compiled = tuple(e for e in candidates if attempt.is_claimed(e.function) and e.function not in attempt.failures)
+    return attempt, compiled

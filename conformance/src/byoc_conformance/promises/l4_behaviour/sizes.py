@@ -25,7 +25,7 @@ __all__ = ["PROMISES"]
 _SIZES = (1, 3, 17, 1025)
 
 
-def _dynamic(subject: Subject, case: str) -> None:
+def _check_dynamic_sizes(subject: Subject, case: str) -> None:
     if not subject.info.dynamic_shapes:
         raise DeclinedError("the backend declares no dynamic shapes")
     examples = require_examples(subject, "symbolic")
@@ -34,11 +34,16 @@ def _dynamic(subject: Subject, case: str) -> None:
     if not fixed:
         raise NotCoveredError("no symbolic example accepts other sizes")
     attempt, claimed = compile_own(subject, [twin for _, twin in fixed])
-    known = {twin: run(attempt.vm, twin) if twin in claimed else twin.expected() for _, twin in fixed}
+    expected = {twin: run(attempt.vm, twin) if twin in claimed else twin.expected() for _, twin in fixed}
     for turn in ("the first time", "again"):
         for example, twin in fixed:
             agree(
-                subject, twin, twin.inputs, run(machine, example, twin.new_inputs()), known[twin], f"symbolic, {turn}"
+                subject,
+                twin,
+                twin.inputs,
+                run(machine, example, twin.new_inputs()),
+                expected[twin],
+                f"symbolic, {turn}",
             )
 
 
@@ -51,7 +56,7 @@ def _bound(subject: Subject, example: Example, size: int) -> Example | None:
     return rebuild(subject, example, f"{example.function}_{size}", bind)
 
 
-def _empty(subject: Subject, case: str) -> None:
+def _check_empty_arrays(subject: Subject, case: str) -> None:
     examples = require_examples(subject)
     static = resize_first(subject, examples, 0)
     attempt, claimed = compile_own(subject, static)
@@ -77,7 +82,9 @@ PROMISES = (
         Level.L4,
         "dynamic-shapes",
         "gives the same results for symbolic sizes as for fixed sizes, with sizes from 1 to 1025 in turn",
-        _dynamic,
+        _check_dynamic_sizes,
     ),
-    Promise(Level.L4, "zero-size", "accepts arrays without elements, for fixed and symbolic sizes", _empty),
+    Promise(
+        Level.L4, "zero-size", "accepts arrays without elements, for fixed and symbolic sizes", _check_empty_arrays
+    ),
 )

@@ -39,52 +39,52 @@ _LARGE: tuple[OpCase, ...] = (
 )
 """Calls large enough for several threads: about a millisecond of work."""
 _MEASURED_SECONDS = 0.05
-_MOST_CALLS = 200
+_MAX_CALLS = 200
 _NUMBERS = (2, 3, 4)
 _ROUNDS = 3
-_LARGEST_SHARE = 0.25
+_MAX_SHARE = 0.25
 """The allowed time of other threads, as a share of the caller's time: other threads wake up, look, and sleep again.
 Single-threaded backends were measured at 0.00 of the caller's time, backends with a second thread at 0.38 and more.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _ProcessorSeconds:
     """The processor time of some calls, in seconds: of the calling thread, and of all others."""
 
     own: float
-    others: float
+    other_threads: float
 
 
-def _limited(subject: Subject, case: str) -> Outcome:
+def _check_thread_limit(subject: Subject, case: str) -> Outcome:
     attempt, inputs = _compile_large(subject)
     machine = VirtualMachine(attempt.executable, num_threads=1)
     texts = []
     for name, arrays in inputs.items():
         use = _measure(machine, name, arrays)
-        if use.others > _LARGEST_SHARE * use.own:
+        if use.other_threads > _MAX_SHARE * use.own:
             # Threads starting or ending just now are not part of this call.
             use = _measure(machine, name, arrays)
-        if use.others > _LARGEST_SHARE * use.own:
+        if use.other_threads > _MAX_SHARE * use.own:
             texts.append(
-                f"{name}, called with `num_threads=1`: other threads computed for {use.others / use.own:.2f} times as "
-                "long as the calling thread"
+                f"{name}, called with `num_threads=1`: other threads computed for {use.other_threads / use.own:.2f} "
+                "times as long as the calling thread"
             )
     if texts:
         raise FailedError("\n".join(texts))
     return Outcome(text=f"{len(inputs)} large calls in one thread each")
 
 
-def _agree(subject: Subject, case: str) -> Outcome:
+def _check_thread_numbers(subject: Subject, case: str) -> Outcome:
     attempt, inputs = _compile_large(subject)
     alone = VirtualMachine(attempt.executable, num_threads=1)
     for number in _NUMBERS:
         machine = VirtualMachine(attempt.executable, num_threads=number)
         for name, arrays in inputs.items():
-            known = copies(call_function(alone, name, arrays))
+            expected = copies(call_function(alone, name, arrays))
             for _ in range(_ROUNDS):
                 found = call_unchanging(machine, name, arrays)
-                text = "" if same_bytes(found, known) else subject.judge(attempt.module, name, arrays, found).text
+                text = "" if same_bytes(found, expected) else subject.judge(attempt.module, name, arrays, found).text
                 if text:
                     raise FailedError(f"{name}, called with `num_threads={number}`: {text}")
     return Outcome(text=f"{len(inputs)} large calls, on up to {max(_NUMBERS)} threads")
@@ -99,21 +99,21 @@ def _compile_large(subject: Subject) -> tuple[Attempt, Mapping[str, list[Array]]
     """
     functions = dict(_functions(subject))
     attempt = subject.attempt(IRModule({name: function for name, (function, _) in functions.items()}, ConstantStore()))
-    taken = {
+    claimed = {
         name: inputs
         for name, (_, inputs) in functions.items()
         if attempt.is_claimed(name) and name not in attempt.failures
     }
-    if not taken:
+    if not claimed:
         raise NotCoveredError("the backend claims none of the large cases")
-    for name, inputs in list(taken.items()):
+    for name, inputs in list(claimed.items()):
         try:
             call_function(attempt.vm, name, inputs)
         except ByocError:  # level 2 reports failing calls
-            del taken[name]
-    if not taken:
+            del claimed[name]
+    if not claimed:
         raise NotCoveredError("every call of a large case fails")
-    return attempt, taken
+    return attempt, claimed
 
 
 def _functions(subject: Subject) -> Iterator[tuple[str, tuple[Function, list[Array]]]]:
@@ -124,17 +124,17 @@ def _functions(subject: Subject) -> Iterator[tuple[str, tuple[Function, list[Arr
         yield name, (function, [array_of(type_, generator) for type_ in item.types()])
 
 
-def _measure(machine: VirtualMachine, name: str, inputs: list[Array]) -> _Use:
+def _measure(machine: VirtualMachine, name: str, inputs: list[Array]) -> _ProcessorSeconds:
     """Return the processor time of calls, repeated until the time is long enough for measuring."""
     call_function(machine, name, inputs)
     process, thread = time.process_time(), time.thread_time()
-    for _ in range(_MOST_CALLS):
+    for _ in range(_MAX_CALLS):
         call_function(machine, name, inputs)
         own = time.thread_time() - thread
         if own >= _MEASURED_SECONDS:
             break
     own = time.thread_time() - thread
-    return _Use(own, max(0.0, time.process_time() - process - own))
+    return _ProcessorSeconds(own, max(0.0, time.process_time() - process - own))
 
 
 PROMISES = (
@@ -142,12 +142,12 @@ PROMISES = (
         Level.L4,
         "thread-limit",
         "computes on no more threads than allowed for the call",
-        _limited,
+        _check_thread_limit,
     ),
     Promise(
         Level.L4,
         "thread-numbers",
-        "gives the same results on several threads as on one, in calls large enough for several",
-        _agree,
+        "gives the same results on several threads as on a single thread, in large calls",
+        _check_thread_numbers,
     ),
 )

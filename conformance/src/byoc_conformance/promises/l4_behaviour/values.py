@@ -24,7 +24,7 @@ _VALUES: Mapping[str, tuple[float, ...]] = {
 }
 
 
-def _survive(subject: Subject, case: str) -> None:
+def _check_any_number(subject: Subject, case: str) -> None:
     machine = compile_examples(subject).vm
     judged = 0
     for example in require_examples(subject):
@@ -54,7 +54,7 @@ PROMISES = (
         Level.L4,
         "any-number",
         "neither crashes, hangs, raises nor warns on non-finite or tiny numbers",
-        _survive,
+        _check_any_number,
         cases=lambda: tuple(_VALUES),
         deadline=30.0,
     ),

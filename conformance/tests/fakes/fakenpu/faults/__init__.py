@@ -1,4 +1,4 @@
-"""What can be wrong with the backend, one thing at a time: the environment variable ``FAKENPU_FAULT`` says which."""
+"""Possible faults of the backend, one at a time: the environment variable ``FAKENPU_FAULT`` has the name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fakenpu.faults.fault import Fault
 __all__ = ["FAULTS", "Fault", "break_compile_half", "break_run_half"]
 
 FAULTS: Mapping[str, Fault]
-"""All faults by name; loaded on first use, so that a run half that is not broken imports none of them."""
+"""All faults by name; loaded on first use, so a sound run half imports none of them."""
 
 _LEVELS = ("l0", "l1", "l2", "l3", "l4", "l4_permissions", "l4_process")
 
@@ -29,25 +29,25 @@ def _faults_of(level: str) -> Mapping[str, Fault]:
 
 
 def break_compile_half(names: dict[str, Any]) -> None:
-    """Changes the global names of the compile half."""
+    """Change the global names of the compile half."""
     _break("compile_half", names)
 
 
 def break_run_half(names: dict[str, Any]) -> None:
-    """Changes the global names of the run half."""
+    """Change the global names of the run half."""
     _break("run_half", names)
 
 
 def _break(half: str, names: dict[str, Any]) -> None:
-    chosen = os.environ.get("FAKENPU_FAULT", "")
-    fault = _find(chosen) if chosen else None
+    name = os.environ.get("FAKENPU_FAULT", "")
+    fault = _find(name) if name else None
     change = getattr(fault, half, None)
     if change is not None:
         change(names)
 
 
-def _find(chosen: str) -> Fault | None:
-    """Gives a fault; ``None`` where the compile side of the core, in whose terms it is written, is out of reach."""
+def _find(name: str) -> Fault | None:
+    """Return a fault; ``None`` without access to the compile side of the core, used by the fault's definition."""
     is_out_of_reach = False
     for level in _LEVELS:
         try:
@@ -55,8 +55,8 @@ def _find(chosen: str) -> Fault | None:
         except ImportError:
             is_out_of_reach = True
             continue
-        if chosen in faults:
-            return faults[chosen]
+        if name in faults:
+            return faults[name]
     if not is_out_of_reach:
-        raise KeyError(chosen)
+        raise KeyError(name)
     return None

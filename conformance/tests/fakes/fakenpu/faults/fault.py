@@ -1,4 +1,4 @@
-"""One way to be wrong, as data."""
+"""A fault as data."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 __all__ = ["Change", "Fault"]
 
 Change = Callable[[dict[str, Any]], None]
-"""Changes the global names of a half, after it has been imported: functions and classes in it are looked up there."""
+"""A change of a half's global names, after import: the half's functions and classes are looked up there."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One way to be wrong.
+    """A fault.
 
     Attributes:
-        caught_by: the names of the promises (``"L4-strided-inputs"``) that are broken, in every run of the kit.
-        also: promises that may be broken besides, since their tests compute with what is wrong: names, or patterns
-            as shells have them. No other promise is broken.
-        compile_half: how the compile half is broken.
-        run_half: how the run half is broken.
-        metadata: what the distribution declares otherwise, as arguments of ``install_fakenpu``.
+        caught_by: the names of the broken promises (``"L4-strided-inputs"``), in every run of the kit.
+        also: promises possibly broken besides, because their tests use the faulty part: names, or patterns as in
+            shells. No other promise is broken.
+        compile_half: the change of the compile half.
+        run_half: the change of the run half.
+        metadata: changed declarations of the distribution, as arguments of ``install_fakenpu``.
     """
 
     caught_by: frozenset[str]
@@ -33,6 +33,6 @@ class Fault:
     also: frozenset[str] = frozenset()
 
     def is_caught_by(self, broken: Collection[str]) -> bool:
-        """Return whether promises that are broken are those that this fault breaks."""
+        """Return whether the broken promises are the promises of this fault."""
         rest = set(broken) - self.caught_by
         return self.caught_by <= set(broken) and all(any(fnmatch(name, also) for also in self.also) for name in rest)

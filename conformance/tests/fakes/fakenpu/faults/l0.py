@@ -1,4 +1,4 @@
-"""Faults that tests of level 0 catch; written so that a run half can import them without the compile side."""
+"""Faults caught by tests of level 0; importable by a run half without the compile side."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _hook(function: Callable[..., object]) -> Any:
 
 
 def _declares(**fields: object) -> Change:
-    """Changes fields of the backend's info."""
+    """Change fields of the backend's info."""
 
     def change(names: dict[str, Any]) -> None:
         info = names["byoc_backend_info"]()
@@ -51,7 +51,7 @@ class _Tuning(BaseModel):
     tries: int = Field(1, description="how often")
 
 
-class _ForgetfulOptions(BaseModel):
+class _OptionsIgnoringKeys(BaseModel):
     tuning: _Tuning = Field(_Tuning(tries=1), description="how to search")
 
 
@@ -132,7 +132,7 @@ FAULTS: Mapping[str, Fault] = {
     "shuffles-its-patterns": _caught_by("answers-repeat", _shuffles_its_patterns),
     "hides-an-option": _caught_by("options-described", _declares(options=_UndescribedOptions)),
     "refuses-its-own-default": _caught_by("options-defaults", _declares(options=_OptionsWithBadDefault)),
-    "forgets-unknown-keys": _caught_by("options-unknown-keys", _declares(options=_ForgetfulOptions)),
+    "forgets-unknown-keys": _caught_by("options-unknown-keys", _declares(options=_OptionsIgnoringKeys)),
     "raises-for-a-bad-option": _caught_by("options-bad-values", _declares(options=_OptionsThatRaise)),
     "status-sets-the-environment": _caught_by("compile-status", _sets_the_environment),
     "status-without-remedy": _caught_by("runtime-status", run_half=_knows_no_remedy),

@@ -1,4 +1,4 @@
-"""Faults that tests of level 1 catch."""
+"""Faults caught by tests of level 1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Refusal = Callable[[Binding], Rejection | None]
 
 
 def _supports(refuse: Refusal) -> Change:
-    """Refuses more than it should."""
+    """Refuse too much."""
 
     def change(names: dict[str, Any]) -> None:
         supports = names["byoc_supports"]
@@ -57,7 +57,7 @@ def _refuses_long_names(binding: Binding) -> Rejection | None:
 
 
 def _refuses_axes(binding: Binding) -> Rejection | None:
-    """Refuses all but scalars: a table may be small."""
+    """Refuse all but scalars: a table may be small."""
     is_scalar = all(isinstance(value.type, TensorType) and value.type.shape == () for value in binding.results)
     is_own = binding.op.name == "fakenpu.double"
     return None if is_scalar or is_own else Rejection("rank", "only scalars are taken")
@@ -70,7 +70,7 @@ def _refuses_by_hash(binding: Binding) -> Rejection | None:
 
 
 def _refuses_after_another_type() -> Refusal:
-    """Refuses `exp` right after an `exp` of another type, as long as it is asked nothing else."""
+    """Refuse `exp` right after an `exp` of another type, until the next different question."""
     seen: list[Binding] = []
 
     def refuse(binding: Binding) -> Rejection | None:
@@ -85,7 +85,7 @@ def _refuses_after_another_type() -> Refusal:
 
 
 def _refuses_company(names: dict[str, Any]) -> None:
-    """Refuses `exp` in functions of several ops."""
+    """Refuse `exp` in functions of several ops."""
     supports = names["byoc_supports"]
 
     @hookimpl
@@ -105,7 +105,7 @@ def _refuses_constants(binding: Binding) -> Rejection | None:
 
 
 def _takes_single_ops_only(refuse: Refusal) -> Change:
-    """Refuses more than it should, and has no patterns that take it nevertheless."""
+    """Refuse too much, without patterns as a substitute."""
 
     def change(names: dict[str, Any]) -> None:
         @hookimpl
@@ -119,13 +119,13 @@ def _takes_single_ops_only(refuse: Refusal) -> Change:
 
 
 def _takes_halves(names: dict[str, Any]) -> None:
-    """Takes float16 in place of the dtypes that most cases have."""
+    """Support float16 in place of the dtypes of most cases."""
     names["FLOATS"] = ("float16",)
     _takes_single_ops_only(lambda binding: None)(names)
 
 
 def _explains(code: str, text: str) -> Change:
-    """Declines softmax, which it does not take anyhow, with these words."""
+    """Decline softmax, unsupported anyhow, with these words."""
     return _supports(lambda binding: Rejection(code, text) if binding.op.name == "nn.softmax" else None)
 
 
@@ -155,7 +155,7 @@ Codegen = Callable[[Sequence[Function], CompileContext], CodegenResult]
 
 
 def _codegen(wrap: Callable[[Codegen], Codegen]) -> Change:
-    """Compiles otherwise than it should."""
+    """Compile wrongly."""
 
     def change(names: dict[str, Any]) -> None:
         wrapped = wrap(names["byoc_codegen"])
@@ -245,9 +245,9 @@ def _gives(kind: type[GraphModule]) -> Change:
 
 
 def _compiles_anything(names: dict[str, Any]) -> None:
-    """Takes an op that it does not know for the one that it knows with as many operands."""
-    known = default_ops()
-    stand_ins = {1: known["exp"], 2: known["add"]}
+    """Compile an unknown op as the known op with the same number of operands."""
+    ops = default_ops()
+    stand_ins = {1: ops["exp"], 2: ops["add"]}
 
     def wrap(codegen: Codegen) -> Codegen:
         def compile_anything(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
@@ -307,7 +307,7 @@ def _links_other_numbers(names: dict[str, Any]) -> None:
 
 
 class _Shifted(RuntimeModule):
-    """A module of which each first result is one more than it should be."""
+    """A module adding 1 to each first result."""
 
     def __init__(self, inner: RuntimeModule) -> None:
         self.inner = inner

@@ -1,6 +1,6 @@
-"""Faults that tests of level 2 catch.
+"""Faults caught by tests of level 2.
 
-Most are in float64, in which graphs and ONNX's cases hardly ever are, so that the tests of single ops alone see them.
+Most are in float64, a dtype very rare in graphs and in ONNX's cases, so only the tests of single ops see them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kernel = Callable[..., Any]
 
 
 def _kernel(op: str, change: Callable[[Kernel], Kernel]) -> Change:
-    """Gives what replaces the kernel of an op."""
+    """Return the change replacing the kernel of an op."""
 
     def apply(names: dict[str, Any]) -> None:
         names["KERNELS"][op] = change(names["KERNELS"][op])
@@ -35,7 +35,7 @@ def _kernel(op: str, change: Callable[[Kernel], Kernel]) -> Change:
 
 
 def _in_float64(wrong: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
-    """Gives what makes a kernel wrong for one dtype: ``wrong(right kernel, *operands, **attributes)``."""
+    """Return a maker of kernels wrong for one dtype: ``wrong(right kernel, *operands, **attributes)``."""
 
     def change(kernel: Kernel) -> Kernel:
         def run(*arrays: NDArray, **attrs: Any) -> Any:
@@ -47,7 +47,7 @@ def _in_float64(wrong: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
 
 
 def _always(wrong: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
-    """Gives what makes a kernel wrong for every dtype."""
+    """Return a maker of kernels wrong for every dtype."""
     return lambda kernel: functools.partial(wrong, kernel)
 
 
@@ -94,7 +94,7 @@ def _takes_any_negative_axis_for_the_last(kernel: Kernel, x: NDArray, *, axis: i
 def _normalises_over_the_last_axis(
     kernel: Kernel, x: NDArray, *parameters: NDArray, axes: Sequence[int], epsilon: float
 ) -> Any:
-    """Takes the last of several axes for all of them, in four dimensions."""
+    """Normalise over the last of several axes only, in four dimensions."""
     if x.ndim != 4 or len(axes) == 1:
         return kernel(x, *parameters, axes=axes, epsilon=epsilon)
     sizes = [size if axis in {a % 4 for a in axes} else 1 for axis, size in enumerate(x.shape)]
@@ -105,7 +105,7 @@ def _normalises_over_the_last_axis(
 
 
 def _counts_what_hangs_over(kernel: Kernel, x: NDArray, **attrs: Any) -> Any:
-    """Divides the sum of a window that hangs over the end by the whole window."""
+    """Divide the sum of a window overlapping the end by the whole window."""
     right = kernel(x, **attrs)
     if not (attrs["ceil_mode"] and attrs["count_include_pad"]):
         return right
@@ -117,7 +117,7 @@ def _counts_what_hangs_over(kernel: Kernel, x: NDArray, **attrs: Any) -> Any:
 
 
 def _stops_at_the_first(kernel: Kernel, x: NDArray, **attrs: Any) -> Any:
-    """Loses the first element of an axis that is walked backwards to beyond its beginning."""
+    """Lose the first element of an axis read backwards to beyond the beginning."""
     result = np.array(kernel(x, **attrs))
     for axis, end, step in zip(attrs["axes"], attrs["end"], attrs["strides"], strict=True):
         if step == -1 and end < -x.shape[axis]:
@@ -133,14 +133,14 @@ def _writes_its_input(kernel: Kernel, x: NDArray) -> Any:
 
 
 def _flushes_its_input(kernel: Kernel, x: NDArray) -> Any:
-    """Puts zeros in place of subnormal numbers, where the caller sees them."""
+    """Replace subnormal numbers by zeros, visibly for the caller."""
     if x.flags.writeable:
         x[np.abs(x) < np.finfo(np.float64).smallest_normal] = 0
     return kernel(x)
 
 
 def _keeps_first_sizes(names: dict[str, Any]) -> None:
-    """Computes as many rows of float64 as the first call had."""
+    """Compute as many float64 rows as in the first call."""
     engine = names["FakeEngine"]
     build = engine.build
 
@@ -181,7 +181,7 @@ def _saturates(kernel: Kernel) -> Kernel:
 
 
 def _wrong_in_one_shape(kernel: Kernel) -> Kernel:
-    """ONNX's cases have it, and nothing else does."""
+    """Only ONNX's cases contain this shape."""
     return lambda x, y: kernel(x, -y) if x.shape == y.shape == (3, 4, 5) else kernel(x, y)
 
 
@@ -205,7 +205,7 @@ def _constant_hook(info: BackendInfo) -> Callable[[], BackendInfo]:
 
 
 def _rewriting(rewrite: Callable[[Function], Function]) -> Change:
-    """Gives what compiles other functions than it was given."""
+    """Return a codegen compiling rewritten functions."""
 
     def apply(names: dict[str, Any]) -> None:
         codegen = names["byoc_codegen"]
@@ -221,7 +221,7 @@ def _rewriting(rewrite: Callable[[Function], Function]) -> Change:
 
 
 def _takes_constants_negative(function: Function) -> Function:
-    """Takes ``x - constant`` for ``constant - x``, in float64."""
+    """Compile ``x - constant`` as ``constant - x``, in float64."""
 
     def change(binding: Binding) -> Binding:
         if binding.op.name != "subtract":
@@ -234,7 +234,7 @@ def _takes_constants_negative(function: Function) -> Function:
 
 
 def _takes_another_activation(function: Function) -> Function:
-    """Takes one op for another within a composite only."""
+    """Replace an op by another within a composite only."""
     exp = default_ops()["exp"]
 
     def change_body(body: Function) -> Function:
@@ -248,7 +248,7 @@ def _takes_another_activation(function: Function) -> Function:
 
 
 def _squares_for_relu(function: Function) -> Function:
-    """Takes one op for another, where the backend has four or more to arrange."""
+    """Replace an op by another if the backend has four or more to arrange."""
     if len(function.bindings) < 4:
         return function
     multiply = default_ops()["multiply"]
@@ -260,7 +260,7 @@ def _squares_for_relu(function: Function) -> Function:
 
 
 def _subtracts_behind_a_batch(function: Function) -> Function:
-    """Takes ``x - y`` for ``x + y`` behind a dense layer of a batch of matrices."""
+    """Compile ``x + y`` as ``x - y`` behind a dense layer of a batch of matrices."""
     batches = {
         id(binding.results[0])
         for binding in function.bindings

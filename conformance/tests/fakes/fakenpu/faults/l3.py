@@ -1,4 +1,4 @@
-"""Faults that tests of level 3 catch. Imports nothing of the compile side: most of them break the run half."""
+"""Faults caught by tests of level 3. Imports nothing of the compile side: most of the faults break the run half."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Load = Callable[[bytes, LoadContext], RuntimeModule]
 
 
 def _saving(change: Callable[[Save, RuntimeModule], bytes]) -> Change:
-    """Gives the change that has modules saved otherwise."""
+    """Return the change to another form of saved modules."""
 
     def apply(names: dict[str, Any]) -> None:
         save = names["byoc_save_module"]
@@ -41,7 +41,7 @@ def _saving(change: Callable[[Save, RuntimeModule], bytes]) -> Change:
 
 
 def _loading(change: Callable[[Load, bytes, LoadContext], RuntimeModule]) -> Change:
-    """Gives the change that has modules loaded otherwise."""
+    """Return the change to another loading of modules."""
 
     def apply(names: dict[str, Any]) -> None:
         load = names["byoc_load_module"]
@@ -58,7 +58,7 @@ def _loading(change: Callable[[Load, bytes, LoadContext], RuntimeModule]) -> Cha
 def _both(
     save: Callable[[Save, RuntimeModule], bytes], load: Callable[[Load, bytes, LoadContext], RuntimeModule]
 ) -> Change:
-    """Gives a change of both hooks, where whatever is wrong with a payload is an error of the right kind."""
+    """Return a change of both hooks, with errors of the right kind for any wrong payload."""
 
     def load_guarded(inner: Load, payload: bytes, context: LoadContext) -> RuntimeModule:
         try:
@@ -76,7 +76,7 @@ def _both(
 
 
 def _compiling(change: Callable[[RuntimeModule], RuntimeModule], **info: object) -> Change:
-    """Gives the change that has other modules compiled, and other things declared."""
+    """Return the change to other compiled modules, and other declarations."""
 
     def apply(names: dict[str, Any]) -> None:
         codegen, introduce = names["byoc_codegen"], names["byoc_backend_info"]
@@ -96,7 +96,7 @@ def _compiling(change: Callable[[RuntimeModule], RuntimeModule], **info: object)
 
 
 def _with(module: RuntimeModule, **names: object) -> RuntimeModule:
-    """Gives the module as one of a class in which some names are others."""
+    """Return the module as an instance of a class with some names replaced."""
     module.__class__ = type("Changed", (type(module),), names)
     return module
 
@@ -289,7 +289,7 @@ _QUIRKS: Mapping[str, Fault] = {
     ),
     "varies-and-says-so": Fault(frozenset(), compile_half=_numbers_its_compilations(deterministic=False)),
 }
-"""What looks like a fault of this level and is none: nothing may catch it."""
+"""Apparent faults of this level, in fact permitted: no test may catch them."""
 
 FAULTS: Mapping[str, Fault] = {
     **_QUIRKS,

@@ -1,6 +1,6 @@
-"""Faults that tests of level 4 catch in calls: in their buffers, sizes, numbers, errors and threads.
+"""Faults in calls caught by tests of level 4: in buffers, sizes, numbers, errors and threads.
 
-Each waits for what its own test does and others do not: one that shows in every call would be caught by all levels.
+Each is triggered only by its own test: a fault visible in every call would be caught by all levels.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fakenpu.faults.fault import Change, Fault
 
 Call = Callable[..., object]
 Wrap = Callable[[Call, int], Call]
-"""Gives another implementation of a function, of which so many first arguments are inputs."""
+"""Returns another implementation of a function with the given number of leading inputs."""
 
 
 def around(wrap: Wrap) -> Change:
-    """Changes what the engine builds."""
+    """Change the callables built by the engine."""
 
     def change(names: dict[str, Any]) -> None:
         engine = names["FakeEngine"]
@@ -41,7 +41,7 @@ def around(wrap: Wrap) -> Change:
 
 
 def _remembers_by_address(call: Call, num_inputs: int) -> Call:
-    """Uploads an input array once, however often its numbers change."""
+    """Upload an input array once, even if its numbers change."""
     uploaded: dict[int, tuple[Any, Any]] = {}
 
     def run(*arrays: NDArray) -> None:
@@ -55,7 +55,7 @@ def _remembers_by_address(call: Call, num_inputs: int) -> Call:
 
 
 def _shares_constants_by_name(names: dict[str, Any]) -> None:
-    """Keeps constants in one table for the process, under the function's name: the first wins."""
+    """Keep constants in a table for the process, under the function's name: the first wins."""
     engine = names["FakeEngine"]
     build = engine.build
     table: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def _shares_constants_by_name(names: dict[str, Any]) -> None:
 
 
 def _after_codegen(does: Callable[[Any], None]) -> Change:
-    """Does something with each module that is compiled."""
+    """Apply an action to each compiled module."""
 
     def change(names: dict[str, Any]) -> None:
         from byoc_core.backend.hooks import CodegenResult, CompileContext, hookimpl
@@ -109,7 +109,7 @@ def _checks_nothing(module: Any) -> None:
 
 
 def _writes_inputs(call: Call, num_inputs: int) -> Call:
-    """Writes to an input whose numbers it has met often before."""
+    """Write to an input with often repeated numbers."""
     met: dict[bytes, int] = {}
 
     def run(*arrays: NDArray) -> None:
@@ -132,7 +132,7 @@ def _needs_writable_inputs(call: Call, num_inputs: int) -> Call:
     return run
 
 
-def _whole(array: NDArray) -> Any:
+def _whole_memory(array: NDArray) -> Any:
     """The whole memory that a view is a part of, where the view is not aligned as a machine's intermediates are."""
     base = array
     while array.ctypes.data % 16 and isinstance(base.base, np.ndarray):
@@ -142,14 +142,14 @@ def _whole(array: NDArray) -> Any:
 
 def _reads_from_start_of_memory(call: Call, num_inputs: int) -> Call:
     def run(*arrays: NDArray) -> None:
-        inputs = [_whole(array)[: array.size].reshape(array.shape) for array in arrays[:num_inputs]]
+        inputs = [_whole_memory(array)[: array.size].reshape(array.shape) for array in arrays[:num_inputs]]
         call(*inputs, *arrays[num_inputs:])
 
     return run
 
 
 def _reads_strides(call: Call, num_inputs: int) -> Call:
-    """Believes the stride of an axis of size 1."""
+    """Trust the stride of an axis of size 1."""
 
     def run(*arrays: NDArray) -> None:
         inputs = [
@@ -163,7 +163,7 @@ def _reads_strides(call: Call, num_inputs: int) -> Call:
 
 def _writes_from_start_of_memory(call: Call, num_inputs: int) -> Call:
     def run(*arrays: NDArray) -> None:
-        outputs = [_whole(array)[: array.size].reshape(array.shape) for array in arrays[num_inputs:]]
+        outputs = [_whole_memory(array)[: array.size].reshape(array.shape) for array in arrays[num_inputs:]]
         call(*arrays[:num_inputs], *outputs)
 
     return run
@@ -173,7 +173,7 @@ def _writes_behind_the_end(call: Call, num_inputs: int) -> Call:
     def run(*arrays: NDArray) -> None:
         call(*arrays)
         for output in arrays[num_inputs:]:
-            memory = _whole(output)
+            memory = _whole_memory(output)
             end = (output.ctypes.data - memory.ctypes.data) // output.itemsize + output.size
             memory[end : end + 1] = 0
 
@@ -181,7 +181,7 @@ def _writes_behind_the_end(call: Call, num_inputs: int) -> Call:
 
 
 def _loses_an_element(call: Call, num_inputs: int) -> Call:
-    """Leaves the last element of an output whose bytes are all 1 or all 255: nobody meets that by chance."""
+    """Leave out the last element of an output with all bytes 1 or all bytes 255: never met by chance."""
 
     def run(*arrays: NDArray) -> None:
         output = arrays[-1]
@@ -194,7 +194,7 @@ def _loses_an_element(call: Call, num_inputs: int) -> Call:
 
 
 def _adds_to_outputs(call: Call, num_inputs: int) -> Call:
-    """Adds to what is there, if it is not a number: then nothing else shows it."""
+    """Add to the previous contents, if not a number: no other test shows this."""
 
     def run(*arrays: NDArray) -> None:
         before = np.array(arrays[-1])
@@ -206,23 +206,23 @@ def _adds_to_outputs(call: Call, num_inputs: int) -> Call:
 
 
 def _keeps_outputs(call: Call, num_inputs: int) -> Call:
-    """Fills the outputs of the call before once more, where the numbers are others."""
+    """Fill the outputs of the call before once more, if the numbers differ."""
     own = threading.local()
 
     def run(*arrays: NDArray) -> None:
         call(*arrays)
         outputs = arrays[num_inputs:]
-        held = getattr(own, "held", ())
-        if [array.shape for array in outputs] == [array.shape for array in held]:
-            for old, new in zip(held, outputs, strict=True):
+        previous = getattr(own, "previous", ())
+        if [array.shape for array in outputs] == [array.shape for array in previous]:
+            for old, new in zip(previous, outputs, strict=True):
                 old[...] = new
-        own.held = outputs
+        own.previous = outputs
 
     return run
 
 
 def _has_room_for_1000(names: dict[str, Any]) -> None:
-    """Works on a buffer of 1000 rows where a size is a symbol."""
+    """Use a buffer of 1000 rows for a symbolic size."""
     engine = names["FakeEngine"]
     build = engine.build
 
@@ -243,7 +243,7 @@ def _has_room_for_1000(names: dict[str, Any]) -> None:
 
 
 def _needs_elements(call: Call, num_inputs: int) -> Call:
-    """Works in tiles of 4 columns, and so on arrays of few columns without any."""
+    """Work in tiles of 4 columns, and so on arrays of few columns without any tile."""
 
     def run(*arrays: NDArray) -> None:
         if arrays[0].size == 0 and arrays[0].ndim and arrays[0].shape[-1] > 4:
@@ -254,7 +254,7 @@ def _needs_elements(call: Call, num_inputs: int) -> Call:
 
 
 def _on_numbers(does: Callable[[Any], None]) -> Change:
-    """Does something about the inputs before the call."""
+    """Apply an action to the inputs before the call."""
 
     def wrap(call: Call, num_inputs: int) -> Call:
         def run(*arrays: NDArray) -> None:
@@ -311,7 +311,7 @@ def _stays_broken(call: Call, num_inputs: int) -> Call:
 
 
 def _shares_scratch(call: Call, num_inputs: int) -> Call:
-    """Computes in one buffer, whoever calls."""
+    """Compute in the same buffer for all callers."""
     scratch: dict[Any, list[Any]] = {}
 
     def run(*arrays: NDArray) -> None:

@@ -1,4 +1,4 @@
-"""Faults that tests of level 4 catch in what functions permit their callers, and in calls by machine code."""
+"""Faults caught by tests of level 4 in the permissions of functions for callers, and in calls by machine code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POISON = 0xA5
 
 
 def _loses_strided_outputs(call: Call, num_inputs: int) -> Call:
-    """Fills a compact copy of a strided output, and forgets the output."""
+    """Fill a compact copy of a strided output, and forget the output."""
 
     def run(*arrays: NDArray) -> object:
         outputs = (np.ascontiguousarray(array) if array.ndim else array for array in arrays[num_inputs:])
@@ -26,7 +26,7 @@ def _loses_strided_outputs(call: Call, num_inputs: int) -> Call:
 
 
 def _clears_outputs_first(call: Call, num_inputs: int) -> Call:
-    """Clears outputs before it reads the inputs."""
+    """Clear outputs before reading the inputs."""
 
     def run(*arrays: NDArray) -> object:
         for output in arrays[num_inputs:]:
@@ -37,7 +37,7 @@ def _clears_outputs_first(call: Call, num_inputs: int) -> Call:
 
 
 def _overruns_its_workspace(call: Call, num_inputs: int) -> Call:
-    """Writes a byte behind a workspace, where the memory up to the next aligned place belongs to nobody."""
+    """Write a byte behind a workspace, if the memory up to the next aligned place belongs to nobody."""
 
     def run(*arrays: NDArray) -> object:
         found = call(*arrays)
@@ -50,7 +50,7 @@ def _overruns_its_workspace(call: Call, num_inputs: int) -> Call:
 
 
 def _trusts_workspace(call: Call, num_inputs: int) -> Call:
-    """Believes that a workspace holds what it left there, if it is not all zeros: a cache that nobody keeps."""
+    """Expect earlier contents in a workspace, if not all zeros: a cache kept by nobody."""
 
     def run(*arrays: NDArray) -> object:
         found = call(*arrays)
@@ -70,7 +70,7 @@ def _trusts_workspace(call: Call, num_inputs: int) -> Call:
 
 
 def _ignores_strides_in_machine_code() -> Change:
-    """Takes tensors for compact where machine code calls a product."""
+    """Treat tensors as compact if machine code calls a product."""
 
     def compact(array: NDArray) -> NDArray:
         steps = np.cumprod((1, *array.shape[:0:-1]))[::-1] * array.itemsize
@@ -88,7 +88,7 @@ def _ignores_strides_in_machine_code() -> Change:
 
 
 def _rounds_otherwise_in_python() -> Change:
-    """Gives the next number to what machine code would get, where Python calls a product."""
+    """Return the number next to machine code's result, if Python calls a product."""
 
     def change(names: dict[str, Any]) -> None:
         module = names["FakeModule"]

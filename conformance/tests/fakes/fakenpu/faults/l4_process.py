@@ -1,4 +1,4 @@
-"""Faults that tests of level 4 catch in the process: its state, its end, its children, its memory."""
+"""Faults caught by tests of level 4 in the process: state, end, children, memory."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _says_that_children_hang(names: dict[str, Any]) -> None:
 
 
 def _leaves_a_gap_between_threads(names: dict[str, Any]) -> None:
-    """Says that it uses threads, and forgets an element between what two of them do."""
+    """Declare the use of threads, and forget an element between the parts of two threads."""
     names["FakeEngine"].uses_threads = property(lambda self: True)
     around(_forgets_the_middle)(names)
 
@@ -93,7 +93,7 @@ def _forgets_the_middle(call: Call, num_inputs: int) -> Call:
 
 
 def _uses_a_second_thread(call: Call, num_inputs: int) -> Call:
-    """Has another thread sort as many numbers as a large result has, whatever the number of threads."""
+    """Sort arrays of the size of a large result in another thread, for any number of threads."""
 
     def run(*arrays: NDArray) -> object:
         size = arrays[-1].size
@@ -119,7 +119,7 @@ def _hangs_in_children(names: dict[str, Any]) -> None:
 
 
 def _leaves_a_thread(names: dict[str, Any]) -> None:
-    """Starts one thread for the process that nothing ends."""
+    """Start a thread for the process, never ended."""
     threading.Thread(target=threading.Event().wait).start()
 
 
@@ -140,7 +140,7 @@ def _leaks_a_buffer(call: Call, num_inputs: int) -> Call:
 
 
 def _leaks_native_memory(names: dict[str, Any]) -> None:
-    """Takes memory of the C library, that Python does not count, and does not give it back."""
+    """Allocate memory of the C library, not counted by Python, without freeing."""
     library = ctypes.CDLL(None)
     library.malloc.restype = ctypes.c_void_p
 
@@ -151,12 +151,12 @@ def _leaks_native_memory(names: dict[str, Any]) -> None:
 
 
 def _leaks_programs(names: dict[str, Any]) -> None:
-    kept: list[bytes] = []
+    leaked: list[bytes] = []
     engine = names["FakeEngine"]
     build = engine.build
 
     def broken_build(self: KernelEngine, function: GraphFunction, constants: Mapping[str, NDArray]) -> Call:
-        kept.append(bytes(400_000))
+        leaked.append(bytes(400_000))
         result: Call = build(self, function, constants)
         return result
 

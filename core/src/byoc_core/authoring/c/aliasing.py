@@ -21,16 +21,16 @@ class Aliases:
         self._sources = {item.buffer: item.sources for item in aliases}
         pointers = {item.buffer: item.source for item in aliases if item.reads_pointer}
         # A pointer of an array may point into any buffer whose address is taken.
-        taken = {item.buffer for item in expressions_in(block) if isinstance(item, Address)} if pointers else set()
+        addressed = {item.buffer for item in expressions_in(block) if isinstance(item, Address)} if pointers else set()
         for buffer, source in pointers.items():
-            self._sources[buffer] = (source, *(item for item in taken if not isinstance(item, PointerArray)))
+            self._sources[buffer] = (source, *(item for item in addressed if not isinstance(item, PointerArray)))
 
-    def may_overlap(self, one: Buffer, other: Buffer) -> bool:
+    def may_overlap(self, first: Buffer, second: Buffer) -> bool:
         """Return whether two buffers may reach the same memory: a store to one may then change the other."""
         return any(
             left is right or MemoryAccess.WRITE not in (left.access, right.access)
-            for left in self._roots(one)
-            for right in self._roots(other)
+            for left in self._roots(first)
+            for right in self._roots(second)
         )
 
     def _roots(self, buffer: Buffer) -> list[Buffer]:

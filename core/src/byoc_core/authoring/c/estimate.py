@@ -68,7 +68,7 @@ _MEMORY_PS = 5
 _SHUFFLE_PS = 700
 """Rearranging the lanes of vectors."""
 
-_APART_PS = 400
+_STRIDED_PS = 400
 """Loading or storing one of many non-contiguous elements."""
 
 
@@ -224,20 +224,22 @@ class _Walk:
             case Call(callee, (left, right)) if callee == MIN:
                 return self._smaller(left, right)
             case Binary(symbol, left, right) | Call(Callee(symbol), (left, right)):
-                one, other = self.value(left), self.value(right)
+                left_value, right_value = self.value(left), self.value(right)
                 if symbol in ("&&", "||"):
-                    decides = 0 if symbol == "&&" else 1
-                    return decides if decides in (one, other) else None if None in (one, other) else 1 - decides
-                return None if one is None or other is None else _combined(symbol, one, other)
+                    dominant = 0 if symbol == "&&" else 1
+                    if dominant in (left_value, right_value):
+                        return dominant
+                    return None if None in (left_value, right_value) else 1 - dominant
+                return None if left_value is None or right_value is None else _combined(symbol, left_value, right_value)
         return None
 
-    def _smaller(self, one: Expression, other: Expression) -> Dim | None:
+    def _smaller(self, left: Expression, right: Expression) -> Dim | None:
         """Return the smaller of the known indices among two: a tile counts as a whole tile."""
-        known = [value for value in (self.value(one), self.value(other)) if value is not None]
-        number = next((value for value in known if isinstance(value, int)), None)
-        if len(known) == 2 and (number is None or all(isinstance(value, int) for value in known)):
-            return dim_min(*known)
-        return number if number is not None else next(iter(known), None)
+        values = [value for value in (self.value(left), self.value(right)) if value is not None]
+        number = next((value for value in values if isinstance(value, int)), None)
+        if len(values) == 2 and (number is None or all(isinstance(value, int) for value in values)):
+            return dim_min(*values)
+        return number if number is not None else next(iter(values), None)
 
     def rounds(self, loop: For) -> Dim:
         """Return the number of rounds of a loop; 1 if unknown."""
@@ -286,7 +288,7 @@ class _Walk:
             return 0
         if type_.lanes > 1:
             return type_.nbytes * _MEMORY_PS
-        return 0 if self.index is None or stride_of(index, self.index) in (0, 1, -1) else _APART_PS
+        return 0 if self.index is None or stride_of(index, self.index) in (0, 1, -1) else _STRIDED_PS
 
     def _go_on(self, loop: While) -> None:
         """Record the end of all parts for a loop that continues at the end of its previous part."""
@@ -319,19 +321,19 @@ _OPERATIONS: Mapping[str, Callable[[Dim, Dim], Dim]] = {
     "*": operator.mul,
     MAX.name: dim_max,
 }
-_OF_NUMBERS: Mapping[str, Callable[[int, int], int]] = {
+_NUMBER_OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
     "/": operator.floordiv,
     "%": operator.mod,
     **COMPARE,
 }
 
 
-def _combined(symbol: str, one: Dim, other: Dim) -> Dim | None:
+def _combined(symbol: str, left: Dim, right: Dim) -> Dim | None:
     """Return the result of an operator or function of C; ``None`` if unknown."""
     if symbol in _OPERATIONS:
-        return _OPERATIONS[symbol](one, other)
-    if isinstance(one, int) and isinstance(other, int) and symbol in _OF_NUMBERS:
-        return None if symbol in "/%" and (other <= 0 or one < 0) else int(_OF_NUMBERS[symbol](one, other))
-    if one == 0 and symbol in "/%":
+        return _OPERATIONS[symbol](left, right)
+    if isinstance(left, int) and isinstance(right, int) and symbol in _NUMBER_OPERATIONS:
+        return None if symbol in "/%" and (right <= 0 or left < 0) else int(_NUMBER_OPERATIONS[symbol](left, right))
+    if left == 0 and symbol in "/%":
         return 0
-    return one // other if symbol == "/" and is_positive(other) else None
+    return left // right if symbol == "/" and is_positive(right) else None

@@ -50,7 +50,7 @@ _PRECEDENCE = {
     "||": 4,
 }
 _SELECT = 3
-_ASKS_FOR_PARENTHESES = {*BITWISE, *LOGIC}
+_PARENTHESISED_OPERATORS = {*BITWISE, *LOGIC}
 """Operators of little-known precedence: compilers warn if another operator is an operand."""
 
 
@@ -112,7 +112,7 @@ class ExpressionPrinter:
             return name
         return f"{name} + {without_parentheses(text) if precedence >= _PRECEDENCE['+'] else f'({text})'}"
 
-    def place(self, buffer: object, index: Expression, type_: CType, *, is_store: bool) -> str:
+    def element_text(self, buffer: object, index: Expression, type_: CType, *, is_store: bool) -> str:
         """Return the text of elements in memory."""
         name = self._names[buffer]  # type: ignore[index]
         lanes = self._vector_arrays.get(buffer)
@@ -135,7 +135,7 @@ class ExpressionPrinter:
             case Literal(value, type_):
                 return self._literal(value, type_), _ATOM
             case Load(buffer, index, _):
-                text = self.place(buffer, index, expression.type, is_store=False)
+                text = self.element_text(buffer, index, expression.type, is_store=False)
                 return text, _UNARY if text.startswith("*") else _ATOM
             case Address():
                 text = self.pointer(expression)
@@ -200,8 +200,8 @@ class ExpressionPrinter:
             if isinstance(operand, Broadcast) and not isinstance(other, Broadcast):
                 operand = operand.operand
             least = own + side
-            if isinstance(operand, Binary) and operand.operator != operator and operator in _ASKS_FOR_PARENTHESES:
-                least = least if operator in LOGIC and operand.operator not in _ASKS_FOR_PARENTHESES else _ATOM
+            if isinstance(operand, Binary) and operand.operator != operator and operator in _PARENTHESISED_OPERATORS:
+                least = least if operator in LOGIC and operand.operator not in _PARENTHESISED_OPERATORS else _ATOM
             if operator in COMPARISONS and operand.type.dtype == "bool":
                 least = _ATOM
             texts.append(self.text(operand, least))

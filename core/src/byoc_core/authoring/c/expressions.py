@@ -358,12 +358,12 @@ def _arithmetic(operator: str, left: Expression, right: Expression | Dim | float
     right = _lifted(right, left.type)
     if left.type != INDEX or right.type != INDEX:
         return Binary(operator, left, right)
-    one, other = (item.dim if isinstance(item, Size) else None for item in (left, right))
-    if one is not None and other is not None and operator in ("+", "-", "*"):
-        return Size(one + other if operator == "+" else one - other if operator == "-" else one * other)
-    if isinstance(one, int) and isinstance(other, int) and other > 0 and one >= 0:
-        return Size(one // other if operator == "/" else one % other)
-    match operator, one, other:
+    a, b = (item.dim if isinstance(item, Size) else None for item in (left, right))
+    if a is not None and b is not None and operator in ("+", "-", "*"):
+        return Size(a + b if operator == "+" else a - b if operator == "-" else a * b)
+    if isinstance(a, int) and isinstance(b, int) and b > 0 and a >= 0:
+        return Size(a // b if operator == "/" else a % b)
+    match operator, a, b:
         case ("+", 0, _):
             return right
         case (("+" | "-"), _, 0) | (("*" | "/"), _, 1):

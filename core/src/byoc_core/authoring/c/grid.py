@@ -104,14 +104,16 @@ class _Mapper:
         self._aliases = Aliases(function.body)
         self._written = buffers_written(function.body)
         self._has_loops = any(_parallel_loop(item) is not None for item in function.body)
-        self._known: Block = ()
+        self._declarations: Block = ()
         self._pending: Block = ()
         self._launches: list[Launch] = []
         self._scratch: list[Buffer] = []
 
     def grid(self) -> Grid:
         if self._function.result is not None:
-            raise InternalError(self._where, "returns a value, and kernels return none", got=str(self._function.result))
+            raise InternalError(
+                self._where, "returns a value, but kernels return nothing", got=str(self._function.result)
+            )
         for statement in self._function.body:
             self._add(statement)
         self._launch_pending()
@@ -122,13 +124,13 @@ class _Mapper:
             buffer, size = statement.buffer, statement.buffer.size
             assert size is not None
             if isinstance(buffer, PointerArray):
-                raise InternalError(self._where, f"has pointers in `{buffer.name}` outside its parallel loops")
+                raise InternalError(self._where, f"has pointers in `{buffer.name}` outside the parallel loops")
             self._scratch.append(buffer)
             statement = Clear(buffer, Size(0), Size(size)) if statement.is_zeroed else Comment("scratch memory")
         loop = _parallel_loop(statement)
         if loop is not None:
             self._launch_pending()
-            self._launch(loop, self._known)
+            self._launch(loop, self._declarations)
         elif any(map(is_parallel, statements_in((statement,)))):
             got = type(statement).__name__
             raise InternalError(self._where, "has a parallel loop inside another statement", got=got)
@@ -137,15 +139,15 @@ class _Mapper:
 
     def _launch_pending(self) -> None:
         """Add a kernel with a single round for the statements since the last launch, if these have an effect."""
-        known, block = self._known, self._pending
-        self._known += tuple(item for item in block if self._may_be_repeated(item))
+        declarations, block = self._declarations, self._pending
+        self._declarations += tuple(item for item in block if self._may_be_repeated(item))
         self._pending = ()
         if not all(isinstance(item, Let | Alias | LocalArray) for item in block):
             once = For(Variable("once"), Size(0), Size(1), (), kind=LoopKind.PARALLEL)
-            self._launch(replace(once, body=drop_unused(block)), known)
+            self._launch(replace(once, body=drop_unused(block)), declarations)
 
-    def _launch(self, loop: For, known: Block) -> None:
-        body = drop_unused((*known, loop))
+    def _launch(self, loop: For, declarations: Block) -> None:
+        body = drop_unused((*declarations, loop))
         free = free_in(body)
         kernel = replace(
             self._function,
@@ -154,7 +156,7 @@ class _Mapper:
             body=body,
         )
         for item in sorted(free - set(kernel.parameters), key=lambda item: item.name):
-            raise InternalError(self._where, f"reads `{item.name}` in another launch than the one that computes it")
+            raise InternalError(self._where, f"reads `{item.name}` outside the launch computing `{item.name}`")
         self._launches.append(Launch(_for_device(kernel), rounds_of(loop)))
 
     def _may_be_repeated(self, statement: Statement) -> bool:
@@ -166,7 +168,7 @@ class _Mapper:
         parts = tuple(expressions_in((statement,)))
         read = {item.buffer for item in parts if isinstance(item, Load | Address)}
         return not any(isinstance(item, Call) and item.callee.writes for item in parts) and not any(
-            self._aliases.may_overlap(one, other) for one in read for other in self._written
+            self._aliases.may_overlap(source, written) for source in read for written in self._written
         )
 
 
@@ -180,8 +182,8 @@ def _parallel_loop(statement: Statement) -> For | None:
             # A thread does the rounds of a part.
             lets = (Let(first, item * grain), Let(end, smaller(Size(count), first + grain)))
             return For(item, Size(0), Size(ceildiv(count, grain)), (*lets, *body), kind=LoopKind.PARALLEL)
-        case Copy(target, to, source, come, count_):
-            return _stores(target, to, source[come + item], count_, item)
+        case Copy(target, target_start, source, source_start, count_):
+            return _stores(target, target_start, source[source_start + item], count_, item)
         case Clear(target, index, count_):
             return _stores(target, index, Literal(0, CType(target.dtype)), count_, item)
     return None
@@ -198,7 +200,7 @@ def _for_device(function: Function) -> Function:
         InternalError: the function contains or calls C text, or leaves a parallel loop.
     """
     for problem in _problems(function):
-        raise InternalError(f"C function `{function.name}`", problem, expected="statements that a grid can run")
+        raise InternalError(f"C function `{function.name}`", problem, expected="statements supported by a grid")
 
     def called(item: Expression) -> Expression:
         if not isinstance(item, Call) or item.callee.function is None:
@@ -217,4 +219,4 @@ def _problems(function: Function) -> Iterator[str]:
         if isinstance(item, Raw):
             yield f"has the text `{item.text}`"
         if isinstance(item, Call) and item.callee.function is None and (item.callee.header or item.callee.definition):
-            yield f"calls `{item.callee.name}`, which is C for processors"
+            yield f"calls `{item.callee.name}`, a C function for processors only"

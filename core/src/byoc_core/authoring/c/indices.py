@@ -41,10 +41,10 @@ def index_mod(index: Expression, size: Expression | Dim) -> Expression:
 
 def unravelled(index: Expression, sizes: Sequence[Dim]) -> list[Expression]:
     """Return the position along each axis from a row-major index into axes of these sizes."""
-    places = [index // product(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    quotients = [index // product(sizes[axis + 1 :]) for axis in range(len(sizes))]
     # The outermost axis with more than one position needs no remainder: the index ends with its last position.
     outermost = next((axis for axis, size in enumerate(sizes) if size != 1), 0)
     return [
-        Size(0) if size == 1 else place % size if axis > outermost else place
-        for axis, (place, size) in enumerate(zip(places, sizes, strict=True))
+        Size(0) if size == 1 else quotient % size if axis > outermost else quotient
+        for axis, (quotient, size) in enumerate(zip(quotients, sizes, strict=True))
     ]

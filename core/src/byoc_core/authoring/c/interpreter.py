@@ -90,12 +90,12 @@ def interpret(
     with np.errstate(all="ignore"):
         frame = _Frame(dict(sizes or {}), order)
         for parameter in function.parameters:
-            given = arguments[parameter]
+            argument = arguments[parameter]
             if isinstance(parameter, Buffer):
-                _check_array(parameter, given)
-                frame.arrays[parameter] = (given, 0)
+                _check_array(parameter, argument)
+                frame.arrays[parameter] = (argument, 0)
             else:
-                frame.values[parameter] = _element(given, parameter.type)
+                frame.values[parameter] = _element(argument, parameter.type)
         try:
             frame.run(function.body)
         except _ReturnSignal as found:
@@ -138,8 +138,8 @@ class _Frame:
                 self.arrays[statement.buffer] = (array, first)
             case Store(buffer, index, value):
                 found = self.value(value)
-                place = self._elements(buffer, self.value(index), value.type.lanes)
-                place[0 if isinstance(buffer, PointerArray) else ...] = found
+                elements = self._elements(buffer, self.value(index), value.type.lanes)
+                elements[0 if isinstance(buffer, PointerArray) else ...] = found
             case For() | While():
                 self._loop(statement)
             case If():
@@ -165,7 +165,7 @@ class _Frame:
                 source = self._elements(statement.source, self.value(statement.source_index), count)
                 target = self._elements(statement.target, self.value(statement.target_index), count)
                 if np.may_share_memory(source, target):
-                    raise ExecutionError(f"buffer `{statement.target.name}`", "overlaps what is copied to it")
+                    raise ExecutionError(f"buffer `{statement.target.name}`", "overlaps the source of the copy")
                 target[...] = source
             case Clear(target, index, count):
                 self._elements(target, self.value(index), self.value(count))[...] = 0
@@ -197,11 +197,12 @@ class _Frame:
 
     def _run_raw(self, statement: RawStatement) -> None:
         if statement.evaluate is None:
-            raise ExecutionError("raw text", "has no meaning for the interpreter", got=statement.lines[0])
+            raise ExecutionError("raw text", "cannot be interpreted", got=statement.lines[0])
         reads = [self.value(item) for item in statement.reads]
-        made = statement.evaluate(*reads, *(self._whole(item) for item in statement.writes if isinstance(item, Buffer)))
+        arrays = [self._full_array(item) for item in statement.writes if isinstance(item, Buffer)]
+        returned = statement.evaluate(*reads, *arrays)
         targets = [item for item in (*statement.writes, *statement.declares) if isinstance(item, Variable)]
-        results = made if isinstance(made, tuple) else (made,)
+        results = returned if isinstance(returned, tuple) else (returned,)
         self.values.update(zip(targets, results, strict=False))
 
     def _new_array(self, statement: LocalArray) -> NDArray:
@@ -222,12 +223,14 @@ class _Frame:
         if statement.reads_pointer:
             entry = self._elements(statement.source, self.value(statement.offset), 1)[0]
             if entry is None:
-                raise ExecutionError(f"array `{statement.source.name}`", "holds no pointer where one is read")
+                raise ExecutionError(
+                    f"array `{statement.source.name}`", "the element read as a pointer holds no pointer"
+                )
             return entry, 0
         array, first = self.arrays[statement.source]
         return array, first + self.value(statement.offset)
 
-    def _whole(self, buffer: Buffer) -> NDArray:
+    def _full_array(self, buffer: Buffer) -> NDArray:
         return self._from(buffer, 0)
 
     def _from(self, buffer: Buffer, index: int) -> NDArray:
@@ -301,11 +304,11 @@ def _computed(expression: Expression, operands: Sequence[Any]) -> Any:
             assert definition is not None
             return _element(run_kernel(definition, inputs, attributes)[0], type_)
         case Call(callee, _, result):
-            made = _called(callee, operands)
-            return None if result is None else _element(made, result)
+            returned = _called(callee, operands)
+            return None if result is None else _element(returned, result)
         case Raw(text, type_, _, evaluate_text):
             if evaluate_text is None:
-                raise ExecutionError("raw text", "has no meaning for the interpreter", got=text)
+                raise ExecutionError("raw text", "cannot be interpreted", got=text)
             return _element(evaluate_text(*operands), type_)
     raise ExecutionError("interpreter", "unknown expression", got=repr(expression))
 
@@ -315,7 +318,7 @@ def _called(callee: Callee, operands: Sequence[Any]) -> Any:
     if callee.function is not None:
         return interpret(callee.function, dict(zip(callee.function.parameters, operands, strict=True)))
     if callee.evaluate is None:
-        raise ExecutionError(f"C function `{callee.name}`", "has no meaning for the interpreter")
+        raise ExecutionError(f"C function `{callee.name}`", "cannot be interpreted")
     return callee.evaluate(*operands)
 
 
@@ -333,17 +336,19 @@ def _cast(value: Any, type_: CType) -> Any:
     dtype: np.dtype[Any] = to_numpy(type_.dtype)
     if type_.is_integer and np.asarray(value).dtype.kind == "f":
         limits = np.iinfo(dtype)
-        whole = np.trunc(np.asarray(value, np.longdouble))
-        if not np.all((whole >= limits.min) & (whole <= limits.max)):
-            raise ExecutionError("cast", "to an integer that does not hold the float", got=value, expected=str(type_))
+        truncated = np.trunc(np.asarray(value, np.longdouble))
+        if not np.all((truncated >= limits.min) & (truncated <= limits.max)):
+            raise ExecutionError("cast", "the integer type cannot hold the float", got=value, expected=str(type_))
     return _element(np.asarray(value).astype(dtype), type_)
 
 
 def _check_array(buffer: Buffer, array: NDArray) -> None:
-    wanted = np.dtype(object) if isinstance(buffer, PointerArray) else to_numpy(buffer.dtype)
-    if array.ndim != 1 or array.dtype != wanted:
+    dtype = np.dtype(object) if isinstance(buffer, PointerArray) else to_numpy(buffer.dtype)
+    if array.ndim != 1 or array.dtype != dtype:
         got = f"{array.ndim} axes of {array.dtype}"
-        raise ExecutionError(f"buffer `{buffer.name}`", "is another array", got=got, expected=f"1 axis of {wanted}")
+        raise ExecutionError(
+            f"buffer `{buffer.name}`", "has another dtype or number of axes", got=got, expected=f"1 axis of {dtype}"
+        )
 
 
 def _as_dtype(array: NDArray, first: int, dtype: np.dtype[Any]) -> NDArray:

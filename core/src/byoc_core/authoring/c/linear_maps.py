@@ -44,8 +44,8 @@ def linear_map(
     for row, has_opposite in _opposites(matrix) if has_all else zip(range(len(matrix)), repeat(False)):
         terms = [(matrix[row][column], value) for column, value in (odd if row % 2 else even).items()]
         if has_opposite:
-            one, other = let("even", _sum_of(terms[0::2], zero)), let("odd", _sum_of(terms[1::2], zero))
-            block += [store(row, one + other), store(row + 1, one - other)]
+            even_sum, odd_sum = let("even", _sum_of(terms[0::2], zero)), let("odd", _sum_of(terms[1::2], zero))
+            block += [store(row, even_sum + odd_sum), store(row + 1, even_sum - odd_sum)]
         else:
             block.append(store(row, _sum_of(terms, zero)))
     return tuple(block)
@@ -55,7 +55,7 @@ def _opposites(rows: Sequence[Sequence[float]]) -> Iterator[tuple[int, bool]]:
     """Yield the number of each row, and whether the next row is opposite; an opposite next row is skipped."""
     number = 0
     while number < len(rows):
-        mirrored = [-value if place % 2 else value for place, value in enumerate(rows[number])]
+        mirrored = [-value if column % 2 else value for column, value in enumerate(rows[number])]
         has_opposite = number + 1 < len(rows) and list(rows[number + 1]) == mirrored
         yield number, has_opposite
         number += 2 if has_opposite else 1

@@ -45,9 +45,9 @@ def describe_loops(function: Function, target: Target = C11_VECTORS) -> tuple[st
         target: the dialect for printing bounds.
     """
     tree = _LoopTree(function, target)
-    here = _Uses()
-    lines = tree.block(function.body, "", here)
-    return (*([f"outside loops: {here}"] if str(here) else []), *lines)
+    uses = _Uses()
+    lines = tree.block(function.body, "", uses)
+    return (*([f"outside loops: {uses}"] if str(uses) else []), *lines)
 
 
 @dataclass(slots=True)
@@ -75,14 +75,14 @@ class _LoopTree:
         for parameter in function.parameters:
             self._names.declare(parameter)
 
-    def block(self, block: Block, indent: str, here: _Uses) -> list[str]:
+    def block(self, block: Block, indent: str, uses: _Uses) -> list[str]:
         """Return the lines of a block's loops, and add the uses of the other statements."""
         self._names.enter()
-        lines = [line for statement in block for line in self._statement(statement, indent, here)]
+        lines = [line for statement in block for line in self._statement(statement, indent, uses)]
         self._names.leave()
         return lines
 
-    def _statement(self, statement: Statement, indent: str, here: _Uses) -> list[str]:
+    def _statement(self, statement: Statement, indent: str, uses: _Uses) -> list[str]:
         text = self._expressions.text
         match statement:
             case For(index, start, stop, body):
@@ -96,13 +96,13 @@ class _LoopTree:
             case While(condition, body):
                 return self._loop((), text(condition), body, indent)
             case If(condition, then, otherwise):
-                self._use(statement, here)
+                self._use(statement, uses)
                 head = f"{indent}if {text(condition)}:"
-                lines = self.block(then, indent + "  ", here)
-                others = self.block(otherwise, indent + "  ", here)
-                first_lines = [head, *lines] if lines or others else []
-                return [*first_lines, *([f"{indent}else:", *others] if others else [])]
-        self._use(statement, here)
+                lines = self.block(then, indent + "  ", uses)
+                else_lines = self.block(otherwise, indent + "  ", uses)
+                first_lines = [head, *lines] if lines or else_lines else []
+                return [*first_lines, *([f"{indent}else:", *else_lines] if else_lines else [])]
+        self._use(statement, uses)
         if isinstance(statement, Alias):
             roots = [name for source in statement.sources for name in self._root(source)]
             self._roots[statement.buffer] = tuple(dict.fromkeys(roots))
@@ -123,38 +123,38 @@ class _LoopTree:
         """Return the name of a buffer, or the names of the buffers pointed into."""
         return self._roots.get(buffer) or (self._names[buffer],)
 
-    def _use(self, statement: Statement, here: _Uses) -> None:
+    def _use(self, statement: Statement, uses: _Uses) -> None:
         """Add the reads, writes and calls of a statement itself."""
-        for expression in (part for whole in expressions_of(statement) for part in _parts(whole)):
+        for expression in (part for operand in expressions_of(statement) for part in _parts(operand)):
             match expression:
                 case Load(buffer, _, lanes):
-                    here.reads.update(dict.fromkeys(self._root(buffer)))
+                    uses.reads.update(dict.fromkeys(self._root(buffer)))
                     if lanes > 1:
-                        here.lanes[str(lanes)] = None
+                        uses.lanes[str(lanes)] = None
                 case Call(callee, arguments):
-                    here.calls[callee.name] = None
+                    uses.calls[callee.name] = None
                     for number, argument in enumerate(arguments):
                         if isinstance(argument, Address):
-                            group = here.writes if number in callee.writes else here.reads
+                            group = uses.writes if number in callee.writes else uses.reads
                             group.update(dict.fromkeys(self._root(argument.buffer)))
         match statement:
             case Store(PointerArray() as pointers, _, value):
-                here.writes[self._names[pointers]] = None
-                aims = [part.buffer for part in _parts(value) if isinstance(part, Address)]
-                names = [*self._roots.get(pointers, ()), *(name for aim in aims for name in self._root(aim))]
-                self._roots[pointers] = tuple(dict.fromkeys(names))
+                uses.writes[self._names[pointers]] = None
+                pointees = [part.buffer for part in _parts(value) if isinstance(part, Address)]
+                names = [name for pointee in pointees for name in self._root(pointee)]
+                self._roots[pointers] = tuple(dict.fromkeys((*self._roots.get(pointers, ()), *names)))
             case Store(buffer, _, value):
-                here.writes.update(dict.fromkeys(self._root(buffer)))
+                uses.writes.update(dict.fromkeys(self._root(buffer)))
                 if value.type.lanes > 1:
-                    here.lanes[str(value.type.lanes)] = None
+                    uses.lanes[str(value.type.lanes)] = None
             case Copy(target, _, source):
-                here.writes.update(dict.fromkeys(self._root(target)))
-                here.reads.update(dict.fromkeys(self._root(source)))
+                uses.writes.update(dict.fromkeys(self._root(target)))
+                uses.reads.update(dict.fromkeys(self._root(source)))
             case Clear(target):
-                here.writes.update(dict.fromkeys(self._root(target)))
+                uses.writes.update(dict.fromkeys(self._root(target)))
             case RawStatement():
                 buffers = [item for item in statement.writes if isinstance(item, Buffer)]
-                here.writes.update(dict.fromkeys(name for item in buffers for name in self._root(item)))
+                uses.writes.update(dict.fromkeys(name for item in buffers for name in self._root(item)))
 
 
 def _parts(expression: Expression) -> Iterator[Expression]:

@@ -89,14 +89,14 @@ def peeled(loop: For, multiple: int) -> Block:
     """
     _check_plain(loop)
     if not isinstance(loop.stop, Size):
-        whole: Expression = loop.stop // multiple * multiple
+        full_rounds: Expression = loop.stop // multiple * multiple
     else:
-        whole = Size(loop.stop.dim // multiple * multiple)
-        if whole == loop.stop:
+        full_rounds = Size(loop.stop.dim // multiple * multiple)
+        if full_rounds == loop.stop:
             return (loop,)
-    rest = replace(loop, start=whole)
+    rest = replace(loop, start=full_rounds)
     (rest,) = renewed((rest,))  # type: ignore[assignment]
-    return (replace(loop, stop=whole), rest)
+    return (replace(loop, stop=full_rounds), rest)
 
 
 def unrolled(loop: For) -> Block:
@@ -132,11 +132,11 @@ def as_copy(loop: For, *, is_part: bool = False) -> Copy | None:
         case _ if not is_part:
             return None
     match loop.body:
-        case (Store(target, to, Load(source, come, 1)),) if loop.step == 1 and target.access is MemoryAccess.WRITE:
-            if source is target or stride_of(to, loop.index) != 1 or stride_of(come, loop.index) != 1:
+        case (Store(target, write, Load(source, read, 1)),) if loop.step == 1 and target.access is MemoryAccess.WRITE:
+            if source is target or stride_of(write, loop.index) != 1 or stride_of(read, loop.index) != 1:
                 return None
             first = {loop.index: loop.start}
-            (moved,) = substitute((Store(target, to, come),), first)
+            (moved,) = substitute((Store(target, write, read),), first)
             assert isinstance(moved, Store)
             return Copy(target, moved.index, source, moved.value, loop.stop - loop.start)
     return None

@@ -27,7 +27,7 @@ class Names:
         self._reserved = {*C_LIBRARY_NAMES, *reserved}
         self._names: dict[Buffer | Variable, str] = {}
         self._blocks: list[list[Buffer | Variable]] = [[]]
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
 
     def __getitem__(self, item: Buffer | Variable) -> str:
         """Return the name of a variable or a buffer.
@@ -57,10 +57,10 @@ class Names:
         if base.startswith(self._prefixes):
             base = f"v_{base}"
         name, number = base, 0
-        while name in self._taken or name in self._reserved:
+        while name in self._used_names or name in self._reserved:
             number += 1
             name = f"{base}_{number}"
-        self._taken.add(name)
+        self._used_names.add(name)
         return name
 
     def enter(self) -> None:
@@ -70,7 +70,7 @@ class Names:
     def leave(self) -> None:
         """End the block begun last, and forget the block's names."""
         for item in self._blocks.pop():
-            self._taken.discard(self._names.pop(item))
+            self._used_names.discard(self._names.pop(item))
 
 
 class NumberedNames(Names):

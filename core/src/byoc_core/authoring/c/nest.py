@@ -85,9 +85,9 @@ class Nest:
     def __post_init__(self) -> None:
         names = [axis.name for axis in (*self.axes, *self.reduced)]
         if len(set(names)) < len(names):
-            raise InternalError("nest", "two axes have one name", got=", ".join(names))
+            raise InternalError("nest", "two axes have the same name", got=", ".join(names))
         if bool(self.reduced) != bool(self.accumulators):
-            raise InternalError("nest", "reduced axes and accumulators go together")
+            raise InternalError("nest", "needs accumulators for reduced axes, and none otherwise")
 
     def axis(self, name: str) -> Axis:
         """Return an axis of the domain, or a reduced axis, by its name.
@@ -115,14 +115,14 @@ def fuse_into_store(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
         InternalError: the two nests do not fit.
     """
     if consumer.reduced or [axis.size for axis in consumer.axes] != [axis.size for axis in producer.axes]:
-        raise InternalError("fusion", "the consumer goes over other points than the producer")
+        raise InternalError("fusion", "the consumer has other points than the producer")
     stores = [item for item in statements_in(producer.body) if isinstance(item, Store) and item.buffer is buffer]
     if len(stores) != 1 or stores[0] not in producer.body:
         raise InternalError("fusion", f"the producer does not store to `{buffer.name}` once, at each point")
     (store,) = stores
-    here = _renaming(consumer.axes, producer.axes)
+    renaming = _renaming(consumer.axes, producer.axes)
     value = Variable(f"{buffer.name}_value", store.value.type)
-    consumed = _with_loads(renewed(renamed(consumer.body, here)), buffer, {store.index: value})
+    consumed = _with_loads(renewed(renamed(consumer.body, renaming)), buffer, {store.index: value})
     produced = tuple(Let(value, store.value) if item is store else item for item in producer.body)
     fused = replace(producer, body=(*produced, *consumed))
     _check_gone(fused, buffer)
@@ -145,7 +145,7 @@ def fuse_into_load(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
         case (Store(target, index, value),) if target is buffer and not producer.reduced:
             pass
         case _:
-            raise InternalError("fusion", "the producer is more than one store")
+            raise InternalError("fusion", "the producer has more than a single store")
     axes = frozenset(axis.index for axis in producer.axes)
     sizes = {axis.index: axis.size for axis in (*consumer.axes, *consumer.reduced)}
     ranges = {axis: (0, size - 1) for axis, size in sizes.items() if isinstance(size, int)}
@@ -158,7 +158,7 @@ def fuse_into_load(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
             axis.index in found and _is_within(found[axis.index], axis.size, sizes, ranges) for axis in producer.axes
         )
         if not is_point:
-            raise InternalError("fusion", f"`{buffer.name}` is read where no point of the producer is known to store")
+            raise InternalError("fusion", f"`{buffer.name}` is read at an element not provably stored by the producer")
         (statement,) = substitute((Store(buffer, index, value),), found)
         return expressions_of(statement)[1]
 
@@ -187,38 +187,38 @@ def merge_nests(one: Nest, other: Nest) -> Nest:
         InternalError: the points differ, or one nest reads a buffer stored by the other.
     """
     if [axis.size for axis in (*one.axes, *one.reduced)] != [axis.size for axis in (*other.axes, *other.reduced)]:
-        raise InternalError("fusion", "the nests go over different points")
+        raise InternalError("fusion", "the nests have different points")
     for first, second in ((one, other), (other, one)):
-        between = buffers_written(first.body) & buffers_read((*second.setup, *second.body, *_evaluated(second)))
-        if between:
-            names = ", ".join(sorted(f"`{buffer.name}`" for buffer in between))
-            raise InternalError("fusion", f"one nest reads what the other stores: {names}")
-    here = _renaming((*other.axes, *other.reduced), (*one.axes, *one.reduced))
+        shared = buffers_written(first.body) & buffers_read((*second.setup, *second.body, *_evaluated(second)))
+        if shared:
+            names = ", ".join(sorted(f"`{buffer.name}`" for buffer in shared))
+            raise InternalError("fusion", f"a nest reads buffers stored by the other nest: {names}")
+    renaming = _renaming((*other.axes, *other.reduced), (*one.axes, *one.reduced))
     # One nest may be derived from the other: give its declarations new variables.
     for statement in statements_in((*other.setup, *other.body)):
-        here.update((item, replace(item)) for item in declared_by(statement))
-    here.update((item.variable, replace(item.variable)) for item in other.accumulators)
+        renaming.update((item, replace(item)) for item in declared_by(statement))
+    renaming.update((item.variable, replace(item.variable)) for item in other.accumulators)
 
     def moved(expression: Expression) -> Expression:
-        (statement,) = renamed((Evaluate(expression),), here)
+        (statement,) = renamed((Evaluate(expression),), renaming)
         return expressions_of(statement)[0]
 
     accumulators = []
     for item in other.accumulators:
-        variable = here[item.variable]
+        variable = renaming[item.variable]
         assert isinstance(variable, Variable)
         accumulators.append(Accumulator(variable, moved(item.start), moved(item.value)))
     return replace(
         one,
-        body=(*one.body, *renamed(other.body, here)),
-        setup=(*one.setup, *renamed(other.setup, here)),
+        body=(*one.body, *renamed(other.body, renaming)),
+        setup=(*one.setup, *renamed(other.setup, renaming)),
         accumulators=(*one.accumulators, *accumulators),
     )
 
 
-def _renaming(axes: Sequence[Axis], others: Sequence[Axis]) -> dict[Buffer | Variable, Buffer | Variable]:
+def _renaming(axes: Sequence[Axis], targets: Sequence[Axis]) -> dict[Buffer | Variable, Buffer | Variable]:
     """Return the mapping from the indices of axes to the indices of other axes."""
-    return {one.index: other.index for one, other in zip(axes, others, strict=True)}
+    return {axis.index: target.index for axis, target in zip(axes, targets, strict=True)}
 
 
 def _evaluated(nest: Nest) -> Block:
@@ -229,7 +229,7 @@ def _evaluated(nest: Nest) -> Block:
 def _check_gone(nest: Nest, buffer: Buffer) -> None:
     """Check for remaining reads of a buffer without stores."""
     if buffer in buffers_read((*nest.setup, *nest.body, *_evaluated(nest))):
-        raise InternalError("fusion", f"`{buffer.name}` is read in other ways than by loads of one element")
+        raise InternalError("fusion", f"`{buffer.name}` is read by other means than loads of single elements")
 
 
 def _is_within(
@@ -249,7 +249,7 @@ def _with_loads(block: Block, buffer: Buffer, values: Mapping[Expression, Expres
         if not isinstance(expression, Load) or expression.buffer is not buffer:
             return expression
         if expression.index not in values or expression.lanes > 1:
-            raise InternalError("fusion", f"`{buffer.name}` is read in another place than where it is stored")
+            raise InternalError("fusion", f"`{buffer.name}` is read at another element than the stored element")
         return values[expression.index]
 
     return map_block(block, change)
@@ -265,5 +265,5 @@ def _unify(
         return pattern == expression
     if isinstance(pattern, Binary) and isinstance(expression, Binary) and pattern.operator == expression.operator:
         pairs = zip(operands_of(pattern), operands_of(expression), strict=True)
-        return all(_unify(one, other, axes, found) for one, other in pairs)
+        return all(_unify(part, counterpart, axes, found) for part, counterpart in pairs)
     return False

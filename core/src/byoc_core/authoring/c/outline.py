@@ -43,11 +43,11 @@ def outline(function: Function, *, has_team: bool = False, calls: KnownCalls | N
 
     def outlined(loop: For | Dispatch) -> Block:
         work = works[id(loop)]
-        is_worth = work.is_worth_waking or (has_team and work.is_worth_sharing)
+        is_profitable = work.is_worth_waking or (has_team and work.is_worth_sharing)
         if isinstance(loop, Dispatch):
-            return (replace(loop, work_ps=work.work_ps),) if is_worth else _serial(loop)
+            return (replace(loop, work_ps=work.work_ps),) if is_profitable else _serial(loop)
         # The count of a dispatch is exact; for ends other than sizes only an estimate is known.
-        if not is_worth or loop.start != Size(0) or loop.step != 1 or not isinstance(loop.stop, Size):
+        if not is_profitable or loop.start != Size(0) or loop.step != 1 or not isinstance(loop.stop, Size):
             return _serial(loop)
         first, end = Variable(FIRST_ITEM), Variable(END_ITEM)
         body = _serial(replace(loop, start=first, stop=end), is_part=True)

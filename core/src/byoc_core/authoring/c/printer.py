@@ -88,8 +88,8 @@ def anonymous_text(function: Function, target: Target = C11_VECTORS, uses: Uses 
         target: the dialect.
         uses: the function's dependencies, if already known.
     """
-    nameless = replace(function, name="", comments=())
-    return "\n".join(_definition(nameless, target, NumberedNames(), uses or uses_of(function)))
+    anonymous = replace(function, name="", comments=())
+    return "\n".join(_definition(anonymous, target, NumberedNames(), uses or uses_of(function)))
 
 
 def names_of(function: Function, target: Target, uses: Uses | None = None) -> Names:
@@ -177,7 +177,7 @@ def _is_kernel(function: Function, target: Target) -> bool:
         return False
     if len(loops) > 1 or all(statement is not loops[0] for statement in function.body):
         where = f"C function `{function.name}`"
-        raise InternalError(where, "has parallel loops that are no kernels", hint="Call map_to_grid.")
+        raise InternalError(where, "has parallel loops outside kernels", hint="Call map_to_grid.")
     return True
 
 
@@ -242,11 +242,11 @@ class BlockPrinter:
             case Alias(buffer, _, _):
                 return self._alias(statement)
             case Store(buffer, index, value):
-                place = self._expressions.place(buffer, index, value.type, is_store=True)
-                this = Load(buffer, index, value.type.lanes)
-                if isinstance(value, Binary) and value.operator in _AUGMENTED and value.left == this:
-                    return f"{place} {value.operator}= {text(value.right)};"
-                return f"{place} = {text(value)};"
+                element = self._expressions.element_text(buffer, index, value.type, is_store=True)
+                loaded = Load(buffer, index, value.type.lanes)
+                if isinstance(value, Binary) and value.operator in _AUGMENTED and value.left == loaded:
+                    return f"{element} {value.operator}= {text(value.right)};"
+                return f"{element} = {text(value)};"
             case Copy():
                 return self._copy(statement)
             case Clear():
@@ -263,15 +263,16 @@ class BlockPrinter:
 
     def _alias(self, statement: Alias) -> str:
         buffer = statement.buffer
-        place = self._expressions.offset(statement.source, statement.offset)
+        pointer = self._expressions.offset(statement.source, statement.offset)
         name, element = self._names.declare(buffer), _element_type(buffer)
         if statement.reads_pointer:
-            place = f"{self._names[statement.source]}[{self._expressions.text(statement.offset)}]"
+            pointer = f"{self._names[statement.source]}[{self._expressions.text(statement.offset)}]"
         if statement.condition is not None and statement.otherwise is not None:
-            place = f"{self._expressions.text(statement.condition, 4)} ? {place} : {self._names[statement.otherwise]}"
+            condition = self._expressions.text(statement.condition, 4)
+            pointer = f"{condition} ? {pointer} : {self._names[statement.otherwise]}"
         if buffer.dtype != statement.source.dtype:
-            place = f"({element}*)(void *)({place})"
-        return f"{element}*{name} = {place};"
+            pointer = f"({element}*)(void *)({pointer})"
+        return f"{element}*{name} = {pointer};"
 
     def _copy(self, statement: Copy) -> str:
         target = self._expressions.offset(statement.target, statement.target_index)
@@ -280,9 +281,9 @@ class BlockPrinter:
         return f"memcpy({target}, {source}, (size_t){count} * sizeof({c_type(statement.target.dtype)}));"
 
     def _clear(self, statement: Clear) -> str:
-        place = self._expressions.offset(statement.target, statement.index)
+        address = self._expressions.offset(statement.target, statement.index)
         count = self._expressions.atom(statement.count)
-        return f"memset({place}, 0, (size_t){count} * sizeof({c_type(statement.target.dtype)}));"
+        return f"memset({address}, 0, (size_t){count} * sizeof({c_type(statement.target.dtype)}));"
 
     def _fail(self, statement: Fail) -> str:
         formats = ["%llu" if value.type.dtype.startswith("uint") else "%lld" for value in statement.values]

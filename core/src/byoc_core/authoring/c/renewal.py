@@ -39,11 +39,11 @@ def renewed(block: Block) -> Block:
 def without_clashes(parts: Iterable[Block]) -> Block:
     """Return a block of parts from separate blocks: no part redeclares items of an earlier part."""
     result: list[Statement] = []
-    known: set[Buffer | Variable] = set()
+    declared: set[Buffer | Variable] = set()
     for part in parts:
-        if any(item in known for statement in statements_in(part) for item in declared_by(statement)):
+        if any(item in declared for statement in statements_in(part) for item in declared_by(statement)):
             part = renewed(part)
-        known.update(item for statement in part if not blocks_of(statement) for item in declared_by(statement))
+        declared.update(item for statement in part if not blocks_of(statement) for item in declared_by(statement))
         result += part
     return tuple(result)
 

@@ -89,8 +89,8 @@ class _Scalariser:
     def _may_change(self, buffer: Buffer, index: Expression, read: Expression) -> bool:
         """Return whether a store to a lane may change a value read by another lane."""
         match read:
-            case Load(source, place, lanes):
-                is_lane_by_lane = source is buffer and lanes > 1 and self._scalar(place) == index
+            case Load(source, source_index, lanes):
+                is_lane_by_lane = source is buffer and lanes > 1 and self._scalar(source_index) == index
                 return not is_lane_by_lane and self._aliases.may_overlap(source, buffer)
             case Lane(operand, _):
                 # A single lane of a vector is read by every lane of the value.
@@ -117,15 +117,15 @@ class _Scalariser:
             case Broadcast(operand, _):
                 return self._scalar(operand)
             case Literal(tuple(values), type_):
-                return _one_of([Literal(value, type_.with_lanes(1)) for value in values], lane)
+                return _selected_lane([Literal(value, type_.with_lanes(1)) for value in values], lane)
             case Literal(value, type_):
                 return Literal(value, type_.with_lanes(1))
             case Shuffle(left, right, order):
                 lanes = left.type.lanes
-                places = [(left, place) if place < lanes else (right, place - lanes) for place in order]
-                return _one_of([self._lane(vector, Size(place)) for vector, place in places], lane)
+                sources = [(left, position) if position < lanes else (right, position - lanes) for position in order]
+                return _selected_lane([self._lane(vector, Size(position)) for vector, position in sources], lane)
         if isinstance(expression, Call | Raw):
-            raise InternalError(type(expression).__name__, f"computes {expression.type}, which has no form by lanes")
+            raise InternalError(type(expression).__name__, f"computes {expression.type} and has no scalar form")
         operands = tuple(
             self._lane(item, lane) if item.type.lanes > 1 else self._scalar(item) for item in operands_of(expression)
         )
@@ -138,13 +138,13 @@ class _Scalariser:
             return self._lane(expression.operand, self._scalar(expression.index))
         operands = operands_of(expression)
         if isinstance(expression, Call | Raw) and any(item.type.lanes > 1 for item in operands):
-            raise InternalError(type(expression).__name__, "reads a vector, which has no form by lanes")
+            raise InternalError(type(expression).__name__, "reads a vector and has no scalar form")
         return rebuilt(expression, tuple(map(self._scalar, operands))) if operands else expression
 
 
-def _one_of(values: list[Expression], lane: Expression) -> Expression:
+def _selected_lane(values: list[Expression], lane: Expression) -> Expression:
     """Return the value of a lane, chosen from a list with a value for each lane."""
-    chosen = values[-1]
+    selected = values[-1]
     for number, value in reversed(list(enumerate(values[:-1]))):
-        chosen = Select(lane.compare("==", number), value, chosen)
-    return chosen
+        selected = Select(lane.compare("==", number), value, selected)
+    return selected

@@ -151,12 +151,12 @@ class _Lowering:
         first = outer * size
         num_tiles = ceildiv(loop.most, size)
         stop = Size(size) if num_tiles * size == loop.most else smaller(loop.stop - first, Size(size))
-        whole = {loop.index: first + inner}
-        self._positions = {axis: _substituted(place, whole) for axis, place in self._positions.items()}
+        substitution = {loop.index: first + inner}
+        self._positions = {axis: _substituted(position, substitution) for axis, position in self._positions.items()}
         changed: dict[str, _Loop] = {}
         for name, old in self._loops.items():
             if old is not loop:
-                changed[name] = replace(old, stop=_substituted(old.stop, whole))
+                changed[name] = replace(old, stop=_substituted(old.stop, substitution))
                 continue
             tile = f"{name}.tile"
             changed[tile] = replace(loop, name=tile, index=outer, stop=Size(num_tiles), most=num_tiles)
@@ -165,25 +165,27 @@ class _Lowering:
 
     def _loop(self, name: str) -> _Loop:
         if name not in self._loops:
-            raise InternalError("schedule", f"names the loop `{name}`", expected=", ".join(self._loops))
+            raise InternalError("schedule", f"names the missing loop `{name}`", expected=", ".join(self._loops))
         return self._loops[name]
 
     def _check_order(self, names: Sequence[str]) -> None:
         if sorted(names) != sorted(self._loops):
-            raise InternalError("schedule", "orders other loops", got=", ".join(names), expected=", ".join(self._loops))
-        known = [name for name in self._loops if self._loops[name].is_reduced]
-        if [name for name in names if self._loops[name].is_reduced] != known:
-            raise InternalError("schedule", "changes the order of the reduction", expected=", ".join(known))
-        for place, name in enumerate(names):
-            if f"{name}.tile" in names[place:]:
+            raise InternalError(
+                "schedule", "orders another set of loops", got=", ".join(names), expected=", ".join(self._loops)
+            )
+        reduced = [name for name in self._loops if self._loops[name].is_reduced]
+        if [name for name in names if self._loops[name].is_reduced] != reduced:
+            raise InternalError("schedule", "changes the order of the reduction", expected=", ".join(reduced))
+        for position, name in enumerate(names):
+            if f"{name}.tile" in names[position:]:
                 raise InternalError("schedule", f"has `{name}` outside `{name}.tile`")
         schedule = self._schedule
         for name in (*schedule.parallel, *schedule.unrolled, *filter(None, [schedule.vector])):
             loop = self._loop(name)
             if name in schedule.unrolled and not loop.is_ragged and not isinstance(loop.most, int):
-                raise InternalError("schedule", f"writes out `{name}`, whose number of rounds is not known")
+                raise InternalError("schedule", f"unrolls `{name}`, a loop with an unknown number of rounds")
         if schedule.vector in schedule.parallel and schedule.lanes > 1:
-            raise InternalError("schedule", f"has vectors of `{schedule.vector}`, whose rounds threads share")
+            raise InternalError("schedule", f"vectorises the parallel loop `{schedule.vector}`")
 
     def block(self) -> Block:
         """Return the statements."""
@@ -192,7 +194,7 @@ class _Lowering:
         first = names.index(parallel[0]) if parallel and parallel[0] in names else 0
         end = first + len(parallel)
         if names[first:end] != parallel:
-            raise InternalError("schedule", "the parallel loops are not side by side", got=", ".join(parallel))
+            raise InternalError("schedule", "the parallel loops are not adjacent", got=", ".join(parallel))
         body = self._loops_around(self._outer[end:], body, not self._nest.reduced)
         if parallel:
             body = (self._collapsed(self._outer[first:end], body),)
@@ -210,9 +212,9 @@ class _Lowering:
             if self._schedule.lanes == 1:
                 plain = loop.around(body, kind if is_unrolled else LoopKind.VECTOR)
                 return (as_copy(plain) or plain,)
-            whole, *rest = vectorised(loop.around(body), self._schedule.lanes)
-            assert isinstance(whole, For)
-            return (replace(whole, kind=kind), *rest)
+            full_loop, *rest = vectorised(loop.around(body), self._schedule.lanes)
+            assert isinstance(full_loop, For)
+            return (replace(full_loop, kind=kind), *rest)
         return (loop.around(body, kind),)
 
     def _collapsed(self, loops: Sequence[_Loop], body: Block) -> For:
@@ -231,68 +233,70 @@ class _Lowering:
 
     def _tile(self) -> Block:
         """Return the statements from the first reduced loop inwards, with separate code for whole and ragged tiles."""
-        held = [loop for loop in self._inner if not loop.is_reduced]
-        ragged = [loop for loop in held if loop.is_ragged]
+        tile_loops = [loop for loop in self._inner if not loop.is_reduced]
+        ragged = [loop for loop in tile_loops if loop.is_ragged]
         if not ragged:
             return self._sums(self._inner)
         # A loop is shortest in the last rounds of the surrounding loops.
-        last = {loop.index: Size(loop.most) - 1 for loop in held}
-        whole: Expression | None = None
+        last = {loop.index: Size(loop.most) - 1 for loop in tile_loops}
+        are_full: Expression | None = None
         for loop in ragged:
             assert isinstance(loop.stop, Select)
-            one = _substituted(loop.stop.then, last).compare(">=", loop.stop.otherwise)
-            whole = one if whole is None else Binary("&&", whole, one)
+            is_full = _substituted(loop.stop.then, last).compare(">=", loop.stop.otherwise)
+            are_full = is_full if are_full is None else Binary("&&", are_full, is_full)
         full = [replace(loop, stop=Size(loop.most)) if loop in ragged else loop for loop in self._inner]
-        assert whole is not None
-        return (If(whole, self._sums(full), renewed(self._sums(self._inner))),)
+        assert are_full is not None
+        return (If(are_full, self._sums(full), renewed(self._sums(self._inner))),)
 
     def _sums(self, loops: Sequence[_Loop]) -> Block:
         """Return the statements for collecting the values of a tile, and then the body at each point of the tile."""
-        held = [loop for loop in loops if not loop.is_reduced]
-        if not held:
+        tile_loops = [loop for loop in loops if not loop.is_reduced]
+        if not tile_loops:
             return self._scalar_sums(loops)
-        for loop in held:
+        for loop in tile_loops:
             if not isinstance(loop.most, int):
-                raise InternalError("schedule", f"holds sums along `{loop.name}`, whose size is not known")
-        place: Expression = Size(0)
-        for loop in held:
-            place = place * loop.most + loop.index
-        arrays = self._arrays(product(loop.most for loop in held))
-        is_vector = any(loop.name == self._schedule.vector and self._is_whole(loop) for loop in held)
-        start = self._points(tuple(Store(array, place, item.start) for item, array in arrays))
-        loads: dict[Variable, Expression] = {item.variable: array[place] for item, array in arrays}
-        update = self._points((*self._nest.setup, *self._steps(arrays, place, loads)))
+                raise InternalError("schedule", f"holds sums along `{loop.name}`, an axis of unknown size")
+        position: Expression = Size(0)
+        for loop in tile_loops:
+            position = position * loop.most + loop.index
+        arrays = self._arrays(product(loop.most for loop in tile_loops))
+        is_vector = any(loop.name == self._schedule.vector and self._has_full_vectors(loop) for loop in tile_loops)
+        start = self._points(tuple(Store(array, position, item.start) for item, array in arrays))
+        loads: dict[Variable, Expression] = {item.variable: array[position] for item, array in arrays}
+        update = self._points((*self._nest.setup, *self._steps(arrays, position, loads)))
         declared: Block = tuple(
             LocalArray(array, lanes=self._schedule.lanes if is_vector else 1) for _, array in arrays
         )
         spill: Block = ()
         if is_vector and self._schedule.lanes > 1:
-            # The body may have no vector form: read the sums from memory, element by element.
-            lines = self._arrays(product(loop.most for loop in held))
+            # The body may have no vector form: read the sums from memory, position by position.
+            lines = self._arrays(product(loop.most for loop in tile_loops))
             pairs = list(zip(lines, arrays, strict=True))
-            spilt = tuple(Store(line, place, array[place]) for (_, line), (_, array) in pairs)
-            spill = (*(LocalArray(line) for _, line in lines), *renewed(self._loops_around(held, spilt, is_vector)))
-            loads = {item.variable: line[place] for item, line in lines}
+            spilt = tuple(Store(line, position, array[position]) for (_, line), (_, array) in pairs)
+            stores = renewed(self._loops_around(tile_loops, spilt, is_vector))
+            spill = (*(LocalArray(line) for _, line in lines), *stores)
+            loads = {item.variable: line[position] for item, line in lines}
         finish = self._points((*(Let(variable, load) for variable, load in loads.items()), *self._nest.body))
         return (
             *declared,
-            *renewed(self._loops_around(held, start, is_vector)),
+            *renewed(self._loops_around(tile_loops, start, is_vector)),
             *self._loops_around(loops, update, is_vector),
             *spill,
-            *renewed(self._loops_around(held, finish, False)),
+            *renewed(self._loops_around(tile_loops, finish, False)),
         )
 
     def _steps(
-        self, arrays: Sequence[tuple[Accumulator, Buffer]], place: Expression, loads: Mapping[Variable, Expression]
+        self, arrays: Sequence[tuple[Accumulator, Buffer]], position: Expression, loads: Mapping[Variable, Expression]
     ) -> Block:
         """Return the statements for collecting a value in each accumulator, in order."""
         steps: list[Statement] = []
         for item, array in arrays:
             # The operands of an elementwise op are variables, because its text may read an operand more than once.
-            whole = {operand for part in _parts(item.value) if isinstance(part, Element) for operand in part.operands}
-            lets = {variable: Variable(variable.name, variable.type) for variable in loads if variable in whole}
+            elements = [part for part in _parts(item.value) if isinstance(part, Element)]
+            operands = {operand for part in elements for operand in part.operands}
+            lets = {variable: Variable(variable.name, variable.type) for variable in loads if variable in operands}
             steps += (Let(new, loads[old]) for old, new in lets.items())
-            steps.append(Store(array, place, _substituted(item.value, {**loads, **lets})))
+            steps.append(Store(array, position, _substituted(item.value, {**loads, **lets})))
         return tuple(steps)
 
     def _arrays(self, size: Dim) -> list[tuple[Accumulator, Buffer]]:
@@ -302,7 +306,7 @@ class _Lowering:
             for item in self._nest.accumulators
         ]
 
-    def _is_whole(self, loop: _Loop) -> bool:
+    def _has_full_vectors(self, loop: _Loop) -> bool:
         """Return whether a loop has a known number of whole vectors."""
         return isinstance(loop.stop, Size) and isinstance(loop.most, int) and loop.most % self._schedule.lanes == 0
 

@@ -41,20 +41,20 @@ def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
         block: the block.
         ranges: the ranges of variables declared outside.
     """
-    known, parts = dict(ranges or {}), []
+    known_ranges, parts = dict(ranges or {}), []
     is_inlined = False
     for statement in block:
-        part = tuple(_simplified(statement, known))
+        part = tuple(_simplified(statement, known_ranges))
         parts.append(part)
         is_inlined |= len(part) != 1 or type(part[0]) is not type(statement)
         for item in part:
-            found = range_of(item.value, known) if isinstance(item, Let) else None
+            found = range_of(item.value, known_ranges) if isinstance(item, Let) else None
             # Sibling blocks may declare the same variable: a range known there does not hold here.
             for declared in declared_by(item):
                 if isinstance(declared, Variable):
-                    known.pop(declared, None)
+                    known_ranges.pop(declared, None)
             if isinstance(item, Let) and found is not None:
-                known[item.variable] = found
+                known_ranges[item.variable] = found
     if is_inlined:
         return without_clashes(parts)
     statements = tuple(item for part in parts for item in part)
@@ -128,15 +128,15 @@ def range_of(expression: Expression, ranges: Ranges) -> Range | None:
         case Variable():
             return ranges.get(expression)
         case Binary(operator, left, right):
-            one, other = range_of(left, ranges), range_of(right, ranges)
-            return None if one is None or other is None else _combined(operator, one, other)
+            a, b = range_of(left, ranges), range_of(right, ranges)
+            return None if a is None or b is None else _combined(operator, a, b)
         case Select(_, then, otherwise) if expression.type == INDEX:
-            one, other = range_of(then, ranges), range_of(otherwise, ranges)
-            return None if one is None or other is None else (min(one[0], other[0]), max(one[1], other[1]))
+            a, b = range_of(then, ranges), range_of(otherwise, ranges)
+            return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
         case Call(callee, (left, right)) if callee in (MIN, MAX):
-            one, other = range_of(left, ranges), range_of(right, ranges)
+            a, b = range_of(left, ranges), range_of(right, ranges)
             pick = min if callee == MIN else max
-            return None if one is None or other is None else (pick(one[0], other[0]), pick(one[1], other[1]))
+            return None if a is None or b is None else (pick(a[0], b[0]), pick(a[1], b[1]))
     return None
 
 
@@ -147,7 +147,7 @@ def _combined(operator: str, left: Range, right: Range) -> Range | None:
         case "-":
             return left[0] - right[1], left[1] - right[0]
         case "*":
-            corners = [one * other for one in left for other in right]
+            corners = [left_end * right_end for left_end in left for right_end in right]
             return min(corners), max(corners)
         case "/" if left[0] >= 0 and right[0] == right[1] > 0:
             return left[0] // right[0], left[1] // right[0]
@@ -163,18 +163,18 @@ def _folded(expression: Expression, ranges: Ranges) -> Expression:
             return Size(least) if least == most else expression
         case Call(callee, (left, right)) if callee in (MIN, MAX):
             operator = "<=" if callee == MIN else ">="
-            for one, other in ((left, right), (right, left)):
-                if constant_of(_compared(operator, one, other, ranges) or expression):
-                    return one
+            for operand, other in ((left, right), (right, left)):
+                if constant_of(_compared(operator, operand, other, ranges) or expression):
+                    return operand
             return expression
         case Binary(("/" | "%") as operator, left, Size(dim)) if expression.type == INDEX:
             return _divided(operator, left, dim, ranges) or expression
         case Binary(("<" | "<=" | ">" | ">=" | "==" | "!=") as operator, left, right) if left.type == INDEX:
             return _compared(operator, left, right, ranges) or expression
         case Binary(("&&" | "||") as operator, left, right):
-            for one, other in ((left, right), (right, left)):
-                if (value := constant_of(one)) is not None:
-                    return other if value == (operator == "&&") else one
+            for operand, other in ((left, right), (right, left)):
+                if (value := constant_of(operand)) is not None:
+                    return other if value == (operator == "&&") else operand
         case Select(condition, then, otherwise):
             value = constant_of(condition)
             return expression if value is None else then if value else otherwise
@@ -183,17 +183,17 @@ def _folded(expression: Expression, ranges: Ranges) -> Expression:
 
 def _divided(operator: str, left: Expression, divisor: Dim, ranges: Ranges) -> Expression | None:
     """Return a quotient or a remainder of a sum with some terms that are multiples of the divisor."""
-    whole: Expression = Size(0)
+    quotient: Expression = Size(0)
     rest: Expression = Size(0)
     for term in _terms(left):
         factor = _factor(term, divisor)
         if factor is None:
             rest = rest + term
         else:
-            whole = whole + factor
-    if not _is_below(rest, divisor, ranges) or not _is_nonnegative(whole, ranges):
+            quotient = quotient + factor
+    if not _is_below(rest, divisor, ranges) or not _is_nonnegative(quotient, ranges):
         return None
-    return whole if operator == "/" else rest
+    return quotient if operator == "/" else rest
 
 
 def _terms(expression: Expression) -> Iterator[Expression]:
@@ -212,8 +212,8 @@ def _factor(term: Expression, divisor: Dim) -> Expression | None:
                 return Size(dim // divisor) if dim % divisor == 0 else None
             return Size(1) if dim == divisor else None
         case Binary("*", left, right):
-            for one, other in ((left, right), (right, left)):
-                if (factor := _factor(one, divisor)) is not None:
+            for operand, other in ((left, right), (right, left)):
+                if (factor := _factor(operand, divisor)) is not None:
                     return factor * other
     return None
 
@@ -237,15 +237,21 @@ def _is_nonnegative(expression: Expression, ranges: Ranges) -> bool:
 
 
 def _compared(operator: str, left: Expression, right: Expression, ranges: Ranges) -> Expression | None:
-    one, other = range_of(left, ranges), range_of(right, ranges)
-    if one is None or other is None:
+    a, b = range_of(left, ranges), range_of(right, ranges)
+    if a is None or b is None:
         return None
     always, never = {
-        "<": (one[1] < other[0], one[0] >= other[1]),
-        "<=": (one[1] <= other[0], one[0] > other[1]),
-        ">": (one[0] > other[1], one[1] <= other[0]),
-        ">=": (one[0] >= other[1], one[1] < other[0]),
-        "==": (one[0] == one[1] == other[0] == other[1], one[1] < other[0] or other[1] < one[0]),
-        "!=": (one[1] < other[0] or other[1] < one[0], one[0] == one[1] == other[0] == other[1]),
+        "<": (a[1] < b[0], a[0] >= b[1]),
+        "<=": (a[1] <= b[0], a[0] > b[1]),
+        ">": (a[0] > b[1], a[1] <= b[0]),
+        ">=": (a[0] >= b[1], a[1] < b[0]),
+        "==": (
+            a[0] == a[1] == b[0] == b[1],
+            a[1] < b[0] or b[1] < a[0],
+        ),
+        "!=": (
+            a[1] < b[0] or b[1] < a[0],
+            a[0] == a[1] == b[0] == b[1],
+        ),
     }[operator]
     return Literal(always, BOOL) if always or never else None

@@ -17,15 +17,15 @@ def stride_of(expression: Expression, index: Variable) -> Dim | None:
         case Size():
             return 0
         case Binary(("+" | "-") as operator, left, right):
-            one, other = stride_of(left, index), stride_of(right, index)
-            if one is None or other is None:
+            left_stride, right_stride = stride_of(left, index), stride_of(right, index)
+            if left_stride is None or right_stride is None:
                 return None
-            return one + other if operator == "+" else one - other
+            return left_stride + right_stride if operator == "+" else left_stride - right_stride
         case Binary("*", left, right):
-            one, other = stride_of(left, index), stride_of(right, index)
-            if one == 0 and other == 0:
+            left_stride, right_stride = stride_of(left, index), stride_of(right, index)
+            if left_stride == 0 and right_stride == 0:
                 return 0
-            for stride, factor in ((one, right), (other, left)):
+            for stride, factor in ((left_stride, right), (right_stride, left)):
                 if stride is not None and isinstance(factor, Size):
                     return stride * factor.dim
             return None

@@ -82,7 +82,7 @@ C11_VECTORS = Target(
 C11_KERNELS = replace(C11_VECTORS, definition="BYOC_KERNEL")
 """C for gcc and clang, for kernels callable from other translation units of their source."""
 
-C11 = Target("c11", "C11 without any extension, for a compiler that has none")
+C11 = Target("c11", "C11 without any extension")
 """Plain C11: accepted with ``-std=c11 -pedantic-errors``."""
 
 CUDA = Target(

@@ -138,17 +138,17 @@ def placeholder_problems(text: str, raw: Raw | RawStatement) -> Iterator[str]:
     try:
         found = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
     except ValueError:
-        yield "raw text has a brace that stands alone"
+        yield "raw text has an unmatched brace"
         return
     reads = {str(number) for number in range(len(raw.reads))}
-    others: set[str] = set()
+    targets: set[str] = set()
     if isinstance(raw, RawStatement):
-        others |= {f"w{number}" for number in range(len(raw.writes))}
-        others |= {f"d{number}" for number in range(len(raw.declares))}
-    for name in sorted(found - reads - others):
-        yield f"raw text has {{{name}}}, which stands for nothing"
+        targets |= {f"w{number}" for number in range(len(raw.writes))}
+        targets |= {f"d{number}" for number in range(len(raw.declares))}
+    for name in sorted(found - reads - targets):
+        yield f"raw text has the unknown placeholder {{{name}}}"
     for name in sorted(reads - found):
-        yield f"raw text says that it reads {{{name}}}, and does not"
+        yield f"raw text does not use the declared read {{{name}}}"
 
 
 def c_type_problems(type_: CType) -> Iterator[str]:
@@ -161,10 +161,10 @@ def c_type_problems(type_: CType) -> Iterator[str]:
         yield f"C has no vector of {type_.lanes} elements of {type_.dtype}"
 
 
-def differing_types(wanted: CType, given: CType, what: str) -> Iterator[str]:
+def differing_types(expected: CType, actual: CType, subject: str) -> Iterator[str]:
     """Yield a problem if two types differ but must be equal."""
-    if wanted != given:
-        yield f"{what}: {wanted} and {given}"
+    if expected != actual:
+        yield f"{subject}: {expected} and {actual}"
 
 
 def known_number(expression: Expression) -> int | None:

@@ -19,30 +19,30 @@ def drop_unused(block: Block) -> Block:
 
     Cost: linear in the expressions.
     """
-    return _kept(block)[0]
+    return _used_part(block)[0]
 
 
-def _kept(block: Block) -> tuple[Block, set[Buffer | Variable]]:
+def _used_part(block: Block) -> tuple[Block, set[Buffer | Variable]]:
     """Return the kept part of a block, and the used items declared outside."""
     used: set[Buffer | Variable] = set()
-    kept: list[Statement] = []
-    for given in reversed(block):
+    used_statements: list[Statement] = []
+    for original in reversed(block):
         inside: set[Buffer | Variable] = set()
 
         def of(inner: Block, inside: set[Buffer | Variable] = inside) -> Block:
-            part, found = _kept(inner)
+            part, found = _used_part(inner)
             inside |= found
             return part
 
-        statement = with_blocks(given, of)
+        statement = with_blocks(original, of)
         if _is_needed(statement, used):
-            kept.append(statement)
+            used_statements.append(statement)
             used |= inside
             used.difference_update(declared_by(statement))
             used |= used_by(statement)
-    kept.reverse()
-    is_same = len(kept) == len(block) and all(map(operator.is_, kept, block))
-    return block if is_same else tuple(kept), used
+    used_statements.reverse()
+    is_same = len(used_statements) == len(block) and all(map(operator.is_, used_statements, block))
+    return block if is_same else tuple(used_statements), used
 
 
 def _is_needed(statement: Statement, used: set[Buffer | Variable]) -> bool:

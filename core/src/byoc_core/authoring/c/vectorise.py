@@ -51,7 +51,7 @@ def vectorised(loop: For, lanes: int) -> Block:
         InternalError: a part of the body has no vector form.
     """
     if lanes < 2:
-        raise InternalError(f"loop over `{loop.index.name}`", "has no vectors of so many lanes", got=str(lanes))
+        raise InternalError(f"loop over `{loop.index.name}`", "has too few lanes for vectors", got=str(lanes))
     main, *rest = peeled(loop, lanes)
     assert isinstance(main, For)
     body = _Vectoriser(main.index, lanes).block(main.body)
@@ -81,8 +81,8 @@ class _Vectoriser:
             case Assign(variable, value) if variable in self._vectors:
                 return Assign(self._vectors[variable], self._vector(value))
             case Store(buffer, index, value):
-                if not self._is_beside(index):
-                    raise self._error("a store whose elements do not lie side by side")
+                if not self._is_contiguous(index):
+                    raise self._error("a store to non-contiguous elements")
                 return Store(buffer, index, self._vector(value))
             case For() if self._is_same(statement.start) and self._is_same(statement.stop):
                 return replace(statement, body=self.block(statement.body))
@@ -94,7 +94,7 @@ class _Vectoriser:
             return False
         return all(self._is_same(operand) for operand in operands_of(expression))
 
-    def _is_beside(self, index: Expression) -> bool:
+    def _is_contiguous(self, index: Expression) -> bool:
         """Return whether an offset grows by 1 from round to round."""
         is_known = not any(item in self._vectors for item in variables_in(index))
         return is_known and stride_of(index, self._index) == 1
@@ -108,7 +108,7 @@ class _Vectoriser:
         match expression:
             case Variable() if expression in self._vectors:
                 return self._vectors[expression]
-            case Load(buffer, index, 1) if self._is_beside(index) and buffer.dtype in _VECTOR_DTYPES:
+            case Load(buffer, index, 1) if self._is_contiguous(index) and buffer.dtype in _VECTOR_DTYPES:
                 return Load(buffer, index, self._lanes)
             case Unary("-", operand):
                 return Unary("-", self._vector(operand))
@@ -120,8 +120,8 @@ class _Vectoriser:
                 return Unary("-", self._vector(operand))
         raise self._error(_described(expression))
 
-    def _error(self, what: str) -> InternalError:
-        return InternalError(f"loop over `{self._index.name}`", f"has no vector form for {what}")
+    def _error(self, subject: str) -> InternalError:
+        return InternalError(f"loop over `{self._index.name}`", f"has no vector form for {subject}")
 
 
 def _described(expression: Expression) -> str:
@@ -129,7 +129,7 @@ def _described(expression: Expression) -> str:
         case Element(op, _, type_, _):
             return f"op `{op}` of {type_}"
         case Load(buffer, _, _):
-            return f"a load from `{buffer.name}` whose elements do not lie side by side"
+            return f"a load from `{buffer.name}` of other than contiguous numbers"
         case Select() | Cast() | Size():
             return type(expression).__name__
     return type(expression).__name__

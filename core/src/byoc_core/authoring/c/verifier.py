@@ -84,7 +84,7 @@ class _Checker:
 
     def __init__(self, function: Function) -> None:
         self._function = function
-        self._known: set[Buffer | Variable] = set()
+        self._declared: set[Buffer | Variable] = set()
         self._mutable: set[Variable] = set()
         self._vector_arrays: dict[Buffer, int] = {}
         self._parallel: list[tuple[set[Buffer | Variable], Variable | None]] = []
@@ -92,26 +92,26 @@ class _Checker:
     def problems(self) -> Iterator[str]:
         function = self._function
         if not re.fullmatch(r"[A-Za-z_]\w*", function.name, re.ASCII) or c_identifier(function.name) != function.name:
-            yield "has a name that is no C identifier"
+            yield "the name is not a C identifier"
         elif function.name in C_LIBRARY_NAMES:
-            yield "has the name of a function of the C library"
+            yield "the name belongs to a function of the C library"
         for parameter in function.parameters:
-            if parameter in self._known:
-                yield f"parameter `{parameter.name}`: stands twice"
-            self._known.add(parameter)
+            if parameter in self._declared:
+                yield f"parameter `{parameter.name}`: occurs twice"
+            self._declared.add(parameter)
             type_ = CType(parameter.dtype) if isinstance(parameter, Buffer) else parameter.type
             for problem in c_type_problems(type_):
                 yield f"parameter `{parameter.name}`: {problem}"
         yield from self._block(function.body)
         ends = function.body[-1] if function.body else None
         if function.result is not None and not isinstance(ends, Return | Fail):
-            yield f"gives no {function.result} at its end"
+            yield f"ends without returning {function.result}"
 
     def _block(self, block: Block) -> Iterator[str]:
-        before = set(self._known)
+        before = set(self._declared)
         for statement in block:
             yield from self._statement(statement)
-        self._known = before
+        self._declared = before
 
     def _statement(self, statement: Statement) -> Iterator[str]:
         where = type(statement).__name__
@@ -119,11 +119,11 @@ class _Checker:
         # If an expression is wrong, its type is wrong too.
         for problem in problems or self._own(statement):
             yield f"{where}: {problem}"
-        before = set(self._known)
+        before = set(self._declared)
         for item in declared_by(statement):
-            if item in self._known:
-                yield f"{where}: `{item.name}` is declared already"
-            self._known.add(item)
+            if item in self._declared:
+                yield f"{where}: `{item.name}` is already declared"
+            self._declared.add(item)
         match statement:
             case For() | Dispatch():
                 is_parallel = isinstance(statement, Dispatch) or statement.kind is LoopKind.PARALLEL
@@ -135,7 +135,7 @@ class _Checker:
                 yield from self._block(statement.body)
                 if is_parallel:
                     self._parallel.pop()
-                self._known = before
+                self._declared = before
             case While():
                 yield from self._block(statement.body)
             case If():
@@ -159,7 +159,7 @@ class _Checker:
                 yield from self._access(buffer, index, value.type.lanes, value.type.lanes)
                 yield from differing_types(CType(buffer.dtype, value.type.lanes), value.type, f"`{buffer.name}`")
                 if isinstance(buffer, PointerArray) and address_of(value) is None:
-                    yield f"`{buffer.name}` holds pointers, and is set to a value"
+                    yield f"`{buffer.name}` holds pointers, but is set to a value"
                 yield from self._write(buffer, index)
             case Copy():
                 yield from self._copy(statement)
@@ -167,7 +167,7 @@ class _Checker:
                 yield from self._numbers(target)
                 yield from self._access(target, index, max(known_number(count) or 0, 0))
                 if count.type != INDEX:
-                    yield f"the count is {count.type}, no index"
+                    yield f"the count is {count.type}, not an index"
                 yield from self._write(target, index)
             case For():
                 yield from self._loop(statement)
@@ -180,34 +180,34 @@ class _Checker:
         match statement:
             case While() | If():
                 if statement.condition.type != BOOL:
-                    yield f"the condition is {statement.condition.type}, no bool"
+                    yield f"the condition is {statement.condition.type}, not a bool"
             case Evaluate(call):
                 if not isinstance(call, Call | Raw):
                     yield "the expression has no effect"
             case Fail():
                 yield from self._fail(statement)
             case Return(value):
-                given = None if value is None else value.type
+                returned = None if value is None else value.type
                 if self._parallel:
                     yield "leaves the function from inside a parallel loop"
-                if given != self._function.result:
-                    yield f"gives {given}, where the function gives {self._function.result}"
+                if returned != self._function.result:
+                    yield f"returns {returned} instead of {self._function.result}"
 
     def _fail(self, statement: Fail) -> Iterator[str]:
         if self._parallel:
             yield "leaves the function from inside a parallel loop"
         if self._function.result != CType("int32"):
-            yield f"fails, where the function gives {self._function.result} and no status"
+            yield f"fails, but the function returns {self._function.result} instead of a status"
         if statement.message.count("{}") != len(statement.values):
-            yield f"shows {len(statement.values)} values in {statement.message.count('{}')} places"
+            yield f"has {len(statement.values)} values for {statement.message.count('{}')} placeholders"
         for value in statement.values:
             if not value.type.is_integer:
-                yield f"shows {value.type}, no integer"
+                yield f"has a value of {value.type}, not an integer"
 
     def _raw(self, statement: RawStatement) -> Iterator[str]:
         yield from placeholder_problems("".join(statement.lines), statement)
         for item in statement.writes:
-            if item not in self._known:
+            if item not in self._declared:
                 yield f"`{item.name}` is not declared"
             elif isinstance(item, Variable):
                 yield from self._assignment(item, item.type)
@@ -215,10 +215,10 @@ class _Checker:
                 yield from self._write(item, None)
 
     def _assignment(self, variable: Variable, type_: CType) -> Iterator[str]:
-        if variable not in self._known:
+        if variable not in self._declared:
             yield f"`{variable.name}` is not declared"
         elif variable not in self._mutable:
-            yield f"`{variable.name}` keeps its value"
+            yield f"`{variable.name}` cannot be assigned"
         yield from differing_types(variable.type, type_, f"`{variable.name}`")
         if self._parallel and variable in self._parallel[-1][0]:
             yield f"`{variable.name}` is changed by every round of a parallel loop"
@@ -229,9 +229,9 @@ class _Checker:
         if not isinstance(buffer.size, int) or buffer.size <= 0:
             yield f"`{buffer.name}` has no known size above 0"
         elif buffer.size % statement.lanes:
-            yield f"`{buffer.name}` is no whole number of vectors of {statement.lanes}"
+            yield f"`{buffer.name}` has a size not divisible by the {statement.lanes} lanes"
         if not buffer.is_writable and not statement.is_zeroed:
-            yield f"`{buffer.name}` is an array that nothing may write"
+            yield f"`{buffer.name}` is a local array without permission to write"
         if statement.lanes > 1 or statement.is_zeroed:
             yield from self._numbers(buffer)
         if statement.lanes > 1:
@@ -243,20 +243,20 @@ class _Checker:
         for other in statement.sources:
             yield from self._buffer(other)
             if buffer.is_writable and not other.is_writable:
-                yield f"`{buffer.name}` may write to `{other.name}`, which may only be read"
+                yield f"`{buffer.name}` may write to the read-only `{other.name}`"
             if other.dtype != source.dtype:
                 yield f"`{buffer.name}` points to {source.dtype} or {other.dtype}"
         if (condition is None) != (statement.otherwise is None) or (condition is not None and condition.type != BOOL):
-            yield f"`{buffer.name}` is no choice by a bool of two buffers"
+            yield f"`{buffer.name}` needs both a bool condition and a second buffer"
         if isinstance(buffer, PointerArray) and not isinstance(source, PointerArray):
-            yield f"`{buffer.name}` holds pointers, `{source.name}` numbers"
+            yield f"`{buffer.name}` holds pointers, but `{source.name}` holds numbers"
         if isinstance(source, PointerArray):
             if condition is not None:
                 yield f"`{buffer.name}` is a choice of pointers of an array"
             if statement.reads_pointer and (buffer.is_writable or buffer.dtype != source.dtype):
-                yield f"`{buffer.name}` may only read the {source.dtype} that `{source.name}` points to"
+                yield f"`{buffer.name}` must be a read-only pointer to {source.dtype}, the target of `{source.name}`"
         elif buffer.dtype != source.dtype and not source.is_writable:
-            yield f"`{buffer.name}` is {buffer.dtype}, `{source.name}` is {source.dtype}"
+            yield f"`{buffer.name}` is {buffer.dtype}, but `{source.name}` is {source.dtype}"
 
     def _copy(self, statement: Copy) -> Iterator[str]:
         target, source = statement.target, statement.source
@@ -269,55 +269,55 @@ class _Checker:
         if count is not None and count < 0:
             yield f"the count is {count}"
         if statement.count.type != INDEX:
-            yield f"the count is {statement.count.type}, no index"
+            yield f"the count is {statement.count.type}, not an index"
         yield from self._write(target, statement.target_index)
 
     def _loop(self, statement: For) -> Iterator[str]:
         if statement.step < 1:
             yield f"the step is {statement.step}"
         if statement.index.type != INDEX or statement.start.type != INDEX or statement.stop.type != INDEX:
-            yield "the bounds are no indices"
+            yield "the bounds are not indices"
         is_known = known_number(statement.start) is not None and known_number(statement.stop) is not None
         if statement.kind is LoopKind.UNROLLED and not is_known:
-            yield "is unrolled, and the number of its rounds is not known"
+            yield "is unrolled with an unknown number of rounds"
 
     def _write(self, buffer: Buffer, index: Expression | None) -> Iterator[str]:
         if not buffer.is_writable:
-            yield f"`{buffer.name}` may only be read"
+            yield f"`{buffer.name}` is read-only"
         if not self._parallel or buffer not in self._parallel[-1][0] or index is None:
             return
         outside, loop_index = self._parallel[-1]
         # An index independent of the round is the same place for all rounds.
         if loop_index is not None and all(item in outside for item in variables_in(index)):
-            yield f"every round of a parallel loop stores to one place of `{buffer.name}`"
+            yield f"every round of a parallel loop stores to the same element of `{buffer.name}`"
 
     def _buffer(self, buffer: Buffer) -> Iterator[str]:
-        if buffer not in self._known:
+        if buffer not in self._declared:
             yield f"`{buffer.name}` is not declared"
 
     def _numbers(self, buffer: Buffer) -> Iterator[str]:
         if isinstance(buffer, PointerArray):
-            yield f"`{buffer.name}` holds pointers, and is used as numbers"
+            yield f"`{buffer.name}` holds pointers, but is used as numbers"
 
     def _access(self, buffer: Buffer, index: Expression, count: int, lanes: int = 0) -> Iterator[str]:
         """Yield the problems of an access to `count` elements; ``lanes`` is 0 unless loaded or stored as a value."""
         yield from self._buffer(buffer)
         if index.type != INDEX:
-            yield f"an offset into `{buffer.name}` is {index.type}, no index"
+            yield f"an offset into `{buffer.name}` is {index.type}, not an index"
         first, size = known_number(index), buffer.size
         if first is not None and (first < 0 or (isinstance(size, int) and first + count > size)):
-            yield f"`{buffer.name}` has {size} elements, and {count} from {first} on are asked for"
+            yield f"`{buffer.name}` has {size} elements: access to {count} from {first} on is out of bounds"
         if buffer not in self._vector_arrays:
             return
         if lanes != self._vector_arrays[buffer]:
             yield f"`{buffer.name}` holds vectors of {self._vector_arrays[buffer]}"
         elif self._parallel and buffer in self._parallel[-1][0]:
-            yield f"`{buffer.name}` holds vectors, and is declared outside a parallel loop"
+            yield f"`{buffer.name}` holds vectors, but is declared outside a parallel loop"
 
     def _operand(self, user: Statement | Expression, operand: Expression) -> Iterator[str]:
         """Yield the problems of an expression, or of its place in a statement or in another expression."""
         if isinstance(operand, Call) and operand.result is None and not isinstance(user, Evaluate):
-            yield f"`{operand.callee.name}` has no result, and is used as a value"
+            yield f"`{operand.callee.name}` has no result, but is used as a value"
         elif (address := address_of(operand)) is not None and not _takes_address(user):
             yield f"the address of `{address.buffer.name}` is used as a value"
         elif is_mask(operand) and not (isinstance(user, Select) and user.condition is operand):
@@ -332,7 +332,7 @@ class _Checker:
     def _expression_itself(self, expression: Expression) -> Iterator[str]:
         match expression:
             case Variable():
-                if expression not in self._known:
+                if expression not in self._declared:
                     yield f"`{expression.name}` is not declared"
             case Load(buffer, index, lanes):
                 yield from self._numbers(buffer)
@@ -351,7 +351,7 @@ class _Checker:
         for number in call.callee.writes:
             argument = call.arguments[number] if number < len(call.arguments) else None
             if not isinstance(argument, Address):
-                yield f"`{call.callee.name}` writes argument {number}, which is no address"
+                yield f"`{call.callee.name}` writes argument {number}, not an address"
             else:
                 yield from self._write(argument.buffer, argument.index)
 

@@ -73,14 +73,15 @@ def compile_model(
         check_offload(report, required)
     with show_bytes(f"write {output.name}") as show:
         executable.save(output, progress=show, respecializable=respecializable)
-    made = inspect(output)
-    if made.is_native and not made.is_trusted:
+    artifact = inspect(output)
+    if artifact.is_native and not artifact.is_trusted:
         warnings.warn(
-            f"the cache folder {cache_directory()} cannot be used, so {output} is not recorded as trusted: running it "
-            "needs --allow-native. Set BYOC_CACHE_DIR to a folder of yours.",
+            f"the cache folder {cache_directory()} is unusable, so {output} is not recorded as trusted and runs only "
+            f"with "
+            "--allow-native. Set BYOC_CACHE_DIR to a folder with write access.",
             stacklevel=1,
         )
     if not quiet:
         console = open_console()
         console.print(render_report(report), soft_wrap=True)
-        console.print(f"\nwrote {output} ({made.nbytes:,} bytes)", soft_wrap=True)
+        console.print(f"\nwrote {output} ({artifact.nbytes:,} bytes)", soft_wrap=True)

@@ -30,7 +30,7 @@ _SHOWN_OPS = 4
 @takes_request(*DEBUG_FLAGS)
 def debug(
     model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
-    given: InputOption = None,
+    input_files: InputOption = None,
     random: RandomOption = None,
     random_inputs: RandomInputsOption = False,
     function: FunctionOption = "main",
@@ -98,9 +98,9 @@ def debug(
         show("import")
         module = import_model(model, max_nodes)
         signature = signature_of(module[function])
-        known = read_inputs(given, signature)
-        check_missing(signature, known, random, draws_all=random_inputs or not (given or random))
-        inputs, drawn_sizes = complete_inputs(signature, known, sizes, seed)
+        file_inputs = read_inputs(input_files, signature)
+        check_missing(signature, file_inputs, random, draws_all=random_inputs or not (input_files or random))
+        inputs, drawn_sizes = complete_inputs(signature, file_inputs, sizes, seed)
         report = debug_model(
             module,
             (),

@@ -26,30 +26,30 @@ def run_demo(backend: BackendOption = None, strict: StrictOption = False) -> Non
     from byoc_core.reporting.text import percent
     from byoc_core.vm import VirtualMachine
 
-    chosen = choose_backends(backend)
-    ways = [[name] for name in chosen] if len(chosen) > 1 else []
-    ways.append(chosen)
+    backends = choose_backends(backend)
+    selections = [[name] for name in backends] if len(backends) > 1 else []
+    selections.append(backends)
     module = make_demo_model()
     inputs = {"image": make_demo_image()}
     console = open_console()
-    table = new_table("Ways to compile it", "backends", "offloaded", "largest difference", right=("offloaded",))
+    table = new_table("Selections of backends", "backends", "offloaded", "largest difference", right=("offloaded",))
     with show_stages("demo") as show:
         expected = np.asarray(VirtualMachine(build(module, [])).run("main", inputs))
-        for way in ways:
-            executable = build(module, way, strict=strict, progress=show)
+        for selection in selections:
+            executable = build(module, selection, strict=strict, progress=show)
             result = np.asarray(VirtualMachine(executable).run("main", inputs))
             difference = float(np.abs(result - expected).max())
             if not difference <= _TOLERANCE * float(np.abs(expected).max()):
                 raise ExecutionError(
-                    f"demo by {', '.join(way) or 'the host'}",
-                    "the result is not that of the host alone",
+                    f"demo by {', '.join(selection) or 'the host'}",
+                    "the result differs from the result of the host alone",
                     got=f"a difference of {difference:.3g}",
                     expected="none",
                 )
             share = percent(executable.report_data["offloaded_share"])
-            table.add_row(", ".join(way) or "none", share, f"{difference:.3g}")
+            table.add_row(", ".join(selection) or "none", share, f"{difference:.3g}")
 
-    console.print(f"backends: {', '.join(chosen) or 'none installed that can compile here'}; then the host\n")
+    console.print(f"backends: {', '.join(backends) or 'none able to compile here'}; then the host\n")
     console.print(f"{executable.report()}\n", soft_wrap=True)
     console.print(new_summary({"probabilities": result}))
     console.print(table)

@@ -67,7 +67,7 @@ def _find() -> Iterator[Finding]:
     yield from _find_versions()
     backends, runtimes = installed(BACKENDS_GROUP), installed(RUNTIMES_GROUP)
     for problem in dict.fromkeys((*backends.problems, *runtimes.problems)):
-        yield Finding("fault", "plugins", problem, "Reinstall that distribution.")
+        yield Finding("fault", "plugins", problem, "Reinstall the distribution.")
     with PluginExaminer() as examiner:
         yield from _find_plugins("backend", "can compile", backends, examiner)
         yield from _find_plugins("runtime", "can run", runtimes, examiner)
@@ -108,7 +108,7 @@ def _find_plugins(kind: str, ability: str, catalog: Catalog, examiner: PluginExa
         elif status.ok:
             yield Finding("fine", subject, ability + (f": {status.reason}" if status.reason else ""))
         else:
-            yield Finding("note", subject, f"cannot do its work here: {status.reason}", status.remedy)
+            yield Finding("note", subject, f"is unusable here: {status.reason}", status.remedy)
 
 
 def _find_extension() -> Finding:
@@ -116,11 +116,9 @@ def _find_extension() -> Finding:
 
     is_there, reason = extension_status()
     if is_there:
-        return Finding("fine", "native calls", "run in one go, by the C extension")
+        return Finding("fine", "native calls", "run together, in the C extension")
     cost = "half a microsecond more for each step of a model, and five for each call"
-    return Finding(
-        "note", "native calls", f"are made one by one, by Python ({cost}): {reason}", _extension_remedy(os.name)
-    )
+    return Finding("note", "native calls", f"run one by one, in Python ({cost}): {reason}", _extension_remedy(os.name))
 
 
 def _extension_remedy(system: str) -> str:
@@ -131,7 +129,7 @@ def _extension_remedy(system: str) -> str:
         return f"Unset {SWITCH}."
     if system == "nt":
         return "There is no C extension for Windows."
-    return "Install byoc-core from its source, a checkout or an sdist, where there is a C compiler."
+    return "Install byoc-core from source (a checkout or an sdist) on a machine with a C compiler."
 
 
 def _find_compiler() -> Finding:
@@ -149,12 +147,12 @@ def _find_num_threads() -> Finding:
     from byoc_core.runtime.threads import default_num_threads
 
     cpus = count_cpus()
-    processors = f"{cpus} processor{'' if cpus == 1 else 's'} to use"
+    processors = f"{cpus} processor{'' if cpus == 1 else 's'} available"
     try:
         number = default_num_threads()
     except OptionsError as error:
         text = f"{error.where}: {error.problem}; got {error.got}, expected {error.expected}"
-        return Finding("fault", "threads", text, "Correct that variable, or unset it.")
+        return Finding("fault", "threads", text, "Correct or unset the variable.")
     return Finding("fine", "threads", f"{number} for each process; {processors}")
 
 
@@ -166,7 +164,7 @@ def _find_openmp() -> Finding:
     if library is None:
         text = f"{OPENMP_NAME} was not found, so generated code runs on one thread"
         return Finding("note", "OpenMP", text, "apt-get install libgomp1.")
-    policy = f"look for work {SPIN_COUNT:,} times, then sleep" if library.spins else "wait as the environment says"
+    policy = f"look for work {SPIN_COUNT:,} times, then sleep" if library.spins else "wait as set in the environment"
     return Finding("fine", "OpenMP", f"{library.path}; idle workers {policy}")
 
 
@@ -179,10 +177,12 @@ def _find_settings() -> Iterator[Finding]:
         if os.environ.get(variable):
             yield Finding("fine", f"environment variable {variable}", os.environ[variable])
     settings = PluginSettings.from_environment(os.environ)
-    known = {record.name for group in (BACKENDS_GROUP, RUNTIMES_GROUP) for record in installed(group).records}
-    for name in sorted(((settings.allowed or frozenset()) | settings.disabled | set(settings.preferred)) - known):
-        text = f"the environment names `{name}`, and no such plugin is installed"
-        yield Finding("note", "settings", text, near_names(name, known))
+    installed_names = {record.name for group in (BACKENDS_GROUP, RUNTIMES_GROUP) for record in installed(group).records}
+    for name in sorted(
+        ((settings.allowed or frozenset()) | settings.disabled | set(settings.preferred)) - installed_names
+    ):
+        text = f"the environment names `{name}`, but no plugin with this name is installed"
+        yield Finding("note", "settings", text, near_names(name, installed_names))
 
 
 def _find_cache() -> Finding:
@@ -192,7 +192,7 @@ def _find_cache() -> Finding:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if os.access(existing, os.W_OK):
         return Finding("fine", "cache", str(folder))
-    return Finding("note", "cache", f"{folder} cannot be written", "Set BYOC_CACHE_DIR to a folder of yours.")
+    return Finding("note", "cache", f"{folder} cannot be written", "Set BYOC_CACHE_DIR to a folder with write access.")
 
 
 def _find_commands() -> Iterator[Finding]:

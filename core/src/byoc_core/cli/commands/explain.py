@@ -95,7 +95,7 @@ def _read(
 
     sizes = parse_sizes(dim)
     if is_artifact(model):
-        given = {
+        model_flags = {
             "--ir": as_ir,
             "--kernels": kernels,
             "--config": flags.names_given("config"),
@@ -106,7 +106,7 @@ def _read(
             "--policy": flags.names_given("policy"),
             "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
         }
-        refuse_flags(model, given)
+        refuse_flags(model, model_flags)
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
     explanation = explain_model(model, flags.to_request(), max_nodes, kernels=kernels)
@@ -142,7 +142,7 @@ def _print_tables(report: Mapping[str, Any], *, only_host: bool, list_all: bool)
     if rows:
         shown = rows if list_all else _most_expensive(rows)
         kind = "ops of the host" if only_host else "ops"
-        title = f"{len(shown):,} of {len(rows):,} {kind}, those with the most FLOPs (--all lists all)"
+        title = f"{len(shown):,} of {len(rows):,} {kind}, by FLOPs (--all lists all)"
         console.print()
         title = title if len(shown) < len(rows) else kind.capitalize()
         console.print(_new_table(shown, f"{title}{counting(report)}", report))
@@ -193,7 +193,7 @@ def _cells(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, str]:
         "share": percent(row.get("share")),
         "taken by": outcome,
         "region": str(row.get("region") or "") if outcome != "host" else "",
-        "why not others": _why(row),
+        "reasons against others": _why(row),
     }
 
 
@@ -203,10 +203,10 @@ def _why(row: Mapping[str, Any]) -> str:
 
     if row.get("outcome") in (HOST_NAME, VIEW):
         return str(row.get("text") or row.get("code") or "")
-    others = decisive_reasons(
+    refusals = decisive_reasons(
         [item for item in items_of(row.get("reasons")) if item.get("backend") != row.get("outcome")]
     )
-    return "; ".join(f"{backend}: {reason.get('text', '')}" for backend, reason in others.items())
+    return "; ".join(f"{backend}: {reason.get('text', '')}" for backend, reason in refusals.items())
 
 
 def _new_size_table(report: Mapping[str, Any]) -> Any:

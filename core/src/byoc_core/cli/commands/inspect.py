@@ -40,60 +40,66 @@ def inspect_artifact(
     from byoc_core.plugin.absence import describe_claim
     from byoc_core.reporting.text import render_report
 
-    given = parse_sizes(dim)
-    made = inspect(file)
-    sizes, report = _count(made, given)
+    requested_sizes = parse_sizes(dim)
+    artifact = inspect(file)
+    sizes, report = _count(artifact, requested_sizes)
     console = open_console()
-    native = "yes, and trusted" if made.is_trusted else "yes: loading needs --allow-native"
+    native = "yes, and trusted" if artifact.is_trusted else "yes: loading needs --allow-native"
     for label, text in (
-        ("file", f"{made.path} ({made.nbytes:,} bytes)"),
-        ("digest", made.digest),
-        ("format", f"version {made.format_version}, made by byoc-core {made.core_version}"),
-        ("constants", f"{made.num_constants} ({made.constants_nbytes:,} bytes)"),
-        ("native code", native if made.is_native else "no"),
+        ("file", f"{artifact.path} ({artifact.nbytes:,} bytes)"),
+        ("digest", artifact.digest),
+        ("format", f"version {artifact.format_version}, made by byoc-core {artifact.core_version}"),
+        ("constants", f"{artifact.num_constants} ({artifact.constants_nbytes:,} bytes)"),
+        ("native code", native if artifact.is_native else "no"),
     ):
         console.print(f"{label:<12} {text}", soft_wrap=True)
     console.print()
 
     functions = new_signature_table()
-    for name, signature in made.functions.items():
+    for name, signature in artifact.functions.items():
         add_signature(functions, name, signature)
     console.print(functions)
     parts = ("constants", "modules", "arena", "inputs", "outputs", "needed")
     counted = "".join(f", {name} = {size}" for name, size in sizes.items())
     memory = new_table(f"Bytes in memory for a call{counted}", "function", *parts, right=parts)
-    for name, whole in made.memory.items():
-        held = whole.at(sizes)
-        shared = (held.constants_nbytes, held.payload_nbytes)
-        row = (*shared, held.arena_nbytes, held.input_nbytes, held.output_nbytes, held.needed_nbytes)
+    for name, symbolic_need in artifact.memory.items():
+        memory_need = symbolic_need.at(sizes)
+        shared = (memory_need.constants_nbytes, memory_need.payload_nbytes)
+        row = (
+            *shared,
+            memory_need.arena_nbytes,
+            memory_need.input_nbytes,
+            memory_need.output_nbytes,
+            memory_need.needed_nbytes,
+        )
         memory.add_row(name, *map(_size, row))
     console.print(memory)
 
-    if made.modules:
+    if artifact.modules:
         modules = new_table("Modules", "runtime", "functions", "bytes", "native code", right=("bytes",))
-        for module in made.modules:
+        for module in artifact.modules:
             names = ", ".join(module.functions)
             modules.add_row(module.type_key, names, f"{module.nbytes:,}", "yes" if module.is_native else "no")
         console.print(modules)
-    if made.runtimes:
+    if artifact.runtimes:
         needs = new_table("Needs", "runtime", "distribution", "version", "installed")
-        for need in made.runtimes:
+        for need in artifact.runtimes:
             needs.add_row(need.type_key, need.distribution, need.version, "yes" if need.is_installed else "no")
         console.print(needs)
-        for need in made.runtimes:
+        for need in artifact.runtimes:
             if not need.is_installed:
                 advice = describe_claim("the artifact", need.distribution)
                 console.print(f"runtime `{need.type_key}` is not installed: {advice}", soft_wrap=True)
     if members:
         listing = new_table("Files", "name", "bytes", right=("bytes",))
-        for name, nbytes in made.members.items():
+        for name, nbytes in artifact.members.items():
             listing.add_row(name, f"{nbytes:,}")
         console.print(listing)
-    _print_request(made.request_data)
+    _print_request(artifact.request_data)
     console.print(render_report(report), soft_wrap=True)
     if program:
         console.print()
-        console.print(made.listing, soft_wrap=True)
+        console.print(artifact.listing, soft_wrap=True)
 
 
 def _print_request(request: Mapping[str, Any]) -> None:
@@ -104,9 +110,9 @@ def _print_request(request: Mapping[str, Any]) -> None:
 
     table = new_table("Request", "field", "value")
     for name, value in request.items():
-        said = {key: item for key, item in value.items() if item} if isinstance(value, dict) else value
-        if said:
-            table.add_row(name, json.dumps(said))
+        shown = {key: item for key, item in value.items() if item} if isinstance(value, dict) else value
+        if shown:
+            table.add_row(name, json.dumps(shown))
     if table.row_count:
         open_console().print(table)
 
@@ -115,21 +121,24 @@ def _size(nbytes: Dim) -> str:
     return f"{nbytes:,}" if isinstance(nbytes, int) else str(nbytes)
 
 
-def _count(made: InspectResult, given: Mapping[str, int]) -> tuple[dict[str, int], Mapping[str, Any]]:
+def _count(artifact: InspectResult, requested_sizes: Mapping[str, int]) -> tuple[dict[str, int], Mapping[str, Any]]:
     """Return the size of each symbol in the memory of a call, and the report with shares for the given sizes.
 
     Raises:
         OptionsError: a given size affects neither the memory of a call nor the FLOPs.
     """
-    in_memory = frozenset[str]().union(*(symbols_of(need.needed_nbytes) for need in made.memory.values()))
-    in_flops = counted_sizes(made.report_data).keys()
-    known = sorted({*in_memory, *in_flops})
-    for name in given:
-        if name not in known:
-            expected = ", ".join(known) or "none: neither memory nor FLOPs depend on a symbolic size"
+    in_memory = frozenset[str]().union(*(symbols_of(need.needed_nbytes) for need in artifact.memory.values()))
+    in_flops = counted_sizes(artifact.report_data).keys()
+    size_names = sorted({*in_memory, *in_flops})
+    for name in requested_sizes:
+        if name not in size_names:
+            expected = ", ".join(size_names) or "no size: neither memory nor FLOPs depend on a symbolic size"
             raise OptionsError(
-                f"--dim {name}", "names no size", expected=expected, hint=near_names(name, known) or None
+                f"--dim {name}",
+                "is not a symbolic size of the artifact",
+                expected=expected,
+                hint=near_names(name, size_names) or None,
             )
-    counted = {name: size for name, size in given.items() if name in in_flops}
-    report = apportion(made.report_data, counted) if counted else made.report_data
-    return {name: given.get(name, 1) for name in sorted(in_memory)}, report
+    counted = {name: size for name, size in requested_sizes.items() if name in in_flops}
+    report = apportion(artifact.report_data, counted) if counted else artifact.report_data
+    return {name: requested_sizes.get(name, 1) for name in sorted(in_memory)}, report

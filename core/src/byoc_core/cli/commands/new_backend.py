@@ -47,11 +47,11 @@ def write_new_backend(
     written = write_package(name, kind, folder)
     steps = {
         f"cd {folder}": "",
-        'pip install -e ".[test]"': "byoc finds it by its entry points",
-        "pytest": "the kit is green as it stands",
-        f"byoc lint-backend {name} --compile": "finds what tests do not meet",
+        'pip install -e ".[test]"': "byoc finds the package by entry points",
+        "pytest": "the unchanged package passes the conformance kit",
+        f"byoc lint-backend {name} --compile": "finds faults not covered by tests",
     }
     print_text(f"Wrote {len(written)} files into {folder}. Next:\n\n")
     for command, why in steps.items():
         print_text(f"  {command:<40}{why}".rstrip() + "\n")
-    print_text(f"\nThen change src/byoc_{name}/{kind.first_file} first; README.md says what each file is.\n")
+    print_text(f"\nThen change src/byoc_{name}/{kind.first_file} first; README.md describes each file.\n")

@@ -33,7 +33,7 @@ def run_model(
             readable=False, metavar="MODEL", help="An artifact, or an ONNX model to compile first.", show_default=False
         ),
     ],
-    given: InputOption = None,
+    input_files: InputOption = None,
     random: RandomOption = None,
     random_inputs: RandomInputsOption = False,
     output: Annotated[
@@ -65,9 +65,9 @@ def run_model(
         check_output(output, model)
     executable = _open(model, flags, max_nodes, allow_native=allow_native)
     signature = executable.signature(function)
-    known = read_inputs(given, signature)
-    check_missing(signature, known, random, draws_all=random_inputs)
-    inputs, drawn_sizes = complete_inputs(signature, known, sizes, seed)
+    file_inputs = read_inputs(input_files, signature)
+    check_missing(signature, file_inputs, random, draws_all=random_inputs)
+    inputs, drawn_sizes = complete_inputs(signature, file_inputs, sizes, seed)
     machine = VirtualMachine(executable)
     start = time.perf_counter()
     results = machine.run(function, inputs)
@@ -80,7 +80,7 @@ def run_model(
     if drawn_sizes:
         text += ", with " + ", ".join(f"{name}={size}" for name, size in drawn_sizes.items())
     console.print(text, soft_wrap=True)
-    if drawn := describe_drawn(signature, inputs, known, seed):
+    if drawn := describe_drawn(signature, inputs, file_inputs, seed):
         console.print(drawn, soft_wrap=True)
     console.print(new_summary(outputs))
     if output is not None:
@@ -95,15 +95,15 @@ def _open(model: Path, flags: RequestFlags, max_nodes: int | None, *, allow_nati
 
     if not is_artifact(model):
         return build_model(model, flags.to_request(), max_nodes=max_nodes)
-    given = {
+    model_flags = {
         "--config": flags.names_given("config"),
         "--backend and --option": flags.names_given("backend", "option"),
         "--strict": flags.strict,
         "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
     }
-    refuse_flags(model, given)
+    refuse_flags(model, model_flags)
     try:
         return load(model, allow_native=allow_native)
     except UntrustedCodeError as error:
-        hint = "Pass --allow-native if you trust where it comes from."
+        hint = "Pass --allow-native if you trust the origin of the artifact."
         raise UntrustedCodeError(error.where, error.problem, hint=hint) from error

@@ -22,23 +22,23 @@ def verify_artifact(
     from byoc_core.cli.console import open_console, show_bytes
 
     with show_bytes(f"verify {file.name}") as show:
-        made = verify(file, progress=show)
+        artifact = verify(file, progress=show)
     console = open_console()
-    console.print(f"{made.path}: all {made.nbytes:,} bytes are as they were written", soft_wrap=True)
-    for line in _unchecked(made):
+    console.print(f"{artifact.path}: all {artifact.nbytes:,} bytes match the digests", soft_wrap=True)
+    for line in _unchecked(artifact):
         console.print(f"not checked: {line}", soft_wrap=True)
 
 
-def _unchecked(made: InspectResult) -> Iterator[str]:
+def _unchecked(artifact: InspectResult) -> Iterator[str]:
     """Yield the parts left unchecked."""
-    yield "who wrote them; whoever writes an artifact writes its digests too"
-    yield "changes from now on; constants are mapped from the file for as long as the artifact is loaded"
-    for index in made.unchecked_modules:
-        kind = made.modules[index].type_key
-        yield f"the payload of module {index}: no runtime `{kind}` is here that can check it without loading it"
-    if made.is_native:
-        trusted = "it is yours, and trusted" if made.is_trusted else "it needs --allow-native"
-        yield f"what the native code does ({trusted})"
-    missing = sorted({need.type_key for need in made.runtimes if not need.is_installed})
+    yield "the author: anybody can write an artifact with matching digests"
+    yield "later changes: constants are mapped from the file while the artifact is loaded"
+    for index in artifact.unchecked_modules:
+        kind = artifact.modules[index].type_key
+        yield f"the payload of module {index}: no installed runtime `{kind}` can check the payload without loading"
+    if artifact.is_native:
+        trusted = "compiled by you, so trusted" if artifact.is_trusted else "loading needs --allow-native"
+        yield f"the behaviour of the native code ({trusted})"
+    missing = sorted({need.type_key for need in artifact.runtimes if not need.is_installed})
     if missing:
-        yield f"whether it runs here: no installed runtime is called {', '.join(missing)}"
+        yield f"loading on this machine: runtimes not installed: {', '.join(missing)}"

@@ -40,7 +40,7 @@ def read_input_type(value: onnx.ValueInfoProto, where: str, symbols: SymbolTable
     if type_.oversized_axis is not None:
         raise FrontendError(
             f"{where}, axis {type_.oversized_axis}",
-            "the declared sizes make an array that cannot exist",
+            "the declared sizes exceed the largest possible array",
             got=f"{dtype} of shape [{', '.join(map(str, shape))}]",
             expected=f"at most {MAX_ARRAY_NBYTES} bytes",
         )

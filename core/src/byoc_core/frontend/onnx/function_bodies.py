@@ -48,9 +48,11 @@ def standard_body(node: NodeContext, proto: onnx.NodeProto) -> onnx.FunctionProt
         data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
         body = _with_defaults(schema, data)
         if not body.node:
-            raise node.error("the standard defines this variant of the op by no other ops, and it is not imported")
+            raise node.error(
+                "this variant of the op is not supported, and the standard has no function body for the variant"
+            )
     if body is None:
-        raise node.error("the op is not imported")
+        raise node.error("the op is not supported")
     node.ignore_attrs(*schema.attributes)  # the body refers to the attributes, or depends on the attributes
     return body
 
@@ -79,12 +81,12 @@ def _type_of(node: NodeContext, index: int) -> onnx.TypeProto:
     """Return the type of an input for the standard's functions; for a sequence the type of its first element."""
     if not node.has_input(index):
         return onnx.TypeProto()
-    found = node.imported(index)
-    if not isinstance(found, SequenceValue):
+    type_proto = node.imported(index)
+    if not isinstance(type_proto, SequenceValue):
         return _tensor_type(node.type(index).dtype, node.shape(index))
     sequence = onnx.TypeProto()
-    for element in found.elements[:1]:
-        value = node.to_value(element, "an element of the sequence")
+    for element in type_proto.elements[:1]:
+        value = node.to_value(element, "a sequence element")
         type_ = _tensor_type(node.tensor_type(value).dtype, node.shape_of(value))
         sequence.sequence_type.elem_type.CopyFrom(type_)
     return sequence
@@ -107,18 +109,20 @@ def instantiate(function: onnx.FunctionProto, call: onnx.NodeProto, where: str) 
     Raises:
         FrontendError: the call has more inputs or outputs than the function.
     """
-    for what, given, declared in (
+    for kind, arguments, declared in (
         ("inputs", call.input, function.input),
         ("outputs", call.output, function.output),
     ):
-        if len(given) > len(declared):
-            raise FrontendError(where, f"has more {what} than its function", got=len(given), expected=len(declared))
+        if len(arguments) > len(declared):
+            raise FrontendError(
+                where, f"has more {kind} than the called function", got=len(arguments), expected=len(declared)
+            )
     attributes = {attribute.name: attribute for attribute in function.attribute_proto}
     attributes.update((attribute.name, attribute) for attribute in call.attribute)
     graph = onnx.GraphProto(name=function.name)
     graph.node.extend(function.node)
-    given = dict(zip(function.input, call.input, strict=False))
-    present = [name for name in function.input if given.get(name)]
+    arguments = dict(zip(function.input, call.input, strict=False))
+    present = [name for name in function.input if arguments.get(name)]
     graph.input.extend(onnx.ValueInfoProto(name=name) for name in present)
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output[: len(call.output)])
     absent = frozenset(function.input) - frozenset(present)
@@ -150,7 +154,7 @@ def _resolve_attributes(node: onnx.NodeProto, attributes: Mapping[str, onnx.Attr
             copy.CopyFrom(attributes[attribute.ref_attr_name])
             copy.name = attribute.name
             resolved.append(copy)
-    kept = onnx.NodeProto()
-    kept.attribute.extend(resolved)
+    holder = onnx.NodeProto()
+    holder.attribute.extend(resolved)
     del node.attribute[:]
-    node.attribute.extend(kept.attribute)
+    node.attribute.extend(holder.attribute)

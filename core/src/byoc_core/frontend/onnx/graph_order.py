@@ -53,7 +53,7 @@ def order_nodes(graph: onnx.GraphProto, source: str, is_outer: Callable[[str], b
             elif not is_outer(name):
                 raise FrontendError(
                     reader,
-                    f"reads `{name}`, which is no input, no initializer and no node's output",
+                    f"reads undefined value `{name}`: no input, initializer or node output has this name",
                     hint=near_names(name, producers) or None,
                 )
         needed.discard(-1)
@@ -62,7 +62,10 @@ def order_nodes(graph: onnx.GraphProto, source: str, is_outer: Callable[[str], b
             readers.setdefault(producer, []).append(index)
     for output in graph.output:
         if output.name not in producers and not is_outer(output.name):
-            raise FrontendError(f"{source}, output `{output.name}`", "is defined by no node")
+            raise FrontendError(
+                f"{source}, output `{output.name}`",
+                "has no definition: no input, initializer or node output has this name",
+            )
     return _sort(graph, source, waiting_for, readers)
 
 
@@ -90,16 +93,16 @@ def _find_producers(graph: onnx.GraphProto, source: str) -> dict[str, int]:
     for index, node in enumerate(graph.node):
         for name in filter(None, node.output):
             if name in producers:
-                raise FrontendError(f"{source}, {node_label(node)}", f"defines `{name}`, which is defined already")
+                raise FrontendError(f"{source}, {node_label(node)}", f"defines `{name}` a second time")
             producers[name] = index
     return producers
 
 
-def _check_unique(source: str, what: str, names: Iterable[str]) -> None:
+def _check_unique(source: str, kind: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise FrontendError(f"{source}, {what} `{name}`", "stands there twice")
+            raise FrontendError(f"{source}, {kind} `{name}`", "is defined twice")
         seen.add(name)
 
 
@@ -116,7 +119,7 @@ def _sort(
             if waiting_for[reader] == 0:
                 heapq.heappush(ready, reader)
     if len(order) < len(graph.node):
-        stuck = [node for node, count in zip(graph.node, waiting_for, strict=True) if count]
-        names = ", ".join(node_label(node) for node in stuck[:5]) + (", ..." if len(stuck) > 5 else "")
-        raise FrontendError(source, "its graph has a cycle", got=f"nodes that wait for one another: {names}")
+        unordered = [node for node, count in zip(graph.node, waiting_for, strict=True) if count]
+        names = ", ".join(node_label(node) for node in unordered[:5]) + (", ..." if len(unordered) > 5 else "")
+        raise FrontendError(source, "the graph has a cycle", got=f"nodes on or behind the cycle: {names}")
     return [graph.node[index] for index in order]

@@ -51,11 +51,10 @@ class ImportBounds:
         if needed > self._max_nodes:
             raise FrontendError(
                 where,
-                "its functions, loops and sequences stand for more nodes than may be imported",
+                "functions, loops and sequences expand to too many nodes",
                 got=f"{needed:,} or more" if needed < 10**18 else "10**18 or more",
-                expected=f"at most {self._max_nodes:,} for a model that declares {self._declared:,}",
-                hint="If you trust the model, raise the bound with from_onnx(..., max_nodes=...), on the command line "
-                "with --max-nodes.",
+                expected=f"at most {self._max_nodes:,} for a model with {self._declared:,} declared nodes",
+                hint="If you trust the model, pass a higher `max_nodes` (on the command line, --max-nodes).",
             )
 
     def spend(self, count: int = 1, where: str | None = None) -> None:
@@ -109,7 +108,7 @@ def nesting_error(source: str) -> FrontendError:
     """Return the error for a model with graphs and functions nested too deeply."""
     return FrontendError(
         source,
-        "its graphs and function calls are nested too deeply",
+        "graphs and function calls are nested too deeply",
         expected=f"at most {MAX_NESTING} levels",
-        hint="Inline its functions, for instance with onnx.inliner.inline_local_functions.",
+        hint="Inline the functions, for instance with onnx.inliner.inline_local_functions.",
     )

@@ -111,7 +111,7 @@ class GraphImporter:
         """Import the model's graph: its inputs become parameters."""
         graph = self.model.graph
         if not graph.output:
-            raise FrontendError(self.where, "its graph has no outputs")
+            raise FrontendError(self.where, "the graph has no outputs")
         weights = {tensor.name for tensor in graph.initializer}
         inputs = [value for value in graph.input if value.name not in weights]
         nodes = self._open(graph)
@@ -172,16 +172,16 @@ class GraphImporter:
         Raises:
             FrontendError: an initializer is damaged, or the name is an unsupported secondary output.
         """
-        found = self._imported.get(name)
-        if found is None:
+        imported = self._imported.get(name)
+        if imported is None:
             if name in self._not_imported:
-                raise self._not_imported[name].error(f"its output `{name}` is not imported, but the model uses it")
+                raise self._not_imported[name].error(f"output `{name}` is not supported, but the model uses the output")
             if name not in self._initializers and self._outer is not None:
                 return self.bring_in(self._outer.lookup(name))
             where = f"{self.where}, initializer `{name}`"
-            found = to_array(self._initializers[name], where, self.model.directory)
-            self._imported[name] = found
-        return found
+            imported = to_array(self._initializers[name], where, self.model.directory)
+            self._imported[name] = imported
+        return imported
 
     def materialise(self, name: str, where: str) -> Value:
         """Return the imported form of a name as IR value; arrays become constants, sizes become data at run time.
@@ -192,34 +192,34 @@ class GraphImporter:
         if self._outer is not None and not self._defines(name):
             value = self._outer.materialise(name, where)  # in the defining graph, to store the value once
             return self._captured(value) if isinstance(value, Var) else value
-        found = self.lookup(name)
-        value = self.as_value(found, f"`{name}`", where)
-        if isinstance(found, np.ndarray):
+        imported = self.lookup(name)
+        value = self.as_value(imported, f"`{name}`", where)
+        if isinstance(imported, np.ndarray):
             self._imported[name] = value
         return value
 
-    def as_value(self, found: Imported, what: str, where: str) -> Value:
+    def as_value(self, imported: Imported, subject: str, where: str) -> Value:
         """Return an imported form as IR value.
 
         Args:
-            found: the imported form.
-            what: the name in the error message.
+            imported: the imported form.
+            subject: the name in the error message.
             where: the requester, for the message.
 
         Raises:
-            FrontendError: ``found`` is a sequence.
+            FrontendError: ``imported`` is a sequence.
         """
-        if isinstance(found, ShapeValue):
-            return found.emit(self.builder)
-        if isinstance(found, SequenceValue):
-            raise FrontendError(where, f"uses {what} as a tensor, which is a sequence", got=found)
-        return self.builder.const(found) if isinstance(found, np.ndarray) else found
+        if isinstance(imported, ShapeValue):
+            return imported.emit(self.builder)
+        if isinstance(imported, SequenceValue):
+            raise FrontendError(where, f"needs {subject} as a tensor", got=imported)
+        return self.builder.const(imported) if isinstance(imported, np.ndarray) else imported
 
-    def bring_in(self, found: Imported) -> Imported:
+    def bring_in(self, imported: Imported) -> Imported:
         """Convert an imported form of the surrounding graph for use in this graph."""
-        if isinstance(found, SequenceValue):
-            return SequenceValue(tuple(map(self.bring_in, found.elements)))
-        return self._captured(found) if isinstance(found, Var) else found
+        if isinstance(imported, SequenceValue):
+            return SequenceValue(tuple(map(self.bring_in, imported.elements)))
+        return self._captured(imported) if isinstance(imported, Var) else imported
 
     def constant_array(self, constant: Constant) -> npt.NDArray[np.generic]:
         """Return the array of a constant."""
@@ -228,7 +228,7 @@ class GraphImporter:
     def _open(self, graph: onnx.GraphProto) -> Sequence[onnx.NodeProto]:
         """Register a graph's weights and return its nodes in order."""
         if graph.sparse_initializer:
-            raise FrontendError(self.where, "has sparse initializers, which are not imported")
+            raise FrontendError(self.where, "has sparse initializers, an unsupported feature")
         self._initializers = {tensor.name: tensor for tensor in graph.initializer}
         return order_nodes(graph, self.where, lambda name: self._outer is not None and self._outer._knows(name))
 
@@ -296,10 +296,10 @@ class GraphImporter:
             return None
         inputs: list[ShapeValue] = []
         for index in range(node.num_inputs):
-            known = node.shape_value(index) if node.has_input(index) else None
-            if known is None:
+            shape_value = node.shape_value(index) if node.has_input(index) else None
+            if shape_value is None:
                 return None
-            inputs.append(known)
+            inputs.append(shape_value)
         return importer(node, inputs)
 
 

@@ -63,7 +63,10 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
         proto = _parse(_read(path), source)
     else:
         raise FrontendError(
-            "from_onnx", "cannot import this", got=type(model).__name__, expected="a path, bytes or an onnx.ModelProto"
+            "from_onnx",
+            "cannot import an object of this type",
+            got=type(model).__name__,
+            expected="a path, bytes or an onnx.ModelProto",
         )
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise FrontendError(source, "is not an ONNX model: it has no graph", hint="Is the file complete?")
@@ -71,12 +74,12 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
     opset = find_opset(proto, source, nodes=proto.graph.node)
     for name in _names(proto):
         if not isinstance(name, str):  # protobuf returns bytes for text other than UTF-8
-            raise FrontendError(source, "is damaged: a name in it is not text", got=repr(name))
+            raise FrontendError(source, "is damaged: a name is not UTF-8 text", got=repr(name))
     functions: dict[FunctionKey, onnx.FunctionProto] = {}
     for function in proto.functions:
         key = _standardised(function.domain), function.name, function.overload
         if key in functions:
-            raise FrontendError(f"{source}, function `{function.name}`", "stands there twice")
+            raise FrontendError(f"{source}, function `{function.name}`", "is defined twice")
         functions[key] = function
     return LoadedModel(proto.graph, functions, opset, source, directory, num_nodes)
 
@@ -111,7 +114,7 @@ def _parse(data: bytes, source: str) -> onnx.ModelProto:
         proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except DecodeError as error:
         raise FrontendError(
-            source, "is not an ONNX model, or is cut short", got=f"{len(data)} bytes that protobuf cannot parse"
+            source, "is not an ONNX model, or is truncated", got=f"{len(data)} bytes, rejected by protobuf"
         ) from error
     return proto
 
@@ -127,19 +130,21 @@ def find_opset(proto: onnx.ModelProto | onnx.FunctionProto, source: str, *, node
     if not versions:
         if nodes and all(node.domain not in _STANDARD_DOMAINS for node in nodes):
             return newest
-        raise FrontendError(source, "does not say which version of the ONNX operator set it uses")
+        raise FrontendError(source, "does not declare a version of the ONNX operator set")
     if len(versions) > 1:
-        raise FrontendError(source, "imports the ONNX operator set twice", got=", ".join(map(str, sorted(versions))))
+        raise FrontendError(
+            source, "declares several versions of the ONNX operator set", got=", ".join(map(str, sorted(versions)))
+        )
     (version,) = versions
     if not _OLDEST_OPSET <= version <= newest:
         hint = (
-            "Convert it with onnx.version_converter."
+            "Convert the model with onnx.version_converter."
             if version < _OLDEST_OPSET
             else "Update the package `onnx`, or export the model for an older opset."
         )
         raise FrontendError(
             source,
-            "uses an ONNX operator set that is not imported",
+            "needs an unsupported version of the ONNX operator set",
             got=version,
             expected=f"{_OLDEST_OPSET} to {newest}",
             hint=hint,

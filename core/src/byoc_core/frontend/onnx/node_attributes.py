@@ -104,10 +104,10 @@ class NodeAttributes:
                 raise self.error(f"lacks attribute `{name}`")
             return default
         if attribute.type != kind:
-            known = {int(number): text.lower() for text, number in onnx.AttributeProto.AttributeType.items()}
+            type_names = {int(number): text.lower() for text, number in onnx.AttributeProto.AttributeType.items()}
             raise self.error(
-                f"attribute `{name}` is of the wrong type",
-                got=known.get(attribute.type, attribute.type),
+                f"attribute `{name}` has the wrong type",
+                got=type_names.get(attribute.type, attribute.type),
                 expected=_KINDS[kind],
             )
         return getattr(attribute, field)
@@ -119,7 +119,7 @@ class NodeAttributes:
             FrontendError: an attribute was not read because it is unknown, or this variant of the op is not supported.
         """
         if self._unread:
-            raise self.error("has attributes that are not imported", got=", ".join(sorted(self._unread)))
+            raise self.error("has unsupported attributes", got=", ".join(sorted(self._unread)))
 
     def error(
         self, problem: str, *, got: object = None, expected: object = None, hint: str | None = None

@@ -120,9 +120,9 @@ class NodeContext(NodeAttributes):
         """Return the imported form of a name at the place of the node."""
         return self._graph.lookup(name)
 
-    def to_value(self, imported: Imported, what: str) -> Value:
-        """Return an imported form as IR value; ``what`` is the name in messages."""
-        return self._graph.as_value(imported, what, self.label)
+    def to_value(self, imported: Imported, subject: str) -> Value:
+        """Return an imported form as IR value; ``subject`` is the name in messages."""
+        return self._graph.as_value(imported, subject, self.label)
 
     def values(self) -> list[Value]:
         """Return all inputs as IR values."""
@@ -146,7 +146,7 @@ class NodeContext(NodeAttributes):
         """
         shape = self.type(index).shape
         if shape is None:
-            raise self.error(f"needs the rank of input `{self._proto.input[index]}`, which the model does not say")
+            raise self.error(f"needs the rank of input `{self._proto.input[index]}`, but the rank is unknown")
         return shape
 
     def array(self, index: int) -> npt.NDArray[np.generic] | None:
@@ -178,11 +178,11 @@ class NodeContext(NodeAttributes):
         Raises:
             FrontendError: the input is computed at run time.
         """
-        known = self.shape_value(index)
-        dims = None if known is None else known.dims
+        shape_value = self.shape_value(index)
+        dims = None if shape_value is None else shape_value.dims
         if dims is None:
             raise self.error(
-                f"input `{self._proto.input[index]}` is not known before the model runs",
+                f"input `{self._proto.input[index]}` is computed at run time",
                 expected="a constant, or sizes computed from shapes",
             )
         return dims
@@ -236,10 +236,10 @@ class NodeContext(NodeAttributes):
             op, operands, attrs, regions=regions, out_types=out_types, location=self._location
         )
         arrays = [self._known_array(operand) for operand in operands]
-        known = [array for array in arrays if array is not None]
-        if len(known) == len(arrays) and _is_small(binding):
+        constants = [array for array in arrays if array is not None]
+        if len(constants) == len(arrays) and _is_small(binding):
             with suppress(ExecutionError, IRTypeError):  # an error or a dependence on a size appears at run time
-                self._folded.update(zip(binding.results, evaluate_binding(binding, known, {}), strict=True))
+                self._folded.update(zip(binding.results, evaluate_binding(binding, constants, {}), strict=True))
         return binding.results
 
     def _known_array(self, value: Value) -> npt.NDArray[np.generic] | None:
@@ -295,13 +295,13 @@ class NodeContext(NodeAttributes):
         """
         shape = self.tensor_type(value).shape
         if shape is None:
-            raise self.error("needs the rank of a value, which the model does not say", got=value.type)
+            raise self.error("needs the rank of a value, but the rank is unknown", got=value.type)
         return shape
 
     def fresh_size(self, name: str) -> Dim:
         """Return a symbol for a size only known after running, with a name like ``name``."""
         size = self._graph.symbols.fresh(name)
-        self._graph.region.born |= symbols_of(size)
+        self._graph.region.own_symbols |= symbols_of(size)
         return size
 
     def constant(self, array: npt.ArrayLike) -> Constant:

@@ -24,12 +24,12 @@ class Region:
 
     Attributes:
         builder: builds the function.
-        born: the symbols of sizes determined only by ops of this function.
+        own_symbols: the symbols of sizes determined only by ops of this function.
     """
 
     def __init__(self, name: str, ops: OpRegistry | None, constants: ConstantStore) -> None:
         self.builder = FunctionBuilder(name, ops=ops, constants=constants)
-        self.born: set[str] = set()
+        self.own_symbols: set[str] = set()
         self._names = NameTable()
         self._captured: dict[Var, Var] = {}
 

@@ -79,8 +79,8 @@ class Rounds:
             return self._unroll(carried, count)
         if self.is_reversed and count is None:
             raise self.node.error(
-                "has scan outputs, but how many rounds it makes is known only while it runs",
-                expected="a number of rounds that sizes give, and a condition that is constantly true",
+                "has scan outputs, but the number of rounds is computed at run time",
+                expected="a number of rounds computed from sizes, and a constantly true condition",
             )
         return self._emit_loop(carried, 0 if count is None else count)
 
@@ -88,13 +88,15 @@ class Rounds:
         if count == 0:
             return [*carried, *self._empty_outputs(carried)]
         slices: list[list[Imported]] = [[] for _ in self.is_reversed]
-        inside = self.node.repeated(count)
+        inner = self.node.repeated(count)
         for number in range(count):
-            result = self.run(inside, np.array(number, np.int64), carried)
+            result = self.run(inner, np.array(number, np.int64), carried)
             carried = result.carried
             for collected, item in zip(slices, result.scanned, strict=True):
                 collected.append(item)
-        ordered = (items[::-1] if back else items for items, back in zip(slices, self.is_reversed, strict=True))
+        ordered = (
+            items[::-1] if is_backward else items for items, is_backward in zip(slices, self.is_reversed, strict=True)
+        )
         return [*carried, *(self._stack(items) for items in ordered)]
 
     def _stack(self, items: Sequence[Imported]) -> Imported:
@@ -107,70 +109,70 @@ class Rounds:
         """Return the scan outputs of zero rounds, with types taken from a trial round."""
         if not self.is_reversed:
             return []
-        region, inside = self.node.open_region("body")
-        result = self.run(inside, region.param("i", _INDEX), [inside.bring_in(item) for item in carried])
-        return [self._zeros(self._slot(region, inside, item), 0) for item in result.scanned]
+        region, inner = self.node.open_region("body")
+        result = self.run(inner, region.param("i", _INDEX), [inner.bring_in(item) for item in carried])
+        return [self._zeros(self._slice_value(region, inner, item), 0) for item in result.scanned]
 
-    def _slot(self, region: Region, inside: NodeContext, item: Imported) -> Value:
+    def _slice_value(self, region: Region, inner: NodeContext, item: Imported) -> Value:
         """Return a slice of a scan output as value.
 
         Raises:
             FrontendError: a size of the slice is only known inside a round, from an op.
         """
-        slot = inside.to_value(item, "a scan output")
-        if type_symbols((slot,)) & region.born:
+        slice_value = inner.to_value(item, "a scan output")
+        if type_symbols((slice_value,)) & region.own_symbols:
             raise self.node.error(
-                "has a scan output whose slices have a size that is known only while it runs",
-                got=slot.type,
-                expected="sizes that what stands around the body gives",
+                "the slices of a scan output have a size computed at run time by the body",
+                got=slice_value.type,
+                expected="sizes known outside the body",
             )
-        return slot
+        return slice_value
 
-    def _zeros(self, like: Value, count: Dim) -> Value:
+    def _zeros(self, example: Value, count: Dim) -> Value:
         """Return zeros with room for ``count`` values of the given type."""
-        type_ = self.node.tensor_type(like)
+        type_ = self.node.tensor_type(example)
         zero = self.node.constant(np.zeros((), to_numpy(type_.dtype)))
-        return self.node.emit("broadcast_to", zero, shape=(count, *self.node.shape_of(like)))
+        return self.node.emit("broadcast_to", zero, shape=(count, *self.node.shape_of(example)))
 
     def _emit_loop(self, carried: Sequence[Imported], num_slices: Dim) -> list[Imported]:
         """Emit a loop; ``num_slices`` is the number of rounds if there are scan outputs."""
         node = self.node
         first = [node.to_value(item, f"carried value `{name}`") for item, name in zip(carried, self.names, strict=True)]
-        region, inside = node.open_region("body")
+        region, inner = node.open_region("body")
         number = region.param("i", _INDEX)
         params = [region.param(name, value.type) for name, value in zip(self.names, first, strict=True)]
-        result = self.run(inside, number, params)
+        result = self.run(inner, number, params)
         pairs = zip(result.carried, self.names, strict=True)
-        following = [inside.to_value(item, f"carried value `{name}`") for item, name in pairs]
+        following = [inner.to_value(item, f"carried value `{name}`") for item, name in pairs]
         for name, before, after in zip(self.names, first, following, strict=True):
             if before.type != after.type:
                 raise node.error(
-                    f"carried value `{name}` changes its type from round to round",
+                    f"carried value `{name}` changes type from round to round",
                     got=after.type,
                     expected=before.type,
-                    hint=f"Types may change where the rounds are unrolled: at most {MAX_UNROLLED_NODES} nodes in all, "
-                    "a constant number of rounds, and a condition that is constantly true.",
+                    hint=f"Types may change if the rounds are unrolled: at most {MAX_UNROLLED_NODES} nodes in all, "
+                    "a constant number of rounds, and a constantly true condition.",
                 )
         for item, is_reversed in zip(result.scanned, self.is_reversed, strict=True):
-            slot = self._slot(region, inside, item)
-            room = self._zeros(slot, num_slices)
+            slice_value = self._slice_value(region, inner, item)
+            room = self._zeros(slice_value, num_slices)
             params.append(region.param("scanned", room.type))
             first.append(room)
             bounds: dict[str, object] = (
                 {"start": num_slices - 1, "stop": -1, "step": -1} if is_reversed else {"stop": num_slices}
             )
-            order = inside.emit("arange", **bounds)
-            following.append(self._write(inside, params[-1], slot, inside.emit("equal", order, number)))
-        condition = read_scalar(inside, inside.to_value(result.condition, "the condition"), "bool", "the condition")
+            order = inner.emit("arange", **bounds)
+            following.append(self._write(inner, params[-1], slice_value, inner.emit("equal", order, number)))
+        condition = read_scalar(inner, inner.to_value(result.condition, "the condition"), "bool", "the condition")
         return list(self._bind(region, (number, *params), first, (condition, *following)))
 
-    def _write(self, inside: NodeContext, room: Var, slot: Value, here: Value) -> Value:
+    def _write(self, inner: NodeContext, slices: Var, slice_value: Value, is_current: Value) -> Value:
         """Return the slices gathered so far with a further slice, copied because the IR has no op writing in place.
 
         Cost: all slices, in each round; as elementwise ops, fused by backends, cheaper than a ``scatter_slice``.
         """
-        mask = inside.reshape(here, (*inside.shape_of(here), *(1 for _ in inside.shape_of(slot))))
-        return inside.emit("where", mask, slot, room)
+        mask = inner.reshape(is_current, (*inner.shape_of(is_current), *(1 for _ in inner.shape_of(slice_value))))
+        return inner.emit("where", mask, slice_value, slices)
 
     def _bind(
         self, region: Region, params: Sequence[Var], first: Sequence[Value], results: Sequence[Value]
@@ -178,14 +180,14 @@ class Rounds:
         """Emit the loop; values from around the body are carried through the loop unchanged."""
         node = self.node
         body, captured = region.finish(results)
-        kept = tuple(captured.values())
-        body = replace(body, params=(*params, *kept), results=(*results, *kept))
+        captured_params = tuple(captured.values())
+        body = replace(body, params=(*params, *captured_params), results=(*results, *captured_params))
         limit = read_scalar(node, node.to_value(self.limit, "the number of rounds"), "int64", "the number of rounds")
         condition = read_scalar(node, node.to_value(self.condition, "the condition"), "bool", "the condition")
         return node.emit_all("loop", (limit, condition, *first, *captured), {}, (body,))[: len(first)]
 
 
-def read_scalar(node: NodeContext, value: Value, dtype: str, what: str) -> Value:
+def read_scalar(node: NodeContext, value: Value, dtype: str, subject: str) -> Value:
     """Return a value of one element without axes, because models also use such values with an axis.
 
     Raises:
@@ -193,7 +195,7 @@ def read_scalar(node: NodeContext, value: Value, dtype: str, what: str) -> Value
     """
     type_ = value.type
     if not isinstance(type_, TensorType) or type_.dtype != dtype or type_.num_elements != 1:
-        raise node.error(f"{what} is no scalar of the right dtype", got=type_, expected=TensorType((), dtype))
+        raise node.error(f"{subject} is not a scalar of the right dtype", got=type_, expected=TensorType((), dtype))
     return node.reshape(value, ())
 
 

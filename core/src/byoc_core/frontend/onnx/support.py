@@ -36,7 +36,7 @@ def check_ops(model: LoadedModel, bounds: ImportBounds, imported: Container[Onnx
         listed = ", ".join(f"{name} ({count}x)" for name, count in sorted(survey.unknown.items()))
         raise UnsupportedOpsError(
             model.source,
-            f"{survey.unknown.total()} of its {survey.num_nodes} nodes are of ops that are not imported",
+            f"{survey.unknown.total()} of {survey.num_nodes} nodes have unsupported ops",
             got=listed,
         )
     bounds.check(survey.num_nodes, model.source)
@@ -95,7 +95,7 @@ class _Surveyor:
     def _function(self, key: FunctionKey, where: str) -> _Survey:
         if key not in self._functions:
             if key in self._calls:
-                raise FrontendError(where, "calls a function that calls itself", got=_chain([*self._calls, key]))
+                raise FrontendError(where, "calls a recursive function", got=_chain([*self._calls, key]))
             self._calls.append(key)
             function = self._model.functions[key]
             opset = find_opset(function, where, nodes=function.node)

@@ -52,11 +52,11 @@ def dtype_of(element_type: int, where: str) -> str:
     """
     dtype = DTYPES.get(element_type)
     if dtype is None:
-        known = {number: name for name, number in onnx.TensorProto.DataType.items()}
+        type_names = {number: name for name, number in onnx.TensorProto.DataType.items()}
         raise FrontendError(
             where,
-            "has an element type that is not imported",
-            got=known.get(element_type, f"number {element_type}"),
+            "has an unsupported element type",
+            got=type_names.get(element_type, f"number {element_type}"),
             expected="one of " + ", ".join(DTYPES.values()),
         )
     return dtype
@@ -90,7 +90,7 @@ def to_array(tensor: onnx.TensorProto, where: str, directory: Path | None) -> np
     try:
         return (_unpacked(elements, prod(shape)).astype(dtype) if is_packed else elements).reshape(shape)
     except ValueError as error:  # an empty tensor of absurd sizes
-        raise FrontendError(where, "has a shape that no array can have", got=shape) from error
+        raise FrontendError(where, "has an impossible shape", got=shape) from error
 
 
 def _unpacked(pairs: npt.NDArray[Any], count: int) -> npt.NDArray[np.int8]:
@@ -99,9 +99,9 @@ def _unpacked(pairs: npt.NDArray[Any], count: int) -> npt.NDArray[np.int8]:
     return (halves ^ 8) - np.int8(8)
 
 
-def _check_count(where: str, found: int, wanted: int, unit: str) -> None:
-    if found != wanted:
-        raise FrontendError(where, f"has another number of {unit} than its shape asks for", got=found, expected=wanted)
+def _check_count(where: str, found: int, expected: int, unit: str) -> None:
+    if found != expected:
+        raise FrontendError(where, f"the number of {unit} does not fit the shape", got=found, expected=expected)
 
 
 def _read_typed_field(tensor: onnx.TensorProto, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
@@ -135,7 +135,7 @@ def _read_external(
     if offset < 0 or offset + length > size:
         raise FrontendError(
             where,
-            f"its external data `{path.name}` is cut short",
+            f"external data `{path.name}` is truncated",
             got=f"{size} bytes",
             expected=f"{offset + length} or more",
         )
@@ -154,7 +154,7 @@ def _reading(path: Path, where: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise FrontendError(where, f"its external data `{path.name}` cannot be read: {reason}") from error
+        raise FrontendError(where, f"external data `{path.name}` cannot be read: {reason}") from error
 
 
 def _locate_external(location: str, where: str, directory: Path | None) -> Path:
@@ -162,8 +162,8 @@ def _locate_external(location: str, where: str, directory: Path | None) -> Path:
     if directory is None:
         raise FrontendError(
             where,
-            "has external data, but the model is no file that it could lie beside",
-            hint="Give the model's path to from_onnx, or load the data into the model first.",
+            "has external data, but a model without a file has no folder for external data",
+            hint="Pass the model's path to from_onnx, or load the data into the model first.",
         )
     relative = Path(location)
     unsafe = not location or "\\" in location or relative.is_absolute() or ".." in relative.parts
@@ -174,7 +174,7 @@ def _locate_external(location: str, where: str, directory: Path | None) -> Path:
         unsafe = unsafe or not path.resolve().is_relative_to(base)
     except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise FrontendError(where, f"its external data cannot be found: {reason}", got=repr(location)) from error
+        raise FrontendError(where, f"external data cannot be found: {reason}", got=repr(location)) from error
     if unsafe:
         raise FrontendError(
             where, "has external data outside the model's folder", got=repr(location), expected="a relative path"

@@ -23,8 +23,8 @@ def _trilu(x: NDArray, *, k: int, upper: bool) -> NDArray:
     """Return ``x`` with zeros below (``upper``) or above diagonal ``k`` of the last two axes; the diagonal is kept."""
     rows, columns = x.shape[-2:]
     offset = np.arange(columns) - np.arange(rows)[:, None]
-    kept = offset >= k if upper else offset <= k
-    return np.where(kept, x, np.zeros((), x.dtype))
+    is_kept = offset >= k if upper else offset <= k
+    return np.where(is_kept, x, np.zeros((), x.dtype))
 
 
 def _depth_to_space(x: NDArray, *, block_size: int, mode: str) -> NDArray:
@@ -62,7 +62,7 @@ def _check_blocks(op: str, sizes: tuple[int, ...], divisor: int) -> None:
     for size in sizes:
         if size % divisor:
             raise ExecutionError(
-                f"op `{op}`", "an axis is no whole number of blocks", got=size, expected=f"a multiple of {divisor}"
+                f"op `{op}`", "an axis is not divisible into blocks", got=size, expected=f"a multiple of {divisor}"
             )
 
 
@@ -79,12 +79,12 @@ def _blocks(context: TypeContext, axis: int, size: Dim, divisor: int) -> Dim:
     """Return the number of blocks of an axis.
 
     Raises:
-        IRTypeError: the axis is no whole number of blocks.
+        IRTypeError: the axis is not divisible into blocks.
     """
     rest = size % divisor
     if isinstance(rest, int) and rest:
         raise context.error(
-            f"axis {axis} is no whole number of blocks", operand=0, got=size, expected=f"a multiple of {divisor}"
+            f"axis {axis} is not divisible into blocks", operand=0, got=size, expected=f"a multiple of {divisor}"
         )
     return size // divisor
 

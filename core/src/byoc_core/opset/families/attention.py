@@ -63,7 +63,7 @@ def _attention(
     if not groups or heads % groups:
         raise ExecutionError(
             "op `nn.attention`, operand `query`",
-            "the heads of operand `key` do not divide those of this one (axis 1)",
+            "the heads (axis 1) are not divisible by the heads of operand `key`",
             got=heads,
             expected=f"a multiple of {groups}",
         )
@@ -90,11 +90,11 @@ def _attention(
     return result if scores is None else (result, stages[scores].astype(query.dtype, copy=False))
 
 
-def _require_mask(found: tuple[int, ...], scores: tuple[int, ...]) -> None:
-    places = zip(found[::-1], scores[::-1], strict=False)
-    if len(found) > len(scores) or any(size not in (1, whole) for size, whole in places):
+def _require_mask(mask: tuple[int, ...], scores: tuple[int, ...]) -> None:
+    size_pairs = zip(mask[::-1], scores[::-1], strict=False)
+    if len(mask) > len(scores) or any(mask_size not in (1, score_size) for mask_size, score_size in size_pairs):
         raise ExecutionError(
-            "op `nn.attention`, operand `mask`", "does not broadcast to the scores", got=found, expected=scores
+            "op `nn.attention`, operand `mask`", "does not broadcast to the scores", got=mask, expected=scores
         )
 
 
@@ -121,7 +121,7 @@ def _rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: bo
     if 2 * cos.shape[-1] > x.shape[3]:
         raise ExecutionError(
             "op `nn.rotary_embedding`, operand `cos`",
-            "turns more elements than axis 3 of operand `x` has",
+            "rotates more elements than axis 3 of operand `x` holds",
             got=2 * cos.shape[-1],
             expected=f"{x.shape[3]} or fewer",
         )
@@ -130,10 +130,10 @@ def _rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: bo
     across, along = (angle.astype(wide, copy=False)[:, np.newaxis] for angle in (cos, sin))
     result = x.astype(wide)
     turned = result[..., : 2 * half]
-    places = (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(0, half), slice(half, None))
-    left, right = (turned[..., place].copy() for place in places)
-    turned[..., places[0]] = across * left - along * right
-    turned[..., places[1]] = along * left + across * right
+    pair_slices = (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(0, half), slice(half, None))
+    left, right = (turned[..., pair_slice].copy() for pair_slice in pair_slices)
+    turned[..., pair_slices[0]] = across * left - along * right
+    turned[..., pair_slices[1]] = along * left + across * right
     return result.astype(x.dtype, copy=False)
 
 
@@ -149,7 +149,7 @@ def _infer_attention(context: TypeContext) -> tuple[Type, ...]:
     require_equal(context, 2, 1, groups, "as axis 1 of operand `key`")
     require_equal(context, 2, 2, length, "as axis 2 of operand `key`")
     if isinstance(heads, int) and isinstance(groups, int) and (groups < 1 or heads % groups):
-        raise context.error(f"has {heads} heads, which the {groups} of operand `key` do not divide", operand=0)
+        raise context.error(f"has {heads} heads, not divisible by the {groups} heads of operand `key`", operand=0)
     _check_mask(context, (batch, heads, steps, length))
     if not context.attrs["causal"] and context.attrs["offset"] != 0:
         raise context.error("has attribute `offset`, but is not causal", got=context.attrs["offset"], expected=0)
@@ -170,7 +170,7 @@ def fits_scores(mask: tuple[Dim, ...], scores: tuple[Dim, ...]) -> bool:
 
 def _check_mask(context: TypeContext, scores: tuple[Dim, ...]) -> None:
     if len(context.operands) > 4:
-        raise context.error("takes one mask", got=len(context.operands) - 3)
+        raise context.error("takes a single mask", got=len(context.operands) - 3)
     for index in range(3, len(context.operands)):
         mask = context.shape(index)
         if not fits_scores(mask, scores):
@@ -199,7 +199,7 @@ def _infer_rotary(context: TypeContext) -> tuple[Type, ...]:
     require_equal(context, 2, 2, half, "as axis 2 of operand `cos`")
     room = size - half * 2
     if isinstance(room, int) and room < 0:
-        raise context.error(f"turns {half * 2} elements", operand=1, expected=f"{size} or fewer, as axis 3 of `x`")
+        raise context.error(f"rotates {half * 2} elements", operand=1, expected=f"{size} or fewer, as axis 3 of `x`")
     return (type_,)
 
 

@@ -31,7 +31,7 @@ def _border_pad(x: NDArray, *, pad_width: Sequence[int], mode: str) -> NDArray:
         if not before and not after:
             continue
         if not size:
-            raise ExecutionError("op `nn.border_pad`", f"axis {axis} is empty and cannot be continued")
+            raise ExecutionError("op `nn.border_pad`", f"axis {axis} is empty and has no element to repeat")
         result = np.take(result, _source(np.arange(-before, size + after), size, mode), axis=axis)
     return result
 
@@ -50,7 +50,7 @@ def _infer_border_pad(context: TypeContext) -> tuple[Type, ...]:
     result = padded_type(context)
     for axis, size in enumerate(context.shape(0)):
         if size == 0 and any(context.attrs["pad_width"][2 * axis : 2 * axis + 2]):
-            raise context.error(f"axis {axis} is empty and cannot be continued", operand=0)
+            raise context.error(f"axis {axis} is empty and has no element to repeat", operand=0)
     return (result,)
 
 

@@ -64,17 +64,17 @@ def _infer_conv_transpose(context: TypeContext) -> tuple[Type, ...]:
             expected=f"{channels}, because operand `{_name(context, 0)}` has {channels} channels "
             f"(axis {axes_of(attrs['data_layout'], 'NC')[1]})",
         )
-    spread: list[Dim] = []
+    out_sizes: list[Dim] = []
     for axis, name in enumerate(axis_names(len(sizes))):
         begin, end = attrs["padding"][axis], attrs["padding"][axis + len(sizes)]
         reach = (window[axis] - 1) * attrs["dilation"][axis] + 1
-        whole = (sizes[axis] - 1) * attrs["strides"][axis] + reach + attrs["output_padding"][axis]
-        if isinstance(whole, int) and whole <= begin + end:
+        full_size = (sizes[axis] - 1) * attrs["strides"][axis] + reach + attrs["output_padding"][axis]
+        if isinstance(full_size, int) and full_size <= begin + end:
             raise context.error(
-                f"attribute `padding` leaves nothing of the {name}", got=begin + end, expected=f"less than {whole}"
+                f"attribute `padding` leaves nothing of the {name}", got=begin + end, expected=f"less than {full_size}"
             )
-        spread.append(whole - begin - end)
-    return _image_type(context, (batch, per_group * attrs["groups"], *spread), dtype)
+        out_sizes.append(full_size - begin - end)
+    return _image_type(context, (batch, per_group * attrs["groups"], *out_sizes), dtype)
 
 
 def _read_operands(
@@ -96,7 +96,7 @@ def _check_groups(context: TypeContext, *counted: tuple[int, Dim, str]) -> None:
         raise context.error("attribute `groups` is too small", got=groups, expected="1 or more")
     for operand, count, name in counted:
         if isinstance(count, int) and count % groups:
-            raise context.error(f"has {count} {name}, which {groups} groups do not divide", operand=operand)
+            raise context.error(f"has {count} {name}, not divisible into {groups} groups", operand=operand)
 
 
 def _image_type(context: TypeContext, sizes: tuple[Dim, ...], dtype: str) -> tuple[Type, ...]:
@@ -139,8 +139,8 @@ def _num_rounds(context: OpContext) -> int:
 def _bound(facts: ValueFacts) -> float:
     """Return the bound of sums with each weight of the output channel taken at most once."""
     sizes = facts.sizes(1)
-    kept = facts.context.attrs["kernel_layout"].index("O")
-    return dot_bound(facts, kept, math.prod(sizes) // max(1, sizes[kept]))
+    out_axis = facts.context.attrs["kernel_layout"].index("O")
+    return dot_bound(facts, out_axis, math.prod(sizes) // max(1, sizes[out_axis]))
 
 
 def _conv_cases(rank: int) -> Iterator[OpCase]:

@@ -143,14 +143,14 @@ def conv(
     geometry = _geometry(image.shape, filters.shape[2:], strides, padding, dilation)
     shape = (geometry.batch, filters.shape[0], *geometry.out_size)
     memory = ChannelsFirst(shape, data_layout, wide, x.dtype, out)
-    result, taken = memory.array, Scratch(scratch)
+    result, workspace = memory.array, Scratch(scratch)
     if _is_depthwise(filters.shape, groups):
-        _depthwise(image, filters, geometry, result, taken)
+        _depthwise(image, filters, geometry, result, workspace)
     elif geometry.is_pointwise(padding) and image.dtype == wide and image.flags.c_contiguous:
         columns = image.reshape(geometry.batch, groups, geometry.depth // groups, math.prod(geometry.out_size))
         np.matmul(_matrix(filters, groups), columns, out=_by_groups(result, groups))
     else:
-        _by_columns(image, filters, geometry, groups, result, taken)
+        _by_columns(image, filters, geometry, groups, result, workspace)
     return memory.restored()
 
 
@@ -161,17 +161,17 @@ def scratch_nbytes(shapes: Sequence[Sequence[Dim]], dtypes: Sequence[np.dtype[An
     image = [shapes[0][layout.index(axis)] for axis in channels_first_layout(layout)]
     filters = [shapes[1][kernel_layout.index(axis)] for axis in "OI" + spatial_axes(kernel_layout)]
     wide = working_dtype(dtypes[0])
-    known = [size for size in filters if isinstance(size, int)]
-    if len(known) < len(filters) or not isinstance(image[1], int):
+    filter_sizes = [size for size in filters if isinstance(size, int)]
+    if len(filter_sizes) < len(filters) or not isinstance(image[1], int):
         return 0
-    filter_nbytes = math.prod(known) * wide.itemsize
+    filter_nbytes = math.prod(filter_sizes) * wide.itemsize
     sizes = [size for size in image if isinstance(size, int)]
     if len(sizes) < len(image):
         rank = len(image) - 2
         padded = [size + padding[axis] + padding[rank + axis] for axis, size in enumerate(image[2:])]
         return max(BLOCK_BYTES, filter_nbytes) + product([image[1], *padded]) * wide.itemsize
-    geometry = _geometry(sizes, known[2:], strides, padding, dilation)
-    if _is_depthwise(known, groups):
+    geometry = _geometry(sizes, filter_sizes[2:], strides, padding, dilation)
+    if _is_depthwise(filter_sizes, groups):
         images, channels = geometry.channels_at_once(wide.itemsize)
         columns, reach = images * channels * math.prod(geometry.out_size), geometry.reach(geometry.out_size)
     elif geometry.is_pointwise(padding) and wide == dtypes[0] and layout == channels_first_layout(layout):
@@ -209,7 +209,7 @@ def _ordered(weight: NDArray, layout: str, channels: str) -> NDArray:
 def _require_groups(operand: str, channels: str, count: int, groups: int) -> None:
     if count % groups:
         raise ExecutionError(
-            operand, f"the groups do not divide the {channels}", got=count, expected=f"a multiple of {groups}"
+            operand, f"the {channels} are not divisible into the groups", got=count, expected=f"a multiple of {groups}"
         )
 
 
@@ -309,11 +309,11 @@ def conv_transpose(
     rank, window, per_group = len(size), filters.shape[2:], filters.shape[1]
     _require_groups("operand `x`", "input channels", channels, groups)
     _require_input_channels(filters.shape[0], channels)
-    whole = [
+    full_size = [
         (size[axis] - 1) * strides[axis] + (window[axis] - 1) * dilation[axis] + 1 + output_padding[axis]
         for axis in range(rank)
     ]
-    for axis, extent in enumerate(whole):
+    for axis, extent in enumerate(full_size):
         if extent <= padding[axis] + padding[rank + axis]:
             raise ExecutionError(
                 "operand `x`",
@@ -325,14 +325,14 @@ def conv_transpose(
     matrix = np.ascontiguousarray(filters).reshape(groups, channels // groups, depth).swapaxes(1, 2)
     products = np.matmul(matrix, image.reshape(batch, groups, channels // groups, math.prod(size)))
     products = products.reshape(batch, groups, per_group, *window, *size)
-    result = np.zeros((batch, groups, per_group, *whole), wide)
+    result = np.zeros((batch, groups, per_group, *full_size), wide)
     for tap in np.ndindex(*window):
         reached: list[Any] = [
             slice(first, first + (count - 1) * stride + 1 if count else first, stride)
             for first, count, stride in zip(np.multiply(tap, dilation), size, strides, strict=True)
         ]
         result[(..., *reached)] += products[(slice(None), slice(None), slice(None), *tap)]
-    cut: list[Any] = [slice(padding[axis], whole[axis] - padding[rank + axis]) for axis in range(rank)]
-    kept = result[(..., *cut)]
-    restored = kept.reshape(batch, groups * per_group, *kept.shape[3:])
+    cut: list[Any] = [slice(padding[axis], full_size[axis] - padding[rank + axis]) for axis in range(rank)]
+    cropped = result[(..., *cut)]
+    restored = cropped.reshape(batch, groups * per_group, *cropped.shape[3:])
     return channels_restored(restored.astype(x.dtype, copy=False), data_layout)

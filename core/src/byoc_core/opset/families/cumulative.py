@@ -29,8 +29,8 @@ def _cumulative(ufunc: Any, neutral: int) -> NumpyKernel:
         total = np.asarray(ufunc.accumulate(walked, axis=axis, dtype=wide.dtype))
         if exclusive:
             edge = np.full_like(np.take(total, np.arange(min(total.shape[axis], 1)), axis=axis), neutral)
-            kept = np.take(total, np.arange(max(total.shape[axis] - 1, 0)), axis=axis)
-            total = np.concatenate((edge, kept), axis=axis)
+            leading = np.take(total, np.arange(max(total.shape[axis] - 1, 0)), axis=axis)
+            total = np.concatenate((edge, leading), axis=axis)
         return (np.flip(total, axis) if reverse else total).astype(x.dtype, copy=False)
 
     return NumpyKernel(kernel)

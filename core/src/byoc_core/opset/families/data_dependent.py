@@ -38,12 +38,15 @@ def _compress(x: NDArray, condition: NDArray, *, axis: int | None) -> NDArray:
     data = x.reshape(-1) if axis is None else x
     axis = axis or 0
     size = data.shape[axis]
-    (kept,) = np.nonzero(condition)
-    if kept.size and kept[-1] >= size:
+    (selected,) = np.nonzero(condition)
+    if selected.size and selected[-1] >= size:
         raise ExecutionError(
-            "op `compress`", "the condition holds beyond the end of the axis", got=int(kept[-1]), expected=f"< {size}"
+            "op `compress`",
+            "the condition holds beyond the end of the axis",
+            got=int(selected[-1]),
+            expected=f"< {size}",
         )
-    return np.take(data, kept, axis=axis)
+    return np.take(data, selected, axis=axis)
 
 
 def _unique(x: NDArray, *, axis: int | None, sorted: bool) -> tuple[NDArray, ...]:  # noqa: A002 - the attribute's name
@@ -163,23 +166,27 @@ def _data_dependent(
 
 def _declared_size(context: TypeContext, types: ResultTypes) -> Dim:
     """Return the symbol of the declared types for the size decided by the data."""
-    taken = frozenset[str]().union(*(type_.symbols for type_ in context.operands if isinstance(type_, TensorType)))
-    probe = symbol(_unused(taken))
+    operand_symbols = frozenset[str]().union(
+        *(type_.symbols for type_ in context.operands if isinstance(type_, TensorType))
+    )
+    probe = symbol(_unused(operand_symbols))
     shape = types(context, probe)[0].shape or ()
     axis = shape.index(probe)
     first = (context.declared or (None,))[0]
     if not isinstance(first, TensorType) or first.shape is None or len(first.shape) != len(shape):
-        raise context.error("declares no result of its rank", got=first, expected=f"a tensor of rank {len(shape)}")
+        raise context.error("declares a result of the wrong rank", got=first, expected=f"a tensor of rank {len(shape)}")
     size = first.shape[axis]
-    if not is_name(str(size)) or str(size) in taken:
+    if not is_name(str(size)) or str(size) in operand_symbols:
         raise context.error(
             f"needs a fresh symbol for axis {axis} of its first result", got=first, expected=types(context, probe)[0]
         )
     return size
 
 
-def _unused(taken: frozenset[str]) -> str:
-    return next(name for name in (f"k{number or ''}" for number in range(len(taken) + 1)) if name not in taken)
+def _unused(used_symbols: frozenset[str]) -> str:
+    return next(
+        name for name in (f"k{number or ''}" for number in range(len(used_symbols) + 1)) if name not in used_symbols
+    )
 
 
 def _nonzero_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
@@ -194,8 +201,8 @@ def _axis_of(context: TypeContext) -> int | None:
 def _with_size(context: TypeContext, axis: int | None, size: Dim) -> TensorType:
     """Return the type of operand 0 with another size along an axis; of rank 1 if ``None``."""
     shape = context.shape(0)
-    chosen = (size,) if axis is None else (*shape[:axis], size, *shape[axis + 1 :])
-    return TensorType(chosen, context.tensor(0).dtype)
+    new_shape = (size,) if axis is None else (*shape[:axis], size, *shape[axis + 1 :])
+    return TensorType(new_shape, context.tensor(0).dtype)
 
 
 def _compress_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:

@@ -41,11 +41,11 @@ def power(x: NDArray, y: NDArray) -> NDArray:
     if not is_integer(x.dtype):
         return np.asarray(np.power(x, y))
     negative = y < 0
-    zero, one = np.zeros_like(x), np.ones_like(x)
+    zeros, ones = np.zeros_like(x), np.ones_like(x)
     result = np.power(x, np.where(negative, np.zeros_like(y), y))
     if np.any(negative):
-        odd_sign = np.where(y % 2 != 0, x, one)
-        inverse = np.where(x == one, one, np.where(x == zero - one, odd_sign, zero)) if _signed(x) else result
+        odd_sign = np.where(y % 2 != 0, x, ones)
+        inverse = np.where(x == ones, ones, np.where(x == zeros - ones, odd_sign, zeros)) if _signed(x) else result
         result = np.where(negative, inverse, result)
     return np.asarray(result).astype(x.dtype, copy=False)
 
@@ -58,9 +58,9 @@ def sigmoid(x: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Return ``1 / (1 + exp(-x))``; neither sign of ``x`` overflows."""
     if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
         return in_blocks(sigmoid, x, out)
-    one = x.dtype.type(1)
+    unit = x.dtype.type(1)
     decay = np.exp(-np.abs(x))
-    return np.asarray(np.divide(np.where(x >= 0, one, decay), one + decay, out=out))
+    return np.asarray(np.divide(np.where(x >= 0, unit, decay), unit + decay, out=out))
 
 
 def erf(x: NDArray, *, out: NDArray | None = None) -> NDArray:
@@ -113,8 +113,8 @@ def open_casts(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray
         return np.abs(x) > float_limits(target).largest if target.startswith("float8") else np.asarray(False)
     bits, is_signed = dtype_info(target).bits, dtype_info(target).kind == "int"
     low, high = (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1)) if is_signed else (0.0, 2.0**bits)
-    whole = np.trunc(x)
-    return ~((whole >= low) & (whole < high))
+    truncated = np.trunc(x)
+    return ~((truncated >= low) & (truncated < high))
 
 
 def open_powers(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray:

@@ -1,11 +1,11 @@
-"""Ops reading or marking elements at computed places: gathers along an axis and at tuples of indices, one-hot."""
+"""Ops reading or marking elements at computed positions: gathers along an axis and at tuples of indices, one-hot."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from byoc_core.dims import Dim
-from byoc_core.kernels.indices import check_array_shape, element_places, resolve_coordinates, widened
+from byoc_core.kernels.indices import check_array_shape, element_offsets, resolve_coordinates, widened
 from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
@@ -31,12 +31,12 @@ __all__ = ["INDICES_DOC", "OPS", "count_coordinates", "paired_indices"]
 def _gather_elements(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
     """Return for each index the element of ``x`` at the index along ``axis``.
 
-    Along the other axes, the element is at the place of the index.
+    Along the other axes, the element has the position of the index.
 
     Raises:
         ExecutionError: an index lies outside the axis, or ``indices`` is larger than ``x`` along another axis.
     """
-    return np.asarray(np.take(x.reshape(-1), element_places("gather_elements", indices, x.shape, axis % x.ndim)))
+    return np.asarray(np.take(x.reshape(-1), element_offsets("gather_elements", indices, x.shape, axis % x.ndim)))
 
 
 def _gather_nd(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
@@ -56,14 +56,14 @@ def _gather_nd(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
 
 
 def _one_hot(indices: NDArray, on_value: NDArray, off_value: NDArray, *, depth: int, axis: int) -> NDArray:
-    """Return ``on_value`` at the place of the index along a new axis of size ``depth``, else ``off_value``.
+    """Return ``on_value`` at the index along a new axis of size ``depth``, else ``off_value``.
 
     Negative indices count from the end; an index outside the axis yields ``off_value`` everywhere.
     """
     wide = widened(indices)
     index = np.expand_dims(np.where(wide < 0, wide + depth, wide), axis)
-    places = np.expand_dims(np.arange(depth), [other for other in range(index.ndim) if other != axis % index.ndim])
-    return np.where(index == places, on_value, off_value)
+    positions = np.expand_dims(np.arange(depth), [other for other in range(index.ndim) if other != axis % index.ndim])
+    return np.where(index == positions, on_value, off_value)
 
 
 INDICES_DOC = "Negative indices count from the end; an index out of range is an error at run time."
@@ -95,17 +95,19 @@ def count_coordinates(context: TypeContext, first: int = 0) -> int:
     require_kind(context, 1, INTEGER_KINDS)
     indices, rank = context.shape(1), len(context.shape(0)) - first
     if not rank:
-        raise context.error("has no axis that could be indexed", operand=0, got=context.tensor(0))
+        raise context.error("has no axis to index", operand=0, got=context.tensor(0))
     if not indices:
-        raise context.error("has rank 0", operand=1, expected="a last axis with one index for each axis indexed")
+        raise context.error("has rank 0", operand=1, expected="a last axis with an index for each indexed axis")
     count = indices[-1]
     if not isinstance(count, int):
-        raise context.error("needs a known size of the last axis, which the rank depends on", operand=1, got=count)
+        raise context.error(
+            "needs a known size of the last axis, because the rank depends on this size", operand=1, got=count
+        )
     if not 1 <= count <= rank:
         raise context.error(
             f"axis {len(indices) - 1} has size {count}",
             operand=1,
-            expected=f"1 to {rank}, the axes that can be indexed",
+            expected=f"1 to {rank}, the number of axes",
         )
     return count
 

@@ -91,7 +91,7 @@ def _infer_group_norm(context: TypeContext) -> tuple[Type, ...]:
     if groups < 1:
         raise context.error("attribute `groups` is too small", got=groups, expected="1 or more")
     if isinstance(channels, int) and channels % groups:
-        raise context.error(f"has {channels} channels, which {groups} groups do not divide", operand=0)
+        raise context.error(f"has {channels} channels, not divisible into {groups} groups", operand=0)
     return result
 
 

@@ -42,12 +42,12 @@ def batch_norm(
     Raises:
         ExecutionError: a parameter has another shape.
     """
-    for name, given in (("gamma", gamma), ("beta", beta), ("mean", mean), ("variance", variance)):
-        check_array_shape("nn.batch_norm", name, given.shape, (x.shape[axis],))
+    for name, array in (("gamma", gamma), ("beta", beta), ("mean", mean), ("variance", variance)):
+        check_array_shape("nn.batch_norm", name, array.shape, (x.shape[axis],))
     shape = [1] * x.ndim
     shape[axis] = -1
-    scale, shift, centre, spread = (parameter.reshape(shape) for parameter in (gamma, beta, mean, variance))
-    factor = scale / np.sqrt(spread + np.asarray(epsilon, x.dtype))
+    scale, shift, centre, variances = (parameter.reshape(shape) for parameter in (gamma, beta, mean, variance))
+    factor = scale / np.sqrt(variances + np.asarray(epsilon, x.dtype))
     # With a single axis a parameter may be `out`; the last parameter is read after the first write.
     scaled = np.subtract(x, centre, out=None if out is beta else out)
     scaled *= factor
@@ -71,8 +71,8 @@ def layer_norm(
         ExecutionError: a parameter has another shape.
     """
     normalised = tuple(sorted(axis % x.ndim for axis in axes))
-    for name, given in (("gamma", gamma), ("beta", beta)):
-        check_array_shape("nn.layer_norm", name, given.shape, [x.shape[axis] for axis in normalised])
+    for name, parameter in (("gamma", gamma), ("beta", beta)):
+        check_array_shape("nn.layer_norm", name, parameter.shape, [x.shape[axis] for axis in normalised])
     shape = [size if axis in normalised else 1 for axis, size in enumerate(x.shape)]
     if x.size == 0:
         return x.copy()
@@ -159,12 +159,12 @@ def group_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, groups: int, epsilo
     Shapes: ``(N, C, ...), (C,), (C,) -> (N, C, ...)``.
 
     Raises:
-        ExecutionError: a parameter has another shape, or the groups do not divide the channels.
+        ExecutionError: a parameter has another shape, or the channels are not divisible into the groups.
     """
     if x.shape[1] % groups:
         raise ExecutionError(
             "op `nn.group_norm`, operand `x`",
-            "the groups do not divide the channels (axis 1)",
+            "the channels (axis 1) are not divisible into the groups",
             got=x.shape[1],
             expected=f"a multiple of {groups}",
         )
@@ -172,8 +172,8 @@ def group_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, groups: int, epsilo
 
 
 def _normalise_groups(op: str, x: NDArray, gamma: NDArray, beta: NDArray, groups: int, epsilon: float) -> NDArray:
-    for name, given in (("gamma", gamma), ("beta", beta)):
-        check_array_shape(op, name, given.shape, (x.shape[1],))
+    for name, parameter in (("gamma", gamma), ("beta", beta)):
+        check_array_shape(op, name, parameter.shape, (x.shape[1],))
     if x.size == 0:
         return x.copy()
     column = (-1, *[1] * (x.ndim - 2))

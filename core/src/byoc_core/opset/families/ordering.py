@@ -25,7 +25,7 @@ __all__ = ["OPS"]
 
 def _argsort(x: NDArray, *, axis: int, descending: bool) -> NDArray:
     """Return the indices (int64) of the sorted order of ``x`` along an axis; equal elements keep their order."""
-    keys = x.astype(native_dtype(x.dtype), copy=False)  # other types sort NaN to arbitrary places
+    keys = x.astype(native_dtype(x.dtype), copy=False)  # other types sort NaN to arbitrary positions
     if not descending:
         return np.argsort(keys, axis=axis, kind="stable").astype(np.int64, copy=False)
     # A stable order of the mirrored axis, mirrored again, keeps the order of equal elements.
@@ -56,14 +56,12 @@ def _topk(
     """
     size = x.shape[axis]
     if not 0 <= k <= size:
-        raise ExecutionError(
-            "op `topk`", "asks for a number of elements that the axis does not have", got=k, expected=f"0 to {size}"
-        )
+        raise ExecutionError("op `topk`", "attribute `k` is out of range for the axis", got=k, expected=f"0 to {size}")
     order = _argsort(x, axis=axis, descending=largest)
-    chosen = np.take(order, np.arange(k), axis=axis)
+    indices = np.take(order, np.arange(k), axis=axis)
     if not sorted:
-        chosen = np.sort(chosen, axis=axis)
-    return np.asarray(np.take_along_axis(x, chosen, axis)), chosen
+        indices = np.sort(indices, axis=axis)
+    return np.asarray(np.take_along_axis(x, indices, axis)), indices
 
 
 def _infer_topk(context: TypeContext) -> tuple[Type, ...]:
@@ -73,9 +71,7 @@ def _infer_topk(context: TypeContext) -> tuple[Type, ...]:
     k: Dim = context.attrs["k"]
     missing = k - shape[axis]
     if (isinstance(k, int) and k < 0) or (isinstance(missing, int) and missing > 0):
-        raise context.error(
-            f"attribute `k` is not a number of elements that axis {axis} has", got=k, expected=f"0 to {shape[axis]}"
-        )
+        raise context.error(f"attribute `k` is out of range for axis {axis}", got=k, expected=f"0 to {shape[axis]}")
     result = (*shape[:axis], k, *shape[axis + 1 :])
     return TensorType(result, type_.dtype), TensorType(result, "int64")
 

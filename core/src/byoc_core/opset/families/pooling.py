@@ -69,16 +69,16 @@ def _infer_lp_pool(context: TypeContext) -> tuple[Type, ...]:
 def _infer_adaptive(kinds: tuple[str, ...]) -> Callable[[TypeContext], tuple[Type, ...]]:
     def infer(context: TypeContext) -> tuple[Type, ...]:
         type_ = require_kind(context, 0, kinds)
-        layout, wanted = context.attrs["layout"], context.attrs["output_size"]
+        layout, out_sizes = context.attrs["layout"], context.attrs["output_size"]
         shape = list(require_rank(context, 0, len(layout), layout_text(layout)))
         axes = axes_of(layout, "NC")[2:]
-        if len(wanted) != len(axes) or min(wanted) < 1:
+        if len(out_sizes) != len(axes) or min(out_sizes) < 1:
             raise context.error(
                 "attribute `output_size` does not fit",
-                got=wanted,
+                got=out_sizes,
                 expected=f"{len(axes)} sizes of 1 or more: {', '.join(axis_names(len(axes)))}",
             )
-        for axis, count in zip(axes, wanted, strict=True):
+        for axis, count in zip(axes, out_sizes, strict=True):
             if shape[axis] == 0:
                 raise context.error(f"axis {axis} is empty", operand=0, got=type_, expected="a size of 1 or more")
             shape[axis] = count

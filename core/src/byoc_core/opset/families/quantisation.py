@@ -94,8 +94,8 @@ def _check_blocks(context: TypeContext, block_size: int) -> None:
     for index in (1, 2):
         require_rank(context, index, len(shape), "as operand `x`, because parameters are in blocks")
         for other, size in enumerate(shape):
-            wanted, meaning = (ceildiv(size, block_size), "blocks") if other == axis else (size, "as operand `x`")
-            require_equal(context, index, other, wanted, meaning)
+            expected, meaning = (ceildiv(size, block_size), "blocks") if other == axis else (size, "as operand `x`")
+            require_equal(context, index, other, expected, meaning)
 
 
 def _check_parameters(context: TypeContext) -> None:
@@ -122,7 +122,7 @@ def _infer_quantize(context: TypeContext) -> tuple[Type, ...]:
     zero = context.tensor(2)
     if zero.dtype not in _QUANTISED:
         raise context.error(
-            "has a dtype that the op does not give", operand=2, got=zero.dtype, expected=" or ".join(_QUANTISED)
+            "has a dtype not available as a result", operand=2, got=zero.dtype, expected=" or ".join(_QUANTISED)
         )
     _check_parameters(context)
     return (TensorType(type_.shape, zero.dtype),)

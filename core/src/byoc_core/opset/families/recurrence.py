@@ -142,11 +142,11 @@ def _run(
     check_array_shape(op, "weight", weight.shape, (directions, width, num_inputs))
     check_array_shape(op, "recurrence", recurrence.shape, (directions, width, hidden_size))
     check_array_shape(op, "bias", bias.shape, (directions, 2 * width))
-    for name, given in zip(("initial_h", "initial_c"), initial, strict=False):
-        check_array_shape(op, name, given.shape, (directions, batch, hidden_size))
-    for given in lengths:
-        check_array_shape(op, "lengths", given.shape, (batch,))
-        require_range(op, given, 0, steps, "a length does not fit the steps")
+    for name, operand in zip(("initial_h", "initial_c"), initial, strict=False):
+        check_array_shape(op, name, operand.shape, (directions, batch, hidden_size))
+    for operand in lengths:
+        check_array_shape(op, "lengths", operand.shape, (batch,))
+        require_range(op, operand, 0, steps, "a length does not fit the steps")
     every = np.empty((steps, directions, batch, hidden_size), wide)
     last = tuple(np.empty((directions, batch, hidden_size), wide) for _ in initial)
     for index in range(directions):
@@ -164,8 +164,8 @@ def _run(
             else:
                 state = following
                 every[time, index] = state[0]
-        for kept, value in zip(last, state, strict=True):
-            kept[index] = value
+        for last_state, value in zip(last, state, strict=True):
+            last_state[index] = value
     return every.astype(x.dtype, copy=False), tuple(value.astype(x.dtype, copy=False) for value in last)
 
 
@@ -197,7 +197,7 @@ def _infer_recurrence(num_gates: int, num_states: int) -> Callable[[TypeContext]
         width = hidden * num_gates
         require_equal(context, 1, 1, width, f"as {num_gates} times the last axis of operand `recurrence`")
         require_equal(context, 1, 2, inputs, "as axis 2 of operand `x`")
-        require_equal(context, 2, 1, width, f"as {num_gates} times its last axis")
+        require_equal(context, 2, 1, width, f"as {num_gates} times the last axis")
         require_equal(context, 3, 1, width * 2, f"as {2 * num_gates} times the last axis of operand `recurrence`")
         for index in range(4, num_operands):
             require_equal(context, index, 1, batch, "as axis 1 of operand `x`")
@@ -212,7 +212,7 @@ def _infer_recurrence(num_gates: int, num_states: int) -> Callable[[TypeContext]
 def _check_lengths(context: TypeContext, index: int, batch: Dim) -> None:
     """Check the optional last operand."""
     if len(context.operands) > index + 1:
-        raise context.error(f"takes {index} operands and one of lengths", got=len(context.operands))
+        raise context.error(f"takes {index} operands, and optional lengths", got=len(context.operands))
     if len(context.operands) > index:
         require_kind(context, index, ("int",))
         require_rank(context, index, 1, "(N,)")
@@ -250,7 +250,7 @@ def _recurrence_op(
     kernel: Callable[..., tuple[NDArray, ...]],
     num_gates: int,
     states: tuple[str, ...],
-    what: str,
+    network: str,
     gates: str,
     attrs: tuple[AttrSpec, ...] = (),
 ) -> OpDef:
@@ -266,7 +266,7 @@ def _recurrence_op(
         rounding=NORM,
         rounds=_num_steps,
         cases=lambda: _cases(num_gates, len(states)),
-        doc=f"Return the hidden states of all steps, and every state after the last step, of {what}.{gates}\n\n"
+        doc=f"Return the hidden states of all steps, and every state after the last step, of {network}.{gates}\n\n"
         f"Shapes: ``x (T, N, I)``, ``weight (D, {width}, I)``, ``recurrence (D, {width}, H)``, "
         f"``bias (D, {2 * num_gates}H)`` (for the input, then for the state), states ``(D, N, H)``; results "
         "``(T, D, N, H)`` and ``(D, N, H)`` for each state. ``D`` is the number of directions. An additional operand, "

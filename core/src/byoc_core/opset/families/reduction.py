@@ -78,7 +78,7 @@ def _logsumexp(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDA
     return np.asarray(result).astype(x.dtype, copy=False)
 
 
-def _place(op: str, search: Callable[..., Any]) -> NumpyKernel:
+def _extreme_index(op: str, search: Callable[..., Any]) -> NumpyKernel:
     """Return the kernel of the index (int64) of the first, or last, extreme element along an axis."""
 
     def kernel(x: NDArray, *, axis: int, keepdims: bool, select_last_index: bool = False) -> NDArray:
@@ -132,7 +132,7 @@ def _infer_test(context: TypeContext) -> tuple[Type, ...]:
     return _infer_reduction(context, ("bool",))
 
 
-def _infer_place(context: TypeContext) -> tuple[Type, ...]:
+def _infer_extreme_index(context: TypeContext) -> tuple[Type, ...]:
     require_kind(context, 0, NUMBER_KINDS)
     shape = context.shape(0)
     axis = resolve_axis(context, context.attrs["axis"], len(shape))
@@ -208,11 +208,11 @@ def _test_op(name: str, doc: str, kernel: Callable[..., NDArray]) -> OpDef:
     return _reduction_op(name, doc, kernel, _infer_test, permute=None, rounding=EXACT, case_dtype="bool")
 
 
-def _place_op(name: str, extreme: str, search: Callable[..., Any]) -> OpDef:
+def _extreme_index_op(name: str, extreme: str, search: Callable[..., Any]) -> OpDef:
     return OpDef(
         name,
         (OperandSpec("x"),),
-        _infer_place,
+        _infer_extreme_index,
         attrs=(
             AttrSpec("axis", AttrKind.INT, doc="The axis to search."),
             _KEEPDIMS,
@@ -225,7 +225,7 @@ def _place_op(name: str, extreme: str, search: Callable[..., Any]) -> OpDef:
         ),
         traits=_TRAITS,
         flops=_reduction_flops,
-        kernel=_place(name, search),
+        kernel=_extreme_index(name, search),
         rounding=EXACT,
         permute=permute_reduction(order_matters=False),
         cases=axis_cases,
@@ -280,7 +280,7 @@ OPS: tuple[OpDef, ...] = (
         flops=_logsumexp_flops,
         rounding=NORM,
     ),
-    _place_op("argmin", "smallest", np.argmin),
-    _place_op("argmax", "largest", np.argmax),
+    _extreme_index_op("argmin", "smallest", np.argmin),
+    _extreme_index_op("argmax", "largest", np.argmax),
 )
 """The family's ops."""

@@ -50,13 +50,13 @@ def _resize(
         scale = size / length if scales is None else scales[position]
         if size == length and scale == 1.0:
             continue
-        places = _places(size, length, scale, coordinates)
+        positions = _sample_positions(size, length, scale, coordinates)
         if method == "nearest":
-            result = result.take(np.clip(_ROUNDINGS[rounding](places), 0, length - 1).astype(np.int64), axis)
+            result = result.take(np.clip(_ROUNDINGS[rounding](positions), 0, length - 1).astype(np.int64), axis)
         elif method == "linear":
-            result = _weigh(result, axis, *_linear_taps(np.clip(places, 0, length - 1)))
+            result = _weigh(result, axis, *_linear_taps(np.clip(positions, 0, length - 1)))
         else:
-            taps, weights = _cubic_taps(places, cubic_coefficient)
+            taps, weights = _cubic_taps(positions, cubic_coefficient)
             if exclude_outside:
                 weights = np.where((taps >= 0) & (taps < length), weights, 0.0)
                 weights /= weights.sum(axis=0)
@@ -64,8 +64,8 @@ def _resize(
     return np.ascontiguousarray(result.astype(x.dtype, copy=False))
 
 
-def _places(size: int, length: int, scale: float, coordinates: str) -> NDArray:
-    """Return for each index of the result the sampled place in the operand."""
+def _sample_positions(size: int, length: int, scale: float, coordinates: str) -> NDArray:
+    """Return for each index of the result the sampled position in the operand."""
     index = np.arange(size, dtype=np.float64)
     if coordinates == "asymmetric":
         return np.asarray(index / scale)
@@ -75,31 +75,31 @@ def _places(size: int, length: int, scale: float, coordinates: str) -> NDArray:
         return np.asarray((index + 0.5) / scale)
     if coordinates == "half_pixel_or_first" and size == 1:
         return np.zeros(1)
-    places = (index + 0.5) / scale - 0.5
+    positions = (index + 0.5) / scale - 0.5
     if coordinates == "half_pixel_symmetric":
-        places += (length - size / scale) / 2
-    return np.asarray(places)
+        positions += (length - size / scale) / 2
+    return np.asarray(positions)
 
 
 _ROUNDINGS: dict[str, Callable[[NDArray], NDArray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
-    "half_down": lambda places: np.ceil(places - 0.5),
-    "half_up": lambda places: np.floor(places + 0.5),
+    "half_down": lambda positions: np.ceil(positions - 0.5),
+    "half_up": lambda positions: np.floor(positions + 0.5),
 }
 
 
-def _linear_taps(places: NDArray) -> tuple[NDArray, NDArray]:
-    first = np.floor(places)
-    part = places - first
+def _linear_taps(positions: NDArray) -> tuple[NDArray, NDArray]:
+    first = np.floor(positions)
+    part = positions - first
     return np.stack([first, first + 1]).astype(np.int64), np.stack([1 - part, part])
 
 
-def _cubic_taps(places: NDArray, coefficient: float) -> tuple[NDArray, NDArray]:
+def _cubic_taps(positions: NDArray, coefficient: float) -> tuple[NDArray, NDArray]:
     """Return four neighbours and their weights by Keys' cubic convolution (1981)."""
-    first = np.floor(places) - 1
+    first = np.floor(positions) - 1
     taps = first + np.arange(4)[:, np.newaxis]
-    distance = np.abs(places - taps)
+    distance = np.abs(positions - taps)
     near = ((coefficient + 2) * distance - (coefficient + 3)) * distance**2 + 1
     far = ((distance - 5) * distance + 8) * distance * coefficient - 4 * coefficient
     return taps.astype(np.int64), np.where(distance <= 1, near, far)
@@ -129,14 +129,16 @@ def _infer_resize(context: TypeContext) -> tuple[Type, ...]:
         values = attrs[name]
         if values is not None and len(values) != len(axes):
             raise context.error(
-                f"attribute `{name}` has {len(values)} values", got=values, expected=f"one for each of {len(axes)} axes"
+                f"attribute `{name}` has {len(values)} values",
+                got=values,
+                expected=f"a value for each of {len(axes)} axes",
             )
     if attrs["scales"] is not None and min(attrs["scales"], default=1.0) <= 0:
-        problem = "attribute `scales` has a value that is too small"
+        problem = "attribute `scales` has a value out of range"
         raise context.error(problem, got=attrs["scales"], expected="above 0")
     for axis, size in zip(axes, attrs["sizes"], strict=True):
         if isinstance(size, int) and size < 1:
-            raise context.error("attribute `sizes` has a value that is too small", got=size, expected="1 or more")
+            raise context.error("attribute `sizes` has a value out of range", got=size, expected="1 or more")
         result[axis] = size
     return (TensorType(tuple(result), type_.dtype),)
 

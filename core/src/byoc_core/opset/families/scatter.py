@@ -1,4 +1,4 @@
-"""Ops returning a copy of a tensor with elements written at computed places: scatters, and a run of slices."""
+"""Ops returning a copy of a tensor with elements written at computed positions: scatters, and a run of slices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byoc_core.dims import Dim
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import (
     check_array_shape,
-    element_places,
+    element_offsets,
     require_range,
     resolve_coordinates,
     row_major,
@@ -48,7 +48,7 @@ _WIDE_ROW = 256  # from this width on a call per row is faster than a step per e
 def _scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str) -> NDArray:
     """Return ``x`` with each update at its index along ``axis``.
 
-    Along the other axes, the element is at the place of the update. Several updates of an element apply in row-major
+    Along the other axes, the element has the position of the update. Several updates of an element apply in row-major
     order: see :func:`_scatter_rows`.
 
     Raises:
@@ -56,8 +56,8 @@ def _scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: i
             ``updates`` differs from ``indices`` in shape.
     """
     check_array_shape("scatter_elements", "updates", updates.shape, indices.shape)
-    places = element_places("scatter_elements", indices, x.shape, axis % x.ndim)
-    rows = _scatter_rows(x.reshape(x.size, 1), places.reshape(-1), updates.reshape(updates.size, 1), reduction)
+    offsets = element_offsets("scatter_elements", indices, x.shape, axis % x.ndim)
+    rows = _scatter_rows(x.reshape(x.size, 1), offsets.reshape(-1), updates.reshape(updates.size, 1), reduction)
     return rows.reshape(x.shape)
 
 
@@ -72,9 +72,9 @@ def _scatter_nd(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: st
     depth = indices.shape[-1]
     outer, inner = x.shape[:depth], x.shape[depth:]
     check_array_shape("scatter_nd", "updates", updates.shape, (*indices.shape[:-1], *inner))
-    places = row_major(resolve_coordinates("scatter_nd", indices, x.shape), outer).reshape(-1)
+    row_indices = row_major(resolve_coordinates("scatter_nd", indices, x.shape), outer).reshape(-1)
     rows = _scatter_rows(
-        x.reshape(prod(outer), prod(inner)), places, updates.reshape(len(places), prod(inner)), reduction
+        x.reshape(prod(outer), prod(inner)), row_indices, updates.reshape(len(row_indices), prod(inner)), reduction
     )
     return rows.reshape(x.shape)
 
@@ -82,7 +82,7 @@ def _scatter_nd(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: st
 def _scatter_slice(x: NDArray, updates: NDArray, starts: NDArray, *, axis: int, mode: str) -> NDArray:
     """Return ``x`` with ``updates`` written along ``axis`` from ``starts`` on.
 
-    ``starts`` is a single start, or a start for each index of axis 0. With ``mode="circular"`` places beyond the end
+    ``starts`` is a single start, or a start for each index of axis 0. With ``mode="circular"`` positions beyond the end
     continue at the front, and a start is taken modulo the axis.
 
     Raises:
@@ -105,62 +105,62 @@ def _scatter_slice(x: NDArray, updates: NDArray, starts: NDArray, *, axis: int, 
         first = first % max(size, 1)
     else:
         require_range("scatter_slice", first, 0, size - length, f"the updates do not fit axis {axis} from a start on")
-    places = (first.astype(np.int64)[..., np.newaxis] + np.arange(length)) % max(size, 1)
+    positions = (first.astype(np.int64)[..., np.newaxis] + np.arange(length)) % max(size, 1)
     result = np.array(x)
     rows = np.ogrid[tuple(slice(count) for count in (*starts.shape, 1))][:-1]
-    np.moveaxis(result, axis, starts.ndim)[(*rows, places)] = np.moveaxis(updates, axis, starts.ndim)
+    np.moveaxis(result, axis, starts.ndim)[(*rows, positions)] = np.moveaxis(updates, axis, starts.ndim)
     return result
 
 
-def _scatter_rows(rows: NDArray, places: NDArray, updates: NDArray, reduction: str) -> NDArray:
-    """Return ``(P, N)`` with each row of ``updates`` (``M, N``) applied at its place, in order.
+def _scatter_rows(rows: NDArray, row_indices: NDArray, updates: NDArray, reduction: str) -> NDArray:
+    """Return ``(P, N)`` with each row of ``updates`` (``M, N``) applied at its row index, in order.
 
     ``"update"`` replaces: the last update stays. The others combine the present value with the update; narrow floats
     combine in float32 and are rounded once. ``"min"`` and ``"max"`` keep the present value only if smaller (larger)
     than the update. A present NaN is therefore replaced by the next update, and an update of NaN is written.
     """
     if reduction == "update":
-        result, last = rows.copy(), _last_updates(places, len(rows))
+        result, last = rows.copy(), _last_updates(row_indices, len(rows))
         (written,) = np.nonzero(last >= 0)
         result[written] = updates[last[written]]
         return result
     wide = native_dtype(rows.dtype)
     result, terms = rows.astype(wide, order="C"), updates.astype(wide, copy=False)
     if reduction in _NEUTRAL and wide.kind == "f" and (np.isnan(terms).any() or np.isnan(result).any()):
-        _scatter_extremes_with_nan(result, places, terms, reduction)
+        _scatter_extremes_with_nan(result, row_indices, terms, reduction)
     else:
-        _combine(_REDUCTIONS[reduction], result, places, terms)
+        _combine(_REDUCTIONS[reduction], result, row_indices, terms)
     return result.astype(rows.dtype, copy=False)
 
 
-def _combine(ufunc: Any, result: NDArray, places: NDArray, terms: NDArray) -> None:
+def _combine(ufunc: Any, result: NDArray, row_indices: NDArray, terms: NDArray) -> None:
     """Combine each row of the contiguous ``result`` with its terms by a ufunc, in place and in order."""
     width = terms.shape[1]
     if width < _WIDE_ROW:  # numpy is fast at flat indices only
-        flat = places[:, np.newaxis] * width + np.arange(width)
+        flat = row_indices[:, np.newaxis] * width + np.arange(width)
         ufunc.at(result.reshape(-1), flat.reshape(-1), terms.reshape(-1))
         return
-    for place, term in zip(places.tolist(), terms, strict=True):
-        ufunc(result[place], term, out=result[place])
+    for row, term in zip(row_indices.tolist(), terms, strict=True):
+        ufunc(result[row], term, out=result[row])
 
 
-def _last_updates(places: NDArray, count: int) -> NDArray:
-    """Return the position of the last update of each of ``count`` places, -1 for none."""
+def _last_updates(row_indices: NDArray, count: int) -> NDArray:
+    """Return the position of the last update of each of ``count`` rows, -1 for none."""
     last = np.full(count, -1, np.int64)
-    np.maximum.at(last, places, np.arange(len(places)))
+    np.maximum.at(last, row_indices, np.arange(len(row_indices)))
     return last
 
 
-def _scatter_extremes_with_nan(result: NDArray, places: NDArray, terms: NDArray, reduction: str) -> None:
+def _scatter_extremes_with_nan(result: NDArray, row_indices: NDArray, terms: NDArray, reduction: str) -> None:
     """Apply updates by ``"min"`` or ``"max"``; only the updates after the last NaN of an element count."""
     neutral = _NEUTRAL[reduction]
-    position = np.arange(len(places))[:, np.newaxis]
-    last = _last_updates(places, len(result))[:, np.newaxis]
+    position = np.arange(len(row_indices))[:, np.newaxis]
+    last = _last_updates(row_indices, len(result))[:, np.newaxis]
     last_nan = np.full(result.shape, -1, np.int64)
-    _combine(np.maximum, last_nan, places, np.where(np.isnan(terms), position, -1))
+    _combine(np.maximum, last_nan, row_indices, np.where(np.isnan(terms), position, -1))
     result[(last_nan >= 0) | (np.isnan(result) & (last >= 0))] = neutral
-    counted = np.where(position > last_nan[places], terms, neutral).astype(terms.dtype, copy=False)
-    _combine(_REDUCTIONS[reduction], result, places, counted)
+    counted = np.where(position > last_nan[row_indices], terms, neutral).astype(terms.dtype, copy=False)
+    _combine(_REDUCTIONS[reduction], result, row_indices, counted)
     result[(last_nan >= 0) & (last_nan == last)] = np.nan
 
 
@@ -174,7 +174,7 @@ def _infer_scatter_nd(context: TypeContext) -> tuple[Type, ...]:
     require_same_dtype(context, 0, 2)
     count = count_coordinates(context)
     updates = (*context.shape(1)[:-1], *context.shape(0)[count:])
-    require_shape(context, 2, updates, "as operands `indices` and `x` ask for")
+    require_shape(context, 2, updates, "as required by operands `indices` and `x`")
     return (context.tensor(0),)
 
 
@@ -188,7 +188,7 @@ def _infer_scatter_slice(context: TypeContext) -> tuple[Type, ...]:
     require_kind(context, 2, INTEGER_KINDS)
     if context.shape(2):
         if axis == 0:
-            require_rank(context, 2, 0, "one start, because attribute `axis` is 0")
+            require_rank(context, 2, 0, "a single start, because attribute `axis` is 0")
         require_shape(context, 2, shape[:1], "as axis 0 of operand `x`, or no axis")
     return (context.tensor(0),)
 

@@ -54,27 +54,27 @@ def _infer_reshape(context: TypeContext) -> tuple[Type, ...]:
         return (TensorType(target, type_.dtype),)
     if total is None:
         raise context.error("needs a known rank, because attribute `shape` has a -1", operand=0)
-    known = product(size for size in target if size != -1)
-    rest = exact_div(total, known)
+    known_product = product(size for size in target if size != -1)
+    rest = exact_div(total, known_product)
     if rest is None:
-        if known == 0 or (isinstance(total, int) and isinstance(known, int)):
+        if known_product == 0 or (isinstance(total, int) and isinstance(known_product, int)):
             raise context.error(
                 f"attribute `shape` does not divide the {total} elements of {shape_text(context.shape(0))}",
                 got=shape_text(target),
             )
-        rest = total // known
+        rest = total // known_product
     result = list(target)
     result[unknown[0]] = rest
     return (TensorType(tuple(result), type_.dtype),)
 
 
-def _check_elements(context: TypeContext, total: Dim | None, wanted: Dim, target: tuple[Dim, ...]) -> None:
+def _check_elements(context: TypeContext, total: Dim | None, num_elements: Dim, target: tuple[Dim, ...]) -> None:
     if total is None:
         return
-    difference = wanted - total
+    difference = num_elements - total
     if isinstance(difference, int) and difference != 0:
         raise context.error(
-            f"attribute `shape` holds {wanted} elements, operand `x` has {total}",
+            f"attribute `shape` holds {num_elements} elements, operand `x` has {total}",
             got=shape_text(target),
             expected=f"a shape with as many elements as {shape_text(context.shape(0))}",
         )
@@ -87,7 +87,9 @@ def _infer_permute_dims(context: TypeContext) -> tuple[Type, ...]:
         return (TensorType(shape[::-1], context.tensor(0).dtype),)
     resolved = resolve_axes(context, axes, len(shape), attribute="axes")
     if len(resolved) != len(shape):
-        raise context.error("attribute `axes` does not name every axis once", got=axes, expected=f"{len(shape)} axes")
+        raise context.error(
+            "attribute `axes` is not a permutation of the axes", got=axes, expected=f"{len(shape)} axes"
+        )
     return (TensorType(tuple(shape[axis] for axis in resolved), context.tensor(0).dtype),)
 
 
@@ -101,18 +103,20 @@ def _infer_broadcast_to(context: TypeContext) -> tuple[Type, ...]:
         )
     require_sizes(context, target)
     for axis, size in enumerate(shape):
-        wanted = target[axis + len(target) - len(shape)]
-        difference = wanted - size
+        target_size = target[axis + len(target) - len(shape)]
+        difference = target_size - size
         if size != 1 and isinstance(difference, int) and difference != 0:
             raise context.error(
-                f"axis {axis} has size {size}, which does not broadcast to {wanted}", operand=0, got=shape_text(shape)
+                f"axis {axis} has size {size} and does not broadcast to {target_size}",
+                operand=0,
+                got=shape_text(shape),
             )
     return (TensorType(target, context.tensor(0).dtype),)
 
 
 def _infer_concat(context: TypeContext) -> tuple[Type, ...]:
     if not context.operands:
-        raise context.error("joins no parts", expected="one operand or more")
+        raise context.error("has no parts to join", expected="one operand or more")
     dtype = require_same_dtype(context, 0, *range(1, len(context.operands)))
     first = context.shape(0)
     axis = resolve_axis(context, context.attrs["axis"], len(first))
@@ -127,16 +131,16 @@ def _infer_concat(context: TypeContext) -> tuple[Type, ...]:
                 got=shape_text(shape),
                 expected=f"rank {len(first)} as the first",
             )
-        for other, (size, wanted) in enumerate(zip(shape, result, strict=True)):
+        for other, (size, expected) in enumerate(zip(shape, result, strict=True)):
             if other == axis:
                 continue
-            difference = size - wanted
+            difference = size - expected
             if isinstance(difference, int) and difference != 0:
                 raise context.error(
                     f"axis {other} has size {size}",
                     operand=index,
                     got=shape_text(shape),
-                    expected=f"{wanted}, because only axis {axis} may differ",
+                    expected=f"{expected}, because only axis {axis} may differ",
                 )
             if isinstance(size, int):
                 result[other] = size
@@ -199,10 +203,10 @@ def _broadcast(context: OpContext, layout: Layout) -> Sequence[Layout | None]:
     target = context.result_shape()
     added = len(target) - len(layout.shape)
     strides: list[Dim] = [0] * added
-    for dim, stride, wanted in zip(layout.shape, layout.strides, target[added:], strict=True):
-        if dim not in (1, wanted):
+    for dim, stride, target_size in zip(layout.shape, layout.strides, target[added:], strict=True):
+        if dim not in (1, target_size):
             return [None]
-        strides.append(stride if dim == wanted else 0)
+        strides.append(stride if dim == target_size else 0)
     return [Layout(layout.offset, target, tuple(strides))]
 
 

@@ -51,7 +51,10 @@ def split(x: NDArray, *, sections: Sequence[int], axis: int) -> tuple[NDArray, .
     """
     if sum(sections) != x.shape[axis] or min(sections) < 0:
         raise ExecutionError(
-            "op `split`", "the sizes of the parts do not make up the axis", got=tuple(sections), expected=x.shape[axis]
+            "op `split`",
+            "the sizes of the parts do not add up to the size of the axis",
+            got=tuple(sections),
+            expected=x.shape[axis],
         )
     return tuple(np.split(x, np.cumsum(sections)[:-1], axis=axis))
 
@@ -98,14 +101,14 @@ def strided_slice(
     for axis, first, last, stride in zip(axes, begin, end, strides, strict=True):
         size = x.shape[axis]
         low, high = (0, size) if stride > 0 else (-1, size - 1)
-        places = [bound + size if bound < 0 else bound for bound in (first, last)]
-        for bound, place in zip((first, last), places, strict=True) if mode == "strict" else ():
-            if not low <= place <= high and not is_open_bound(bound):
+        positions = [bound + size if bound < 0 else bound for bound in (first, last)]
+        for bound, position in zip((first, last), positions, strict=True) if mode == "strict" else ():
+            if not low <= position <= high and not is_open_bound(bound):
                 raise ExecutionError(
                     "op `strided_slice`", f"a bound lies outside axis {axis} of size {size}", got=bound
                 )
-        start = min(max(places[0], 0), high)
-        stop = min(max(places[1], low), high)
+        start = min(max(positions[0], 0), high)
+        stop = min(max(positions[1], low), high)
         index[axis] = slice(start, None if stop < 0 else stop, stride)
     return x[tuple(index)]
 

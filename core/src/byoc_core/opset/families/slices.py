@@ -77,7 +77,7 @@ def _infer_tile(context: TypeContext) -> tuple[Type, ...]:
     shape, repeats = context.shape(0), context.attrs["repeats"]
     if len(repeats) != len(shape):
         raise context.error(
-            f"attribute `repeats` has {len(repeats)} values", expected=f"one for each of {len(shape)} axes"
+            f"attribute `repeats` has {len(repeats)} values", expected=f"a value for each of {len(shape)} axes"
         )
     for axis, count in enumerate(repeats):
         if isinstance(count, int) and count < 0:
@@ -96,14 +96,14 @@ def _infer_roll(context: TypeContext) -> tuple[Type, ...]:
     axes = resolve_axes(context, context.attrs["axis"], len(context.shape(0)))
     if len(shift) != len(axes):
         raise context.error(
-            f"attribute `shift` has {len(shift)} values", got=shift, expected=f"one for each of {len(axes)} axes"
+            f"attribute `shift` has {len(shift)} values", got=shift, expected=f"a value for each of {len(axes)} axes"
         )
     return (context.tensor(0),)
 
 
 def _infer_stack(context: TypeContext) -> tuple[Type, ...]:
     if not context.operands:
-        raise context.error("stacks no parts", expected="one operand or more")
+        raise context.error("has no parts to stack", expected="one operand or more")
     dtype = require_same_dtype(context, 0, *range(1, len(context.operands)))
     shape = context.shape(0)
     axis = resolve_axis(context, context.attrs["axis"], len(shape) + 1)
@@ -117,7 +117,7 @@ def _infer_reverse_sequence(context: TypeContext) -> tuple[Type, ...]:
     batch_axis = resolve_axis(context, context.attrs["batch_axis"], len(shape), attribute="batch_axis")
     seq_axis = resolve_axis(context, context.attrs["seq_axis"], len(shape), attribute="seq_axis")
     if batch_axis == seq_axis:
-        raise context.error("attributes `batch_axis` and `seq_axis` name one axis", got=batch_axis)
+        raise context.error("attributes `batch_axis` and `seq_axis` name the same axis", got=batch_axis)
     require_kind(context, 1, INTEGER_KINDS)
     require_shape(context, 1, (shape[batch_axis],), f"as axis {batch_axis} of operand `x`")
     return (context.tensor(0),)

@@ -31,7 +31,7 @@ def _infer_strided_slice(context: TypeContext) -> tuple[Type, ...]:
             raise context.error(
                 f"attribute `{name}` has {len(attrs[name])} values",
                 got=attrs[name],
-                expected=f"one for each of {len(axes)} axes",
+                expected=f"a value for each of {len(axes)} axes",
             )
     if 0 in attrs["strides"]:
         raise context.error("attribute `strides` has a zero", got=attrs["strides"])
@@ -57,12 +57,12 @@ def _strict_slice_size(context: TypeContext, axis: int, begin: Dim, end: Dim, st
     low, high = (0, size) if stride > 0 else (-1, size - 1)
     bounds = []
     for name, bound in (("begin", begin), ("end", end)):
-        place = _from_front(bound, size)
+        position = _from_front(bound, size)
         if is_open_bound(bound):
-            place = _clipped(bound, size, low, high)
-        elif is_positive(low - place) or is_positive(place - high):
+            position = _clipped(bound, size, low, high)
+        elif is_positive(low - position) or is_positive(position - high):
             raise context.error(f"attribute `{name}` lies outside axis {axis} of size {size}", got=bound)
-        bounds.append(place)
+        bounds.append(position)
     return _count(bounds[0], bounds[1], stride)
 
 

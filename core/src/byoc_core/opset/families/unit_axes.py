@@ -26,15 +26,15 @@ def _squeeze(x: NDArray, *, axis: Sequence[int] | None) -> NDArray:
     Raises:
         ExecutionError: an axis to be removed has another size.
     """
-    chosen = None if axis is None else tuple(axis)
-    for one in chosen or ():
-        if x.shape[one] != 1:
-            raise ExecutionError("op `squeeze`", f"axis {one} does not have size 1", got=x.shape[one])
-    return np.squeeze(x, chosen)
+    axes = None if axis is None else tuple(axis)
+    for removed in axes or ():
+        if x.shape[removed] != 1:
+            raise ExecutionError("op `squeeze`", f"axis {removed} does not have size 1", got=x.shape[removed])
+    return np.squeeze(x, axes)
 
 
 def _expand_dims(x: NDArray, *, axis: Sequence[int]) -> NDArray:
-    """Return ``x`` with axes of size 1 at these places of the result."""
+    """Return ``x`` with axes of size 1 at these positions of the result."""
     return np.expand_dims(x, tuple(axis))
 
 
@@ -44,26 +44,26 @@ def _infer_squeeze(context: TypeContext) -> tuple[Type, ...]:
         unknown = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
         if unknown:
             raise context.error(
-                f"does not say its axes, and that of axis {unknown[0]} is not known",
+                f"needs attribute `axis`, because the size of axis {unknown[0]} is unknown",
                 operand=0,
                 got=shape_text(shape),
-                expected="attribute `axis`, or sizes that are known",
+                expected="attribute `axis`, or known sizes",
             )
-        chosen = {axis for axis, size in enumerate(shape) if size == 1}
+        removed = {axis for axis, size in enumerate(shape) if size == 1}
     else:
-        chosen = set(resolve_axes(context, axes, len(shape)))
-        for axis in sorted(chosen):
-            require_equal(context, 0, axis, 1, "because it is removed")
-    kept = tuple(size for axis, size in enumerate(shape) if axis not in chosen)
-    return (TensorType(kept, context.tensor(0).dtype),)
+        removed = set(resolve_axes(context, axes, len(shape)))
+        for axis in sorted(removed):
+            require_equal(context, 0, axis, 1, "because the axis is removed")
+    remaining = tuple(size for axis, size in enumerate(shape) if axis not in removed)
+    return (TensorType(remaining, context.tensor(0).dtype),)
 
 
 def _infer_expand_dims(context: TypeContext) -> tuple[Type, ...]:
     shape = context.shape(0)
     rank = len(shape) + len(context.attrs["axis"])
-    chosen = set(resolve_axes(context, context.attrs["axis"], rank))
+    new_axes = set(resolve_axes(context, context.attrs["axis"], rank))
     rest = iter(shape)
-    result = tuple(1 if axis in chosen else next(rest) for axis in range(rank))
+    result = tuple(1 if axis in new_axes else next(rest) for axis in range(rank))
     return (TensorType(result, context.tensor(0).dtype),)
 
 

@@ -104,9 +104,9 @@ def _check_module(before: IRModule, after: IRModule) -> None:
             raise InternalError("partition", f"lost function `{name}`", detail=_head(old, before))
         new = after.functions[name]
         if "Codegen" in old.attrs and new != old:
-            problem = f"changed function `{name}`, which was annotated already"
+            problem = f"changed the annotated function `{name}`"
             raise InternalError("partition", problem, detail=_head(new, after))
-        for what, was, now in (
+        for subject, was, now in (
             ("attributes", dict(old.attrs), dict(new.attrs)),
             ("parameters", [str(param.type) for param in old.params], [str(param.type) for param in new.params]),
             ("names of the inputs", old.input_names, new.input_names),
@@ -114,7 +114,7 @@ def _check_module(before: IRModule, after: IRModule) -> None:
             ("result types", list(map(str, old.result_types)), list(map(str, new.result_types))),
         ):
             if was != now:
-                problem = f"changed the {what} of function `{name}`"
+                problem = f"changed the {subject} of function `{name}`"
                 raise InternalError("partition", problem, got=now, expected=was, detail=_head(new, after))
 
 
@@ -137,43 +137,43 @@ class _Side:
 
 
 def _compare(name: str, before: _Side, after: _Side) -> None:
-    want = before.unfolder.unfold(before.module.functions[name])
-    have = after.unfolder.unfold(after.module.functions[name])
-    law = _broken_law(want, have)
+    expected = before.unfolder.unfold(before.module.functions[name])
+    actual = after.unfolder.unfold(after.module.functions[name])
+    law = _broken_law(expected, actual)
     if law is not None:
-        detail = _first_difference(name, want, have, before, after)
+        detail = _first_difference(name, expected, actual, before, after)
         raise InternalError("partition", f"changed {law} of function `{name}`", detail=detail)
 
 
-def _broken_law(want: Unfolded, have: Unfolded) -> str | None:
-    if want.results != have.results:
+def _broken_law(expected: Unfolded, actual: Unfolded) -> str | None:
+    if expected.results != actual.results:
         return "the results"
-    if want.impure != have.impure:
-        return "the impure ops or their order"
-    if Counter(want.ops) == Counter(have.ops):
+    if expected.impure != actual.impure:
+        return "the impure ops or the order of impure ops"
+    if Counter(expected.ops) == Counter(actual.ops):
         return None
-    if Counter(op[0] for op in want.ops) != Counter(op[0] for op in have.ops):
-        return "the ops, or how often they run"
-    return "who takes which op, or the impure ops around it,"
+    if Counter(op[0] for op in expected.ops) != Counter(op[0] for op in actual.ops):
+        return "the ops, or the number of runs of an op,"
+    return "the backend of an op, or the impure ops around an op,"
 
 
-def _first_difference(name: str, want: Unfolded, have: Unfolded, before: _Side, after: _Side) -> str:
+def _first_difference(name: str, expected: Unfolded, actual: Unfolded, before: _Side, after: _Side) -> str:
     """Return the IR around the first op missing on the other side, for each side and in the innermost body.
 
     Without such an op, the producers of the first differing result are shown, or else the head of the new function.
     """
-    lost, added = _first_extra(want, have), _first_extra(have, want)
+    lost, added = _first_extra(expected, actual), _first_extra(actual, expected)
     while lost is not None and added is not None and lost.regions and len(lost.regions) == len(added.regions):
         for old, new in zip(lost.regions, added.regions, strict=True):
-            inner_want, inner_have = before.unfolder.body(old), after.unfolder.body(new)
-            inner = _first_extra(inner_want, inner_have), _first_extra(inner_have, inner_want)
+            inner_expected, inner_actual = before.unfolder.body(old), after.unfolder.body(new)
+            inner = _first_extra(inner_expected, inner_actual), _first_extra(inner_actual, inner_expected)
             if inner != (None, None):
                 lost, added = inner
                 break
         else:
             break
     if lost is None and added is None:
-        lost, added = _first_wrong_result(name, want, have, before, after)
+        lost, added = _first_wrong_result(name, expected, actual, before, after)
     shown = []
     for title, binding, side in (("before", lost, before), ("after", added, after)):
         if binding is not None:
@@ -181,10 +181,10 @@ def _first_difference(name: str, want: Unfolded, have: Unfolded, before: _Side, 
     return "\n".join(shown) or _head(after.module.functions[name], after.module)
 
 
-def _first_extra(have: Unfolded, want: Unfolded) -> Binding | None:
+def _first_extra(actual: Unfolded, expected: Unfolded) -> Binding | None:
     """Return the first op running more often than wanted."""
-    left: Counter[Occurrence] = Counter(want.ops)
-    for op, binding in zip(have.ops, have.bindings, strict=True):
+    left: Counter[Occurrence] = Counter(expected.ops)
+    for op, binding in zip(actual.ops, actual.bindings, strict=True):
         left[op] -= 1
         if left[op] < 0:
             return binding
@@ -192,18 +192,18 @@ def _first_extra(have: Unfolded, want: Unfolded) -> Binding | None:
 
 
 def _first_wrong_result(
-    name: str, want: Unfolded, have: Unfolded, before: _Side, after: _Side
+    name: str, expected: Unfolded, actual: Unfolded, before: _Side, after: _Side
 ) -> tuple[Binding | None, Binding | None]:
     """Return the producer of the first differing result, on each side; ``None`` for an input or a constant."""
-    pairs = enumerate(zip(want.results, have.results, strict=True))
+    pairs = enumerate(zip(expected.results, actual.results, strict=True))
     index = next((index for index, (old, new) in pairs if old != new), None)
     if index is None:
         return None, None
-    old, new = (_maker(side.module.functions[name], index) for side in (before, after))
+    old, new = (_producer(side.module.functions[name], index) for side in (before, after))
     return old, new
 
 
-def _maker(function: Function, index: int) -> Binding | None:
+def _producer(function: Function, index: int) -> Binding | None:
     value = function.results[index]
     return next((b for b in function.bindings if any(result is value for result in b.results)), None)
 
@@ -220,21 +220,21 @@ def _check_contents(regions: Mapping[str, Function], module: IRModule) -> None:
                 f"function `{name}`", "is new and not annotated for a backend", detail=_head(region, module)
             )
         if symbol in external:
-            taken = f"has the global symbol of an external function, `{symbol}`"
-            raise InternalError(f"region `{name}`", taken, detail=_head(region, module))
+            conflict = f"has the global symbol of an external function, `{symbol}`"
+            raise InternalError(f"region `{name}`", conflict, detail=_head(region, module))
         for binding in walk(region):
-            problem = _misplaced(binding)
+            problem = _forbidden_reason(binding)
             if problem is not None:
                 raise InternalError(f"region `{name}`", problem, detail=_window(binding, module))
         if name in impure:
-            raise InternalError(f"region `{name}`", "holds an impure op", detail=_head(region, module))
+            raise InternalError(f"region `{name}`", "contains an impure op", detail=_head(region, module))
 
 
-def _misplaced(binding: Binding) -> str | None:
+def _forbidden_reason(binding: Binding) -> str | None:
     """Return the reason against a binding in a region, if any."""
     if binding.op in (CALL, IF, LOOP):
-        return f"holds `{binding.op.name}`, which no backend may take"
-    return f"holds an op that is still claimed for `{binding.codegen}`" if binding.codegen is not None else None
+        return f"contains `{binding.op.name}`, forbidden in regions"
+    return f"contains an op with a claim of `{binding.codegen}`" if binding.codegen is not None else None
 
 
 def _check_interfaces(regions: Mapping[str, Function], module: IRModule) -> None:
@@ -277,37 +277,37 @@ def _interface_problem(region: Function, uses: Sequence[_Use]) -> str | None:
         return f"is called {len(uses)} times, not once"
     operands, is_read = uses[0].operands, uses[0].is_read
     if any(isinstance(operand, Constant) for operand in operands):
-        return "has an input that is a constant"
+        return "has a constant as input"
     if len(set(map(id, operands))) != len(operands):
-        return "has an input twice"
+        return "has a duplicate input"
     if len(set(map(id, region.results))) != len(region.results):
-        return "has an output twice"
+        return "has a duplicate output"
     if len(list(walk(region))) > 1 and any(Trait.DATA_DEPENDENT in b.op.traits for b in walk(region)):
-        return "holds an op whose sizes the data tells, and others"
+        return "contains other ops beside an op with data-dependent sizes"
     return _input_problem(region) or _output_problem(region, is_read)
 
 
 def _input_problem(region: Function) -> str | None:
     params = {id(param): param for param in region.params}
     used = {read: params[read] for read in _read_ids(region) if read in params}
-    known = frozenset[str]().union(*(given_symbols(param.type) for param in used.values()))
+    known_symbols = frozenset[str]().union(*(given_symbols(param.type) for param in used.values()))
     for param in region.params:
-        if id(param) not in used and given_symbols(param.type) <= known:
-            return f"has an input `{param.name}` that it does not read"
+        if id(param) not in used and given_symbols(param.type) <= known_symbols:
+            return f"does not read the input `{param.name}`"
     if list(params)[: len(used)] != list(used):
-        return "has its inputs in another order than it reads them"
+        return "does not have the inputs in the order of the first reads"
     return None
 
 
 def _output_problem(region: Function, is_read: Sequence[bool]) -> str | None:
-    made = {id(result): index for index, result in enumerate(r for b in region.bindings for r in b.results)}
-    order = [made.get(id(result), -1) for result in region.results]
+    result_index = {id(result): index for index, result in enumerate(r for b in region.bindings for r in b.results)}
+    order = [result_index.get(id(result), -1) for result in region.results]
     if -1 in order:
-        return "has an output that none of its ops makes"
+        return "has an output not produced by an op of the region"
     if order != sorted(order):
-        return "has its outputs in another order than its ops make them"
-    given = type_symbols(region.params)
+        return "does not have the outputs in the order of the producing ops"
+    input_symbols = type_symbols(region.params)
     for result, read in zip(region.results, is_read, strict=True):
-        if len(order) > 1 and not read and given_symbols(result.type) <= given:
-            return "has an output that nothing reads"
+        if len(order) > 1 and not read and given_symbols(result.type) <= input_symbols:
+            return "has an unread output"
     return None

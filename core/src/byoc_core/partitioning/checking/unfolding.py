@@ -121,11 +121,11 @@ class Unfolder:
 
     def _attributes_number(self, binding: Binding) -> int:
         """Return the number of attributes, by content; each object is read once, because copies of an op share it."""
-        known = self._attributes.get(id(binding.attrs))
-        if known is None:
+        number = self._attributes.get(id(binding.attrs))
+        if number is None:
             text = repr(sorted(binding.attrs.items(), key=lambda item: item[0]))
-            known = self._attributes[id(binding.attrs)] = self._number(text)
-        return known
+            number = self._attributes[id(binding.attrs)] = self._number(text)
+        return number
 
     def _operands(self, values: Iterable[Value], numbers: dict[int, int]) -> list[int]:
         return [

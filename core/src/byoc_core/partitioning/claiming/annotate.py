@@ -8,15 +8,17 @@ from dataclasses import dataclass, field, replace
 from byoc_core.backend import BackendHandle, CompileContext
 from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.ir import STRUCTURAL_OPS, Function, IRModule
-from byoc_core.partitioning.claiming.admission import Admission, admit_all, new_admission
+from byoc_core.partitioning.claiming.claim_filters import ClaimFilter, accept_all, backend_filter
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.pattern import Support
+from byoc_core.renamed import renamed_fields
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
 __all__ = ["AnnotateSupported"]
 
 
+@renamed_fields(admit="claim_filter")
 @dataclass(frozen=True)
 class AnnotateSupported(Pass):
     """A pass claiming every unclaimed op supported by a backend.
@@ -25,14 +27,14 @@ class AnnotateSupported(Pass):
         backend: a name, a plugin object or a handle.
         options: the backend's options.
         log: receives the refusals.
-        admit: asked before the backend; refused ops stay unclaimed.
+        claim_filter: asked before the backend; refused ops stay unclaimed.
         registry: the backends available by name; by default the backends installed for this process.
     """
 
     backend: str | object
     options: Mapping[str, object] = field(default_factory=dict)
     log: PartitionLog | None = None
-    admit: Admission = admit_all
+    claim_filter: ClaimFilter = accept_all
     registry: Backends | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
@@ -46,23 +48,25 @@ class AnnotateSupported(Pass):
         """
         handle = find_registry(self.registry).get(self.backend)
         context = handle.context(module, self.options)
-        admit = new_admission(handle, self.admit)
+        claim_filter = backend_filter(handle, self.claim_filter)
 
         def annotate(function: Function, source: str) -> Function:
-            return self._annotate(function, source, handle, context, admit)
+            return self._annotate(function, source, handle, context, claim_filter)
 
         return map_functions(module, lambda function: annotate(function, function.name))
 
     def _annotate(
-        self, function: Function, source: str, handle: BackendHandle, context: CompileContext, admit: Admission
+        self, function: Function, source: str, handle: BackendHandle, context: CompileContext, claim_filter: ClaimFilter
     ) -> Function:
         if "Codegen" in function.attrs:
             return function
         bindings = []
-        inner = map_regions(function.bindings, lambda region: self._annotate(region, source, handle, context, admit))
+        inner = map_regions(
+            function.bindings, lambda region: self._annotate(region, source, handle, context, claim_filter)
+        )
         for binding in inner:
             if binding.codegen is None and binding.op not in STRUCTURAL_OPS:
-                answer = admit(source, binding) or handle.supports(binding, context)
+                answer = claim_filter(source, binding) or handle.supports(binding, context)
                 if isinstance(answer, Support):
                     binding = replace(binding, codegen=handle.name)
                 elif self.log is not None:

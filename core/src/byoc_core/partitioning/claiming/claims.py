@@ -77,13 +77,13 @@ def drop_claims(module: IRModule, is_dropped: Callable[[Claim], bool]) -> IRModu
         if "Codegen" in function.attrs:
             return function
         inner = map_regions(function.bindings, lambda region: change(region, source))
-        bindings, loose = [], set()
+        bindings, dropped_ids = [], set()
         for binding in inner:
             if binding.codegen is not None and is_dropped(Claim(source, binding, binding.codegen)):
                 binding = replace(binding, codegen=None)
-                loose.update([id(binding)] if binding.op is COMPOSITE else [])
+                dropped_ids.update([id(binding)] if binding.op is COMPOSITE else [])
             bindings.append(binding)
         function = with_bindings(function, bindings)
-        return inline_composites(function, lambda binding: id(binding) in loose) if loose else function
+        return inline_composites(function, lambda binding: id(binding) in dropped_ids) if dropped_ids else function
 
     return map_functions(module, lambda function: change(function, function.name))

@@ -8,18 +8,20 @@ from dataclasses import dataclass, replace
 from byoc_core.errors import ByocError, InternalError, PatternError, type_name
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var, binding_window
 from byoc_core.ir.sizes import is_data_dependent
-from byoc_core.partitioning.claiming.admission import Admission, admit_all
+from byoc_core.partitioning.claiming.claim_filters import ClaimFilter, accept_all
 from byoc_core.partitioning.claiming.selection import Candidate, select
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.merging.ordering import barrier_epochs, sort_groups
 from byoc_core.partitioning.merging.outline import outline_claims
 from byoc_core.pattern import CompositePattern, FunctionIndex, Match, Rejection, find_matches, root_ops
+from byoc_core.renamed import renamed_fields
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import clone_bindings, map_functions, map_regions, remap, with_bindings
 
 __all__ = ["FuseOpsByPattern"]
 
 
+@renamed_fields(admit="claim_filter")
 @dataclass(frozen=True)
 class FuseOpsByPattern(Pass):
     """A pass replacing pattern matches by composites, claimed for the patterns' backends.
@@ -32,7 +34,7 @@ class FuseOpsByPattern(Pass):
         annotate_codegen: each composite becomes a function annotated for ``RunCodegen``; else
             ``MergeCompositeFunctions`` makes regions of neighbours.
         log: receives the refusals.
-        admit: asked about every op of a match before the pattern's check; a refused op declines the match.
+        claim_filter: asked about every op of a match before the pattern's check; a refused op declines the match.
         contain: converts an error of a pattern's condition or check to a refusal, or raises; called with the error and
             the name of the pattern's last op. Without ``contain`` the error is raised.
     """
@@ -41,18 +43,18 @@ class FuseOpsByPattern(Pass):
     bind_constants: bool = True
     annotate_codegen: bool = False
     log: PartitionLog | None = None
-    admit: Admission = admit_all
+    claim_filter: ClaimFilter = accept_all
     contain: Callable[[ByocError, str], Rejection] | None = None
 
     def __post_init__(self) -> None:
-        given: Sequence[object] = self.patterns
-        for index, pattern in enumerate(given):
+        patterns: Sequence[object] = self.patterns
+        for index, pattern in enumerate(patterns):
             if not isinstance(pattern, CompositePattern):
                 name = pattern[0] if isinstance(pattern, tuple) and len(pattern) >= 2 else None
                 hint = f"Write `CompositePattern({name!r}, pattern, check)`." if isinstance(name, str) else None
                 raise PatternError(
                     f"pattern {index}",
-                    "is no composite pattern",
+                    "is not a composite pattern",
                     got=type_name(pattern),
                     expected="CompositePattern",
                     hint=hint,
@@ -96,14 +98,12 @@ class _Fuser:
         def refuse(candidate: Candidate, rejection: Rejection, ops: tuple[str, ...]) -> None:
             self._refuse(candidate.pattern, candidate.match.root, source, rejection, ops)
 
-        group_of, chosen = select(index, candidates, refuse)
+        group_of, selected = select(index, candidates, refuse)
         ordered = sort_groups(function.bindings, group_of, epochs)
         if ordered is None:
             window = binding_window(function, None, self._module.constants)
-            raise InternalError(
-                f"function `{source}`", "its composites depend on one another in a cycle", detail=window
-            )
-        return self._rebuild(function, ordered, chosen) if chosen else function
+            raise InternalError(f"function `{source}`", "the composites depend on each other in a cycle", detail=window)
+        return self._rebuild(function, ordered, selected) if selected else function
 
     def _candidates(self, index: FunctionIndex, epochs: Sequence[int], source: str) -> Iterator[Candidate]:
         for root in index.function.bindings:
@@ -163,18 +163,18 @@ class _Fuser:
         self, pattern: CompositePattern, match: Match, source: str, barriers: Sequence[Binding]
     ) -> Rejection | None:
         for binding in match.bindings:
-            turned_away = self._options.admit(source, binding)
-            if turned_away is not None:
-                return turned_away
+            op_refusal = self._options.claim_filter(source, binding)
+            if op_refusal is not None:
+                return op_refusal
         if barriers:
             listed = ", ".join(f"`{barrier.op.name}` at `{barrier.results[0].name}`" for barrier in barriers)
-            return Rejection("barrier", f"{listed} must not be crossed")
+            return Rejection("barrier", f"ops with effects lie between the ops of the match: {listed}")
         if match.leaked and pattern.leaked == "decline":
             names = ", ".join(f"`{value.name}`" for value in match.leaked)
-            return Rejection("used-elsewhere", f"{names} inside the match is read outside it")
+            return Rejection("used-elsewhere", f"values inside the match are read outside: {names}")
         dependent = next((b for b in match.bindings if is_data_dependent(b)), None)
         if dependent is not None:
-            return Rejection("data-dependent-size", f"only the data tells the sizes that `{dependent.op.name}` gives")
+            return Rejection("data-dependent-size", f"the result sizes of `{dependent.op.name}` depend on data")
         try:
             return self._check(pattern, match)
         except PatternError as error:
@@ -187,10 +187,10 @@ class _Fuser:
         except MemoryError:
             raise
         except Exception as error:
-            problem = f"its check raised {type(error).__name__}: {error}"
+            problem = f"the check raised {type(error).__name__}: {error}"
             raise PatternError(where, problem, detail=self._window(match)) from error
         if answer is not None and not isinstance(answer, Rejection):
-            problem = "its check gave neither a Rejection nor None"
+            problem = "the check returned neither a Rejection nor None"
             raise PatternError(where, problem, got=repr(answer), detail=self._window(match))
         return answer
 
@@ -198,19 +198,19 @@ class _Fuser:
         return binding_window(match.index.function, match.root, self._module.constants)
 
     def _rebuild(
-        self, function: Function, ordered: Sequence[Sequence[int]], chosen: Mapping[int, Candidate]
+        self, function: Function, ordered: Sequence[Sequence[int]], selected: Mapping[int, Candidate]
     ) -> Function:
         bindings = []
         for positions in ordered:
-            candidate = chosen.get(positions[0])
+            candidate = selected.get(positions[0])
             bindings.append(function.bindings[positions[0]] if candidate is None else self._composite(candidate))
         return replace(function, bindings=tuple(bindings))
 
     def _composite(self, candidate: Candidate) -> Binding:
         """Make the composite; the results are the match's own values, and readers stay unchanged."""
         match = candidate.match
-        embed = self._options.bind_constants
-        inputs = [value for value in match.inputs if not (embed and isinstance(value, Constant))]
+        embeds_constants = self._options.bind_constants
+        inputs = [value for value in match.inputs if not (embeds_constants and isinstance(value, Constant))]
         params = [Var(value.name if isinstance(value, Var) else f"c{i}", value.type) for i, value in enumerate(inputs)]
         mapping: dict[int, Value] = {}
         lifted: dict[Constant, Value] = {}
@@ -225,8 +225,8 @@ class _Fuser:
         ]
         inner = clone_bindings(bodies, mapping)
         results = (*match.root.results, *match.leaked)
-        what = candidate.pattern.name.partition(".")[2]
-        body = Function(what, tuple(params), tuple(inner), tuple(remap(r, mapping) for r in results))
+        body_name = candidate.pattern.name.partition(".")[2]
+        body = Function(body_name, tuple(params), tuple(inner), tuple(remap(r, mapping) for r in results))
         matched = "".join(f"{binding.op.name}_" for binding in match.bindings)
         attrs = COMPOSITE.normalise_attrs({"name": candidate.pattern.name, "pattern": matched})
         location = match.root.location

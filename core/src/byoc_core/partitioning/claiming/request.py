@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from byoc_core.backend.registry import BackendHandle, Backends, find_registry
 from byoc_core.errors import ByocError
 from byoc_core.ir import IRModule
-from byoc_core.partitioning.claiming.admission import Admission, admit_all, join_admissions, new_admission
 from byoc_core.partitioning.claiming.annotate import AnnotateSupported
 from byoc_core.partitioning.claiming.claim_by_hook import claim_by_hook
+from byoc_core.partitioning.claiming.claim_filters import ClaimFilter, accept_all, backend_filter, join_filters
 from byoc_core.partitioning.claiming.fuse import FuseOpsByPattern
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.pattern import Rejection
+from byoc_core.renamed import deprecated_name, renamed_fields, renamed_parameters
 
 __all__ = ["PartitionRequest", "contain_patterns"]
 
@@ -23,6 +24,7 @@ def contain_patterns(backend: BackendHandle) -> Callable[[ByocError, str], Rejec
     return lambda error, op: backend.contain("byoc_patterns", error, op)
 
 
+@renamed_fields(admissions="claim_filters")
 @dataclass(frozen=True, slots=True)
 class PartitionRequest:
     """The request to a policy.
@@ -31,22 +33,28 @@ class PartitionRequest:
         backends: from the first to be asked to the last.
         options: each backend's options, by backend name.
         log: receives the refusals.
-        admissions: returns, for a backend's name, the admission by the user's constraints. :meth:`claim` asks this
-            admission by itself; a policy setting claims in another way asks :meth:`admission`.
+        claim_filters: returns, for a backend's name, the claim filter of the user's constraints. :meth:`claim` asks
+            this filter by itself; a policy setting claims in another way asks :meth:`claim_filter`.
         registry: all existing backends, including backends not taking part.
     """
 
     backends: Sequence[BackendHandle]
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     log: PartitionLog = field(default_factory=PartitionLog)
-    admissions: Callable[[str], Admission] = lambda _: admit_all
+    claim_filters: Callable[[str], ClaimFilter] = lambda _: accept_all
     registry: Backends = field(default_factory=find_registry, repr=False)
 
-    def admission(self, backend: BackendHandle) -> Admission:
+    def claim_filter(self, backend: BackendHandle) -> ClaimFilter:
         """Return the condition on a backend's claims: the core's, then the user's."""
-        return new_admission(backend, self.admissions(backend.name))
+        return backend_filter(backend, self.claim_filters(backend.name))
 
-    def claim(self, module: IRModule, backend: BackendHandle, admit: Admission = admit_all) -> IRModule:
+    def admission(self, backend: BackendHandle) -> ClaimFilter:
+        """Deprecated since 0.2: use :meth:`claim_filter`."""
+        deprecated_name("PartitionRequest.admission", "PartitionRequest.claim_filter")
+        return self.claim_filter(backend)
+
+    @renamed_parameters(admit="claim_filter")
+    def claim(self, module: IRModule, backend: BackendHandle, claim_filter: ClaimFilter = accept_all) -> IRModule:
         """Let a backend claim unclaimed ops.
 
         The backend's patterns go first, then single ops; a backend with the hook ``byoc_partition`` claims by the hook
@@ -55,7 +63,7 @@ class PartitionRequest:
         Args:
             module: a module, possibly with claims.
             backend: one of ``backends``.
-            admit: further refusals of ops, beside the user's constraints.
+            claim_filter: further refusals of ops, beside the user's constraints.
 
         Returns:
             The module with composites and claims.
@@ -64,20 +72,24 @@ class PartitionRequest:
             HookError: the backend's hook failed, or did anything but claim.
             PatternError: a pattern's check raised.
         """
-        wished = join_admissions(self.admissions(backend.name), admit)
-        admitted = new_admission(backend, wished)
+        user_filter = join_filters(self.claim_filters(backend.name), claim_filter)
+        full_filter = backend_filter(backend, user_filter)
         options = self.options.get(backend.name, {})
         if backend.claims_by_itself:
             context = backend.context(module, options)
             try:
-                return claim_by_hook(module, backend, context, admitted, self.log)
+                return claim_by_hook(module, backend, context, full_filter, self.log)
             except ByocError as error:
                 backend.contain("byoc_partition", error)  # raises, or the backend refuses all ops below
         patterns = backend.patterns()
         if patterns:
-            embed = backend.info().constants == "embedded"
+            embeds_constants = backend.info().constants == "embedded"
             fuse = FuseOpsByPattern(
-                patterns, bind_constants=embed, log=self.log, admit=admitted, contain=contain_patterns(backend)
+                patterns,
+                bind_constants=embeds_constants,
+                log=self.log,
+                claim_filter=full_filter,
+                contain=contain_patterns(backend),
             )
             module = fuse(module)
-        return AnnotateSupported(backend, options, log=self.log, admit=wished)(module)
+        return AnnotateSupported(backend, options, log=self.log, claim_filter=user_filter)(module)

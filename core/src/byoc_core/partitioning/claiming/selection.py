@@ -58,25 +58,25 @@ def select(
     """
     bindings = index.function.bindings
     group_of = list(range(len(bindings)))
-    chosen: dict[int, Candidate] = {}
-    order: _Order | None = None
+    selected: dict[int, Candidate] = {}
+    order: _GroupOrder | None = None
     for candidate in sorted(candidates, key=lambda candidate: candidate.rank):
-        winners = {chosen[p].rank: chosen[p] for p in candidate.positions if p in chosen}
+        winners = {selected[p].rank: selected[p] for p in candidate.positions if p in selected}
         if winners:
-            contested = tuple(_name(bindings[p]) for p in candidate.positions if p in chosen)
+            contested = tuple(_name(bindings[p]) for p in candidate.positions if p in selected)
             on_refusal(candidate, _lost(list(winners.values())), contested)
             continue
         if _may_depend_on_others(candidate):
-            order = order or _Order(bindings)
-            way = order.contract(candidate.positions)
-            if way is not None:
-                names = tuple(_name(bindings[position]) for position in way)
+            order = order or _GroupOrder(bindings)
+            cycle = order.contract(candidate.positions)
+            if cycle is not None:
+                names = tuple(_name(bindings[position]) for position in cycle)
                 on_refusal(candidate, _would_close_cycle(names), names)
                 continue
-        chosen.update(dict.fromkeys(candidate.positions, candidate))
+        selected.update(dict.fromkeys(candidate.positions, candidate))
         for position in candidate.positions:
             group_of[position] = candidate.positions[-1]
-    return group_of, chosen
+    return group_of, selected
 
 
 def _name(binding: Binding) -> str:
@@ -84,13 +84,13 @@ def _name(binding: Binding) -> str:
 
 
 def _lost(winners: Sequence[Candidate]) -> Rejection:
-    places = (f"`{winner.pattern.name}` at `{_name(winner.match.root)}`" for winner in winners)
-    return Rejection("lost", f"lost to {' and '.join(places)}")
+    winner_texts = (f"`{winner.pattern.name}` at `{_name(winner.match.root)}`" for winner in winners)
+    return Rejection("lost", f"lost to {' and '.join(winner_texts)}")
 
 
 def _would_close_cycle(names: Sequence[str]) -> Rejection:
     listed = ", ".join(f"`{name}`" for name in names)
-    return Rejection("would-close-cycle", f"it would depend on itself through {listed}")
+    return Rejection("would-close-cycle", f"the composite would depend on itself through {listed}")
 
 
 def _may_depend_on_others(candidate: Candidate) -> bool:
@@ -103,7 +103,7 @@ def _may_depend_on_others(candidate: Candidate) -> bool:
     return bool(match.leaked) or any(binding.op.declares_results for binding in match.bindings)
 
 
-class _Order:
+class _GroupOrder:
     """A topological order of single ops and contracted groups, repaired with each contraction.
 
     Source: D. J. Pearce and P. H. J. Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006;
@@ -116,7 +116,7 @@ class _Order:
         for position, sources in enumerate(self._sources):
             for source in sources:
                 self._readers[source].append(position)
-        self._place = list(range(len(bindings)))  # by the first position of a group
+        self._rank = list(range(len(bindings)))  # by the first position of a group
         self._group = list(range(len(bindings)))
         self._members: dict[int, Sequence[int]] = {}
 
@@ -127,24 +127,24 @@ class _Order:
             ``None``, or the ops on a shortest cycle, in order.
         """
         inside = frozenset(positions)
-        low, high = (pick(map(self._place.__getitem__, positions)) for pick in (min, max))
-        after, way = self._search(positions, inside, self._readers, lambda place: place < high)
-        if way is not None:
-            return way
-        before, _ = self._search(positions, inside, self._sources, lambda place: place > low)
+        low, high = (pick(map(self._rank.__getitem__, positions)) for pick in (min, max))
+        after, cycle = self._search(positions, inside, self._readers, lambda rank: rank < high)
+        if cycle is not None:
+            return cycle
+        before, _ = self._search(positions, inside, self._sources, lambda rank: rank > low)
         first = positions[0]
-        moved = [*self._by_place(before), first, *self._by_place(after)]
-        places = sorted([*map(self._place.__getitem__, (*before, *after)), *map(self._place.__getitem__, positions)])
-        spare = len(places) - len(moved)
+        moved = [*self._by_rank(before), first, *self._by_rank(after)]
+        ranks = sorted([*map(self._rank.__getitem__, (*before, *after)), *map(self._rank.__getitem__, positions)])
+        spare = len(ranks) - len(moved)
         for number, group in enumerate(moved):
-            self._place[group] = places[number if number < len(before) else number + spare]
+            self._rank[group] = ranks[number if number < len(before) else number + spare]
         for position in positions:
             self._group[position] = first
         self._members[first] = positions
         return None
 
-    def _by_place(self, groups: Mapping[int, object]) -> list[int]:
-        return sorted(groups, key=self._place.__getitem__)
+    def _by_rank(self, groups: Mapping[int, object]) -> list[int]:
+        return sorted(groups, key=self._rank.__getitem__)
 
     def _search(
         self,
@@ -161,8 +161,8 @@ class _Order:
             group = self._group[end]
             if end in inside:
                 if start not in inside:
-                    return reached, self._way(reached, start, inside)
-            elif group not in reached and is_near(self._place[group]):
+                    return reached, self._path(reached, start, inside)
+            elif group not in reached and is_near(self._rank[group]):
                 reached[group] = start, end
                 pending.extend(self._edges(self._members.get(group, (group,)), edges))
         return reached, None
@@ -171,11 +171,11 @@ class _Order:
     def _edges(positions: Sequence[int], edges: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
         return ((position, end) for position in positions for end in edges[position])
 
-    def _way(self, reached: Mapping[int, tuple[int, int]], last: int, inside: frozenset[int]) -> list[int]:
+    def _path(self, reached: Mapping[int, tuple[int, int]], last: int, inside: frozenset[int]) -> list[int]:
         """Return the ops of a path: for a group on the path, the ops of entry and exit."""
-        way = []
+        path = []
         while last not in inside:
             start, entered = reached[self._group[last]]
-            way += [last] if entered == last else [last, entered]
+            path += [last] if entered == last else [last, entered]
             last = start
-        return way[::-1]
+        return path[::-1]

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, PartitionError, near_names
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
-from byoc_core.partitioning.claiming.admission import Admission, admit_all
+from byoc_core.partitioning.claiming.claim_filters import ClaimFilter, accept_all
 from byoc_core.partitioning.claiming.claims import claims_of
 from byoc_core.partitioning.constraints.dependents import find_dependents
 from byoc_core.partitioning.constraints.options import PartitionOptions
@@ -19,7 +19,7 @@ from byoc_core.pattern import Rejection
 
 __all__ = ["Constraints"]
 
-_MOST_SHOWN = 10
+_MAX_SHOWN = 10
 """The maximum number of ops named in an error: a glob may stand for thousands."""
 
 
@@ -55,7 +55,7 @@ class Constraints:
             _check_backend(f"force `{entry}`", backend, [*names, HOST_NAME])
         for backend, globs in options.allow.items():
             if backend == HOST_NAME:
-                raise OptionsError(f"allow `{backend}`", "the host takes what is left, whatever it is")
+                raise OptionsError(f"allow `{backend}`", "the host takes all remaining ops and cannot be restricted")
             _check_backend(f"allow `{backend}`", backend, names)
             _check_ops(f"allow `{backend}`", globs, module)
         if not options.force and not options.stop_at:
@@ -63,31 +63,37 @@ class Constraints:
         catalog = _Catalog(module)
         stops = {entry: catalog.find(f"stop_at `{entry}`", entry) for entry in options.stop_at}
         bindings = {id(b): b.results[0].name for found in stops.values() for named in found for b in named.bindings}
-        return cls(_places(options.force, catalog), find_dependents(module, bindings), options)
+        return cls(_forced_backends(options.force, catalog), find_dependents(module, bindings), options)
 
-    def admission(self, backend: str) -> Admission:
+    def claim_filter(self, backend: str) -> ClaimFilter:
         """Return the condition on requests to a backend; the condition holds for the host too."""
         globs = self.options.allow.get(backend)
         if not self.forced and not self.stopped and globs is None:
-            return admit_all
+            return accept_all
 
-        def admit(source: str, binding: Binding) -> Rejection | None:
+        def refusal(source: str, binding: Binding) -> Rejection | None:
             key = op_key(source, binding)
-            place = self.forced.get(key)
-            if place is not None:
-                return None if place == backend else Rejection("forced", f"the user placed it on `{place}`")
+            forced_backend = self.forced.get(key)
+            if forced_backend is not None:
+                return (
+                    None
+                    if forced_backend == backend
+                    else Rejection("forced", f"the user forces the op to `{forced_backend}`")
+                )
             if backend != HOST_NAME and key in self.stopped:
-                return Rejection("stopped", f"it depends on `{self.stopped[key]}`, where the user stops offloading")
+                return Rejection(
+                    "stopped", f"the op depends on `{self.stopped[key]}`, and the user stops offloading there"
+                )
             if globs is not None and not any(fnmatchcase(binding.op.name, glob) for glob in globs):
-                return Rejection("not-allowed", f"the user does not allow it `{binding.op.name}`")
+                return Rejection("not-allowed", f"the user does not allow `{binding.op.name}` for this backend")
             return None
 
-        return admit
+        return refusal
 
     def keeps_on_host(self, source: str, name: str) -> bool:
         """Return whether the user wants an op, named by the first result, to stay on the host."""
-        place = self.forced.get((source, name))
-        return place == HOST_NAME or (place is None and (source, name) in self.stopped)
+        forced_backend = self.forced.get((source, name))
+        return forced_backend == HOST_NAME or (forced_backend is None and (source, name) in self.stopped)
 
     def check_forced(self, module: IRModule, log: PartitionLog) -> None:
         """Check that every op forced to a backend is claimed by this backend.
@@ -102,22 +108,22 @@ class Constraints:
         if not self.forced:
             return
         ops = {op_key(site.source, site.binding): site.binding for site in walk_ops(module)}
-        taken = {op_key(claim.source, op): claim.backend for claim in claims_of(module) for op in claim.ops}
+        owners = {op_key(claim.source, op): claim.backend for claim in claims_of(module) for op in claim.ops}
         problems = []
         for key, backend in self.forced.items():
-            found = taken.get(key, HOST_NAME)
-            if found != backend:
+            owner = owners.get(key, HOST_NAME)
+            if owner != backend:
                 problems.append(
-                    (_place(key, ops[key]), f"is forced to `{backend}`, {_reason(key, backend, found, log)}")
+                    (_describe_op(key, ops[key]), f"is forced to `{backend}`, {_reason(key, backend, owner, log)}")
                 )
         if problems:
             where, problem = problems[0]
-            others = [f"{where}: {problem}" for where, problem in problems[1:_MOST_SHOWN]]
-            if len(problems) > _MOST_SHOWN:
-                others.append(f"and {len(problems) - _MOST_SHOWN} more ops")
-            raise PartitionError(where, problem, detail="\n".join(others) or None)
+            further_lines = [f"{where}: {problem}" for where, problem in problems[1:_MAX_SHOWN]]
+            if len(problems) > _MAX_SHOWN:
+                further_lines.append(f"and {len(problems) - _MAX_SHOWN} more ops")
+            raise PartitionError(where, problem, detail="\n".join(further_lines) or None)
 
-    def check_left(self, source: str, binding: Binding, backend: str, refusal: Rejection) -> None:
+    def check_handover(self, source: str, binding: Binding, backend: str, refusal: Rejection) -> None:
         """Check that an op may be taken from a backend after a refusal by the backend's codegen.
 
         Raises:
@@ -125,31 +131,33 @@ class Constraints:
         """
         key = op_key(source, binding)
         if self.forced.get(key) == backend:
-            raise PartitionError(_place(key, binding), f"is forced to `{backend}`, {_refused(refusal)}")
+            raise PartitionError(_describe_op(key, binding), f"is forced to `{backend}`, {_refused(refusal)}")
 
 
-def _place(key: OpKey, op: Binding) -> str:
+def _describe_op(key: OpKey, op: Binding) -> str:
     return f"op `{op.op.name}` at `{key[1]}` of function `{key[0]}`"
 
 
 def _refused(rejection: Rejection) -> str:
-    return f"which does not take it ({rejection.code}): {rejection.text}"
+    return f"but the backend refuses the op ({rejection.code}): {rejection.text}"
 
 
-def _reason(key: OpKey, backend: str, found: str, log: PartitionLog) -> str:
-    if found != HOST_NAME:
-        return f"but `{found}` has claimed it already"
+def _reason(key: OpKey, backend: str, owner: str, log: PartitionLog) -> str:
+    if owner != HOST_NAME:
+        return f"but `{owner}` has already claimed the op"
     refusals = [refusal for refusal in log.refusals(*key) if refusal.backend == backend]
     if not refusals:
-        return "which does not claim it"
+        return "but the backend does not claim the op"
     rejection = next((r for r in refusals if not r.pattern), refusals[0]).rejection
     return _refused(rejection)
 
 
 def _check_kind(options: object) -> None:
     if not isinstance(options, PartitionOptions):
-        hint = "Make one: `PartitionOptions(min_ops=3)`."
-        raise OptionsError("partition_options", "is no PartitionOptions", got=type(options).__name__, hint=hint)
+        hint = "Create the options, for example `PartitionOptions(min_ops=3)`."
+        raise OptionsError(
+            "partition_options", "is not a PartitionOptions object", got=type(options).__name__, hint=hint
+        )
 
 
 def _check_backend(where: str, backend: str, names: Sequence[str]) -> None:
@@ -157,34 +165,36 @@ def _check_backend(where: str, backend: str, names: Sequence[str]) -> None:
         raise OptionsError(
             where,
             f"no backend `{backend}` takes part",
-            expected=", ".join(names) or "none, as none takes part",
+            expected=", ".join(names) or "none: no backend takes part",
             hint=near_names(backend, names) or None,
         )
 
 
 def _check_ops(where: str, globs: Sequence[str], module: IRModule) -> None:
     own = (binding.op.name for function in module.functions.values() for binding in function.walk())
-    known = {*module.ops, *own}
+    op_names = {*module.ops, *own}
     for glob in globs:
-        if not any(fnmatchcase(name, glob) for name in known):
-            raise OptionsError(where, f"no op is called `{glob}`", hint=near_names(glob, known) or None)
+        if not any(fnmatchcase(name, glob) for name in op_names):
+            raise OptionsError(where, f"no op matches `{glob}`", hint=near_names(glob, op_names) or None)
 
 
-def _places(force: Mapping[str, str], catalog: _Catalog) -> dict[OpKey, str]:
+def _forced_backends(force: Mapping[str, str], catalog: _Catalog) -> dict[OpKey, str]:
     """Return the backend of each named op; an exact name takes precedence over a glob."""
     placed: dict[OpKey, tuple[bool, str, str]] = {}
     for entry, backend in force.items():
         where, is_glob = f"force `{entry}`", _is_glob(entry)
         keys = {key: None for named in catalog.find(where, entry) for key in named.keys}
         if not keys:
-            hint = "Name ops of the function that it calls, as `function/name`."
-            raise OptionsError(where, "names calls only, which no backend takes", hint=hint)
+            hint = "Name ops of the called function: `function/name`."
+            raise OptionsError(where, "names only calls, and no backend takes calls", hint=hint)
         for key in keys:
-            known_glob, known_entry, known = placed.setdefault(key, (is_glob, entry, backend))
-            if known_glob == is_glob and known != backend:
-                problem = f"places `{key[1]}` on `{backend}`, but `{known_entry}` on `{known}`"
-                raise OptionsError(where, problem, hint="An exact name goes before a glob." if is_glob else None)
-            if known_glob and not is_glob:
+            first_is_glob, first_entry, first_backend = placed.setdefault(key, (is_glob, entry, backend))
+            if first_is_glob == is_glob and first_backend != backend:
+                problem = f"forces `{key[1]}` to `{backend}`, but `{first_entry}` forces the op to `{first_backend}`"
+                raise OptionsError(
+                    where, problem, hint="An exact name takes precedence over a glob." if is_glob else None
+                )
+            if first_is_glob and not is_glob:
                 placed[key] = is_glob, entry, backend
     return {key: backend for key, (_, _, backend) in placed.items()}
 
@@ -237,11 +247,11 @@ class _Catalog:
         function, name = function.removeprefix("%") or "*", name.removeprefix("%")
         found = list(self._find(function, name))
         if not found:
-            known = [
+            names = [
                 f"{source}/{value}" if slash else value for value, named in self._named.items() for source in named
             ]
-            near = near_names(f"{function}/{name}" if slash else name, known)
-            raise OptionsError(where, "fits no op", hint=near or "`byoc explain` prints the names.")
+            near = near_names(f"{function}/{name}" if slash else name, names)
+            raise OptionsError(where, "matches no op", hint=near or "`byoc explain` prints the names.")
         return found
 
     def _find(self, function: str, name: str) -> Iterator[_Named]:

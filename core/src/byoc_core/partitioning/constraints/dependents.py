@@ -35,24 +35,24 @@ class _Search:
     def __init__(self, module: IRModule, origins: Mapping[int, str]) -> None:
         self._module = module
         self._origins = origins
-        self._held: dict[str, str | None] = {}
+        self._origin_of: dict[str, str | None] = {}
         self._marked: set[str] = set()
         self.dependents: dict[tuple[str, str], str] = {}
 
     def enter(self, name: str) -> str | None:
         """Search a function, once, and return the name of a chosen binding run by the function, if any."""
-        if name not in self._held and name in self._module.functions:
-            self._held[name] = None
+        if name not in self._origin_of and name in self._module.functions:
+            self._origin_of[name] = None
             function = self._module[name]
-            self._held[name] = self._body(function, str(function.attrs.get("source", name)), None)
-        return self._held.get(name)
+            self._origin_of[name] = self._body(function, str(function.attrs.get("source", name)), None)
+        return self._origin_of.get(name)
 
     def _body(self, function: Function, source: str, cause: str | None) -> str | None:
         """Search a body and return the name of a chosen binding run by the body, if any.
 
         ``cause`` is the name of the chosen binding the whole body depends on, or ``None``.
         """
-        held = None
+        first_origin = None
         depends: dict[int, str] = {}
         for binding in function.bindings:
             reason = cause or next((depends[id(o)] for o in binding.operands if id(o) in depends), None)
@@ -62,10 +62,10 @@ class _Search:
             if binding.op is CALL:
                 inner.append(self.enter(str(binding.attrs["callee"])))
             origin = self._origins.get(id(binding)) or next(filter(None, inner), None)
-            held = held or origin
+            first_origin = first_origin or origin
             if reason is not None or origin is not None:
                 depends.update(dict.fromkeys(map(id, binding.results), reason or origin or ""))
-        return held
+        return first_origin
 
     def _mark(self, binding: Binding, source: str, reason: str) -> None:
         if binding.op not in STRUCTURAL_OPS:

@@ -50,7 +50,7 @@ class PartitionOptions:
         _check_mapping("force", self.force, "{'conv_1': 'host'}")
         for name, backend in self.force.items():
             if not isinstance(backend, str):
-                raise OptionsError(f"force `{name}`", "is no name of a backend", got=repr(backend))
+                raise OptionsError(f"force `{name}`", "is not the name of a backend", got=repr(backend))
         _check_names("stop_at", self.stop_at)
         _check_mapping("allow", self.allow, "{'mynpu': ['nn.*']}")
         for backend, globs in self.allow.items():
@@ -60,19 +60,21 @@ class PartitionOptions:
         for name in ("min_ops", "min_flops", "min_bytes"):
             limit = getattr(self, name)
             if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-                raise OptionsError(name, "is no limit", got=repr(limit), expected="an integer of 0 or more")
+                raise OptionsError(name, "is not a valid limit", got=repr(limit), expected="an integer of 0 or more")
         for name in ("backend_limits", "sideways"):
             if not isinstance(getattr(self, name), bool):
-                raise OptionsError(name, "is no bool", got=repr(getattr(self, name)))
+                raise OptionsError(name, "is not a bool", got=repr(getattr(self, name)))
 
 
 def _check_mapping(where: str, value: object, example: str) -> None:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise OptionsError(where, "is no mapping from names", got=repr(value), expected=f"one like {example}")
+        raise OptionsError(
+            where, "is not a mapping with names as keys", got=repr(value), expected=f"a mapping such as {example}"
+        )
 
 
 def _check_names(where: str, value: object) -> None:
     if isinstance(value, str):
         raise OptionsError(where, "is a single string", got=repr(value), expected=f"[{value!r}]")
     if not isinstance(value, Sequence) or not all(isinstance(name, str) for name in value):
-        raise OptionsError(where, "is no list of names", got=repr(value))
+        raise OptionsError(where, "is not a list of names", got=repr(value))

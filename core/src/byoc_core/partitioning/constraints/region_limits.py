@@ -9,7 +9,7 @@ from byoc_core.backend.handle import BackendHandle
 from byoc_core.dims import evaluate_at_one
 from byoc_core.ir import Binding, IRModule
 from byoc_core.ir.sizes import cited_symbols
-from byoc_core.partitioning.claiming.admission import without_ops
+from byoc_core.partitioning.claiming.claim_filters import with_refused_ops
 from byoc_core.partitioning.claiming.claims import Claim, claims_of, drop_claims
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.constraints.constraints import Constraints
@@ -26,10 +26,10 @@ __all__ = ["claim_within_limits", "has_limits"]
 def has_limits(options: PartitionOptions, backends: Sequence[BackendHandle]) -> bool:
     """Return whether there is a limit on the size of regions, set by the user or stated by a backend."""
     is_limited = options.min_ops or options.min_flops or options.min_bytes
-    return bool(is_limited or any(_least_flops(options, backends).values()))
+    return bool(is_limited or any(_min_flops(options, backends).values()))
 
 
-def _least_flops(options: PartitionOptions, backends: Sequence[BackendHandle]) -> dict[str, int]:
+def _min_flops(options: PartitionOptions, backends: Sequence[BackendHandle]) -> dict[str, int]:
     """Return the minimum operations of a region worth a call, by backend."""
     return {backend.name: backend.info().min_region_flops if options.backend_limits else 0 for backend in backends}
 
@@ -52,30 +52,32 @@ def claim_within_limits(
         constraints: the constraints with the limits. A region with a forced op, or claimed before, is never too small.
 
     Cost: the policy and the merging of regions, once more for each round with a too small region. The loop ends: each
-    round takes at least an op more from a backend.
+    round takes at minimum an op more from a backend.
     """
-    given_back: dict[tuple[str, OpKey], Rejection] = {}
+    released_ops: dict[tuple[str, OpKey], Rejection] = {}
     while True:
         log = PartitionLog()
-        admissions = without_ops(given_back, request.admissions)
-        claimed = claim(module, replace(request, log=log, admissions=admissions))
-        if given_back:  # a policy claiming by itself need not have asked
+        claim_filters = with_refused_ops(released_ops, request.claim_filters)
+        claimed = claim(module, replace(request, log=log, claim_filters=claim_filters))
+        if released_ops:  # a policy claiming by itself need not have asked
             claimed = drop_claims(
-                claimed, lambda c: any((c.backend, op_key(c.source, op)) in given_back for op in c.ops)
+                claimed, lambda c: any((c.backend, op_key(c.source, op)) in released_ops for op in c.ops)
             )
-        small = _small_regions(module, claimed, constraints, _least_flops(constraints.options, request.backends))
+        small = _small_regions(module, claimed, constraints, _min_flops(constraints.options, request.backends))
         first = next((backend.name for backend in request.backends if backend.name in small), None)
         if first is None:
             request.log.extend(log)
             return claimed
-        given_back.update(((first, key), rejection) for key, rejection in small[first].items())
+        released_ops.update(((first, key), rejection) for key, rejection in small[first].items())
 
 
 def _small_regions(
-    module: IRModule, claimed: IRModule, constraints: Constraints, least_flops: Mapping[str, int]
+    module: IRModule, claimed: IRModule, constraints: Constraints, min_flops: Mapping[str, int]
 ) -> dict[str, dict[OpKey, Rejection]]:
     """Return, by backend, the ops of its too small regions, each with the rejection."""
-    kept = {op_key(claim.source, op) for claim in claims_of(module) for op in claim.ops}.union(constraints.forced)
+    protected_ops = {op_key(claim.source, op) for claim in claims_of(module) for op in claim.ops}.union(
+        constraints.forced
+    )
     regions: dict[str, list[Claim]] = {}
     small: dict[str, dict[OpKey, Rejection]] = {}
     for claim in claims_of(merge_claims(CaptureSizes()(claimed), constraints.options.sideways)):
@@ -83,11 +85,11 @@ def _small_regions(
     for claims in regions.values():
         ops = {op_key(claim.source, op): op for claim in claims for op in claim.ops}
         backend = claims[0].backend
-        lacks = _shortfall(list(ops.values()), constraints.options)
-        text = f"its region is below the user's limits: {lacks}" if lacks else ""
+        shortfall = _shortfall(list(ops.values()), constraints.options)
+        text = f"the region is below the user's limits: {shortfall}" if shortfall else ""
         if not text:
-            text = _unworthy(list(ops.values()), least_flops.get(backend, 0))
-        if text and kept.isdisjoint(ops):
+            text = _too_few_flops(list(ops.values()), min_flops.get(backend, 0))
+        if text and protected_ops.isdisjoint(ops):
             rejection = Rejection("too-small", text)
             small.setdefault(backend, {}).update(dict.fromkeys(ops, rejection))
     return small
@@ -106,11 +108,11 @@ def _shortfall(ops: Sequence[Binding], options: PartitionOptions) -> str:
     return f"{lacking}, symbolic sizes counted as 1" if lacking and counts_sizes else lacking
 
 
-def _unworthy(ops: Sequence[Binding], least: int) -> str:
+def _too_few_flops(ops: Sequence[Binding], minimum: int) -> str:
     """Return why a region is not worth a call of the backend; empty if the call may be worthwhile."""
-    if not least or cited_symbols(ops) or not all(op.op.states_flops for op in ops):
+    if not minimum or cited_symbols(ops) or not all(op.op.states_flops for op in ops):
         return ""
     total = sum(evaluate_at_one(op.op.flops(op.context())) for op in ops)
-    if total >= least:
+    if total >= minimum:
         return ""
-    return f"its region is not worth a call, says the backend: {total:,} of {least:,} FLOPs"
+    return f"the region is below the backend's minimum: {total:,} of {minimum:,} FLOPs"

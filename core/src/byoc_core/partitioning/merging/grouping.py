@@ -110,9 +110,9 @@ class _Groups:
         stage = self.stage[after]
         if after == position:
             # A lone binding has no successors yet: its stage may still become lower.
-            others = [group for group in self._predecessors[after] if group != before]
-            stage = max((self.stage[before], *(self.stage[group] + 1 for group in others)))
-            for group in others:  # the binding's stage may become lower than the recorded stage
+            other_sources = [group for group in self._predecessors[after] if group != before]
+            stage = max((self.stage[before], *(self.stage[group] + 1 for group in other_sources)))
+            for group in other_sources:  # the binding's stage may become lower than the recorded stage
                 self._nearest[group] = min(self._nearest[group], stage)
         # The successors of `before` become successors of the merged group and must lie above its stage.
         self._raise_successors(before, after, stage)
@@ -133,7 +133,7 @@ class _Groups:
     def _is_indirect(self, before: int, after: int) -> bool:
         """Return whether a path other than the direct edge may lead from one group to another."""
         low, high = self.stage[before], self.stage[after]
-        known = self._reached.setdefault(before, set())
+        known_dependents = self._reached.setdefault(before, set())
         visited: set[int] = set()
         origins: dict[int, int] = {}
         forward = self._walk(self._successors, before, after, low, high)
@@ -149,8 +149,8 @@ class _Groups:
             if group >= 0:
                 # The last group before `after` on this path: remembered below if the path leads from `before`.
                 origins[group] = origins.get(current, group)
-                if group == before or group in visited or group in known:
-                    known.add(origins[group])
+                if group == before or group in visited or group in known_dependents:
+                    known_dependents.add(origins[group])
                     return True
             step = next(forward, None)
             if step is None:
@@ -158,7 +158,7 @@ class _Groups:
             current, group = step
             if group >= 0:
                 if group == after or group in origins:
-                    known.add(current if group == after else origins[group])
+                    known_dependents.add(current if group == after else origins[group])
                     return True
                 visited.add(group)
         return True

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from byoc_core.errors import InternalError, PartitionError
 from byoc_core.ir import CALL, IF, LOOP, Binding, Function, IRModule, Var, binding_window, is_pure
-from byoc_core.ir.sizes import SizeGivers, is_data_dependent, type_symbols
+from byoc_core.ir.sizes import SizeSources, is_data_dependent, type_symbols
 from byoc_core.partitioning.checking.legality import check_partition
 from byoc_core.partitioning.merging.grouping import group_claims
 from byoc_core.partitioning.merging.ordering import barrier_epochs, sort_groups
@@ -69,15 +69,17 @@ def merge_claims(module: IRModule, sideways: bool, separated: frozenset[str] = f
         separated: see :class:`MergeCompositeFunctions`.
     """
     outliner = Outliner(module)
-    group = partial(_group, fuse_claims if sideways else group_claims, separated)
-    changed = {name: _merge(function, name, outliner, module, group) for name, function in module.functions.items()}
+    grouping = partial(_group_separated, fuse_claims if sideways else group_claims, separated)
+    changed = {name: _merge(function, name, outliner, module, grouping) for name, function in module.functions.items()}
     return module.with_functions({**outliner.functions, **changed}) if outliner.functions else module
 
 
-_Group = Callable[[Sequence[Binding], Sequence[int]], list[int]]
+_Grouping = Callable[[Sequence[Binding], Sequence[int]], list[int]]
 
 
-def _group(group: _Group, separated: frozenset[str], bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int]:
+def _group_separated(
+    grouping: _Grouping, separated: frozenset[str], bindings: Sequence[Binding], epochs: Sequence[int]
+) -> list[int]:
     """Return groups of bindings; claims of separated backends count as two claims, by known and symbolic sizes."""
 
     def labelled(binding: Binding) -> Binding:
@@ -85,28 +87,28 @@ def _group(group: _Group, separated: frozenset[str], bindings: Sequence[Binding]
             return binding
         return replace(binding, codegen=f"{binding.codegen} of known sizes")
 
-    return group([labelled(binding) for binding in bindings] if separated else bindings, epochs)
+    return grouping([labelled(binding) for binding in bindings] if separated else bindings, epochs)
 
 
-def _merge(function: Function, source: str, outliner: Outliner, module: IRModule, group: _Group) -> Function:
+def _merge(function: Function, source: str, outliner: Outliner, module: IRModule, grouping: _Grouping) -> Function:
     if "Codegen" in function.attrs:
         return function
     for binding in function.bindings:
         _check_claim(binding, function, source, module)
     # Before the bodies change: calls of new region functions, unknown to the module, would count as impure.
     epochs = barrier_epochs(function, module.functions)
-    inner = list(map_regions(function.bindings, lambda region: _merge(region, source, outliner, module, group)))
+    inner = list(map_regions(function.bindings, lambda region: _merge(region, source, outliner, module, grouping)))
     function = with_bindings(function, inner)
     if not any(binding.codegen for binding in function.bindings):
         return function
-    group_of = group(function.bindings, epochs)
+    group_of = grouping(function.bindings, epochs)
     ordered = sort_groups(function.bindings, group_of, epochs)
     if ordered is None:
         window = binding_window(function, None, module.constants)
-        raise InternalError(f"function `{source}`", "its regions depend on one another in a cycle", detail=window)
+        raise InternalError(f"function `{source}`", "the regions depend on each other in a cycle", detail=window)
     readers = _readers(function)
     bindings: list[Binding] = []
-    visible = SizeGivers(function.params)
+    visible = SizeSources(function.params)
     for positions in ordered:
         # Taken from the function: the labels of separated backends exist in the grouping only.
         members = [function.bindings[position] for position in positions]
@@ -125,8 +127,8 @@ def _check_claim(binding: Binding, function: Function, source: str, module: IRMo
     if binding.op in (CALL, IF, LOOP) or not is_pure(binding, module.functions):
         raise PartitionError(
             f"function `{source}`, binding `{', '.join(result.name for result in binding.results)}`",
-            f"`{binding.op.name}` is claimed for `{binding.codegen}`, but no region may hold it",
-            hint="Claim pure ops and composites; what stands in a body is claimed there.",
+            f"`{binding.op.name}` is claimed for `{binding.codegen}`, but no region may contain this op",
+            hint="Claim pure ops and composites only; claim the ops of a body inside the body.",
             detail=binding_window(function, binding, module.constants),
         )
 
@@ -144,12 +146,12 @@ def _readers(function: Function) -> dict[int, list[int]]:
 
 def _outputs(members: Sequence[Binding], readers: dict[int, list[int]]) -> list[Var]:
     inside = {id(binding) for binding in members}
-    made = [result for binding in members for result in binding.results]
-    outputs = [r for r in made if any(reader not in inside for reader in readers.get(id(r), ()))]
+    results = [result for binding in members for result in binding.results]
+    outputs = [r for r in results if any(reader not in inside for reader in readers.get(id(r), ()))]
     if is_data_dependent(members[0]):
         # Others may need the new size without reading a value of this size.
-        known = type_symbols((*members[0].operands, *outputs))
-        outputs += [r for r in made if not type_symbols((r,)) <= known][:1]
-        outputs.sort(key=made.index)
+        known_symbols = type_symbols((*members[0].operands, *outputs))
+        outputs += [r for r in results if not type_symbols((r,)) <= known_symbols][:1]
+        outputs.sort(key=results.index)
     # A call needs a result even if nothing reads the region's values.
     return outputs or [members[-1].results[0]]

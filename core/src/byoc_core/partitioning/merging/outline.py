@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Constant, Function, IRModule, Value, Var
 from byoc_core.ir.printer import EXTERNAL_MODULES
-from byoc_core.ir.sizes import SizeGivers, cited_symbols, given_symbols
+from byoc_core.ir.sizes import SizeSources, cited_symbols, given_symbols
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.rewrite import clone_bindings, map_regions, remap, with_bindings
 
@@ -24,18 +24,20 @@ class Outliner:
     """
 
     def __init__(self, module: IRModule) -> None:
-        self._taken = set(module.functions)
-        self._taken.update(
+        self._used_names = set(module.functions)
+        self._used_names.update(
             str(f.attrs["global_symbol"]) for f in module.functions.values() if "global_symbol" in f.attrs
         )
         for external in module.attrs.get(EXTERNAL_MODULES, ()):
-            self._taken.update(external.function_names)
+            self._used_names.update(external.function_names)
         called = (binding for function in module.functions.values() for binding in function.walk())
-        self._taken.update(str(b.attrs["symbol"]) for b in called if b.op in (CALL_DPS_PACKED, CALL_PACKED))
+        self._used_names.update(str(b.attrs["symbol"]) for b in called if b.op in (CALL_DPS_PACKED, CALL_PACKED))
         self._next: dict[str, int] = {}
         self.functions: dict[str, Function] = {}
 
-    def outline(self, source: str, bindings: Sequence[Binding], outputs: Sequence[Var], visible: SizeGivers) -> Binding:
+    def outline(
+        self, source: str, bindings: Sequence[Binding], outputs: Sequence[Var], visible: SizeSources
+    ) -> Binding:
         """Make a function of bindings and return the replacing call.
 
         Args:
@@ -46,12 +48,12 @@ class Outliner:
                 ``m*n`` alone follows neither ``m`` nor ``n``), the first value giving the size becomes an input.
         """
         backend = str(bindings[0].codegen)
-        made = {id(result) for binding in bindings for result in binding.results}
+        inner_results = {id(result) for binding in bindings for result in binding.results}
         inputs: dict[int, Var] = {}
         for binding in bindings:
             for operand in binding.operands:
                 # Constants become part of the region: only variables made outside are inputs.
-                if not isinstance(operand, Constant) and id(operand) not in made:
+                if not isinstance(operand, Constant) and id(operand) not in inner_results:
                     inputs.setdefault(id(operand), operand)
         missing = cited_symbols(bindings).difference(*(given_symbols(value.type) for value in inputs.values()))
         inputs.update((id(value), value) for value in visible.find(missing))
@@ -71,14 +73,14 @@ class Outliner:
             location=bindings[0].location,
         )
 
-    def _symbol(self, wish: str) -> str:
-        base = re.sub(r"\W|^(?=\d)", "_", wish, flags=re.ASCII)
+    def _symbol(self, name: str) -> str:
+        base = re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII)
         # Lower numbers are known to be taken: the search for many regions of one base stays linear.
         number = self._next.get(base, 0)
-        while f"{base}_{number}" in self._taken:
+        while f"{base}_{number}" in self._used_names:
             number += 1
         self._next[base] = number + 1
-        self._taken.add(f"{base}_{number}")
+        self._used_names.add(f"{base}_{number}")
         return f"{base}_{number}"
 
 
@@ -87,7 +89,7 @@ def outline_claims(module: IRModule, is_wanted: Callable[[Binding], bool]) -> IR
     outliner = Outliner(module)
 
     def change(function: Function, source: str) -> Function:
-        visible = SizeGivers(function.params)
+        visible = SizeSources(function.params)
         read = {id(operand) for binding in function.bindings for operand in binding.operands}
         read.update(map(id, function.results))
         bindings = []

@@ -69,8 +69,8 @@ class PeelViews(Pass):
         }
         if not run.peeled:
             return module
-        kept = {name: run.peeled.get(name, function) for name, function in changed.items()}
-        return module.with_functions({name: function for name, function in kept.items() if function is not None})
+        functions = {name: run.peeled.get(name, function) for name, function in changed.items()}
+        return module.with_functions({name: function for name, function in functions.items() if function is not None})
 
     def _is_strided(self, regions: Mapping[str, Function]) -> dict[str, bool]:
         find = find_registry(self.registry).lookup(self.backends)
@@ -138,11 +138,11 @@ class _Run:
 
 def _is_plain(call: Binding, region: Function) -> bool:
     """Return whether a region is as left by partition: with the types of its call, and results made by its ops."""
-    made = {id(result) for binding in region.bindings for result in binding.results}
+    op_results = {id(result) for binding in region.bindings for result in binding.results}
     pairs = [*zip(region.params, call.operands, strict=True), *zip(region.results, call.results, strict=True)]
     return (
         all(inner.type == outer.type for inner, outer in pairs)
-        and all(isinstance(result, Var) and id(result) in made for result in region.results)
+        and all(isinstance(result, Var) and id(result) in op_results for result in region.results)
         and len(set(map(id, region.results))) == len(region.results)
         and not any(is_data_dependent(binding) for binding in region.bindings)
     )

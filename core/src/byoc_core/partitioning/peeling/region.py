@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from byoc_core.ir import Binding, Constant, Function, Trait, Value, Var
-from byoc_core.ir.sizes import SizeGivers, cited_symbols, given_symbols
-from byoc_core.partitioning.peeling.views import is_in_one_piece, joins
+from byoc_core.ir.sizes import SizeSources, cited_symbols, given_symbols
+from byoc_core.partitioning.peeling.views import has_contiguous_views, joins
 
 __all__ = ["Peeled", "peel_region"]
 
@@ -63,7 +63,7 @@ class _Peeler:
         self._outer: dict[int, Value] = {
             id(param): operand for param, operand in zip(region.params, call.operands, strict=True)
         }
-        self._given: dict[int, Var] = {
+        self._outer_results: dict[int, Var] = {
             id(value): result for value, result in zip(region.results, call.results, strict=True)
         }
         self._num_readers = Counter(id(operand) for binding in region.bindings for operand in binding.operands)
@@ -77,35 +77,39 @@ class _Peeler:
             if self._may_go_behind(binding):
                 self._moved.add(id(binding))
                 self._num_readers.subtract(map(id, binding.operands))
-                results = tuple(map(self._released, binding.results))
+                results = tuple(map(self._caller_result, binding.results))
                 self._behind.append(
-                    replace(binding, operands=tuple(map(self._handed_out, binding.operands)), results=results)
+                    replace(binding, operands=tuple(map(self._caller_value, binding.operands)), results=results)
                 )
         self._behind.reverse()
 
     def _may_go_behind(self, binding: Binding) -> bool:
         if any(self._num_readers[id(result)] for result in binding.results) or not self._is_view(binding):
             return False
-        num_given = sum(id(result) in self._given for result in binding.results)
+        num_results = sum(id(result) in self._outer_results for result in binding.results)
         if len(binding.results) > 1 and not self._views_only:
             # Readers may want each part contiguous; and a part without readers would be made for nothing.
-            return num_given == len(binding.results) and is_in_one_piece(binding)
-        if not num_given:
+            return num_results == len(binding.results) and has_contiguous_views(binding)
+        if not num_results:
             return False
         if joins(binding):
-            return self._views_only or self._strided or is_in_one_piece(binding)
+            return self._views_only or self._strided or has_contiguous_views(binding)
         return self._views_only or binding.op.has_trait(Trait.RESHAPING)
 
-    def _handed_out(self, value: Value) -> Value:
+    def _caller_value(self, value: Value) -> Value:
         """Return the caller's value for a value of the region; a value made by the region becomes a result."""
         if isinstance(value, Constant):
             return value
-        known = self._outer.get(id(value))
-        return known if known is not None else self._given.setdefault(id(value), Var(value.name, value.type))
+        outer_value = self._outer.get(id(value))
+        return (
+            outer_value
+            if outer_value is not None
+            else self._outer_results.setdefault(id(value), Var(value.name, value.type))
+        )
 
-    def _released(self, value: Var) -> Var:
+    def _caller_result(self, value: Var) -> Var:
         """Return the value defined in the caller by a moved op, in place of a result of the op."""
-        return self._given.pop(id(value)) if id(value) in self._given else Var(value.name, value.type)
+        return self._outer_results.pop(id(value)) if id(value) in self._outer_results else Var(value.name, value.type)
 
     def move_in_front(self) -> None:
         """Move the readers of a parameter unless a reader must stay; then the readers of their results, and so on."""
@@ -117,22 +121,22 @@ class _Peeler:
             for binding in remaining:
                 if self._leaves_in_front(binding, staying):
                     self._moved.add(id(binding))
-                    operands = tuple(map(self._handed_out, binding.operands))
-                    results = tuple(map(self._released, binding.results))
+                    operands = tuple(map(self._caller_value, binding.operands))
+                    results = tuple(map(self._caller_result, binding.results))
                     self._outer.update((id(old), new) for old, new in zip(binding.results, results, strict=True))
                     self._front.append(replace(binding, operands=operands, results=results))
 
     def _may_go_in_front(self, binding: Binding) -> bool:
         if joins(binding) or not self._is_view(binding):
             return False
-        return self._strided or is_in_one_piece(binding)
+        return self._strided or has_contiguous_views(binding)
 
     def _leaves_in_front(self, binding: Binding, staying: Collection[int]) -> bool:
         if any(isinstance(operand, Var) and id(operand) not in self._outer for operand in binding.operands):
             return False
         if joins(binding):
             # A result must be contiguous anyway: the region gains nothing by keeping the joint.
-            return self._is_view(binding) and id(binding.results[0]) in self._given
+            return self._is_view(binding) and id(binding.results[0]) in self._outer_results
         return self._may_go_in_front(binding) and id(binding.operands[0]) not in staying
 
     def peeled(self) -> Peeled | None:
@@ -142,8 +146,8 @@ class _Peeler:
         remaining = self._remaining()
         if not remaining:
             return Peeled((*self._front, *self._behind), None)
-        made = [result for binding in remaining for result in binding.results if id(result) in self._given]
-        if not made:  # the rest would be dead code, left to another pass
+        outputs = [result for binding in remaining for result in binding.results if id(result) in self._outer_results]
+        if not outputs:  # the rest would be dead code, left to another pass
             return None
         inputs = self._inputs(remaining)
         params = {id(value): Var(value.name, value.type) for value in inputs}
@@ -152,11 +156,11 @@ class _Peeler:
             return params.get(id(value), value)
 
         bindings = tuple(replace(b, operands=tuple(map(inside, b.operands))) for b in remaining)
-        region = replace(self._region, params=tuple(params.values()), bindings=bindings, results=tuple(made))
+        region = replace(self._region, params=tuple(params.values()), bindings=bindings, results=tuple(outputs))
         call = replace(
             self._call,
             operands=tuple(self._outer[id(value)] for value in inputs),
-            results=tuple(self._given[id(value)] for value in made),
+            results=tuple(self._outer_results[id(value)] for value in outputs),
         )
         return Peeled((*self._front, call, *self._behind), region)
 
@@ -171,5 +175,5 @@ class _Peeler:
                 if isinstance(operand, Var) and id(operand) in self._outer:
                     read.setdefault(id(operand), operand)
         missing = cited_symbols(remaining).difference(*(given_symbols(value.type) for value in read.values()))
-        read.update((id(value), value) for value in SizeGivers(self._region.params).find(missing))
+        read.update((id(value), value) for value in SizeSources(self._region.params).find(missing))
         return list(read.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from byoc_core.ir import Binding, TensorType, Value
 from byoc_core.opset.layout import Layout, compact_layout
 
-__all__ = ["is_in_one_piece", "is_view", "joins"]
+__all__ = ["has_contiguous_views", "is_view", "joins"]
 
 
 def is_view(binding: Binding) -> bool:
@@ -20,11 +20,11 @@ def is_view(binding: Binding) -> bool:
     if rule.is_whole:  # the result has each element of the operand once, at any place
         return None not in layouts
     context = binding.context()
-    whole = context.result_shape() if rule.joins else context.operand_shape()
-    return all(layout is not None and layout.fits(whole) and layout.is_injective() for layout in layouts)
+    base_shape = context.result_shape() if rule.joins else context.operand_shape()
+    return all(layout is not None and layout.fits(base_shape) and layout.is_injective() for layout in layouts)
 
 
-def is_in_one_piece(binding: Binding) -> bool:
+def has_contiguous_views(binding: Binding) -> bool:
     """Return whether every view of a view op is contiguous if its base is contiguous."""
     return all(layout is not None and layout.is_compact for layout in _layouts(binding))
 

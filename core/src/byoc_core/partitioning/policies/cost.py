@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
-from byoc_core.partitioning.claiming.admission import without_ops
+from byoc_core.partitioning.claiming.claim_filters import with_refused_ops
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpKey, op_key
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
 from byoc_core.partitioning.policies.cost_problem import Body, Prices, backends_of, bodies_of
-from byoc_core.partitioning.policies.labelling import Labelling, place
+from byoc_core.partitioning.policies.labelling import Labelling, find_labelling
 from byoc_core.pattern import Rejection
 
 __all__ = ["ByCost"]
@@ -26,10 +26,10 @@ class ByCost:
     """A policy giving each op to a backend or to the host, for the least expected total time.
 
     Each backend first claims as much as possible, to find the candidate ops and the costs there (``byoc_estimate``, or
-    a :class:`MachineModel`). The ops are then placed by :func:`byoc_core.partitioning.policies.labelling.place`; a
-    composite stays whole. A border is paid for each value crossing the border, once for each other backend reading the
-    value: the call, and the transfer out of one device and into the other. A region entered by several values is
-    therefore charged several calls.
+    a :class:`MachineModel`). Function :func:`byoc_core.partitioning.policies.labelling.find_labelling` then assigns the
+    ops to backends; a composite stays whole. A border is paid for each value crossing the border, once for each other
+    backend reading the value: the call, and the transfer out of one device and into the other. A region entered by
+    several values is therefore charged several calls.
 
     The result is expected to cost no more than the result of :class:`GreedyByOrder`, nor than the host alone. A module
     with regions of one of the backends is left unchanged: the ops outside were weighed when these regions were made.
@@ -55,7 +55,7 @@ class ByCost:
         machines: Mapping[str, object] = self.machines
         for name, machine in machines.items():
             if not isinstance(machine, MachineModel):
-                raise OptionsError(f"ByCost, machine `{name}`", "is no MachineModel", got=repr(machine))
+                raise OptionsError(f"ByCost, machine `{name}`", "is not a MachineModel", got=repr(machine))
 
     def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
         """Return the module with claims.
@@ -68,9 +68,9 @@ class ByCost:
         Cost: the claims of :class:`GreedyByOrder` three times, seldom four, and near-linear in the ops beyond that.
         """
         self._check_machines(request)
-        asked = [handle for handle in request.backends if handle.name != HOST_NAME]
-        if asked and not _is_partitioned(module, [handle.name for handle in asked]):
-            module = _claim_best(self, module, replace(request, backends=asked))
+        backends = [handle for handle in request.backends if handle.name != HOST_NAME]
+        if backends and not _is_partitioned(module, [handle.name for handle in backends]):
+            module = _claim_best(self, module, replace(request, backends=backends))
         for handle in request.backends:
             if handle.name == HOST_NAME:  # taking part as a backend, the host takes the rest
                 module = request.claim(module, handle)
@@ -83,7 +83,7 @@ class ByCost:
             if name not in {*names, HOST_NAME, *installed}:
                 raise OptionsError(
                     f"ByCost, machine `{name}`",
-                    "no such backend takes part or is installed",
+                    "no backend of this name takes part or is installed",
                     expected=", ".join([*names, HOST_NAME]),
                     hint=near_names(name, [*names, HOST_NAME]) or None,
                 )
@@ -93,10 +93,13 @@ Choice = Mapping[OpKey, str]
 """The backend of each op to be offloaded."""
 
 
-def _check_mapping(what: str, value: object, example: str) -> None:
+def _check_mapping(field_name: str, value: object, example: str) -> None:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise OptionsError(
-            f"ByCost, {what}", "is no mapping from names", got=repr(value), expected=f"one like {example}"
+            f"ByCost, {field_name}",
+            "is not a mapping with names as keys",
+            got=repr(value),
+            expected=f"a mapping such as {example}",
         )
 
 
@@ -108,7 +111,9 @@ def _claim_best(policy: ByCost, module: IRModule, request: PartitionRequest) -> 
     refused: dict[tuple[str, OpKey], Rejection] = {}
     while True:
         log = PartitionLog()
-        plan = _Plan(policy, module, replace(request, log=log, admissions=without_ops(refused, request.admissions)))
+        plan = _Plan(
+            policy, module, replace(request, log=log, claim_filters=with_refused_ops(refused, request.claim_filters))
+        )
         claimed = plan.claim_best()
         if plan.refused.keys() <= refused.keys():
             request.log.extend(log)
@@ -141,16 +146,16 @@ class _Plan:
         greedy = backends_of(self._greedy)
         placed: dict[OpKey, str] = {}
         for body in self._bodies:
-            placed.update(body.choice(place(body.problem, [body.labels(greedy)]).labels))
+            placed.update(body.choice(find_labelling(body.problem, [body.labels(greedy)]).labels))
         log = PartitionLog()
         claimed = self.claim(placed, log)
-        least = self._prices.total(claimed)
-        others: list[tuple[float, Choice]] = [
+        placed_cost = self._prices.total(claimed)
+        alternatives: list[tuple[float, Choice]] = [
             (self._prices.total(self._greedy), greedy),
             (self._prices.total(self._module), {}),
         ]
-        cost, choice = min(others, key=lambda pair: pair[0])
-        if cost < least:
+        cost, choice = min(alternatives, key=lambda pair: pair[0])
+        if cost < placed_cost:
             return self.claim(choice, self._request.log)
         self._request.log.extend(log)
         return claimed
@@ -161,12 +166,12 @@ class _Plan:
         explanation = _CostExplanation(self._bodies, choice)
         for label, handle in enumerate(request.backends):
 
-            def admit(source: str, binding: Binding, label: int = label, name: str = handle.name) -> Rejection | None:
+            def refusal(source: str, binding: Binding, label: int = label, name: str = handle.name) -> Rejection | None:
                 if choice.get(op_key(source, binding)) == name:
                     return None
                 return explanation.refusal(source, binding, label)
 
-            module = request.claim(module, handle, admit)
+            module = request.claim(module, handle, refusal)
         return module
 
 
@@ -174,34 +179,37 @@ class _CostExplanation:
     """The costs of ops on backends not chosen, against the costs under the choice."""
 
     def __init__(self, bodies: Sequence[Body], choice: Choice) -> None:
-        self._places: dict[OpKey, tuple[Body, Labelling, int]] = {}
+        self._items: dict[OpKey, tuple[Body, Labelling, int]] = {}
         for body in bodies:
             labelling = Labelling(body.problem, body.labels(choice))
-            self._places.update(((body.source, name), (body, labelling, item)) for name, item in body.items.items())
+            self._items.update(((body.source, name), (body, labelling, item)) for name, item in body.items.items())
 
     def refusal(self, source: str, binding: Binding, label: int) -> Rejection | None:
         """Return the reason against an op on a backend; ``None`` if the backend does not take the op at all."""
-        body, labelling, item = self._places[op_key(source, binding)]
+        body, labelling, item = self._items[op_key(source, binding)]
         costs = body.problem.costs
         unit = body.problem.units[label].get(item, (item,))
-        there = sum(costs[member][label] for member in unit)
-        if there == math.inf:
+        backend_cost = sum(costs[member][label] for member in unit)
+        if backend_cost == math.inf:
             return None
-        here = sum(costs[member][labelling.labels[member]] for member in unit)
-        transfers = labelling.difference(labelling.changes([item], label)) - there + here
-        names = [body.label_name(now) for now in sorted({labelling.labels[member] for member in unit})]
-        more = (
-            f"and transfers of {_show(transfers)}" if transfers >= 0 else f"and {_show(-transfers)} less of transfers"
+        current_cost = sum(costs[member][labelling.labels[member]] for member in unit)
+        transfers = labelling.difference(labelling.changes([item], label)) - backend_cost + current_cost
+        names = [body.label_name(current) for current in sorted({labelling.labels[member] for member in unit})]
+        transfer_text = (
+            f"plus {_microseconds(transfers)} of transfers"
+            if transfers >= 0
+            else f"minus {_microseconds(-transfers)} of transfers"
         )
-        text = f"{_show(there)} on {body.label_name(label)} {more} against {_show(here)} on {' and '.join(names)}"
+        work_text = f"{_microseconds(backend_cost)} on {body.label_name(label)}"
+        text = f"{work_text} {transfer_text} against {_microseconds(current_cost)} on {' and '.join(names)}"
         return Rejection("costs-more", text)
 
 
 def _is_partitioned(module: IRModule, backends: Sequence[str]) -> bool:
     """Return whether the partitioner made regions for one of the backends before."""
-    attrs = [function.attrs for function in module.functions.values()]
-    return any(given.get("Codegen") in backends and "source" in given for given in attrs)
+    functions = module.functions.values()
+    return any(function.attrs.get("Codegen") in backends and "source" in function.attrs for function in functions)
 
 
-def _show(cost: float) -> str:
+def _microseconds(cost: float) -> str:
     return f"{to_seconds(cost) * 1e6:.3g} us"

@@ -21,7 +21,7 @@ from byoc_core.transform.rewrite import clone_bindings
 __all__ = ["BACKEND_MACHINE", "HOST_MACHINE", "BackendCosts", "MachineModel", "Sizes", "to_seconds", "to_units"]
 
 _UNITS_PER_SECOND = 10**15
-_MOST_SECONDS = 1e9
+_MAX_SECONDS = 1e9
 
 
 def to_units(seconds: float) -> int:
@@ -29,7 +29,7 @@ def to_units(seconds: float) -> int:
 
     More than 30 years count as 30 years.
     """
-    return round(min(seconds, _MOST_SECONDS) * _UNITS_PER_SECOND)
+    return round(min(seconds, _MAX_SECONDS) * _UNITS_PER_SECOND)
 
 
 def to_seconds(cost: float) -> float:
@@ -60,11 +60,11 @@ class MachineModel:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            least = "above 0" if name in ("flops_per_second", "bytes_per_second") else "0 or more"
+            bound = "above 0" if name in ("flops_per_second", "bytes_per_second") else "0 or more"
             is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-            if not is_number or not math.isfinite(value) or value < 0 or (value == 0 and least == "above 0"):
+            if not is_number or not math.isfinite(value) or value < 0 or (value == 0 and bound == "above 0"):
                 where = f"MachineModel, `{name}`"
-                raise OptionsError(where, "has a bad value", got=repr(value), expected=f"a finite number {least}")
+                raise OptionsError(where, "has a bad value", got=repr(value), expected=f"a finite number {bound}")
 
     def estimate(self, flops: int, nbytes: int) -> Estimate:
         """Return the cost of work on the machine."""
@@ -128,7 +128,7 @@ class BackendCosts:
         self._context = context
         self._machine = machine
         self._sizes = sizes
-        self._known: dict[tuple[object, ...], Estimate] = {}
+        self._estimates: dict[tuple[object, ...], Estimate] = {}
         self._refused: dict[tuple[object, ...], Rejection] = {}
 
     def estimate(self, binding: Binding) -> Estimate | Rejection:
@@ -138,19 +138,19 @@ class BackendCosts:
             HookError: the backend's hook failed, and failures of the backend are not contained.
         """
         key = _structure(binding, {})
-        if key not in self._known and key not in self._refused:
+        if key not in self._estimates and key not in self._refused:
             function = self._sized(_as_function(binding, self._handle.name))
             try:
                 answer = None if function is None else self._handle.estimate(function, self._context)
-                self._known[key] = answer or self._machine.estimate(*self._sizes.work(binding))
+                self._estimates[key] = answer or self._machine.estimate(*self._sizes.work(binding))
             except ByocError as error:
                 self._refused[key] = self._handle.contain("byoc_estimate", error, binding.results[0].name)
-        return self._refused.get(key) or self._known[key]
+        return self._refused.get(key) or self._estimates[key]
 
     def border(self) -> Estimate:
         """Return the costliest border of all estimates so far; free of charge without any estimate."""
-        calls = [estimate.call_seconds for estimate in self._known.values()]
-        speeds = [estimate.bytes_per_second for estimate in self._known.values() if estimate.bytes_per_second]
+        calls = [estimate.call_seconds for estimate in self._estimates.values()]
+        speeds = [estimate.bytes_per_second for estimate in self._estimates.values() if estimate.bytes_per_second]
         return Estimate(0.0, max(calls, default=0.0), min(speeds, default=0.0))
 
     def _sized(self, function: Function) -> Function | None:

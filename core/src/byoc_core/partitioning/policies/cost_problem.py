@@ -82,7 +82,7 @@ class Prices:
             machine = machines.get(handle.name, BACKEND_MACHINE)
             self._backends.append(BackendCosts(handle, context, machine, sizes))
         self._moves: dict[int, list[list[int]]] = {}
-        self._admit_to_host = request.admissions(HOST_NAME)
+        self._host_filter = request.claim_filters(HOST_NAME)
 
     def cost(self, source: str, binding: Binding, label: int) -> int:
         """Return the cost of an op or composite in femtoseconds.
@@ -106,7 +106,7 @@ class Prices:
             return to_units(math.inf)
         if binding.op in STRUCTURAL_OPS and binding.op is not COMPOSITE:
             return 0
-        if self._admit_to_host(source, binding) is not None:
+        if self._host_filter(source, binding) is not None:
             return to_units(math.inf)
         return to_units(self._host.estimate(*self.sizes.work(binding)).seconds)
 
@@ -140,12 +140,12 @@ class Prices:
             claimed: the same with claims of that backend.
             label: the backend's label.
         """
-        known = backends_of(before)
+        claimed_before = backends_of(before)
         found: dict[OpKey, Unit] = {}
         for source, body in bodies_of(claimed):
             for binding in body.bindings:
                 names = tuple(op.results[0].name for op in members_of(binding))
-                if binding.codegen is not None and (source, names[0]) not in known:
+                if binding.codegen is not None and (source, names[0]) not in claimed_before:
                     found.update(
                         dict.fromkeys(
                             ((source, name) for name in names), Unit(names, self.cost(source, binding, label))
@@ -200,8 +200,8 @@ class Body:
 
     def choice(self, labels: Sequence[int]) -> dict[OpKey, str]:
         """Return the backends of the ops given to a backend by labels."""
-        given = ((name, labels[item]) for name, item in self.items.items())
-        return {(self.source, name): self._prices.labels[label] for name, label in given if label != self._host}
+        named_labels = ((name, labels[item]) for name, item in self.items.items())
+        return {(self.source, name): self._prices.labels[label] for name, label in named_labels if label != self._host}
 
     def label_name(self, label: int) -> str:
         """Return a label for messages."""
@@ -240,17 +240,17 @@ class Body:
         item = self.items[name]
         home = self._homes[item]
         self._costs[item][home] = self._prices.cost(self.source, binding, home)
-        for label, known in enumerate(units if binding.codegen is None else ()):
-            unit = known.get((self.source, name))
+        for label, backend_units in enumerate(units if binding.codegen is None else ()):
+            unit = backend_units.get((self.source, name))
             if unit is not None:
                 share, rest = divmod(unit.cost, len(unit.ops))
                 self._costs[item][label] = share + (rest if name == unit.ops[0] else 0)
 
     def _groups(self, units: Sequence[Mapping[OpKey, Unit]]) -> list[dict[int, tuple[int, ...]]]:
         groups: list[dict[int, tuple[int, ...]]] = [{} for _ in self._prices.labels]
-        for group, known in zip(groups, units, strict=False):
+        for group, backend_units in zip(groups, units, strict=False):
             for name, item in self.items.items():
-                unit = known.get((self.source, name))
+                unit = backend_units.get((self.source, name))
                 if unit is not None and len(unit.ops) > 1:
                     group[item] = tuple(self.items[op] for op in unit.ops)
         return groups

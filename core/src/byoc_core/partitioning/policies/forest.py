@@ -29,12 +29,12 @@ def label_forest(problem: PlacementProblem) -> tuple[list[int], bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _FlowLabels:
     """The cost of a flow and the subtrees below it at a label of the parent, and the labels of the children."""
 
     cost: Cost
-    producer: int
-    readers: list[int]
+    producer_label: int
+    reader_labels: list[int]
 
 
 class _Forest:
@@ -45,7 +45,7 @@ class _Forest:
         self._flows_of: list[list[int]] = [[] for _ in problem.costs]
         self._sets = _label_sets(problem.num_labels)
         self._tables: list[list[Cost]] = [list(row) for row in problem.costs]
-        self._is_whole = self._span()
+        self._is_complete = self._span()
 
     def solve(self) -> tuple[list[int], bool]:
         order, parents, roots = self._order()
@@ -62,13 +62,13 @@ class _Forest:
         # From the roots down: the label of the item above decides the labels of the flow's other items.
         for index in order:
             parent = parents[index]
-            choice = self._best(index, parent, labels[parent])
-            labels[flows[index].producer] = choice.producer
-            for reader, label in zip(self._children(index, parent), choice.readers, strict=True):
+            flow_labels = self._best(index, parent, labels[parent])
+            labels[flows[index].producer] = flow_labels.producer_label
+            for reader, label in zip(self._children(index, parent), flow_labels.reader_labels, strict=True):
                 labels[reader] = label
         # Left-out links may tie items of a unit: the labelling of the forest may contain incomplete units.
         repaired = self._problem.repaired(labels)
-        return repaired, self._is_whole and repaired == labels
+        return repaired, self._is_complete and repaired == labels
 
     def _span(self) -> bool:
         """Choose the links of the forest, and return whether all links could be kept."""
@@ -79,17 +79,17 @@ class _Forest:
             # A flow has a single producer: these links close no cycle, and all are kept.
             parent[self._num_items + index] = flow.producer
             self._flows_of[flow.producer].append(index)
-        is_whole = True
+        is_complete = True
         for index, reader in links:
             left, right = _find(parent, self._num_items + index), _find(parent, reader)
             if left == right:
                 # The link would close a cycle: the forest ignores this reader's share of the flow's cost.
-                is_whole = False
+                is_complete = False
                 continue
             parent[right] = left
             self._readers[index].append(reader)
             self._flows_of[reader].append(index)
-        return is_whole
+        return is_complete
 
     def _link_order(self, index: int, reader: int) -> tuple[bool, Cost]:
         flow = self._problem.flows[index]
@@ -127,7 +127,7 @@ class _Forest:
     def _children(self, index: int, parent: int) -> list[int]:
         return [reader for reader in self._readers[index] if reader != parent]
 
-    def _best(self, index: int, parent: int, label: int) -> _Choice:
+    def _best(self, index: int, parent: int, label: int) -> _FlowLabels:
         """Return the cheapest labels of a flow's other items, for a given label of the parent.
 
         The target labels of the value are tried as sets; each reader then takes the best label of the set for itself.
@@ -136,7 +136,7 @@ class _Forest:
         is_producer = parent == flow.producer
         children = [(tables[child], self._tied(flow, child)) for child in self._children(index, parent)]
         tied = [] if is_producer else self._tied(flow, parent)
-        best = _Choice(math.inf, self._problem.homes[flow.producer], [self._problem.homes[parent]] * len(children))
+        best = _FlowLabels(math.inf, self._problem.homes[flow.producer], [self._problem.homes[parent]] * len(children))
         for source in (label,) if is_producer else range(self._problem.num_labels):
             base = 0 if is_producer else tables[flow.producer][source]
             # No cost is negative: `base` is a lower bound. A tied label permits no other label at the other end.
@@ -149,13 +149,13 @@ class _Forest:
                 # If the parent is a reader, the value must reach the parent's label.
                 if cost >= best.cost or not (is_producer or label in targets):
                     continue
-                chosen = []
+                reader_labels = []
                 for table, bound in children:
                     fitting = _fitting(targets, source, bound) if bound else targets
-                    chosen.append(min(fitting, key=table.__getitem__))
-                    cost += table[chosen[-1]]
+                    reader_labels.append(min(fitting, key=table.__getitem__))
+                    cost += table[reader_labels[-1]]
                 if cost < best.cost:
-                    best = _Choice(cost, source, chosen)
+                    best = _FlowLabels(cost, source, reader_labels)
         return best
 
 
@@ -167,10 +167,10 @@ def _fitting(targets: tuple[int, ...], source: int, bound: list[int]) -> tuple[i
 def _label_sets(num_labels: int) -> list[list[list[tuple[int, ...]]]]:
     """Return for each label and number the sets with the label and at most so many others; small sets first."""
 
-    def sets(label: int, most: int) -> Iterator[tuple[int, ...]]:
-        others = [other for other in range(num_labels) if other != label]
-        for count in range(most + 1):
-            yield from ((label, *chosen) for chosen in itertools.combinations(others, count))
+    def sets(label: int, max_extra: int) -> Iterator[tuple[int, ...]]:
+        other_labels = [other for other in range(num_labels) if other != label]
+        for count in range(max_extra + 1):
+            yield from ((label, *extra_labels) for extra_labels in itertools.combinations(other_labels, count))
 
     return [[list(sets(label, most)) for most in range(num_labels)] for label in range(num_labels)]
 

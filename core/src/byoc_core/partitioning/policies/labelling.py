@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from byoc_core.partitioning.policies.forest import label_forest
 from byoc_core.partitioning.policies.placement import Cost, PlacementProblem
 
-__all__ = ["Labelling", "place"]
+__all__ = ["Labelling", "find_labelling"]
 
 _MAX_ROUNDS = 32
 """The maximum number of rounds of :meth:`Labelling.improve` over all items; more than four are seldom needed."""
 
 
-def place(problem: PlacementProblem, starts: Iterable[Sequence[int]] = ()) -> Labelling:
+def find_labelling(problem: PlacementProblem, starts: Iterable[Sequence[int]] = ()) -> Labelling:
     """Return a labelling of small cost: the optimum if items and flows form a forest.
 
     Args:
@@ -133,12 +133,12 @@ class Labelling:
     def _move(self, group: Sequence[int]) -> None:
         """Give a group the label with the greatest reduction of the cost, if there is any."""
         best: dict[int, int] = {}
-        least: Cost = 0
+        best_difference: Cost = 0
         for label in range(self.problem.num_labels):
             changes = self.changes(group, label)
             difference = self.difference(changes) if changes else 0
-            if difference < least:
-                best, least = changes, difference
+            if difference < best_difference:
+                best, best_difference = changes, difference
         if best:
             self.apply(best)
 

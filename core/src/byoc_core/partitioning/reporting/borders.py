@@ -62,7 +62,7 @@ class _Body:
         self._impure = [i for i, binding in enumerate(self._bindings) if not is_pure(binding, functions)]
         self._regions = {i: f for i, b in enumerate(self._bindings) if (f := _callee(b, functions)) and _is_region(f)}
         self._visits_left = _VISITS_PER_BINDING * len(self._bindings)
-        self._makers: dict[int, dict[int, str]] = {}
+        self._producer_names: dict[int, dict[int, str]] = {}
 
     def borders(self) -> list[dict[str, Any]]:
         borders = []
@@ -80,26 +80,30 @@ class _Body:
             first = bisect_left(self._impure, before)
             last = bisect_left(self._impure, after)
             ops = [self._bindings[i].results[0].name for i in self._impure[first:last]][:_MAX_NAMED]
-            return "barrier", ops, f"ops with effects stand between them: {_named(ops)}"
+            return "barrier", ops, f"ops with effects lie between the regions: {_named(ops)}"
         for position in (before, after):
             first_op = self._regions[position].bindings[0]
             if is_data_dependent(first_op):
                 name = first_op.results[0].name
-                return "data-dependent-size", [name], f"only the data tells the sizes that `{name}` gives"
-        way = self._find_way(before, after)
-        if way:
-            ops = self._names(before, way, after)
+                return "data-dependent-size", [name], f"the result sizes of `{name}` depend on data"
+        path = self._find_path(before, after)
+        if path:
+            ops = self._names(before, path, after)
             if len(ops) > _MAX_NAMED:
                 ops = [*ops[: _MAX_NAMED // 2], *ops[-_MAX_NAMED // 2 :]]
-            return "would-close-cycle", ops, f"they would close a cycle through {_named(ops)}"
+            return "would-close-cycle", ops, f"a merged region would depend on itself through {_named(ops)}"
         symbols = [str(self._regions[position].attrs["global_symbol"]) for position in (before, after)]
         moved = [f"`{symbol}`" for symbol in symbols if symbol in self._handed_over]
         if moved:
             verb = "was" if len(moved) == 1 else "were"
-            return "handed-over", [], f"{' and '.join(moved)} {verb} handed over by the backend that had claimed it"
-        return "search-limit", [], "the search for another way between them met its bound"
+            return (
+                "handed-over",
+                [],
+                f"{' and '.join(moved)} {verb} handed over after a refusal of the claiming backend",
+            )
+        return "search-limit", [], "the search for another path between the regions reached the limit"
 
-    def _find_way(self, before: int, after: int) -> list[int]:
+    def _find_path(self, before: int, after: int) -> list[int]:
         """Return the bindings on a shortest path between two bindings through others; empty if not found in time."""
         following: dict[int, int] = {}
         pending = deque(source for source in self._needed[after] if source > before)
@@ -111,19 +115,19 @@ class _Body:
             current = pending.popleft()
             for source in self._needed[current]:
                 if source == before:
-                    way = [current]
-                    while following[way[-1]] != after:
-                        way.append(following[way[-1]])
-                    return way
+                    path = [current]
+                    while following[path[-1]] != after:
+                        path.append(following[path[-1]])
+                    return path
                 if source > before and source not in following:
                     following[source] = current
                     pending.append(source)
         return []
 
-    def _names(self, before: int, way: Sequence[int], after: int) -> list[str]:
+    def _names(self, before: int, path: Sequence[int], after: int) -> list[str]:
         """Return the names of the ops on a path; for a region, the name of the last op before leaving the region."""
         names = []
-        for position, reader in zip(way, [*way[1:], after], strict=True):
+        for position, reader in zip(path, [*path[1:], after], strict=True):
             binding = self._bindings[position]
             region = self._regions.get(position)
             read = {id(operand) for operand in self._bindings[reader].operands}
@@ -131,9 +135,9 @@ class _Body:
             if region is None:
                 names.append(binding.results[0].name)
             else:
-                if position not in self._makers:
-                    self._makers[position] = _makers(region)
-                names.append(self._makers[position][id(region.results[index])])
+                if position not in self._producer_names:
+                    self._producer_names[position] = _producer_names(region)
+                names.append(self._producer_names[position][id(region.results[index])])
         return names
 
 
@@ -162,17 +166,17 @@ def _is_region(function: Function) -> bool:
     return "Codegen" in function.attrs and "source" in function.attrs
 
 
-def _makers(region: Function) -> dict[int, str]:
+def _producer_names(region: Function) -> dict[int, str]:
     """Return the names of the ops making a region's values, by the value's ``id``; for a composite, the inner ops."""
-    makers: dict[int, str] = {}
+    names: dict[int, str] = {}
     for binding in region.bindings:
         if binding.op is COMPOSITE:
-            inner = _makers(binding.regions[0])
+            inner = _producer_names(binding.regions[0])
             results = zip(binding.results, binding.regions[0].results, strict=True)
-            makers.update((id(result), inner.get(id(value), result.name)) for result, value in results)
+            names.update((id(result), inner.get(id(value), result.name)) for result, value in results)
         else:
-            makers.update((id(result), binding.results[0].name) for result in binding.results)
-    return makers
+            names.update((id(result), binding.results[0].name) for result in binding.results)
+    return names
 
 
 def _named(ops: Sequence[str]) -> str:

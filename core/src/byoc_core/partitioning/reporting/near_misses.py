@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from byoc_core.backend import BackendHandle
 from byoc_core.errors import PatternError
 from byoc_core.ir import Binding, Function, IRModule
-from byoc_core.partitioning.claiming.admission import core_refusal
+from byoc_core.partitioning.claiming.claim_filters import core_refusal
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.op_sites import walk_bodies
 from byoc_core.pattern import CompositePattern, FunctionIndex, Mismatch, OpPattern, Rejection, explain_mismatch
@@ -80,9 +80,9 @@ def _log_best(
             raise
         except Exception as error:  # noqa: BLE001 - a condition is the backend's own code
             problem = f"a condition raised {type(error).__name__}: {error}"
-            told = PatternError(f"pattern `{pattern.name}`", problem)
-            told.__cause__ = error
-            handle.contain("byoc_patterns", told, binding.results[0].name)
+            pattern_error = PatternError(f"pattern `{pattern.name}`", problem)
+            pattern_error.__cause__ = error
+            handle.contain("byoc_patterns", pattern_error, binding.results[0].name)
             continue
         if mismatch is not None and (best is None or mismatch.num_matched > best[0].num_matched):
             best = mismatch, pattern

@@ -1,6 +1,8 @@
 """The vocabulary of reasons: every code given by the core itself, with the meaning.
 
-Backends have codes of their own, chosen in ``byoc_supports``, in a pattern's ``check`` and in codegen.
+Codes are stable, and stored in reports. Every ``Rejection`` of the core has a code of this table, and
+``docs/explain.md`` lists the same table. Backends have codes of their own, chosen in ``byoc_supports``, in a pattern's
+``check`` and in codegen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The report: the outcome of each op, with the reasons against others. Plain data, storable in an artifact."""
+"""The report: the outcome of each op, with the reasons against others. Plain data, storable in an artifact.
+
+Keys are stable, because artifacts and commands write the report as JSON. :mod:`byoc_core.reporting` reads the reports
+of all versions, and treats every key as possibly absent.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpSite, op_key, walk_ops
 from byoc_core.partitioning.reporting.borders import find_borders
 from byoc_core.partitioning.reporting.reasons import REASONS
+from byoc_core.renamed import renamed_parameters
 from byoc_core.reporting.shares import VIEW, apportion, decisive_reasons, reason_keys
 
 __all__ = ["SCHEMA", "build_report"]
@@ -27,13 +32,14 @@ SCHEMA = 2
 Row = dict[str, Any]
 
 
+@renamed_parameters(asked="backends", whole="unpeeled")
 def build_report(
     module: IRModule,
     log: PartitionLog,
     *,
     host: str,
-    asked: Sequence[str],
-    whole: IRModule | None = None,
+    backends: Sequence[str],
+    unpeeled: IRModule | None = None,
     roundoffs: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, Any]:
     """Return the report of a partitioned module.
@@ -43,8 +49,8 @@ def build_report(
             regions of the compiling backends.
         log: the refusals.
         host: name of the backend counted as not offloaded.
-        asked: the other backends, in the order of asking.
-        whole: the same before views left the regions, if views did leave (:class:`byoc_core.partitioning.PeelViews`).
+        backends: the other backends, in the order of asking.
+        unpeeled: the module before views left the regions, if any left (:class:`byoc_core.partitioning.PeelViews`).
         roundoffs: the unit roundoffs stated by backends, by name, then by dtype.
 
     Returns:
@@ -77,17 +83,19 @@ def build_report(
     """
     rows: list[Row] = []
     flops: list[Dim] = []
-    in_regions = {op_key(site.source, site.binding) for site in walk_ops(whole or module) if site.backend is not None}
+    in_regions = {
+        op_key(site.source, site.binding) for site in walk_ops(unpeeled or module) if site.backend is not None
+    }
     restored, compiled = with_compiled_regions(module)
     for site in walk_ops(restored):
         # Reasons go by names: an op of a compiled region may share the name of a newly partitioned op.
-        told = PartitionLog() if site.region in compiled else log
-        has_left = site.backend is None and op_key(site.source, site.binding) in in_regions
-        rows.append(_row(site, told, VIEW if has_left else site.backend or host, host, asked))
+        site_log = PartitionLog() if site.region in compiled else log
+        has_moved = site.backend is None and op_key(site.source, site.binding) in in_regions
+        rows.append(_row(site, site_log, VIEW if has_moved else site.backend or host, host, backends))
         flops.append(site.binding.op.flops(site.binding.context()))
     for row, amount in zip(rows, flops, strict=True):
         row["flops"] = _plain(amount)
-    names = [*asked, host]
+    names = [*backends, host]
     names += sorted({row["outcome"] for row in rows} - set(names))
     tallies = _tally_regions(rows, flops)
     report = {
@@ -101,13 +109,13 @@ def build_report(
         "num_passed_over": log.num_passed_over,
         "borders": [
             border
-            for border in find_borders(whole or module, host=host, handed_over=log.handed_over)
+            for border in find_borders(unpeeled or module, host=host, handed_over=log.handed_over)
             if border["before"] in tallies and border["after"] in tallies
         ],
         "links": find_links(restored),
         "ops": rows,
     }
-    return apportion(report, known={str(amount): amount for amount in flops if not isinstance(amount, int)})
+    return apportion(report, parsed={str(amount): amount for amount in flops if not isinstance(amount, int)})
 
 
 @dataclass
@@ -127,9 +135,9 @@ class _Tally:
         self.texts[text] += 1
 
 
-def _row(site: OpSite, log: PartitionLog, outcome: str, host: str, asked: Sequence[str]) -> Row:
-    reasons = _reasons(log, site, asked)
-    code, text = _verdict(reasons, asked) if outcome == host else ("", "")
+def _row(site: OpSite, log: PartitionLog, outcome: str, host: str, backends: Sequence[str]) -> Row:
+    reasons = _reasons(log, site, backends)
+    code, text = _verdict(reasons, backends) if outcome == host else ("", "")
     if outcome == VIEW:
         code, text = "view", REASONS["view"]
     row: Row = {
@@ -151,10 +159,10 @@ def _row(site: OpSite, log: PartitionLog, outcome: str, host: str, asked: Sequen
     return row
 
 
-def _reasons(log: PartitionLog, site: OpSite, asked: Sequence[str]) -> list[dict[str, Any]]:
+def _reasons(log: PartitionLog, site: OpSite, backends: Sequence[str]) -> list[dict[str, Any]]:
     reasons = []
     for refusal in log.refusals(site.source, site.name):
-        if refusal.backend in asked:
+        if refusal.backend in backends:
             reason: dict[str, Any] = {
                 "backend": refusal.backend,
                 "code": refusal.rejection.code,
@@ -168,14 +176,14 @@ def _reasons(log: PartitionLog, site: OpSite, asked: Sequence[str]) -> list[dict
     return reasons
 
 
-def _verdict(reasons: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> tuple[str, str]:
+def _verdict(reasons: Sequence[Mapping[str, Any]], backends: Sequence[str]) -> tuple[str, str]:
     """Return code and text for an op of the host: the code of the first backend, and a text with a clause for each."""
-    if not asked:
+    if not backends:
         return "host-only", "no other backend was asked"
     decisive = decisive_reasons(reasons)
-    own = [decisive[backend] for backend in asked if backend in decisive]
+    own = [decisive[backend] for backend in backends if backend in decisive]
     if not own:
-        return "not-claimed", "no backend claimed it"
+        return "not-claimed", "no backend claimed the op"
     return own[0]["code"], "; ".join(f"{reason['backend']}: {reason['text']}" for reason in own)
 
 
@@ -245,10 +253,10 @@ def _summary(rows: Sequence[Row], flops: Sequence[Dim], host: str) -> list[dict[
 
 def _text(code: str, tally: _Tally) -> str:
     """Return one text for the reasons of one code: the common text if equal, else the code's meaning or an example."""
-    (text, _), *_others = tally.texts.most_common(1)
+    [(text, _)] = tally.texts.most_common(1)
     if len(tally.texts) == 1:
         return text
-    return REASONS.get(code, f"{text}, and {len(tally.texts) - 1} more like it")
+    return REASONS.get(code, f"{text}, and {len(tally.texts) - 1} similar reasons")
 
 
 def _total(amounts: Iterable[Dim]) -> Dim:

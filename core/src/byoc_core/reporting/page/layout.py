@@ -39,7 +39,7 @@ def lay_out(num_nodes: int, edges: Sequence[tuple[int, int]]) -> list[tuple[floa
     for sweep in range(_NUM_SWEEPS):
         neighbours = below if sweep % 2 else above
         for members in reversed(layers) if sweep % 2 else layers:
-            _place(members, neighbours, column)
+            _align_layer(members, neighbours, column)
     left = min(column, default=0.0)
     return [(column[node] - left, layer[node]) for node in range(num_nodes)]
 
@@ -54,9 +54,9 @@ def _sort(num_nodes: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], 
     order: list[int] = []
     rank = [-1] * num_nodes
     ready = [node for node in reversed(range(num_nodes)) if not waiting[node]]
-    stuck = iter(range(num_nodes))
+    unordered = iter(range(num_nodes))
     while len(order) < num_nodes:
-        node = ready.pop() if ready else next(stuck)
+        node = ready.pop() if ready else next(unordered)
         if rank[node] >= 0:
             continue
         rank[node] = len(order)
@@ -74,22 +74,22 @@ def _sort(num_nodes: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], 
     return order, above, below
 
 
-def _place(members: list[int], neighbours: Sequence[Sequence[int]], column: list[float]) -> None:
+def _align_layer(members: list[int], neighbours: Sequence[Sequence[int]], column: list[float]) -> None:
     """Move the nodes of a layer as near to the mean of the neighbours as a distance of one column allows.
 
     The nearest columns by the sum of squares are found by pooling overlapping neighbours (isotonic regression: Ayer et
     al., "An Empirical Distribution Function for Sampling with Incomplete Information", 1955).
     """
-    wish = {
+    mean_column = {
         node: sum(column[near] for near in neighbours[node]) / len(neighbours[node])
         if neighbours[node]
         else column[node]
         for node in members
     }
-    members.sort(key=lambda node: (wish[node], column[node]))
-    pools: list[list[float]] = []  # for each pool, the sum of the nodes' wishes, and the number of nodes
+    members.sort(key=lambda node: (mean_column[node], column[node]))
+    pools: list[list[float]] = []  # for each pool, the sum of the nodes' mean columns, and the number of nodes
     for index, node in enumerate(members):
-        pools.append([wish[node] - index, 1])
+        pools.append([mean_column[node] - index, 1])
         while len(pools) > 1 and pools[-2][0] * pools[-1][1] >= pools[-1][0] * pools[-2][1]:
             total, count = pools.pop()
             pools[-1][0] += total

@@ -123,14 +123,14 @@
     if (!lanes.has(key)) {
       const first = ops[source].layer + 1, last = Math.min(ops[index].layer, first + 100);
       const side = STEP_X / 2;
-      const wishes = [x, fromX, x + side, x - side, fromX + side, fromX - side, x + 2 * side, x - 2 * side];
+      const candidates = [x, fromX, x + side, x - side, fromX + side, fromX - side, x + 2 * side, x - 2 * side];
       const isFree = (lane) => {
         for (let layer = first; layer < last; layer++) {
           if ((rows.get(layer) || []).some((other) => Math.abs(ops[other].column * STEP_X + WIDTH / 2 - lane) < WIDTH / 2 + 3)) return false;
         }
         return true;
       };
-      lanes.set(key, wishes.find(isFree) ?? x + side);
+      lanes.set(key, candidates.find(isFree) ?? x + side);
     }
     return lanes.get(key);
   }
@@ -213,23 +213,23 @@
     });
     const isTaken = op.outcome !== data.host;
     if (isTaken && op.text) add(panel, "p", op.text, { class: "plain" });
-    add(panel, "h2", isTaken ? "Why not elsewhere" : "Why it stayed on the host");
-    if (!op.reasons.length) add(panel, "p", (!isTaken && op.text) || "Nobody asked before refused it.", { class: "plain" });
+    add(panel, "h2", isTaken ? "Reasons against other backends" : "Reasons for staying on the host");
+    if (!op.reasons.length) add(panel, "p", (!isTaken && op.text) || "No earlier backend refused the op.", { class: "plain" });
     for (const reason of op.reasons) {
       const box = add(panel, "div", null, { class: "reason" });
       box.style.borderColor = colours.get(reason.backend) || "";
       add(box, "strong", reason.backend);
       if (reason.pattern) { box.append(", pattern "); add(box, "code", reason.pattern); }
       add(box, "div", reason.text);
-      if (reason.ops.length) { const ways = add(box, "div", "ops: "); opList(ways, op.function, reason.ops); }
+      if (reason.ops.length) { const list = add(box, "div", "ops: "); opList(list, op.function, reason.ops); }
       add(box, "div", reason.code, { class: "code" });
     }
     const borders = data.borders.filter((border) => op.region && (border.before === op.region || border.after === op.region));
-    if (borders.length) add(panel, "h2", "Why its region ends");
+    if (borders.length) add(panel, "h2", "Why the region ends");
     for (const border of borders.slice(0, 50)) {
       const box = add(panel, "div", null, { class: "reason" });
       add(box, "div", border.before + " and " + border.after + ": " + border.text);
-      if (border.ops.length) { const ways = add(box, "div", "ops: "); opList(ways, op.function, border.ops); }
+      if (border.ops.length) { const list = add(box, "div", "ops: "); opList(list, op.function, border.ops); }
       add(box, "div", border.code, { class: "code" });
     }
     const back = add(panel, "p");
@@ -238,7 +238,7 @@
 
   function showSummary() {
     panel.replaceChildren();
-    add(panel, "h2", "Who runs what");
+    add(panel, "h2", "Assignment of ops");
     const backends = newTable(["", "share", "ops", "regions"]);
     for (const backend of data.backends) {
       const line = add(backends, "tr", null, { "data-filter": "" });
@@ -249,7 +249,7 @@
       onUse(line, () => setFilter((op) => op.outcome === backend.name, backend.name));
     }
     add(panel, "h2", "Why ops stayed on the host");
-    if (!data.summary.length) add(panel, "p", "None did.", { class: "plain" });
+    if (!data.summary.length) add(panel, "p", "No op stayed on the host.", { class: "plain" });
     const reasons = newTable(["reason", "share", "ops"], data.summary.length);
     for (const reason of data.summary) {
       const line = add(reasons, "tr", null, { "data-filter": "" });
@@ -261,7 +261,7 @@
     }
     const costly = ops.map((op, index) => index).filter((index) => ops[index].outcome === data.host && ops[index].share > 0);
     costly.sort((left, right) => ops[right].share - ops[left].share || left - right);
-    if (costly.length) add(panel, "h2", "The most costly of them");
+    if (costly.length) add(panel, "h2", "Most costly ops of the host");
     const table = newTable(["op", "share", "why"], costly.length);
     for (const index of costly.slice(0, 12)) {
       const line = add(table, "tr");

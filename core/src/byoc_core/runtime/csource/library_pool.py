@@ -66,14 +66,14 @@ class LibraryPool:
             handle = idle.pop()
         except IndexError:
             handle = open_library(library.data, library.target, name, shared=library.shared)
-        taken = NativeLibrary(handle, name)
+        native_library = NativeLibrary(handle, name)
         # The collector may run this at any statement, so no lock is taken: appending to a list is atomic.
-        weakref.finalize(taken, idle.append, handle).atexit = False
-        table = (ctypes.c_void_p * len(constants)).from_address(taken.address_of(CONSTANT_TABLE))
+        weakref.finalize(native_library, idle.append, handle).atexit = False
+        table = (ctypes.c_void_p * len(constants)).from_address(native_library.address_of(CONSTANT_TABLE))
         for index, array in enumerate(constants):
             table[index] = array.ctypes.data
-        taken.keep_alive(*constants)
-        return taken
+        native_library.keep_alive(*constants)
+        return native_library
 
 
 library_pool = LibraryPool()

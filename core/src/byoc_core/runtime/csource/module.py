@@ -54,7 +54,7 @@ class CSourceModule(RuntimeModule):
         self._options = options or BuildOptions()
         self._library = library
         self._traits = MappingProxyType(
-            {symbol: found for symbol, found in (traits or {}).items() if found != CallTraits()}
+            {symbol: permissions for symbol, permissions in (traits or {}).items() if permissions != CallTraits()}
         )
         self._not_held = tuple(not_held)
         self._loaded: NativeLibrary | None = None
@@ -139,8 +139,8 @@ class CSourceModule(RuntimeModule):
         if self._not_held:
             raise ToolchainError(
                 f"library `{', '.join(self.function_names)}`",
-                f"was built with files that its artifact does not hold: {', '.join(self._not_held)}",
-                hint="Build it again, or export it, where the model is compiled.",
+                f"was built with files missing in the artifact: {', '.join(self._not_held)}",
+                hint="Build or export the library where the model is compiled.",
             )
 
     def find_signature(self, name: str) -> Signature:

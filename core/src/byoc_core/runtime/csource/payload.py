@@ -57,7 +57,7 @@ class _Function:
     def __post_init__(self) -> None:
         pairs = () if self.traits is None else self.traits.in_place
         if any(output >= len(self.outputs) or index >= len(self.inputs) for output, index in pairs):
-            raise MisfitError("A pair of `in_place` names a tensor that is not there")
+            raise MisfitError("A pair of `in_place` names a missing tensor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
         raise ArtifactError(
             context.source,
             "the header of a csource module is malformed",
-            detail="its format is not the one that what it says calls for",
+            detail="the format does not fit the content",
         )
     return module
 
@@ -190,10 +190,10 @@ def _split(payload: bytes, where: str) -> tuple[bytes, bytes, bytes]:
         raise ArtifactError(where, "is not a csource module", got=repr(magic), expected=expected)
     body = memoryview(payload)[start:]
     if hashlib.sha256(body).digest() != payload[_MAGIC_LENGTH:start] or len(body) < _LENGTHS.size:
-        raise ArtifactError(where, "a csource module is damaged: its digest does not fit its bytes")
+        raise ArtifactError(where, "a csource module is damaged: the digest does not fit the bytes")
     lengths = _LENGTHS.unpack_from(body)
     if _LENGTHS.size + sum(lengths) != len(body):
-        raise ArtifactError(where, "a csource module is damaged: its lengths do not fit its bytes")
+        raise ArtifactError(where, "a csource module is damaged: the lengths do not fit the bytes")
     parts = []
     position = _LENGTHS.size
     for length in lengths:

@@ -50,8 +50,8 @@ _NESTS = frozenset({dict, list})
 _Shared = dict[object, Any]
 """The parts of a document read so far.
 
-Values are keyed by themselves. A JSON object shared by :func:`_sharing` is keyed by a place and the object's ``id``;
-the entry holds the object and the object's meaning at this place.
+Values are keyed by themselves. A JSON object shared by :func:`_sharing` is keyed by its kind and the object's ``id``;
+the entry holds the object and the object's meaning as this kind.
 """
 _WHERE = "graph document"
 
@@ -86,7 +86,7 @@ def decode_document(payload: bytes) -> GraphDocument:
     """Read a document from the JSON form; check every law of documents, and every node against the op's rule.
 
     Raises:
-        ArtifactError: the payload is not such a document, is of a newer version, or breaks a law; names the place.
+        ArtifactError: the payload is not such a document, is of a newer version, or breaks a law; names the location.
     """
     return read_document(decode_json(payload))
 
@@ -107,12 +107,12 @@ def read_document(data: Any) -> GraphDocument:
     """Return the document of a JSON value, whose lists are emptied; see :func:`decode_document`."""
     document = checked_fields(data, _WHERE, "schema", "version", "functions", optional=("kernels",))
     if document["schema"] != _SCHEMA:
-        raise ArtifactError(_WHERE, "is of another schema", got=repr(document["schema"]), expected=repr(_SCHEMA))
+        raise ArtifactError(_WHERE, "has another schema", got=repr(document["schema"]), expected=repr(_SCHEMA))
     version = document["version"]
     if type(version) is not int or not 1 <= version <= NEWEST_GRAPH_VERSION:
         raise ArtifactError(
             _WHERE,
-            "is of a version that this byoc-core cannot read",
+            "has a version unknown to this byoc-core",
             got=repr(version),
             expected=f"1 to {NEWEST_GRAPH_VERSION}",
         )
@@ -121,21 +121,21 @@ def read_document(data: Any) -> GraphDocument:
     for index, item in enumerate(_list(document["functions"], f"{_WHERE}, functions")):
         function = _decode_function(item, f"{_WHERE}, function {index}", 0, shared)
         if function.name in functions:
-            raise ArtifactError(f"{_WHERE}, function {index}", f"the name `{function.name}` is taken")
+            raise ArtifactError(f"{_WHERE}, function {index}", f"the name `{function.name}` is used twice")
         functions[function.name] = function
     if version == 1 and "kernels" in document:
         raise ArtifactError(_WHERE, "has an unknown field 'kernels'", expected="schema, version, functions")
     kernels = _decode_kernels(document.get("kernels", []), f"{_WHERE}, kernels")
     decoded = GraphDocument(MappingProxyType(functions), MappingProxyType(kernels))
     if unused := sorted(kernels.keys() - decoded.ops()):
-        raise ArtifactError(f"{_WHERE}, kernels", "names a kernel for an op that no node has", got=repr(unused[0])[:80])
+        raise ArtifactError(f"{_WHERE}, kernels", "names a kernel for an op without nodes", got=repr(unused[0])[:80])
     check_document_types(decoded, _WHERE)
     return with_all_attributes(decoded)
 
 
 def _sharing() -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return a JSON object hook that makes equal types and attributes the same object: most objects are repetitions."""
-    known: dict[bytes, dict[str, Any]] = {}
+    shared: dict[bytes, dict[str, Any]] = {}
 
     def share(item: dict[str, Any]) -> dict[str, Any]:
         # Skip nested objects, marshalled once per level otherwise; and constants, because each constant is unique.
@@ -144,7 +144,7 @@ def _sharing() -> Callable[[dict[str, Any]], dict[str, Any]]:
                 return item
         if "digest" in item:
             return item
-        return known.setdefault(marshal.dumps(item, 2), item)  # version 2: equal values, equal bytes
+        return shared.setdefault(marshal.dumps(item, 2), item)  # version 2: equal values, equal bytes
 
     return share
 
@@ -231,11 +231,13 @@ def _text(data: object, where: str) -> str:
 def _decode_kernels(data: object, where: str) -> dict[str, KernelOrigin]:
     kernels: dict[str, KernelOrigin] = {}
     for index, value in enumerate(_list(data, where)):
-        place = f"{where}, item {index}"
-        item = checked_fields(value, place, "op", "runtime", "distribution")
-        op, runtime, distribution = (_text(item[key], f"{place}, {key}") for key in ("op", "runtime", "distribution"))
+        location = f"{where}, item {index}"
+        item = checked_fields(value, location, "op", "runtime", "distribution")
+        op, runtime, distribution = (
+            _text(item[key], f"{location}, {key}") for key in ("op", "runtime", "distribution")
+        )
         if op in kernels:
-            raise ArtifactError(place, "names a kernel twice", got=repr(op)[:80])
+            raise ArtifactError(location, "names a kernel twice", got=repr(op)[:80])
         kernels[op] = KernelOrigin(runtime, distribution)
     return kernels
 
@@ -266,8 +268,8 @@ def _decode_dtype(data: object, where: str) -> str:
 
 def _decode_tensor(item: dict[str, Any], where: str, shared: _Shared) -> GraphTensor:
     tensor = GraphTensor(_decode_dtype(item["dtype"], where), _decode_shape(item["shape"], f"{where}, shape"))
-    known: GraphTensor = shared.setdefault(tensor, tensor)
-    return known
+    first: GraphTensor = shared.setdefault(tensor, tensor)
+    return first
 
 
 def _decode_constant(data: object, where: str, shared: _Shared) -> GraphConstant:
@@ -283,37 +285,37 @@ def _decode_constant(data: object, where: str, shared: _Shared) -> GraphConstant
 
 def _decode_function(data: object, where: str, depth: int, shared: _Shared) -> GraphFunction:
     if depth > _MAX_BODY_DEPTH:
-        raise ArtifactError(where, f"bodies are nested more than {_MAX_BODY_DEPTH} deep")
+        raise ArtifactError(where, f"bodies are nested more than {_MAX_BODY_DEPTH} levels deep")
     item = checked_fields(data, where, "name", "inputs", "constants", "nodes", "outputs")
     name = _text(item["name"], f"{where}, name")
     where = f"{where} (`{name}`)"
     inputs: list[TensorSpec] = []
     for index, value in enumerate(_list(item["inputs"], f"{where}, inputs")):
-        place = f"{where}, input {index}"
-        value = checked_fields(value, place, "name", "dtype", "shape")
-        tensor = _decode_tensor(value, place, shared)
-        inputs.append(TensorSpec(_text(value["name"], place), tensor.dtype, tensor.shape))
+        location = f"{where}, input {index}"
+        value = checked_fields(value, location, "name", "dtype", "shape")
+        tensor = _decode_tensor(value, location, shared)
+        inputs.append(TensorSpec(_text(value["name"], location), tensor.dtype, tensor.shape))
     constants = [
         _decode_constant(value, f"{where}, constant {index}", shared)
-        for index, value in _taken(_list(item["constants"], f"{where}, constants"))
+        for index, value in _consumed(_list(item["constants"], f"{where}, constants"))
     ]
     values = [GraphTensor(s.dtype, s.shape) for s in inputs] + [c.tensor for c in constants]
     nodes: list[GraphNode] = []
-    for index, value in _taken(_list(item["nodes"], f"{where}, nodes")):
+    for index, value in _consumed(_list(item["nodes"], f"{where}, nodes")):
         node = _decode_node(value, f"{where}, node {index}", values, depth, shared)
         nodes.append(node)
         values.extend(node.outputs)
     outputs: list[tuple[str, int]] = []
     for index, value in enumerate(_list(item["outputs"], f"{where}, outputs")):
-        place = f"{where}, output {index}"
-        value = checked_fields(value, place, "name", "value")
-        outputs.append((_text(value["name"], place), _decode_id(value["value"], len(values), place)))
+        location = f"{where}, output {index}"
+        value = checked_fields(value, location, "name", "value")
+        outputs.append((_text(value["name"], location), _decode_id(value["value"], len(values), location)))
     function = GraphFunction(name, tuple(inputs), tuple(constants), tuple(nodes), tuple(outputs))
     _check_symbols(function, where)
     return function
 
 
-def _taken(items: list[Any]) -> Iterator[tuple[int, Any]]:
+def _consumed(items: list[Any]) -> Iterator[tuple[int, Any]]:
     """Yield items with their indexes, and remove the items from the list: the decoded objects reuse their memory."""
     for index, item in enumerate(items):
         items[index] = None
@@ -322,7 +324,7 @@ def _taken(items: list[Any]) -> Iterator[tuple[int, Any]]:
 
 def _decode_id(data: object, count: int, where: str) -> int:
     if type(data) is not int or not 0 <= data < count:
-        raise ArtifactError(where, "reads a value that is not defined before it", got=repr(data)[:80])
+        raise ArtifactError(where, "reads a value not defined earlier", got=repr(data)[:80])
     return data
 
 
@@ -349,19 +351,19 @@ def _decode_node(data: object, where: str, values: list[GraphTensor], depth: int
 
 
 def _decode_output(data: object, where: str, shared: _Shared) -> GraphTensor:
-    known: tuple[object, GraphTensor] | None = shared.get(("output", id(data)))
-    if known is None:
+    cached: tuple[object, GraphTensor] | None = shared.get(("output", id(data)))
+    if cached is None:
         item = checked_fields(data, where, "dtype", "shape")
-        known = shared["output", id(data)] = data, _decode_tensor(item, where, shared)
-    return known[1]
+        cached = shared["output", id(data)] = data, _decode_tensor(item, where, shared)
+    return cached[1]
 
 
 def _decode_attrs(data: dict[str, Any], where: str, shared: _Shared) -> Mapping[str, GraphAttr]:
-    known: tuple[object, Mapping[str, GraphAttr]] | None = shared.get(("attrs", id(data)))
-    if known is None:
+    cached: tuple[object, Mapping[str, GraphAttr]] | None = shared.get(("attrs", id(data)))
+    if cached is None:
         attrs = {name: _decode_attr(value, f"{where}, attribute `{name}`") for name, value in data.items()}
-        known = shared["attrs", id(data)] = data, MappingProxyType(attrs)
-    return known[1]
+        cached = shared["attrs", id(data)] = data, MappingProxyType(attrs)
+    return cached[1]
 
 
 def _decode_attr(data: object, where: str) -> GraphAttr:
@@ -383,10 +385,10 @@ def _check_body(body: GraphFunction, inputs: list[GraphTensor], outputs: tuple[G
     def kinds(tensors: list[GraphTensor] | tuple[GraphTensor, ...]) -> list[tuple[str, int]]:
         return [(tensor.dtype, len(tensor.shape)) for tensor in tensors]
 
-    taken = [GraphTensor(spec.dtype, spec.shape) for spec in body.inputs]
-    given = [body.values[id_] for _, id_ in body.outputs]
-    if kinds(taken) != kinds(inputs) or kinds(given) != kinds(outputs):
-        raise ArtifactError(where, "its body takes or gives other tensors than the node")
+    parameters = [GraphTensor(spec.dtype, spec.shape) for spec in body.inputs]
+    results = [body.values[id_] for _, id_ in body.outputs]
+    if kinds(parameters) != kinds(inputs) or kinds(results) != kinds(outputs):
+        raise ArtifactError(where, "the body has other inputs or outputs than the node")
 
 
 def _check_symbols(function: GraphFunction, where: str) -> None:
@@ -397,5 +399,5 @@ def _check_symbols(function: GraphFunction, where: str) -> None:
             if unknown:
                 raise ArtifactError(
                     f"{where}, node {index} (`{node.op}`), attribute `{name}`",
-                    f"the symbol {min(unknown)} is in no shape that the caller passes",
+                    f"symbol {min(unknown)} is in no shape passed by the caller",
                 )

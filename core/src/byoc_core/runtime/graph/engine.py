@@ -89,7 +89,9 @@ class GraphEngine(ABC):
             state: the value of :attr:`state` when the module was saved.
         """
         if state:
-            raise ArtifactError("engine state", "is none of this engine's", got=", ".join(map(repr, sorted(state))))
+            raise ArtifactError(
+                "engine state", "does not belong to this engine", got=", ".join(map(repr, sorted(state)))
+            )
         return cls()
 
     @abstractmethod
@@ -134,7 +136,7 @@ class GraphEngine(ABC):
         Called when a payload is loaded or checked. The bytes are untrusted: never unpickle the bytes. The default
         refuses all bytes.
         """
-        return "the engine saves nothing of its functions"
+        return "the engine saves no bytes for functions"
 
     @abstractmethod
     def build(
@@ -156,15 +158,15 @@ class GraphEngine(ABC):
 
 
 class NodeRefusal(NamedTuple):
-    """A node refused by an engine: the node, the place for errors, and the engine's reason."""
+    """A node refused by an engine: the node, the location for errors, and the engine's reason."""
 
     node: GraphNode
-    place: str
+    location: str
     reason: str
 
 
 def node_refusals(
-    function: GraphFunction, engine: GraphEngine, where: str, brought: frozenset[str] = frozenset()
+    function: GraphFunction, engine: GraphEngine, where: str, unchecked_ops: frozenset[str] = frozenset()
 ) -> Iterator[NodeRefusal]:
     """Yield the nodes refused by an engine; nodes of bodies come after the node with the body.
 
@@ -172,20 +174,20 @@ def node_refusals(
         function: the function.
         engine: the engine.
         where: the function, for errors.
-        brought: ops not to be checked.
+        unchecked_ops: ops not to be checked.
     """
     takes_operands = _names_argument(engine.check_node, "operands")
     for index, node in enumerate(function.nodes):
-        place = f"{where}, node {index} (`{node.op}`)"
-        if node.op not in brought:
+        location = f"{where}, node {index} (`{node.op}`)"
+        if node.op not in unchecked_ops:
             if takes_operands:
                 reason = engine.check_node(node, operands=function.operand_types(node))
             else:
                 reason = engine.check_node(node)
             if reason is not None:
-                yield NodeRefusal(node, place, reason)
+                yield NodeRefusal(node, location, reason)
         if node.body is not None:
-            yield from node_refusals(node.body, engine, f"{place}, body", brought)
+            yield from node_refusals(node.body, engine, f"{location}, body", unchecked_ops)
 
 
 def build_function(

@@ -17,41 +17,41 @@ from byoc_core.runtime.graph.memory import PlacedArray, WorkspacePlan
 from byoc_core.runtime.graph.steps import Step, node_failure, plain_step, scratch_step, writing_step
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["Computes", "DType", "FunctionPlan", "PlannedNode", "Runner", "Sizes", "kernel_attrs"]
+__all__ = ["DType", "FunctionPlan", "KernelCallable", "PlannedNode", "Runner", "Sizes", "kernel_attrs"]
 
 DType = np.dtype[Any]
-Computes = Callable[..., Any]
+KernelCallable = Callable[..., Any]
 Sizes = Mapping[str, int]
 
 
 class PlannedNode(NamedTuple):
-    """A node, the kernel or body, and the places of values (see :mod:`byoc_core.runtime.graph.steps`).
+    """A node, the kernel or body, and the slots of values (see :mod:`byoc_core.runtime.graph.steps`).
 
-    ``is_core`` marks a kernel of the core; the kernel's caller must silence numpy's warnings. ``scratch`` is the place
+    ``is_core`` marks a kernel of the core; the kernel's caller must silence numpy's warnings. ``scratch`` is the slot
     of memory for the kernel itself.
     """
 
     node: GraphNode
-    computes: Computes | FunctionPlan
+    implementation: KernelCallable | FunctionPlan
     is_core: bool
     operands: tuple[int, ...]
     results: tuple[int, ...]
     dead: tuple[int, ...]
     out: int | None
     scratch: int | None
-    spreads: bool
+    broadcasts: bool
 
     @property
     def is_symbolic(self) -> bool:
         """Whether the node's step depends on the sizes of a call."""
-        if isinstance(self.computes, FunctionPlan):
-            return self.computes.is_symbolic
+        if isinstance(self.implementation, FunctionPlan):
+            return self.implementation.is_symbolic
         return any(attr_symbols(value) for value in kernel_attrs(self.node).values())
 
     @property
     def is_quiet(self) -> bool:
         """Whether only the core's own kernels compute the node."""
-        return self.computes.runner.is_quiet if isinstance(self.computes, FunctionPlan) else self.is_core
+        return self.implementation.runner.is_quiet if isinstance(self.implementation, FunctionPlan) else self.is_core
 
     def make_step(self, sizes: Sizes, *, is_quiet: bool) -> Step:
         """Return the step for the sizes of a call; with ``is_quiet``, the caller silences numpy's warnings."""
@@ -60,17 +60,17 @@ class PlannedNode(NamedTuple):
             return scratch_step(call, self.operands, self.results[0], self.dead, self.out, self.scratch)
         if self.out is None:
             return plain_step(call, self.operands, self.results, self.dead)
-        return writing_step(call, self.operands, self.results[0], self.dead, self.out, spreads=self.spreads)
+        return writing_step(call, self.operands, self.results[0], self.dead, self.out, broadcasts=self.broadcasts)
 
-    def _bind(self, sizes: Sizes, *, is_quiet: bool) -> Computes:
-        computes = self.computes
-        if isinstance(computes, FunctionPlan):
-            steps = computes.make_steps(sizes, is_quiet=is_quiet)
-            return partial(computes.runner.run, steps)
+    def _bind(self, sizes: Sizes, *, is_quiet: bool) -> KernelCallable:
+        implementation = self.implementation
+        if isinstance(implementation, FunctionPlan):
+            steps = implementation.make_steps(sizes, is_quiet=is_quiet)
+            return partial(implementation.runner.run, steps)
         attrs = {name: evaluate_attr(value, sizes) for name, value in kernel_attrs(self.node).items()}
         if self.is_core and not is_quiet:
-            return partial(run_quietly, computes, **attrs)
-        return partial(computes, **attrs) if attrs else computes
+            return partial(run_quietly, implementation, **attrs)
+        return partial(implementation, **attrs) if attrs else implementation
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Runner:
         ops: the names of the nodes' ops, in order.
         tail: the values behind the caller's arrays in the list of values.
         stores: steps for copying the results into the caller's memory; none if the caller passes no memory for results.
-        results: the places of the returned results; none if there are stores.
-        places: the places of the workspace's arrays.
+        results: the slots of the returned results; none if there are stores.
+        workspace_slots: the slots of the workspace's arrays.
         is_quiet: whether only the core's own kernels compute.
     """
 
@@ -92,7 +92,7 @@ class Runner:
     tail: tuple[Any, ...]
     stores: tuple[Step, ...]
     results: tuple[int, ...]
-    places: tuple[int, ...]
+    workspace_slots: tuple[int, ...]
     is_quiet: bool
 
     @property
@@ -117,14 +117,14 @@ class Runner:
 
         Args:
             steps: see :meth:`run`.
-            placed: the places of arrays in the workspace.
+            placed: the locations of arrays in the workspace.
             arrays: the caller's arrays.
         """
         *passed, workspace = arrays
         values = [*passed, *self.tail]
-        for place, array in zip(self.places, placed, strict=True):
+        for slot, array in zip(self.workspace_slots, placed, strict=True):
             if array is not None:
-                values[place] = array.within(workspace)
+                values[slot] = array.within(workspace)
         return self._run(steps, values)
 
     def _run(self, steps: Sequence[Step], values: list[Any]) -> tuple[NDArray, ...]:
@@ -136,7 +136,7 @@ class Runner:
             raise self.failure(steps.index(step), error) from error
         for store in self.stores:
             store(values)
-        return tuple([values[place] for place in self.results]) if self.results else ()
+        return tuple([values[slot] for slot in self.results]) if self.results else ()
 
     def failure(self, index: int, error: Exception) -> ExecutionError:
         """Return the error for a node whose step failed, or could not be made."""
@@ -161,19 +161,19 @@ class FunctionPlan:
     workspace: WorkspacePlan
     is_symbolic: bool
 
-    def make_steps(self, sizes: Sizes, *, is_quiet: bool, known: Sequence[Step] = ()) -> list[Step]:
+    def make_steps(self, sizes: Sizes, *, is_quiet: bool, previous: Sequence[Step] = ()) -> list[Step]:
         """Return a step for each node.
 
         Args:
             sizes: the sizes of the symbols.
             is_quiet: whether the caller silences numpy's warnings.
-            known: the steps for other sizes: steps independent of sizes are reused.
+            previous: the steps for other sizes: steps independent of sizes are reused.
         """
         steps: list[Step] = []
         try:
             for node in self.nodes:
-                is_known = known and not node.is_symbolic
-                steps.append(known[len(steps)] if is_known else node.make_step(sizes, is_quiet=is_quiet))
+                is_reusable = previous and not node.is_symbolic
+                steps.append(previous[len(steps)] if is_reusable else node.make_step(sizes, is_quiet=is_quiet))
         except ByocError as error:
             raise self.runner.failure(len(steps), error) from error
         return steps

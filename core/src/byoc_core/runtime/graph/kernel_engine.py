@@ -14,7 +14,7 @@ from byoc_core.runtime.module import NDArray
 
 __all__ = ["KERNEL_ENGINE_KEY", "KernelEngine"]
 
-Kernel = Callable[..., Any]
+KernelCallable = Callable[..., Any]
 
 KERNEL_ENGINE_KEY = "graph"
 """The type key of modules with the core's own engine."""
@@ -31,14 +31,17 @@ class KernelEngine(GraphEngine):
     """
 
     def __init__(
-        self, kernels: Mapping[str, Kernel] | None = None, *, plugin_kernels: Mapping[str, Kernel] | None = None
+        self,
+        kernels: Mapping[str, KernelCallable] | None = None,
+        *,
+        plugin_kernels: Mapping[str, KernelCallable] | None = None,
     ) -> None:
         self._has_own_kernels = kernels is None
         if kernels is None:
             from byoc_core.opset.families import KERNELS
 
             kernels = KERNELS
-        self._kernels: Mapping[str, Kernel] = {**plugin_kernels, **kernels} if plugin_kernels else kernels
+        self._kernels: Mapping[str, KernelCallable] = {**plugin_kernels, **kernels} if plugin_kernels else kernels
         self.plugin_kernels = frozenset(plugin_kernels or ())
 
     @property
@@ -66,14 +69,14 @@ class KernelEngine(GraphEngine):
             return None
         kernel = self._kernels.get(node.op)
         if kernel is None:
-            return f"is not an op that has a kernel. {near_names(node.op, self._kernels)}".strip()
+            return f"has no kernel. {near_names(node.op, self._kernels)}".strip()
         return _misfit(kernel, len(node.inputs), tuple(node.attrs))
 
-    def kernel_of(self, node: GraphNode) -> Kernel:
+    def kernel_of(self, node: GraphNode) -> KernelCallable:
         """Return the kernel of a node without a body, accepted by :meth:`check_node`."""
         return self._kernels[node.op]
 
-    def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> Kernel | None:
+    def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> KernelCallable | None:
         """Return a kernel for a whole node with a body, or ``None`` to run the body node by node.
 
         Called once for each such node, when the module is made: the place to prepare weights. Override this method for
@@ -96,14 +99,14 @@ class KernelEngine(GraphEngine):
         """Return a callable that runs the nodes in order, with intermediate values in the workspace."""
         from byoc_core.runtime.graph.plan import implement  # imports the kernels, not needed by other engines
 
-        def find(node: GraphNode) -> Kernel | None:
+        def find(node: GraphNode) -> KernelCallable | None:
             return self.kernel_of(node) if node.body is None else self.bind_composite(node, constants)
 
         return BuiltFunction(*implement(function, constants, find))
 
 
 @lru_cache(maxsize=1024)
-def _misfit(kernel: Kernel, num_inputs: int, attr_names: tuple[str, ...]) -> str | None:
+def _misfit(kernel: KernelCallable, num_inputs: int, attr_names: tuple[str, ...]) -> str | None:
     """Return the reason why a kernel cannot be called with so many operands and these attributes, or ``None``."""
     try:
         signature = inspect.signature(kernel)

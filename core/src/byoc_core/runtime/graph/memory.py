@@ -1,4 +1,4 @@
-"""Planned memory of a graph function: the places of values in the workspace, and the kernels' scratch memory.
+"""Planned memory of a graph function: the locations of values in the workspace, and the kernels' scratch memory.
 
 Storages are collected while the function is planned, each for one array; storages with disjoint live ranges share
 memory. Storages of known sizes have offsets in a common part; storages of symbolic sizes have separate parts.
@@ -23,7 +23,7 @@ __all__ = ["PlacedArray", "Storages", "WorkspacePlan"]
 
 _ALIGNMENT = 64
 
-_LEAST_NBYTES = 4096
+_MIN_NBYTES = 4096
 """Smaller arrays are left to numpy: numpy allocates such memory faster than a view of other memory is made."""
 
 
@@ -51,7 +51,7 @@ class _PlannedArray:
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePlan:
-    """The places of the arrays of a function.
+    """The locations of the arrays of a function.
 
     Attributes:
         arrays: in the order of collection of their storages.
@@ -75,17 +75,17 @@ class WorkspacePlan:
         """Whether sizes depend on the sizes of a call."""
         return any(not isinstance(part, int) for part in self.parts)
 
-    def place(self, sizes: Mapping[str, int]) -> tuple[PlacedArray | None, ...]:
-        """Return each array for the sizes of a call; ``None`` for an array too small to be worth a place.
+    def place_arrays(self, sizes: Mapping[str, int]) -> tuple[PlacedArray | None, ...]:
+        """Return each array for the sizes of a call; ``None`` for an array too small to be worth a view.
 
         No array is placed if sizes do not fit each other: the op with such operands reports the error during the run.
         """
         try:
-            return self._place(sizes)
+            return self._place_arrays(sizes)
         except IRTypeError:
             return (None,) * len(self.arrays)
 
-    def _place(self, sizes: Mapping[str, int]) -> tuple[PlacedArray | None, ...]:
+    def _place_arrays(self, sizes: Mapping[str, int]) -> tuple[PlacedArray | None, ...]:
         starts, end = [], 0
         for part in self.parts:
             starts.append(end)
@@ -93,9 +93,9 @@ class WorkspacePlan:
         placed: list[PlacedArray | None] = []
         for array in self.arrays:
             shape = tuple([evaluate(dim, sizes) for dim in array.shape])
-            is_worth_it = min(shape) >= 0 and math.prod(shape) * array.dtype.itemsize >= _LEAST_NBYTES
+            is_large = min(shape) >= 0 and math.prod(shape) * array.dtype.itemsize >= _MIN_NBYTES
             offset = starts[array.part] + array.offset
-            placed.append(PlacedArray(shape, array.dtype, offset) if is_worth_it else None)
+            placed.append(PlacedArray(shape, array.dtype, offset) if is_large else None)
         return tuple(placed)
 
 
@@ -114,7 +114,7 @@ class Storages:
     def add(self, shape: Sequence[Dim], dtype: np.dtype[Any], index: int) -> int | None:
         """Return the number of a new storage, live from a node on; ``None`` if a storage would be of no use."""
         nbytes = product(shape) * dtype.itemsize
-        if (isinstance(nbytes, int) and nbytes < _LEAST_NBYTES) or not shape_symbols(shape) <= self._symbols:
+        if (isinstance(nbytes, int) and nbytes < _MIN_NBYTES) or not shape_symbols(shape) <= self._symbols:
             return None
         self._arrays.append((tuple(shape), dtype))
         self._spans.append((index, index))
@@ -129,12 +129,12 @@ class Storages:
     def plan(self) -> WorkspacePlan:
         """Return the plan of all storages."""
         sizes = [product(shape) * dtype.itemsize for shape, dtype in self._arrays]
-        known = {n: Interval(size, *self._spans[n]) for n, size in enumerate(sizes) if isinstance(size, int)}
-        unknown = {n: SymbolicInterval(size, *self._spans[n]) for n, size in enumerate(sizes) if n not in known}
-        offsets, total = plan_once(tuple(known.values()), _ALIGNMENT)
-        chosen, parts = plan_symbolic(tuple(unknown.values()))
-        places = {n: (0, offset) for n, offset in zip(known, offsets, strict=True)}
-        places |= {n: (1 + part, 0) for n, part in zip(unknown, chosen, strict=True)}
+        static = {n: Interval(size, *self._spans[n]) for n, size in enumerate(sizes) if isinstance(size, int)}
+        symbolic = {n: SymbolicInterval(size, *self._spans[n]) for n, size in enumerate(sizes) if n not in static}
+        offsets, total = plan_once(tuple(static.values()), _ALIGNMENT)
+        storages, parts = plan_symbolic(tuple(symbolic.values()))
+        locations = {n: (0, offset) for n, offset in zip(static, offsets, strict=True)}
+        locations |= {n: (1 + part, 0) for n, part in zip(symbolic, storages, strict=True)}
         return WorkspacePlan(
-            tuple(_PlannedArray(*array, *places[n]) for n, array in enumerate(self._arrays)), (total, *parts)
+            tuple(_PlannedArray(*array, *locations[n]) for n, array in enumerate(self._arrays)), (total, *parts)
         )

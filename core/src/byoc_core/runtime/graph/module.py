@@ -130,8 +130,8 @@ class GraphModule(RuntimeModule):
     @property
     def unnamed_kernels(self) -> tuple[str, ...]:
         """The ops computed by a kernel of this process alone: the document names no origin of the kernel."""
-        given = self._engine.plugin_kernels if isinstance(self._engine, KernelEngine) else frozenset()
-        return tuple(sorted(given - self.document.kernels.keys()))
+        plugin_ops = self._engine.plugin_kernels if isinstance(self._engine, KernelEngine) else frozenset()
+        return tuple(sorted(plugin_ops - self.document.kernels.keys()))
 
 
 def save_graph(module: GraphModule) -> bytes:
@@ -143,11 +143,11 @@ def save_graph(module: GraphModule) -> bytes:
         PluginError: the module runs the kernel of a plugin's op from no installed runtime, so the payload could not be
             loaded; or the engine's settings or bytes exceed the limits of a payload.
     """
-    if lost := module.unnamed_kernels:
+    if unnamed := module.unnamed_kernels:
         raise PluginError(
-            f"op `{lost[0]}`",
-            "has a kernel that no installed runtime brings, so a saved module could not find it",
-            hint="Give the kernel by the hook `byoc_kernels` of an entry point in the group `byoc.runtimes`.",
+            f"op `{unnamed[0]}`",
+            "no installed runtime has the kernel: a saved module could not be loaded",
+            hint="Provide the kernel by the hook `byoc_kernels` of an entry point in the group `byoc.runtimes`.",
         )
     engine = module.engine
     saved = {name: engine.save_prepared(module.find_prepared(name)) for name in module.function_names}
@@ -169,13 +169,13 @@ def load_graph(
         ArtifactError: the payload breaks a law of graph documents, or holds parts that the engine cannot run or did not
             save.
     """
-    held = decode_payload(payload)
-    document = held.document
+    decoded = decode_payload(payload)
+    document = decoded.document
     if engine is None and document.kernels:
         engine = KernelEngine(plugin_kernels=_plugin_kernels(document))
     digests = dict.fromkeys(c.digest for f in document.functions.values() for c in f.all_constants())
     constants = {digest: context.constant(digest) for digest in digests}
-    return GraphModule(document, constants, _engine_of(held, engine), saved=held.saved)
+    return GraphModule(document, constants, _engine_of(decoded, engine), saved=decoded.saved)
 
 
 def check_graph(payload: bytes, engine: GraphEngine | type[GraphEngine] | None = None) -> None:
@@ -191,15 +191,15 @@ def check_graph(payload: bytes, engine: GraphEngine | type[GraphEngine] | None =
         ArtifactError: the payload breaks a law of graph documents, or holds parts that the engine cannot run or did not
             save.
     """
-    held = decode_payload(payload)
-    brought = frozenset(held.document.kernels if engine is None else ())
-    made = _engine_of(held, engine)
-    for function in held.document.functions.values():
-        _check_nodes(function, made, brought)
-    _check_saved(held.document, made, held.saved)
+    decoded = decode_payload(payload)
+    plugin_ops = frozenset(decoded.document.kernels if engine is None else ())
+    instance = _engine_of(decoded, engine)
+    for function in decoded.document.functions.values():
+        _check_nodes(function, instance, plugin_ops)
+    _check_saved(decoded.document, instance, decoded.saved)
 
 
-def _engine_of(held: GraphPayload, engine: GraphEngine | type[GraphEngine] | None) -> GraphEngine:
+def _engine_of(payload: GraphPayload, engine: GraphEngine | type[GraphEngine] | None) -> GraphEngine:
     """Return the engine of a payload.
 
     Raises:
@@ -207,14 +207,14 @@ def _engine_of(held: GraphPayload, engine: GraphEngine | type[GraphEngine] | Non
     """
     if isinstance(engine, type):
         try:
-            return engine.from_state(dict(held.state))
+            return engine.from_state(dict(payload.state))
         except (LookupError, TypeError, ValueError) as error:
             raise ArtifactError("engine state", f"cannot be read: {error}") from error
-    made = engine or KernelEngine()
-    if made.state != held.state:
-        got, expected = (f"{dict(state)!r:.200}" for state in (held.state, made.state))
-        raise ArtifactError("engine state", "is not that of the engine", got=got, expected=expected)
-    return made
+    instance = engine or KernelEngine()
+    if instance.state != payload.state:
+        got, expected = (f"{dict(state)!r:.200}" for state in (payload.state, instance.state))
+        raise ArtifactError("engine state", "differs from the state of the engine", got=got, expected=expected)
+    return instance
 
 
 def _plugin_kernels(document: GraphDocument) -> Mapping[str, Callable[..., object]]:
@@ -228,16 +228,16 @@ def _plugin_kernels(document: GraphDocument) -> Mapping[str, Callable[..., objec
     return find_kernels(document.kernels, "graph document")
 
 
-def _check_nodes(function: GraphFunction, engine: GraphEngine, brought: frozenset[str] = frozenset()) -> None:
-    for refusal in node_refusals(function, engine, f"graph function `{function.name}`", brought):
-        raise ArtifactError(refusal.place, refusal.reason)
+def _check_nodes(function: GraphFunction, engine: GraphEngine, unchecked_ops: frozenset[str] = frozenset()) -> None:
+    for refusal in node_refusals(function, engine, f"graph function `{function.name}`", unchecked_ops):
+        raise ArtifactError(refusal.location, refusal.reason)
 
 
 def _check_saved(document: GraphDocument, engine: GraphEngine, saved: Mapping[str, bytes]) -> None:
-    for name, kept in saved.items():
-        reason = engine.check_saved(document.functions[name], kept)
+    for name, data in saved.items():
+        reason = engine.check_saved(document.functions[name], data)
         if reason is not None:
-            raise ArtifactError(f"graph function `{name}`", f"has saved bytes that are not its engine's: {reason}")
+            raise ArtifactError(f"graph function `{name}`", f"the saved bytes do not fit the engine: {reason}")
 
 
 def _cited_constants(function: GraphFunction, constants: Mapping[str, NDArray]) -> dict[str, NDArray]:

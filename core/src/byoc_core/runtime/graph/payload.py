@@ -61,22 +61,24 @@ def encode_payload(payload: GraphPayload, where: str) -> bytes:
         PluginError: the engine keeps more than a payload may hold, or has settings other than plain JSON.
     """
     text = encode_document(payload.document)
-    saved = {name: kept for name, kept in payload.saved.items() if kept}
+    saved = {name: content for name, content in payload.saved.items() if content}
     if not payload.state and not saved:
         return text
     state = dict(payload.state)
     problem = _state_problem(state)
     if problem is not None:
-        raise PluginError(f"{where}, state", problem, hint="Keep plain JSON values by name.")
-    for function, kept in saved.items():
-        if len(kept) > MAX_SAVED_NBYTES:
-            place = f"{where}, function `{function}`"
-            raise PluginError(place, "keeps too many bytes", got=len(kept), expected=f"at most {MAX_SAVED_NBYTES}")
+        raise PluginError(f"{where}, state", problem, hint="Return a dict of plain JSON values.")
+    for function, content in saved.items():
+        if len(content) > MAX_SAVED_NBYTES:
+            location = f"{where}, function `{function}`"
+            raise PluginError(
+                location, "saves too many bytes", got=len(content), expected=f"at most {MAX_SAVED_NBYTES}"
+            )
     data = {
         "schema": _SCHEMA,
         "version": _VERSION,
         "state": state,
-        "saved": {name: base64.b64encode(kept).decode() for name, kept in saved.items()},
+        "saved": {name: base64.b64encode(content).decode() for name, content in saved.items()},
     }
     head = json.dumps(data, sort_keys=True, allow_nan=False, separators=(",", ":"))
     return f'{head[:-1]},"graph":'.encode() + text + b"}"
@@ -86,14 +88,14 @@ def decode_payload(payload: bytes) -> GraphPayload:
     """Read a payload, and check every law of the payload and of the document.
 
     Raises:
-        ArtifactError: the bytes are no such payload, are of a newer version, or break a law; names the place.
+        ArtifactError: the bytes are no such payload, are of a newer version, or break a law; names the location.
     """
     data = decode_json(payload)
     if not isinstance(data, dict) or data.get("schema") != _SCHEMA:
         return GraphPayload(read_document(data))
     fields = checked_fields(data, _WHERE, "schema", "version", "state", "saved", "graph")
     if type(fields["version"]) is not int or fields["version"] != _VERSION:
-        problem = "is of a version that this byoc-core cannot read"
+        problem = "has a version unknown to this byoc-core"
         raise ArtifactError(_WHERE, problem, got=repr(fields["version"])[:80], expected=_VERSION)
     misfit = _state_problem(fields["state"])
     if misfit is not None:
@@ -101,7 +103,9 @@ def decode_payload(payload: bytes) -> GraphPayload:
     document = read_document(fields["graph"])
     saved = _decode_saved(fields["saved"], document)
     if not fields["state"] and not saved:
-        raise ArtifactError(_WHERE, "keeps nothing beside its document", hint="Then the document is the payload.")
+        raise ArtifactError(
+            _WHERE, "holds neither settings nor saved bytes", hint="Use the document itself as the payload."
+        )
     return GraphPayload(document, fields["state"], saved)
 
 
@@ -112,23 +116,23 @@ def _decode_saved(data: object, document: GraphDocument) -> dict[str, bytes]:
     saved: dict[str, bytes] = {}
     for name, text in data.items():
         if name not in document.functions:
-            raise ArtifactError(where, "names a function that there is not", got=repr(name)[:80])
-        place = f"{where}, function `{name}`"
+            raise ArtifactError(where, "names a missing function", got=repr(name)[:80])
+        location = f"{where}, function `{name}`"
         if not isinstance(text, str) or not text:
-            raise ArtifactError(place, "is not a text", got=repr(text)[:80])
+            raise ArtifactError(location, "is not a text", got=repr(text)[:80])
         if len(text) > MAX_SAVED_NBYTES * 4 // 3 + 4:
-            raise ArtifactError(place, "is too long", expected=f"at most {MAX_SAVED_NBYTES} bytes")
+            raise ArtifactError(location, "is too long", expected=f"at most {MAX_SAVED_NBYTES} bytes")
         try:
             saved[name] = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise ArtifactError(place, "is not Base64") from error
+            raise ArtifactError(location, "is not Base64") from error
     return saved
 
 
 def _state_problem(state: object) -> str | None:
     """Return the reason why settings do not fit into a payload, or ``None``."""
     if not isinstance(state, dict):
-        return f"is not a dict but {type(state).__name__}"
+        return f"is not a dict: {type(state).__name__}"
     misfit = _find_misfit(state, 0)
     if misfit is not None:
         return misfit
@@ -138,17 +142,17 @@ def _state_problem(state: object) -> str | None:
 
 def _find_misfit(value: object, depth: int) -> str | None:
     if depth > _MAX_DEPTH:
-        return f"is nested more than {_MAX_DEPTH} deep"
+        return f"is nested more than {_MAX_DEPTH} levels deep"
     items: list[object] = []
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                return f"has the name {key!r:.80}, which is no text"
+                return f"has a name other than text: {key!r:.80}"
         items = [*value.values()]
     elif isinstance(value, list):
         items = value
     elif isinstance(value, int) and abs(value) > _MAX_INTEGER:
         return "holds an integer of more than 64 bits"
     elif not (value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))):
-        return f"holds a value that is not plain JSON: {value!r:.80}"
+        return f"holds a value other than plain JSON: {value!r:.80}"
     return next((misfit for item in items if (misfit := _find_misfit(item, depth + 1)) is not None), None)

@@ -1,6 +1,6 @@
-"""Preparation of a graph function for kernels, once: places of values, and memory for results.
+"""Preparation of a graph function for kernels, once: slots of values, and memory for results.
 
-The values of a call are in a list: the caller's arrays, the constants, then places for the results of nodes. A place is
+The values of a call are in a list: the caller's arrays, the constants, then slots for the results of nodes. A slot is
 reused, or emptied, right after the last use of the value; this releases the value.
 """
 
@@ -20,7 +20,7 @@ from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel
 from byoc_core.kernels.plugin_kernel import PluginKernel
 from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.graph.document import GraphFunction, GraphNode, GraphTensor
-from byoc_core.runtime.graph.function_plan import Computes, DType, FunctionPlan, PlannedNode, Runner, kernel_attrs
+from byoc_core.runtime.graph.function_plan import DType, FunctionPlan, KernelCallable, PlannedNode, Runner, kernel_attrs
 from byoc_core.runtime.graph.memory import PlacedArray, Storages, WorkspacePlan
 from byoc_core.runtime.graph.plugin_kernels import check_results
 from byoc_core.runtime.graph.steps import Step, store_step
@@ -28,15 +28,15 @@ from byoc_core.runtime.module import NDArray, Signature
 
 __all__ = ["implement"]
 
-Find = Callable[[GraphNode], Computes | None]
+FindKernel = Callable[[GraphNode], KernelCallable | None]
 """Returns the kernel of a node, or ``None`` to compute the node by its body.
 
 The kernel is ``computes(*operands, **attributes)``; the kernel of a composite takes no attributes.
 """
 _Prepared = tuple[list[Step], tuple[PlacedArray | None, ...]]
-"""The steps for the sizes of a call, and the places of arrays in the workspace."""
-_KEPT_SHAPES = 8
-"""The number of sets of shapes with kept steps and places: calls alternating between a few sets reuse them."""
+"""The steps for the sizes of a call, and the locations of arrays in the workspace."""
+_MAX_CACHED_SHAPES = 8
+"""The number of sets of shapes with kept steps and locations: calls alternating between a few sets reuse them."""
 _numpy_dtype = lru_cache(maxsize=None)(to_numpy)
 
 
@@ -47,7 +47,7 @@ class Implementation(NamedTuple):
     workspace_nbytes: Dim
 
 
-def implement(function: GraphFunction, constants: Mapping[str, NDArray], find: Find) -> Implementation:
+def implement(function: GraphFunction, constants: Mapping[str, NDArray], find: FindKernel) -> Implementation:
     """Return ``impl(*inputs, *outputs[, workspace])`` for a function, or ``impl(*inputs)`` that returns results.
 
     Args:
@@ -69,13 +69,13 @@ def implement(function: GraphFunction, constants: Mapping[str, NDArray], find: F
 
 
 def _implement_static(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
-    """Return the implementation of a plan with the same steps and places in all calls."""
+    """Return the implementation of a plan with the same steps and locations in all calls."""
     runner = plan.runner  # the plan itself is no longer needed
     run, run_within = runner.runners
     steps = plan.make_steps({}, is_quiet=runner.is_quiet)
-    if not runner.places:
+    if not runner.workspace_slots:
         return partial(run, steps)
-    placed = plan.workspace.place({})
+    placed = plan.workspace.place_arrays({})
     num_arrays = len(signature.inputs) + len(signature.outputs)
 
     def implementation(*arrays: NDArray) -> Any:
@@ -85,29 +85,30 @@ def _implement_static(plan: FunctionPlan, signature: Signature) -> Callable[...,
 
 
 def _implement_symbolic(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
-    """Return the implementation of a size-dependent plan: steps and places for a few sets of shapes are kept."""
+    """Return the implementation of a size-dependent plan: steps and locations for a few sets of shapes are kept."""
     run, run_within = plan.runner.runners
     num_inputs = len(signature.inputs)
     num_arrays = num_inputs + (0 if signature.new_symbols else len(signature.outputs))
-    known: dict[tuple[tuple[int, ...], ...], _Prepared] = {}
+    cache: dict[tuple[tuple[int, ...], ...], _Prepared] = {}
 
     def prepare(passed: tuple[NDArray, ...]) -> _Prepared:
         sizes = bind_symbols(signature.inputs, passed[:num_inputs])
         if len(passed) > num_inputs:
             bind_symbols(signature.outputs, passed[num_inputs:], sizes=sizes)
-        before = next((steps for steps, _ in known.values()), ())
-        return plan.make_steps(sizes, is_quiet=plan.runner.is_quiet, known=before), plan.workspace.place(sizes)
+        previous = next((steps for steps, _ in cache.values()), ())
+        steps = plan.make_steps(sizes, is_quiet=plan.runner.is_quiet, previous=previous)
+        return steps, plan.workspace.place_arrays(sizes)
 
     def implementation(*arrays: NDArray) -> Any:
-        nonlocal known
+        nonlocal cache
         passed = arrays[:num_arrays]
         shapes = tuple([array.shape for array in passed])
-        found = known.get(shapes)
-        if found is None:
-            found = prepare(passed)
+        prepared = cache.get(shapes)
+        if prepared is None:
+            prepared = prepare(passed)
             # A new dict each time: other threads read the old dict.
-            known = dict([*known.items()][1 - _KEPT_SHAPES :]) | {shapes: found}
-        steps, placed = found
+            cache = dict([*cache.items()][1 - _MAX_CACHED_SHAPES :]) | {shapes: prepared}
+        steps, placed = prepared
         if len(arrays) > num_arrays and any(placed):
             return run_within(steps, placed, *arrays)
         return run(steps, *passed)
@@ -120,21 +121,21 @@ class _Value:
     """The facts about a value while a function is planned.
 
     Attributes:
-        place: the place in the list of values.
+        slot: the slot in the list of values.
         type: the declared type.
         dtype: the dtype, if certain.
         last_use: the number of the last node with the value as operand; for a result of the function, beyond all nodes.
         is_temporary: whether a node makes the value.
-        is_alone: whether a node makes the value and no other value shares its memory.
+        is_unaliased: whether a node makes the value and no other value shares its memory.
         storages: the possible storages of the value in the workspace.
     """
 
-    place: int
+    slot: int
     type: GraphTensor
     dtype: DType | None
     last_use: int
     is_temporary: bool = False
-    is_alone: bool = False
+    is_unaliased: bool = False
     storages: tuple[int, ...] = ()
 
 
@@ -154,7 +155,7 @@ class _Planner:
         self,
         function: GraphFunction,
         constants: Mapping[str, NDArray],
-        find: Find,
+        find: FindKernel,
         where: str,
         dtypes: Sequence[DType | None],
         *,
@@ -164,23 +165,23 @@ class _Planner:
         self._constants = constants
         self._find = find
         self._where = where
-        self._free: list[int] = []
+        self._free_slots: list[int] = []
         num_inputs, num_outputs = len(function.inputs), len(function.outputs) if takes_outputs else 0
         self._arrays = [constants[constant.digest] for constant in function.constants]
         self._num_passed = num_inputs + num_outputs
         self._storages: Storages | None = None
         if takes_outputs:
             self._storages = Storages(bound_symbols(spec.shape for spec in function.inputs))
-        self._storage_places: list[int] = []
-        self._num_places = self._num_passed + len(self._arrays)
+        self._storage_slots: list[int] = []
+        self._num_slots = self._num_passed + len(self._arrays)
         # A result with several outputs is written to the first output and copied to the others.
         self._outputs = {id_: num_inputs + i for i, (_, id_) in reversed([*enumerate(function.outputs)][:num_outputs])}
         self._last_uses = _last_uses(function)
-        places = (*range(num_inputs), *range(self._num_passed, self._num_places))
-        known = (*dtypes, *(array.dtype for array in self._arrays))
+        slots = (*range(num_inputs), *range(self._num_passed, self._num_slots))
+        all_dtypes = (*dtypes, *(array.dtype for array in self._arrays))
         self._values = [
-            _Value(place, function.values[id_], dtype, self._last_uses[id_])
-            for id_, (place, dtype) in enumerate(zip(places, known, strict=True))
+            _Value(slot, function.values[id_], dtype, self._last_uses[id_])
+            for id_, (slot, dtype) in enumerate(zip(slots, all_dtypes, strict=True))
         ]
 
     def plan(self) -> FunctionPlan:
@@ -192,13 +193,13 @@ class _Planner:
         runner = Runner(
             self._where,
             tuple(node.op for node in self._function.nodes),
-            (*self._arrays, *[None] * (self._num_places - self._num_passed - len(self._arrays))),
+            (*self._arrays, *[None] * (self._num_slots - self._num_passed - len(self._arrays))),
             tuple(
-                store_step(result.place, first + index, spec, self._function.name)
+                store_step(result.slot, first + index, spec, self._function.name)
                 for index, (result, spec) in enumerate(stores)
             ),
-            () if self._outputs else tuple(result.place for result in results),
-            tuple(self._storage_places),
+            () if self._outputs else tuple(result.slot for result in results),
+            tuple(self._storage_slots),
             is_quiet=all(node.is_quiet for node in nodes),
         )
         return FunctionPlan(
@@ -212,66 +213,66 @@ class _Planner:
     def _plan_node(self, index: int, node: GraphNode) -> PlannedNode:
         reads = [self._values[id_] for id_ in node.inputs]
         dtypes = [value.dtype for value in reads]
-        computes: Computes | FunctionPlan | None = self._find(node)
-        if computes is None and node.body is not None:
+        implementation: KernelCallable | FunctionPlan | None = self._find(node)
+        if implementation is None and node.body is not None:
             body = f"{self._where}, body of `{node.op}`"
-            computes = _Planner(node.body, self._constants, self._find, body, dtypes, takes_outputs=False).plan()
-        assert computes is not None  # an op without a body has a kernel
+            implementation = _Planner(node.body, self._constants, self._find, body, dtypes, takes_outputs=False).plan()
+        assert implementation is not None  # an op without a body has a kernel
         form = None
-        if isinstance(computes, PluginKernel):
-            computes = check_results(computes, node.op, [value.type for value in reads], node.outputs)
-        if isinstance(computes, NumpyKernel):
-            form = computes.form_for(dtypes, [len(value.type.shape) for value in reads], kernel_attrs(node))
-            computes = form.call
+        if isinstance(implementation, PluginKernel):
+            implementation = check_results(implementation, node.op, [value.type for value in reads], node.outputs)
+        if isinstance(implementation, NumpyKernel):
+            form = implementation.form_for(dtypes, [len(value.type.shape) for value in reads], kernel_attrs(node))
+            implementation = form.call
         if form is None or not form.fresh:
             for value in reads:
-                value.is_alone = False
+                value.is_unaliased = False
         out, storages = self._memory_for(index, node, form, reads)
         scratch = self._scratch_for(index, node, form, reads)
         # The caller's arrays have their declared shapes for certain.
         is_covered = any(not value.is_temporary and value.type.shape == node.outputs[0].shape for value in reads)
-        is_apart = all(value.place != out for value in reads)
-        dying = dict.fromkeys(value.place for value in reads if value.is_temporary and value.last_use == index)
-        results = self._add_results(index, node, computes, form, list(dying), storages)
-        dead = [place for place in dying if place not in results]
-        self._free += dead
-        unread = [value.place for value in self._values[-len(results) :] if value.last_use == index]
-        self._free += unread
+        is_separate = all(value.slot != out for value in reads)
+        dying = dict.fromkeys(value.slot for value in reads if value.is_temporary and value.last_use == index)
+        results = self._add_results(index, node, implementation, form, list(dying), storages)
+        dead = [slot for slot in dying if slot not in results]
+        self._free_slots += dead
+        unread = [value.slot for value in self._values[-len(results) :] if value.last_use == index]
+        self._free_slots += unread
         return PlannedNode(
             node,
-            computes,
+            implementation,
             form is not None,
-            tuple(value.place for value in reads),
+            tuple(value.slot for value in reads),
             results,
             (*dead, *unread),
             out,
             scratch,
-            spreads=form is not None and form.elementwise and not is_covered and is_apart,
+            broadcasts=form is not None and form.elementwise and not is_covered and is_separate,
         )
 
     def _memory_for(
         self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]
     ) -> tuple[int | None, tuple[int, ...]]:
-        """Return the place of memory for a node's only result, and the possible storages of the results.
+        """Return the slot of memory for a node's only result, and the possible storages of the results.
 
         The memory is an output, an operand after the last use, or a storage of the workspace.
         """
-        (type_, *others) = node.outputs
+        (type_, *other_types) = node.outputs
         is_fresh = form is not None and form.fresh
         shared = () if is_fresh else tuple(dict.fromkeys(n for value in reads for n in value.storages))
-        if form is None or not form.takes_out or others or form.dtype != _numpy_dtype(type_.dtype):
+        if form is None or not form.takes_out or other_types or form.dtype != _numpy_dtype(type_.dtype):
             return None, shared
         output = self._outputs.get(len(self._values))
         if output is not None:
             return output, shared
         for value in reads if form.elementwise else ():
-            if value.is_alone and value.last_use == index and value.type == type_ and value.dtype == form.dtype:
-                return value.place, value.storages
-        place, storages = self._store(type_.shape, form.dtype, index)
-        return place, (*shared, *storages)
+            if value.is_unaliased and value.last_use == index and value.type == type_ and value.dtype == form.dtype:
+                return value.slot, value.storages
+        slot, storages = self._store(type_.shape, form.dtype, index)
+        return slot, (*shared, *storages)
 
     def _scratch_for(self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]) -> int | None:
-        """Return the place of memory for the kernel itself, if the kernel takes scratch memory."""
+        """Return the slot of memory for the kernel itself, if the kernel takes scratch memory."""
         if form is None or form.scratch is None:
             return None
         dtypes = [_numpy_dtype(value.type.dtype) for value in reads]
@@ -279,18 +280,18 @@ class _Planner:
             nbytes = form.scratch([value.type.shape for value in reads], dtypes, kernel_attrs(node))
         except (ArithmeticError, ByocError, LookupError, TypeError, ValueError):
             return None  # a call reports the error
-        place, _ = self._store((nbytes,), np.dtype(np.uint8), index)
-        return place
+        slot, _ = self._store((nbytes,), np.dtype(np.uint8), index)
+        return slot
 
     def _store(self, shape: Sequence[Dim], dtype: DType, index: int) -> tuple[int | None, tuple[int, ...]]:
-        """Return the place of an array in the workspace, and the storage."""
+        """Return the slot of an array in the workspace, and the storage."""
         storage = None if self._storages is None else self._storages.add(shape, dtype, index)
         if storage is None:
             return None, ()
-        place = self._num_places
-        self._num_places += 1
-        self._storage_places.append(place)
-        return place, (storage,)
+        slot = self._num_slots
+        self._num_slots += 1
+        self._storage_slots.append(slot)
+        return slot, (storage,)
 
     def _plan_workspace(self) -> WorkspacePlan:
         if self._storages is None:
@@ -303,25 +304,25 @@ class _Planner:
         self,
         index: int,
         node: GraphNode,
-        computes: Computes | FunctionPlan,
+        implementation: KernelCallable | FunctionPlan,
         form: KernelForm | None,
         dying: list[int],
         storages: tuple[int, ...],
     ) -> tuple[int, ...]:
-        places = []
+        slots = []
         for number, type_ in enumerate(node.outputs):
             dtype = form.dtype if form else None
-            if isinstance(computes, FunctionPlan):
-                dtype = computes.dtypes[number]
-            place = dying.pop(0) if dying else self._free.pop() if self._free else self._num_places
-            self._num_places = max(self._num_places, place + 1)
-            places.append(place)
+            if isinstance(implementation, FunctionPlan):
+                dtype = implementation.dtypes[number]
+            slot = dying.pop(0) if dying else self._free_slots.pop() if self._free_slots else self._num_slots
+            self._num_slots = max(self._num_slots, slot + 1)
+            slots.append(slot)
             last_use = max(self._last_uses[len(self._values)], index)
-            is_alone = form is not None and form.fresh and len(node.outputs) == 1
+            is_unaliased = form is not None and form.fresh and len(node.outputs) == 1
             self._values.append(
-                _Value(place, type_, dtype, last_use, is_temporary=True, is_alone=is_alone, storages=storages)
+                _Value(slot, type_, dtype, last_use, is_temporary=True, is_unaliased=is_unaliased, storages=storages)
             )
-        return tuple(places)
+        return tuple(slots)
 
 
 def _last_uses(function: GraphFunction) -> list[int]:

@@ -73,7 +73,7 @@ def kernel_of(op: str, origin: KernelOrigin, where: str) -> PluginKernel:
     if kernel is None:
         raise ArtifactError(
             where,
-            f"needs the kernel of op `{op}`, which runtime `{origin.runtime}` does not have",
+            f"needs a kernel of op `{op}` missing in runtime `{origin.runtime}`",
             got=f"{handle.record.distribution} {handle.record.version}",
             hint=f"pip install -U {handle.record.distribution}",
         )
@@ -96,22 +96,26 @@ def check_results(
         operands: the declared types of the operands.
         results: the declared types of the results.
     """
-    taken = [TensorSpec(f"operand {index}", tensor.dtype, tensor.shape) for index, tensor in enumerate(operands)]
-    given = [TensorSpec(f"result {index}", tensor.dtype, tensor.shape) for index, tensor in enumerate(results)]
-    places = [f"kernel of op `{op}`, {spec.name}" for spec in given]
-    is_symbolic = bool(shape_symbols(dim for spec in given for dim in spec.shape))
+    operand_specs = [
+        TensorSpec(f"operand {index}", tensor.dtype, tensor.shape) for index, tensor in enumerate(operands)
+    ]
+    result_specs = [TensorSpec(f"result {index}", type_.dtype, type_.shape) for index, type_ in enumerate(results)]
+    locations = [f"kernel of op `{op}`, {spec.name}" for spec in result_specs]
+    is_symbolic = bool(shape_symbols(dim for spec in result_specs for dim in spec.shape))
 
     def call(*arrays: NDArray, **attrs: Any) -> tuple[NDArray, ...]:
         found = kernel(*arrays, **attrs)
-        if len(found) != len(given):
+        if len(found) != len(result_specs):
             where = f"kernel of op `{op}`"
-            raise ExecutionError(where, "gave another number of results", got=len(found), expected=len(given))
-        for place, spec, array in zip(places, given, found, strict=True):
+            raise ExecutionError(
+                where, "returned another number of results", got=len(found), expected=len(result_specs)
+            )
+        for location, spec, array in zip(locations, result_specs, found, strict=True):
             if array.dtype.kind == "O" or dtype_name(array.dtype) != spec.dtype or array.ndim != len(spec.shape):
-                raise _misfit(place, spec, array)
+                raise _misfit(location, spec, array)
         try:
-            sizes = bind_symbols(taken, arrays) if is_symbolic else {}
-            bind_symbols(given, found, places, sizes=sizes)
+            sizes = bind_symbols(operand_specs, arrays) if is_symbolic else {}
+            bind_symbols(result_specs, found, locations, sizes=sizes)
         except CallError as error:
             raise ExecutionError(error.where, error.problem, got=error.got, expected=error.expected) from error
         return found
@@ -119,9 +123,9 @@ def check_results(
     return call
 
 
-def _misfit(place: str, spec: TensorSpec, array: NDArray) -> ExecutionError:
+def _misfit(location: str, spec: TensorSpec, array: NDArray) -> ExecutionError:
     return ExecutionError(
-        place,
+        location,
         "is not of the declared type",
         got=f"{array.dtype}[{', '.join(map(str, array.shape))}]",
         expected=GraphTensor(spec.dtype, spec.shape),

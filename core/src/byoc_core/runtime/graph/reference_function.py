@@ -43,7 +43,7 @@ class ReferenceFunction:
     ) -> None:
         self._engine = _engine_with(kernels or {})
         for refusal in node_refusals(function, self._engine, f"graph function `{function.name}`"):
-            raise ArtifactError(refusal.place, refusal.reason)
+            raise ArtifactError(refusal.location, refusal.reason)
         self._function = function
         self._constants = constants
 

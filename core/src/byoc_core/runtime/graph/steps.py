@@ -1,4 +1,4 @@
-"""The steps of a graph function with numpy kernels: closures over places in a list of values."""
+"""The steps of a graph function with numpy kernels: closures over slots of a list of values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Step", "node_failure", "plain_step", "scratch_step", "store_step", "
 
 Values = list[Any]
 Step = Callable[[Values], None]
-"""Reads values, and stores other values in their places."""
+"""Reads values, and stores other values in their slots."""
 
 
 class _WrongCountError(Exception):
@@ -25,19 +25,19 @@ def plain_step(call: Callable[..., Any], operands: Sequence[int], results: Seque
 
     Args:
         call: takes the operands alone.
-        operands: the places of the operands.
-        results: the places of the results.
-        dead: the places of values without further uses, except places taken by the results.
+        operands: the slots of the operands.
+        results: the slots of the results.
+        dead: the slots of values without further uses, except slots taken by the results.
     """
     if len(results) > 1:
         return _several_results_step(call, operands, results, dead)
-    (place,) = results
+    (slot,) = results
     if len(operands) == 1:
         (only,) = operands
 
         def unary(values: Values) -> None:
             result = call(values[only])
-            values[place] = result if type(result) is not tuple else _only(result)
+            values[slot] = result if type(result) is not tuple else _only(result)
             for index in dead:
                 values[index] = None
 
@@ -46,7 +46,7 @@ def plain_step(call: Callable[..., Any], operands: Sequence[int], results: Seque
 
     def step(values: Values) -> None:
         result = call(*pick(values))
-        values[place] = result if type(result) is not tuple else _only(result)
+        values[slot] = result if type(result) is not tuple else _only(result)
         for index in dead:
             values[index] = None
 
@@ -54,7 +54,7 @@ def plain_step(call: Callable[..., Any], operands: Sequence[int], results: Seque
 
 
 def writing_step(
-    call: Callable[..., Any], operands: Sequence[int], place: int, dead: Sequence[int], out: int, *, spreads: bool
+    call: Callable[..., Any], operands: Sequence[int], slot: int, dead: Sequence[int], out: int, *, broadcasts: bool
 ) -> Step:
     """Return a step that calls a kernel and offers memory for the only result.
 
@@ -62,12 +62,12 @@ def writing_step(
 
     Args:
         call: takes the operands, and ``out``.
-        operands: the places of the operands.
-        place: the place of the result.
+        operands: the slots of the operands.
+        slot: the slot of the result.
         dead: see :func:`plain_step`.
-        out: the place of the memory.
-        spreads: whether the kernel would broadcast a result over larger memory than needed; then memory is passed only
-            if an operand has the shape of the memory.
+        out: the slot of the memory.
+        broadcasts: whether the kernel would broadcast a result over larger memory than needed; then memory is passed
+            only if an operand has the shape of the memory.
     """
     pick = _picker(operands)
 
@@ -75,10 +75,12 @@ def writing_step(
         arrays, memory = pick(values), values[out]
         try:
             # In strided memory numpy computes other bits of NaN (`arccos`), and even wrong bools (`isnan`, in 2.4).
-            is_fit = memory is not None and memory.flags.c_contiguous and not (spreads and _is_larger(memory, arrays))
-            values[place] = call(*arrays, out=memory if is_fit else None)
+            is_fit = (
+                memory is not None and memory.flags.c_contiguous and not (broadcasts and _is_larger(memory, arrays))
+            )
+            values[slot] = call(*arrays, out=memory if is_fit else None)
         except (TypeError, ValueError):
-            values[place] = call(*arrays)
+            values[slot] = call(*arrays)
         for index in dead:
             values[index] = None
 
@@ -86,17 +88,17 @@ def writing_step(
 
 
 def scratch_step(
-    call: Callable[..., Any], operands: Sequence[int], place: int, dead: Sequence[int], out: int | None, scratch: int
+    call: Callable[..., Any], operands: Sequence[int], slot: int, dead: Sequence[int], out: int | None, scratch: int
 ) -> Step:
     """Return a step that calls a kernel with scratch memory, and perhaps offers memory for the only result.
 
     Args:
         call: takes the operands, ``out`` and ``scratch``.
-        operands: the places of the operands.
-        place: the place of the result.
+        operands: the slots of the operands.
+        slot: the slot of the result.
         dead: see :func:`plain_step`.
-        out: the place of the memory for the result.
-        scratch: the place of the scratch memory.
+        out: the slot of the memory for the result.
+        scratch: the slot of the scratch memory.
     """
     pick = _picker(operands)
 
@@ -104,9 +106,9 @@ def scratch_step(
         arrays, memory = pick(values), None if out is None else values[out]
         try:
             is_fit = memory is not None and memory.flags.c_contiguous
-            values[place] = call(*arrays, out=memory if is_fit else None, scratch=values[scratch])
+            values[slot] = call(*arrays, out=memory if is_fit else None, scratch=values[scratch])
         except (TypeError, ValueError):
-            values[place] = call(*arrays)
+            values[slot] = call(*arrays)
         for index in dead:
             values[index] = None
 
@@ -136,10 +138,10 @@ def store_step(source: int, output: int, spec: TensorSpec, function: str) -> Ste
 
 
 def node_failure(where: str, error: Exception) -> ExecutionError:
-    """Return the error of a failed step with the place: the kernel's own exception does not name the place."""
+    """Return the error of a failed step with the location, absent from the kernel's own exception."""
     if isinstance(error, _WrongCountError):
         got, expected = error.args
-        return ExecutionError(where, "the kernel gives another number of results", got=got, expected=expected)
+        return ExecutionError(where, "the kernel returns another number of results", got=got, expected=expected)
     if isinstance(error, ByocError):
         return ExecutionError(where, str(error))
     return ExecutionError(where, f"the kernel failed: {type(error).__name__}: {error}")
@@ -156,8 +158,8 @@ def _several_results_step(
             raise _WrongCountError(1, len(results))
         if len(found) != len(results):
             raise _WrongCountError(len(found), len(results))
-        for place, result in zip(results, found, strict=True):
-            values[place] = result
+        for slot, result in zip(results, found, strict=True):
+            values[slot] = result
         for index in dead:
             values[index] = None
 
@@ -176,11 +178,11 @@ def _only(results: tuple[Any, ...]) -> Any:
     return results[0]
 
 
-def _picker(places: Sequence[int]) -> Callable[[Values], tuple[Any, ...]]:
-    """Return a function for picking the values at these places."""
-    if not places:
+def _picker(slots: Sequence[int]) -> Callable[[Values], tuple[Any, ...]]:
+    """Return a function for picking the values in these slots."""
+    if not slots:
         return lambda _: ()
-    if len(places) == 1:
-        (only,) = places
+    if len(slots) == 1:
+        (only,) = slots
         return lambda values: (values[only],)
-    return itemgetter(*places)
+    return itemgetter(*slots)

@@ -89,7 +89,7 @@ class _Checker:
         # By identity: a decoder makes equal types, and equal attributes, one object. The objects are held here.
         self._types: dict[int, tuple[GraphTensor, TensorType]] = {}
         self._attrs: dict[tuple[str, int], tuple[object, Mapping[str, Any]]] = {}
-        self._lawful: set[tuple[str, int, tuple[int, ...], tuple[int, ...]]] = set()
+        self._checked: set[tuple[str, int, tuple[int, ...], tuple[int, ...]]] = set()
 
     def check(self, function: GraphFunction, where: str) -> None:
         values = function.values
@@ -100,15 +100,15 @@ class _Checker:
                 else:
                     _check_border(node, [values[id_] for id_ in node.inputs], node.body)
             except IRTypeError as error:
-                place = f"{where}, node {index} (`{node.op}`)"
+                location = f"{where}, node {index} (`{node.op}`)"
                 text = str(error).removeprefix(f"op `{node.op}`").lstrip(":, ")
-                raise ArtifactError(place, f"breaks the rule of its op: {text}") from error
+                raise ArtifactError(location, f"breaks the type rule of the op: {text}") from error
             if node.body is not None:
                 self.check(node.body, f"{where}, node {index} (`{node.op}`), body")
 
     def _check_node(self, node: GraphNode, operands: Sequence[GraphTensor]) -> None:
         key = (node.op, id(node.attrs), tuple(map(id, operands)), tuple(map(id, node.outputs)))
-        if key in self._lawful:
+        if key in self._checked:
             return
         op = find_op(node.op)
         if op is None:
@@ -119,19 +119,19 @@ class _Checker:
         for index, (result, declared) in enumerate(zip(results, node.outputs, strict=True)):
             if not _is_type(result, declared):
                 raise IRTypeError(f"op `{op.name}`", f"result {index} has another type", got=declared, expected=result)
-        self._lawful.add(key)
+        self._checked.add(key)
 
     def _type_of(self, tensor: GraphTensor) -> TensorType:
-        known = self._types.get(id(tensor))
-        if known is None:
-            known = self._types[id(tensor)] = tensor, TensorType(tensor.shape, tensor.dtype)
-        return known[1]
+        cached = self._types.get(id(tensor))
+        if cached is None:
+            cached = self._types[id(tensor)] = tensor, TensorType(tensor.shape, tensor.dtype)
+        return cached[1]
 
     def _normal(self, op: OpDef, attrs: Mapping[str, GraphAttr]) -> Mapping[str, Any]:
-        known = self._attrs.get((op.name, id(attrs)))
-        if known is None:
-            known = self._attrs[op.name, id(attrs)] = attrs, _normalised(op, attrs)
-        return known[1]
+        cached = self._attrs.get((op.name, id(attrs)))
+        if cached is None:
+            cached = self._attrs[op.name, id(attrs)] = attrs, _normalised(op, attrs)
+        return cached[1]
 
 
 def _normalised(op: OpDef, attrs: Mapping[str, GraphAttr]) -> Mapping[str, Any]:
@@ -143,7 +143,7 @@ def _normalised(op: OpDef, attrs: Mapping[str, GraphAttr]) -> Mapping[str, Any]:
         is_nan = isinstance(value, float) and math.isnan(value)  # equal to nothing, and stored as it is
         if normal[name] != value and not is_nan:
             raise IRTypeError(
-                f"op `{op.name}`, attribute `{name}`", "is not in its stored form", got=value, expected=normal[name]
+                f"op `{op.name}`, attribute `{name}`", "is not in the stored form", got=value, expected=normal[name]
             )
     return normal
 
@@ -169,7 +169,7 @@ def _guarded(op: OpDef, rule: Callable[[_A], _T], argument: _A) -> _T:
     try:
         return rule(argument)
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
-        raise IRTypeError(f"op `{op.name}`", f"its rule fails: {type(error).__name__}: {error}") from error
+        raise IRTypeError(f"op `{op.name}`", f"the type rule fails: {type(error).__name__}: {error}") from error
 
 
 def _is_type(result: Type, declared: GraphTensor) -> bool:
@@ -191,7 +191,7 @@ def _check_border(node: GraphNode, operands: Sequence[GraphTensor], body: GraphF
         # The symbols of a body are its own.
         if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes):
             got = GraphTensor(inner.dtype, inner.shape)
-            raise IRTypeError(f"op `{node.op}`", "its body takes or gives other sizes", got=got, expected=outer)
+            raise IRTypeError(f"op `{node.op}`", "the body has other sizes than the node", got=got, expected=outer)
 
 
 def _may_be_equal(left: Sequence[Dim], right: Sequence[Dim]) -> bool:

@@ -41,10 +41,10 @@ class UnforkedModule(DelegatingModule):
 
         return PackedFunction(name, call_unforked, function.signature)
 
-    def _check(self, done: str) -> None:
+    def _check(self, action: str) -> None:
         if os.getpid() != self._pid:
             raise ExecutionError(
                 f"module of runtime `{self.type_key}`",
-                f"cannot be {done} in a forked process",
+                f"cannot be {action} in a forked process",
                 hint="Load the artifact in the child, or start processes with the method `spawn` or `forkserver`.",
             )

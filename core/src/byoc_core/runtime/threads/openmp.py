@@ -46,7 +46,7 @@ class OpenMP:
         self.max_threads = library.omp_get_max_threads
         self.set_num_threads = library.omp_set_num_threads
         self._pause = getattr(library, "omp_pause_resource_all", None)  # OpenMP 5.0
-        self._of_regions = (library.GOMP_parallel, library.omp_get_num_threads, library.omp_get_thread_num)
+        self._region_functions = (library.GOMP_parallel, library.omp_get_num_threads, library.omp_get_thread_num)
 
     @property
     def path(self) -> str:
@@ -70,7 +70,7 @@ class OpenMP:
         ``omp_get_max_threads``, ``omp_set_num_threads``, ``omp_pause_resource_all`` (the only optional function),
         ``GOMP_parallel``, ``omp_get_num_threads``, ``omp_get_thread_num``.
         """
-        functions = (self.max_threads, self.set_num_threads, self._pause, *self._of_regions)
+        functions = (self.max_threads, self.set_num_threads, self._pause, *self._region_functions)
         return tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 if f else 0 for f in functions)
 
     def dissolve_team(self) -> bool:

@@ -10,7 +10,7 @@ from byoc_core.errors import OptionsError
 from byoc_core.native.processors import count_cpus
 from byoc_core.runtime.threads.fork_lock import ForkLock
 from byoc_core.runtime.threads.openmp import OpenMP, load_openmp
-from byoc_core.runtime.threads.worker_accounts import Accounts, CallToken, NativeAccounts, WorkerAccounts
+from byoc_core.runtime.threads.worker_accounts import CallToken, NativeAccounts, ThreadAccounts, WorkerAccounts
 
 __all__ = [
     "MAX_THREADS",
@@ -137,7 +137,7 @@ class _Process:
     def __init__(self) -> None:
         self._fork_lock = ForkLock()
         self._limit: int | None = None
-        self.accounts: Accounts | None = None
+        self.accounts: ThreadAccounts | None = None
         self._openmp: OpenMP | None = None
         self._searched = False
         self._team_lost = False
@@ -145,10 +145,10 @@ class _Process:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
 
-    def open_accounts(self, extension: ModuleType | None = None) -> Accounts:
+    def open_accounts(self, extension: ModuleType | None = None) -> ThreadAccounts:
         with self._fork_lock.lock:
             if self.accounts is None:
-                accounts: Accounts = NativeAccounts(extension) if extension else WorkerAccounts()
+                accounts: ThreadAccounts = NativeAccounts(extension) if extension else WorkerAccounts()
                 accounts.set_limit(self.limit())
                 if self._openmp is not None:
                     accounts.set_openmp(self._openmp)

@@ -17,16 +17,16 @@ from typing import Protocol
 
 from byoc_core.runtime.threads.openmp import OpenMP
 
-__all__ = ["Accounts", "CallToken", "NativeAccounts", "WorkerAccounts"]
+__all__ = ["CallToken", "NativeAccounts", "ThreadAccounts", "WorkerAccounts"]
 
 CallToken = tuple[int, int, int]
 """The data for ending a call: the number of threads before, the workers taken, the OpenMP setting to restore."""
 
-_KEPT_TEAMS = 8
+_MAX_WAITING_TEAMS = 8
 
 
-class Accounts(Protocol):
-    """The keeper of the accounts: :class:`WorkerAccounts`, or :class:`NativeAccounts`.
+class ThreadAccounts(Protocol):
+    """The accounts of worker threads: :class:`WorkerAccounts`, or :class:`NativeAccounts`.
 
     Attributes:
         team_runner: see :func:`byoc_core.runtime.threads.team_runner`.
@@ -34,7 +34,7 @@ class Accounts(Protocol):
 
     team_runner: int
 
-    def enter(self, wanted: int, /) -> CallToken:
+    def enter(self, requested: int, /) -> CallToken:
         """Begin a call in this thread with so many requested threads; 0 for the number of the process."""
 
     def leave(self, token: CallToken, /) -> None:
@@ -63,18 +63,18 @@ class WorkerAccounts:
         self._openmp: OpenMP | None = None
         self._lock = threading.Lock()
         self._busy = 0
-        self._kept = 0
+        self._num_waiting = 0
         self._ended: list[int] = []
         self._alone = False
         self._call = _Call(self)
 
-    def enter(self, wanted: int, /) -> CallToken:
+    def enter(self, requested: int, /) -> CallToken:
         """Begin a call; a nested call has at most the number of the outer call, and takes no workers."""
         call = self._call
         previous = call.number
-        wanted = 1 if self._alone else wanted or self._limit
-        workers = 0 if previous else self._take(wanted - 1)
-        number = min(previous, wanted) if previous else 1 + workers
+        requested = 1 if self._alone else requested or self._limit
+        workers = 0 if previous else self._take(requested - 1)
+        number = min(previous, requested) if previous else 1 + workers
         setting = 0
         if self._openmp is not None:
             setting = self._openmp.max_threads()
@@ -108,8 +108,8 @@ class WorkerAccounts:
         self._lock = threading.Lock()
         self._alone = alone
         self._ended.clear()
-        self._call.team.num_workers = self._kept = 0
-        self._busy = self._call.taken
+        self._call.team.num_workers = self._num_waiting = 0
+        self._busy = self._call.num_workers
 
     def forget(self, workers: int) -> None:
         """Record ended workers, to be subtracted when a later call ends.
@@ -127,12 +127,12 @@ class WorkerAccounts:
             if self._busy and self._busy + workers > self._limit - 1:
                 return 0
             self._busy += workers
-        self._call.taken += workers
+        self._call.num_workers += workers
         return workers
 
     def _give_back(self, workers: int) -> None:
         self._keep_team(workers)  # before other calls may make workers in place of these
-        self._call.taken -= workers
+        self._call.num_workers -= workers
         with self._lock:
             self._busy -= workers
 
@@ -143,11 +143,11 @@ class WorkerAccounts:
             return
         with self._lock:
             while self._ended:
-                self._kept -= self._ended.pop()
-            self._kept += workers - team.num_workers
-            crowded = self._kept > _KEPT_TEAMS * max(workers, self._limit - 1)
+                self._num_waiting -= self._ended.pop()
+            self._num_waiting += workers - team.num_workers
+            has_too_many = self._num_waiting > _MAX_WAITING_TEAMS * max(workers, self._limit - 1)
         team.num_workers = workers
-        if crowded and self._openmp is not None and self._openmp.dissolve_team():
+        if has_too_many and self._openmp is not None and self._openmp.dissolve_team():
             team.num_workers = 0
             self.forget(workers)
 
@@ -189,10 +189,10 @@ class _Call(threading.local):
 
     Attributes:
         number: the call's number of threads; 0 outside calls.
-        taken: the workers taken by the thread's calls.
+        num_workers: the number of workers taken by the thread's calls.
     """
 
     def __init__(self, accounts: WorkerAccounts) -> None:
         self.number = 0
-        self.taken = 0
+        self.num_workers = 0
         self.team = _Team(accounts)

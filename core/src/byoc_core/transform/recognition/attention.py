@@ -91,14 +91,14 @@ class _Scores:
         return replace(self, masks=(*self.masks, mask))
 
 
-def _made_for_one(value: Value, graph: RewriteGraph, *ops: str) -> Binding | None:
+def _sole_use_producer(value: Value, graph: RewriteGraph, *ops: str) -> Binding | None:
     """Return the binding producing a value with a single read, if its op is among these ops."""
     return graph.maker(value, *ops) if graph.num_uses(value) == 1 else None
 
 
 def _find_scores(weights: Value, graph: RewriteGraph) -> _Scores | None:
     """Return the scores under the softmax along the last axis producing the weights."""
-    softmax = _made_for_one(weights, graph, "nn.softmax")
+    softmax = _sole_use_producer(weights, graph, "nn.softmax")
     if softmax is None or softmax.attrs["axis"] not in (-1, 3):
         return None
     return _read_scores(softmax.operands[0], graph, _MAX_STEPS)
@@ -106,13 +106,13 @@ def _find_scores(weights: Value, graph: RewriteGraph) -> _Scores | None:
 
 def _read_scores(value: Value, graph: RewriteGraph, steps: int) -> _Scores | None:
     """Trace scaling and masking backwards up to the product of queries and keys."""
-    made = _made_for_one(value, graph, "matmul", "add", "where", "multiply", "divide")
-    if made is None or steps == 0:
+    producer = _sole_use_producer(value, graph, "matmul", "add", "where", "multiply", "divide")
+    if producer is None or steps == 0:
         return None
-    if made.op.name == "matmul":
-        query, keys = made.operands
+    if producer.op.name == "matmul":
+        query, keys = producer.operands
         return _Scores(query, keys) if rank_of(query) == rank_of(keys) == 4 else None
-    for inner, read in _ways(made, graph):
+    for inner, read in _score_candidates(producer, graph):
         scores = _read_scores(inner, graph, steps - 1) if shape_of(inner) == shape_of(value) else None
         if scores is None:
             continue
@@ -122,20 +122,20 @@ def _read_scores(value: Value, graph: RewriteGraph, steps: int) -> _Scores | Non
     return None
 
 
-def _ways(made: Binding, graph: RewriteGraph) -> Iterable[tuple[Value, _Mask | float]]:
+def _score_candidates(producer: Binding, graph: RewriteGraph) -> Iterable[tuple[Value, _Mask | float]]:
     """Yield the candidates for scores among the operands, each with the effect of the op."""
-    if made.op.name == "add":
-        left, right = made.operands
+    if producer.op.name == "add":
+        left, right = producer.operands
         yield left, _Mask(right)
         yield right, _Mask(left)
-    elif made.op.name == "where":
-        condition, chosen, other = made.operands
-        for scores, number, hides_true in ((chosen, other, False), (other, chosen, True)):
+    elif producer.op.name == "where":
+        condition, if_true, if_false = producer.operands
+        for scores, number, hides_true in ((if_true, if_false, False), (if_false, if_true, True)):
             hidden = graph.scalar(number)
             if hidden is not None and hidden in _hiding_numbers(dtype_of(scores)):
                 yield scores, _Mask(condition, hidden, hides_true)
     else:
-        inner, factor = _split_factor(made, graph)
+        inner, factor = _split_factor(producer, graph)
         if factor is not None:
             yield inner, factor
 
@@ -145,10 +145,10 @@ def _hiding_numbers(dtype: str) -> tuple[float, ...]:
     return -np.inf, float(np.finfo(np.float64 if dtype == "float64" else np.float32).min)
 
 
-def _split_factor(made: Binding, graph: RewriteGraph) -> tuple[Value, float | None]:
+def _split_factor(scaling: Binding, graph: RewriteGraph) -> tuple[Value, float | None]:
     """Return the operand scaled by a constant, and the factor; the factor is ``None`` without a constant."""
-    left, right = made.operands
-    if made.op.name == "divide":
+    left, right = scaling.operands
+    if scaling.op.name == "divide":
         divisor = graph.scalar(right)
         return left, None if not divisor else 1 / divisor
     factor = graph.scalar(right)
@@ -156,8 +156,8 @@ def _split_factor(made: Binding, graph: RewriteGraph) -> tuple[Value, float | No
 
 
 def _without_scale(value: Value, graph: RewriteGraph) -> tuple[Value, float]:
-    made = graph.maker(value, "multiply", "divide")
-    inner, factor = (value, None) if made is None else _split_factor(made, graph)
+    scaling = graph.maker(value, "multiply", "divide")
+    inner, factor = (value, None) if scaling is None else _split_factor(scaling, graph)
     if factor is None or shape_of(inner) != shape_of(value):
         return value, 1.0
     return inner, factor
@@ -181,12 +181,12 @@ class _Keys:
 def _find_keys(value: Value, graph: RewriteGraph) -> _Keys | None:
     """Return the keys before scaling and transposition."""
     value, outer = _without_scale(value, graph)
-    made = graph.maker(value, "permute_dims")
-    if made is None:
+    transpose = graph.maker(value, "permute_dims")
+    if transpose is None:
         return None
-    given: Any = made.attrs["axes"]
-    axes = (3, 2, 1, 0) if given is None else tuple(axis % 4 for axis in given)
-    inner, scale = _without_scale(made.operands[0], graph)
+    axes_attr: Any = transpose.attrs["axes"]
+    axes = (3, 2, 1, 0) if axes_attr is None else tuple(axis % 4 for axis in axes_attr)
+    inner, scale = _without_scale(transpose.operands[0], graph)
     return _Keys(inner, (axes[0], axes[1], axes[3], axes[2]), outer * scale)
 
 
@@ -227,33 +227,38 @@ def _shared_heads(query: Value, keys: _Keys, value: Value, graph: RewriteGraph) 
 
 def _without_repeats(value: Value, graph: RewriteGraph) -> _Heads | None:
     """Return keys or values ``(B, G, T, D)`` whose groups are each repeated consecutively in ``(B, H, T, D)``."""
-    taken = graph.maker(value, "take")
-    if taken is not None:
-        return _without_taken_repeats(taken, graph)
+    gather = graph.maker(value, "take")
+    if gather is not None:
+        return _without_gathered_repeats(gather, graph)
     joined = graph.maker(value, Trait.RESHAPING)
     parts = None if joined is None else graph.maker(joined.operands[0], "broadcast_to", "concat", "tile")
     if joined is None or parts is None or len(joined.operands) != 1:
         return None
-    whole, shape = shape_of(value), shape_of(parts.results[0])
+    repeated_shape, shape = shape_of(value), shape_of(parts.results[0])
     single = parts.operands[0]
     if any(operand is not single for operand in parts.operands):
         return None
     if parts.op.name == "concat" and parts.attrs["axis"] not in (2, -3):
         return None
-    if whole is None or shape is None or len(shape) != 5 or len(whole) != 4:
+    if repeated_shape is None or shape is None or len(shape) != 5 or len(repeated_shape) != 4:
         return None
     batch, groups, repeats, length, size = shape
-    if shape_of(single) != (batch, groups, 1, length, size) or whole != (batch, groups * repeats, length, size):
+    if shape_of(single) != (batch, groups, 1, length, size) or repeated_shape != (
+        batch,
+        groups * repeats,
+        length,
+        size,
+    ):
         return None
     expanded = graph.maker(single, Trait.RESHAPING)
     inner = single if expanded is None else expanded.operands[0]
     return _Heads(inner, (batch, groups, length, size))
 
 
-def _without_taken_repeats(taken: Binding, graph: RewriteGraph) -> _Heads | None:
-    source, indices = taken.operands
+def _without_gathered_repeats(gather: Binding, graph: RewriteGraph) -> _Heads | None:
+    source, indices = gather.operands
     array, shape = graph.array(indices), shape_of(source)
-    if array is None or shape is None or array.ndim != 1 or len(shape) != 4 or taken.attrs["axis"] not in (1, -3):
+    if array is None or shape is None or array.ndim != 1 or len(shape) != 4 or gather.attrs["axis"] not in (1, -3):
         return None
     groups = shape[1]
     if not isinstance(groups, int) or groups < 1 or array.size % groups or not array.size:

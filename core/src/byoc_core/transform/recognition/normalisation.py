@@ -47,12 +47,12 @@ class _Norm:
     def __init__(self, value: Pattern) -> None:
         self.value = value
         square = is_op("power")(value, is_const().named("two")) | is_op("multiply")(value, value)
-        spread = is_op("add")(is_op("mean")(square).named("mean_square"), is_const().named("epsilon"))
-        root = is_op("sqrt")(spread) | is_op("power")(spread, is_const().named("half"))
+        variance = is_op("add")(is_op("mean")(square).named("mean_square"), is_const().named("epsilon"))
+        root = is_op("sqrt")(variance) | is_op("power")(variance, is_const().named("half"))
         self.inverse = (
             is_op("divide")(is_const().named("one"), root)
             | is_op("reciprocal")(root)
-            | is_op("power")(spread, is_const().named("minus_half"))
+            | is_op("power")(variance, is_const().named("minus_half"))
         )
         self.quotient = is_op("divide")(value, root)
         self.product = is_op("multiply")(value, self.inverse)
@@ -134,8 +134,8 @@ def _build_norm(op: str, match: Match, graph: RewriteGraph, **parameters: float)
     inner = TensorType(shape[axes[0] :], dtype_of(match["x"]))
     operands = [match["x"]]
     for name, number in parameters.items():
-        given = match.captures.get(name)
-        value = _filled(inner, number, graph) if given is None else _without_leading_ones(given, inner, graph)
+        captured = match.captures.get(name)
+        value = _filled(inner, number, graph) if captured is None else _without_leading_ones(captured, inner, graph)
         if value is None:
             return None
         operands.append(value)

@@ -71,8 +71,8 @@ class AttentionLayer:
         query, (_, groups, length, _), (*_, width), *masks = map(shape_of, step.operands)
         batch, heads, steps, size = query
         stage, is_capped = str(step.binding.attrs["scores"] or ""), bool(float_of(step.binding, "softcap"))
-        is_spread = any((1, 1, 1, *mask)[-3:] == (1, 1, length) for mask in masks)
-        has_mask = is_spread and not stage and not is_capped
+        is_per_key = any((1, 1, 1, *mask)[-3:] == (1, 1, length) for mask in masks)
+        has_mask = is_per_key and not stage and not is_capped
         dtype = dtype_of(step.operands[0])
         return cls(dtype, batch, heads, steps, size, groups, length, width, stage, has_mask)
 
@@ -81,12 +81,17 @@ class AttentionLayer:
 class AttentionSchedule:
     """The schedule of attention: blocks of queries of a single head, shared by threads.
 
+    All numbers above 0 give the same result, but for the order of the sums. The writer does not check the limits named
+    below.
+
     Attributes:
         panel_vectors: vectors in a row of a panel of keys or values.
         queries: queries of a block.
         keys: keys with scores at hand at once, whole panels; all keys if scores are a result.
         folds_mask: whether a mask with a number for each key is a further element of the keys, with 1 in the queries.
-        is_on_stack: whether the arrays of a block lie on the stack, not in scratch memory; their sizes are then known.
+            Only for layers with ``has_mask_of_keys``.
+        is_on_stack: whether the arrays of a block lie on the stack, not in scratch memory; their sizes are then
+            known.
         workers: maximum blocks at once with arrays in scratch memory.
     """
 
@@ -130,7 +135,9 @@ class _Attention:
         self.widths |= {"tops": 1, "totals": 1, "scales": 1}
         written = partial(c.Buffer, dtype=layer.dtype, access=c.MemoryAccess.WRITE)
         self.arrays = {name: written(name, size=size * schedule.queries) for name, size in self.widths.items()}
-        self.none, self.zero, self.one = (c.Literal(value, self.type) for value in (float("-inf"), 0, 1))
+        self.minus_infinity, self.zero, self.literal_one = (
+            c.Literal(value, self.type) for value in (float("-inf"), 0, 1)
+        )
         self.b, self.h, self.block, self.row = map(c.Variable, ("b", "h", "block", "row"))
         self.line, self.to = written("line"), written("to")
         self.query, self.parameters = self.block * schedule.queries, FunctionParameters()
@@ -161,8 +168,8 @@ class _Attention:
             body += (packed(3, start, (0, strides[3]), 1, n * self.depth + layer.size * self.columns),)
         return loops_around(body, [pair], [layer.batch * layer.groups], part=0)
 
-    def call(self, panels: c.Address, mine: c.Address) -> c.Evaluate:
-        """Return the call for a block, from the packed keys and values of a head and a share of scratch memory."""
+    def call(self, panels: c.Address, arrays: c.Address) -> c.Evaluate:
+        """Return the call for a block, from the packed keys and values of a head and the memory of the arrays."""
         steps, queries, sizes = self.layer.steps, self.schedule.queries, self.parameters
         self.head = sizes.add(c.Buffer("panels", self.layer.dtype), panels)
         self.count = sizes.size(c.index_min(c.Size(steps) - self.query, queries), "count")
@@ -174,13 +181,13 @@ class _Attention:
         names = {"queries": "depth", "results": "width", "scores": "pitch"}
         self.pitches = {array: sizes.size(self.widths[array], name) for array, name in names.items()}
         self.seen = sizes.add(c.Variable("length"), c.Size(self.layer.length))
-        body = (*self.declarations(mine), *self.opening(), *self.walk(), *self.closing())
+        body = (*self.declarations(arrays), *self.opening(), *self.walk(), *self.closing())
         return sizes.call(self.kernel, f"attention_{c_suffix(self.layer.dtype)}", body)
 
     def tensor(self, name: str, value: Value) -> tuple[c.Buffer, c.Expression, c.Expression]:
         """Return a parameter for a tensor from the block's first row on, and the strides along the last two axes."""
-        made = [result for result in self.step.binding.results if result is value]
-        buffer = self.kernel.target(made[0]) if made else self.kernel.source(value, name)
+        outputs = [result for result in self.step.binding.results if result is value]
+        buffer = self.kernel.target(outputs[0]) if outputs else self.kernel.source(value, name)
         dims, strides = (1, 1, 1, 1, *shape_of(value))[-4:], (0, 0, 0, 0, *self.kernel.strides(value))[-4:]
         layer = self.layer
         scores = layer.batch, layer.heads, layer.steps, layer.length
@@ -191,14 +198,14 @@ class _Attention:
         step, stride = self.parameters.size(found[2], f"{name}_step"), self.parameters.size(found[3], f"{name}_stride")
         return parameter, step, stride
 
-    def declarations(self, mine: c.Address) -> c.Block:
+    def declarations(self, arrays: c.Address) -> c.Block:
         """Return the declarations of the arrays."""
         if self.schedule.is_on_stack:
             return tuple(c.LocalArray(array, alignment=64) for array in self.arrays.values())
-        memory = self.parameters.add(c.Buffer("mine", self.layer.dtype, c.MemoryAccess.WRITE), mine)
+        memory = self.parameters.add(c.Buffer("arrays", self.layer.dtype, c.MemoryAccess.WRITE), arrays)
         sizes = [self.schedule.queries * size for size in self.widths.values()]
-        places = [self.parameters.size(total(sizes[:number]), "place") for number in range(len(sizes))]
-        return tuple(map(c.Alias, self.arrays.values(), repeat(memory), places))
+        offsets = [self.parameters.size(total(sizes[:number]), "offset") for number in range(len(sizes))]
+        return tuple(map(c.Alias, self.arrays.values(), repeat(memory), offsets))
 
     def each_row(self, *body: c.Statement) -> c.Block:
         """Return the loop over the queries, with the scores of each query in the line."""
@@ -219,8 +226,8 @@ class _Attention:
         scaled = c.Store(queries, row * pitch + d, query[row * step + d * stride] * self.scale())
         start = (
             c.For(d, c.Size(0), self.parameters.size(self.layer.size, "size"), (scaled,)),
-            *(c.Store(self.arrays["totals"], row, self.zero), c.Store(self.arrays["tops"], row, self.none)),
-            *((c.Store(queries, (row + 1) * pitch - 1, self.one),) if self.schedule.folds_mask else ()),
+            *(c.Store(self.arrays["totals"], row, self.zero), c.Store(self.arrays["tops"], row, self.minus_infinity)),
+            *((c.Store(queries, (row + 1) * pitch - 1, self.literal_one),) if self.schedule.folds_mask else ()),
         )
         rest = c.Clear(queries, self.count * pitch, self.tile_rows * pitch - self.count * pitch)
         return (
@@ -231,9 +238,9 @@ class _Attention:
 
     def scale(self) -> c.Expression:
         """Return the factor of the queries."""
-        given, size, double = self.step.binding.attrs["scale"], self.layer.size, c.CType("float64")
-        if given is not None or isinstance(size, int):
-            value = 1 / math.sqrt(max(int(str(size)), 1)) if given is None else float(str(given))
+        scale, size, double = self.step.binding.attrs["scale"], self.layer.size, c.CType("float64")
+        if scale is not None or isinstance(size, int):
+            value = 1 / math.sqrt(max(int(str(size)), 1)) if scale is None else float(str(scale))
             return c.Literal(value, self.type)
         root = c.Call(c.Callee("sqrt", np.sqrt, flops=1), (c.Cast(c.index_max(c.Size(size), 1), double),), double)
         return self.parameters.add(c.Variable("scale", self.type), c.Cast(c.Literal(1, double) / root, self.type))
@@ -242,12 +249,12 @@ class _Attention:
         """Return the statements going along the keys."""
         if self.layer.stage:
             return self.block_of_keys(c.Size(0), self.seen)
-        limit, first, count, last = (*map(c.Variable, ("limit", "first", "block")), self.last(self.count - 1))
+        limit, first, count, last = (*map(c.Variable, ("limit", "first", "block")), self.last_key(self.count - 1))
         seen = self.seen if last is None else c.index_max(c.index_min(last + 1, self.seen), 0)
         keys = (c.Let(count, c.index_min(limit - first, self.schedule.keys)), *self.block_of_keys(first, count))
         return c.Let(limit, seen), c.For(first, c.Size(0), limit, keys, step=self.schedule.keys)
 
-    def last(self, row: c.Expression) -> c.Expression | None:
+    def last_key(self, row: c.Expression) -> c.Expression | None:
         """Return the last key seen by a query; ``None`` if the query sees all."""
         if not flag_of(self.step.binding, "causal"):
             return None
@@ -283,9 +290,9 @@ class _Attention:
                 ahead = self.schedule.keys
                 block += (fetch(mask, at + ahead, ahead * dtype_info(self.layer.dtype).itemsize),)
             block += (c.For(t, c.Size(0), count, (c.Store(line, t, line[t] + mask[at + t * stride]),)),)
-        last = self.last(row)
+        last = self.last_key(row)
         if last is not None:
-            block += (c.For(t, c.index_max(last + 1 - first, 0), count, (c.Store(line, t, self.none),)),)
+            block += (c.For(t, c.index_max(last + 1 - first, 0), count, (c.Store(line, t, self.minus_infinity),)),)
         return self.each_row(*block, *self.stored("masked"))
 
     def stored(self, stage: str, divisor: c.Expression | None = None) -> c.Block:
@@ -316,7 +323,7 @@ class _Attention:
 
         def lowest(value: c.Expression) -> c.Expression:
             # Before the first key seen, nothing may become NaN.
-            return c.Select(value.compare("==", self.none), self.zero, value)
+            return c.Select(value.compare("==", self.minus_infinity), self.zero, value)
 
         limits = (
             c.Let(best, reduced("max")),
@@ -335,15 +342,23 @@ class _Attention:
 
     def closing(self) -> c.Block:
         """Return the statements dividing the results by the sums of the weights."""
-        result, row, e, whole = self.step.binding.results[0], self.row, c.Variable("e"), c.Variable("total", self.type)
+        result, row, e, divisor = (
+            self.step.binding.results[0],
+            self.row,
+            c.Variable("e"),
+            c.Variable("total", self.type),
+        )
         results, totals = self.arrays["results"], self.arrays["totals"]
         outs = [self.tensor("out", result)] if result in self.kernel.stored else []
         # Without a weight: zeros over zero, giving NaN, or zeros over 1; without a key always over 1.
         is_zero = flag_of(self.step.binding, "zero_unseen")
         unseen = totals[row].compare("==", self.zero) if is_zero else self.seen.compare("==", 0)
-        block: c.Block = (c.Let(whole, c.Select(unseen, self.one, totals[row])), *self.stored("weights", whole))
+        block: c.Block = (
+            c.Let(divisor, c.Select(unseen, self.literal_one, totals[row])),
+            *self.stored("weights", divisor),
+        )
         for out, step, stride in outs:
-            share = c.Store(out, row * step + e * stride, results[row * self.pitches["results"] + e] / whole)
+            share = c.Store(out, row * step + e * stride, results[row * self.pitches["results"] + e] / divisor)
             block += (c.For(e, c.Size(0), self.parameters.size(self.layer.width, "columns"), (share,)),)
         return self.each_row(*block)
 
@@ -354,7 +369,7 @@ def _reject(binding: Binding) -> Rejection | None:
     are_known = isinstance(heads, int) and isinstance(groups, int)
     # Recognised attention may have any number of heads, with equally many groups, or a known fraction.
     if not are_known and (groups == 0 or heads % groups != 0):
-        return Rejection("dynamic-shape", "nn.attention is compiled for known numbers of heads")
+        return Rejection("dynamic-shape", "nn.attention is compiled for a known number of heads only")
     return reject_non_floats(binding)
 
 
@@ -364,14 +379,14 @@ def _write(kernel: Kernel) -> None:
     kernel.schedule = schedule = choose_schedule(layer, kernel.unit)
     writer, blocks = _Attention(kernel, layer, schedule), ceildiv(layer.steps, schedule.queries)
     items = layer.batch, layer.heads, blocks
-    mine, count = total(writer.widths.values()) * schedule.queries, product(items)
+    arrays_size, count = total(writer.widths.values()) * schedule.queries, product(items)
     packed, workers = product((layer.batch, layer.groups, writer.panels)), dim_min(count, schedule.workers)
-    memory = kernel.scratch_memory(packed if schedule.is_on_stack else packed + workers * mine, layer.dtype)
+    memory = kernel.scratch_memory(packed if schedule.is_on_stack else packed + workers * arrays_size, layer.dtype)
     item, worker = c.Variable("item"), c.Variable("worker")
     pair = writer.b * layer.groups + writer.h // (layer.heads // layer.groups if layer.groups != 0 else 1)
-    call = writer.call(c.Address(memory, pair * writer.panels), c.Address(memory, worker * mine + packed))
-    places = zip((writer.b, writer.h, writer.block), c.unravelled(item, items), strict=True)
-    body: c.Block = (*(c.Let(*place) for place in places), call)
+    call = writer.call(c.Address(memory, pair * writer.panels), c.Address(memory, worker * arrays_size + packed))
+    coordinates = zip((writer.b, writer.h, writer.block), c.unravelled(item, items), strict=True)
+    body: c.Block = (*(c.Let(*coordinate) for coordinate in coordinates), call)
     index, rounds = item, count
     if not schedule.is_on_stack:
         body = (c.For(item, worker, c.Size(count), body, step=schedule.workers),)

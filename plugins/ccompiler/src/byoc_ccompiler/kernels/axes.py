@@ -1,6 +1,6 @@
 """Tensors as lines along an axis; and the ops going along an axis step by step.
 
-``cumsum`` and ``cumprod`` combine each element with all earlier elements. ``argmax`` and ``argmin`` find the place of
+``cumsum`` and ``cumprod`` combine each element with all earlier elements. ``argmax`` and ``argmin`` find the index of
 the extreme element: a NaN is more extreme than any number. Both process the elements behind the axis side by side.
 """
 
@@ -84,10 +84,14 @@ def write_lines(
     count = view.outer * view.inner
     workers = dim_min(count, MAX_WORKERS)
     memory = kernel.scratch_memory(workers * scratch, dtype)
-    worker, line, mine = c.Variable("worker"), c.Variable("line"), c.Buffer("mine", dtype, c.MemoryAccess.WRITE)
+    worker, line, line_memory = (
+        c.Variable("worker"),
+        c.Variable("line"),
+        c.Buffer("line_memory", dtype, c.MemoryAccess.WRITE),
+    )
     # If there are fewer workers, each has one line.
-    lines = c.For(line, worker, c.Size(count), body(line, mine), step=MAX_WORKERS)
-    share = (c.Alias(mine, memory, worker * scratch), lines)
+    lines = c.For(line, worker, c.Size(count), body(line, line_memory), step=MAX_WORKERS)
+    share = (c.Alias(line_memory, memory, worker * scratch), lines)
     # For a number of lines known only in a call, a worker is assumed to have one line: a late choice of threads.
     most = max(count // MAX_WORKERS, 1) if isinstance(count, int) else 1
     round_ps = None if line_ps is None else line_ps * most
@@ -98,53 +102,53 @@ def _write(kernel: Kernel) -> None:
     """Write the kernel: the loop over the parts of the operand before the axis."""
     (step,) = kernel.group.steps
     view, source, out = view_of(step), kernel.source(step.operands[0]), kernel.target(step.result)
-    come, to = c.Buffer("from", source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
+    from_, to = c.Buffer("from", source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
     row, run = c.Variable("row"), view.size * view.inner
     scan, size = (_cumulative, run) if step.op in _TOTALS else (_extreme, view.inner)
-    body = (c.Alias(come, source, row * run), c.Alias(to, out, row * size), *scan(step, view, come, to))
+    body = (c.Alias(from_, source, row * run), c.Alias(to, out, row * size), *scan(step, view, from_, to))
     kernel.finish_block(loops_around(body, [row], [view.outer], part=0))
 
 
-def _cumulative(step: Step, view: AxisView, come: c.Buffer, to: c.Buffer) -> c.Block:
+def _cumulative(step: Step, view: AxisView, from_: c.Buffer, to: c.Buffer) -> c.Block:
     """Return the statements of a cumulative sum or product."""
     is_exclusive, is_reverse = flag_of(step.binding, "exclusive"), flag_of(step.binding, "reverse")
     combine, start = _TOTALS[step.op]
-    place, here, before, k = map(c.Variable, ("place", "here", "before", "k"))
-    new = come[(before if is_exclusive else here) + k]
+    index, current, before, k = map(c.Variable, ("index", "current", "before", "k"))
+    new = from_[(before if is_exclusive else current) + k]
     # The first element is alone: a total of nothing and of -0.0 would lose the sign.
     alone: list[c.Expression] = [c.Literal(start, c.CType(to.dtype)), new] if is_exclusive else [new]
     ends = [*(dim_min(number + 1, view.size) for number in range(len(alone))), view.size]
     block: c.Block = ()
     for number, (end, value) in enumerate(zip(ends, (*alone, combine(to[before + k], new)), strict=True)):
         along = (
-            c.Let(here, (c.Size(view.size - 1) - place if is_reverse else place) * view.inner),
-            c.Let(before, here + view.inner if is_reverse else here - view.inner),
-            c.For(k, c.Size(0), c.Size(view.inner), (c.Store(to, here + k, value),)),
+            c.Let(current, (c.Size(view.size - 1) - index if is_reverse else index) * view.inner),
+            c.Let(before, current + view.inner if is_reverse else current - view.inner),
+            c.For(k, c.Size(0), c.Size(view.inner), (c.Store(to, current + k, value),)),
         )
-        block += (c.For(place, c.Size(number), c.Size(end), along),)
+        block += (c.For(index, c.Size(number), c.Size(end), along),)
     return block
 
 
-def _extreme(step: Step, view: AxisView, come: c.Buffer, to: c.Buffer) -> c.Block:
-    """Return the statements finding the places of extreme elements."""
-    new, old = (c.Variable(name, c.CType(come.dtype)) for name in ("new", "old"))
-    place, k, inner = c.Variable("place"), c.Variable("k"), [view.inner]
+def _extreme(step: Step, view: AxisView, from_: c.Buffer, to: c.Buffer) -> c.Block:
+    """Return the statements finding the indices of extreme elements."""
+    new, old = (c.Variable(name, c.CType(from_.dtype)) for name in ("new", "old"))
+    index, k, inner = c.Variable("index"), c.Variable("k"), [view.inner]
     takes_last, sign = flag_of(step.binding, "select_last_index"), _SIGNS[step.op]
     is_better = new.compare(f"{sign}=" if takes_last else sign, old)
     if new.type.is_float:
         is_nan, is_number = new.compare("!=", new), old.compare("==", old)
         is_better = c.Binary("||", is_better, is_nan if takes_last else c.Binary("&&", is_nan, is_number))
     look = (
-        c.Let(new, come[place * view.inner + k]),
-        c.Let(old, come[to[k] * view.inner + k]),
-        c.If(is_better, (c.Store(to, k, place),)),
+        c.Let(new, from_[index * view.inner + k]),
+        c.Let(old, from_[to[k] * view.inner + k]),
+        c.If(is_better, (c.Store(to, k, index),)),
     )
     starts = loops_around((c.Store(to, k, c.Size(0)),), [k], inner)
-    return (*starts, c.For(place, c.Size(1), c.Size(view.size), loops_around(look, [k], inner)))
+    return (*starts, c.For(index, c.Size(1), c.Size(view.size), loops_around(look, [k], inner)))
 
 
 FAMILIES = (
     KernelFamily(frozenset(_TOTALS), reject_nothing, _write),
     KernelFamily(frozenset(_SIGNS), reject_nothing, _write, require=lambda scope, step: require_along(scope, step, 1)),
 )
-"""Cumulative sums and products; the places of extreme elements."""
+"""Cumulative sums and products; the indices of extreme elements."""

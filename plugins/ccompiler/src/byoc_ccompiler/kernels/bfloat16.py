@@ -1,4 +1,9 @@
-"""Words of two bfloat16 numbers, in rows cut into steps of 32 numbers: the conversion of floats to words."""
+"""Words of two bfloat16 numbers, in rows cut into steps of 32 numbers: the conversion of floats to words.
+
+The sizes of a step are the sizes of the matrix tiles of x86 processors: 16 words are a row of a tile, 32 rows are two
+tiles. The C text of :mod:`~byoc_ccompiler.kernels.matrix_tiles` and of this module relies on these numbers; only the
+gap in :data:`STEP_PITCH` is free.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernels.copies import loops_around
-from byoc_ccompiler.kernels.words import RowWriter, WordFormat
+from byoc_ccompiler.kernels.words import RunWriter, WordFormat
 
 __all__ = ["PAIRS", "STEP_DEPTH", "STEP_PITCH", "STEP_ROWS", "STEP_WORDS", "numbers_of", "rounded", "rounded_rows"]
 
@@ -20,7 +25,7 @@ STEP_PITCH = (STEP_ROWS + 1) * STEP_WORDS
 """Words from a step of some rows to the next: a gap keeps the steps of a row from one set of cache lines."""
 
 _ADD_PAIRS = """\
-/* Adds to each lane the products of its two bfloat16 numbers; the instruction takes subnormal ones for zero. */
+/* Add the products of two bfloat16 pairs to each lane; the instruction treats subnormal numbers as zero. */
 static inline SUMS {name}(SUMS sums, WORDS left, WORDS right) {
   BYOC_CONTRACT
 #if defined(__AVX512BF16__) && (NBYTES == 64 || defined(__AVX512VL__))
@@ -35,8 +40,8 @@ static inline SUMS {name}(SUMS sums, WORDS left, WORDS right) {
 
 
 def _add_pairs(sums: NDArray, left: NDArray, right: NDArray) -> NDArray:
-    for one, other in zip(numbers_of(left).T, numbers_of(right).T, strict=True):
-        sums = sums + one * other
+    for left_factor, right_factor in zip(numbers_of(left).T, numbers_of(right).T, strict=True):
+        sums = sums + left_factor * right_factor
     return sums
 
 
@@ -49,7 +54,7 @@ PAIRS = WordFormat("pairs", "uint32", "float32", _ADD_PAIRS, _add_pairs, (STEP_W
 """Two bfloat16 numbers."""
 
 _ROUND = """\
-/* Rounds up to 32 numbers to bfloat16; zeros fill the 32 up. */
+/* Round up to 32 numbers to bfloat16, and pad with zeros to 32. */
 static inline __attribute__((always_inline)) void {name}(const float *from, int64_t count, uint32_t *restrict to) {
 #if defined(__AVX512BF16__)
   typedef float floats __attribute__((vector_size(64), aligned(4), may_alias));
@@ -88,7 +93,7 @@ def _round(source: NDArray, count: int, target: NDArray) -> None:
 _ROUND_STEP = c.Callee("vec_round_step", _round, writes=(2,), definition=_ROUND, flops=STEP_DEPTH)
 
 
-def rounded_rows(target: c.Buffer, first: c.Expression, depth: Dim, run: Dim) -> RowWriter:
+def rounded_rows(target: c.Buffer, first: c.Expression, depth: Dim, run: Dim) -> RunWriter:
     """Return a writer of rows of floats, rounded to bfloat16, with the first word at an offset of the target.
 
     A row of a single run is rounded without a copy, and so are runs of whole steps; others are gathered first.
@@ -96,23 +101,23 @@ def rounded_rows(target: c.Buffer, first: c.Expression, depth: Dim, run: Dim) ->
     line = c.Buffer("line", "float32", c.MemoryAccess.WRITE, ceildiv(depth, STEP_DEPTH) * STEP_DEPTH)
 
     def write(row: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
-        k, place = c.Variable("k"), first + at // STEP_DEPTH * STEP_PITCH + row * STEP_WORDS
-        whole, rest = count // STEP_DEPTH, count - count // STEP_DEPTH * STEP_DEPTH
+        k, first_word = c.Variable("k"), first + at // STEP_DEPTH * STEP_PITCH + row * STEP_WORDS
+        num_steps, rest = count // STEP_DEPTH, count - count // STEP_DEPTH * STEP_DEPTH
 
-        def step(number: c.Expression, there: Dim) -> c.Block:
-            words = place + number * STEP_PITCH
+        def step(number: c.Expression, num_numbers: Dim) -> c.Block:
+            words = first_word + number * STEP_PITCH
             if source is None:
                 return (c.Clear(target, words, c.Size(STEP_WORDS)),)
             numbers = c.Address(source.buffer, source.index + number * STEP_DEPTH)
-            return (c.Evaluate(c.Call(_ROUND_STEP, (numbers, c.Size(there), c.Address(target, words)))),)
+            return (c.Evaluate(c.Call(_ROUND_STEP, (numbers, c.Size(num_numbers), c.Address(target, words)))),)
 
-        last = c.If(c.Size(rest).compare(">", 0), step(c.Size(whole), rest))
-        return (*loops_around(step(k, STEP_DEPTH), (k,), (whole,)), last)
+        last = c.If(c.Size(rest).compare(">", 0), step(c.Size(num_steps), rest))
+        return (*loops_around(step(k, STEP_DEPTH), (k,), (num_steps,)), last)
 
     def collect(_: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
         size = c.Size(count)
         return (c.Copy(line, at, source.buffer, source.index, size) if source else c.Clear(line, at, size),)
 
     if run == depth or (isinstance(run, int) and run % STEP_DEPTH == 0):
-        return RowWriter(write)
-    return RowWriter(collect, lambda row: write(row, c.Size(0), line[0], depth), (c.LocalArray(line),))
+        return RunWriter(write)
+    return RunWriter(collect, lambda row: write(row, c.Size(0), line[0], depth), (c.LocalArray(line),))

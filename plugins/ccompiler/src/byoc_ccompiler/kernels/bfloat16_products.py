@@ -24,12 +24,12 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16 import PAIRS, STEP_DEPTH, STEP_PITCH, STEP_ROWS, STEP_WORDS, rounded, rounded_rows
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.copies import loops_around
-from byoc_ccompiler.kernels.epilogue import epilogue, result_place
+from byoc_ccompiler.kernels.epilogue import epilogue, result_location
 from byoc_ccompiler.kernels.matrix_tiles import BEGIN, END, PERMIT, TILES, tile_product
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.product_schedules import SizedSchedule, check_laws
 from byoc_ccompiler.kernels.tiles import in_parts
-from byoc_ccompiler.kernels.words import Blocks, RowWriter, pack_panels, word_tile
+from byoc_ccompiler.kernels.words import Blocks, RunWriter, pack_panels, word_tile
 from byoc_ccompiler.steps import Step
 
 __all__ = ["suits_convolution", "suits_product", "write_convolution", "write_product"]
@@ -41,7 +41,7 @@ _ROWS_NBYTES, _NEAR_NBYTES, _STACK_NBYTES = 1 << 19, 1 << 19, 5 << 14
 """Bytes of a pass's rounded rows; of panels in the second-level cache; of a rounded block on the stack, beside sums."""
 
 _PAIR = """\
-/* Rounds two numbers to bfloat16, as one word. */
+/* Round two numbers to bfloat16, packed into a word. */
 static inline uint32_t {name}(float low, float high) {
   return byoc_f32_to_bf16(low).bits | (uint32_t)byoc_f32_to_bf16(high).bits << 16;
 }
@@ -77,14 +77,16 @@ def write_product(kernel: Kernel, p: Product) -> None:
     x, b = kernel.source(p.left.value, "x"), c.Variable("b")
     weights = p.weight_matrix(kernel)
     lets, indices = p.position(b)
-    whole = _Rounded(kernel, (p.num_rows, p.num_columns, p.depth), weights, p.depth, *indices)
-    loops = whole.loops(lambda writer: whole.blocks.gather_rows(left, p.left.row_step, p.depth, writer))
-    body: c.Block = (c.Alias(left, x, p.left.place(p.batch, indices)), loops)
+    rounded_product = _RoundedProduct(kernel, (p.num_rows, p.num_columns, p.depth), weights, p.depth, *indices)
+    loops = rounded_product.loops(
+        lambda writer: rounded_product.blocks.gather_rows(left, p.left.row_step, p.depth, writer)
+    )
+    body: c.Block = (c.Alias(left, x, p.left.offset(p.batch, indices)), loops)
     if weights is None:
         y = kernel.source(p.right.value, "y")
-        packing = whole.packing(right, p.right.row_step, p.right.column_step)
-        body = (c.Alias(right, y, p.right.place(p.batch, indices)), *packing, *body)
-    kernel.finish_block((*whole.set_up, *loops_around((*lets, *body), (b,), (product(p.batch),))))
+        packing = rounded_product.packing(right, p.right.row_step, p.right.column_step)
+        body = (c.Alias(right, y, p.right.offset(p.batch, indices)), *packing, *body)
+    kernel.finish_block((*rounded_product.set_up, *loops_around((*lets, *body), (b,), (product(p.batch),))))
 
 
 def write_convolution(kernel: Kernel) -> None:
@@ -98,9 +100,9 @@ def write_convolution(kernel: Kernel) -> None:
     # A row of weights has the order of a gathered window of the image.
     has_pixels = shape.image_steps(strides)[1] == 1
     matrix = filters.transpose((2, 3, 1, 0) if has_pixels else (2, 1, 3, 0)).reshape(depth, columns)
-    whole = _Rounded(kernel, (shape.num_pixels, columns, depth), matrix, shape.channels)
-    loops = whole.loops(lambda writer: whole.blocks.gather_windows(x, shape, strides, writer))
-    kernel.finish_block((*whole.set_up, loops))
+    rounded_product = _RoundedProduct(kernel, (shape.num_pixels, columns, depth), matrix, shape.channels)
+    loops = rounded_product.loops(lambda writer: rounded_product.blocks.gather_windows(x, shape, strides, writer))
+    kernel.finish_block((*rounded_product.set_up, loops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def choose(num_rows: Dim, num_columns: Dim, depth: Dim) -> RoundedSchedule:
     return RoundedSchedule(width, even if isinstance(even, int) else most)
 
 
-class _Rounded:
+class _RoundedProduct:
     """Rows of factors, with runs of ``run`` numbers, times panels: weights (depth x columns), or packed first."""
 
     def __init__(
@@ -141,9 +143,9 @@ class _Rounded:
         width, self.pass_rows = schedule.width, schedule.pass_rows
         check_laws(
             {
-                "panels have 16 or 32 columns": width in (16, 32),
-                "rows are rounded in whole blocks": (self.pass_rows or 0) % STEP_ROWS == 0,
-                "the size of what lies on the stack is known": bool(self.pass_rows) or isinstance(self.depth, int),
+                "a panel has 16 or 32 columns": width in (16, 32),
+                "rows are rounded in full blocks": (self.pass_rows or 0) % STEP_ROWS == 0,
+                "arrays on the stack have a known size": bool(self.pass_rows) or isinstance(self.depth, int),
             }
         )
         self.blocks, self.num_steps = Blocks(num_rows, num_columns, STEP_ROWS, width), ceildiv(self.depth, STEP_DEPTH)
@@ -183,7 +185,7 @@ class _Rounded:
         panel = (c.Let(n0, item * width), c.For(k, c.Size(0), c.Size(self.num_steps), (steps,)))
         return loops_around(panel, (item,), (self.blocks.panels,), part=0)
 
-    def loops(self, gather: Callable[[RowWriter], c.For]) -> c.Statement:
+    def loops(self, gather: Callable[[RunWriter], c.For]) -> c.Statement:
         """Return the loops rounding and multiplying rows; ``gather`` returns the loop writing the rows of a block."""
         blocks, zero = self.blocks, c.Size(0)
         if self.pass_rows is None:
@@ -220,15 +222,15 @@ class _Rounded:
         factors = (left, c.Address(self.panels, panel * self.panel_size), c.Size(self.num_steps), blocks.m_count)
 
         def multiply(target: c.Buffer, offset: c.Expression, pitch: Dim) -> c.Evaluate:
-            fetched, place = (c.Address(self.panels, ahead), c.Size(num_lines)), c.Address(target, offset)
-            return c.Evaluate(c.Call(block, (*factors, *fetched, place, c.Size(pitch), TILES)))
+            fetched, target_address = (c.Address(self.panels, ahead), c.Size(num_lines)), c.Address(target, offset)
+            return c.Evaluate(c.Call(block, (*factors, *fetched, target_address, c.Size(pitch), TILES)))
 
         buffered = (c.LocalArray(sums), multiply(sums, c.Size(0), blocks.width), *epilogue(kernel, tile))
-        place = result_place(kernel, tile)
-        if place is None:
+        location = result_location(kernel, tile)
+        if location is None:
             return buffered
         is_whole = (blocks.m_count.compare("==", blocks.rows), blocks.n_count.compare("==", blocks.width))
-        return (c.If(c.Binary("&&", *is_whole), (multiply(*place),), buffered),)
+        return (c.If(c.Binary("&&", *is_whole), (multiply(*location),), buffered),)
 
     def _ahead(self, panel: c.Expression, block: c.Expression, blocks: Dim) -> tuple[c.Expression, int]:
         """Return the prefetch of a block: the offset among the panels, and the cache lines in each step.
@@ -236,8 +238,8 @@ class _Rounded:
         A block prefetches a share of the next panel; nothing if all panels stay in the cache.
         """
         size, panels, width = self.panel_size, self.blocks.panels, self.blocks.width
-        whole = size * panels
-        if not isinstance(whole, int) or whole * 4 <= _NEAR_NBYTES or not isinstance(blocks, int):
+        total_size = size * panels
+        if not isinstance(total_size, int) or total_size * 4 <= _NEAR_NBYTES or not isinstance(blocks, int):
             return c.Size(0), 0
         # A step of a panel has as many lines of the cache as columns.
         num_lines = -(-width // blocks)
@@ -261,8 +263,8 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
 
     def multiply(count: int, row: c.Expression) -> c.Block:
         tile = kernel.shared_function(word_tile(unit, PAIRS, count, vectors, width))
-        left, place = c.Address(rows, row * STEP_WORDS), c.Address(sums, row * pitch + column)
-        call = c.Evaluate(c.Call(tile, (left, c.Address(panel, column), num_steps, place, pitch)))
+        left, first_sum = c.Address(rows, row * STEP_WORDS), c.Address(sums, row * pitch + column)
+        call = c.Evaluate(c.Call(tile, (left, c.Address(panel, column), num_steps, first_sum, pitch)))
         return (c.For(column, zero, c.Size(width), (call,), step=vectors * unit.lanes(PAIRS.sum_dtype)),)
 
     loops = in_parts("row", num_rows, 8 if unit.registers >= 32 else 4, multiply)

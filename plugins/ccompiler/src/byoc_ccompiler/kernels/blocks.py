@@ -18,7 +18,7 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import loops_around
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_place
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_location
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.product_schedules import PanelSchedule, RightOperand, check_laws
 from byoc_ccompiler.kernels.tiles import multiply
@@ -44,26 +44,28 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
     fewer = sorted(counts - {rows}, reverse=True)
     a, panel = c.Buffer("a", dtype), c.Buffer("panel", dtype)
     sums, adds = c.Buffer("sums", dtype, c.MemoryAccess.WRITE), c.Variable("adds", c.BOOL)
-    a_row_step, panel_step, depth, given, pitch = c.variables("a_row_step panel_step depth num_rows pitch")
-    ahead, ahead_rows, whole, row = c.variables("ahead ahead_rows whole row")
+    a_row_step, panel_step, depth, row_count, pitch = c.variables("a_row_step panel_step depth num_rows pitch")
+    ahead, ahead_rows, full_rows, row = c.variables("ahead ahead_rows full_rows row")
 
     def shared(size: c.Expression) -> c.Expression:
         return c.Select(ahead_rows.compare(">", 0), size // ahead_rows, _ZERO)
 
     def of_rows(count: int, first: c.Expression) -> c.Statement:
         left, step = (c.Address(a, first * a_row_step), a_row_step), panel_step if strided else None
-        at, place = c.Address(panel, _ZERO), c.Address(sums, first * pitch)
+        at, first_sum = c.Address(panel, _ZERO), c.Address(sums, first * pitch)
         fetched = (at, ahead + first * shared(depth * width), shared(c.Size(count * width) + ahead_rows))
         shape = (count, vectors)
-        return multiply(kernel, shape, left, at, depth, place, pitch=pitch, adds=adds, ahead=fetched, panel_step=step)
+        return multiply(
+            kernel, shape, left, at, depth, first_sum, pitch=pitch, adds=adds, ahead=fetched, panel_step=step
+        )
 
     body = (
-        c.Let(whole, given // rows * rows),
-        *((c.For(row, _ZERO, whole, (of_rows(rows, row),), step=rows),) if rows in counts else ()),
-        *(c.If((given - whole).compare("==", count), (of_rows(count, whole),)) for count in fewer),
+        c.Let(full_rows, row_count // rows * rows),
+        *((c.For(row, _ZERO, full_rows, (of_rows(rows, row),), step=rows),) if rows in counts else ()),
+        *(c.If((row_count - full_rows).compare("==", count), (of_rows(count, full_rows),)) for count in fewer),
     )
     source = (panel_step, depth) if strided else (depth,)
-    parameters = (a, a_row_step, panel, *source, given, sums, pitch, adds, ahead, ahead_rows)
+    parameters = (a, a_row_step, panel, *source, row_count, sums, pitch, adds, ahead, ahead_rows)
     name = f"rows_{'strided_' if strided else ''}{c_suffix(dtype)}_{width}"
     return kernel.shared_function(c.Function(name, parameters, body))
 
@@ -119,12 +121,13 @@ class PanelKernel:
         right, all_meet = schedule.right, schedule.outer == p.num_rows
         check_laws(
             {
-                "panels are of floats": p.dtype in FLOATS,
-                "rows come in whole chunks": all_meet or schedule.outer % schedule.chunk == 0,
-                "all rows meet a panel that an item packs": all_meet or not schedule.packs_inside(p, kernel.unit),
-                "constant panels are of weights": right is not RightOperand.CONSTANT or p.weights is not None,
-                "columns in place lie side by side": right is not RightOperand.IN_PLACE or p.right.column_step == 1,
-                "one matrix is packed apart": right is not RightOperand.PACKED_APART or p.batch == (),
+                "panels hold floats": p.dtype in FLOATS,
+                "rows divide into full chunks": all_meet or schedule.outer % schedule.chunk == 0,
+                "an item packing a panel computes all rows": all_meet or not schedule.packs_inside(p, kernel.unit),
+                "constant panels hold weights": right is not RightOperand.CONSTANT or p.weights is not None,
+                "columns read in place are contiguous": right is not RightOperand.IN_PLACE or p.right.column_step == 1,
+                "panels packed apart belong to a single matrix": right is not RightOperand.PACKED_APART
+                or p.batch == (),
             }
         )
         self.kernel, self.p, self.schedule, self.lanes = kernel, p, schedule, kernel.unit.lanes(p.dtype)
@@ -159,8 +162,8 @@ class PanelKernel:
             *position,
             c.Let(self.m_begin, part * outer),
             c.Let(self.m_end, c.index_min(self.m_begin + outer, p.num_rows)),
-            c.Alias(self.rows, self.left, p.left.place(p.batch, indices)),
-            c.Alias(self.matrix, self.right, p.right.place(p.batch, indices)),
+            c.Alias(self.rows, self.left, p.left.offset(p.batch, indices)),
+            c.Alias(self.matrix, self.right, p.right.offset(p.batch, indices)),
             *self._panel(scratch),
             self._chunks(indices),
         )
@@ -178,13 +181,13 @@ class PanelKernel:
 
     def _by_width(self, call: Callable[[int], c.Call]) -> c.Statement:
         """Return the call for a whole panel, or for a narrower last panel."""
-        whole, is_whole = c.Evaluate(call(self.width)), self.n_count.compare(">", self.tail)
-        return c.If(is_whole, (whole,), (c.Evaluate(call(self.tail)),)) if self.tail else whole
+        full_call, is_full = c.Evaluate(call(self.width)), self.n_count.compare(">", self.tail)
+        return c.If(is_full, (full_call,), (c.Evaluate(call(self.tail)),)) if self.tail else full_call
 
-    def _pack(self, to: c.Buffer, place: c.Expression) -> c.Statement:
+    def _pack(self, to: c.Buffer, offset: c.Expression) -> c.Statement:
         right = self.p.right
         steps = (c.Size(right.row_step), c.Size(right.column_step), c.Size(self.p.depth))
-        operands = (c.Address(self.matrix, self.n0 * right.column_step), *steps, self.n_count, c.Address(to, place))
+        operands = (c.Address(self.matrix, self.n0 * right.column_step), *steps, self.n_count, c.Address(to, offset))
         return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), operands))
 
     def _panel(self, scratch: c.Buffer | None) -> c.Block:
@@ -195,12 +198,12 @@ class PanelKernel:
         if scratch is None:
             return (c.Alias(self.panel, self.matrix, self.n0), c.Let(self.panel_step, row_step))
         if not self.is_in_place:
-            place = (self.b * (self.num_panels * self.width) + self.n0) * p.depth
-            pack = (self._pack(scratch, place),) if right is RightOperand.PACKED else ()
-            return (*pack, c.Alias(self.panel, scratch, place))
+            offset = (self.b * (self.num_panels * self.width) + self.n0) * p.depth
+            pack = (self._pack(scratch, offset),) if right is RightOperand.PACKED else ()
+            return (*pack, c.Alias(self.panel, scratch, offset))
         in_place, packed = c.Buffer("columns", p.dtype), c.Buffer("packed", p.dtype, c.MemoryAccess.WRITE)
-        is_whole, width = self.n_count.compare(">", self.tail), c.Size(self.width)
-        step = c.Select(is_whole, width, c.Size(self.tail)) if self.tail else width
+        is_full, width = self.n_count.compare(">", self.tail), c.Size(self.width)
+        step = c.Select(is_full, width, c.Size(self.tail)) if self.tail else width
         return (
             c.Alias(in_place, self.matrix, self.n0),
             c.Alias(packed, scratch, self.b * (p.depth * self.width)),
@@ -219,15 +222,15 @@ class PanelKernel:
         body: c.Block = (c.LocalArray(sums), *self._sums(m0, m_count, sums, _ZERO, self.width))
         body = (*body, *epilogue(self.kernel, tile))
         # Without an epilogue, whole vectors of sums go straight to the result, and stay there until complete.
-        place = result_place(self.kernel, tile)
-        if place is not None:
-            direct = self._sums(m0, m_count, *place)
+        location = result_location(self.kernel, tile)
+        if location is not None:
+            direct = self._sums(m0, m_count, *location)
             body = (c.If(self.is_ragged, body, direct),) if self.p.has_ragged_columns(self.lanes) else direct
         body = (c.Let(m_count, c.index_min(c.Size(chunk), self.m_end - m0)), *body)
         return c.For(m0, self.m_begin, self.m_end, body, step=chunk)
 
-    def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim) -> c.Block:
-        """Return the statements summing up a chunk of rows, into a place with rows ``pitch`` apart."""
+    def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, offset: c.Expression, pitch: Dim) -> c.Block:
+        """Return the statements summing up a chunk of rows, into memory with rows ``pitch`` apart."""
         p, depth, chunk, block = self.p, c.Size(self.p.depth), self.schedule.chunk, self.schedule.depth_block
         rows: set[int] = set() if p.known_rows is None else {chunk, p.known_rows % chunk}
         strided = (self.panel_step,) if self.is_in_place else ()
@@ -237,7 +240,7 @@ class PanelKernel:
                 function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=self.is_in_place)
                 left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
                 panel = c.Address(self.panel, k0 * (self.panel_step if self.is_in_place else c.Size(width)))
-                target = (c.Address(to, place), c.Size(pitch), k0.compare(">", 0))
+                target = (c.Address(to, offset), c.Size(pitch), k0.compare(">", 0))
                 ahead = (k_count * width, m_count) if self.schedule.fetches else (_ZERO, _ZERO)
                 return c.Call(function, (*left, panel, *strided, k_count, m_count, *target, *ahead))
 

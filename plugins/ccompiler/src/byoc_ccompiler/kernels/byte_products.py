@@ -24,7 +24,7 @@ from byoc_ccompiler.kernels.conv2d import require_room
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import epilogue
 from byoc_ccompiler.kernels.product_schedules import SizedSchedule, check_laws
-from byoc_ccompiler.kernels.words import Blocks, RowWriter, WordFormat, pack_panels, word_tile
+from byoc_ccompiler.kernels.words import Blocks, RunWriter, WordFormat, pack_panels, word_tile
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -43,7 +43,7 @@ _ADD_BYTES = """\
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
-/* Adds to each lane the products of its four bytes: without a sign on the left, with one on the right. */
+/* Add the products of four bytes to each lane: unsigned bytes on the left, signed bytes on the right. */
 static inline WORDS {name}(WORDS sums, WORDS left, WORDS right) {
 #if defined(__AVX512VNNI__) && (NBYTES == 64 || defined(__AVX512VL__))
   return (WORDS)MM_dpbusd_epi32((REGISTER)sums, (REGISTER)left, (REGISTER)right);
@@ -70,8 +70,8 @@ static inline WORDS {name}(WORDS sums, WORDS left, WORDS right) {
 
 def _add_bytes(sums: NDArray, left: NDArray, right: NDArray) -> NDArray:
     products = left.view(np.uint8).astype(np.int32) * right.view(np.int8)
-    whole: NDArray = sums + products.reshape(-1, 4).sum(axis=1, dtype=np.int32)
-    return whole
+    total: NDArray = sums + products.reshape(-1, 4).sum(axis=1, dtype=np.int32)
+    return total
 
 
 _BYTES = WordFormat("bytes", "int32", "int32", _ADD_BYTES, _add_bytes)
@@ -118,7 +118,7 @@ def _write(kernel: Kernel) -> None:
     columns, depth = matrix.shape
     num_rows, words = product(shape_of(step.result)[:-1]), -(-depth // 4)
     kernel.schedule = schedule = choose(num_rows, words, columns, kernel.unit)
-    check_laws({"rows come in whole tiles": schedule.block_rows % schedule.tile_rows == 0})
+    check_laws({"rows divide into full tiles": schedule.block_rows % schedule.tile_rows == 0})
     block_rows, tile_rows, part = schedule.block_rows, schedule.tile_rows, schedule.part
     blocks = Blocks(num_rows, columns, block_rows, schedule.vectors * kernel.unit.lanes("int32"))
     panel, width = blocks.panel, blocks.width
@@ -146,8 +146,8 @@ def _write(kernel: Kernel) -> None:
 
     def tiles(start: c.Address, start_step: int) -> c.For:
         factors = (c.Address(rows, row * words + k), c.Address(panels, (panel * words + k) * width))
-        place = (start, c.Size(start_step), c.Address(sums, row * width), c.Size(width))
-        call = c.Evaluate(c.Call(tile, (*factors, count, c.Size(words), *place)))
+        sum_arguments = (start, c.Size(start_step), c.Address(sums, row * width), c.Size(width))
+        call = c.Evaluate(c.Call(tile, (*factors, count, c.Size(words), *sum_arguments)))
         return c.For(row, c.Size(0), blocks.m_count, (call,), step=tile_rows)
 
     begin, go_on = tiles(c.Address(starts, blocks.n0), 0), tiles(c.Address(sums, row * width), width)
@@ -160,17 +160,17 @@ def _write(kernel: Kernel) -> None:
     kernel.finish_block((blocks.loop(gather, multiply, (*arrays, c.Let(beyond, outside))),))
 
 
-def _byte_rows(target: c.Buffer, pitch: int, beyond: c.Expression) -> RowWriter:
+def _byte_rows(target: c.Buffer, pitch: int, beyond: c.Expression) -> RunWriter:
     """Return a writer of unsigned bytes; signed bytes are shifted by half the range."""
 
     def move(row: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
-        k, place = c.Variable("k"), row * pitch + at
+        k, offset = c.Variable("k"), row * pitch + at
         if source is not None and source.buffer.dtype == "uint8":
-            return (c.Copy(target, place, source.buffer, source.index, c.Size(count)),)
+            return (c.Copy(target, offset, source.buffer, source.index, c.Size(count)),)
         value = beyond if source is None else c.Cast(c.Cast(source.buffer[source.index + k], _WIDE) + 128, _BYTE)
-        return (c.For(k, c.Size(0), c.Size(count), (c.Store(target, place + k, value),)),)
+        return (c.For(k, c.Size(0), c.Size(count), (c.Store(target, offset + k, value),)),)
 
-    return RowWriter(move)
+    return RunWriter(move)
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

@@ -1,7 +1,8 @@
 """Softmax and the norms, taken apart into elementwise ops and reductions for computation in a single row kernel.
 
-The steps follow the reference kernels: the mean first, then the mean square of the rest. A division by a row's own
-number becomes a product with the reciprocal, computed once in a row.
+A composite of this module is an op of several steps, not the op ``composite`` of a pattern match (taken apart by
+:func:`byoc_ccompiler.steps.flatten`). The steps follow the reference kernels: the mean first, then the mean square of
+the rest. A division by a row's own number becomes a product with the reciprocal, computed once in a row.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from byoc_core.dims import Dim
 from byoc_core.ir import Binding, Constant, FunctionBuilder, TensorType, Value, Var
 
 from byoc_ccompiler.attributes import axis_of, float_of, int_of, ints_of
-from byoc_ccompiler.kernels.copies import spread
+from byoc_ccompiler.kernels.copies import expand_to_rank
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats, reject_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -42,7 +43,7 @@ class _Composer:
         if along is not None:
             (x, parameter), rank = operands, len(shape_of(operands[0]))
             axes = (tuple(range(rank)), tuple(along))
-            wide = TensorType(spread(shape_of(parameter), along, rank, 1), dtype_of(parameter))
+            wide = TensorType(expand_to_rank(shape_of(parameter), along, rank, 1), dtype_of(parameter))
             bound = (x, Var("parameter", wide))
         binding = self._builder.bind(op, bound, attrs, names=(name,))
         self.steps.append(Step(binding, operands, axes, self.step.binding))
@@ -99,8 +100,8 @@ def _norm(to: _Composer) -> None:
     factor = to.emit("divide", to.number(1), to.emit("sqrt", shifted, name="deviation"), name="factor")
     result = to.emit("multiply", centred, factor, name="scaled")
     for op, parameter in zip(("multiply", "add"), parameters, strict=False):
-        given = to.emit("reshape", parameter, shape=groups, name="by_group") if groups else parameter
-        result = to.emit(op, result, given, along=along, name="normalised")
+        reshaped = to.emit("reshape", parameter, shape=groups, name="by_group") if groups else parameter
+        result = to.emit(op, result, reshaped, along=along, name="normalised")
     if groups:
         to.emit("reshape", result, shape=shape_of(to.operands[0]), name="together")
 
@@ -132,14 +133,14 @@ def take_apart(steps: Iterable[Step], pool: ConstantPool) -> list[Step]:
     found: list[Step] = []
     for step in steps:
         compose = _batch_norm if step.op == "nn.batch_norm" else COMPOSITES.get(step.op)
-        made: list[Step] = []
+        parts: list[Step] = []
         if compose is not None:
             composer = _Composer(step, pool)
             compose(composer)
-            made = composer.steps
-        if made:
-            made[-1] = replace(made[-1], binding=replace(made[-1].binding, results=step.binding.results))
-        found += made or [step]
+            parts = composer.steps
+        if parts:
+            parts[-1] = replace(parts[-1], binding=replace(parts[-1].binding, results=step.binding.results))
+        found += parts or [step]
     return found
 
 
@@ -159,6 +160,6 @@ def reject_composite(binding: Binding) -> Rejection | None:
     shape = operand_shape(binding, 0)
     if binding.op.name == "nn.group_norm" and not isinstance(shape[1], int):
         return reject_sizes(binding)
-    wanted = tuple(shape[axis] for axis in _parameter_axes(Step(binding, binding.operands)))
-    fit = all(operand_shape(binding, index) == wanted for index in range(1, len(binding.operands)))
+    expected = tuple(shape[axis] for axis in _parameter_axes(Step(binding, binding.operands)))
+    fit = all(operand_shape(binding, index) == expected for index in range(1, len(binding.operands)))
     return None if fit else reject_sizes(binding)

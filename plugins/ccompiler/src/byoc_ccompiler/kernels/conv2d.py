@@ -1,5 +1,7 @@
 """Convolutions of all kinds: the choice of a writer, and plain loops for any rank, layout and number type.
 
+The plain loops compute every convolution not taken by another writer, and thus must accept everything not rejected.
+
 An item of the loops is a run of neighbours along the last axis of the result. The neighbours are output channels, all
 updated by every element of a window, or pixels of a line, updated by every tap with a stretch of a line of the image.
 A C compiler vectorises along these neighbours.
@@ -22,7 +24,7 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import depthwise, implicit_gemm, pixel_schedule, winograd
 from byoc_ccompiler.kernels.bfloat16_products import suits_convolution, write_convolution
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known_size
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.depthwise import DepthwiseSchedule
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
@@ -59,18 +61,18 @@ class _Axis:
     size: Dim
     taps: Dim
     tap: c.Variable
-    place: c.Variable
+    index: c.Variable
     stride: int
     shift: c.Expression
     scale: int
 
     def loop(self, window: c.Expression, body: c.Block) -> c.Block:
         """Return the loop over the taps of a window inside the image."""
-        there = c.Variable("there")
-        is_inside = c.Binary("&&", there.compare(">=", 0), there.compare("<", self.size * self.scale))
-        is_inside = c.Binary("&&", is_inside, (there % self.scale).compare("==", 0))
-        found = c.If(is_inside, (c.Let(self.place, there // self.scale), *body))
-        return loops_around((c.Let(there, window * self.stride + self.shift), found), (self.tap,), (self.taps,))
+        position = c.Variable("position")
+        is_inside = c.Binary("&&", position.compare(">=", 0), position.compare("<", self.size * self.scale))
+        is_inside = c.Binary("&&", is_inside, (position % self.scale).compare("==", 0))
+        found = c.If(is_inside, (c.Let(self.index, position // self.scale), *body))
+        return loops_around((c.Let(position, window * self.stride + self.shift), found), (self.tap,), (self.taps,))
 
 
 class _Convolution:
@@ -87,9 +89,9 @@ class _Convolution:
         # The padding behind the axes stands last.
         for number, item in enumerate(zip(data_axes[2:], weight_axes[2:], *attributes, strict=False)):
             axis, tap, stride, apart, padding = item
-            k, place = c.Variable(f"k{number}"), c.Variable(f"i{number}")
-            lie = (1, k * -apart + padding, stride) if self.is_transposed else (stride, k * apart + -padding, 1)
-            self.axes.append(_Axis(shape_of(image)[axis], shape_of(weight)[tap], k, place, *lie))
+            k, index = c.Variable(f"k{number}"), c.Variable(f"i{number}")
+            affine = (1, k * -apart + padding, stride) if self.is_transposed else (stride, k * apart + -padding, 1)
+            self.axes.append(_Axis(shape_of(image)[axis], shape_of(weight)[tap], k, index, *affine))
         self.in_channels = shape_of(image)[data_axes[1]] // self.groups
         self.out_channels = shape_of(step.result)[data_axes[1]] // self.groups
         if self.is_last and isinstance(weight, Constant):
@@ -114,31 +116,31 @@ class _Convolution:
         """Return an element in the dtype of the totals."""
         return element if element.type == self.factor.type else c.Cast(element, self.factor.type)
 
-    def added(self, place: c.Expression, element: c.Expression, start: c.Expression, stop: c.Expression) -> c.For:
+    def added(self, slot: c.Expression, element: c.Expression, start: c.Expression, stop: c.Expression) -> c.For:
         """Return the loop adding products of the factor to totals."""
-        total = self.totals[place] + self.factor * self.value(self.line[element])
-        return c.For(self.at, start, stop, (c.Store(self.totals, place, total),), kind=c.LoopKind.ROLLED)
+        total = self.totals[slot] + self.factor * self.value(self.line[element])
+        return c.For(self.at, start, stop, (c.Store(self.totals, slot, total),), kind=c.LoopKind.ROLLED)
 
-    def over_channels(self, place: c.Expression, tap: c.Expression) -> c.Block:
+    def over_channels(self, offset: c.Expression, tap: c.Expression) -> c.Block:
         """Return the loop adding products of elements of the image to neighbouring output channels."""
-        factor, line = c.Let(self.factor, self.value(self.image[place])), c.Alias(self.line, self.weight, tap)
+        factor, line = c.Let(self.factor, self.value(self.image[offset])), c.Alias(self.line, self.weight, tap)
         added = self.added(self.at, self.at * self.weight_steps[0], c.Size(0), self.count)
         return loops_around((factor, line, added), (self.channel,), (self.in_channels,))
 
-    def over_pixels(self, place: c.Expression, tap: c.Expression) -> c.Block:
+    def over_pixels(self, offset: c.Expression, tap: c.Expression) -> c.Block:
         """Return the statements adding products of a line of the image to neighbouring pixels."""
         last, right = self.axes[-1], c.Variable("right")
         # Of the lines of image and result, one is traversed contiguously, the other in steps.
         apart, shift = last.stride * last.scale, self.first * last.stride + last.shift
         size: c.Expression = c.Size(last.size)
         count: c.Expression = self.count
-        to: c.Expression = self.at
+        slot: c.Expression = self.at
         element: c.Expression = right + self.at * apart
         before: c.Block = (c.Let(right, shift),)
         if self.is_transposed:
             phase, ahead = c.variables("phase ahead")
             size, count, element = count, size, self.at
-            to = phase * self.line_size + ahead + self.at
+            slot = phase * self.line_size + ahead + self.at
             before = (
                 c.Let(right, 0 - shift),
                 c.Let(phase, c.index_mod(right, apart)),
@@ -149,9 +151,9 @@ class _Convolution:
         inner: c.Block = (
             c.Let(self.factor, self.value(self.weight[tap])),
             *before,
-            self.added(to, element * self.image_steps[-1], start, stop),
+            self.added(slot, element * self.image_steps[-1], start, stop),
         )
-        return (c.Alias(self.line, self.image, place), *loops_around(inner, (last.tap,), (last.taps,)))
+        return (c.Alias(self.line, self.image, offset), *loops_around(inner, (last.tap,), (last.taps,)))
 
     def total(self, position: c.Expression) -> c.Load:
         """Return the total at a position of the stretch."""
@@ -163,11 +165,11 @@ class _Convolution:
         axes, windows = self.axes, indices
         if not self.is_last:
             axes, windows, channel = self.axes[:-1], indices[1:], indices[0] % self.out_channels
-        into, out = self.group * self.in_channels + self.channel, self.group * self.out_channels + channel
-        pair = (channel, into) if self.is_transposed else (out, self.channel)
+        in_channel, out_channel = self.group * self.in_channels + self.channel, self.group * self.out_channels + channel
+        pair = (channel, in_channel) if self.is_transposed else (out_channel, self.channel)
         tap = offset_along([*pair, *(axis.tap for axis in self.axes)], self.weight_steps)
-        place = offset_along([image, into, *(axis.place for axis in axes)], self.image_steps[: 2 + len(axes)])
-        body = self.over_channels(place, tap) if self.is_last else self.over_pixels(place, tap)
+        offset = offset_along([image, in_channel, *(axis.index for axis in axes)], self.image_steps[: 2 + len(axes)])
+        body = self.over_channels(offset, tap) if self.is_last else self.over_pixels(offset, tap)
         for axis, window in reversed(list(zip(axes, windows, strict=True))):
             body = axis.loop(window, body)
         return body if self.is_last else loops_around(body, (self.channel,), (self.in_channels,))
@@ -177,7 +179,7 @@ def _write_loops(kernel: Kernel, schedule: LoopSchedule) -> None:
     """Write the kernel of a convolution of any kind with an elementwise epilogue."""
     stretch = schedule.stretch
     if stretch < 1:
-        raise InternalError("schedule", "computes no neighbours together", got=str(schedule))
+        raise InternalError("schedule", "has a stretch below 1", got=str(schedule))
     loops, result = _Convolution(kernel, stretch), kernel.group.steps[0].result
     *sizes, width = shape_of(result)
     indices = [c.Variable(f"index{axis}") for axis in range(len(sizes))]
@@ -201,7 +203,7 @@ def _write_loops(kernel: Kernel, schedule: LoopSchedule) -> None:
     body: c.Block = (
         c.Let(row, item // (groups * stretches)),
         c.Let(loops.first, item % stretches * stretch),
-        *(c.Let(index, place) for index, place in zip(indices, c.unravelled(row, sizes), strict=True)),
+        *(c.Let(index, coordinate) for index, coordinate in zip(indices, c.unravelled(row, sizes), strict=True)),
         c.Let(loops.group, group if loops.groups > 1 else c.Size(0)),
         c.Let(loops.count, c.index_min(c.Size(width) - loops.first, stretch)),
         c.LocalArray(loops.totals, is_zeroed=True),
@@ -213,8 +215,8 @@ def _write_loops(kernel: Kernel, schedule: LoopSchedule) -> None:
     kernel.finish_block(loops_around(body, (item,), (count,), part=0))
 
 
-def _is_product(step: Step) -> bool:
-    """Return whether a convolution is of floats, channels last, over one or two axes."""
+def _has_product_form(step: Step) -> bool:
+    """Return whether a convolution may be computed as a matrix product: floats, channels last, over one or two axes."""
     is_flat = step.op in ("nn.conv1d", "nn.conv2d") and str(step.binding.attrs["data_layout"]).endswith("C")
     return is_flat and dtype_of(step.result) in FLOATS
 
@@ -222,7 +224,7 @@ def _is_product(step: Step) -> bool:
 def choose_schedule(kernel: Kernel) -> _Schedule:
     """Return the first suitable schedule for the convolution at the start of a kernel."""
     step = kernel.group.steps[0]
-    if _is_product(step):
+    if _has_product_form(step):
         for choose in (depthwise.choose_schedule, winograd.choose_schedule, pixel_schedule.choose_schedule):
             schedule = choose(kernel, ConvolutionGeometry.of_step(step))
             if schedule is not None:
@@ -235,7 +237,7 @@ def _write(kernel: Kernel) -> None:
     step = kernel.group.steps[0]
     if 0 in shape_of(step.result):
         kernel.finish_block(())
-    elif _is_product(step) and suits_convolution(step, kernel):
+    elif _has_product_form(step) and suits_convolution(step, kernel):
         # Rounded operands give different numbers, not the same numbers in another way.
         write_convolution(kernel)
     else:
@@ -254,9 +256,11 @@ def _reject(binding: Binding) -> Rejection | None:
     name, weight = binding.op.name, operand_type(binding, 1)
     channels = operand_shape(binding, 0)[str(binding.attrs["data_layout"]).index("C")]
     if weight.symbols or not isinstance(channels, int):
-        return Rejection("dynamic-shape", f"{name} is compiled for a known number of channels and a known filter")
+        return Rejection(
+            "dynamic-shape", f"{name} is compiled for a known number of channels and a filter of known shape only"
+        )
     if 0 in (weight.shape or ()):
-        return Rejection("shape", f"{name} has a filter without elements")
+        return Rejection("shape", f"{name} has an empty filter")
     return None
 
 
@@ -276,12 +280,12 @@ def require_room(scope: FunctionScope, step: Step, op: str) -> None:
     axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
     taps = axes_of(str(step.binding.attrs["kernel_layout"]), "OI")[2:]
     sizes = [image[axis] + padding[index] + padding[index + len(axes)] for index, axis in enumerate(axes)]
-    window = [(known(weight[tap]) - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
+    window = [(known_size(weight[tap]) - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
     require_spatial(scope, op, "the padded image", sizes, window)
 
 
 def _reads(step: Step, index: int) -> Access:
-    if not _is_product(step):
+    if not _has_product_form(step):
         return Access.ANY
     if index > 0:
         return Access.COMPACT

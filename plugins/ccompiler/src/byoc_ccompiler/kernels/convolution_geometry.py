@@ -17,7 +17,7 @@ from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.copies import offset_along
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["ConvolutionGeometry", "ImagePixels", "known"]
+__all__ = ["ConvolutionGeometry", "ImagePixels", "known_size"]
 
 _FEW_CHANNELS = 16  # up to so many channels, a run is a line of the filter
 
@@ -62,10 +62,10 @@ class ConvolutionGeometry:
         if len(strides) == 1:
             strides, dilation, padding = (1, *strides), (1, *dilation), (0, padding[0], 0, padding[1])
         return cls(
-            *(dtype_of(step.result), layout, batch, known(channels), height, width),
-            *(known(out_channels), out_height, out_width, known(down), known(right)),
+            *(dtype_of(step.result), layout, batch, known_size(channels), height, width),
+            *(known_size(out_channels), out_height, out_width, known_size(down), known_size(right)),
             *(int_of(step.binding, "groups"), strides, dilation, padding),
-            *(axes_of(kernel_layout, "OI"), tuple(map(known, steps))),
+            *(axes_of(kernel_layout, "OI"), tuple(map(known_size, steps))),
         )
 
     @property
@@ -149,16 +149,16 @@ class ConvolutionGeometry:
         total, zero = c.Variable("total", c.CType(self.dtype)), c.Literal(0, c.CType(self.dtype))
         row = y * self.strides[0] + i * self.dilation[0] - self.padding[0]
         column = x * self.strides[1] + j * self.dilation[1] - self.padding[1]
-        into = out // self.group_out_channels * self.group_channels + channel
+        in_channel = out // self.group_out_channels * self.group_channels + channel
         steps = self._compact_steps(self.channels, self.height, self.width)
-        pixel = c.Select(self.misses(row, column), zero, image[offset_along((n, into, row, column), steps)])
+        pixel = c.Select(self.misses(row, column), zero, image[offset_along((n, in_channel, row, column), steps)])
         factor = weight[offset_along((out, channel, i, j), self.weight_steps)]
-        place = offset_along((n, out, y, x), self._compact_steps(self.out_channels, self.out_height, self.out_width))
+        offset = offset_along((n, out, y, x), self._compact_steps(self.out_channels, self.out_height, self.out_width))
         sizes = (self.batch, self.out_height, self.out_width, self.out_channels)
         reduced = (self.group_channels, self.filter_height, self.filter_width)
         return c.Nest(
             tuple(map(c.Axis, (n, y, x, out), sizes)),
-            (c.Store(result, place, total),),
+            (c.Store(result, offset, total),),
             tuple(map(c.Axis, (channel, i, j), reduced)),
             accumulators=(c.Accumulator(total, zero, total + pixel * factor),),
         )
@@ -192,13 +192,13 @@ class ImagePixels:
         assert isinstance(at.size, int)
         k, i, j = c.variables("k i j")
         zeros = c.Buffer("zeros", at.dtype, size=self.geometry.channels)
-        place = c.Address(self.buffer, self.offset(image, i, j))
-        pixel = c.Select(self.geometry.misses(i, j), c.Address(zeros, c.Size(0)), place)
+        address = c.Address(self.buffer, self.offset(image, i, j))
+        pixel = c.Select(self.geometry.misses(i, j), c.Address(zeros, c.Size(0)), address)
         body = (c.Let(i, row + k // width), c.Let(j, column + k % width), c.Store(at, k, pixel))
         return (c.LocalArray(zeros, is_zeroed=True), c.For(k, c.Size(0), c.Size(at.size), body))
 
 
-def known(dim: Dim) -> int:
+def known_size(dim: Dim) -> int:
     """Return a size known not to be symbolic."""
     assert isinstance(dim, int)
     return dim

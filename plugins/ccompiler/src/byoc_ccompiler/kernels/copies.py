@@ -18,6 +18,7 @@ __all__ = [
     "StridedNest",
     "copy_nest",
     "copy_run",
+    "expand_to_rank",
     "fetch",
     "fetch_line",
     "index_term",
@@ -26,20 +27,21 @@ __all__ = [
     "rows_apart",
     "share_nest",
     "share_outermost",
-    "spread",
 ]
 
 _GRAIN = 64
 """Elements staying with a thread if threads share a line: no two threads write to the same cache line."""
 
 _ENOUGH_ITEMS = 16
+"""From this many indices on, an axis is as good for sharing among threads as any longer axis."""
+
 _TARGET, _SOURCE = "target", "source"
 _Dims = tuple[Dim, ...]
 _Sizes = Sequence[Dim]
 _Rounds = Sequence[Dim | c.Expression]
 
 _FETCH = """
-/* Fetches lines of memory so many bytes behind a pointer, perhaps behind the end of what it points into. */
+/* Prefetch cache lines `offset` bytes behind a pointer, possibly behind the end of the buffer. */
 static inline void {name}(const void *x, int64_t offset, int64_t lines) {
   for (int64_t line = 0; line < lines; ++line) {
     __builtin_prefetch((const char *)((uintptr_t)x + (uintptr_t)offset + 64 * (uintptr_t)line));
@@ -48,7 +50,7 @@ static inline void {name}(const void *x, int64_t offset, int64_t lines) {
 """
 
 _FETCH_LINE = """
-/* Fetches a line of memory so many bytes behind a pointer into a cache that is not the nearest one. */
+/* Prefetch a cache line `offset` bytes behind a pointer into an outer cache, not the nearest. */
 static inline void {name}(const void *x, int64_t offset) {
   __builtin_prefetch((const char *)((uintptr_t)x + (uintptr_t)offset), 0, 2);
 }
@@ -72,7 +74,7 @@ def rows_apart(space: _Dims) -> Layout:
     return Layout(space, (*(2 * stride for stride in strides[:-1]), *strides[-1:]))
 
 
-def spread(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> _Dims:
+def expand_to_rank(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> _Dims:
     """Return the values of a tensor's axes at the axes of a space, and ``fill`` at the others."""
     found = dict(zip(axes, values, strict=True))
     return tuple(found.get(axis, fill) for axis in range(rank))
@@ -99,7 +101,7 @@ class StridedNest:
             if space[axis] == 1 and all(layout.dims[axis] == 1 for layout in layouts.values()):
                 continue
             above = self.groups[-1] if self.groups else []
-            if above and all(_is_one_walk(space, layout, above[-1], axis) for layout in layouts.values()):
+            if above and all(_is_mergeable(space, layout, above[-1], axis) for layout in layouts.values()):
                 above.append(axis)
             else:
                 self.groups.append([axis])
@@ -138,13 +140,13 @@ class StridedNest:
         return sum(terms, start or c.Size(0))
 
 
-def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:
+def _is_mergeable(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:
     """Return whether a tensor goes along two neighbouring axes as along a single axis."""
     dims, strides = layout
     if dims[outer] == 1 and dims[inner] == 1:
         return True
-    whole = dims[outer] == space[outer] and dims[inner] == space[inner]
-    return whole and strides[outer] == strides[inner] * space[inner]
+    is_full = dims[outer] == space[outer] and dims[inner] == space[inner]
+    return is_full and strides[outer] == strides[inner] * space[inner]
 
 
 def index_term(index: c.Expression, dim: Dim, size: Dim, stride: Dim) -> c.Expression:
@@ -184,47 +186,59 @@ def share_nest(kernel: Kernel, axes: Sequence[c.Axis], body: c.Block) -> c.Block
 
 
 def copy_nest(
-    target: c.Buffer, source: c.Buffer, sizes: _Sizes, to: _Sizes, come: _Sizes, *, at: Dim = 0, source_at: Dim = 0
+    target: c.Buffer,
+    source: c.Buffer,
+    sizes: _Sizes,
+    target_strides: _Sizes,
+    source_strides: _Sizes,
+    *,
+    target_offset: Dim = 0,
+    source_offset: Dim = 0,
 ) -> tuple[c.Nest, c.Schedule]:
     """Return the nest copying elements, each written once, and the schedule: contiguous elements as a whole.
 
-    ``to`` are the strides in the target, ``come`` the strides in the source: 0 to read an element again, negative to
-    read an axis backwards. ``at`` and ``source_at`` are the offsets of the first elements.
+    A source stride of 0 reads an element again, a negative source stride reads an axis backwards. ``target_offset`` and
+    ``source_offset`` are the offsets of the first elements.
     """
-    layouts = {_TARGET: Layout(tuple(sizes), tuple(to)), _SOURCE: Layout(tuple(sizes), tuple(come))}
+    layouts = {
+        _TARGET: Layout(tuple(sizes), tuple(target_strides)),
+        _SOURCE: Layout(tuple(sizes), tuple(source_strides)),
+    }
     nest = StridedNest(sizes, layouts, range(len(sizes)))
     schedule = _copy_schedule(nest, target)
     is_by_element = schedule.vector is not None or len(nest.axes) < 2
     last = None if is_by_element else c.Size(0)
-    place = nest.position(_TARGET, start=c.Size(at), last=last)
-    origin = nest.position(_SOURCE, start=c.Size(source_at), last=last)
+    target_index = nest.position(_TARGET, start=c.Size(target_offset), last=last)
+    source_index = nest.position(_SOURCE, start=c.Size(source_offset), last=last)
     if is_by_element:
-        return c.Nest(nest.axes, (c.Store(target, place, source[origin]),)), schedule
+        return c.Nest(nest.axes, (c.Store(target, target_index, source[source_index]),)), schedule
     # Pointers to a line: for symbolic sizes, C compilers do not see the loop-invariant address of the line.
     (*outer, line), k = nest.axes, c.Variable("k")
     to_line, from_line = c.Buffer("to", target.dtype, c.MemoryAccess.WRITE), c.Buffer("from", source.dtype)
-    apart, source_apart = (nest.step(tensor, len(outer))[0] for tensor in (_TARGET, _SOURCE))
-    moves = loops_around((c.Store(to_line, k * apart, from_line[k * source_apart]),), [k], [line.size])
-    body = (c.Alias(to_line, target, place), c.Alias(from_line, source, origin), *moves)
+    target_step, source_step = (nest.step(tensor, len(outer))[0] for tensor in (_TARGET, _SOURCE))
+    moves = loops_around((c.Store(to_line, k * target_step, from_line[k * source_step]),), [k], [line.size])
+    body = (c.Alias(to_line, target, target_index), c.Alias(from_line, source, source_index), *moves)
     return c.Nest(tuple(outer), body), schedule
 
 
 def _copy_schedule(nest: StridedNest, target: c.Buffer) -> c.Schedule:
-    """Return the schedule of copying: threads share the first outer axis with enough places, or else the longest."""
+    """Return the schedule of copying: threads share the first outer axis with enough indices, or else the longest."""
     if len(nest.axes) < 2:
         return share_outermost(nest.axes)
     *outer, line = nest.axes
-    apart, source_apart = (nest.step(tensor, len(outer))[0] for tensor in (_TARGET, _SOURCE))
+    target_step, source_step = (nest.step(tensor, len(outer))[0] for tensor in (_TARGET, _SOURCE))
     shared = max(outer, key=lambda axis: min(axis.size, _ENOUGH_ITEMS) if isinstance(axis.size, int) else _ENOUGH_ITEMS)
-    vector = line.name if apart == source_apart == 1 else None
+    vector = line.name if target_step == source_step == 1 else None
     return c.Schedule(parallel=(shared.name,), vector=vector)
 
 
-def copy_run(target: c.Buffer, at: c.Expression, source: c.Buffer, source_at: c.Expression, count: Dim) -> c.Block:
+def copy_run(
+    target: c.Buffer, target_offset: c.Expression, source: c.Buffer, source_offset: c.Expression, count: Dim
+) -> c.Block:
     """Return the statement copying ``count`` contiguous elements, from and to the offsets of the first."""
     if count == 1:
-        return (c.Store(target, at, source[source_at]),)
-    return (c.Copy(target, at, source, source_at, c.Size(count)),)
+        return (c.Store(target, target_offset, source[source_offset]),)
+    return (c.Copy(target, target_offset, source, source_offset, c.Size(count)),)
 
 
 def _evaluate(x: object, offset: int, lines: int = 1) -> None:
@@ -242,5 +256,5 @@ def fetch_line(buffer: c.Buffer, offset: c.Expression) -> c.Evaluate:
 
 
 def _fetched(callee: c.Callee, buffer: c.Buffer, offset: c.Expression, *lines: c.Expression) -> c.Evaluate:
-    place = offset * dtype_info(buffer.dtype).itemsize
-    return c.Evaluate(c.Call(callee, (c.Address(buffer, c.Size(0)), place, *lines)))
+    byte_offset = offset * dtype_info(buffer.dtype).itemsize
+    return c.Evaluate(c.Call(callee, (c.Address(buffer, c.Size(0)), byte_offset, *lines)))

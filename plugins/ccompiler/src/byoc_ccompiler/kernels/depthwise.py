@@ -22,7 +22,7 @@ from byoc_core.dims import Dim
 from byoc_core.errors import InternalError
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels, known
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels, known_size
 from byoc_ccompiler.kernels.copies import copy_nest, loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
@@ -92,9 +92,9 @@ class _Block:
         self.c0, self.count, self.y = c.variables("c0 c_count y")
         self.sums = c.Buffer("sums", geometry.dtype, c.MemoryAccess.WRITE, self.rows * self.columns * self.chunk)
         if not _has_filters(geometry, kernel.unit):
-            raise InternalError("schedule", "is one of a vector of channels or more, each with a filter of its own")
+            raise InternalError("schedule", "needs a depthwise convolution with at least a vector of channels")
         if min(self.rows, self.columns) < 1 or not _is_chunk(self.chunk, geometry.channels, lanes):
-            raise InternalError("schedule", "does not cut outputs into blocks of whole vectors", got=str(schedule))
+            raise InternalError("schedule", "does not divide outputs into blocks of full vectors", got=str(schedule))
 
     def sum_up(self, source: _PixelSource, taps: c.Buffer, *pixels: c.Expression) -> c.Evaluate:
         """Return the statement summing up the block from pixels found through the given source."""
@@ -159,9 +159,11 @@ def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> Depthwise
     sizes = range(max(1, min(room, (_MAX_REACH - width) // right + 1, 8)), 0, -1)
     columns = min(sizes, key=lambda size: -(-total // size) * (size + 1)) if isinstance(total, int) else sizes[0]
     channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
-    whole = -(-channels // lanes) * lanes
-    chunks = range(min(_CHUNK // lanes * lanes, whole), 0, -lanes)
-    return DepthwiseSchedule(rows, columns, next((size for size in chunks if _is_chunk(size, channels, lanes)), whole))
+    padded_channels = -(-channels // lanes) * lanes
+    chunks = range(min(_CHUNK // lanes * lanes, padded_channels), 0, -lanes)
+    return DepthwiseSchedule(
+        rows, columns, next((size for size in chunks if _is_chunk(size, channels, lanes)), padded_channels)
+    )
 
 
 def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
@@ -247,7 +249,7 @@ def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
         each(i, geometry.filter_height, each(j, geometry.filter_width, *of_tap)),
         each(k, num_sums, c.Store(sums, k * block.chunk + channel, c.Load(acc, k * lanes, lanes))),
     )
-    loop, comment = c.For(c1, _FIRST, count, body, step=lanes), "// Sums up a block of outputs for some channels."
+    loop, comment = c.For(c1, _FIRST, count, body, step=lanes), "// Sum up a block of outputs for some channels."
     parameters = (*found, taps, count, sums)
     return c.Function(f"depthwise_{source}", parameters, (loop,), None, (comment,), is_contracted=True)
 
@@ -257,16 +259,16 @@ def choose_chain(kernel: Kernel) -> ChainSchedule:
     steps = [group.steps[0] for group in kernel.group.chain]
     shapes, unit = list(map(ConvolutionGeometry.of_step, steps)), kernel.unit
     at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
-    tile, shape = _choose_blocks(shapes[at], unit), shapes[at]
-    height, width = known(shape.out_height), known(shape.out_width)
+    block, shape = _choose_blocks(shapes[at], unit), shapes[at]
+    height, width = known_size(shape.out_height), known_size(shape.out_width)
     expand = project = None
     if at:
         image = shapes[0].image_steps(kernel.strides(steps[0].operands[0]))
         expand = choose_tiles(unit, shapes[0], shape.width, has_gaps(shapes[0], image))
     if at + 1 < len(shapes):
-        project = choose_tiles(unit, shapes[-1], width * min(tile.rows, height))
-    grain = -(-known(shape.batch) * -(-height // tile.rows) // _MOST_PARTS)
-    return ChainSchedule(tile, expand, project, grain)
+        project = choose_tiles(unit, shapes[-1], width * min(block.rows, height))
+    grain = -(-known_size(shape.batch) * -(-height // block.rows) // _MOST_PARTS)
+    return ChainSchedule(block, expand, project, grain)
 
 
 def write_chain(kernel: Kernel) -> None:
@@ -276,10 +278,11 @@ def write_chain(kernel: Kernel) -> None:
 
 
 class _Chain:
-    """The pieces of a chain's kernel: the convolutions, optionally ``expand`` and ``project``, and the memory.
+    """The parts of a chain's kernel: the convolutions, optionally ``expand`` and ``project``, and the memory.
 
     ``ring`` holds the current rows of the image, with ``ready`` rows computed; behind the ring lies ``nothing``, a row
-    of zeros. ``lines`` are the rows waiting for the last convolution.
+    of zeros. ``outputs`` is a block of outputs of the depthwise convolution. ``lines`` are the rows waiting for the
+    last convolution.
     """
 
     def __init__(self, kernel: Kernel, schedule: ChainSchedule) -> None:
@@ -298,20 +301,20 @@ class _Chain:
             self.expand = PixelPlan(kernel.part(chain[0], self.ring_row, strides), shapes[0], schedule.expand)
         if schedule.project is not None:
             self.project = PixelPlan(kernel.part(chain[-1]), shapes[-1], schedule.project)
-        self.tile = tile = _Block(self.depthwise, shape, schedule.depthwise, 0, shape.channels)
-        self.width, self.out_width, self.out_height = map(known, (shape.width, shape.out_width, shape.out_height))
-        self.blocks_down = -(-self.out_height // tile.rows)
+        self.outputs = outputs = _Block(self.depthwise, shape, schedule.depthwise, 0, shape.channels)
+        self.width, self.out_width, self.out_height = map(known_size, (shape.width, shape.out_width, shape.out_height))
+        self.blocks_down = -(-self.out_height // outputs.rows)
         self.line_size, self.left = self.out_width * shape.channels, shape.padding[1] * shape.channels
         # The elements read by the last block, and at least the row with the padding before.
-        last = (-(-self.out_width // tile.columns) - 1) * tile.columns * shape.strides[1]
-        self.row_size = max((last + tile.in_columns) * shape.channels, self.left + self.width * shape.channels)
+        last = (-(-self.out_width // outputs.columns) - 1) * outputs.columns * shape.strides[1]
+        self.row_size = max((last + outputs.in_columns) * shape.channels, self.left + self.width * shape.channels)
 
     def block(self) -> c.Block:
         """Return the statements of the kernel."""
-        shape, row_size, in_rows = self.shape, self.row_size, self.tile.in_rows
-        num_blocks = known(shape.batch) * self.blocks_down
+        shape, row_size, in_rows = self.shape, self.row_size, self.outputs.in_rows
+        num_blocks = known_size(shape.batch) * self.blocks_down
         grain, nbytes = self.schedule.grain, self.kernel.unit.nbytes
-        waiting = self.tile.rows * self.line_size if self.project else 0
+        waiting = self.outputs.rows * self.line_size if self.project else 0
         part_size = -(-((in_rows + 1) * row_size + waiting) // nbytes) * nbytes
         rings = c.Buffer("rings", shape.dtype, c.MemoryAccess.WRITE, -(-num_blocks // grain) * part_size)
         allocated = self.kernel.in_scratch(rings)
@@ -319,8 +322,8 @@ class _Chain:
         copied, declared, row = self._row()
         first, end, item, k = c.variables("first end item k")
         behind = self.left + self.width * shape.channels
-        sides = [(place, size) for place, size in ((0, self.left), (behind, row_size - behind)) if size > 0]
-        cleared = tuple(c.Clear(self.ring, k * row_size + place, c.Size(size)) for place, size in sides)
+        sides = [(offset, size) for offset, size in ((0, self.left), (behind, row_size - behind)) if size > 0]
+        cleared = tuple(c.Clear(self.ring, k * row_size + offset, c.Size(size)) for offset, size in sides)
         part = (
             c.Alias(self.ring, rings, first // grain * part_size),
             c.Alias(self.nothing, self.ring, c.Size(in_rows * row_size)),
@@ -336,40 +339,40 @@ class _Chain:
 
     def _rows(self, item: c.Variable, first: c.Variable, row: c.Block, taps: c.Buffer) -> c.Block:
         """Return the statements computing a block of rows."""
-        shape, tile, in_rows = self.shape, self.tile, self.tile.in_rows
+        shape, outputs, in_rows = self.shape, self.outputs, self.outputs.in_rows
         y0, y, x0, top, k, stop = c.variables("y0 y x0 top k stop")
         rows = c.PointerArray("rows", shape.dtype, c.MemoryAccess.WRITE, in_rows)
         is_first = c.Binary("||", item.compare("==", first), y0.compare("==", 0))
         is_inside = c.Binary("&&", y.compare(">=", 0), y.compare("<", shape.height))
-        place = c.Address(self.ring, y % in_rows * self.row_size)
-        pointer = c.Select(is_inside, place, c.Address(self.nothing, _FIRST))
-        pixel = x0 * (shape.strides[1] * shape.channels) + tile.c0
-        summed = tile.sum_up("rows", taps, c.Address(rows, _FIRST), pixel)
-        line = c.Alias(self.line_row, self.lines, (tile.y - y0) * self.line_size)
-        chunks = tile.chunks(self.batch, y0, x0, summed, (line,))
+        row_address = c.Address(self.ring, y % in_rows * self.row_size)
+        pointer = c.Select(is_inside, row_address, c.Address(self.nothing, _FIRST))
+        pixel = x0 * (shape.strides[1] * shape.channels) + outputs.c0
+        summed = outputs.sum_up("rows", taps, c.Address(rows, _FIRST), pixel)
+        line = c.Alias(self.line_row, self.lines, (outputs.y - y0) * self.line_size)
+        chunks = outputs.chunks(self.batch, y0, x0, summed, (line,))
         return (
             c.Let(self.batch, item // self.blocks_down),
-            c.Let(y0, item % self.blocks_down * tile.rows),
+            c.Let(y0, item % self.blocks_down * outputs.rows),
             c.Let(top, y0 * shape.strides[0] - shape.padding[0]),
             c.Let(stop, c.index_min(c.Size(shape.height), top + in_rows)),
             c.Assign(self.ready, c.index_max(c.Select(is_first, _FIRST, self.ready), top)),
             c.While(self.ready.compare("<", stop), (*row, c.Assign(self.ready, self.ready + 1))),
             c.LocalArray(rows),
             *loops_around((c.Let(y, top + k), c.Store(rows, k, pointer)), [k], [in_rows]),
-            c.For(x0, _FIRST, c.Size(shape.out_width), (chunks,), tile.columns),
+            c.For(x0, _FIRST, c.Size(shape.out_width), (chunks,), outputs.columns),
             *self._products(y0),
         )
 
     def _row(self) -> tuple[c.Block, c.Block, c.Block]:
         """Return the statements before all parts, before each part, and the writes of row ``ready`` to the ring."""
         shape, width, k = self.shape, self.width, c.Variable("k")
-        place = c.Alias(self.ring_row, self.ring, self.ready % self.tile.in_rows * self.row_size + self.left)
+        ring_alias = c.Alias(self.ring_row, self.ring, self.ready % self.outputs.in_rows * self.row_size + self.left)
         if self.expand is None:
             image = ImagePixels(self.depthwise)
             count = width if image.pixel_step == shape.channels else 1
             pixel, size = image.offset(self.batch, self.ready, k * count), count * shape.channels
             copy = c.Copy(self.ring_row, k * size, image.buffer, pixel, c.Size(size))
-            return _NOTHING, _NOTHING, (place, *loops_around((copy,), [k], [width // count]))
+            return _NOTHING, _NOTHING, (ring_alias, *loops_around((copy,), [k], [width // count]))
         plan, loop, image = self.expand, PixelLoop(self.expand, [width]), ImagePixels(self.expand.kernel)
         source, pixel = image.buffer, image.offset(self.batch, self.ready, loop.pixel)
         factors: tuple[c.Expression, ...] = (c.Address(source, pixel), c.Size(image.pixel_step))
@@ -381,15 +384,15 @@ class _Chain:
             rows, first = WindowRows(plan, source, plan.rows), self.ready * width + loop.pixel
             declared, (find, factors) = rows.declared, rows.of_tile(first, loop.count, loop.counts)
         row = loop.over(c.Size(width), factors, loop.pixel, (self.batch, self.ready), find)
-        return copied, declared, (place, row)
+        return copied, declared, (ring_alias, row)
 
     def _products(self, y0: c.Variable) -> c.Block:
         """Return the statements multiplying the waiting rows."""
         if self.project is None:
             return ()
         width, height, channels = self.out_width, self.out_height, self.shape.channels
-        counts = {width * min(self.tile.rows, height), width * (height % self.tile.rows)} - {0}
+        counts = {width * min(self.outputs.rows, height), width * (height % self.outputs.rows)} - {0}
         loop, end = PixelLoop(self.project, counts), c.Variable("p_end")
         factors = (c.Address(self.lines, loop.pixel * channels), c.Size(channels))
-        num_rows = c.index_min(c.Size(self.tile.rows), height - y0)
+        num_rows = c.index_min(c.Size(self.outputs.rows), height - y0)
         return (c.Let(end, num_rows * width), loop.over(end, factors, y0 * width + loop.pixel, (self.batch,)))

@@ -34,10 +34,10 @@ def _write(kernel: Kernel) -> None:
     steps = kernel.group.steps
     axes = _memory_order(kernel.strides(kernel.stored[0]))
     nest = StridedNest(kernel.group.space or (), row_layouts(kernel), axes)
-    known: dict[Value, c.Expression] = {}
-    body = load_statements(kernel, steps, nest.indices(), known)
-    body += pointwise.element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
-    body += tuple(c.Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
+    expressions: dict[Value, c.Expression] = {}
+    body = load_statements(kernel, steps, nest.indices(), expressions)
+    body += pointwise.element_statements(kernel, steps, lambda step, index: nest.position((step, index)), expressions)
+    body += tuple(c.Store(kernel.target(value), nest.position(value), expressions[value]) for value in kernel.stored)
     schedule = share_outermost(nest.axes)
     if len(nest.axes) > 1 and kernel.shared:
         schedule = replace(schedule, vector=nest.axes[-1].name)
@@ -46,9 +46,9 @@ def _write(kernel: Kernel) -> None:
 
 def _memory_order(strides: Sequence[Dim]) -> list[int]:
     """Return a tensor's axes in memory order, from the largest stride; in axis order if a stride is unknown."""
-    known = [stride for stride in strides if isinstance(stride, int)]
+    known_strides = [stride for stride in strides if isinstance(stride, int)]
     axes = range(len(strides))
-    return sorted(axes, key=lambda axis: -known[axis]) if len(known) == len(strides) else list(axes)
+    return sorted(axes, key=lambda axis: -known_strides[axis]) if len(known_strides) == len(strides) else list(axes)
 
 
 def _write_blocks(kernel: Kernel, step: Step) -> None:
@@ -57,14 +57,16 @@ def _write_blocks(kernel: Kernel, step: Step) -> None:
     view = view_along(shape, axis_of(step.binding, len(shape)))
     blocks, row, k = ceildiv(view.size, block), c.Variable("row"), c.Variable("k")
     if view.inner == 1:
-        count, run, place = view.outer, view.size, row * blocks + k // block
+        count, run, parameter_offset = view.outer, view.size, row * blocks + k // block
     else:
         count, run = view.outer * view.size, view.inner
-        place = (row // view.size * blocks + row % view.size // block) * view.inner + k
-    known: dict[Value, c.Expression] = {}
-    here = row * run + k
-    body = pointwise.element_statements(kernel, [step], lambda _, index: place if index else here, known)
-    body += (c.Store(kernel.target(step.result), here, known[step.result]),)
+        parameter_offset = (row // view.size * blocks + row % view.size // block) * view.inner + k
+    expressions: dict[Value, c.Expression] = {}
+    element_offset = row * run + k
+    body = pointwise.element_statements(
+        kernel, [step], lambda _, index: parameter_offset if index else element_offset, expressions
+    )
+    body += (c.Store(kernel.target(step.result), element_offset, expressions[step.result]),)
     axes = (c.Axis(row, count), c.Axis(k, run))
     kernel.finish_block(share_nest(kernel, axes, body))
 
@@ -91,9 +93,9 @@ def _require(scope: FunctionScope, step: Step) -> None:
         require_broadcast(scope, step)
     elif quantises and parameters[0]:
         axis, block = axis_of(step.binding, len(shape)), int_of(step.binding, "block_size")
-        wanted = (*shape[:axis], ceildiv(shape[axis], block), *shape[axis + 1 :]) if block else shape[axis : axis + 1]
+        expected = (*shape[:axis], ceildiv(shape[axis], block), *shape[axis + 1 :]) if block else shape[axis : axis + 1]
         for index, dims in enumerate(parameters, 1):
-            require_equal_sizes(scope, step, index, dims, wanted)
+            require_equal_sizes(scope, step, index, dims, expected)
 
 
 def _access(step: Step, index: int) -> Access:

@@ -18,7 +18,7 @@ from byoc_ccompiler.kernels.copies import Layout, index_term
 from byoc_ccompiler.kernels.pointwise import operand_layout, step_statement
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["SumsTile", "collapsed_step", "epilogue", "result_place"]
+__all__ = ["SumsTile", "collapsed_step", "epilogue", "result_location"]
 
 _FIRST = c.Size(0)
 
@@ -55,12 +55,12 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
     axes = [c.Variable(f"r{axis}") for axis in range(len(space))[rows]]
     i, row, column = map(c.Variable, ("i", "m", "j"))
     total = c.Variable("sum", c.CType(dtype_of(anchor.result)))
-    known: dict[Value, c.Expression] = {anchor.result: total}
+    expressions: dict[Value, c.Expression] = {anchor.result: total}
     loaded: dict[tuple[Value, Layout], c.Variable] = {}
     per_row: list[c.Statement] = []
     body: list[c.Statement] = [c.Let(total, line[column])]
 
-    def place(layout: Layout, buffer: c.Buffer) -> c.Load:
+    def locate_element(layout: Layout, buffer: c.Buffer) -> c.Load:
         """Return a value's element; the pointer to a line is set up in each row."""
         dims, strides = layout
         terms = [*map(index_term, (*tile.leading, *axes), dims, space, strides)]
@@ -79,18 +79,18 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
         """Add the load of an operand, in each row or in each column, and return the variable of the load."""
         key = (step.operands[index], operand_layout(kernel, step, index))
         if key not in loaded:
-            element = place(key[1], buffer)
+            element = locate_element(key[1], buffer)
             loaded[key] = c.Variable(f"{element.buffer.name}_value", element.type)
             (per_row if element.buffer is buffer else body).append(c.Let(loaded[key], element))
         return loaded[key]
 
     for step in steps:
         # The loads of a step stand before the step.
-        statement = step_statement(kernel, step, known, load)
+        statement = step_statement(kernel, step, expressions, load)
         body.append(statement)
     for stored in kernel.stored:
-        element = place(Layout(shape_of(stored), kernel.strides(stored)), kernel.target(stored))
-        body.append(c.Store(element.buffer, element.index, known[stored]))
+        element = locate_element(Layout(shape_of(stored), kernel.strides(stored)), kernel.target(stored))
+        body.append(c.Store(element.buffer, element.index, expressions[stored]))
     columns: c.Block = (c.For(column, _FIRST, tile.num_columns, tuple(body)),)
     if tile.full_columns is not None and tile.num_columns != c.Size(tile.full_columns):
         full = c.For(column, _FIRST, c.Size(tile.full_columns), tuple(body))
@@ -100,7 +100,7 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
     return c.drop_unused((c.For(i, _FIRST, tile.num_rows, each),))
 
 
-def result_place(kernel: Kernel, tile: SumsTile) -> tuple[c.Buffer, c.Expression, Dim] | None:
+def result_location(kernel: Kernel, tile: SumsTile) -> tuple[c.Buffer, c.Expression, Dim] | None:
     """Return the buffer and the offset of a tile's first sum in the result, and the distance from row to row.
 
     ``None`` if the sums have an epilogue, or the rows of the result do not lie at equal distances.

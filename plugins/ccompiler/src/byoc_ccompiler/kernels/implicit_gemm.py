@@ -16,7 +16,7 @@ from byoc_core.authoring import c
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known_size
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import collapsed_step
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
@@ -36,7 +36,7 @@ def write(kernel: Kernel, shape: ConvolutionGeometry, schedule: PixelSchedule) -
     plan, source = PixelPlan(kernel, shape, schedule), kernel.source(kernel.group.steps[0].operands[0])
     packed, block = pack_filter(plan)
     if not schedule.copies:
-        tiles_of = _tiles if schedule.piece is None else _tiles_of_few
+        tiles_of = _tiles if schedule.depth_block is None else _tiles_of_few
         kernel.finish_block((*block, tiles_of(plan, source, packed)))
         return
     n = c.Variable("n")
@@ -88,9 +88,9 @@ def _tiles(plan: PixelPlan, source: c.Buffer, packed: c.Buffer, leading: tuple[c
     first, end, item, block, panel, m0, m_count, at_hand = c.variables("first end item block panel m0 m_count at_hand")
     shape, panels, pixels = plan.shape, plan.shape.groups * plan.panels, plan.num_pixels
     sizes, (batch, _, down, right) = (shape.batch, shape.height, shape.width), plan.steps
-    places = (item // panels, item % panels)
+    indices = (item // panels, item % panels)
     if plan.schedule.panels_outside:
-        places = (item % plan.blocks, item // plan.blocks % panels)
+        indices = (item % plan.blocks, item // plan.blocks % panels)
     step, counts, group = None, [plan.rows], panel // plan.panels
     if isinstance(pixels, int):
         counts = sorted({min(plan.rows, pixels), pixels % plan.rows} - {0}, reverse=True)
@@ -107,8 +107,8 @@ def _tiles(plan: PixelPlan, source: c.Buffer, packed: c.Buffer, leading: tuple[c
         found = (c.If(at_hand.compare("!=", key), (c.Assign(at_hand, key), *find)),)
     tile = PixelTile(plan, m0, m_count, panel, leading)
     body = (
-        c.Let(block, places[0]),
-        c.Let(panel, places[1]),
+        c.Let(block, indices[0]),
+        c.Let(panel, indices[1]),
         c.Let(m0, block * plan.rows),
         c.Let(m_count, c.index_min(c.Size(pixels) - m0, plan.rows)),
         *found,
@@ -129,24 +129,33 @@ def _next_panel(plan: PixelPlan, packed: c.Buffer, block: c.Variable, panel: c.V
 
 
 def _tiles_of_few(plan: PixelPlan, source: c.Buffer, packed: c.Buffer) -> c.Dispatch:
-    """Return the loop over the panels, shared by threads; successive pieces of a panel meet all pixels."""
+    """Return the loop over the panels, shared by threads; successive blocks of a panel meet all pixels."""
     first, end, panel, tap, c0, c_count, block, at, ahead = c.variables("first end panel tap c0 c_count block at ahead")
-    pixels, blocks, dtype, columns = known(plan.num_pixels), known(plan.blocks), plan.shape.dtype, plan.columns
-    size, tile, piece = plan.panel_size, plan.rows * columns, plan.schedule.piece or plan.depth
+    pixels, blocks, dtype, columns = (
+        known_size(plan.num_pixels),
+        known_size(plan.blocks),
+        plan.shape.dtype,
+        plan.columns,
+    )
+    size, tile, depth_block = plan.panel_size, plan.rows * columns, plan.schedule.depth_block or plan.depth
     sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE, blocks * tile)
     rows = WindowRows(plan, source, blocks * plan.rows)
     factors = (c.Address(rows.rows, (block * plan.runs + tap) * plan.rows), c.Size(1), c0)
-    fetched = (c.Address(packed, _START), ahead + block * (piece * columns // blocks), c.Size(-(-columns // blocks)))
+    fetched = (
+        c.Address(packed, _START),
+        ahead + block * (depth_block * columns // blocks),
+        c.Size(-(-columns // blocks)),
+    )
     adds = c.Binary("||", tap.compare(">", 0), c0.compare(">", 0))
     operands = (factors, c.Address(packed, at), c_count, c.Address(sums, block * tile))
     product = multiply(plan.kernel, (plan.rows, plan.vectors), *operands, adds=adds, ahead=fetched)
-    pieces: c.Block = (
-        c.Let(c_count, c.index_min(plan.depth - c0, piece)),
+    depth_body: c.Block = (
+        c.Let(c_count, c.index_min(plan.depth - c0, depth_block)),
         c.Let(at, panel * size + (tap * plan.depth + c0) * columns),
-        c.Let(ahead, c.index_min(at + c_count * columns, plan.panels * size - piece * columns)),
+        c.Let(ahead, c.index_min(at + c_count * columns, plan.panels * size - depth_block * columns)),
         *loops_around((product,), (block,), (blocks,)),
     )
-    products = c.For(c0, _START, c.Size(plan.depth), pieces, step=piece)
+    products = c.For(c0, _START, c.Size(plan.depth), depth_body, step=depth_block)
     body: c.Block = (
         c.LocalArray(sums),
         *loops_around((products,), (tap,), (plan.runs,)),

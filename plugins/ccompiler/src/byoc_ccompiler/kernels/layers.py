@@ -71,12 +71,14 @@ def _write_softmax(kernel: Kernel) -> None:
         cast = c.Element("cast", (read,), type_, {"dtype": to.dtype})
         return c.For(k, c.Size(0), size, (c.Let(read, element), c.Store(to, at, cast)))
 
-    def line(number: c.Expression, mine: c.Buffer) -> c.Block:
+    def line(number: c.Expression, line_memory: c.Buffer) -> c.Block:
         at = view.start(number) + k * view.inner
         return (
-            converted(mine, k, source[at]),
-            c.Evaluate(c.Call(softmax, (c.Address(mine, c.Size(0)), c.Address(mine, size), size, zero_unseen))),
-            converted(target, at, mine[size + k]),
+            converted(line_memory, k, source[at]),
+            c.Evaluate(
+                c.Call(softmax, (c.Address(line_memory, c.Size(0)), c.Address(line_memory, size), size, zero_unseen))
+            ),
+            converted(target, at, line_memory[size + k]),
         )
 
     write_lines(kernel, line, scratch=2 * view.size, dtype=wide)

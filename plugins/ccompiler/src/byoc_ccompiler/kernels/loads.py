@@ -17,29 +17,29 @@ from byoc_core.ir import Value, Var
 from byoc_ccompiler.attributes import axis_of, ints_of
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.copies import index_term, offset_along
-from byoc_ccompiler.kernels.indexing import taken_place
+from byoc_ccompiler.kernels.indexing import taken_index
 from byoc_ccompiler.kernels.movement import slices_of
 from byoc_ccompiler.kernels.pointwise import element_of, operand_axes
 from byoc_ccompiler.kernels.transposes import order_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["LOADS", "element_in_space", "is_moved", "keeps_rows", "load_statements", "parts_of_one"]
+__all__ = ["LOADS", "element_in_space", "is_moved", "keeps_rows", "load_statements", "rejoins_slices"]
 
 Indices = Sequence[c.Expression]
-_Place = tuple[Value, Indices]
+_Element = tuple[Value, Indices]
 
 
 def load_statements(
-    kernel: Kernel, steps: Iterable[Step], indices: Mapping[int, c.Expression], known: dict[Value, c.Expression]
+    kernel: Kernel, steps: Iterable[Step], indices: Mapping[int, c.Expression], expressions: dict[Value, c.Expression]
 ) -> c.Block:
-    """Return the statements computing the loads read by steps of the kernel's space; ``known`` gets the results.
+    """Return the statements computing the loads read by steps of the kernel's space; ``expressions`` gets the results.
 
     The indices are as in :func:`element_in_space`.
     """
     lets: list[c.Statement] = []
     for value in dict.fromkeys(operand for step in steps for operand in step.operands):
-        if value in kernel.group.loads and value not in known:
-            known[value] = variable = c.Variable(kernel.group.loads[value].result.name, c.CType(dtype_of(value)))
+        if value in kernel.group.loads and value not in expressions:
+            expressions[value] = variable = c.Variable(kernel.group.loads[value].result.name, c.CType(dtype_of(value)))
             element = element_in_space(kernel, value, indices, lets)
             lets.append(c.Let(variable, element))
     return tuple(lets)
@@ -74,63 +74,74 @@ def _element(kernel: Kernel, value: Value, indices: Indices, lets: list[c.Statem
     return element_of(step, elements)
 
 
-def _taken(kernel: Kernel, step: Step, indices: Indices) -> _Place:
-    x, places = step.operands
-    axis, count = axis_of(step.binding, len(shape_of(x))), len(shape_of(places))
-    index = kernel.source(places, "indices")[offset_along(indices[axis : axis + count], kernel.strides(places))]
-    kernel.checks[step], place = taken_place(kernel, step, index)
-    return x, (*indices[:axis], place, *indices[axis + count :])
+def _take_source(kernel: Kernel, step: Step, indices: Indices) -> _Element:
+    x, index_tensor = step.operands
+    axis, count = axis_of(step.binding, len(shape_of(x))), len(shape_of(index_tensor))
+    index = kernel.source(index_tensor, "indices")[
+        offset_along(indices[axis : axis + count], kernel.strides(index_tensor))
+    ]
+    kernel.checks[step], source_index = taken_index(kernel, step, index)
+    return x, (*indices[:axis], source_index, *indices[axis + count :])
 
 
-def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> _Place:
-    """Return the element of a reshape: axes of equal product are numbered row-major, and taken apart."""
+def _reshape_source(kernel: Kernel, step: Step, indices: Indices) -> _Element:
+    """Return the element of a reshape: axes of equal product are numbered row-major, and split again."""
     (x,) = step.operands
-    sizes, wanted = shape_of(step.result), shape_of(x)
-    places: list[c.Expression] = []
+    sizes, source_sizes = shape_of(step.result), shape_of(x)
+    source_indices: list[c.Expression] = []
     first, begin, end, stop = 0, 0, 0, 0
-    while end < len(sizes) or stop < len(wanted):
-        have, want = product(sizes[first:end]), product(wanted[begin:stop])
-        surplus = have - want if isinstance(have, int) and isinstance(want, int) else 0
+    while end < len(sizes) or stop < len(source_sizes):
+        result_count, source_count = product(sizes[first:end]), product(source_sizes[begin:stop])
+        surplus = result_count - source_count if isinstance(result_count, int) and isinstance(source_count, int) else 0
         end += surplus <= 0 and end < len(sizes)
-        stop += surplus >= 0 and stop < len(wanted)
-        if product(sizes[first:end]) == product(wanted[begin:stop]):
+        stop += surplus >= 0 and stop < len(source_sizes)
+        if product(sizes[first:end]) == product(source_sizes[begin:stop]):
             number = offset_along(indices[first:end], compact_strides(sizes[first:end]))
-            places += c.unravelled(number, wanted[begin:stop])
+            source_indices += c.unravelled(number, source_sizes[begin:stop])
             first, begin = end, stop
-    return x, places
+    return x, source_indices
 
 
-def _turned(kernel: Kernel, step: Step, indices: Indices) -> _Place:
+def _transpose_source(kernel: Kernel, step: Step, indices: Indices) -> _Element:
     order = order_of(step)
     return step.operands[0], [indices[order.index(axis)] for axis in range(len(order))]
 
 
-def _sliced(kernel: Kernel, step: Step, indices: Indices) -> _Place:
-    places = list(indices)
+def _slice_source(kernel: Kernel, step: Step, indices: Indices) -> _Element:
+    source_indices = list(indices)
     for axis, first, apart in slices_of(step):
-        places[axis] = indices[axis] * apart + first
-    return step.operands[0], places
+        source_indices[axis] = indices[axis] * apart + first
+    return step.operands[0], source_indices
 
 
-def _joined(kernel: Kernel, step: Step, indices: Indices) -> _Place:
+def _concat_source(kernel: Kernel, step: Step, indices: Indices) -> _Element:
     """Return the element of rejoined slices of a single value, as in a roll."""
     axis = axis_of(step.binding, len(indices))
     parts = [kernel.group.loads[operand] for operand in step.operands]
     begins = list(accumulate((shape_of(part.result)[axis] for part in parts[:-1]), initial=0))
-    before, here, behind = indices[:axis], indices[axis], indices[axis + 1 :]
+    before, index, behind = indices[:axis], indices[axis], indices[axis + 1 :]
     found = [
-        _sliced(kernel, part, (*before, here - begin, *behind))[1][axis]
+        _slice_source(kernel, part, (*before, index - begin, *behind))[1][axis]
         for part, begin in zip(parts, begins, strict=True)
     ]
-    place = found.pop()
+    source_index = found.pop()
     while found:
-        place = c.Select(here.compare("<", begins[len(found)]), found.pop(), place)
-    return parts[0].operands[0], (*before, place, *behind)
+        source_index = c.Select(index.compare("<", begins[len(found)]), found.pop(), source_index)
+    return parts[0].operands[0], (*before, source_index, *behind)
 
 
-_RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshaped)
-LOADS = {"take": _taken, "permute_dims": _turned, "strided_slice": _sliced, "concat": _joined, **_RESHAPES}
-"""The operand and the element moved to a position by each op, by the op's name."""
+_RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshape_source)
+LOADS = {
+    "take": _take_source,
+    "permute_dims": _transpose_source,
+    "strided_slice": _slice_source,
+    "concat": _concat_source,
+    **_RESHAPES,
+}
+"""The operand and the element moved to a position by each op, by the op's name.
+
+A new op also concerns :func:`keeps_rows`, and the layouts in :mod:`byoc_ccompiler.loads`.
+"""
 
 
 def is_moved(kernel: Kernel, value: Value) -> bool:
@@ -141,7 +152,7 @@ def is_moved(kernel: Kernel, value: Value) -> bool:
     return value in kernel.group.loads and step is None
 
 
-def parts_of_one(step: Step, loads: Mapping[Value, Step]) -> bool:
+def rejoins_slices(step: Step, loads: Mapping[Value, Step]) -> bool:
     """Return whether a concat joins slices of a single value, leaving all other axes unchanged."""
     rank = len(shape_of(step.result))
     slices = [part for part in map(loads.get, step.operands) if part is not None and part.op == "strided_slice"]

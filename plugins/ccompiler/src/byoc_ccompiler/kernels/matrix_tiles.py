@@ -18,10 +18,10 @@ __all__ = ["BEGIN", "END", "PERMIT", "TILES", "tile_product"]
 _HAS_TILES = "defined(__AMX_BF16__) && defined(__linux__) && defined(__LP64__)"
 
 _PERMIT = f"""\
-/* Tells whether the matrix tiles of the processor may be used. Linux grants their registers to a process that asks
- * (arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)), for all its threads and for good, and refuses where the processor or
- * the system has none, or where the signal stack of some thread is too small to save them. Every processor that has
- * tiles multiplies bfloat16 numbers in them. */
+/* Return whether the process may use the matrix tiles of the processor. Linux grants the tile registers on request
+ * (arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)), permanently and for all threads. Linux refuses if the processor or the
+ * system has no tiles, or if the signal stack of a thread is too small for the registers. Every processor with tiles
+ * multiplies bfloat16 numbers in tiles. */
 static inline int32_t {{name}}(void) {{
 #if {_HAS_TILES}
   long status = 158;
@@ -50,7 +50,7 @@ TILES = c.Variable("tiles", c.CType("int32"))
 
 BEGIN = _of_thread(
     "vec_begin_tiles",
-    "Makes the tile registers of this thread ready: each 16 rows of 64 bytes.",
+    "Configure the tile registers of this thread: 16 rows of 64 bytes each.",
     "  if (tiles) {",
     "    static const uint8_t shape[64] = {",
     "        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,",
@@ -60,10 +60,13 @@ BEGIN = _of_thread(
 )
 END = _of_thread(
     "vec_end_tiles",
-    "Gives the tile registers of this thread back, so that nobody has to save them.",
+    "Release the tile registers of this thread, so that the system need not save the registers.",
     '  if (tiles) __asm__ volatile("tilerelease" : : : "memory");',
 )
-"""The statements of each thread before and after multiplication."""
+"""The statements of each thread before and after multiplication.
+
+:func:`tile_product` needs the shapes of the tile registers set by ``BEGIN``.
+"""
 
 
 def tile_product(width: int) -> c.Callee:
@@ -73,17 +76,17 @@ def tile_product(width: int) -> c.Callee:
     ``num_lines`` cache lines behind ``ahead``. With fewer than 16 rows, or 32, the sums behind the rows are set as
     well.
     """
-    whole, half = (_case(width, halves) for halves in (2, 1))
+    full_case, half_case = (_case(width, halves) for halves in (2, 1))
     definition = f"""\
-/* Registers 0 to 3 hold the sums: of the first 16 rows by each 16 columns, then of the others. */
+/* Registers 0 to 3 hold the sums: the first 16 rows by each 16 columns, then the remaining rows. */
 static inline void {{name}}(const uint32_t *rows, const uint32_t *panel, int64_t num_steps, int64_t num_rows,
     const uint32_t *ahead, int64_t num_lines, float *sums, int64_t pitch) {{
 #if {_HAS_TILES}
   __asm__ volatile("tilezero %%tmm0\\n\\ttilezero %%tmm1\\n\\ttilezero %%tmm2\\n\\ttilezero %%tmm3" : : : "memory");
   if (num_rows > 16) {{
-{whole}
+{full_case}
   }} else {{
-{half}
+{half_case}
   }}
 #else
   (void)rows, (void)panel, (void)num_steps, (void)num_rows, (void)ahead, (void)num_lines, (void)sums, (void)pitch;

@@ -1,7 +1,7 @@
 """Ops moving elements, and ops computing results from sizes.
 
-By fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels. To places on an axis given by a
-rule: rotation, continuation beyond borders, reversal of sequences, triangles. From sizes: numbers in a row, shapes.
+By fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels. To indices given by a rule:
+rotation, continuation beyond borders, reversal of sequences, triangles. From sizes: numbers in a row, shapes.
 """
 
 from __future__ import annotations
@@ -32,31 +32,44 @@ _Dims = Sequence[Dim] | None
 
 
 def _copied(
-    kernel: Kernel, result: Var, operand: Value, sizes: _Dims = None, to: _Dims = None, come: _Dims = None, **first: Dim
+    kernel: Kernel,
+    result: Var,
+    operand: Value,
+    sizes: _Dims = None,
+    target_strides: _Dims = None,
+    source_strides: _Dims = None,
+    **offsets: Dim,
 ) -> c.Block:
     """Return the copy of an operand; by default, sizes and strides are taken from the operand and the result."""
-    sizes, to = shape_of(operand) if sizes is None else sizes, kernel.strides(result) if to is None else to
-    come = kernel.strides(operand) if come is None else come
-    return kernel.lower(*copy_nest(kernel.target(result), kernel.source(operand), sizes, to, come, **first))
+    sizes, target_strides = (
+        shape_of(operand) if sizes is None else sizes,
+        kernel.strides(result) if target_strides is None else target_strides,
+    )
+    source_strides = kernel.strides(operand) if source_strides is None else source_strides
+    return kernel.lower(
+        *copy_nest(kernel.target(result), kernel.source(operand), sizes, target_strides, source_strides, **offsets)
+    )
 
 
 def _reshape(kernel: Kernel, step: Step) -> c.Block:
-    return _copied(kernel, step.result, step.operands[0], [product(shape_of(step.result))], to=[1], come=[1])
+    return _copied(
+        kernel, step.result, step.operands[0], [product(shape_of(step.result))], target_strides=[1], source_strides=[1]
+    )
 
 
 def _parts(kernel: Kernel, step: Step) -> c.Block:
     """Return the copies between a tensor and its parts, in sequence along an axis, perhaps a new axis."""
     is_split, is_new = step.op == "split", step.op == "stack"
-    whole, parts = (step.operands[0], step.binding.results) if is_split else (step.result, step.operands)
-    axis, strides = axis_of(step.binding, len(shape_of(whole))), list(kernel.strides(whole))
-    apart = strides.pop(axis) if is_new else strides[axis]
+    full_tensor, parts = (step.operands[0], step.binding.results) if is_split else (step.result, step.operands)
+    axis, strides = axis_of(step.binding, len(shape_of(full_tensor))), list(kernel.strides(full_tensor))
+    stride = strides.pop(axis) if is_new else strides[axis]
     body: c.Block = ()
     begin: Dim = 0
     for part in parts:
         if not is_split:
-            body += _copied(kernel, step.result, part, to=strides, at=begin * apart)
+            body += _copied(kernel, step.result, part, target_strides=strides, target_offset=begin * stride)
         elif isinstance(part, Var) and part in kernel.stored:
-            body += _copied(kernel, part, whole, shape_of(part), source_at=begin * apart)
+            body += _copied(kernel, part, full_tensor, shape_of(part), source_offset=begin * stride)
         begin = begin + (1 if is_new else shape_of(part)[axis])
     return body
 
@@ -77,45 +90,49 @@ def slices_of(step: Step) -> list[tuple[int, Dim, int]]:
         axis = axis_of(binding, len(shape))
         return [(axis, shape[axis] - 1, -1)]
     bounds = zip(ints_of(binding, "axes"), dims_of(binding, "begin"), ints_of(binding, "strides"), strict=True)
-    return [(axis, _slice_start(begin, shape[axis], apart), apart) for axis, begin, apart in bounds]
+    return [(axis, _slice_start(begin, shape[axis], stride), stride) for axis, begin, stride in bounds]
 
 
 def _strided_slice(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     strides = list(kernel.strides(x))
     begin: Dim = 0
-    for axis, first, apart in slices_of(step):
+    for axis, first, stride in slices_of(step):
         begin = begin + first * strides[axis]
-        strides[axis] = strides[axis] * apart
-    return _copied(kernel, step.result, x, shape_of(step.result), come=strides, source_at=begin)
+        strides[axis] = strides[axis] * stride
+    return _copied(kernel, step.result, x, shape_of(step.result), source_strides=strides, source_offset=begin)
 
 
 def _full(kernel: Kernel, step: Step) -> c.Block:
     shape = shape_of(step.result)
-    return _copied(kernel, step.result, step.operands[0], shape, come=[0] * len(shape))
+    return _copied(kernel, step.result, step.operands[0], shape, source_strides=[0] * len(shape))
 
 
 def _tile(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     repeats, strides = dims_of(step.binding, "repeats"), kernel.strides(step.result)
     parts = zip(repeats, shape_of(x), strides, kernel.strides(x), strict=True)
-    axes = [axis for count, size, to, come in parts for axis in ((count, to * size, 0), (size, to, come))]
-    sizes, to, come = ([axis[column] for axis in axes] for column in range(3))
-    return _copied(kernel, step.result, x, sizes, to=to, come=come)
+    axes = [
+        axis
+        for count, size, target_strides, source_strides in parts
+        for axis in ((count, target_strides * size, 0), (size, target_strides, source_strides))
+    ]
+    sizes, target_strides, source_strides = ([axis[column] for axis in axes] for column in range(3))
+    return _copied(kernel, step.result, x, sizes, target_strides=target_strides, source_strides=source_strides)
 
 
 def _pad(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     widths, out, strides = ints_of(step.binding, "pad_width"), kernel.target(step.result), kernel.strides(step.result)
     begin = sum((before * stride for before, stride in zip(widths[::2], strides, strict=True)), start=0)
-    copied = _copied(kernel, step.result, x, at=begin)
+    copied = _copied(kernel, step.result, x, target_offset=begin)
     if not any(widths):
         return copied
     with np.errstate(all="ignore"):  # converted as in the reference: overflow is no error
         value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
-    place = c.Axis(c.Variable("k"), product(shape_of(step.result)))
-    fill = (c.Store(out, place.index, c.Literal(value, c.CType(out.dtype))),)
-    return (*share_nest(kernel, [place], fill), *copied)
+    axis = c.Axis(c.Variable("k"), product(shape_of(step.result)))
+    fill = (c.Store(out, axis.index, c.Literal(value, c.CType(out.dtype))),)
+    return (*share_nest(kernel, [axis], fill), *copied)
 
 
 def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
@@ -132,9 +149,9 @@ def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
     axes = [images, *((down, right, channels) if is_dcr else (channels, down, right)), rows, columns]
     if to_image:
         axes = [images, channels, rows, down, columns, right]
-    sizes, of_image, of_blocks = ([axis[place] for axis in axes] for place in range(3))
-    to, come = (of_image, of_blocks) if to_image else (of_blocks, of_image)
-    return _copied(kernel, step.result, x, sizes, to=to, come=come)
+    sizes, of_image, of_blocks = ([axis[field] for axis in axes] for field in range(3))
+    target_strides, source_strides = (of_image, of_blocks) if to_image else (of_blocks, of_image)
+    return _copied(kernel, step.result, x, sizes, target_strides=target_strides, source_strides=source_strides)
 
 
 def _edge(at: c.Expression, size: Dim) -> c.Expression:
@@ -147,7 +164,7 @@ def _reflect(at: c.Expression, size: Dim) -> c.Expression:
 
 
 _BORDERS = {"edge": _edge, "wrap": c.index_mod, "reflect": _reflect}
-"""The place on an axis replacing a place beyond the borders, by mode."""
+"""The index on an axis replacing an index beyond the borders, by mode."""
 
 
 def _indices(step: Step) -> list[c.Variable]:
@@ -157,18 +174,18 @@ def _indices(step: Step) -> list[c.Variable]:
 def _roll(kernel: Kernel, step: Step) -> c.Block:
     indices, shape = _indices(step), shape_of(step.operands[0])
     shifts = zip(ints_of(step.binding, "axis"), ints_of(step.binding, "shift"), strict=True)
-    places = {axis % len(shape): c.index_mod(indices[axis] - shift, shape[axis]) for axis, shift in shifts}
-    return _mapped(kernel, step, indices, places)
+    source_indices = {axis % len(shape): c.index_mod(indices[axis] - shift, shape[axis]) for axis, shift in shifts}
+    return _mapped(kernel, step, indices, source_indices)
 
 
 def _border_pad(kernel: Kernel, step: Step) -> c.Block:
     indices, rule = _indices(step), _BORDERS[str(step.binding.attrs["mode"])]
-    places = {
+    source_indices = {
         axis: rule(indices[axis] - before, size)
         for axis, ((before, after), size) in enumerate(zip(_widths(step), shape_of(step.operands[0]), strict=True))
         if before or after
     }
-    return _mapped(kernel, step, indices, places)
+    return _mapped(kernel, step, indices, source_indices)
 
 
 def _widths(step: Step) -> list[tuple[int, int]]:
@@ -184,24 +201,28 @@ def _reverse_sequence(kernel: Kernel, step: Step) -> c.Block:
     problem, count = f"a length does not fit axis {sequence}", product(shape_of(lengths))
     checks = range_check(kernel, step.op, problem, ends, count, c.Size(0), c.Size(shape[sequence]))
     turn, end = indices[sequence], c.Variable("end")
-    place = turn + c.Select(turn.compare("<", end), end - 1 - turn * 2, c.Size(0))
+    source_index = turn + c.Select(turn.compare("<", end), end - 1 - turn * 2, c.Size(0))
     length = c.Let(end, c.Cast(ends[indices[batch]], c.INDEX))
-    return (*checks, *_mapped(kernel, step, indices, {sequence: place}, length))
+    return (*checks, *_mapped(kernel, step, indices, {sequence: source_index}, length))
 
 
 def _mapped(
-    kernel: Kernel, step: Step, indices: Sequence[c.Variable], places: Mapping[int, c.Expression], *values: c.Let
+    kernel: Kernel,
+    step: Step,
+    indices: Sequence[c.Variable],
+    source_indices: Mapping[int, c.Expression],
+    *values: c.Let,
 ) -> c.Block:
-    """Return the statements copying elements; along some axes, ``places`` are the indices in the operand.
+    """Return the statements copying elements; along some axes, ``source_indices`` are the indices in the operand.
 
-    The places are computed from the indices of the result. Everything behind the last of these axes is copied as
-    a whole. ``values`` are variables used by the places.
+    The source indices are computed from the indices of the result. Everything behind the last of these axes is copied
+    as a whole. ``values`` are variables used by the source indices.
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
-    if not places:
+    if not source_indices:
         return kernel.lower(*copy_nest(out, source, [product(result)], [1], [1]))
-    along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
-    lets = (*values, *(c.Let(along[axis], place) for axis, place in places.items()))
+    along = [c.Variable(f"at{axis}") if axis in source_indices else index for axis, index in enumerate(indices)]
+    lets = (*values, *(c.Let(along[axis], source_index) for axis, source_index in source_indices.items()))
     # A value is computed in the innermost loop with a used index.
     loop_of = {index: number for number, index in enumerate(indices)}
     for let in lets:
@@ -212,8 +233,8 @@ def _mapped(
     origin = offset_along(along[:depth], compact_strides(shape_of(step.operands[0]))[:depth])
     body = copy_run(out, target, source, origin, run)
     for axis in reversed(range(depth)):
-        here = (let for let in lets if loop_of[let.variable] == axis)
-        body = loops_around((*here, *body), [indices[axis]], [result[axis]], part=None if axis else 0)
+        axis_lets = (let for let in lets if loop_of[let.variable] == axis)
+        body = loops_around((*axis_lets, *body), [indices[axis]], [result[axis]], part=None if axis else 0)
     return body
 
 
@@ -243,7 +264,7 @@ def _sizes(kernel: Kernel, step: Step) -> c.Block:
     out = kernel.target(step.result)
     sizes = dims_of(step.binding, "sizes") if step.op == "shape_to_tensor" else shape_of(step.operands[0])
     numbers = enumerate((product(sizes),) if step.op == "size" else sizes)
-    return tuple(c.Store(out, c.Size(place), c.Cast(c.Size(size), c.CType(out.dtype))) for place, size in numbers)
+    return tuple(c.Store(out, c.Size(index), c.Cast(c.Size(size), c.CType(out.dtype))) for index, size in numbers)
 
 
 def _reject(binding: Binding) -> Rejection | None:
@@ -262,11 +283,13 @@ def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> N
         for bound in bounds:
             if is_open_bound(bound):
                 continue
-            # With a negative stride the places of an axis are -1 to the size less 1.
+            # With a negative stride the bounds of an axis are -1 to the size less 1.
             end = (bound + size if isinstance(bound, int) and bound < 0 else bound) + room
             before = [0] * (axis % len(shape))
-            scope.require_at_least(step.op, "operand `x`, which its bounds lie on,", [*before, size], [*before, end])
-            scope.require_at_least(step.op, "what lies before a bound", [*before, end], [*before, 0])
+            scope.require_at_least(
+                step.op, "operand `x`, limited by the slice bounds,", [*before, size], [*before, end]
+            )
+            scope.require_at_least(step.op, "the offset of a slice bound", [*before, end], [*before, 0])
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

@@ -26,8 +26,8 @@ _COMPARISON_PS, _DEPTH = 5_000, 16
 
 def _call(callee: c.Callee, *arguments: c.Expression | c.Buffer) -> c.Call:
     """Return a call of a function given as data; a buffer stands for its address."""
-    given = (c.Address(item, c.Size(0)) if isinstance(item, c.Buffer) else item for item in arguments)
-    return c.Call(callee, tuple(given), callee.function.result if callee.function is not None else None)
+    expressions = (c.Address(item, c.Size(0)) if isinstance(item, c.Buffer) else item for item in arguments)
+    return c.Call(callee, tuple(expressions), callee.function.result if callee.function is not None else None)
 
 
 class _Ordering:
@@ -41,80 +41,86 @@ class _Ordering:
         self.keys, self.apart, self.size = c.Buffer("keys", self.source.dtype), c.Variable("apart"), c.Variable("size")
         self.elements, self.heap = (self.keys, self.apart), c.Buffer("heap", "int64", c.MemoryAccess.WRITE)
 
-    def sorted_line(self, line: c.Expression, mine: c.Buffer) -> c.Block:
+    def sorted_line(self, line: c.Expression, line_memory: c.Buffer) -> c.Block:
         """Return the statements of ``sort`` and ``argsort`` for a line, with memory for the numbers twice."""
         view, out, order, k = self.view, self.kernel.target(self.step.result), c.Variable("order"), c.Variable("k")
         keys, to = c.Buffer("keys", self.source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
-        place = mine[order + k]
-        element = keys[place * view.inner] if self.step.op == "sort" else place
+        number = line_memory[order + k]
+        element = keys[number * view.inner] if self.step.op == "sort" else number
         return (
             *(c.Alias(keys, self.source, view.start(line)), c.Alias(to, out, view.start(line))),
-            c.Let(order, _call(self.order, keys, c.Size(view.inner), c.Size(view.size), mine)),
+            c.Let(order, _call(self.order, keys, c.Size(view.inner), c.Size(view.size), line_memory)),
             c.For(k, c.Size(0), c.Size(view.size), (c.Store(to, k * view.inner, element),)),
         )
 
-    def selected_line(self, line: c.Expression, mine: c.Buffer) -> c.Block:
+    def selected_line(self, line: c.Expression, line_memory: c.Buffer) -> c.Block:
         """Return the statements of ``topk`` for a line, with memory for a heap of numbers."""
         view, keys, (values, numbers) = self.view, c.Buffer("keys", self.source.dtype), self.step.binding.results
         count, inner = dim_of(self.step.binding, "k"), c.Size(view.inner)
         k, turn, found, at = map(c.Variable, ("k", "turn", "found", "at"))
         elements = {values: keys[found * inner], numbers: found}
-        kept = [(self.kernel.target(one), element) for one, element in elements.items() if one in self.kernel.stored]
-        place = c.Let(at, (line // view.inner * count + k) * inner + line % view.inner)
-        store = (place, *(c.Store(target, at, element) for target, element in kept))
-        heap = c.Evaluate(_call(self.select, keys, inner, c.Size(view.size), c.Size(count), mine))
+        outputs = [
+            (self.kernel.target(result), element)
+            for result, element in elements.items()
+            if result in self.kernel.stored
+        ]
+        declaration = c.Let(at, (line // view.inner * count + k) * inner + line % view.inner)
+        store = (declaration, *(c.Store(target, at, element) for target, element in outputs))
+        heap = c.Evaluate(_call(self.select, keys, inner, c.Size(view.size), c.Size(count), line_memory))
         selected = (c.Alias(keys, self.source, view.start(line)), heap)
         if flag_of(self.step.binding, "sorted"):
             # The last number stands on top of the heap.
             take = (
                 c.Let(k, count - 1 - turn),
-                c.Let(found, mine[0]),
-                c.Store(mine, c.Size(0), mine[k]),
-                c.Evaluate(_call(self.sink, keys, inner, mine, c.Size(0), k)),
+                c.Let(found, line_memory[0]),
+                c.Store(line_memory, c.Size(0), line_memory[k]),
+                c.Evaluate(_call(self.sink, keys, inner, line_memory, c.Size(0), k)),
                 *store,
             )
             return (*selected, c.For(turn, c.Size(0), c.Size(count), take))
-        is_taken = c.Binary("||", found.compare("==", mine[0]), _call(self.is_better, keys, inner, found, mine[0]))
+        is_taken = c.Binary(
+            "||", found.compare("==", line_memory[0]), _call(self.is_better, keys, inner, found, line_memory[0])
+        )
         next_one = c.If(c.Binary("&&", k.compare("<", count), is_taken), (*store, c.Assign(k, k + 1)))
         return (*selected, c.Declare(k, c.Size(0)), c.For(found, c.Size(0), c.Size(view.size), (next_one,)))
 
-    def is_before(self, one: c.Expression, other: c.Expression) -> c.Expression:
+    def is_before(self, left: c.Expression, right: c.Expression) -> c.Expression:
         """Return whether an element, given by number, stands before a different element."""
-        return _call(self.before, self.keys[one * self.apart], self.keys[other * self.apart])
+        return _call(self.before, self.keys[left * self.apart], self.keys[right * self.apart])
 
     @cached_property
     def before(self) -> c.Callee:
-        """``(one, other)``: whether an element stands before a different element."""
-        one, other = c.Variable("one", self.type), c.Variable("other", self.type)
-        is_before = one.compare(">" if self.is_descending else "<", other)
+        """``(left, right)``: whether an element stands before a different element."""
+        left, right = c.Variable("left", self.type), c.Variable("right", self.type)
+        is_before = left.compare(">" if self.is_descending else "<", right)
         if self.type.is_float:
-            nan, number = (one, other) if self.is_descending else (other, one)
+            nan, number = (left, right) if self.is_descending else (right, left)
             is_before = c.Binary("||", is_before, c.Binary("&&", nan.compare("!=", nan), number.compare("==", number)))
-        return self.kernel.shared_function(c.Function("before", (one, other), (c.Return(is_before),), c.BOOL))
+        return self.kernel.shared_function(c.Function("before", (left, right), (c.Return(is_before),), c.BOOL))
 
     @cached_property
     def is_better(self) -> c.Callee:
-        """``(keys, apart, one, other)``: whether an element of a line is before another, by number."""
-        one, other = c.Variable("one"), c.Variable("other")
-        is_first = c.Binary("&&", one.compare("<", other), c.Unary("!", self.is_before(other, one)))
-        body = (c.Return(c.Binary("||", self.is_before(one, other), is_first)),)
-        return self.kernel.shared_function(c.Function("is_better", (*self.elements, one, other), body, c.BOOL))
+        """``(keys, apart, left, right)``: whether an element of a line is before another, by number."""
+        left, right = c.Variable("left"), c.Variable("right")
+        is_first = c.Binary("&&", left.compare("<", right), c.Unary("!", self.is_before(right, left)))
+        body = (c.Return(c.Binary("||", self.is_before(left, right), is_first)),)
+        return self.kernel.shared_function(c.Function("is_better", (*self.elements, left, right), body, c.BOOL))
 
     @cached_property
     def order(self) -> c.Callee:
-        """``(keys, apart, size, places)``: the start of the ordered numbers, in memory of twice a line's size.
+        """``(keys, apart, size, numbers)``: the start of the ordered numbers, in memory of twice a line's size.
 
         The function merges runs of doubling length, between the halves of the memory.
         """
-        places, size = c.Buffer("places", "int64", c.MemoryAccess.WRITE), self.size
-        come, to, run, pair, k = map(c.Variable, ("from", "to", "run", "pair", "k"))
+        numbers, size = c.Buffer("numbers", "int64", c.MemoryAccess.WRITE), self.size
+        source_half, target_half, run, pair, k = map(c.Variable, ("from", "to", "run", "pair", "k"))
         begin, middle, end, left, right = map(c.Variable, ("begin", "middle", "end", "left", "right"))
-        first, second = places[come + left], places[come + right]
+        first, second = numbers[source_half + left], numbers[source_half + right]
         is_left = c.Binary("||", right.compare(">=", end), c.Unary("!", self.is_before(second, first)))
         merge = c.If(
             c.Binary("&&", left.compare("<", middle), is_left),
-            (c.Store(places, to + k, first), c.Assign(left, left + 1)),
-            (c.Store(places, to + k, second), c.Assign(right, right + 1)),
+            (c.Store(numbers, target_half + k, first), c.Assign(left, left + 1)),
+            (c.Store(numbers, target_half + k, second), c.Assign(right, right + 1)),
         )
         merge_pair = (
             c.Let(begin, pair * (run * 2)),
@@ -124,17 +130,17 @@ class _Ordering:
             c.For(k, begin, end, (merge,)),
         )
         double = (
-            c.Let(to, size - come),
+            c.Let(target_half, size - source_half),
             c.For(pair, c.Size(0), (size + run * 2 - 1) // (run * 2), merge_pair),
-            *(c.Assign(come, to), c.Assign(run, run * 2)),
+            *(c.Assign(source_half, target_half), c.Assign(run, run * 2)),
         )
         body = (
-            c.For(k, c.Size(0), size, (c.Store(places, k, k),)),
-            *(c.Declare(come, c.Size(0)), c.Declare(run, c.Size(1))),
+            c.For(k, c.Size(0), size, (c.Store(numbers, k, k),)),
+            *(c.Declare(source_half, c.Size(0)), c.Declare(run, c.Size(1))),
             c.While(run.compare("<", size), double),
-            c.Return(come),
+            c.Return(source_half),
         )
-        return self.kernel.shared_function(c.Function("order", (*self.elements, size, places), body, c.INDEX))
+        return self.kernel.shared_function(c.Function("order", (*self.elements, size, numbers), body, c.INDEX))
 
     @cached_property
     def sink(self) -> c.Callee:
@@ -142,8 +148,8 @@ class _Ordering:
         heap, size = self.heap, self.size
         first, top, child, moved = map(c.Variable, ("first", "top", "child", "moved"))
 
-        def is_better(one: c.Expression, other: c.Expression) -> c.Expression:
-            return _call(self.is_better, *self.elements, heap[one], heap[other])
+        def is_better(left: c.Expression, right: c.Expression) -> c.Expression:
+            return _call(self.is_better, *self.elements, heap[left], heap[right])
 
         has_worse = c.Binary("&&", (child + 1).compare("<", size), is_better(child, child + 1))
         sink = (

@@ -1,8 +1,12 @@
 """Schedules of convolutions by register tiles of pixels times output channels, and the choice.
 
 Few pixels, in the second half of a network, meet filters too large for any cache from call to call. All pixels are
-multiplied by successive pieces of a panel, small enough for the first-level cache, while the next piece is
+multiplied by successive blocks of a panel, small enough for the first-level cache, while the next block is
 prefetched. The sums of all pixels and a panel wait in the first-level cache too.
+
+The constants are sizes of caches and estimates of costs, and affect time and the order of sums only; but
+:data:`MAX_POINTERS` is the room for pointers on the stack. Illegal schedules are refused by
+:class:`~byoc_ccompiler.kernels.pixel_tiles.PixelPlan`.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ _CACHE_NBYTES = 24  # bytes from the second-level cache in a cycle, about
 MAX_POINTERS = 1 << 13  # maximum pointers to runs of factors on the stack
 _MOST_PIXELS = 64  # with more pixels, fetching a panel from memory is short beside computing with the panel
 _LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
-_PIECE_NBYTES = 1 << 15  # a piece of a panel, in the first-level cache beside the sums and some rows
+_DEPTH_BLOCK_NBYTES = 1 << 15  # a block of a panel, in the first-level cache beside the sums and some rows
 _MOST_ROWS = 10  # rows of a tile of few pixels, at most: their pointers stay in registers
 _VECTORS = 2  # of a tile of few pixels
 
@@ -45,14 +49,14 @@ class PixelSchedule:
         vectors: vectors of output channels of a tile, and of a panel of the filter.
         copies: whether each image is copied first, padded with zeros, channels side by side.
         panels_outside: whether the panels are the outer loop around all pixels, reading each panel once.
-        piece: factors of a run in a piece of a panel, if the pieces are an outer loop around all pixels.
+        depth_block: factors of a run multiplied at a time, if blocks of the depth are an outer loop around all pixels.
     """
 
     rows: int
     vectors: int
     copies: bool = False
     panels_outside: bool = False
-    piece: int | None = None
+    depth_block: int | None = None
 
 
 def choose_schedule(kernel: Kernel, shape: ConvolutionGeometry) -> PixelSchedule | None:
@@ -73,8 +77,8 @@ def choose_schedule(kernel: Kernel, shape: ConvolutionGeometry) -> PixelSchedule
     has_room = blocks * rows * shape.num_runs <= MAX_POINTERS
     if copies or shape.groups > 1 or not has_room or not _is_large(shape, columns) or panels < _LEAST_PANELS:
         return schedule
-    room = min(DEPTH_CHUNK, _PIECE_NBYTES // (columns * dtype_info(shape.dtype).itemsize))
-    return PixelSchedule(rows, _VECTORS, panels_outside=True, piece=-(-depth // -(-depth // room)))
+    room = min(DEPTH_CHUNK, _DEPTH_BLOCK_NBYTES // (columns * dtype_info(shape.dtype).itemsize))
+    return PixelSchedule(rows, _VECTORS, panels_outside=True, depth_block=-(-depth // -(-depth // room)))
 
 
 def _is_large(shape: ConvolutionGeometry, columns: int) -> bool:
@@ -95,8 +99,8 @@ def choose_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copi
     for vectors in (4, 2, 3, 1):
         columns, most = vectors * lanes, min(unit.rows_for(vectors), 16, MAX_POINTERS // shape.num_runs)
         for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
-            whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1 / rows, 0)
-            work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
+            full_tiles, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1 / rows, 0)
+            work = full_tiles * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
             cost = work * -(-shape.group_out_channels // columns)
             if shape.num_taps * tap_nbytes * columns > _PANEL_NBYTES:
                 cost *= _TOO_LARGE

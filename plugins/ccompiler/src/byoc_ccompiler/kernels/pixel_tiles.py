@@ -51,8 +51,8 @@ class PixelPlan:
     def __init__(
         self, kernel: Kernel, shape: ConvolutionGeometry, schedule: PixelSchedule, steps: Steps | None = None
     ) -> None:
-        if min(schedule.rows, schedule.vectors, schedule.piece or 1) < 1:
-            raise InternalError("schedule", "has tiles of nothing", got=str(schedule))
+        if min(schedule.rows, schedule.vectors, schedule.depth_block or 1) < 1:
+            raise InternalError("schedule", "has empty tiles", got=str(schedule))
         self.kernel, self.shape, self.schedule, self.runs = kernel, shape, schedule, shape.num_runs
         self.steps = steps or shape.image_steps(kernel.strides(kernel.group.steps[0].operands[0]))
         self.rows, self.vectors = schedule.rows, schedule.vectors
@@ -62,12 +62,12 @@ class PixelPlan:
         self.panel_size = self.runs * self.depth * self.columns
         self.panels = -(-shape.group_out_channels // self.columns)
         self.blocks = (self.num_pixels + (self.rows - 1)) // self.rows
-        has_pieces = schedule.piece is not None
-        if has_pieces and (schedule.copies or shape.groups > 1):
-            raise InternalError("schedule", "cuts the panels of groups, or of copied images, into pieces")
+        has_depth_blocks = schedule.depth_block is not None
+        if has_depth_blocks and (schedule.copies or shape.groups > 1):
+            raise InternalError("schedule", "divides the depth of a panel, but has groups or copied images")
         if not schedule.copies and has_gaps(shape, self.steps):
-            raise InternalError("schedule", "does not copy an image whose lines are no runs")
-        num_pointers = self.runs * self.rows * (self.blocks if has_pieces else 1)
+            raise InternalError("schedule", "needs a copy of the image: the lines are no contiguous runs")
+        num_pointers = self.runs * self.rows * (self.blocks if has_depth_blocks else 1)
         if not isinstance(num_pointers, int) or num_pointers > MAX_POINTERS:
             raise InternalError("schedule", "has too many pointers", got=str(num_pointers), expected=str(MAX_POINTERS))
 
@@ -85,9 +85,9 @@ def pack_filter(plan: PixelPlan) -> tuple[c.Buffer, c.Block]:
     weight = kernel.source(kernel.group.steps[0].operands[1], "weight")
     panel, down, right, channel, j = indices = c.variables("panel down right c j")
     column = panel % panels * columns + j
-    place = offset_along((panel // panels * width + column, channel, down, right), shape.weight_steps)
+    offset = offset_along((panel // panels * width + column, channel, down, right), shape.weight_steps)
     row = (down * shape.filter_width + right) * shape.group_channels + channel
-    value = c.Select(column.compare("<", width), weight[place], c.Literal(0, c.CType(shape.dtype)))
+    value = c.Select(column.compare("<", width), weight[offset], c.Literal(0, c.CType(shape.dtype)))
     store = c.Store(packed, panel * plan.panel_size + (row * columns + j), value)
     sizes = (shape.groups * panels, shape.filter_height, shape.filter_width, shape.group_channels, columns)
     loops = loops_around((store,), indices, sizes, part=0)
@@ -112,11 +112,13 @@ class WindowRows:
             *(c.Store(self._window, c.Size(number), c.Size(size)) for number, size in enumerate(sizes)),
         )
 
-    def find(self, first: c.Expression, count: int, offset: c.Expression, place: c.Expression = _START) -> c.Statement:
-        """Return the statement setting pointers, from number ``place`` on, to channel ``offset`` of pixels."""
+    def find(
+        self, first: c.Expression, count: int, offset: c.Expression, first_pointer: c.Expression = _START
+    ) -> c.Statement:
+        """Return the statement setting pointers, from number ``first_pointer`` on, to channel ``offset`` of pixels."""
         image = c.Address(self._image, offset)
         zeros = c.Address(self._zeros, _START) if self._plan.shape.is_padded else image
-        arguments = (c.Address(self.rows, place), image, zeros, c.Address(self._window, _START), first)
+        arguments = (c.Address(self.rows, first_pointer), image, zeros, c.Address(self._window, _START), first)
         return self._plan.kernel.call(rows_function(self._image.dtype, count), *arguments)
 
     def of_tile(
@@ -136,8 +138,8 @@ def rows_function(dtype: str, count: int) -> c.Function:
     """
     rows, x, zeros = c.PointerArray("rows", dtype, c.MemoryAccess.WRITE), c.Buffer("x", dtype), c.Buffer("zeros", dtype)
     window, m0, j, sizes = c.Buffer("window", "int64"), c.Variable("m0"), c.Variable("j"), c.variables(_SIZES)
-    last, out_height, out_width, height, width, top, left, stride_down, stride_right, *others = sizes
-    taps_down, taps_right, apart_down, apart_right, image_step, row_step, pixel_step = others
+    last, out_height, out_width, height, width, top, left, stride_down, stride_right, *tap_sizes = sizes
+    taps_down, taps_right, apart_down, apart_right, image_step, row_step, pixel_step = tap_sizes
     column, line, row, image, at = c.variables("column line row image at")
     tap_down, tap_right, down, right, step = c.variables("tap_down tap_right down right step")
     tops, lefts, firsts = (c.Buffer(name, "int64", c.MemoryAccess.WRITE, count) for name in ("tops", "lefts", "firsts"))
@@ -152,7 +154,9 @@ def rows_function(dtype: str, count: int) -> c.Function:
     )
     # Without a branch: as unsigned numbers, negative numbers are large.
     limits = ((tops[j] + down, height), (lefts[j] + right, width))
-    is_down, is_right = (c.Cast(place, _UNSIGNED).compare("<", c.Cast(limit, _UNSIGNED)) for place, limit in limits)
+    is_down, is_right = (
+        c.Cast(coordinate, _UNSIGNED).compare("<", c.Cast(limit, _UNSIGNED)) for coordinate, limit in limits
+    )
     pointer = c.Select(c.Binary("&", is_down, is_right), c.Address(x, at), c.Address(zeros, _START))
     store = c.Store(rows, (tap_down * taps_right + tap_right) * count + j, pointer)
     tap: c.Block = (
@@ -178,10 +182,10 @@ def rows_function(dtype: str, count: int) -> c.Function:
 
 def _by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.Statement]) -> c.Block:
     """Return the statement for the actual number of rows of a tile: one of ``counts``, else the last of these."""
-    *others, last = counts
+    *earlier_counts, last = counts
     block: c.Block = (of(last),)
-    for other in reversed(others):
-        block = (c.If(count.compare("==", other), (of(other),), block),)
+    for earlier in reversed(earlier_counts):
+        block = (c.If(count.compare("==", earlier), (of(earlier),), block),)
     return block
 
 
@@ -234,8 +238,8 @@ class PixelLoop:
         self.plan = plan
         self.packed, written = pack_filter(plan)
         assert not written
-        whole = [plan.rows] if max(totals) >= plan.rows else []
-        self.counts = [*whole, *sorted({total % plan.rows for total in totals} - {0})]
+        full = [plan.rows] if max(totals) >= plan.rows else []
+        self.counts = [*full, *sorted({total % plan.rows for total in totals} - {0})]
         self.pixel, self.count = c.Variable("p0"), c.Variable("p_count")
 
     def over(

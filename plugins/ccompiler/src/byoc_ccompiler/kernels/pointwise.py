@@ -14,7 +14,7 @@ from byoc_core.ir import Value
 
 from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import Layout, spread
+from byoc_ccompiler.kernels.copies import Layout, expand_to_rank
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
+"""Elementwise ops with parameters along one axis of the first operand, given by the attribute ``axis``."""
 
 _QUANTISING = frozenset({"quantize", "dequantize"})
 
@@ -59,13 +60,13 @@ def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
 def operand_dims(step: Step) -> list[tuple[Dim, ...]]:
     """Return, for each operand, the sizes along the axes of the result (1 for a broadcast axis)."""
     rank, axes = len(shape_of(step.result)), operand_axes(step)
-    return [spread(shape_of(operand), own, rank, 1) for operand, own in zip(step.operands, axes, strict=True)]
+    return [expand_to_rank(shape_of(operand), own, rank, 1) for operand, own in zip(step.operands, axes, strict=True)]
 
 
 def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
     """Return the layout of an operand along the axes of a step's result."""
     strides, axes = kernel.strides(step.operands[index]), operand_axes(step)[index]
-    return Layout(operand_dims(step)[index], spread(strides, axes, len(shape_of(step.result)), 0))
+    return Layout(operand_dims(step)[index], expand_to_rank(strides, axes, len(shape_of(step.result)), 0))
 
 
 def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
@@ -120,34 +121,41 @@ def _dequantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.E
     """Return the float of a quantised integer: the distance from the zero point, exactly, times the scale."""
     bits = dtype_info(x.type.dtype).bits
     wide = c.CType("int32" if bits <= 16 else "int64")
-    one, other = c.Cast(x, wide), c.Cast(zero, wide)
-    steps: c.Expression = c.Binary("-", one, other)
+    integer, zero_point = c.Cast(x, wide), c.Cast(zero, wide)
+    steps: c.Expression = c.Binary("-", integer, zero_point)
     if bits == 64:
-        steps = c.Call(c.Callee("byoc_subtract_i64", np.subtract), (one, other), wide)
+        steps = c.Call(c.Callee("byoc_subtract_i64", np.subtract), (integer, zero_point), wide)
     return c.Cast(steps, type_) * scale
 
 
 def element_statements(
-    kernel: Kernel, steps: Iterable[Step], place: Callable[[Step, int], c.Expression], known: dict[Value, c.Expression]
+    kernel: Kernel,
+    steps: Iterable[Step],
+    offset_of: Callable[[Step, int], c.Expression],
+    expressions: dict[Value, c.Expression],
 ) -> c.Block:
     """Return the statements computing elementwise steps at a position; the kernel declares the operands.
 
-    ``place`` returns the offset of a step's operand, by number; ``known`` has the values at hand, and gets the results.
+    ``offset_of`` returns the offset of a step's operand, by number; ``expressions`` has the values at hand, and gets
+    the results.
     """
     loads: dict[tuple[Value, c.Expression], c.Let] = {}
 
     def load(step: Step, index: int, buffer: c.Buffer) -> c.Variable:
-        key = (step.operands[index], place(step, index))
+        key = (step.operands[index], offset_of(step, index))
         if key not in loads:
             loads[key] = c.Let(c.Variable(f"{buffer.name}_value", c.CType(buffer.dtype)), buffer[key[1]])
         return loads[key].variable
 
-    lets = [step_statement(kernel, step, known, load) for step in steps]
+    lets = [step_statement(kernel, step, expressions, load) for step in steps]
     return (*loads.values(), *lets)
 
 
 def step_statement(
-    kernel: Kernel, step: Step, known: dict[Value, c.Expression], load: Callable[[Step, int, c.Buffer], c.Variable]
+    kernel: Kernel,
+    step: Step,
+    expressions: dict[Value, c.Expression],
+    load: Callable[[Step, int, c.Buffer], c.Variable],
 ) -> c.Let:
     """Return the statement computing a step's element, and add the variable to the values at hand.
 
@@ -156,7 +164,7 @@ def step_statement(
     values: list[c.Expression] = []
     roles = step.binding.op.operand_names(len(step.operands))
     for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
-        at_hand = known.get(operand) or kernel.constant(operand)
+        at_hand = expressions.get(operand) or kernel.constant(operand)
         values.append(load(step, index, kernel.source(operand, role)) if at_hand is None else at_hand)
-    known[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
+    expressions[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
     return c.Let(variable, element_of(step, values))

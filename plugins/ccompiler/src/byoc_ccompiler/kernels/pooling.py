@@ -1,4 +1,4 @@
-"""Pooling over one, two or three axes: the places of windows, and the order of visiting windows and taps.
+"""Pooling over one, two or three axes: the positions of windows, and the order of visiting windows and taps.
 
 With channels last, the inner loops run along the channels. Sums over small windows of known size are unrolled: each tap
 has an address, outside the image the address of a pixel of zeros. Other windows are visited individually, with the
@@ -66,7 +66,7 @@ class _Axis:
         return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
 
     def taps(self, index: c.Expression) -> tuple[c.Variable, c.Variable, c.Variable, c.Block]:
-        """Return a window's first place inside the image, the taps there and with padding, and the declarations."""
+        """Return a window's first position inside the image, the taps inside and with padding, and the declarations."""
         first, count, wide, start, skip, room = (
             c.Variable(f"{prefix}_{self.name}") for prefix in ("first", "count", "wide", "start", "skip", "room")
         )
@@ -90,13 +90,13 @@ class _Axis:
 
 
 class _Window(NamedTuple):
-    """A window: the place of a tap along each axis, the divisor of a mean, and the statements declaring both.
+    """A window: the position of a tap along each axis, the divisor of a mean, and the statements declaring both.
 
     For each axis, ``taps`` has the index of a tap, counted from the first tap inside the image, ``counts`` their
     number.
     """
 
-    places: Sequence[c.Expression]
+    positions: Sequence[c.Expression]
     divisor: c.Variable
     statements: c.Block
     taps: Sequence[c.Variable]
@@ -168,18 +168,18 @@ class _Pooling:
         """Return the window with this number along each axis."""
         statements: c.Block = ()
         taps = [c.Variable(f"k_{axis.name}") for axis in self.axes]
-        places: list[c.Expression] = []
+        positions: list[c.Expression] = []
         counts: list[c.Variable] = []
         counted: c.Expression = c.Size(1)
         for axis, index, tap in zip(self.axes, indices, taps, strict=True):
             first, count, wide, declarations = axis.taps(index)
             statements += declarations
             counts.append(count)
-            places.append(first + tap * axis.dilation)
+            positions.append(first + tap * axis.dilation)
             counted = counted * (wide if self.counts_padding else count)
         divisor = c.Variable("divisor", self.type)
         declared = c.Let(divisor, c.Cast(c.index_max(c.Size(1), counted), self.type))
-        return _Window(places, divisor, (*statements, declared), taps, counts)
+        return _Window(positions, divisor, (*statements, declared), taps, counts)
 
     def _power(self, base: c.Expression, exponent: float) -> c.Expression:
         return base if exponent == 1 else self._call("pow", np.power, base, c.Literal(exponent, self.type))
@@ -195,9 +195,9 @@ class _Image(NamedTuple):
     first: c.Alias
     strides: Sequence[Dim]
 
-    def pointer(self, name: str, places: Sequence[c.Expression]) -> c.Alias:
-        """Return the pointer to the element at places along the spatial axes, or along the leading axes."""
-        buffer, offset = self.first.buffer, offset_along(places, self.strides[: len(places)])
+    def pointer(self, name: str, positions: Sequence[c.Expression]) -> c.Alias:
+        """Return the pointer to the element at positions along the spatial axes, or along the leading axes."""
+        buffer, offset = self.first.buffer, offset_along(positions, self.strides[: len(positions)])
         return c.Alias(replace(buffer, name=name), buffer, offset)
 
 
@@ -255,15 +255,15 @@ def _passes(pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, res
     """Return the statements visiting the windows of a row once for each tap: a sum takes the taps individually."""
     (*outer, last_index), along = indices, pooling.axes[-1]
     rows, window = pooling.window([*outer, c.Size(0)]), pooling.window(indices)
-    tap, place, begin, col = map(c.Variable, ("k_w", "place", "begin", "col"))
-    line, row = image.pointer("line", rows.places[:-1]), result.pointer("to", outer)
+    tap, position, begin, col = map(c.Variable, ("k_w", "position", "begin", "col"))
+    line, row = image.pointer("line", rows.positions[:-1]), result.pointer("to", outer)
     to = row.buffer
     # The windows from the first to the end have this tap inside the image.
-    end = c.index_min(c.Size(along.out_size), (along.size - 1 - place + along.stride) // along.stride)
+    end = c.index_min(c.Size(along.out_size), (along.size - 1 - position + along.stride) // along.stride)
     one_pass: c.Block = (
-        c.Let(place, tap * along.dilation - along.begin),
-        replace(line, offset=line.offset + place),
-        c.Let(begin, (c.index_max(c.Size(0), 0 - place) + (along.stride - 1)) // along.stride),
+        c.Let(position, tap * along.dilation - along.begin),
+        replace(line, offset=line.offset + position),
+        c.Let(begin, (c.index_max(c.Size(0), 0 - position) + (along.stride - 1)) // along.stride),
         c.For(col, begin, end, (c.Store(to, col, pooling.combine(to[col], line.buffer[col * along.stride])),)),
     )
     finish = c.Store(to, last_index, pooling.finish(to[last_index], window.divisor))
@@ -285,10 +285,16 @@ def _unrolled(
     # Pointers by name, not in an array: then compilers know the pointers to be loop-invariant.
     pixels: list[c.Alias] = []
     for taps in itertools.product(*(range(axis.window) for axis in pooling.axes)):
-        places = [begin + tap * axis.dilation for axis, begin, tap in zip(pooling.axes, begins, taps, strict=True)]
-        limits = [(place, axis) for axis, place in zip(pooling.axes, places, strict=True) if not axis.is_inside]
-        bounds = [bound for place, axis in limits for bound in (place.compare(">=", 0), place.compare("<", axis.size))]
-        pixel = image.pointer(f"at{len(pixels)}", places)
+        positions = [begin + tap * axis.dilation for axis, begin, tap in zip(pooling.axes, begins, taps, strict=True)]
+        limits = [
+            (position, axis) for axis, position in zip(pooling.axes, positions, strict=True) if not axis.is_inside
+        ]
+        bounds = [
+            bound
+            for position, axis in limits
+            for bound in (position.compare(">=", 0), position.compare("<", axis.size))
+        ]
+        pixel = image.pointer(f"at{len(pixels)}", positions)
         if bounds:
             is_inside = functools.reduce(functools.partial(c.Binary, "&&"), bounds)
             pixel = replace(pixel, condition=is_inside, otherwise=zeros)
@@ -311,7 +317,7 @@ def _reduction(
     Sums are added up row by row first: errors grow with the height and the width of a window, not with the area.
     """
     window, to = pooling.window(indices), result.pointer("to", indices)
-    line, last = image.pointer("line", window.places[:-1]), window.places[-1] * image.strides[-1]
+    line, last = image.pointer("line", window.positions[:-1]), window.positions[-1] * image.strides[-1]
     total, part = (c.Buffer(name, pooling.type.dtype, c.MemoryAccess.WRITE, room) for name in ("total", "part"))
     sums = part if pooling.is_sum else total
     taps = _each(sums, count, lambda channel: pooling.combine(sums[channel], line.buffer[last + channel]))

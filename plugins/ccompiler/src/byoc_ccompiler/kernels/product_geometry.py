@@ -39,7 +39,7 @@ class Matrix:
         """Return the transposed matrices."""
         return replace(self, row_step=self.column_step, column_step=self.row_step)
 
-    def place(self, batch: Sequence[Dim], indices: Sequence[c.Expression]) -> c.Expression:
+    def offset(self, batch: Sequence[Dim], indices: Sequence[c.Expression]) -> c.Expression:
         """Return the offset of the matrix at a position of the batch."""
         first = len(batch) - len(self.batch_dims)
         return sum(map(index_term, indices[first:], self.batch_dims, batch[first:], self.batch_strides), c.Size(0))
@@ -96,8 +96,8 @@ class Product:
         """Return the nest of the product, from buffers of the operands to a buffer of the row-major result."""
         *along, m, n = indices = [*map(c.Variable, map("b{}".format, range(len(self.batch)))), *c.variables("m n")]
         sizes, k = (*self.batch, self.num_rows, self.num_columns), c.Variable("k")
-        x = left[self.left.place(self.batch, along) + m * self.left.row_step + k * self.left.column_step]
-        y = right[self.right.place(self.batch, along) + k * self.right.row_step + n * self.right.column_step]
+        x = left[self.left.offset(self.batch, along) + m * self.left.row_step + k * self.left.column_step]
+        y = right[self.right.offset(self.batch, along) + k * self.right.row_step + n * self.right.column_step]
         total = c.Variable("total", x.type)
         sums = c.Accumulator(total, c.Literal(0, x.type), element_sum(total, element_product(x, y)))
         store = c.Store(result, offset_along(indices, compact_strides(sizes)), total)

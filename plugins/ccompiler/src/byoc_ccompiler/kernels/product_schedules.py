@@ -52,7 +52,7 @@ def check_laws(laws: Mapping[str, bool]) -> None:
     """
     for law, is_kept in laws.items():
         if not is_kept:
-            raise InternalError("schedule", f"breaks the law that {law}")
+            raise InternalError("schedule", f"violates the constraint: {law}")
 
 
 class RightOperand(StrEnum):
@@ -189,12 +189,12 @@ def panel_vectors(unit: VectorUnit, dtype: str, columns: Dim) -> tuple[int, int]
     return vectors, needed % vectors
 
 
-def even_part(whole: int, most: int, step: int) -> int:
+def even_part(size: int, most: int, step: int) -> int:
     """Return the size of parts of about equal size, a multiple of the step, if a single part is too large.
 
     Threads get equal numbers of parts; a small last part would leave a thread idle.
     """
-    if whole <= most:
-        return whole
-    parts = -(-whole // most)
-    return min(most, -(-whole // (parts * step)) * step)
+    if size <= most:
+        return size
+    parts = -(-size // most)
+    return min(most, -(-size // (parts * step)) * step)

@@ -69,7 +69,9 @@ def _require(scope: FunctionScope, step: Step) -> None:
 def _write_dots(kernel: Kernel, p: Product, schedule: DotSchedule) -> None:
     """Write the kernel of a product of floats by dot products, with an elementwise epilogue."""
     runs_along = p.right.row_step == 1 and p.left.column_step == 1
-    check_laws({"dot products are of floats": p.dtype in FLOATS, "operands run along the sums": runs_along})
+    check_laws(
+        {"dot products have float operands": p.dtype in FLOATS, "operands are contiguous along the sums": runs_along}
+    )
     left, right = kernel.source(p.left.value, "x"), kernel.source(p.right.value, "y")
     rows, columns = schedule.rows, schedule.columns
     across, down = ceildiv(p.num_columns, columns), ceildiv(p.num_rows, rows)
@@ -92,8 +94,8 @@ def _write_dots(kernel: Kernel, p: Product, schedule: DotSchedule) -> None:
         c.Let(m0, item // across % down * rows),
         c.Let(m_count, c.index_min(c.Size(rows), c.Size(p.num_rows) - m0)),
         *position,
-        c.Alias(x, left, p.left.place(p.batch, indices) + m0 * x_step),
-        c.Alias(w, right, p.right.place(p.batch, indices) + n0 * w_step),
+        c.Alias(x, left, p.left.offset(p.batch, indices) + m0 * x_step),
+        c.Alias(w, right, p.right.offset(p.batch, indices) + n0 * w_step),
         c.LocalArray(sums),
         *in_parts("m", m_count, schedule.tile_rows, lambda count, m: parts(partial(dots, count, m))),
         *epilogue(kernel, tile),
@@ -112,7 +114,7 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
     x, w, sums = c.Buffer("x", dtype), c.Buffer("w", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
     totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, rows * columns)
     x_step, w_step, depth, pitch = c.variables("x_step w_step depth pitch")
-    begin, end, whole, i, j, k, rest = c.variables("begin end whole i j k rest")
+    begin, end, vector_end, i, j, k, rest = c.variables("begin end vector_end i j k rest")
     lefts = [c.Variable("left", vector) for _ in range(rows)]
     rights = [c.Variable("right", vector) for _ in range(columns)]
     values = [c.Variable("value", vector) for _ in range(rows * columns)]
@@ -126,16 +128,16 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
     old, term = sums[i * pitch + j], x[i * x_step + rest] * w[j * w_step + rest]
     finish = (
         c.Declare(total, totals[i * columns + j]),
-        c.For(rest, whole, end, (c.Assign(total, total + term),)),
+        c.For(rest, vector_end, end, (c.Assign(total, total + term),)),
         c.Store(sums, old.index, c.Select(begin.compare(">", 0), old + total, total)),
     )
     chunk = DEPTH_CHUNK * lanes
     part = (
         c.Let(end, c.index_min(depth, begin + chunk)),
-        c.Let(whole, begin + (end - begin) // lanes * lanes),
+        c.Let(vector_end, begin + (end - begin) // lanes * lanes),
         *(c.Declare(value, c.Broadcast(c.Literal(0, type_), lanes)) for value in values),
-        c.For(k, begin, whole, step, step=lanes),
-        *(item for place, value in enumerate(values) for item in _lane_sum(value, totals, c.Size(place))),
+        c.For(k, begin, vector_end, step, step=lanes),
+        *(item for number, value in enumerate(values) for item in _lane_sum(value, totals, c.Size(number))),
         *loops_around(finish, (i, j), (rows, columns)),
     )
     body = (c.LocalArray(totals), c.For(begin, _ZERO, c.index_max(depth, 1), part, step=chunk))
@@ -143,7 +145,7 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
     return c.Function(f"dot_{c_suffix(dtype)}_{rows}x{columns}", parameters, body, is_contracted=True)
 
 
-def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Block:
+def _lane_sum(vector: c.Expression, to: c.Buffer, index: c.Expression) -> c.Block:
     """Return the statements storing the sum of a vector's lanes, repeatedly adding the upper half to the lower."""
     size, block = vector.type.lanes // 2, list[c.Statement]()
     while size:
@@ -151,7 +153,7 @@ def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Bloc
         block.append(c.Let(part, vector))
         vector = part + c.Shuffle(part, part, tuple(lane % size + size for lane in range(part.type.lanes)))
         size //= 2
-    return (*block, c.Store(to, place, c.Lane(vector, _ZERO)))
+    return (*block, c.Store(to, index, c.Lane(vector, _ZERO)))
 
 
 def _write_rows(kernel: Kernel, p: Product, schedule: StretchSchedule) -> None:
@@ -172,8 +174,8 @@ def _write_rows(kernel: Kernel, p: Product, schedule: StretchSchedule) -> None:
     x, y = kernel.source(p.left.value, "x"), kernel.source(p.right.value, "y")
     body = (
         *(c.Let(m0, item % p.num_rows), *position),
-        c.Alias(left, x, p.left.place(p.batch, indices) + m0 * p.left.row_step),
-        c.Alias(right, y, p.right.place(p.batch, indices)),
+        c.Alias(left, x, p.left.offset(p.batch, indices) + m0 * p.left.row_step),
+        c.Alias(right, y, p.right.offset(p.batch, indices)),
         c.For(n0, _ZERO, c.Size(p.num_columns), columns, step=size),
     )
     count = product(p.batch) * p.num_rows

@@ -47,7 +47,7 @@ _Rows = tuple[c.Address, c.Expression]
 _Count = c.Expression | None
 
 
-class _Unit:
+class _UnitLoop:
     """The loop over the hidden units of a line at a step, under construction: the elementwise part behind the products.
 
     ``gates`` are the sums of the products, ``sums`` include the biases. In a gated recurrent unit, ``inner`` is the
@@ -57,12 +57,12 @@ class _Unit:
     def __init__(self, writer: _Recurrence) -> None:
         self.writer, self.index, self.body = writer, c.Variable("k"), list[c.Statement]()
         layer, last = writer.layer, writer.parts[-1]
-        places = [layer.hidden * gate for gate in range(GATES[layer.op])]
-        biases = [writer.way * (2 * layer.width) + place for place in places]
+        gate_offsets = [layer.hidden * gate for gate in range(GATES[layer.op])]
+        biases = [writer.direction * (2 * layer.width) + offset for offset in gate_offsets]
         if layer.op == "nn.gru":
-            places[2] = last.place
+            gate_offsets[2] = last.first_column
         line = writer.gates_at + writer.row * writer.span
-        self.gates = [writer.gates[line + place + self.index] for place in places]
+        self.gates = [writer.gates[line + offset + self.index] for offset in gate_offsets]
         first, second = ([writer.bias[at + n + self.index] for at in biases] for n in (0, layer.width))
         self.entered = list(map(operator.add, self.gates, first))
         self.sums = list(map(operator.add, self.entered, second))
@@ -74,13 +74,13 @@ class _Unit:
         self.body.append(let := c.Let(c.Variable(name, value.type), value))
         return let.variable
 
-    def element(self, op: str, name: str, value: c.Expression, *others: c.Expression) -> c.Variable:
+    def element(self, op: str, name: str, value: c.Expression, *operands: c.Expression) -> c.Variable:
         """Return a variable with the value of an elementwise op."""
-        return self.let(name, c.Element(op, (self.let(f"{name}_sum", value), *others), value.type))
+        return self.let(name, c.Element(op, (self.let(f"{name}_sum", value), *operands), value.type))
 
-    def store(self, place: c.Load, value: c.Expression) -> None:
+    def store(self, target: c.Load, value: c.Expression) -> None:
         """Store an element."""
-        self.body.append(c.Store(place.buffer, place.index, value))
+        self.body.append(c.Store(target.buffer, target.index, value))
 
     def opened(self, *names: str) -> list[c.Variable]:
         """Return the sigmoids of the sums of the first gates, a variable for each name."""
@@ -92,7 +92,7 @@ class _Unit:
         if hidden is not None:
             self.store(self.states[0], hidden)
             if writer.every is not None:
-                self.store(writer.every[writer.output_place(writer.turn(writer.time)) + self.index], hidden)
+                self.store(writer.every[writer.output_offset(writer.turn(writer.time)) + self.index], hidden)
         return (c.For(self.index, c.Size(0), c.Size(writer.layer.hidden), tuple(self.body), kind=c.LoopKind.VECTOR),)
 
     def rnn(self) -> c.Block:
@@ -105,9 +105,9 @@ class _Unit:
         """Return the loop of a long short-term memory, with the cell as second state."""
         enter, leave, keep = self.opened("enter", "leave", "keep")
         new, cell = self.element("tanh", "new", self.sums[3]), self.states[1]
-        kept = self.let("cell", keep * cell + enter * new)
-        self.store(cell, kept)
-        return self.loop(self.let("hidden", leave * self.let("reached", c.Element("tanh", (kept,), kept.type))))
+        new_cell = self.let("cell", keep * cell + enter * new)
+        self.store(cell, new_cell)
+        return self.loop(self.let("hidden", leave * self.let("reached", c.Element("tanh", (new_cell,), new_cell.type))))
 
     def gru(self) -> c.Block:
         """Return the loop of a gated recurrent unit with the reset gate behind the matrix; ``inner`` has the bias."""
@@ -130,8 +130,8 @@ class _Unit:
 
     def mixed(self, update: c.Expression, entered: c.Expression) -> c.Block:
         """Return the loop computing a hidden state between the new state and the old state."""
-        new, one = self.element("tanh", "new", entered), c.Literal(1, entered.type)
-        return self.loop(self.let("hidden", (one - update) * new + update * self.states[0]))
+        new, unit = self.element("tanh", "new", entered), c.Literal(1, entered.type)
+        return self.loop(self.let("hidden", (unit - update) * new + update * self.states[0]))
 
 
 class _Recurrence:
@@ -144,14 +144,14 @@ class _Recurrence:
     def __init__(self, kernel: Kernel, layer: RecurrentLayer, schedule: RecurrenceSchedule) -> None:
         (step,) = kernel.group.steps
         self.kernel, self.layer, self.schedule, self.attrs = kernel, layer, schedule, step.binding.attrs
-        x, weight, recurrence, bias, *others = step.operands
-        initial, lengths = others[: _STATES[layer.op]], others[_STATES[layer.op] :]
+        x, weight, recurrence, bias, *optional = step.operands
+        initial, lengths = optional[: _STATES[layer.op]], optional[_STATES[layer.op] :]
         self.x, self.bias = kernel.source(x), kernel.source(bias, "bias")
         self.ends = kernel.source(lengths[0], "lengths") if lengths else None
         self.starts = [kernel.source(value, f"initial{number}") for number, value in enumerate(initial)]
         results = step.binding.results
         self.every, *self.lasts = (kernel.target(value) if value in kernel.stored else None for value in results)
-        lanes, lines = kernel.unit.lanes(layer.dtype), layer.batch * layer.ways
+        lanes, lines = kernel.unit.lanes(layer.dtype), layer.batch * layer.num_directions
         num_steps, most = layer.num_steps, schedule.steps_at_once
         self.counts: tuple[int, ...] = ()
         if isinstance(most, int) and isinstance(num_steps, int) and not lengths:
@@ -166,8 +166,8 @@ class _Recurrence:
         self.inner = self.region("inner", lines * self.parts[-1].padded) if layer.op == "nn.gru" else self.gates
         self.weights = self.panels(weight, "weight", layer.inputs)
         self.matrices = self.panels(recurrence, "recurrence", layer.hidden)
-        names = ("way", "row", "begin", "slot", FIRST_ITEM)
-        self.way, self.row, self.begin, self.slot, self.first = map(c.Variable, names)
+        names = ("direction", "row", "begin", "slot", FIRST_ITEM)
+        self.direction, self.row, self.begin, self.slot, self.first = map(c.Variable, names)
         self.item = c.Size(0) if layer.batch == 1 else c.Variable("item")
         self.line, self.sequence, self.time = self.first + self.row, self.item + self.row, self.begin + self.slot
         self.span = self.most * self.padded
@@ -187,35 +187,43 @@ class _Recurrence:
             array = constants.array(value, kernel.scope.where)
             packed = [part.packed(matrix) for matrix in array for part in self.parts]
             return kernel.source(constants.derive(np.concatenate([np.zeros(0, array.dtype), *packed])), role)
-        source, target = kernel.source(value, role), self.region("panels", self.padded * depth * self.layer.ways)
+        source, target = (
+            kernel.source(value, role),
+            self.region("panels", self.padded * depth * self.layer.num_directions),
+        )
         item, steps = c.Variable("item"), (c.Size(1), c.Size(depth), c.Size(depth))
         for part in self.parts:
             for width, done, stop in part.panels:
-                way, n = item // (stop - done), (item % (stop - done) + done) * part.width
-                matrix = c.Address(source, (way * self.layer.width + part.first + n) * depth)
-                place = c.Address(target, (way * self.padded + part.place + n) * depth)
-                arguments = (matrix, *steps, c.index_min(c.Size(part.size) - n, width), place)
+                direction, n = item // (stop - done), (item % (stop - done) + done) * part.width
+                matrix = c.Address(source, (direction * self.layer.width + part.first + n) * depth)
+                address = c.Address(target, (direction * self.padded + part.first_column + n) * depth)
+                arguments = (matrix, *steps, c.index_min(c.Size(part.size) - n, width), address)
                 call = c.Evaluate(c.Call(pack_function(kernel, self.layer.dtype, width), arguments))
-                self.set_up += loops_around((call,), [item], [(stop - done) * self.layer.ways], part=0)
+                self.set_up += loops_around((call,), [item], [(stop - done) * self.layer.num_directions], part=0)
         return target
 
     def lines(self, end: c.Variable) -> c.Block:
         """Return the statements computing the lines from ``first`` to ``end``: per direction, the lines of a batch."""
         if not isinstance(self.item, c.Variable):
-            return (c.For(self.way, self.first, end, self.chunk(c.Size(1))),)
+            return (c.For(self.direction, self.first, end, self.chunk(c.Size(1))),)
         count, stop = c.Variable("count"), c.Variable("stop")
-        before, most = self.way * self.layer.batch, self.schedule.lines_at_once
+        before, most = self.direction * self.layer.batch, self.schedule.lines_at_once
         chunk = (c.Let(count, c.index_min(stop - self.item, most)), *self.chunk(count))
         items = c.For(self.item, c.index_max(self.first - before, 0), stop, chunk, step=most)
-        ways = (c.Let(stop, c.index_min(end - before, self.layer.batch)), items)
-        return (c.For(self.way, c.Size(0), c.Size(self.layer.ways), ways),)
+        direction_body = (c.Let(stop, c.index_min(end - before, self.layer.batch)), items)
+        return (c.For(self.direction, c.Size(0), c.Size(self.layer.num_directions), direction_body),)
 
     def chunk(self, count: c.Expression) -> c.Block:
         """Return the statements computing some lines of a direction side by side."""
         number, most, size = c.Variable("number"), c.Variable("most"), c.Size(self.layer.hidden)
-        mine, there = self.line * self.pitch, (self.way * self.layer.batch + self.item + self.row) * self.layer.hidden
+        scratch_offset, tensor_offset = (
+            self.line * self.pitch,
+            (self.direction * self.layer.batch + self.item + self.row) * self.layer.hidden,
+        )
         moves = zip(self.states, self.starts, strict=True)
-        block: list[c.Statement] = [self.each(count, c.Copy(state, mine, start, there, size)) for state, start in moves]
+        block: list[c.Statement] = [
+            self.each(count, c.Copy(state, scratch_offset, start, tensor_offset, size)) for state, start in moves
+        ]
         if self.ends is None:
             block.append(c.Let(most, c.Size(self.layer.num_steps)))
         else:
@@ -231,11 +239,11 @@ class _Recurrence:
         block.append(c.For(number, c.Size(0), (most + (self.most - 1)) // self.most, body))
         if self.ends is not None and self.every is not None:
             turn = c.Variable("turn")
-            clear = (c.Clear(self.every, self.output_place(turn), size),)
+            clear = (c.Clear(self.every, self.output_offset(turn), size),)
             block.append(self.each(count, c.For(turn, self.limit, c.Size(self.layer.num_steps), clear)))
         for state, last in zip(self.states, self.lasts, strict=True):
             if last is not None:
-                block.append(self.each(count, c.Copy(last, there, state, mine, size)))
+                block.append(self.each(count, c.Copy(last, tensor_offset, state, scratch_offset, size)))
         return tuple(block)
 
     def each(self, count: c.Expression, *body: c.Statement, at: c.Expression | None = None) -> c.For:
@@ -243,29 +251,31 @@ class _Recurrence:
         has_step = None if at is None or self.ends is None else at.compare("<", self.limit)
         return c.For(self.row, c.Size(0), count, body if has_step is None else (c.If(has_step, body),))
 
-    def by_way(self, onward: c.Expression, backward: c.Expression) -> c.Expression:
+    def by_direction(self, onward: c.Expression, backward: c.Expression) -> c.Expression:
         """Return the index for the direction."""
         if self.attrs["direction"] == "bidirectional":
-            return c.Select(self.way.compare("==", 0), onward, backward)
+            return c.Select(self.direction.compare("==", 0), onward, backward)
         return onward if self.attrs["direction"] == "forward" else backward
 
     def turn(self, time: c.Expression) -> c.Expression:
-        """Return the place of the input taken by a sequence at a time."""
-        return self.by_way(time, self.limit - 1 - time)
+        """Return the index of the input taken by a sequence at a time."""
+        return self.by_direction(time, self.limit - 1 - time)
 
-    def output_place(self, turn: c.Expression) -> c.Expression:
+    def output_offset(self, turn: c.Expression) -> c.Expression:
         """Return the offset of a hidden state among the states of all steps."""
-        return ((turn * self.layer.ways + self.way) * self.layer.batch + self.sequence) * self.layer.hidden
+        return (
+            (turn * self.layer.num_directions + self.direction) * self.layer.batch + self.sequence
+        ) * self.layer.hidden
 
     def project(self, count: c.Expression) -> c.Block:
         """Return the product of the input at some steps."""
         step = c.Size(self.layer.batch * self.layer.inputs)
-        place = (self.turn(self.begin) * self.layer.batch + self.item + self.row) * self.layer.inputs
-        left = c.Address(self.x, place), self.by_way(step, step * -1)
+        offset = (self.turn(self.begin) * self.layer.batch + self.item + self.row) * self.layer.inputs
+        left = c.Address(self.x, offset), self.by_direction(step, step * -1)
         steps, gates = c.index_min(self.most, self.limit - self.begin), self.first * self.span + self.row * self.span
         block: c.Block = ()
         for part in self.parts:
-            sums = c.Address(self.gates, gates + part.place), c.Size(self.padded)
+            sums = c.Address(self.gates, gates + part.first_column), c.Size(self.padded)
             block += self.product(part, self.weights, self.layer.inputs, left, sums, steps, lines=count)
         return block
 
@@ -294,19 +304,19 @@ class _Recurrence:
         ``count`` of each line, and set the sums of the line.
         """
         block: list[c.Statement] = []
-        first, counts = self.way * (self.padded * depth), () if lines is None else self.counts
+        first, counts = self.direction * (self.padded * depth), () if lines is None else self.counts
         for width, done, stop in part.panels:
             for at_once in self.schedule.panels_at_once if count is None else (1,):
                 panel, end = c.Variable("panel"), done + (stop - done) // at_once * at_once
                 at, vectors, adds = panel * part.width, width // part.lanes, c.Literal(lines is None, c.BOOL)
-                steps = c.Address(panels, first + (at + part.place) * depth)
-                place = c.Address(sums[0].buffer, sums[0].index + at)
+                steps = c.Address(panels, first + (at + part.first_column) * depth)
+                address = c.Address(sums[0].buffer, sums[0].index + at)
                 if count is None:
-                    row = ((1, vectors), (left[0], c.Size(0)), steps, c.Size(depth), place)
+                    row = ((1, vectors), (left[0], c.Size(0)), steps, c.Size(depth), address)
                     call = multiply(self.kernel, *row, adds=adds, panels=at_once)
                 else:
                     callee = block_function(self.kernel, self.layer.dtype, vectors, counts, strided=False)
-                    rows = (*left, steps, c.Size(depth), count, place, sums[1], adds, c.Size(0), c.Size(0))
+                    rows = (*left, steps, c.Size(depth), count, address, sums[1], adds, c.Size(0), c.Size(0))
                     call = c.Evaluate(c.Call(callee, rows))
                 body = (call,) if lines is None else (self.each(lines, call, at=self.begin),)
                 block.append(c.For(panel, c.Size(done), c.Size(end), body, step=at_once))
@@ -322,29 +332,29 @@ class _Recurrence:
             block += [c.Declare(running, c.Size(0)), last]
             count = running
 
-        def units(loop: Callable[[_Unit], c.Block]) -> c.For:
-            return self.each(count, *loop(_Unit(self)), at=self.time)
+        def units(loop: Callable[[_UnitLoop], c.Block]) -> c.For:
+            return self.each(count, *loop(_UnitLoop(self)), at=self.time)
 
         part, states = self.parts[-1], (self.states[0], self.pitch)
         block += self.add_states(self.parts[0], *states, count, (c.Address(self.gates, self.gates_at), self.span))
         if self.layer.op != "nn.gru":
-            return (*block, units(_Unit.lstm if self.layer.op == "nn.lstm" else _Unit.rnn))
+            return (*block, units(_UnitLoop.lstm if self.layer.op == "nn.lstm" else _UnitLoop.rnn))
         if not self.attrs["linear_before_reset"]:
-            last_gate = c.Address(self.gates, self.gates_at + part.place), self.span
+            last_gate = c.Address(self.gates, self.gates_at + part.first_column), self.span
             closed = self.add_states(part, self.inner, part.padded, count, last_gate)
-            return (*block, units(_Unit.opening_gru), *closed, units(_Unit.closing_gru))
+            return (*block, units(_UnitLoop.opening_gru), *closed, units(_UnitLoop.closing_gru))
         width, hidden = self.layer.width, self.layer.hidden
-        bias = self.way * (2 * width) + (width + 2 * hidden)
+        bias = self.direction * (2 * width) + (width + 2 * hidden)
         start = self.each(count, c.Copy(self.inner, self.line * part.padded, self.bias, bias, c.Size(hidden)))
         inner = c.Address(self.inner, self.first * part.padded), c.Size(part.padded)
-        return (*block, start, *self.add_states(part, *states, count, inner), units(_Unit.gru))
+        return (*block, start, *self.add_states(part, *states, count, inner), units(_UnitLoop.gru))
 
 
 def _write(kernel: Kernel) -> None:
     """Write the kernel."""
     layer, end = RecurrentLayer.of(kernel.group.steps[0]), c.Variable(END_ITEM)
     kernel.schedule = schedule = choose_schedule(layer, kernel.unit)
-    writer, lines = _Recurrence(kernel, layer, schedule), layer.batch * layer.ways
+    writer, lines = _Recurrence(kernel, layer, schedule), layer.batch * layer.num_directions
     run = c.Dispatch(writer.first, end, writer.lines(end), lines)
     problem, steps = (layer.op, "a length does not fit the steps"), c.Size(layer.num_steps)
     check = () if writer.ends is None else range_check(kernel, *problem, writer.ends, layer.batch, c.Size(0), steps)
@@ -354,10 +364,10 @@ def _write(kernel: Kernel) -> None:
 def _require(scope: FunctionScope, step: Step) -> None:
     """Require the sizes hidden from the type rules by symbols."""
     layer, shapes = RecurrentLayer.of(step), [shape_of(operand) for operand in step.operands]
-    matrices = [(layer.ways, layer.width, depth) for depth in (layer.inputs, layer.hidden)]
-    states = [(layer.ways, layer.batch, layer.hidden)] * _STATES[step.op]
-    wanted: list[tuple[Dim, ...]] = [*matrices, (layer.ways, 2 * layer.width), *states, (layer.batch,)]
-    for index, (shape, sizes) in enumerate(zip(shapes[1:], wanted, strict=False)):
+    matrices = [(layer.num_directions, layer.width, depth) for depth in (layer.inputs, layer.hidden)]
+    states = [(layer.num_directions, layer.batch, layer.hidden)] * _STATES[step.op]
+    expected: list[tuple[Dim, ...]] = [*matrices, (layer.num_directions, 2 * layer.width), *states, (layer.batch,)]
+    for index, (shape, sizes) in enumerate(zip(shapes[1:], expected, strict=False)):
         require_equal_sizes(scope, step, index + 1, shape, sizes)
 
 

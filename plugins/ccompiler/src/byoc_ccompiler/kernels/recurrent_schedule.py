@@ -38,14 +38,14 @@ class RecurrentLayer:
     batch: Dim
     inputs: Dim
     hidden: Dim
-    ways: int
+    num_directions: int
 
     @classmethod
     def of(cls, step: Step) -> RecurrentLayer:
         """Return the layer computed by a step."""
         num_steps, batch, inputs = shape_of(step.operands[0])
-        hidden, ways = shape_of(step.operands[2])[2], int(str(shape_of(step.binding.results[1])[0]))
-        return cls(step.op, dtype_of(step.operands[0]), num_steps, batch, inputs, hidden, ways)
+        hidden, num_directions = shape_of(step.operands[2])[2], int(str(shape_of(step.binding.results[1])[0]))
+        return cls(step.op, dtype_of(step.operands[0]), num_steps, batch, inputs, hidden, num_directions)
 
     @property
     def width(self) -> Dim:
@@ -89,31 +89,31 @@ def choose_schedule(layer: RecurrentLayer, unit: VectorUnit) -> RecurrenceSchedu
 class RecurrentPart(NamedTuple):
     """Gates computed at once, in panels: rows of the matrices from ``first`` on.
 
-    The earlier parts take ``place`` columns, padding included. The last panel has ``tail`` columns if fewer than the
-    others; else ``tail`` is 0.
+    The earlier parts take ``first_column`` columns, padding included. The last panel has ``tail`` columns if narrower;
+    else ``tail`` is 0.
     """
 
     first: Dim
     size: Dim
-    place: Dim
+    first_column: Dim
     lanes: int
     width: int
     tail: int
 
     @property
-    def num_whole(self) -> Dim:
+    def num_full_panels(self) -> Dim:
         """The number of panels of the whole width."""
         return ceildiv(self.size - self.tail, self.width)
 
     @property
     def padded(self) -> Dim:
         """The number of columns of all panels."""
-        return self.num_whole * self.width + self.tail
+        return self.num_full_panels * self.width + self.tail
 
     @property
     def panels(self) -> list[tuple[int, Dim, Dim]]:
         """The width of panels, the number of the first, and the number behind the last: whole panels, then the tail."""
-        runs = [(self.width, 0, self.num_whole), (self.tail, self.num_whole, self.num_whole + 1)]
+        runs = [(self.width, 0, self.num_full_panels), (self.tail, self.num_full_panels, self.num_full_panels + 1)]
         return [run for run in runs if run[0] and run[1] != run[2]]
 
     def packed(self, matrix: NDArray) -> NDArray:
@@ -126,6 +126,6 @@ def parts_of(layer: RecurrentLayer, schedule: RecurrenceSchedule, lanes: int) ->
     parts: list[RecurrentPart] = []
     for size, vectors in zip(layer.parts, schedule.panel_vectors, strict=True):
         tail = -(-size // lanes) % vectors * lanes if isinstance(size, int) else 0
-        first, place = total(part.size for part in parts), total(part.padded for part in parts)
-        parts.append(RecurrentPart(first, size, place, lanes, vectors * lanes, tail))
+        first, first_column = total(part.size for part in parts), total(part.padded for part in parts)
+        parts.append(RecurrentPart(first, size, first_column, lanes, vectors * lanes, tail))
     return parts

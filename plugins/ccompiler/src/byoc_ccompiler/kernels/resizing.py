@@ -69,49 +69,52 @@ def _call(function: np.ufunc, value: c.Expression) -> c.Expression:
     return c.Call(c.Callee(function.__name__, function, flops=1), (value,), _REAL)
 
 
-def _place(of: _Pass, k: c.Variable) -> c.Expression:
-    """Return the place in the operand sampled by an index of the result."""
+def _sample_position(of: _Pass, k: c.Variable) -> c.Expression:
+    """Return the position in the operand sampled by an index of the result."""
     size, length, number = of.size, of.view.size, _real(k)
     scale = _real(size) / _real(length) if of.scale is None else c.Literal(of.scale, _REAL)
     centre = (number + 0.5) / scale - 0.5
-    places = {
+    positions = {
         "asymmetric": number / scale,
         "align_corners": number * _real(length - 1) / _real(c.index_max(c.Size(size - 1), 1)),
         "half_pixel_for_nearest": (number + 0.5) / scale,
         "half_pixel_or_first": c.Select(c.Size(size).compare("==", 1), _ZERO, centre),
         "half_pixel_symmetric": centre + (_real(length) - _real(size) / scale) / 2.0,
     }
-    return places.get(str(of.binding.attrs["coordinates"]), centre)
+    return positions.get(str(of.binding.attrs["coordinates"]), centre)
 
 
 def _fill(of: _Pass) -> c.Statement:
     """Return the loop filling the table of a pass."""
     k, table = c.Variable("k"), of.table
-    place, found, inside = (c.Variable(name, _REAL) for name in ("place", "found", "inside"))
+    position, found, inside = (c.Variable(name, _REAL) for name in ("position", "found", "inside"))
     rounded = {
-        "floor": _call(np.floor, place),
-        "ceil": _call(np.ceil, place),
-        "half_down": _call(np.ceil, place - 0.5),
-        "half_up": _call(np.floor, place + 0.5),
+        "floor": _call(np.floor, position),
+        "ceil": _call(np.ceil, position),
+        "half_down": _call(np.ceil, position - 0.5),
+        "half_up": _call(np.floor, position + 0.5),
     }
     nearest, last = rounded[str(of.binding.attrs["rounding"])], _real(of.view.size - 1)
     clamped = c.Select(found.compare("<", 0.0), _ZERO, c.Select(found.compare(">", last), last, found))
     lower = _call(np.floor, inside)
     entry = {"nearest": (inside,), "linear": (lower, 1.0 - (inside - lower), inside - lower)}.get(of.method, ())
     body: c.Block = (
-        c.Let(found, nearest if of.method == "nearest" else place),
+        c.Let(found, nearest if of.method == "nearest" else position),
         c.Let(inside, clamped),
         *(c.Store(table, k * len(entry) + number, value) for number, value in enumerate(entry)),
     )
-    body = (c.Let(place, _place(of, k)), *(_cubic_entry(of, k, place) if of.method == "cubic" else body))
+    body = (
+        c.Let(position, _sample_position(of, k)),
+        *(_cubic_entry(of, k, position) if of.method == "cubic" else body),
+    )
     return c.For(k, c.Size(0), c.Size(of.size), body)
 
 
-def _cubic_entry(of: _Pass, k: c.Variable, place: c.Variable) -> c.Block:
+def _cubic_entry(of: _Pass, k: c.Variable, position: c.Variable) -> c.Block:
     """Return the statements weighting four neighbours (R. G. Keys, Cubic convolution interpolation, 1981)."""
     binding, entry = of.binding, c.Buffer("entry", "float64", c.MemoryAccess.WRITE)
     slope, is_exclusive = float_of(binding, "cubic_coefficient"), flag_of(binding, "exclude_outside")
-    tap, again = c.Variable("tap"), c.Variable("tap")
+    tap, second_tap = c.Variable("tap"), c.Variable("tap")
     at, far, weight, total = (c.Variable(name, _REAL) for name in ("at", "far", "weight", "total"))
     near = (far * (slope + 2) - (slope + 3)) * (far * far) + 1.0
     distant = ((far - 5.0) * far + 8.0) * far * slope - 4 * slope
@@ -121,23 +124,23 @@ def _cubic_entry(of: _Pass, k: c.Variable, place: c.Variable) -> c.Block:
         weighed = c.Select(is_outside, _ZERO, weighed)
     weigh: c.Block = (
         c.Let(at, entry[0] + _real(tap)),
-        c.Let(far, _call(np.fabs, place - at)),
+        c.Let(far, _call(np.fabs, position - at)),
         c.Let(weight, weighed),
         c.Store(entry, tap + 1, weight),
     )
-    first = c.Store(entry, c.Size(0), _call(np.floor, place) - 1.0)
+    first = c.Store(entry, c.Size(0), _call(np.floor, position) - 1.0)
     block: c.Block = (c.Alias(entry, of.table, k * 5), first)
     if not is_exclusive:
         return (*block, *loops_around(weigh, [tap], [4]))
     weighs = loops_around((*weigh, c.Assign(total, total + weight)), [tap], [4])
-    divides = loops_around((c.Store(entry, again + 1, entry[again + 1] / total),), [again], [4])
+    divides = loops_around((c.Store(entry, second_tap + 1, entry[second_tap + 1] / total),), [second_tap], [4])
     return (*block, c.Declare(total, _ZERO), *weighs, *divides)
 
 
 def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Block:
     """Return the loop of a pass between two tensors."""
     (outer, length, inner), size = of.view, of.size
-    is_along = inner == 1  # the last axis: its places are the columns of a row
+    is_along = inner == 1  # the last axis: its indices are the columns of a row
     count, run = (outer, size) if is_along else (outer * size, inner)
     row, k = c.Variable("row"), c.Variable("k")
     block, index, column = (row, k, c.Size(0)) if is_along else (row // size, row % size, k)

@@ -30,7 +30,7 @@ class _Total:
 
     def __init__(self, writer: RowWriter, step: Step) -> None:
         self._op, self._column, dtype = step.op, writer.column, dtype_of(step.operands[0])
-        is_long = not isinstance(writer.row_size, int) or writer.row_size > 4 * writer.schedule.piece
+        is_long = not isinstance(writer.row_size, int) or writer.row_size > 4 * writer.schedule.chunk
         self.is_in_rounds = step.op in ("sum", "mean") and c.CType(dtype).is_float and is_long
         kinds = [("totals", dtype), ("sums", "float64")][: 1 + self.is_in_rounds]
         write, width = c.MemoryAccess.WRITE, writer.schedule.width
@@ -42,22 +42,22 @@ class _Total:
 
     def end_round(self) -> c.Store:
         """Return the statement after a round of a sum."""
-        part, whole = (array[self._column] for array in self.arrays)
-        return c.Store(whole.buffer, whole.index, whole + c.Cast(part, DOUBLE))
+        part, total = (array[self._column] for array in self.arrays)
+        return c.Store(total.buffer, total.index, total + c.Cast(part, DOUBLE))
 
     def add(self, element: c.Expression) -> c.Block:
         """Return the statements adding an element."""
-        place = self.arrays[0][self._column]
-        total, value = c.Variable("total", place.type), c.Variable("element", place.type)
-        reads: c.Block = (c.Let(total, place),)
+        cell = self.arrays[0][self._column]
+        total, value = c.Variable("total", cell.type), c.Variable("element", cell.type)
+        reads: c.Block = (c.Let(total, cell),)
         if isinstance(element, c.Load):
             reads, element = (*reads, c.Let(value, element)), value
-        return (*reads, c.Store(place.buffer, place.index, combined(self._op, total, element)))
+        return (*reads, c.Store(cell.buffer, cell.index, combined(self._op, total, element)))
 
     def finish(self, count: Dim) -> c.Block:
         """Return the statements after the loops, for a column of ``count`` elements."""
-        array, whole = self.arrays[0], self.arrays[-1][self._column]
-        store = c.Store(array, self._column, finished(self._op, whole, count, array.dtype))
+        array, total = self.arrays[0], self.arrays[-1][self._column]
+        store = c.Store(array, self._column, finished(self._op, total, count, array.dtype))
         return (store,) if self._op == "mean" or self.is_in_rounds else ()
 
 
@@ -91,25 +91,25 @@ class ColumnWriter(RowWriter):
         if not self.inner.sizes or self.row_size == 1 or not self.schedule.fetched:
             return ()
         loop, after = len(self.inner.sizes) - 1, self.inner.variables[-1] + self.schedule.fetched
-        places: dict[tuple[c.Buffer, c.Expression], int] = {}
+        fetched_nbytes: dict[tuple[c.Buffer, c.Expression], int] = {}
         for key, operand in self.element_operands():
             step, nbytes = self.inner.step(key, loop)[0], nbytes_of(operand, self.schedule.width)
             is_far = not isinstance(step, int) or step * dtype_info(dtype_of(operand)).itemsize > _NEAR_NBYTES
             if nbytes >= LONG_NBYTES and is_far and self.columns.step(key, 0) == (1, None):
                 row = self.inner.position(key, start=self.outer.position(key), last=after)
-                place = self.columns.position(key, start=row, last=self._part[0])
-                places[self.kernel.source(operand), place] = nbytes
-        return tuple(fetch(buffer, place, nbytes) for (buffer, place), nbytes in places.items())
+                offset = self.columns.position(key, start=row, last=self._part[0])
+                fetched_nbytes[self.kernel.source(operand), offset] = nbytes
+        return tuple(fetch(buffer, offset, nbytes) for (buffer, offset), nbytes in fetched_nbytes.items())
 
-    def write_pass(self, index: int, this: Pass) -> c.Block:
+    def write_pass(self, index: int, row_pass: Pass) -> c.Block:
         """Return the statements of a pass; the first pass prefetches elements further along the rows."""
-        totals = {step: _Total(self, step) for step in this.reductions}
+        totals = {step: _Total(self, step) for step in row_pass.reductions}
         arrays = (c.LocalArray(array, alignment=64) for total in totals.values() for array in total.arrays)
         starts = self.across(tuple(total.start(total.arrays[-1]) for total in totals.values()))
-        body, known = self.element_body(this)
+        body, expressions = self.element_body(row_pass)
         ends: c.Block = ()
         for step, total in totals.items():
-            body += total.add(self.reduced_element(step, known))
+            body += total.add(self.reduced_element(step, expressions))
             self.row_values[step.result] = total.arrays[0][self.column]
             ends += (*total.finish(self.row_size), *self.row_stores(step.result))
         in_rounds = [total for total in totals.values() if total.is_in_rounds]
@@ -124,9 +124,9 @@ class ColumnWriter(RowWriter):
         first, end = c.Variable("first"), c.Variable("end")
         body = (
             *self.across(tuple(total.start(total.arrays[0]) for total in totals)),
-            c.Let(end, c.index_min(c.Size(sizes[-1]), first + self.schedule.piece)),
+            c.Let(end, c.index_min(c.Size(sizes[-1]), first + self.schedule.chunk)),
             c.For(indices[-1], first, end, body),
             *self.across(tuple(total.end_round() for total in totals)),
         )
-        loop = c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=self.schedule.piece)
+        loop = c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=self.schedule.chunk)
         return loops_around((loop,), indices[:-1], sizes[:-1])

@@ -2,7 +2,7 @@
 
 The functions ``(const T *x, int64_t count)`` combine floats side by side. A row goes through four registers at once,
 lane by lane, then the lanes by halves: an order determined by the row's length only. Rows shorter than a register go
-through a narrower register. Sums of long rows are made of pieces, see :data:`PIECE`.
+through a narrower register. Long rows are summed in chunks, see :data:`CHUNK`.
 
 Maxima and minima: a NaN wins over every number. Beside the registers of the best so far, which may lose a NaN, stand
 sums, which do not. If a sum is NaN, the best is taken to be infinite; if the result is infinite, every element is
@@ -24,9 +24,9 @@ from byoc_ccompiler.kernels.copies import fetch
 from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = [
-    "ADD_PIECE",
+    "ADD_CHUNK",
+    "CHUNK",
     "DOUBLE",
-    "PIECE",
     "REDUCTIONS",
     "SUM_UP",
     "cast",
@@ -48,11 +48,11 @@ DOUBLE = c.CType("float64")
 
 _Register = tuple[c.Variable, ...]
 
-_ROUNDS, PIECE = 16, 1024
+_ROUNDS, CHUNK = 16, 1024
 """Vectors summed in a register before adding to the sum of earlier vectors; elements of a row combined by a call.
 
-The sums of pieces are added up in float64 (with a second number for the lost part if the pieces are float64
-themselves), because then the error does not grow with the number of pieces.
+The sums of chunks are added up in float64 (with a second number for the lost part if the elements are float64),
+because then the error does not grow with the number of chunks.
 """
 
 _FETCH_NBYTES, _LINE_NBYTES, _LEAST_NBYTES = 2048, 64, 16
@@ -82,9 +82,9 @@ def cast(value: c.Expression, dtype: str) -> c.Expression:
     return value if value.type.dtype == dtype else c.Cast(value, c.CType(dtype))
 
 
-def finished(op: str, whole: c.Expression, count: Dim, dtype: str) -> c.Expression:
+def finished(op: str, total: c.Expression, count: Dim, dtype: str) -> c.Expression:
     """Return the result of a reduction of ``count`` elements from their combination."""
-    return cast(whole / c.Cast(c.Size(count), whole.type) if op == "mean" else whole, dtype)
+    return cast(total / c.Cast(c.Size(count), total.type) if op == "mean" else total, dtype)
 
 
 def combined(op: str, left: c.Expression, right: c.Expression) -> c.Expression:
@@ -134,20 +134,20 @@ class _RowFunction:
     def _short(self, lanes: int, *, is_widest: bool) -> c.Block:
         """Return the statements for a row of a register or more, but less than two except for the widest register."""
         element = c.Variable("element", self.type.with_lanes(lanes))
-        loaded = element if self.is_extreme else self._both(self._all(lanes, self.none), element)
+        loaded = element if self.is_extreme else self._combine(self._all(lanes, self.none), element)
         declared, register = self._register([loaded] * len(self.names))
         rest = self._rest([register], c.Size(lanes) if is_widest else None)
         return (c.Let(element, c.Load(self.x, c.Size(0), lanes)), *declared, *rest, *self._result(register))
 
     def _long(self, lanes: int, count: int) -> c.Block:
         """Return the statements for a row filling ``count`` registers."""
-        (body, registers), whole = self._registers(lanes, count), c.Variable("whole")
-        body += (c.Let(whole, self.count // (count * lanes) * (count * lanes)), self._walk(registers, whole))
+        (body, registers), vector_end = self._registers(lanes, count), c.Variable("vector_end")
+        body += (c.Let(vector_end, self.count // (count * lanes) * (count * lanes)), self._walk(registers, vector_end))
         if self.is_extreme:
             # The sign of a zero result reveals the order.
-            body += (*self._merged(registers), *self._rest(registers[:1], whole))
+            body += (*self._merged(registers), *self._rest(registers[:1], vector_end))
         else:
-            body += (*self._rest(registers[:2], whole), *self._merged(registers))
+            body += (*self._rest(registers[:2], vector_end), *self._merged(registers))
         return (*body, *self._result(registers[0]))
 
     def _registers(self, lanes: int, count: int) -> tuple[c.Block, list[_Register]]:
@@ -165,23 +165,23 @@ class _RowFunction:
         """Return a vector with the same number in all lanes."""
         return c.Broadcast(c.Literal(value, self.type), lanes)
 
-    def _walk(self, registers: Sequence[_Register], whole: c.Expression) -> c.For:
+    def _walk(self, registers: Sequence[_Register], vector_end: c.Expression) -> c.For:
         """Return the loop over the elements for all registers together: sums of many rounds are sums of short sums."""
         lanes, k = registers[0][0].type.lanes, c.Variable("k")
         wide = len(registers) * lanes
 
         def rounds(to: Sequence[_Register], begin: c.Expression, end: c.Expression) -> c.For:
-            loads = (self._loaded(one, c.Load(self.x, k + v * lanes, lanes)) for v, one in enumerate(to))
+            loads = (self._loaded(register, c.Load(self.x, k + v * lanes, lanes)) for v, register in enumerate(to))
             nbytes = max(_LINE_NBYTES, wide * self.type.nbytes)
             ahead = fetch(self.x, k + _FETCH_NBYTES // self.type.nbytes, nbytes)
             return c.For(k, begin, end, (ahead, *chain.from_iterable(loads)), step=wide)
 
-        if self.op != "sum" or wide * _ROUNDS >= PIECE:
-            return rounds(registers, c.Size(0), whole)
+        if self.op != "sum" or wide * _ROUNDS >= CHUNK:
+            return rounds(registers, c.Size(0), vector_end)
         first, end, (body, parts) = c.Variable("first"), c.Variable("end"), self._registers(lanes, len(registers))
-        body += (c.Let(end, c.index_min(whole, first + wide * _ROUNDS)), rounds(parts, first, end))
+        body += (c.Let(end, c.index_min(vector_end, first + wide * _ROUNDS)), rounds(parts, first, end))
         body += tuple(chain.from_iterable(map(self._added, registers, parts)))
-        return c.For(first, c.Size(0), whole, body, step=wide * _ROUNDS)
+        return c.For(first, c.Size(0), vector_end, body, step=wide * _ROUNDS)
 
     def _rest(self, registers: Sequence[_Register], begin: c.Expression | None) -> c.Block:
         """Return the statements for single vectors from ``begin`` on, if any, and for the last lanes of a row.
@@ -194,8 +194,8 @@ class _RowFunction:
         last: c.Expression = c.Load(self.x, self.count - lanes, lanes)
         if not self.is_extreme:
             number = c.CType(f"int{8 * self.type.nbytes}")
-            places = c.Literal(tuple(range(lanes)), number.with_lanes(lanes))
-            fresh = places.compare(">=", c.Broadcast(cast(lanes - self.count % lanes, number.dtype), lanes))
+            lane_numbers = c.Literal(tuple(range(lanes)), number.with_lanes(lanes))
+            fresh = lane_numbers.compare(">=", c.Broadcast(cast(lanes - self.count % lanes, number.dtype), lanes))
             last = c.Select(fresh, last, self._all(lanes, self.none))
         return (*loop, c.If((self.count % lanes).compare("!=", 0), self._loaded(registers[-1], last)))
 
@@ -206,22 +206,22 @@ class _RowFunction:
 
     def _added(self, register: _Register, other: _Register) -> c.Block:
         """Return the statements combining a register with another."""
-        (mine, *sums), (one, *others) = register, other
-        added = (c.Assign(total, total + value) for total, value in zip(sums, others, strict=True))
-        return (c.Assign(mine, self._both(mine, one)), *added)
+        (result, *sums), (addend, *addends) = register, other
+        added = (c.Assign(total, total + value) for total, value in zip(sums, addends, strict=True))
+        return (c.Assign(result, self._combine(result, addend)), *added)
 
-    def _both(self, one: c.Expression, other: c.Expression) -> c.Expression:
+    def _combine(self, left: c.Expression, right: c.Expression) -> c.Expression:
         """Return two vectors combined lane by lane."""
         if self.is_extreme:
-            return c.Select(one.compare(">" if self.op == "max" else "<", other), one, other)
-        return one * other if self.op == "prod" else one + other
+            return c.Select(left.compare(">" if self.op == "max" else "<", right), left, right)
+        return left * right if self.op == "prod" else left + right
 
     def _merged(self, registers: Sequence[_Register]) -> c.Block:
         """Return the statements combining all registers, in pairs, into the first."""
         body, apart = list[c.Statement](), 1
         while apart < len(registers):
-            for place in range(0, len(registers), 2 * apart):
-                body += self._added(registers[place], registers[place + apart])
+            for index in range(0, len(registers), 2 * apart):
+                body += self._added(registers[index], registers[index + apart])
             apart *= 2
         return tuple(body)
 
@@ -229,31 +229,34 @@ class _RowFunction:
         """Return the statements combining lanes, by halves, and returning the result unless possibly NaN."""
         (total, *sums), result, body = register, c.Variable("result", self.type), list[c.Statement]()
         lanes = apart = total.type.lanes
-        body += (c.Assign(total, c.Select(one.compare("!=", one), self._all(lanes, -self.none), total)) for one in sums)
+        body += (
+            c.Assign(total, c.Select(lane_sums.compare("!=", lane_sums), self._all(lanes, -self.none), total))
+            for lane_sums in sums
+        )
         while apart > 1:
             apart //= 2
             turned, order = c.Variable("turned", total.type), tuple((lane + apart) % lanes for lane in range(lanes))
-            body += (c.Let(turned, c.Shuffle(total, total, order)), c.Assign(total, self._both(total, turned)))
+            body += (c.Let(turned, c.Shuffle(total, total, order)), c.Assign(total, self._combine(total, turned)))
         is_sure = c.If(result.compare("!=", -self.none), (c.Return(result),))
         return (*body, c.Let(result, c.Lane(total, c.Size(0))), is_sure if sums else c.Return(result))
 
 
-def _add_piece() -> c.Function:
+def _add_chunk() -> c.Function:
     """Return the function adding to a sum of two parts: the rounded sum, the lost part (Neumaier's form of Kahan's)."""
-    total, piece = c.Buffer("total", "float64", c.MemoryAccess.WRITE, 2), c.Variable("piece", DOUBLE)
-    before, whole = c.Variable("before", DOUBLE), c.Variable("whole", DOUBLE)
-    sizes = (c.Element("abs", (one,), DOUBLE) for one in (before, piece))
-    lost = c.Select(c.Binary(">=", *sizes), (before - whole) + piece, (piece - whole) + before)
-    sums = (c.Store(total, c.Size(1), total[1] + lost), c.Store(total, c.Size(0), whole))
-    return c.Function("add_piece", (total, piece), (c.Let(before, total[0]), c.Let(whole, before + piece), *sums))
+    total, addend = c.Buffer("total", "float64", c.MemoryAccess.WRITE, 2), c.Variable("addend", DOUBLE)
+    before, rounded = c.Variable("before", DOUBLE), c.Variable("rounded", DOUBLE)
+    sizes = (c.Element("abs", (number,), DOUBLE) for number in (before, addend))
+    lost = c.Select(c.Binary(">=", *sizes), (before - rounded) + addend, (addend - rounded) + before)
+    sums = (c.Store(total, c.Size(1), total[1] + lost), c.Store(total, c.Size(0), rounded))
+    return c.Function("add_piece", (total, addend), (c.Let(before, total[0]), c.Let(rounded, before + addend), *sums))
 
 
-def _whole_sum() -> c.Function:
+def _pair_sum() -> c.Function:
     """Return the function adding the two parts; with infinities and NaN, the lost part is meaningless."""
     total, is_finite = c.Buffer("total", "float64", size=2), c.Callee("isfinite", np.isfinite)
-    whole = c.Select(c.Call(is_finite, (total[1],), c.BOOL), total[0] + total[1], total[0])
-    return c.Function("whole_sum", (total,), (c.Return(whole),), DOUBLE)
+    result = c.Select(c.Call(is_finite, (total[1],), c.BOOL), total[0] + total[1], total[0])
+    return c.Function("whole_sum", (total,), (c.Return(result),), DOUBLE)
 
 
-ADD_PIECE, SUM_UP = _add_piece(), _whole_sum()
-"""Functions ``(double *total, double piece)`` and ``(const double *total)`` on a sum of two parts."""
+ADD_CHUNK, SUM_UP = _add_chunk(), _pair_sum()
+"""Functions ``(double *total, double addend)`` and ``(const double *total)`` on a sum of two parts."""

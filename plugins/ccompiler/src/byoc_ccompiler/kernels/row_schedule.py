@@ -11,7 +11,7 @@ from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Group, Kernel
 from byoc_ccompiler.kernels.copies import Layout, StridedNest
-from byoc_ccompiler.kernels.row_reducers import PIECE, REDUCTIONS
+from byoc_ccompiler.kernels.row_reducers import CHUNK, REDUCTIONS
 from byoc_ccompiler.steps import dtype_of
 
 __all__ = [
@@ -36,8 +36,8 @@ _FETCHED, _FETCHED_AHEAD = 128, 4
 _BUFFER_NBYTES, _BLOCK = 1 << 15, 1 << 15
 """Bytes of all buffers of a row, fitting the first cache; elements of a large row reduced by a single thread."""
 
-_LANES, _COLUMNS, _COLUMN_PIECE = 16, 512, 64
-"""Rows side by side computed together, at least (a register of rows) and at most; elements of their pieces."""
+_LANES, _COLUMNS, _COLUMN_CHUNK = 16, 512, 64
+"""Rows side by side computed together, at least (a register of rows) and at most; elements of their chunks."""
 
 _KEPT_ELEMENTS = 1 << 12
 """Elements of a block with values waiting for a later pass: fewer long rows are computed together."""
@@ -52,7 +52,7 @@ class RowSchedule:
         width: maximum number of rows computed together.
         parallel: the name of the loop with rounds shared by threads; ``None`` for none.
         block: elements reduced at a time in a single row of a single pass and dtype; 0 for all.
-        piece: elements of a row combined before their sum is added to the other pieces in float64.
+        chunk: elements of a row combined before their sum is added to the sums of other chunks in float64.
         vector_nbytes: bytes of the registers combining elements side by side; 0 to combine elements singly.
         registers: registers combined at a time.
         fetched: elements of the next row prefetched at a time; with ``columns``, the prefetch distance along the rows;
@@ -66,7 +66,7 @@ class RowSchedule:
     width: int = 1
     parallel: str | None = None
     block: int = 0
-    piece: int = PIECE
+    chunk: int = CHUNK
     vector_nbytes: int = 0
     registers: int = 4
     fetched: int = 0
@@ -77,8 +77,8 @@ class RowSchedule:
 def row_loops(group: Group, layouts: Mapping[Any, Layout], columns: Sequence[int]) -> list[StridedNest]:
     """Return the loops over rows or blocks of rows, along a row, and over rows along ``columns``, computed together."""
     space, reduced = group.space or (), group.reduced or frozenset()
-    kept = [axis for axis in range(len(space)) if axis not in reduced and axis not in columns]
-    axes = {"i": kept, "r": sorted(reduced), "c": columns}
+    outer_axes = [axis for axis in range(len(space)) if axis not in reduced and axis not in columns]
+    axes = {"i": outer_axes, "r": sorted(reduced), "c": columns}
     return [StridedNest(space, layouts, along, prefix=prefix) for prefix, along in axes.items()]
 
 
@@ -104,7 +104,7 @@ def row_schedule(kernel: Kernel, layouts: Mapping[Any, Layout]) -> RowSchedule:
     if columns:
         width = _width(group, inner, across)
         parallel = parallel or BLOCK_LOOP
-        return RowSchedule(columns, width, parallel, piece=_COLUMN_PIECE, fetched=_FETCHED_AHEAD)
+        return RowSchedule(columns, width, parallel, chunk=_COLUMN_CHUNK, fetched=_FETCHED_AHEAD)
     row_size = product(inner.sizes)
     dtypes = {dtype_of(step.operands[0]) for step in group.steps if step.op in REDUCTIONS}
     is_alone = num_passes(group) == 1 and not outer.sizes and len(inner.sizes) == 1 and len(dtypes) == 1

@@ -17,7 +17,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import Layout, loops_around, offset_along, rows_apart, spread
+from byoc_ccompiler.kernels.copies import Layout, expand_to_rank, loops_around, offset_along, rows_apart
 from byoc_ccompiler.kernels.loads import element_in_space, is_moved, load_statements
 from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
@@ -42,7 +42,9 @@ def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
     every = tuple(range(rank))
 
     def layout(value: Value, axes: Sequence[int]) -> Layout:
-        return Layout(spread(shape_of(value), axes, rank, 1), spread(kernel.strides(value), axes, rank, 0))
+        return Layout(
+            expand_to_rank(shape_of(value), axes, rank, 1), expand_to_rank(kernel.strides(value), axes, rank, 0)
+        )
 
     found: dict[Hashable, Layout] = {}
     for step in group.steps:
@@ -88,7 +90,7 @@ class RowWriter(ABC):
         self.row_size = product(self.inner.sizes)
         self.column: c.Expression = c.Size(0)
         self.row_values: dict[Value, c.Expression] = {}
-        # The places of values waiting for a later pass: buffers, or the memory of results written later.
+        # The memory of values waiting for a later pass: buffers, or the memory of results written later.
         self._buffers: dict[Var, c.LocalArray] = {}
         self._borrowed: dict[Var, Var] = {}
         self._plan()
@@ -100,7 +102,7 @@ class RowWriter(ABC):
         self.kernel.finish_block(loops)
 
     @abstractmethod
-    def write_pass(self, index: int, this: Pass) -> c.Block:
+    def write_pass(self, index: int, row_pass: Pass) -> c.Block:
         """Return the statements of a pass."""
 
     def shared(self, indices: Sequence[c.Variable]) -> int | None:
@@ -139,22 +141,22 @@ class RowWriter(ABC):
 
     def _fill(self, index: int) -> None:
         """Plan the computations and the values read back in a pass; earlier passes then have more to keep."""
-        this = self.passes[index]
-        wanted: list[Value] = [*(step.operands[0] for step in this.reductions), *this.written]
+        row_pass = self.passes[index]
+        pending: list[Value] = [*(step.operands[0] for step in row_pass.reductions), *row_pass.written]
         needed: set[Value] = set()
-        while wanted:
-            value = wanted.pop()
-            if value in needed or value in this.read or value not in self._maker or value in self._group.row_axes:
+        while pending:
+            value = pending.pop()
+            if value in needed or value in row_pass.read or value not in self._maker or value in self._group.row_axes:
                 continue
             assert isinstance(value, Var)
-            if self._at[value] < index and self._waits(value, index):
-                this.read.append(value)
+            if self._at[value] < index and self._is_read_back(value, index):
+                row_pass.read.append(value)
             else:
                 needed.add(value)
-                wanted += self._maker[value].operands
-        this.steps = [step for step in self._group.steps if step.result in needed]
+                pending += self._maker[value].operands
+        row_pass.steps = [step for step in self._group.steps if step.result in needed]
 
-    def _waits(self, value: Var, index: int) -> bool:
+    def _is_read_back(self, value: Var, index: int) -> bool:
         """Return whether a value of an earlier pass is read back, and plan to keep the value."""
         written, step = self.passes[self._at[value]].written, self._maker[value]
         if value in written:
@@ -163,11 +165,11 @@ class RowWriter(ABC):
         tensors = {operand for operand in step.operands if operand not in self._group.row_axes}
         if step.op in CHEAP and tensors.isdisjoint(self._maker) and len(tensors) <= _MAX_READ_AGAIN:
             return False
-        place = self._lender(value, index)
-        if (place is not None and self._lends(place)) or not self._take_buffer(value):
-            if place is None:
+        lender = self._lender(value, index)
+        if (lender is not None and self._lends(lender)) or not self._take_buffer(value):
+            if lender is None:
                 return False
-            self._borrowed[value] = place
+            self._borrowed[value] = lender
         written.append(value)
         return True
 
@@ -183,18 +185,18 @@ class RowWriter(ABC):
         """Reserve a buffer for a value of every element of a row, if the row is known to be short enough."""
         if not isinstance(self.row_size, int):
             return False
-        size, taken = self.row_size * self.schedule.width, self._buffers
-        if sum(nbytes_of(other, size) for other in (value, *taken)) > self.schedule.buffer_nbytes:
+        size, buffers = self.row_size * self.schedule.width, self._buffers
+        if sum(nbytes_of(other, size) for other in (value, *buffers)) > self.schedule.buffer_nbytes:
             return False
-        taken[value] = row_array(f"{value.name}_row", dtype_of(value), size)
+        buffers[value] = row_array(f"{value.name}_row", dtype_of(value), size)
         return True
 
     def offset(self, key: Hashable) -> c.Expression:
         """Return the offset of a tensor's current element."""
         return self.columns.position(key, start=self.inner.position(key, start=self.outer.position(key)))
 
-    def home(self, value: Var) -> c.Load | None:
-        """Return the element of a value in the waiting or stored place; ``None`` without a place."""
+    def saved_element(self, value: Var) -> c.Load | None:
+        """Return the element of a value waiting or stored in memory; ``None`` for a value not in memory."""
         result = value if value in self.kernel.stored else self._borrowed.get(value)
         if result is not None:
             return self.kernel.target(result)[self.offset(result)]
@@ -212,22 +214,22 @@ class RowWriter(ABC):
     def write_passes(self) -> c.Block:
         """Return the statements of all passes, with the statements between passes."""
         body: c.Block = tuple(self._buffers.values())
-        for index, this in enumerate(self.passes):
+        for index, row_pass in enumerate(self.passes):
             body += self._row_steps(index)
-            body += self.write_pass(index, this)
+            body += self.write_pass(index, row_pass)
         return body + self._row_steps(len(self.passes))
 
     def _row_steps(self, index: int) -> c.Block:
         """Return the steps on a row's own values before a pass, or after the last pass."""
         steps = self._between[index]
-        known: dict[Value, c.Expression] = {}
+        expressions: dict[Value, c.Expression] = {}
         arrays: c.Block = ()
-        body = self._known_steps(steps, known)
+        body = self._step_statements(steps, expressions)
         for step in steps:
-            self.row_values[step.result] = value = known[step.result]
+            self.row_values[step.result] = value = expressions[step.result]
             body += self.row_stores(step.result)
-            others = (later for later in self._group.steps if later not in steps)
-            if self.columns.sizes and any(step.result in later.operands for later in others):
+            later_steps = (later for later in self._group.steps if later not in steps)
+            if self.columns.sizes and any(step.result in later.operands for later in later_steps):
                 name, dtype = f"{step.result.name}_columns", dtype_of(step.result)
                 array = c.Buffer(name, dtype, c.MemoryAccess.WRITE, self.schedule.width)
                 arrays += (c.LocalArray(array),)
@@ -235,40 +237,49 @@ class RowWriter(ABC):
                 self.row_values[step.result] = array[self.column]
         return (*arrays, *self.across(body))
 
-    def element_body(self, this: Pass) -> tuple[c.Block, dict[Value, c.Expression]]:
+    def element_body(self, row_pass: Pass) -> tuple[c.Block, dict[Value, c.Expression]]:
         """Return the statements of a pass for an element (reads, steps, stores), and the computed values."""
-        known: dict[Value, c.Expression] = {}
-        homes = {value: home for value in (*this.read, *this.written) if (home := self.home(value)) is not None}
+        expressions: dict[Value, c.Expression] = {}
+        saved = {
+            value: element
+            for value in (*row_pass.read, *row_pass.written)
+            if (element := self.saved_element(value)) is not None
+        }
         reads: c.Block = ()
-        for value in this.read:
-            known[value] = variable = c.Variable(value.name, c.CType(dtype_of(value)))
-            reads += (c.Let(variable, homes[value]),)
+        for value in row_pass.read:
+            expressions[value] = variable = c.Variable(value.name, c.CType(dtype_of(value)))
+            reads += (c.Let(variable, saved[value]),)
         if self._group.loads:
-            reading = (*this.steps, *(step for step in this.reductions if not is_moved(self.kernel, step.operands[0])))
-            reads += load_statements(self.kernel, reading, self._indices(), known)
-        body = self._known_steps(this.steps, known, reads)
-        stores = (c.Store(homes[value].buffer, homes[value].index, known[value]) for value in this.written)
-        return (*body, *stores), known
+            reading = (
+                *row_pass.steps,
+                *(step for step in row_pass.reductions if not is_moved(self.kernel, step.operands[0])),
+            )
+            reads += load_statements(self.kernel, reading, self._indices(), expressions)
+        body = self._step_statements(row_pass.steps, expressions, reads)
+        stores = (c.Store(saved[value].buffer, saved[value].index, expressions[value]) for value in row_pass.written)
+        return (*body, *stores), expressions
 
     def _indices(self) -> dict[int, c.Expression]:
         """Return the position along each axis of the space with a size above 1."""
         return {**self.outer.indices(), **self.inner.indices(), **self.columns.indices()}
 
-    def _known_steps(self, steps: Sequence[Step], known: dict[Value, c.Expression], before: c.Block = ()) -> c.Block:
+    def _step_statements(
+        self, steps: Sequence[Step], expressions: dict[Value, c.Expression], before: c.Block = ()
+    ) -> c.Block:
         """Return ``before``, then reads of the row's own values, then the statements computing steps."""
         for value in dict.fromkeys(operand for step in steps for operand in step.operands):
             found = self.row_values.get(value)
             if isinstance(found, c.Load):
-                known[value] = variable = c.Variable(found.buffer.name, found.type)
+                expressions[value] = variable = c.Variable(found.buffer.name, found.type)
                 before += (c.Let(variable, found),)
             elif found is not None:
-                known[value] = found
-        return (*before, *element_statements(self.kernel, steps, lambda *place: self.offset(place), known))
+                expressions[value] = found
+        return (*before, *element_statements(self.kernel, steps, lambda *key: self.offset(key), expressions))
 
-    def reduced_element(self, step: Step, known: Mapping[Value, c.Expression]) -> c.Expression:
+    def reduced_element(self, step: Step, expressions: Mapping[Value, c.Expression]) -> c.Expression:
         """Return the next element combined by a reduction."""
         (operand,) = step.operands
-        found = known.get(operand) or self.row_values.get(operand) or self.kernel.constant(operand)
+        found = expressions.get(operand) or self.row_values.get(operand) or self.kernel.constant(operand)
         if found is None and is_moved(self.kernel, operand):
             return element_in_space(self.kernel, operand, self._indices(), [])
         return self.kernel.source(operand)[self.offset((step, 0))] if found is None else found

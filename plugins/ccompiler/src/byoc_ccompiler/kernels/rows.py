@@ -1,6 +1,6 @@
 """Kernels of reductions with the elementwise steps before, between and after: every row once through the cache.
 
-A row is the set of elements reduced to a single result. If the elements are contiguous, pieces of a row are combined by
+A row is the set of elements reduced to a single result. If the elements are contiguous, chunks of a row are combined by
 vector, and the row's own values are scalars. Otherwise, rows lying side by side are computed together
 (:mod:`~byoc_ccompiler.kernels.row_columns`).
 """
@@ -22,7 +22,7 @@ from byoc_ccompiler.kernels.copies import fetch, loops_around
 from byoc_ccompiler.kernels.loads import is_moved
 from byoc_ccompiler.kernels.row_columns import ColumnWriter
 from byoc_ccompiler.kernels.row_reducers import (
-    ADD_PIECE,
+    ADD_CHUNK,
     DOUBLE,
     REDUCTIONS,
     SUM_UP,
@@ -49,37 +49,37 @@ _Part = tuple[c.Expression, c.Expression]
 class _Total:
     """The variable collecting a reduction of a row.
 
-    Sums of pieces are collected in float64: sums of float64 in two numbers, see :data:`ADD_PIECE`. ``declared`` stands
+    Sums of chunks are collected in float64: sums of float64 in two numbers, see :data:`ADD_CHUNK`. ``declared`` stands
     before the loops.
     """
 
-    def __init__(self, writer: RowWriter, step: Step, *, is_one_piece: bool) -> None:
-        self._writer, self._op, self._is_one_piece = writer, step.op, is_one_piece
+    def __init__(self, writer: RowWriter, step: Step, *, is_single_chunk: bool) -> None:
+        self._writer, self._op, self._is_single_chunk = writer, step.op, is_single_chunk
         self._type, name = c.CType(dtype_of(step.operands[0])), f"{step.op}_total"
-        is_sum = step.op in ("sum", "mean") and self._type.is_float and not is_one_piece
+        is_sum = step.op in ("sum", "mean") and self._type.is_float and not is_single_chunk
         self._variable = c.Variable(name, DOUBLE if is_sum else self._type)
         self._pair: c.Address | None = None
         self.declared: c.Block = ()
         if is_sum and self._type == DOUBLE:
             self._pair = c.Address(c.Buffer(name, "float64", c.MemoryAccess.WRITE, 2), c.Size(0))
             self.declared = (c.LocalArray(self._pair.buffer, is_zeroed=True),)
-        elif not is_one_piece:
+        elif not is_single_chunk:
             self.declared = (c.Declare(self._variable, start(step.op, self._variable.type.dtype)),)
 
     def add(self, first: c.Load, count: c.Expression) -> c.Block:
         """Return the statements adding ``count`` elements from the first on."""
-        how = self._writer.schedule
-        function = row_function(self._op, self._type.dtype, how.vector_nbytes, how.registers)
+        schedule = self._writer.schedule
+        function = row_function(self._op, self._type.dtype, schedule.vector_nbytes, schedule.registers)
         part = self._call(function, c.Address(first.buffer, first.index), count)
-        return (c.Let(self._variable, part),) if self._is_one_piece else self.combine(part)
+        return (c.Let(self._variable, part),) if self._is_single_chunk else self.combine(part)
 
     def combine(self, part: c.Expression) -> c.Block:
         """Return the statements adding the result of a part."""
         if self._pair is not None:
-            return (c.Evaluate(self._call(ADD_PIECE, self._pair, part)),)
-        piece = c.Variable("piece", self._variable.type)
-        whole = c.Assign(self._variable, combined(self._op, self._variable, piece))
-        return (c.Let(piece, cast(part, piece.type.dtype)), whole)
+            return (c.Evaluate(self._call(ADD_CHUNK, self._pair, part)),)
+        value = c.Variable("part", self._variable.type)
+        update = c.Assign(self._variable, combined(self._op, self._variable, value))
+        return (c.Let(value, cast(part, value.type.dtype)), update)
 
     def value(self) -> c.Expression:
         """Return the collected value, in the wide type of collection."""
@@ -98,41 +98,41 @@ class LineWriter(RowWriter):
         if not self.outer.sizes or len(self.inner.sizes) != 1 or not self.schedule.fetched:
             return ()
         depth, after = len(self.outer.sizes) - 1, self.outer.variables[-1] + 1
-        places: dict[tuple[c.Buffer, c.Expression], int] = {}
+        fetched_nbytes: dict[tuple[c.Buffer, c.Expression], int] = {}
         for key, operand in self.element_operands():
             is_next = self.outer.step(key, depth)[0] != 0 and self.lies_side_by_side(key)
             if is_next and LONG_NBYTES <= nbytes_of(operand, self.row_size) <= _FETCH_NBYTES:
-                place = self.kernel.source(operand), self.outer.position(key, last=after)
-                places[place] = nbytes_of(operand, self.schedule.fetched)
-        return tuple(fetch(buffer, row + ahead, nbytes) for (buffer, row), nbytes in places.items())
+                next_row = self.kernel.source(operand), self.outer.position(key, last=after)
+                fetched_nbytes[next_row] = nbytes_of(operand, self.schedule.fetched)
+        return tuple(fetch(buffer, row + ahead, nbytes) for (buffer, row), nbytes in fetched_nbytes.items())
 
-    def write_pass(self, index: int, this: Pass) -> c.Block:
+    def write_pass(self, index: int, row_pass: Pass) -> c.Block:
         """Return the statements of a pass; the second pass prefetches the next row."""
         (*outer, size), variables = self.inner.sizes or (1,), self.inner.variables
-        is_short = not outer and not self.schedule.block and isinstance(size, int) and size <= self.schedule.piece
-        totals = {step: _Total(self, step, is_one_piece=is_short) for step in this.reductions}
+        is_short = not outer and not self.schedule.block and isinstance(size, int) and size <= self.schedule.chunk
+        totals = {step: _Total(self, step, is_single_chunk=is_short) for step in row_pass.reductions}
         if self.schedule.block:
-            body = self._blocks(this, totals, size)
+            body = self._blocks(row_pass, totals, size)
         else:
-            body = self._pieces(this, totals, (c.Size(0), c.Size(size)), is_fetching=index == 1)
+            body = self._chunks(row_pass, totals, (c.Size(0), c.Size(size)), is_fetching=index == 1)
             body = loops_around(body, variables[:-1], outer)
         body = (*chain.from_iterable(total.declared for total in totals.values()), *body)
         for step, total in totals.items():
             self.row_values[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
-            whole = finished(step.op, total.value(), self.row_size, variable.type.dtype)
-            body += (c.Let(variable, whole), *self.row_stores(step.result))
+            result = finished(step.op, total.value(), self.row_size, variable.type.dtype)
+            body += (c.Let(variable, result), *self.row_stores(step.result))
         return body
 
-    def _blocks(self, this: Pass, totals: Mapping[Step, _Total], size: Dim) -> c.Block:
+    def _blocks(self, row_pass: Pass, totals: Mapping[Step, _Total], size: Dim) -> c.Block:
         """Return the loop reducing blocks of a large row, and the loops reducing the results of the blocks."""
-        length, dtype = self.schedule.block, dtype_of(this.reductions[0].operands[0])
+        length, dtype = self.schedule.block, dtype_of(row_pass.reductions[0].operands[0])
         blocks = (size + (length - 1)) // length
         results = self.kernel.scratch_memory(blocks * len(totals), "float64" if c.CType(dtype).is_float else dtype)
         block, end = c.Variable(BLOCK_LOOP), c.Variable("block_end")
-        parts = {step: _Total(self, step, is_one_piece=False) for step in totals}
+        parts = {step: _Total(self, step, is_single_chunk=False) for step in totals}
         body: c.Block = (c.Let(end, c.index_min(c.Size(size), (block + 1) * length)),)
         body += (*chain.from_iterable(part.declared for part in parts.values()),)
-        body += self._pieces(this, parts, (block * length, end))
+        body += self._chunks(row_pass, parts, (block * length, end))
         loads: c.Block = ()
         for index, (step, total) in enumerate(totals.items()):
             result = results[c.Size(blocks * index) + block]
@@ -140,24 +140,26 @@ class LineWriter(RowWriter):
             loads += loops_around(total.combine(result), [block], [blocks])
         return (*loops_around(body, [block], [blocks], part=self.shared([block])), *loads)
 
-    def _pieces(self, this: Pass, totals: Mapping[Step, _Total], part: _Part, *, is_fetching: bool = False) -> c.Block:
-        """Return a walk along the innermost loop of a pass, in pieces unless known to be short.
+    def _chunks(
+        self, row_pass: Pass, totals: Mapping[Step, _Total], part: _Part, *, is_fetching: bool = False
+    ) -> c.Block:
+        """Return a walk along the innermost loop of a pass, in chunks unless known to be short.
 
-        A piece is a loop over elements, and calls reducing the elements in memory.
+        A chunk is a loop over elements, and calls reducing the elements in memory.
         """
         count, bounds = part[1] - part[0], (c.Variable("first"), c.Variable("end"))
-        most, fetched = self.schedule.piece, self.schedule.fetched
+        most, fetched = self.schedule.chunk, self.schedule.fetched
         length = count.dim if isinstance(count, c.Size) and isinstance(count.dim, int) else most + 1
         first, end = part if length <= most else bounds
-        body, known = self.element_body(this)
+        body, expressions = self.element_body(row_pass)
         variable = self.inner.variables[-1] if self.inner.variables else c.Variable("r")
         calls: c.Block = ()
         tiles: dict[Value, c.LocalArray] = {}
         for step, total in totals.items():
             element, operand = self._side_by_side(step), step.operands[0]
             if element is None and operand not in tiles:
-                tiles[operand] = row_array("piece", dtype_of(operand), min(length, most))
-                body += (c.Store(tiles[operand].buffer, variable - first, self.reduced_element(step, known)),)
+                tiles[operand] = row_array("chunk", dtype_of(operand), min(length, most))
+                body += (c.Store(tiles[operand].buffer, variable - first, self.reduced_element(step, expressions)),)
             calls += total.add(element or tiles[operand].buffer[0], end - first)
         ahead, stop = c.Variable("next"), c.Variable("stop")
         fetches = self._fetches(ahead) if body and is_fetching else ()
@@ -167,11 +169,11 @@ class LineWriter(RowWriter):
             body = (c.For(ahead, first, end, body, step=fetched),)
         elif body:
             body = (c.For(variable, first, end, body),)
-        piece = (*tiles.values(), *body, *c.substitute(calls, {variable: first}))
+        chunk = (*tiles.values(), *body, *c.substitute(calls, {variable: first}))
         if length <= most:
-            return piece
-        piece = (c.Let(bounds[1], c.index_min(part[1], bounds[0] + most)), *piece)
-        return (c.For(bounds[0], *part, piece, step=most),)
+            return chunk
+        chunk = (c.Let(bounds[1], c.index_min(part[1], bounds[0] + most)), *chunk)
+        return (c.For(bounds[0], *part, chunk, step=most),)
 
     def _side_by_side(self, step: Step) -> c.Load | None:
         """Return the element combined by a reduction, if the elements of a row are contiguous in memory."""
@@ -180,7 +182,7 @@ class LineWriter(RowWriter):
         if operand not in self.kernel.group.results or is_moved(self.kernel, operand):
             element = self.reduced_element(step, {})
         elif isinstance(operand, Var):
-            element = self.home(operand)
+            element = self.saved_element(operand)
         if isinstance(element, c.Load) and all(c.stride_of(element.index, r) == 1 for r in self.inner.variables[-1:]):
             return element
         return None

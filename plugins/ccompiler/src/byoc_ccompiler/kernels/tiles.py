@@ -72,8 +72,8 @@ def multiply(
 
 def steps_of_a_line(step: c.Expression, dtype: str) -> int:
     """Return the steps of a tile, at most 4, per cache line, with ``step`` elements in each step; 4 if not known."""
-    known = step.dim if isinstance(step, c.Size) and isinstance(step.dim, int) else 0
-    return max(1, min(_STEPS, _LINE_NBYTES // max(1, known * dtype_info(dtype).itemsize)))
+    elements = step.dim if isinstance(step, c.Size) and isinstance(step.dim, int) else 0
+    return max(1, min(_STEPS, _LINE_NBYTES // max(1, elements * dtype_info(dtype).itemsize)))
 
 
 def in_parts(
@@ -84,8 +84,8 @@ def in_parts(
     if part == 1:
         return (c.For(index, begin, end, body(1, index)),)
     # The start of the rest is computed from the size, because then a compiler sees an empty rest.
-    whole = begin + (end - begin) // part * part
-    return (c.For(index, begin, whole, body(part, index), step=part), c.For(rest, whole, end, body(1, rest)))
+    parts_end = begin + (end - begin) // part * part
+    return (c.For(index, begin, parts_end, body(part, index), step=part), c.For(rest, parts_end, end, body(1, rest)))
 
 
 @cache
@@ -148,20 +148,23 @@ def tile_function(
     def some_steps(count: int, at: c.Expression) -> c.Block:
         """Return the statements of some steps."""
         u = c.Variable("u")
-        place = at if count == 1 else at + u
-        panels_at = {n: (step_of(place) + n // width * depth) * (panel_step if strided else width) for n in parts}
-        one = (
+        index = at if count == 1 else at + u
+        panels_at = {n: (step_of(index) + n // width * depth) * (panel_step if strided else width) for n in parts}
+        single_step = (
             *(c.Let(part, c.Load(panel, panels_at[n] + n % width, lanes)) for n, part in parts.items()),
             each(
                 acc,
                 lambda n: vector(acc, n) + factor * parts[n],
                 c.Alias(row, left, row_at),
-                c.Let(scale, row[place]),
+                c.Let(scale, row[index]),
             ),
         )
-        places = (ahead_at + step_of(at + step) * ahead_step for step in range(0, count, fetch_interval or count))
-        fetched = [fetch_line(ahead, place) for place in places] if fetch_interval else []
-        return (*fetched, *(one if count == 1 else (c.For(u, _ZERO, c.Size(count), one, kind=c.LoopKind.UNROLLED),)))
+        offsets = (ahead_at + step_of(at + step) * ahead_step for step in range(0, count, fetch_interval or count))
+        fetched = [fetch_line(ahead, index) for index in offsets] if fetch_interval else []
+        return (
+            *fetched,
+            *(single_step if count == 1 else (c.For(u, _ZERO, c.Size(count), single_step, kind=c.LoopKind.UNROLLED),)),
+        )
 
     # Compilers load the vectors of the next step early, and without registers for these spill sums.
     has_room = (rows + 2) * len(parts) <= unit.registers

@@ -60,7 +60,7 @@ def _write(kernel: Kernel) -> None:
         kernel.finish_block((narrow, *_tiles(kernel, nest, planes, turned, source, target)))
         return
     row_nbytes = nest.sizes[-1] * dtype_info(target.dtype).itemsize if nest.sizes else 0
-    # Rows are prefetched when copied to non-consecutive places.
+    # Rows are prefetched when copied to non-consecutive rows.
     is_row = last > 0 and nest.step(_SOURCE, last)[0] == 1
     if is_row and isinstance(row_nbytes, int) and row_nbytes in _FETCHED_NBYTES:
         ahead = nest.position(_SOURCE, last=c.Size(0)) + nest.step(_SOURCE, last - 1)[0] * _ROWS_AHEAD
@@ -93,11 +93,11 @@ def _tiles(
     from_, to = c.Buffer("from", source.dtype), c.Buffer("to", target.dtype, c.MemoryAccess.WRITE)
     tile, a, b, a_first, b_first, b_end = map(c.Variable, ("tile", "a", "b", "a_first", "b_first", "b_end"))
     turn = kernel.shared_function(turn_function(kernel.unit, target.dtype))
-    place, turned_place = a_first * from_step + b_first, b_first * to_step + a_first
-    squares = (c.Address(from_, place), c.Size(from_step), c.Address(to, turned_place), c.Size(to_step))
+    source_offset, target_offset = a_first * from_step + b_first, b_first * to_step + a_first
+    squares = (c.Address(from_, source_offset), c.Size(from_step), c.Address(to, target_offset), c.Size(to_step))
     columns: c.Block = (c.Let(a_first, c.index_min(a, width - lanes)), c.Evaluate(c.Call(turn, squares)))
     rows: c.Block = (c.Let(b_first, c.index_min(b, height - lanes)), c.For(a, c.Size(0), c.Size(width), columns, lanes))
-    # The last item also computes the rest, because then no two threads write to one place.
+    # The last item also computes the rest, because then no two threads write the same element.
     end = c.Select(tile.compare("==", height // lanes - 1), c.Size(height), (tile + 1) * lanes)
     item = (c.Let(b_end, end), c.For(b, tile * lanes, b_end, rows, lanes))
     tiles = loops_around(item, [tile], [height // lanes], part=None if planes.sizes else 0)
@@ -119,8 +119,8 @@ def turn_function(unit: VectorUnit, dtype: str) -> c.Function:
         low = tuple(lane - size + lanes if lane & size else lane for lane in range(lanes))
         high = tuple(lane + lanes if lane & size else lane + size for lane in range(lanes))
         for row in range(lanes):
-            one, other = old[row & ~size], old[row | size]
-            body.append(c.Let(rows[row], c.Shuffle(one, other, high if row & size else low)))
+            upper, lower = old[row & ~size], old[row | size]
+            body.append(c.Let(rows[row], c.Shuffle(upper, lower, high if row & size else low)))
         size //= 2
     body += [c.Store(to, to_step * k, row) for k, row in enumerate(rows)]
     return c.Function(f"turn_{c_suffix(dtype)}", (from_, from_step, to, to_step), tuple(body))

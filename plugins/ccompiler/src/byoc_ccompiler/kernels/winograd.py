@@ -58,7 +58,7 @@ def _packed_filter(kernel: Kernel, plan: WinogradPlan) -> c.Buffer:
     """Return the transformed filter: panels x points x input channels x output channels of a panel."""
     geometry, taps, array = plan.geometry, plan.algorithm.taps, plan.geometry.constant_filter(kernel)
     if array is None:
-        raise InternalError("schedule", "transforms a filter that is computed")
+        raise InternalError("schedule", "needs a constant filter")
     factors = np.einsum("ay,oiyx,bx->abio", taps, array.astype(np.float64), taps)
     padded = np.zeros((plan.num_points, geometry.channels, plan.num_panels * plan.width))
     padded[..., : geometry.out_channels] = factors.reshape(*padded.shape[:2], -1)
@@ -86,9 +86,9 @@ class _Loops:
             return (tiles, self._rounds_of_pairs())
         if plan.parts == "panels":
             assert isinstance(plan.num_tiles, int)
-            whole, tail = divmod(plan.num_tiles, plan.rows)
+            full_blocks, tail = divmod(plan.num_tiles, plan.rows)
             transforms = self._transforms(_FIRST, first, end)
-            panels = self._panels((first, end), (_FIRST, c.Size(plan.num_tiles)), c.Size(whole), tail)
+            panels = self._panels((first, end), (_FIRST, c.Size(plan.num_tiles)), c.Size(full_blocks), tail)
             return (
                 tiles,
                 c.Dispatch(first, end, (transforms,), plan.num_tiles),
@@ -106,14 +106,14 @@ class _Loops:
         )
         body = (
             numbered,
-            c.Alias(self.tiles, self.scratch, part * (plan.places * plan.block_step)),
+            c.Alias(self.tiles, self.scratch, part * (plan.part_blocks * plan.block_step)),
             products,
             c.Let(rounds, (end - first + (plan.blocks - 1)) // plan.blocks),
             c.For(number, _FIRST, rounds, one_round),
         )
         return (c.Dispatch(first, end, body, plan.total, plan.grain),)
 
-    def _place(self, tile: c.Expression) -> tuple[c.Expression, c.Variable, c.Variable, c.Block]:
+    def _tile_origin(self, tile: c.Expression) -> tuple[c.Expression, c.Variable, c.Variable, c.Block]:
         """Return the image, the first row and the first column of a tile, and their declarations."""
         t, n, y0, x0 = c.variables("t n y0 x0")
         image, down, right = c.unravelled(t, self.plan.grid)
@@ -124,11 +124,11 @@ class _Loops:
         """Return the loop transforming some tiles of a round with first tile ``t0``."""
         plan, item, (top, left, _, _) = self.plan, c.Variable("item"), self.geometry.padding
         at = c.PointerArray("at", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points)
-        n, y0, x0, place = self._place(t0 + item)
+        n, y0, x0, origin = self._tile_origin(t0 + item)
         to = item // plan.rows * plan.block_step + item % plan.rows * plan.row_step
         transform = self.kernel.call(input_function(plan), c.Address(at, _FIRST), c.Address(self.tiles, to))
         pointers = self.image.pointers(at, n, y0 - top, x0 - left, plan.algorithm.num_inputs)
-        return c.For(item, begin, end, (*place, c.LocalArray(at), *pointers, transform))
+        return c.For(item, begin, end, (*origin, c.LocalArray(at), *pointers, transform))
 
     def _panels(self, panels: _Pair, tiles: _Pair, blocks: c.Expression, tail: int = 0) -> c.For:
         """Return the loop over panels, up to an end: multiply point by point, transform back, compute the epilogue.
@@ -142,8 +142,8 @@ class _Loops:
             sums = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * width)
             return self._product(rows, (panel, k, block), sums)
 
-        whole = c.For(block, _FIRST, blocks, (product(plan.rows, block),))
-        products = (whole, product(tail, blocks)) if tail else (whole,)
+        full_blocks = c.For(block, _FIRST, blocks, (product(plan.rows, block),))
+        products = (full_blocks, product(tail, blocks)) if tail else (full_blocks,)
         outputs = self._outputs(t0 + slot, panel, c.Address(self.products, slot * width), plan.round_tiles * width)
         body = (c.For(k, _FIRST, c.Size(plan.num_points), products), c.For(slot, _FIRST, count, outputs))
         return c.For(panel, *panels, body)
@@ -174,9 +174,9 @@ class _Loops:
         )
         return c.For(t0, _FIRST, c.Size(plan.num_tiles), one_round, step=size)
 
-    def _product(self, rows: int, place: tuple[c.Variable, c.Variable, c.Expression], sums: c.Address) -> c.Evaluate:
+    def _product(self, rows: int, indices: tuple[c.Variable, c.Variable, c.Expression], sums: c.Address) -> c.Evaluate:
         """Return the product of a block's tiles, at a panel and a point; a part of the next point is prefetched."""
-        plan, (panel, k, block), channels = self.plan, place, self.geometry.channels
+        plan, (panel, k, block), channels = self.plan, indices, self.geometry.channels
         point, size = panel * plan.num_points + k, channels * plan.width
         following = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * size
         tile = c.Address(self.tiles, block * plan.block_step + k * (plan.rows * plan.row_step))
@@ -193,13 +193,13 @@ class _Loops:
         size, width, first = plan.algorithm.num_outputs, plan.width, panel * plan.width
         y, count, x_count = c.variables("y o_count x_count")
         pixels = c.Buffer("pixels", geometry.dtype, c.MemoryAccess.WRITE, size**2 * width)
-        n, y0, x0, place = self._place(tile)
+        n, y0, x0, origin = self._tile_origin(tile)
         offset = (y - y0) * (size * width)
         sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
-        whole, left = c.Size(width), geometry.out_channels - first
+        full_width, left = c.Size(width), geometry.out_channels - first
         return (
-            *place,
-            c.Let(count, c.index_min(whole, left) if geometry.out_channels % width else whole),
+            *origin,
+            c.Let(count, c.index_min(full_width, left) if geometry.out_channels % width else full_width),
             c.Let(x_count, c.index_min(c.Size(size), c.Size(geometry.out_width) - x0)),
             c.LocalArray(pixels, alignment=plan.unit.nbytes),
             self.kernel.call(output_function(plan, point_step), products, c.Address(pixels, _FIRST)),
@@ -219,7 +219,7 @@ def input_function(plan: WinogradPlan) -> c.Function:
     # The last vector of channels may begin inside the one before.
     body = (c.Let(channel, c.index_min(c0, channels - plan.lanes)), *points)
     loop = c.For(c0, _FIRST, c.Size(channels), body, step=plan.lanes)
-    name, comment = f"winograd_input_{plan.algorithm.num_outputs}", "// Transforms the pixels of one tile."
+    name, comment = f"winograd_input_{plan.algorithm.num_outputs}", "// Transform the pixels of a tile."
     return c.Function(name, (at, to), (loop,), None, (comment,), is_contracted=True)
 
 
@@ -230,14 +230,14 @@ def output_function(plan: WinogradPlan, point_step: int) -> c.Function:
     loads = [c.Load(products, (j + i * num) * point_step + v, plan.lanes) for i in range(num)]
     body = _mapped(plan.algorithm.outputs, j, loads, pixels[v], plan.width)
     loop = c.For(v, _FIRST, c.Size(plan.width), body, step=plan.lanes)
-    name, comment = f"winograd_output_{plan.algorithm.num_outputs}", "// Transforms the products of one tile back."
+    name, comment = f"winograd_output_{plan.algorithm.num_outputs}", "// Transform the products of a tile back."
     return c.Function(name, (products, pixels), (loop,), None, (comment,), is_contracted=True)
 
 
 def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step: int, before: c.Block = ()) -> c.Block:
     """Return statements applying a map along both axes of a square of vectors; ``loads`` are those of column ``j``.
 
-    The results go ``to`` a place and behind, ``step`` elements apart, row by row.
+    The results go to ``to`` and the following elements, ``step`` elements apart, row by row.
     """
     (num_results, num), lanes, i = matrix.shape, loads[0].lanes, c.Variable("i")
     part = c.Buffer("part", to.buffer.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)

@@ -6,6 +6,10 @@ matrices interpolate a product of polynomials at chosen points and at infinity (
 growth of rounding errors: with 0, +-3/4 and +-3/2, the errors of ``F(4, 3)`` are a quarter of the errors with the
 customary 0, +-1 and +-2, and all of ``A^T`` and ``B^T`` is exact in float32.
 
+The points are part of the error bound of :mod:`~byoc_ccompiler.kernels.winograd` and of the errors promised by the
+option ``winograd``. The other constants, sizes and estimated costs, decide whether and with which tiles a convolution
+takes this path.
+
 Sources: S. Winograd, Arithmetic Complexity of Computations, SIAM 1980; A. Lavin and S. Gray, Fast Algorithms for
 Convolutional Neural Networks, CVPR 2016; B. Barabasz et al., Error Analysis and Improving the Accuracy of Winograd
 Convolution for Deep Neural Networks, ACM TOMS 46 (2020), on the points.
@@ -68,10 +72,10 @@ def minimal_filter(num_outputs: int) -> _MinimalFilter:
     points, size = _POINTS[num_outputs], num_outputs + _TAPS - 1
     outputs, taps, inputs = np.zeros((num_outputs, size)), np.zeros((size, _TAPS)), np.zeros((size, size))
     for index, point in enumerate(points):
-        others = [other for other in points if other != point]
+        other_points = [other for other in points if other != point]
         outputs[:, index] = [point**power for power in range(num_outputs)]
-        taps[index] = [point**power / np.prod([point - other for other in others]) for power in range(_TAPS)]
-        inputs[index, :-1] = np.polynomial.polynomial.polyfromroots(others)
+        taps[index] = [point**power / np.prod([point - other for other in other_points]) for power in range(_TAPS)]
+        inputs[index, :-1] = np.polynomial.polynomial.polyfromroots(other_points)
     outputs[-1, -1] = taps[-1, -1] = 1.0
     inputs[-1] = np.polynomial.polynomial.polyfromroots(points)
     return _MinimalFilter(num_outputs, size, outputs, taps, inputs)
@@ -103,7 +107,7 @@ class WinogradPlan:
     of channels.
 
     Threads divide a ``total`` of blocks or panels by multiples of ``grain``. The smallest part has scratch memory for
-    the transformed tiles of ``places`` blocks, a larger part a multiple of this memory; all parts together have
+    the transformed tiles of ``part_blocks`` blocks, a larger part a multiple of this memory; all parts together have
     ``tiles_size`` elements. The products follow; ``scratch_size`` is the size of both.
 
     Raises:
@@ -130,7 +134,7 @@ class WinogradPlan:
         self.num_tiles = product(self.grid)
         is_one_round = isinstance(self.num_tiles, int) and self.num_tiles <= self.round_tiles
         if self.parts == "panels" and not is_one_round:
-            raise InternalError("schedule", "parts panels of several rounds", got=str(schedule))
+            raise InternalError("schedule", "divides panels among threads, but has several rounds", got=str(schedule))
         batch, height, width = _assumed(geometry)
         self.assumed_tiles = batch * -(-height // num_outputs) * -(-width // num_outputs)
         # From one tile's channels to the next's at one point; the same sets of a cache do not serve all.
@@ -139,10 +143,10 @@ class WinogradPlan:
         self.block_step = self.num_points * rows * self.row_step
         self.panel_products = self.num_points * self.round_tiles * self.width
         self.total = self.num_panels if self.parts == "panels" else (self.num_tiles + (rows - 1)) // rows
-        self.grain, parts, self.places = self.total // _MOST_PARTS + 1, _MOST_PARTS, blocks
+        self.grain, parts, self.part_blocks = self.total // _MOST_PARTS + 1, _MOST_PARTS, blocks
         if isinstance(self.total, int) and isinstance(self.grain, int):
-            parts, self.places = -(-self.total // self.grain), min(self.grain, blocks)
-        self.tiles_size = (parts * self.places if self.parts == "blocks" else blocks) * self.block_step
+            parts, self.part_blocks = -(-self.total // self.grain), min(self.grain, blocks)
+        self.tiles_size = (parts * self.part_blocks if self.parts == "blocks" else blocks) * self.block_step
         # The products of a pair lie on the stack.
         self.scratch_size = self.tiles_size + (0 if self.parts == "pairs" else parts * self.panel_products)
 

@@ -22,7 +22,7 @@ from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, collapsed_step
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["Blocks", "RowWriter", "WordFormat", "pack_panels", "word_tile"]
+__all__ = ["Blocks", "RunWriter", "WordFormat", "pack_panels", "word_tile"]
 
 _REGISTERS = {
     64: ("_mm512", "__m512i", "__AVX512BW__"),
@@ -34,10 +34,10 @@ _REGISTERS = {
 
 @dataclass(frozen=True, slots=True)
 class WordFormat:
-    """Words of short numbers, sums of their products, and the addition of products to sums: in C, and in numpy.
+    """Words of short numbers, sums of their products, and the addition of products to sums.
 
-    Rows may be cut into steps: then ``step`` has the words of a step, and the words from a step to the next step of the
-    row.
+    ``definition`` is the addition in C, ``evaluate`` the same in numpy, for the interpreter of C statements. Rows may
+    be cut into steps: then ``step`` has the words of a step, and the words from a step to the next step of the row.
     """
 
     name: str
@@ -82,7 +82,7 @@ def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, widt
     acc = c.Buffer("acc", type_.dtype, c.MemoryAccess.WRITE, rows * own)
     count, row_step, start_step, pitch, j, k, w = c.variables("count row_step start_step pitch j k w")
     factor, columns = c.Variable("factor", word), {n: c.Variable("column", word) for n in range(0, own, lanes)}
-    held, add = {n: c.Load(acc, j * own + n, lanes) for n in columns}, words.add(lanes)
+    accumulated, add = {n: c.Load(acc, j * own + n, lanes) for n in columns}, words.add(lanes)
 
     def each(to: c.Buffer, apart: Dim | c.Expression, value: Callable[[int], c.Expression], *before: c.Let) -> c.For:
         """Return the loop over rows setting each vector of sums."""
@@ -93,7 +93,7 @@ def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, widt
         """Return the loop over words."""
         lets = (c.Let(column, c.Load(steps, w * width + n, lanes)) for n, column in columns.items())
         scale = c.Let(factor, c.Broadcast(row[j * step + w], lanes))
-        add_up = each(acc, own, lambda n: c.Call(add, (held[n], factor, columns[n]), type_), scale)
+        add_up = each(acc, own, lambda n: c.Call(add, (accumulated[n], factor, columns[n]), type_), scale)
         return c.For(w, zero, number, (*lets, add_up))
 
     begins: tuple[c.Buffer | c.Variable, ...] = ()
@@ -103,16 +103,16 @@ def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, widt
     else:
         size, apart = words.step
         begin = each(acc, own, lambda _: c.Broadcast(c.Literal(0, c.CType(type_.dtype)), lanes))
-        places = (c.Alias(line, left, k * apart), c.Alias(part, panel, k * (size * width)))
-        loop = c.For(k, zero, count, (*places, products(line, part, c.Size(size), c.Size(size))))
-    body = (c.LocalArray(acc, lanes=lanes), begin, loop, each(sums, pitch, lambda n: held[n]))
+        aliases = (c.Alias(line, left, k * apart), c.Alias(part, panel, k * (size * width)))
+        loop = c.For(k, zero, count, (*aliases, products(line, part, c.Size(size), c.Size(size))))
+    body = (c.LocalArray(acc, lanes=lanes), begin, loop, each(sums, pitch, lambda n: accumulated[n]))
     name = f"vec_tile_{words.name}_{rows}x{own}_of_{width}"
     return c.Function(name, (left, panel, count, *begins, sums, pitch), body, is_contracted=type_.is_float)
 
 
 @dataclass(frozen=True, slots=True)
-class RowWriter:
-    """A writer of rows, run by run, each by the statements of ``move``: numbers from a place in a row on.
+class RunWriter:
+    """A writer of rows, run by run, each by the statements of ``move``: numbers from an offset in a row on.
 
     A run without a source lies beyond the borders of an image. ``end`` returns the statements after the last run of a
     row, ``arrays`` are declared before the rows.
@@ -143,8 +143,8 @@ class Blocks:
     def tile(self, sums: c.Buffer, leading: tuple[c.Expression, ...] = ()) -> SumsTile:
         """Return the sums of a block and a panel."""
         num_columns = c.Size(self.width) if self.num_columns % self.width == 0 else self.n_count
-        place = (self.m0, self.m_count, self.n0, num_columns, self.width)
-        return SumsTile(sums, self.width, *place, leading)
+        region = (self.m0, self.m_count, self.n0, num_columns, self.width)
+        return SumsTile(sums, self.width, *region, leading)
 
     def loop(self, gather: c.For, product: c.Block, before: c.Block, *after: c.Statement) -> c.Dispatch:
         """Return the loop over blocks times panels, panel by panel of each block.
@@ -162,14 +162,14 @@ class Blocks:
         start = c.Declare(at_hand, c.Size(-1))
         return self.shared_loop(item, self.count * self.panels, body, (*before, start), *after)
 
-    def gather_rows(self, source: c.Buffer, step: Dim, depth: Dim, writer: RowWriter) -> c.For:
+    def gather_rows(self, source: c.Buffer, step: Dim, depth: Dim, writer: RunWriter) -> c.For:
         """Return the loop over the rows of a block, with ``depth`` numbers each, a step apart."""
         row = c.Variable("row")
         move = writer.move(row, c.Size(0), source[self.m0 * step + row * step], depth)
         return c.For(row, c.Size(0), self.m_count, (*move, *writer.end(row)))
 
     def gather_windows(
-        self, image: c.Buffer, shape: ConvolutionGeometry, strides: Sequence[Dim], writer: RowWriter
+        self, image: c.Buffer, shape: ConvolutionGeometry, strides: Sequence[Dim], writer: RunWriter
     ) -> c.For:
         """Return the loop over the windows of the pixels of a block; a line of a window is a single run if possible.
 
@@ -186,8 +186,8 @@ class Blocks:
         move, (planes, pixel) = writer.move, (1, channels) if channel == 1 else (channels, 1)
         at = (tap_down * planes + plane) * (across * pixel)
 
-        def inside(place: c.Expression, reach: int, size: Dim) -> c.Expression:
-            is_inside = c.Binary("&&", place.compare(">=", 0), place.compare("<=", c.Size(size) - reach))
+        def inside(index: c.Expression, reach: int, size: Dim) -> c.Expression:
+            is_inside = c.Binary("&&", index.compare(">=", 0), index.compare("<=", c.Size(size) - reach))
             return is_inside if shape.is_padded else c.Literal(True, c.BOOL)
 
         tap = at + tap_right * pixel

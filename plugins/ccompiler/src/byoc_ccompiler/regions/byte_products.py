@@ -94,7 +94,7 @@ class _Product:
         depth = weight.integers[0].size
         if not 0 < depth <= (MAX_DEPTH if weight.zero is None else MAX_TERMS) or len(weight.integers) == 0:
             return None
-        if image.scale is not None and not _is_sound(_factor(image, weight)):
+        if image.scale is not None and not _are_normal(_factor(image, weight)):
             return None
         if image.shift is not None and image.border is None and binding.op.name == "nn.conv2d":
             return None  # the value beyond the borders is a byte
@@ -169,10 +169,14 @@ class _Product:
         cast, centre, shift = maker, 0, None
         if maker.op.name == "subtract":
             value, moved = maker.operands
-            zero, made = self._array(moved), self._maker(value)
-            if made is None or any(dim != 1 for dim in shape_of(moved)) or shape_of(value) != shape_of(maker.result):
+            zero, producer = self._array(moved), self._maker(value)
+            if (
+                producer is None
+                or any(dim != 1 for dim in shape_of(moved))
+                or shape_of(value) != shape_of(maker.result)
+            ):
                 return None
-            cast = made
+            cast = producer
             if zero is not None:
                 centre = int(zero.reshape(()))
             elif shape_of(moved) == ():
@@ -222,8 +226,8 @@ class _Product:
         if maker is None or maker.op.name not in _FOLDED:
             return None
         operands = [self._array(operand) for operand in maker.operands]
-        known = [operand for operand in operands if operand is not None]
-        return evaluate_binding(maker, known, {})[0] if len(known) == len(operands) else None
+        arrays = [operand for operand in operands if operand is not None]
+        return evaluate_binding(maker, arrays, {})[0] if len(arrays) == len(operands) else None
 
 
 def _ordered_axes(binding: Binding) -> tuple[int, ...] | None:
@@ -255,7 +259,7 @@ def _factor(image: _Image, weight: _Weight) -> NDArray:
         return np.asarray(np.float64(image.scale) * weight.scale.astype(np.float64)).astype(np.float32)
 
 
-def _is_sound(factor: NDArray) -> bool:
+def _are_normal(factor: NDArray) -> bool:
     """Return whether all factors are normal numbers: the unit roundoff bounds no rounding error of others."""
     sizes = np.abs(factor)
     return bool(np.all(np.isfinite(sizes) & (sizes >= np.finfo(np.float32).tiny)))

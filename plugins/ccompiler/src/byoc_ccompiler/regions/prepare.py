@@ -1,4 +1,8 @@
-"""The rewrites of regions, in order."""
+"""The rewrites of regions, in order.
+
+Later rewrites rely on earlier rewrites: ops are recognised after common subexpressions are eliminated; convolutions of
+bytes exist with channels last only, and their weights are found while ``dequantize`` is not folded.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.regions.byte_products import use_byte_products
 from byoc_ccompiler.regions.channels_last import channels_last
-from byoc_ccompiler.regions.single_places import slice_single_places
+from byoc_ccompiler.regions.single_indices import slice_single_indices
 from byoc_ccompiler.regions.widen_halves import widen_halves
 
 __all__ = ["prepare_regions"]
@@ -34,7 +38,7 @@ def prepare_regions(
 
     Composites are taken apart, because the division into loops is decided later and anew. Normalisations, activations
     and attention in many ops become one op each. 16-bit floats are computed in float32; convolutions get their channels
-    last; products of quantised tensors are computed on the integers; a single place of an axis becomes a slice.
+    last; products of quantised tensors are computed on the integers; a single index of an axis becomes a slice.
 
     Args:
         functions: the regions; parameters, results and attributes except ``Codegen`` are kept.
@@ -48,17 +52,18 @@ def prepare_regions(
             store.adopt(constant, constants[constant.digest])
     module = IRModule(inlined, store)
     module = replace(module, ops=module.ops.extended((BYTE_PRODUCT, BYTE_CONVOLUTION)))
-    known = tuple(name for name in _RECOGNISED if name in families)
-    module = _run(module, EliminateCommonSubexpressions(), RecogniseComposites(known), RemoveDeadCode())
+    composites = tuple(name for name in _RECOGNISED if name in families)
+    module = _run(module, EliminateCommonSubexpressions(), RecogniseComposites(composites), RemoveDeadCode())
     module = widen_halves(module, families)
     # Constants of 16-bit floats are cast now; quantised constants stay until their readers are known.
     fold = FoldConstants(kept=("dequantize",))
     module = _run(module, fold, lambda module: channels_last(module, families), Simplify())
-    module = slice_single_places(module)
+    module = slice_single_indices(module)
     return _run(module, use_byte_products, RemoveDeadCode(), FoldConstants())
 
 
 _RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.rms_norm", "nn.swish", "nn.hard_swish", "nn.attention")
+"""The ops recognised in decomposed form, if a family has a kernel."""
 
 
 def _run(module: IRModule, *transforms: Callable[[IRModule], IRModule]) -> IRModule:

@@ -33,7 +33,11 @@ def _wide_attrs(binding: Binding) -> dict[str, AttrValue]:
 
 
 def widen_binding(binding: Binding, families: Mapping[str, KernelFamily]) -> Binding:
-    """Return the op as compiled: with float32 in place of 16-bit floats, unless the family takes these."""
+    """Return the op as compiled: with float32 in place of 16-bit floats, unless the family takes these.
+
+    A family judges this form of an op (:func:`byoc_ccompiler.support.reject_step`), before any rewrite. The form must
+    equal the ops written by :func:`widen_halves`.
+    """
     if not _needs_widening(binding, families):
         return binding
 

@@ -33,7 +33,7 @@ def number(call: Call, name: str) -> float:
     value = call.attrs.get(name)
     if _is_number(value):
         return float(value)
-    raise _misfit(call, name, "a number")
+    raise _attribute_error(call, name, "a number")
 
 
 def integer(call: Call, name: str) -> int:
@@ -41,7 +41,7 @@ def integer(call: Call, name: str) -> int:
     value = call.attrs.get(name)
     if _is_integer(value):
         return value
-    raise _misfit(call, name, "an integer of 64 bits")
+    raise _attribute_error(call, name, "an integer of 64 bits")
 
 
 def integers(call: Call, name: str, count: int | None = None) -> tuple[int, ...]:
@@ -51,7 +51,7 @@ def integers(call: Call, name: str, count: int | None = None) -> tuple[int, ...]
         found = tuple(x for x in value if _is_integer(x))
         if len(found) == len(value) and count in (None, len(found)):
             return found
-    raise _misfit(call, name, "integers of 64 bits" if count is None else f"{count} integers of 64 bits")
+    raise _attribute_error(call, name, "integers of 64 bits" if count is None else f"{count} integers of 64 bits")
 
 
 def _is_integer(value: object) -> TypeGuard[int]:
@@ -59,8 +59,8 @@ def _is_integer(value: object) -> TypeGuard[int]:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    is_whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER
-    return is_whole or isinstance(value, float)
+    is_integer = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER
+    return is_integer or isinstance(value, float)
 
 
 def numbers(call: Call, name: str, count: int) -> tuple[float, ...]:
@@ -70,7 +70,7 @@ def numbers(call: Call, name: str, count: int) -> tuple[float, ...]:
         found = tuple(float(x) for x in value if _is_number(x))
         if len(found) == count:
             return found
-    raise _misfit(call, name, f"{count} numbers")
+    raise _attribute_error(call, name, f"{count} numbers")
 
 
 def flag(call: Call, name: str) -> bool:
@@ -78,7 +78,7 @@ def flag(call: Call, name: str) -> bool:
     value = call.attrs.get(name)
     if isinstance(value, bool):
         return value
-    raise _misfit(call, name, "true or false")
+    raise _attribute_error(call, name, "true or false")
 
 
 def choice(call: Call, name: str, choices: Sequence[str]) -> str:
@@ -86,7 +86,7 @@ def choice(call: Call, name: str, choices: Sequence[str]) -> str:
     value = call.attrs.get(name)
     if isinstance(value, str) and value in choices:
         return value
-    raise _misfit(call, name, " or ".join(choices))
+    raise _attribute_error(call, name, " or ".join(choices))
 
 
 def axis_of(call: Call, name: str = "axis") -> int:
@@ -98,7 +98,7 @@ def in_range(call: Call, name: str, axis: int) -> int:
     """Check an axis of the first operand against the rank, and return the axis counted from the front."""
     rank = len(call.operands[0].shape)
     if not -rank <= axis < rank:
-        raise _misfit(call, name, f"-{rank} to {rank - 1}")
+        raise _attribute_error(call, name, f"-{rank} to {rank - 1}")
     return axis % rank
 
 
@@ -108,9 +108,9 @@ def axes_of_layout(call: Call, name: str, channels: str, rank: int) -> tuple[int
     value = call.attrs.get(name)
     if isinstance(value, str) and sorted(value) == sorted(letters):
         return tuple(value.index(letter) for letter in letters)
-    raise _misfit(call, name, f"an order of {letters}")
+    raise _attribute_error(call, name, f"the letters {letters} in any order")
 
 
-def _misfit(call: Call, name: str, expected: str) -> ArtifactError:
+def _attribute_error(call: Call, name: str, expected: str) -> ArtifactError:
     got = call.attrs.get(name, "nothing")
     return ArtifactError(f"attribute `{name}` of `{call.op}`", "has a wrong value", got=got, expected=expected)

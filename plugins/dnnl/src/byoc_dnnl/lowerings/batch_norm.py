@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["add_spelled_batch_norm", "lower_batch_norm"]
@@ -27,17 +27,17 @@ def lower_batch_norm(call: Call, planner: Planner) -> str | None:
     """Add batch normalisation by given statistics."""
     rank, axis, epsilon = len(call.result.shape), axis_of(call), number(call, "epsilon")
     if rank < 2:
-        return "oneDNN needs an axis of images and one of channels"
-    others = [place for place in range(rank) if place != axis]
-    order = (others[0], axis, *others[1:])
-    parameters = [planner.place_row_major(id_, "float32") for id_ in call.inputs[1:]]
+        return "oneDNN needs an axis of images and an axis of channels"
+    other_axes = [index for index in range(rank) if index != axis]
+    order = (other_axes[0], axis, *other_axes[1:])
+    parameters = [planner.row_major_location(id_, "float32") for id_ in call.inputs[1:]]
 
-    def add(place: Place) -> str | None:
-        if place.desc.is_blocked() and epsilon == 0:
+    def add(location: Location) -> str | None:
+        if location.desc.is_blocked() and epsilon == 0:
             return "oneDNN leaves a NaN in the padding of blocks"
-        return _add([call], planner, place, _as_rows(planner, place.desc.permuted(order)), parameters, epsilon)
+        return _add([call], planner, location, _as_rows(planner, location.desc.permuted(order)), parameters, epsilon)
 
-    return first_reason(map(add, planner.ways(call.inputs[0])))
+    return first_reason(map(add, planner.candidate_locations(call.inputs[0])))
 
 
 def add_spelled_batch_norm(call: Call, planner: Planner) -> bool:
@@ -52,27 +52,29 @@ def add_spelled_batch_norm(call: Call, planner: Planner) -> bool:
     total = product and planner.follower(product)
     if total is None or product is None or (call.op, product.op, total.op) != _SPELLED:
         return False
-    last = planner.follower(total)
-    if not call.result == product.result == total.result or (last is not None and last.op in _BETTER_POST_OPS):
+    next_call = planner.follower(total)
+    if not call.result == product.result == total.result or (
+        next_call is not None and next_call.op in _BETTER_POST_OPS
+    ):
         return False
-    place = planner.stored(call.inputs[0])
-    rank, channels = len(place.desc.sizes), place.desc.sizes[1:2]
-    if place.desc.dtype == call.result.dtype or rank < 2:
+    location = planner.stored_location(call.inputs[0])
+    rank, channels = len(location.desc.sizes), location.desc.sizes[1:2]
+    if location.desc.dtype == call.result.dtype or rank < 2:
         return False
     sides = (find_side(call), find_side(product, call.output), find_side(total, product.output))
     per_channel = (1, *channels, *[1] * (rank - 2))
-    others = [side.other for side in sides if not isinstance(side, str) and side.sizes == per_channel]
-    if len(others) < len(sides) or not all(map(planner.is_placed, others)):
+    operands = [side.other for side in sides if not isinstance(side, str) and side.sizes == per_channel]
+    if len(operands) < len(sides) or not all(map(planner.is_available, operands)):
         return False
-    view = _as_rows(planner, place.desc)
-    made = planner.workshop.batch_normalization(view, _HALF)
-    if made is None or "jit" not in made.implementation:
+    image = _as_rows(planner, location.desc)
+    primitive = planner.factory.batch_normalization(image, _HALF)
+    if primitive is None or "jit" not in primitive.implementation:
         return False
     row = planner.row_major(channels)
-    mean, scale, beta = (planner.place_row_major(id_, "float32").seen_as(row) for id_ in others)
+    mean, scale, beta = (planner.row_major_location(id_, "float32").view_as(row) for id_ in operands)
     halves = np.full(row.sizes, _HALF, np.float32)
-    variance = planner.made_constant(str(_HALF), f"{len(halves)} times {_HALF}", halves, row)
-    return _add([call, product, total], planner, place, view, (scale, beta, mean, variance), _HALF) is None
+    variance = planner.add_constant(str(_HALF), f"{len(halves)} times {_HALF}", halves, row)
+    return _add([call, product, total], planner, location, image, (scale, beta, mean, variance), _HALF) is None
 
 
 _SPELLED = ("subtract", "multiply", "nn.bias_add")
@@ -94,20 +96,23 @@ def _as_rows(planner: Planner, desc: MemoryDesc) -> MemoryDesc:
 def _add(
     calls: Sequence[Call],
     planner: Planner,
-    place: Place,
+    location: Location,
     view: MemoryDesc,
-    parameters: Sequence[Place],
+    parameters: Sequence[Location],
     epsilon: float,
 ) -> str | None:
-    """Add the primitive for calls on the contents of a place, seen as images with channels on axis 1."""
+    """Add the primitive for calls on the contents of a location, viewed as images with channels on axis 1."""
     arguments = (Argument.SCALE, Argument.SHIFT, Argument.MEAN, Argument.VARIANCE)
-    given: dict[int, Place] = {Argument.SRC: place.seen_as(view), **dict(zip(arguments, parameters, strict=True))}
+    operands: dict[int, Location] = {
+        Argument.SRC: location.view_as(view),
+        **dict(zip(arguments, parameters, strict=True)),
+    }
     return add_with_followers(
         calls[0],
         planner,
-        lambda post_ops: planner.workshop.batch_normalization(view, epsilon, post_ops),
-        lambda _: given,
+        lambda post_ops: planner.factory.batch_normalization(view, epsilon, post_ops),
+        lambda _: operands,
         lambda _: None,  # none of its post-ops has an operand
-        lambda _: place.desc,
+        lambda _: location.desc,
         head=calls[1:],
     )

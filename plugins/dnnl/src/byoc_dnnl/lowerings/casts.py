@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lower_cast"]
 
-_TAKEN: Mapping[str, tuple[str, ...]] = {
+_TARGETS: Mapping[str, tuple[str, ...]] = {
     "float32": ("float16",),
     "float16": ("float32", "bfloat16"),
     "bfloat16": ("float32", "float16"),
@@ -31,16 +31,18 @@ def lower_cast(call: Call, planner: Planner) -> str | None:
     Not taken: floats to integers, integers to bytes, float32 to bfloat16, int32 to other dtypes than float32.
     """
     (x,), source, target = call.inputs, call.operands[0].dtype, call.result.dtype
-    if target not in _TAKEN[source]:
+    if target not in _TARGETS[source]:
         if target == "bfloat16":
-            return "oneDNN takes what is subnormal in bfloat16 for 0"
+            return "oneDNN flushes subnormal bfloat16 numbers to 0"
         is_rounded = target in ("int8", "uint8", "int32")
-        return "oneDNN rounds and saturates" if is_rounded else f"oneDNN makes no {target} of {source}"
-    place = planner.place(x)
-    desc = place.desc.cast(planner.engine, target)
+        return "oneDNN rounds and saturates" if is_rounded else f"oneDNN does not convert {source} to {target}"
+    location = planner.location(x)
+    desc = location.desc.cast(planner.engine, target)
     if desc is None:
-        place = planner.place_row_major(x)
-        desc = planner.row_major(place.desc.sizes, target)
-    reorder = planner.workshop.reorder(place.desc, desc)
-    planner.add_step(call.op, reorder, {Argument.SRC: place, Argument.DST: planner.result(call.output, desc)})
+        location = planner.row_major_location(x)
+        desc = planner.row_major(location.desc.sizes, target)
+    reorder = planner.factory.reorder(location.desc, desc)
+    planner.add_step(
+        call.op, reorder, {Argument.SRC: location, Argument.DST: planner.allocate_result(call.output, desc)}
+    )
     return None

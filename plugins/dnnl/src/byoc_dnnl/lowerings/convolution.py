@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_convolution"]
@@ -38,11 +38,9 @@ def lower_convolution(call: Call, planner: Planner) -> str | None:
     reason = None
     for factors in factors_of(call, planner, kernel_axes[0]):
         if _reads_neighbours(call, factors, kernel_axes) and not planner.check_finite(call.inputs[:1]):
-            reason = (
-                "oneDNN multiplies few or an odd number of channels with their neighbours, and spreads a NaN of these"
-            )
+            reason = "oneDNN multiplies neighbours of few or an odd number of channels by 0, and spreads a NaN"
             continue
-        reason = first_reason(_ways(call, planner, factors, kernel_axes))
+        reason = first_reason(_attempts(call, planner, factors, kernel_axes))
         if reason is None:
             break
     return reason
@@ -65,11 +63,11 @@ def _is_depthwise(call: Call, kernel_axes: Sequence[int]) -> bool:
     return groups > 1 and (sizes[kernel_axes[0]], sizes[kernel_axes[1]]) == (groups, 1)
 
 
-def _ways(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[int]) -> Iterator[str | None]:
-    """Try the ways to add a primitive, the best first; yield the reason for each failure, or ``None`` after success."""
-    places = axes_of_layout(call, "data_layout", "NC", len(kernel_axes) - 2)
-    bias = _find_bias(call, planner, places[1])
-    form = _plain_form(call, planner, factors, kernel_axes, places, bias)
+def _attempts(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[int]) -> Iterator[str | None]:
+    """Try to add a primitive, the best form first; yield the reason for each failure, or ``None`` after success."""
+    image_axes = axes_of_layout(call, "data_layout", "NC", len(kernel_axes) - 2)
+    bias = _find_bias(call, planner, image_axes[1])
+    form = _plain_form(call, planner, factors, kernel_axes, image_axes, bias)
     if isinstance(form, str):
         yield form
         return
@@ -86,27 +84,27 @@ def _plain_form(
     planner: Planner,
     factors: Factors,
     kernel_axes: Sequence[int],
-    places: tuple[int, ...],
+    image_axes: tuple[int, ...],
     bias: tuple[Call, int] | None,
 ) -> Form | str:
     """Return the form equal to the convolution itself, or the reason why no such form exists."""
-    rank = len(places) - 2
-    axes = ImageAxes(places, is_lifted=rank == 1 and _is_depthwise(call, kernel_axes))
-    stated = geometry_of(call, rank)
-    strides, dilation = (axes.lifted(steps, 1) for steps in (stated.strides, stated.dilation))
-    geometry = Geometry(strides, dilation, axes.lifted(stated.before, 0), axes.lifted(stated.after, 0))
+    rank = len(image_axes) - 2
+    axes = ImageAxes(image_axes, is_lifted=rank == 1 and _is_depthwise(call, kernel_axes))
+    declared = geometry_of(call, rank)
+    strides, dilation = (axes.lifted(steps, 1) for steps in (declared.strides, declared.dilation))
+    geometry = Geometry(strides, dilation, axes.lifted(declared.before, 0), axes.lifted(declared.after, 0))
     _, kernel = factors.right
     filters = kernel.desc.permuted(kernel_axes)
     groups = integer(call, "groups")
     if groups > 1:
-        channels, *others = axes.lifted(filters.sizes, 1)
-        grouped = filters.reshaped((groups, channels // groups, *others))
+        channels, *inner_sizes = axes.lifted(filters.sizes, 1)
+        grouped = filters.reshaped((groups, channels // groups, *inner_sizes))
         if grouped is None:
             return f"weights in the layout {call.attrs['kernel_layout']} cannot be split into groups"
         filters = grouped
     target = axes.sizes(call.result)
-    shift = planner.place_row_major(bias[1]).seen_as(planner.row_major(target[1:2])) if bias else None
-    weights = kernel.seen_as(filters)
+    shift = planner.row_major_location(bias[1]).view_as(planner.row_major(target[1:2])) if bias else None
+    weights = kernel.view_as(filters)
     return Form(axes, axes.sizes(call.operands[0]), target, geometry, weights, shift)
 
 
@@ -118,29 +116,29 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
     is_thin = outputs < _FEW_CHANNELS and prod(window) == 1
     target_dtype = factors.result_dtype(call, planner)
     scaling = factors.scaling(0b11 if has_groups else 0b1)
-    seen = None if has_groups or factors.left_dtype != image.desc.dtype else form.axes.to_primitive(image.desc)
-    lying = seen if seen is not None and stays_in_blocks(planner, seen, form.target) else None
+    image_view = None if has_groups or factors.left_dtype != image.desc.dtype else form.axes.to_primitive(image.desc)
+    image_layout = image_view if image_view is not None and stays_in_blocks(planner, image_view, form.target) else None
 
     def offer(layout: Layout, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-        source = layout(form.source, factors.left_dtype)
-        weights = planner.any(form.weights.desc.sizes, factors.right_dtype)
+        source_desc = layout(form.source, factors.left_dtype)
+        weights = planner.any_layout(form.weights.desc.sizes, factors.right_dtype)
         target = layout(form.target, dtype_after(post_ops, target_dtype))
         bias, windows = form.bias.desc if form.bias else None, form.geometry.windows
-        return planner.workshop.convolution(source, weights, bias, target, windows, post_ops, scaling)
+        return planner.factory.convolution(source_desc, weights, bias, target, windows, post_ops, scaling)
 
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         if form.has_phases:
             return make_channels_last(planner, offer, post_ops)
-        return make_image(planner, offer, post_ops, is_thin=is_thin, lying=lying)
+        return make_image(planner, offer, post_ops, is_thin=is_thin, image_layout=image_layout)
 
-    def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
+    def arguments(primitive: PrimitiveDesc) -> Mapping[int, Location]:
         if form.has_phases:
             planner.check_finite([x])
-        wanted = made.memory_desc(Query.SRC_MD)
-        placed = planner.reordered(x, image, form.axes.to_value(wanted)).seen_as(wanted)
-        packed = planner.reordered(weight, form.weights, made.memory_desc(Query.WEIGHTS_MD))
-        biases: dict[int, Place] = {Argument.BIAS: form.bias} if form.bias else {}
-        return {Argument.SRC: placed, Argument.WEIGHTS: packed, **biases, **factors.arguments(planner)}
+        source_desc = primitive.memory_desc(Query.SRC_MD)
+        source = planner.reordered(x, image, form.axes.to_value(source_desc)).view_as(source_desc)
+        packed = planner.reordered(weight, form.weights, primitive.memory_desc(Query.WEIGHTS_MD))
+        biases: dict[int, Location] = {Argument.BIAS: form.bias} if form.bias else {}
+        return {Argument.SRC: source, Argument.WEIGHTS: packed, **biases, **factors.arguments(planner)}
 
     return add_with_followers(
         call,
@@ -150,7 +148,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
         partial(form.to_primitive, planner),
         partial(form.to_value, planner),
         head=head,
-        gives_bytes=factors.scales is not None,
+        accepts_quantize=factors.scales is not None,
     )
 
 
@@ -160,9 +158,9 @@ def _find_bias(call: Call, planner: Planner, axis: int) -> tuple[Call, int] | No
     if follower is None or follower.op not in ("add", "nn.bias_add"):
         return None
     side = find_side(follower, call.output)
-    if isinstance(side, str) or not planner.is_placed(side.other) or planner.own_dtype(side.other) != "float32":
+    if isinstance(side, str) or not planner.is_available(side.other) or planner.declared_dtype(side.other) != "float32":
         return None
     channels = sizes_of(call.result)[axis]
-    if side.sizes != tuple(channels if place == axis else 1 for place in range(len(side.sizes))):
+    if side.sizes != tuple(channels if index == axis else 1 for index in range(len(side.sizes))):
         return None
     return follower, side.other

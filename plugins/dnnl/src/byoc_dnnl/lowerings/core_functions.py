@@ -15,7 +15,7 @@ from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["CORE_FUNCTIONS", "ELUS", "lower_core_function", "lower_elu", "lower_log_softmax", "lower_stepwise_softmax"]
@@ -37,12 +37,12 @@ def lower_core_function(call: Call, planner: Planner) -> None:
     _add(call, planner, _without_padding(call, planner))
 
 
-def _without_padding(call: Call, planner: Planner) -> Place:
+def _without_padding(call: Call, planner: Planner) -> Location:
     """Return the operand in float32, without padding: a function would not leave padding zero."""
     (x,) = call.inputs
-    place = planner.place_as(x, "float32")
-    is_padded = place.desc.nbytes > 4 * prod(place.desc.sizes)
-    return planner.place_in(x, planner.channels_last(place.desc.sizes)) if is_padded else place
+    location = planner.location_as(x, "float32")
+    is_padded = location.desc.nbytes > 4 * prod(location.desc.sizes)
+    return planner.location_in(x, planner.channels_last(location.desc.sizes)) if is_padded else location
 
 
 def lower_elu(call: Call, planner: Planner) -> str | None:
@@ -59,21 +59,21 @@ def lower_elu(call: Call, planner: Planner) -> str | None:
     )
     if call.op == "nn.selu":
         functions.append(scaled(number(call, "gamma")))
-    place = _without_padding(call, planner)
+    location = _without_padding(call, planner)
     if not functions:
-        _add(call, planner, place)
+        _add(call, planner, location)
         return None
-    wide = planner.temporary(call.op, place.desc)
-    planner.add_kernel(Kernel("nn.elu", place, wide))
+    wide = planner.allocate_temporary(call.op, location.desc)
+    planner.add_kernel(Kernel("nn.elu", location, wide))
     if call.result.dtype == "float32":
         return add_functions(call, planner, wide, functions)
     # Functions follow on operations of two operands, not on one another; the larger of x and x is x.
-    made = planner.workshop.binary(Algorithm.BINARY_MAX, wide.desc, wide.desc, functions)
-    if made is None or not planner.accepts(made):
-        return "oneDNN has only its reference implementation"
-    scaled_place = planner.temporary(call.op, place.desc)
-    planner.add_step(call.op, made, {Argument.SRC: wide, Argument.SRC_1: wide, Argument.DST: scaled_place})
-    _add_rounding(call, planner, scaled_place)
+    primitive = planner.factory.binary(Algorithm.BINARY_MAX, wide.desc, wide.desc, functions)
+    if primitive is None or not planner.accepts(primitive):
+        return "oneDNN has only a reference implementation"
+    scaled_location = planner.allocate_temporary(call.op, location.desc)
+    planner.add_step(call.op, primitive, {Argument.SRC: wide, Argument.SRC_1: wide, Argument.DST: scaled_location})
+    _add_rounding(call, planner, scaled_location)
     return None
 
 
@@ -85,18 +85,18 @@ def lower_log_softmax(call: Call, planner: Planner) -> None:
     _add(call, planner, *_rows(call, planner))
 
 
-def _rows(call: Call, planner: Planner) -> tuple[Place, int]:
+def _rows(call: Call, planner: Planner) -> tuple[Location, int]:
     """Return the operand in float32 with contiguous elements along the call's axis, and the size of the axis."""
     (x,) = call.inputs
     axis, sizes = axis_of(call), sizes_of(call.result)
-    order = planner.stored(x).desc.plain_order()
-    if order is not None and (sizes[axis] == 1 or [one for one in order if sizes[one] > 1][-1] == axis):
-        place = planner.place_as(x, "float32")
+    order = planner.stored_location(x).desc.plain_order()
+    if order is not None and (sizes[axis] == 1 or [index for index in order if sizes[index] > 1][-1] == axis):
+        location = planner.location_as(x, "float32")
     else:
-        order = (*(one for one in range(len(sizes)) if one != axis), axis)
-        desc = planner.row_major([sizes[one] for one in order])
-        place = planner.place_in(x, desc.permuted([order.index(one) for one in range(len(sizes))]))
-    return place, sizes[axis]
+        order = (*(index for index in range(len(sizes)) if index != axis), axis)
+        desc = planner.row_major([sizes[index] for index in order])
+        location = planner.location_in(x, desc.permuted([order.index(index) for index in range(len(sizes))]))
+    return location, sizes[axis]
 
 
 def lower_stepwise_softmax(call: Call, planner: Planner) -> None:
@@ -104,27 +104,29 @@ def lower_stepwise_softmax(call: Call, planner: Planner) -> None:
 
     Subnormal results of bfloat16 become 0.
     """
-    place, columns = _rows(call, planner)
-    wide = planner.temporary(call.op, place.desc)
+    location, columns = _rows(call, planner)
+    wide = planner.allocate_temporary(call.op, location.desc)
     zero_unseen = flag(call, "zero_unseen")
-    planner.add_kernel(Kernel(call.op, place, wide, columns, call.result.dtype, zero_unseen))
+    planner.add_kernel(Kernel(call.op, location, wide, columns, call.result.dtype, zero_unseen))
     _add_rounding(call, planner, wide)
 
 
-def _add(call: Call, planner: Planner, place: Place, columns: int = 0) -> None:
+def _add(call: Call, planner: Planner, location: Location, columns: int = 0) -> None:
     """Add the function; a following reorder rounds a result of a narrower dtype."""
     op = "nn.elu" if call.op in ELUS else call.op
     if call.result.dtype == "float32":
-        planner.add_kernel(Kernel(op, place, planner.result(call.output, place.desc), columns))
+        planner.add_kernel(Kernel(op, location, planner.allocate_result(call.output, location.desc), columns))
         return
-    wide = planner.temporary(call.op, place.desc)
-    planner.add_kernel(Kernel(op, place, wide, columns))
+    wide = planner.allocate_temporary(call.op, location.desc)
+    planner.add_kernel(Kernel(op, location, wide, columns))
     _add_rounding(call, planner, wide)
 
 
-def _add_rounding(call: Call, planner: Planner, wide: Place) -> None:
+def _add_rounding(call: Call, planner: Planner, wide: Location) -> None:
     """Add a reorder of a float32 result to the dtype of the call."""
     desc, dtype = wide.desc, call.result.dtype
-    target = planner.result(call.output, desc.cast(planner.engine, dtype) or planner.row_major(desc.sizes, dtype))
-    reorder = planner.workshop.reorder(wide.desc, target.desc)
+    target = planner.allocate_result(
+        call.output, desc.cast(planner.engine, dtype) or planner.row_major(desc.sizes, dtype)
+    )
+    reorder = planner.factory.reorder(wide.desc, target.desc)
     planner.add_step("reorder", reorder, {Argument.SRC: wide, Argument.DST: target})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.post_ops import PostOp
 
@@ -28,7 +28,7 @@ def lower_deconvolution(call: Call, planner: Planner) -> str | None:
     x, weight = call.inputs
     rank = len(call.result.shape) - 2
     groups = integer(call, "groups")
-    kernel = planner.place(weight)
+    kernel = planner.location(weight)
     kernel_axes = axes_of_layout(call, "kernel_layout", "IO", rank)
     outputs = kernel.desc.sizes[kernel_axes[1]]
     is_depthwise = groups > 1 and outputs == 1 and kernel.desc.sizes[kernel_axes[0]] == groups
@@ -39,14 +39,14 @@ def lower_deconvolution(call: Call, planner: Planner) -> str | None:
     windows = _windows(call, axes, filters.sizes[2 if groups <= 1 else 3 :])
 
     def offer(layout: Layout, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-        source, target = (layout(axes.sizes(of), "float32") for of in (call.operands[0], call.result))
-        return planner.workshop.deconvolution(source, planner.any(filters.sizes), target, windows, post_ops)
+        source, target = (layout(axes.sizes(tensor), "float32") for tensor in (call.operands[0], call.result))
+        return planner.factory.deconvolution(source, planner.any_layout(filters.sizes), target, windows, post_ops)
 
-    def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
-        wanted = made.memory_desc(Query.SRC_MD)
-        placed = planner.place_in(x, axes.to_value(wanted)).seen_as(wanted)
-        packed = planner.reordered(weight, kernel.seen_as(filters), made.memory_desc(Query.WEIGHTS_MD))
-        return {Argument.SRC: placed, Argument.WEIGHTS: packed}
+    def arguments(primitive: PrimitiveDesc) -> Mapping[int, Location]:
+        source_desc = primitive.memory_desc(Query.SRC_MD)
+        source = planner.location_in(x, axes.to_value(source_desc)).view_as(source_desc)
+        packed = planner.reordered(weight, kernel.view_as(filters), primitive.memory_desc(Query.WEIGHTS_MD))
+        return {Argument.SRC: source, Argument.WEIGHTS: packed}
 
     return add_with_followers(
         call,
@@ -66,11 +66,11 @@ def _filters(desc: MemoryDesc, groups: int, axes: ImageAxes) -> MemoryDesc | Non
         groups: the number of groups.
         axes: the axes of images.
     """
-    channels, *others = axes.lifted(desc.sizes, 1)
-    order = range(2, len(others) + 1)
+    channels, *inner_sizes = axes.lifted(desc.sizes, 1)
+    order = range(2, len(inner_sizes) + 1)
     if groups <= 1:
         return desc.permuted((1, 0, *order))
-    split = desc.reshaped((groups, channels // groups, *others))
+    split = desc.reshaped((groups, channels // groups, *inner_sizes))
     return split and split.permuted((0, 2, 1, *(axis + 1 for axis in order)))
 
 
@@ -82,13 +82,15 @@ def _windows(call: Call, axes: ImageAxes, window: Sequence[int]) -> Windows:
         axes: the axes of images.
         window: the number of taps along each axis.
     """
-    (_, _, *image), (_, _, *result) = (axes.sizes(of) for of in (call.operands[0], call.result))
-    rank = len(axes.places) - 2
-    stated = geometry_of(call, rank)
-    strides, dilation = (axes.lifted(steps, 1) for steps in (stated.strides, stated.dilation))
-    before = axes.lifted(stated.before, 0)
+    (_, _, *image), (_, _, *result) = (axes.sizes(tensor) for tensor in (call.operands[0], call.result))
+    rank = len(axes.order) - 2
+    declared = geometry_of(call, rank)
+    strides, dilation = (axes.lifted(steps, 1) for steps in (declared.strides, declared.dilation))
+    before = axes.lifted(declared.before, 0)
     after = tuple(
-        (size - 1) * step + (taps - 1) * spread + 1 - length - pad
-        for size, step, taps, spread, length, pad in zip(image, strides, window, dilation, result, before, strict=True)
+        (size - 1) * step + (taps - 1) * tap_step + 1 - length - pad
+        for size, step, taps, tap_step, length, pad in zip(
+            image, strides, window, dilation, result, before, strict=True
+        )
     )
     return Windows(strides, dilation, before, after)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import PrimitiveDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.post_ops import PostOp
 
@@ -33,19 +33,21 @@ def lower_function(call: Call, planner: Planner) -> str | None:
     functions = functions_of(call)
     if isinstance(functions, str):
         return functions
-    return first_reason(add_functions(call, planner, place, functions) for place in planner.ways(id_))
+    return first_reason(
+        add_functions(call, planner, location, functions) for location in planner.candidate_locations(id_)
+    )
 
 
-def add_functions(call: Call, planner: Planner, place: Place, functions: Sequence[PostOp]) -> str | None:
-    """Add functions of each element of a place, in order; or return the reason why oneDNN has none."""
-    desc = place.desc
+def add_functions(call: Call, planner: Planner, location: Location, functions: Sequence[PostOp]) -> str | None:
+    """Add functions of each element of a location, in order; or return the reason why oneDNN has none."""
+    desc = location.desc
     if len(functions) == 1:
         (function,) = functions
         return add_with_followers(
             call,
             planner,
-            lambda post_ops: planner.workshop.eltwise(function, desc, post_ops),
-            lambda _: {Argument.SRC: place},
+            lambda post_ops: planner.factory.eltwise(function, desc, post_ops),
+            lambda _: {Argument.SRC: location},
             same,
             same,
         )
@@ -53,8 +55,8 @@ def add_functions(call: Call, planner: Planner, place: Place, functions: Sequenc
     return add_with_followers(
         call,
         planner,
-        lambda post_ops: planner.workshop.binary(Algorithm.BINARY_MAX, desc, desc, post_ops),
-        lambda _: {Argument.SRC: place, Argument.SRC_1: place},
+        lambda post_ops: planner.factory.binary(Algorithm.BINARY_MAX, desc, desc, post_ops),
+        lambda _: {Argument.SRC: location, Argument.SRC_1: location},
         same,
         same,
         functions,
@@ -70,37 +72,41 @@ def lower_binary(call: Call, planner: Planner) -> str | None:
     side = find_side(call)
     reason: str | None = side if isinstance(side, str) else None
     if not isinstance(side, str):
-        reason = first_reason(_add_binary(call, planner, side, place) for place in planner.ways(side.main))
+        reason = first_reason(
+            _add_binary(call, planner, side, location) for location in planner.candidate_locations(side.main)
+        )
     if reason is None or call.op == "nn.bias_add" or call.result.dtype == "bfloat16":  # copies lose subnormal numbers
         return reason
-    whole = planner.row_major(sizes_of(call.result), call.result.dtype)
-    left, right = (repeated(planner, id_, whole) for id_ in call.inputs)
-    if left is None or right is None:
-        return "the tensors cannot be repeated to the result"
+    full_desc = planner.row_major(sizes_of(call.result), call.result.dtype)
+    left_copy, right_copy = (repeated(planner, id_, full_desc) for id_ in call.inputs)
+    if left_copy is None or right_copy is None:
+        return "the operands cannot be broadcast to the result"
     return add_with_followers(
         call,
         planner,
-        lambda post_ops: planner.workshop.binary(BINARIES[call.op], whole, whole, post_ops),
-        lambda _: {Argument.SRC: left, Argument.SRC_1: right},
+        lambda post_ops: planner.factory.binary(BINARIES[call.op], full_desc, full_desc, post_ops),
+        lambda _: {Argument.SRC: left_copy, Argument.SRC_1: right_copy},
         same,
         same,
     )
 
 
-def _add_binary(call: Call, planner: Planner, side: Side, place: Place) -> str | None:
-    other = side.desc(planner, place.desc)
+def _add_binary(call: Call, planner: Planner, side: Side, location: Location) -> str | None:
+    other = side.desc(planner, location.desc)
 
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-        dtype = dtype_after(post_ops, place.desc.dtype)
-        target = place.desc.cast(planner.engine, dtype)
-        return None if target is None else planner.workshop.binary(side.algorithm, place.desc, other, post_ops, target)
+        dtype = dtype_after(post_ops, location.desc.dtype)
+        target = location.desc.cast(planner.engine, dtype)
+        return (
+            None if target is None else planner.factory.binary(side.algorithm, location.desc, other, post_ops, target)
+        )
 
     return add_with_followers(
         call,
         planner,
         make,
-        lambda _: {Argument.SRC: place, Argument.SRC_1: side.place(planner, other)},
+        lambda _: {Argument.SRC: location, Argument.SRC_1: side.location(planner, other)},
         same,
         same,
-        gives_bytes=True,
+        accepts_quantize=True,
     )

@@ -21,7 +21,7 @@ from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.ranges import Need
 
@@ -64,16 +64,16 @@ class Side:
 
     def desc(self, planner: Planner, main: MemoryDesc) -> MemoryDesc:
         """Return the required layout: as the first operand, or row-major if broadcast; in the stored dtype."""
-        stored = planner.stored(self.other).desc
+        stored = planner.stored_location(self.other).desc
         if self.sizes != main.sizes:
             return planner.row_major(self.sizes, stored.dtype)
-        return stored if stored.lies_like(main) else main.cast(planner.engine, stored.dtype) or main
+        return stored if stored.has_same_layout(main) else main.cast(planner.engine, stored.dtype) or main
 
-    def place(self, planner: Planner, desc: MemoryDesc) -> Place:
-        """Return the place of the operand in the layout."""
-        if planner.stored(self.other).desc.sizes == desc.sizes:
-            return planner.place_in(self.other, desc)
-        plain = planner.place_row_major(self.other, desc.dtype).seen_as(planner.row_major(self.sizes, desc.dtype))
+    def location(self, planner: Planner, desc: MemoryDesc) -> Location:
+        """Return the location of the operand in the layout."""
+        if planner.stored_location(self.other).desc.sizes == desc.sizes:
+            return planner.location_in(self.other, desc)
+        plain = planner.row_major_location(self.other, desc.dtype).view_as(planner.row_major(self.sizes, desc.dtype))
         return planner.reordered(self.other, plain, desc)
 
 
@@ -89,29 +89,29 @@ def find_side(call: Call, main: int | None = None) -> Side | str:
         x, bias = call.inputs
         axis = axis_of(call)
         if main not in (None, x):
-            return "is the bias"
-        sizes = tuple(_static(dim) if place == axis else 1 for place, dim in enumerate(result))
+            return "the required first operand is the bias"
+        sizes = tuple(_static(dim) if index == axis else 1 for index, dim in enumerate(result))
         return Side(Algorithm.BINARY_ADD, x, bias, sizes)
     for first, second in ((0, 1), (1, 0)):
-        is_whole = call.operands[first].shape == result and main in (None, call.inputs[first])
-        if is_whole and (first == 0 or call.op in _COMMUTATIVE):
+        has_full_shape = call.operands[first].shape == result and main in (None, call.inputs[first])
+        if has_full_shape and (first == 0 or call.op in _COMMUTATIVE):
             shape = tuple(map(_static, call.operands[second].shape))
             sizes = ((1,) * (len(result) - len(shape)) + shape) or (1,)
             return Side(BINARIES[call.op], call.inputs[first], call.inputs[second], sizes)
-    return "oneDNN repeats axes of the second operand only"
+    return "oneDNN broadcasts the second operand only"
 
 
 def add_with_followers(
     call: Call,
     planner: Planner,
     make: Callable[[Sequence[PostOp]], PrimitiveDesc | None],
-    arguments: Callable[[PrimitiveDesc], Mapping[int, Place]],
+    arguments: Callable[[PrimitiveDesc], Mapping[int, Location]],
     to_primitive: Shape,
     to_value: Shape,
-    own: Sequence[PostOp] = (),
+    own_post_ops: Sequence[PostOp] = (),
     head: Sequence[Call] = (),
     *,
-    gives_bytes: bool = False,
+    accepts_quantize: bool = False,
 ) -> str | None:
     """Add a primitive for a call and as many followers as possible.
 
@@ -123,44 +123,46 @@ def add_with_followers(
         to_primitive: maps a description with the sizes of the call's result, some of them perhaps 1, to the primitive's
             axes.
         to_value: the inverse mapping.
-        own: post-ops of the call itself.
+        own_post_ops: post-ops of the call itself.
         head: following calls also computed by the primitive, without post-ops.
-        gives_bytes: whether ``make`` respects the dtype decided by the last post-op (:func:`dtype_after`), so
+        accepts_quantize: whether ``make`` respects the dtype decided by the last post-op (:func:`dtype_after`), so
             ``quantize`` may be the last of the calls.
 
     Returns:
         The reason why there is no primitive, or ``None``.
     """
     if planner.find_checks(needs_of(call), call.inputs) is None:
-        return "oneDNN 3.2 is right for finite operands only, and these cannot be checked"
+        return "oneDNN 3.2 is correct for finite operands only, and the operands cannot be checked"
     own_calls = [call, *head]
-    search = _Search(own_calls, planner, make, to_primitive, to_value, own)
-    end = _end_in_bytes(own_calls[-1], planner) if gives_bytes else None
-    found = (end and search.up_to(end)) or search.as_many_as_fit()
+    search = _Search(own_calls, planner, make, to_primitive, to_value, own_post_ops)
+    end = _end_in_bytes(own_calls[-1], planner) if accepts_quantize else None
+    found = (end and search.up_to(end)) or search.longest_chain()
     if found is None:
-        return "oneDNN has only its reference implementation" if make(own) else "oneDNN has no implementation"
-    made, links, desc = found
-    given = dict(arguments(made))
-    number = len(own)
-    target: Place | None = None
+        return "oneDNN has only a reference implementation" if make(own_post_ops) else "oneDNN has no implementation"
+    primitive, links, desc = found
+    operands = dict(arguments(primitive))
+    number = len(own_post_ops)
+    target: Location | None = None
     for link in links:
         if link.side is not None and link.desc is not None:
             (post_op,) = link.post_ops
-            place = link.side.place(planner, link.desc)
+            location = link.side.location(planner, link.desc)
             if post_op.algorithm is Algorithm.UNDEF:
-                target = place
+                target = location
             else:
-                given[Argument.POST_OP_SRC_1 + number * NEXT_POST_OP] = place.seen_as(post_op.operand or place.desc)
+                operands[Argument.POST_OP_SRC_1 + number * NEXT_POST_OP] = location.view_as(
+                    post_op.operand or location.desc
+                )
         number += len(link.post_ops)
     planner.check(_needs(own_calls, links), _sources(own_calls, links))
     computed = [*own_calls, *(link.call for link in links)]
     planner.mark_fused(computed)
     if target is None:
-        target = planner.result(computed[-1].output, desc)
+        target = planner.allocate_result(computed[-1].output, desc)
     else:
-        planner.set_view(computed[-1].output, target)
-    given[Argument.DST] = target.seen_as(made.memory_desc(Query.DST_MD))
-    planner.add_step(" + ".join(part.op for part in computed), made, given)
+        planner.set_location(computed[-1].output, target)
+    operands[Argument.DST] = target.view_as(primitive.memory_desc(Query.DST_MD))
+    planner.add_step(" + ".join(part.op for part in computed), primitive, operands)
     return None
 
 
@@ -170,7 +172,7 @@ def same(desc: MemoryDesc) -> MemoryDesc:
 
 
 def first_reason(reasons: Iterable[str | None]) -> str | None:
-    """Return ``None`` after the first successful way, or the reason for the failure of the last way."""
+    """Return ``None`` after the first successful attempt, or the reason for the failure of the last attempt."""
     found: str | None = None
     for found in reasons:
         if found is None:
@@ -193,29 +195,29 @@ class _Search:
     to_value: Shape
     own: Sequence[PostOp]
 
-    def as_many_as_fit(self) -> _Found | None:
+    def longest_chain(self) -> _Found | None:
         """Return as many links as possible without a change of the primitive's implementation."""
-        made = self._make([])
-        if made is None:
+        primitive = self._make([])
+        if primitive is None:
             return None
-        desc = self._result(made)
+        desc = self._result(primitive)
         links = _links_after(self.calls, self.planner, desc, self.to_primitive)
-        links = list(takewhile(lambda link: _keeps_nan(link, made), links))
+        links = list(takewhile(lambda link: _keeps_nan(link, primitive), links))
         while links:
-            for way in (_written_over(links, desc, self.planner), links):
-                found = self._make(way) if way else None
-                is_alike = found is not None and found.implementation == made.implementation
+            for candidate in (_with_overwrite(links, desc, self.planner), links):
+                found = self._make(candidate) if candidate else None
+                is_alike = found is not None and found.implementation == primitive.implementation
                 if found is not None and is_alike and self._result(found) == desc:
-                    return found, way, desc
+                    return found, candidate, desc
             links.pop()
-        return made, [], desc
+        return primitive, [], desc
 
     def up_to(self, end: _Link) -> _Found | None:
         """Return all links up to a link that writes bytes; ``None`` if the links do not fit together."""
-        made = self._make([end])
-        if made is None:
+        primitive = self._make([end])
+        if primitive is None:
             return None
-        desc = self._result(made)
+        desc = self._result(primitive)
         links = _links_after(self.calls, self.planner, desc, self.to_primitive)
         last = links[-1].call if links else self.calls[-1]
         if self.planner.follower(last) is not end.call:
@@ -232,15 +234,15 @@ class _Search:
         found = self.make([*self.own, *(post_op for link in links for post_op in link.post_ops)])
         return found if self.planner.accepts(found) else None
 
-    def _result(self, made: PrimitiveDesc) -> MemoryDesc:
-        desc = self.to_value(made.memory_desc(Query.DST_MD))
+    def _result(self, primitive: PrimitiveDesc) -> MemoryDesc:
+        desc = self.to_value(primitive.memory_desc(Query.DST_MD))
         assert desc is not None  # lowerings choose axes that can express any layout of a result
         return desc
 
 
-def _keeps_nan(link: _Link, made: PrimitiveDesc) -> bool:
+def _keeps_nan(link: _Link, primitive: PrimitiveDesc) -> bool:
     """Return whether a fused post-op propagates NaN as if alone: convolutions by products lose NaN in sigmoid."""
-    return link.call.op != "sigmoid" or "gemm" not in made.implementation
+    return link.call.op != "sigmoid" or "gemm" not in primitive.implementation
 
 
 def _end_in_bytes(call: Call, planner: Planner) -> _Link | None:
@@ -258,20 +260,20 @@ def dtype_after(post_ops: Sequence[PostOp], dtype: str) -> str:
     return (post_ops[-1].dtype if post_ops else None) or dtype
 
 
-def _written_over(links: Sequence[_Link], desc: MemoryDesc, planner: Planner) -> list[_Link]:
+def _with_overwrite(links: Sequence[_Link], desc: MemoryDesc, planner: Planner) -> list[_Link]:
     """Return the links with one tensor added by overwriting; empty if no tensor qualifies.
 
     All other operands of the primitive are still to be read, and therefore lie elsewhere.
     """
     if planner.is_result(links[-1].call.output) and desc.is_row_major():
-        return []  # the caller's memory is the best place
+        return []  # the caller's memory is the best location
     for index, link in enumerate(links):
         side = link.side
         if side is None or side.algorithm is not Algorithm.BINARY_ADD or link.desc != desc:
             continue
-        if planner.stored(side.other).desc == desc and planner.ends_in(link.call, side.other):
-            over = _Link(link.call, (PostOp(Algorithm.UNDEF),), side, link.desc)
-            return [*links[:index], over, *links[index + 1 :]]
+        if planner.stored_location(side.other).desc == desc and planner.can_overwrite(link.call, side.other):
+            sum_link = _Link(link.call, (PostOp(Algorithm.UNDEF),), side, link.desc)
+            return [*links[:index], sum_link, *links[index + 1 :]]
     return []
 
 
@@ -320,9 +322,9 @@ def _is_rounded_before(call: Call, planner: Planner) -> bool:
 
 def _sources(calls: Sequence[Call], links: Sequence[_Link]) -> list[int]:
     """Return the values read by a primitive that computes calls, one after the other."""
-    between = {call.output for call in calls}
-    read = [id_ for call in calls for id_ in call.inputs if id_ not in between]
-    return [*read, *(link.side.other for link in links if link.side is not None)]
+    intermediates = {call.output for call in calls}
+    inputs = [id_ for call in calls for id_ in call.inputs if id_ not in intermediates]
+    return [*inputs, *(link.side.other for link in links if link.side is not None)]
 
 
 def _needs(calls: Sequence[Call], links: Sequence[_Link]) -> list[Need]:
@@ -337,7 +339,11 @@ def _link_of(call: Call, value: Call, planner: Planner, desc: MemoryDesc, to_pri
     if call.op not in BINARIES and call.op != "nn.bias_add":
         return None
     side = find_side(call, value.output)
-    if isinstance(side, str) or not planner.is_placed(side.other) or call.operands[0].dtype != call.operands[1].dtype:
+    if (
+        isinstance(side, str)
+        or not planner.is_available(side.other)
+        or call.operands[0].dtype != call.operands[1].dtype
+    ):
         return None
     inner, target = side.desc(planner, desc), to_primitive(desc)
     if inner.sizes != desc.sizes and not (target is not None and target.has_usual_order()):

@@ -17,7 +17,7 @@ from byoc_dnnl.precision import multiplies_bytes
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.unstored_values import Quantised
 
@@ -32,14 +32,14 @@ class Factors:
     """Two factors.
 
     Attributes:
-        left: the value and place of the left factor, to be converted to ``left_dtype``.
+        left: the value and location of the left factor, to be converted to ``left_dtype``.
         right: likewise.
         scales: the scales of both factors, if integers.
         zero_point: the zero point of the left factor, if any.
     """
 
-    left: tuple[int, Place]
-    right: tuple[int, Place]
+    left: tuple[int, Location]
+    right: tuple[int, Location]
     left_dtype: str
     right_dtype: str
     scales: tuple[Quantised, Quantised] | None = None
@@ -52,14 +52,14 @@ class Factors:
         scales: dict[int, int] = {Argument.SRC: 0, Argument.WEIGHTS: 0 if self.scales[1].axis is None else mask}
         return Scaling(scales, () if self.zero_point is None else (Argument.SRC,))
 
-    def arguments(self, planner: Planner) -> Mapping[int, Place]:
+    def arguments(self, planner: Planner) -> Mapping[int, Location]:
         """Return scales and zero points in the form read by the primitive."""
-        given: dict[int, Place] = {}
+        arguments: dict[int, Location] = {}
         for argument, quantised in zip((Argument.SRC, Argument.WEIGHTS), self.scales or (), strict=False):
-            given[Argument.SCALES | argument] = planner.place_row_major(quantised.scale)
+            arguments[Argument.SCALES | argument] = planner.row_major_location(quantised.scale)
         if self.zero_point is not None:
-            given[Argument.ZERO_POINTS | Argument.SRC] = planner.place_row_major(self.zero_point, "int32")
-        return given
+            arguments[Argument.ZERO_POINTS | Argument.SRC] = planner.row_major_location(self.zero_point, "int32")
+        return arguments
 
     def result_dtype(self, call: Call, planner: Planner) -> str:
         """Return the best stored dtype of the result."""
@@ -73,7 +73,7 @@ def factors_of(call: Call, planner: Planner, axis: int) -> Iterator[Factors]:
         yield found
     x, weight = call.inputs
     for dtype in planner.factor_dtypes(call):
-        yield Factors((x, planner.stored(x)), (weight, planner.place(weight)), dtype, dtype)
+        yield Factors((x, planner.stored_location(x)), (weight, planner.location(weight)), dtype, dtype)
 
 
 def byte_factors(call: Call, planner: Planner, axis: int) -> Factors | None:
@@ -81,7 +81,7 @@ def byte_factors(call: Call, planner: Planner, axis: int) -> Factors | None:
     source, weights = map(planner.quantised, call.inputs)
     if source is None or weights is None or not multiplies_bytes(planner.engine.isa):
         return None
-    dtypes = source.place.desc.dtype, weights.place.desc.dtype
+    dtypes = source.location.desc.dtype, weights.location.desc.dtype
     if (
         source.axis is not None
         or dtypes not in (("uint8", "int8"), ("int8", "int8"))
@@ -91,10 +91,10 @@ def byte_factors(call: Call, planner: Planner, axis: int) -> Factors | None:
     if has_zero_point(planner, weights.zero_point) or not planner.is_constant(weights.integers):
         return None
     terms = 1
-    for place, size in enumerate(weights.place.desc.sizes):
-        terms *= 1 if place == axis else size
+    for index, size in enumerate(weights.location.desc.sizes):
+        terms *= 1 if index == axis else size
     if terms > _MAX_TERMS:
         return None
-    left, right = (source.integers, source.place), (weights.integers, weights.place)
+    left, right = (source.integers, source.location), (weights.integers, weights.location)
     zero_point = source.zero_point if has_zero_point(planner, source.zero_point) else None
     return Factors(left, right, *dtypes, (source, weights), zero_point)

@@ -16,7 +16,7 @@ from byoc_dnnl.unstored_values import Flattened
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["find_flattened", "flat_weights"]
@@ -33,17 +33,17 @@ def find_flattened(call: Call, planner: Planner) -> Flattened | None:
     ``None`` if the elements have the order of the columns, or no such layout; and for a reader that depends on the
     order.
     """
-    place, result = planner.stored(call.inputs[0]), sizes_of(call.result)
-    if len(result) != 2 or place.desc.sizes[0] != result[0] or place.desc.reshaped(result) is not None:
+    location, result = planner.stored_location(call.inputs[0]), sizes_of(call.result)
+    if len(result) != 2 or location.desc.sizes[0] != result[0] or location.desc.reshaped(result) is not None:
         return None
-    seen = place.desc.without_blocks(planner.engine)
-    order = None if seen is None else seen.plain_order()
-    if seen is None or order is None or seen.sizes[0] != result[0] or not _is_multiplied(call, planner):
+    view = location.desc.without_blocks(planner.engine)
+    order = None if view is None else view.plain_order()
+    if view is None or order is None or view.sizes[0] != result[0] or not _is_multiplied(call, planner):
         return None  # there are gaps, or rows lie in blocks themselves
-    if prod(seen.sizes[axis] for axis in order[: order.index(0)]) > 1 < result[0]:
+    if prod(view.sizes[axis] for axis in order[: order.index(0)]) > 1 < result[0]:
         return None  # elements of several rows lie next to each other
     columns = tuple(axis - 1 for axis in order if axis != 0)
-    return Flattened(place.seen_as(planner.row_major(result, place.desc.dtype)), seen.sizes[1:], columns)
+    return Flattened(location.view_as(planner.row_major(result, location.desc.dtype)), view.sizes[1:], columns)
 
 
 def _is_multiplied(call: Call, planner: Planner) -> bool:
@@ -55,17 +55,17 @@ def _is_multiplied(call: Call, planner: Planner) -> bool:
     inner = sizes[-1 if reader.op == "nn.dense" else 0]
     if len(sizes) != 2 or inner != sizes_of(call.result)[1]:
         return False
-    if not planner.is_placed(weight) or planner.quantised(weight) is not None:
+    if not planner.is_available(weight) or planner.quantised(weight) is not None:
         return False  # the weight is computed, perhaps after the reshape
-    place = planner.stored(weight)
-    is_plain = place.buffer.kind is Kind.CONSTANT and place.desc.is_row_major()
-    return is_plain and place.desc.sizes == sizes and place.desc.nbytes <= _MAX_NBYTES
+    location = planner.stored_location(weight)
+    is_plain = location.buffer.kind is Kind.CONSTANT and location.desc.is_row_major()
+    return is_plain and location.desc.sizes == sizes and location.desc.nbytes <= _MAX_NBYTES
 
 
-def flat_weights(flat: Flattened, planner: Planner, weight: int, axis: int) -> Place:
+def flat_weights(flat: Flattened, planner: Planner, weight: int, axis: int) -> Location:
     """Return constant weights in the order of flattened rows; ``axis`` is the weights' axis of the rows' elements."""
-    lying = planner.stored(weight).desc
-    whole = lying.sizes
-    sizes = (*whole[:axis], *flat.sizes, *whole[axis + 1 :])
+    weight_desc = planner.stored_location(weight).desc
+    weight_sizes = weight_desc.sizes
+    sizes = (*weight_sizes[:axis], *flat.sizes, *weight_sizes[axis + 1 :])
     order = (*range(axis), *(axis + column for column in flat.order), *range(axis + len(flat.order), len(sizes)))
-    return planner.place_derived(weight, Reordered(sizes, order)).seen_as(lying)
+    return planner.derived_constant(weight, Reordered(sizes, order)).view_as(weight_desc)

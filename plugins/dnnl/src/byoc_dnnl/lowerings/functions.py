@@ -66,7 +66,7 @@ def _clip(call: Call) -> Functions:
     with np.errstate(over="ignore"):
         low, high = (float(np.float32(end)) for end in ends.values())
     if not (low <= high and low <= _LARGEST_FLOAT32 and high >= -_LARGEST_FLOAT32):
-        return "nothing lies between the ends"
+        return "no number lies between minimum and maximum"
     limits = max(low, -_LARGEST_FLOAT32), min(high, _LARGEST_FLOAT32)
     return (PostOp(Algorithm.ELTWISE_CLIP, limits[0], beta=limits[1]),)
 

@@ -50,17 +50,19 @@ def declines_windows(call: Call) -> str | None:
     if "pool_size" in call.attrs and max(integers(call, "pool_size", rank)) > MAX_TAPS:
         return f"oneDNN would generate code for more than {MAX_TAPS} taps"
     if prod(_padded_sizes(call, rank)) > MAX_INT:
-        return f"with its padding an image has more than {MAX_INT} elements"
+        return f"with padding an image has more than {MAX_INT} elements"
     return None
 
 
 def _padded_sizes(call: Call, rank: int) -> Sequence[int]:
     """Return the sizes ``(N, C, ...)`` of the image under the windows, with padding."""
     image = shape_of(call.result if call.op.endswith("_transpose") else call.operands[0])
-    places = axes_of_layout(call, "data_layout" if "data_layout" in call.attrs else "layout", "NC", rank)
+    axes = axes_of_layout(call, "data_layout" if "data_layout" in call.attrs else "layout", "NC", rank)
     padding = integers(call, "padding", 2 * rank)
-    around = [begin + end for begin, end in zip(padding[:rank], padding[rank:], strict=True)]
+    total_padding = [begin + end for begin, end in zip(padding[:rank], padding[rank:], strict=True)]
     if "output_padding" in call.attrs:
-        around = [width + more for width, more in zip(around, integers(call, "output_padding", rank), strict=True)]
-    sizes = [image[place] for place in places]
-    return [*sizes[:2], *(size + width for size, width in zip(sizes[2:], around, strict=True))]
+        total_padding = [
+            width + extra for width, extra in zip(total_padding, integers(call, "output_padding", rank), strict=True)
+        ]
+    sizes = [image[axis] for axis in axes]
+    return [*sizes[:2], *(size + width for size, width in zip(sizes[2:], total_padding, strict=True))]

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_group_norm", "lower_instance_norm", "lower_rms_norm"]
 
-_REFERENCE = "oneDNN has only its reference implementation"
+_REFERENCE = "oneDNN has only a reference implementation"
 
 
 def lower_instance_norm(call: Call, planner: Planner) -> str | None:
@@ -45,59 +45,59 @@ def lower_rms_norm(call: Call, planner: Planner) -> str | None:
     x, gamma = call.inputs
     sizes = sizes_of(call.result)
     axes = sorted(in_range(call, "axes", axis) for axis in integers(call, "axes"))
-    kept = len(sizes) - len(axes)
-    if axes != list(range(kept, len(sizes))):
-        return "the axes are not the last ones"
+    num_outer = len(sizes) - len(axes)
+    if axes != list(range(num_outer, len(sizes))):
+        return "the axes are not the last axes"
     matrix, row = (
-        planner.row_major((prod(sizes[:kept]), prod(sizes[kept:]))),
-        planner.row_major((1, prod(sizes[kept:]))),
+        planner.row_major((prod(sizes[:num_outer]), prod(sizes[num_outer:]))),
+        planner.row_major((1, prod(sizes[num_outer:]))),
     )
-    column = planner.row_major((prod(sizes[:kept]), 1))
-    source = planner.place_row_major(x).seen_as(matrix)
-    scale = planner.place_row_major(gamma).seen_as(row)
-    squares, roots = (planner.temporary(name, desc) for name, desc in (("squares", matrix), ("roots", column)))
+    column = planner.row_major((prod(sizes[:num_outer]), 1))
+    source = planner.row_major_location(x).view_as(matrix)
+    scale = planner.row_major_location(gamma).view_as(row)
+    squares, roots = (planner.allocate_temporary(name, desc) for name, desc in (("squares", matrix), ("roots", column)))
     root = [PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=number(call, "epsilon")), PostOp(Algorithm.ELTWISE_SQRT)]
-    workshop = planner.workshop
-    steps: Sequence[tuple[PrimitiveDesc | None, dict[int, Place]]] = (
+    factory = planner.factory
+    steps: Sequence[tuple[PrimitiveDesc | None, dict[int, Location]]] = (
         (
-            workshop.binary(Algorithm.BINARY_MUL, matrix, matrix, ()),
+            factory.binary(Algorithm.BINARY_MUL, matrix, matrix, ()),
             {Argument.SRC: source, Argument.SRC_1: source, Argument.DST: squares},
         ),
         (
-            workshop.reduction(Algorithm.REDUCTION_MEAN, matrix, column, root),
+            factory.reduction(Algorithm.REDUCTION_MEAN, matrix, column, root),
             {Argument.SRC: squares, Argument.DST: roots},
         ),
         (
-            workshop.binary(Algorithm.BINARY_DIV, matrix, column, [PostOp(Algorithm.BINARY_MUL, operand=row)]),
+            factory.binary(Algorithm.BINARY_DIV, matrix, column, [PostOp(Algorithm.BINARY_MUL, operand=row)]),
             {
                 Argument.SRC: source,
                 Argument.SRC_1: roots,
                 Argument.POST_OP_SRC_1: scale,
-                Argument.DST: planner.result(call.output, planner.row_major(sizes)).seen_as(matrix),
+                Argument.DST: planner.allocate_result(call.output, planner.row_major(sizes)).view_as(matrix),
             },
         ),
     )
-    for made, given in steps:
-        if made is None or not planner.accepts(made):
+    for primitive, arguments in steps:
+        if primitive is None or not planner.accepts(primitive):
             return _REFERENCE
-        planner.add_step(call.op, made, given)
+        planner.add_step(call.op, primitive, arguments)
     return None
 
 
 def _add_single_image(call: Call, planner: Planner) -> str | None:
     """Add normalisation of the channels of a single image: batch normalisation by the statistics of the batch."""
     x, gamma, beta = call.inputs
-    place = planner.place(x)
-    made = planner.workshop.channel_standardisation(place.desc, number(call, "epsilon"))
-    if made is None or not planner.accepts(made):
+    location = planner.location(x)
+    primitive = planner.factory.channel_standardisation(location.desc, number(call, "epsilon"))
+    if primitive is None or not planner.accepts(primitive):
         return _REFERENCE
-    given: dict[int, Place] = {
-        Argument.SRC: place,
-        Argument.SCALE: planner.place_row_major(gamma),
-        Argument.SHIFT: planner.place_row_major(beta),
-        Argument.DST: planner.result(call.output, place.desc),
+    arguments: dict[int, Location] = {
+        Argument.SRC: location,
+        Argument.SCALE: planner.row_major_location(gamma),
+        Argument.SHIFT: planner.row_major_location(beta),
+        Argument.DST: planner.allocate_result(call.output, location.desc),
     }
-    planner.add_step(call.op, made, given)
+    planner.add_step(call.op, primitive, arguments)
     return None
 
 
@@ -107,24 +107,26 @@ def _add_groups(call: Call, planner: Planner, groups: int) -> str | None:
     images, channels, *spatial = sizes_of(call.result)
     rows = images * groups
     matrix = planner.row_major((rows, channels // groups * prod(spatial)))
-    made = planner.workshop.standardisation(matrix, number(call, "epsilon"))
-    if made is None or not planner.accepts(made):
+    primitive = planner.factory.standardisation(matrix, number(call, "epsilon"))
+    if primitive is None or not planner.accepts(primitive):
         return _REFERENCE
-    standard = planner.temporary(call.op, matrix)
-    planner.add_step(call.op, made, {Argument.SRC: planner.place_row_major(x).seen_as(matrix), Argument.DST: standard})
+    standardised = planner.allocate_temporary(call.op, matrix)
+    planner.add_step(
+        call.op, primitive, {Argument.SRC: planner.row_major_location(x).view_as(matrix), Argument.DST: standardised}
+    )
 
     pixels = [prod(spatial)] if prod(spatial) > 1 else []
     image, channel = (
         planner.row_major((images, channels, *pixels)),
         planner.row_major((1, channels, *[1] * len(pixels))),
     )
-    own = [PostOp(Algorithm.BINARY_ADD, operand=channel)]
+    channel_post_ops = [PostOp(Algorithm.BINARY_ADD, operand=channel)]
 
-    def arguments(_: PrimitiveDesc) -> Mapping[int, Place]:
+    def arguments(_: PrimitiveDesc) -> Mapping[int, Location]:
         return {
-            Argument.SRC: standard.seen_as(image),
-            Argument.SRC_1: planner.place_row_major(gamma).seen_as(channel),
-            Argument.POST_OP_SRC_1: planner.place_row_major(beta).seen_as(channel),
+            Argument.SRC: standardised.view_as(image),
+            Argument.SRC_1: planner.row_major_location(gamma).view_as(channel),
+            Argument.POST_OP_SRC_1: planner.row_major_location(beta).view_as(channel),
         }
 
     def to_primitive(desc: MemoryDesc) -> MemoryDesc | None:
@@ -135,9 +137,9 @@ def _add_groups(call: Call, planner: Planner, groups: int) -> str | None:
     return add_with_followers(
         call,
         planner,
-        lambda post_ops: planner.workshop.binary(Algorithm.BINARY_MUL, image, channel, post_ops),
+        lambda post_ops: planner.factory.binary(Algorithm.BINARY_MUL, image, channel, post_ops),
         arguments,
         to_primitive,
         lambda _: planner.row_major(sizes_of(call.result)),
-        own,
+        channel_post_ops,
     )

@@ -45,36 +45,36 @@ class ImageAxes:
     """The axes of a call's images and of the primitive: images, channels, and axes of windows.
 
     Attributes:
-        places: the call's axis for each axis of the primitive, without the height perhaps added by the primitive.
+        order: the call's axis for each axis of the primitive, without the height perhaps added by the primitive.
         is_lifted: whether the primitive sees the single axis of windows as the rows of images of height 1, as required
             by depthwise convolutions of oneDNN.
     """
 
-    places: tuple[int, ...]
+    order: tuple[int, ...]
     is_lifted: bool
 
-    def lifted(self, of_each: Sequence[int], of_height: int) -> tuple[int, ...]:
+    def lifted(self, numbers: Sequence[int], height_number: int) -> tuple[int, ...]:
         """Return numbers for all axes, or all axes of windows, with the number for the height inserted if lifted."""
-        return (*of_each[:-1], of_height, *of_each[-1:]) if self.is_lifted else tuple(of_each)
+        return (*numbers[:-1], height_number, *numbers[-1:]) if self.is_lifted else tuple(numbers)
 
     def sizes(self, image: GraphTensor) -> tuple[int, ...]:
         """Return the sizes of an image of the call as seen by the primitive."""
         sizes = sizes_of(image)
-        return self.lifted([sizes[axis] for axis in self.places], 1)
+        return self.lifted([sizes[axis] for axis in self.order], 1)
 
     def to_primitive(self, desc: MemoryDesc) -> MemoryDesc | None:
         """Return a description of the call's axes with the axes of the primitive."""
-        seen = desc.permuted(self.places)
-        return seen.reshaped(self.lifted(seen.sizes, 1)) if self.is_lifted else seen
+        view = desc.permuted(self.order)
+        return view.reshaped(self.lifted(view.sizes, 1)) if self.is_lifted else view
 
     def to_value(self, desc: MemoryDesc) -> MemoryDesc:
         """Return a description of the primitive's axes with the axes of the call."""
-        seen: MemoryDesc | None = desc
+        view: MemoryDesc | None = desc
         if self.is_lifted:
-            *others, _, last = desc.sizes
-            seen = desc.reshaped((*others, last))
-        assert seen is not None  # an axis of size 1 can be left out of any layout
-        return seen.permuted([self.places.index(axis) for axis in range(len(self.places))])
+            *outer, _, last = desc.sizes
+            view = desc.reshaped((*outer, last))
+        assert view is not None  # an axis of size 1 can be left out of any layout
+        return view.permuted([self.order.index(axis) for axis in range(len(self.order))])
 
 
 def make_image(
@@ -83,7 +83,7 @@ def make_image(
     post_ops: Sequence[PostOp],
     *,
     is_thin: bool,
-    lying: MemoryDesc | None = None,
+    image_layout: MemoryDesc | None = None,
 ) -> PrimitiveDesc | None:
     """Return a primitive of images, with a specialised implementation if possible.
 
@@ -93,22 +93,22 @@ def make_image(
         post_ops: the post-ops.
         is_thin: whether each group computes so little that a product of matrices takes less time than mostly empty
             vectors of channels.
-        lying: the layout of the image, if best read unchanged.
+        image_layout: the layout of the image, if best read unchanged.
     """
-    if lying is not None:
-        made = _make_as_it_lies(planner, offer, post_ops, lying)
-        if _worth(made) is _Worth.CONVOLUTION:
-            return made
-    made = offer(planner.any, post_ops)
-    if _worth(made) >= (_Worth.PRODUCT if is_thin else _Worth.CONVOLUTION):
-        return made
-    return max(made, offer(planner.channels_last, post_ops), key=_worth)
+    if image_layout is not None:
+        primitive = _make_in_layout(planner, offer, post_ops, image_layout)
+        if _quality(primitive) is _Quality.CONVOLUTION:
+            return primitive
+    primitive = offer(planner.any_layout, post_ops)
+    if _quality(primitive) >= (_Quality.PRODUCT if is_thin else _Quality.CONVOLUTION):
+        return primitive
+    return max(primitive, offer(planner.channels_last, post_ops), key=_quality)
 
 
 def make_channels_last(planner: Planner, offer: Offer, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
     """Return a primitive of channels-last images, if a specialised implementation exists."""
-    made = offer(planner.channels_last, post_ops)
-    return made if _worth(made) is _Worth.CONVOLUTION else None
+    primitive = offer(planner.channels_last, post_ops)
+    return primitive if _quality(primitive) is _Quality.CONVOLUTION else None
 
 
 def stays_in_blocks(planner: Planner, image: MemoryDesc, target: Sequence[int]) -> bool:
@@ -127,19 +127,19 @@ def stays_in_blocks(planner: Planner, image: MemoryDesc, target: Sequence[int]) 
     return image.sizes[1] in _FEW_CHANNELS and not (is_other_kernel and outputs <= _BLOCK)
 
 
-def _make_as_it_lies(
+def _make_in_layout(
     planner: Planner, offer: Offer, post_ops: Sequence[PostOp], image: MemoryDesc
 ) -> PrimitiveDesc | None:
     """Return a primitive that reads an image in its present layout, and chooses the layout of the result."""
 
     def layout(sizes: Sequence[int], dtype: str) -> MemoryDesc:
-        is_like_it = (tuple(sizes), dtype) == (image.sizes, image.dtype)
-        return image if is_like_it else planner.any(sizes, dtype)
+        is_image = (tuple(sizes), dtype) == (image.sizes, image.dtype)
+        return image if is_image else planner.any_layout(sizes, dtype)
 
     return offer(layout, post_ops)
 
 
-class _Worth(IntEnum):
+class _Quality(IntEnum):
     """Kinds of implementations, the best last."""
 
     NONE = 0
@@ -148,9 +148,9 @@ class _Worth(IntEnum):
     CONVOLUTION = 3
 
 
-def _worth(made: PrimitiveDesc | None) -> _Worth:
-    if made is None:
-        return _Worth.NONE
-    if made.is_reference:
-        return _Worth.REFERENCE
-    return _Worth.PRODUCT if "gemm" in made.implementation else _Worth.CONVOLUTION
+def _quality(primitive: PrimitiveDesc | None) -> _Quality:
+    if primitive is None:
+        return _Quality.NONE
+    if primitive.is_reference:
+        return _Quality.REFERENCE
+    return _Quality.PRODUCT if "gemm" in primitive.implementation else _Quality.CONVOLUTION

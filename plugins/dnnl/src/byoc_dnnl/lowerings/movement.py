@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.unstored_values import Quantised
 
@@ -30,12 +30,12 @@ def lower_reshape(call: Call, planner: Planner) -> str | None:
     (x, *_), sizes = call.inputs, sizes_of(call.result)
     integers = _movable(planner, x)
     if integers is not None:
-        seen = _seen(planner, integers.integers, integers.place, sizes)
-        if defer_integers(call.output, planner, integers._replace(place=seen)) is None:
+        view = _viewed(planner, integers.integers, integers.location, sizes)
+        if defer_integers(call.output, planner, integers._replace(location=view)) is None:
             return None
 
     def add_view() -> None:
-        planner.set_view(call.output, _seen(planner, x, planner.stored(x), sizes))
+        planner.set_location(call.output, _viewed(planner, x, planner.stored_location(x), sizes))
 
     flat = find_flattened(call, planner)
     if flat is None:
@@ -52,18 +52,20 @@ def _movable(planner: Planner, id_: int) -> Quantised | None:
     Constants are dequantised once for all.
     """
     found = planner.quantised(id_)
-    if found is None or found.axis is not None or found.place.buffer.kind is Kind.CONSTANT:
+    if found is None or found.axis is not None or found.location.buffer.kind is Kind.CONSTANT:
         return None
     return found if planner.is_read_once(id_) else None
 
 
-def _seen(planner: Planner, id_: int, place: Place, sizes: tuple[int, ...]) -> Place:
+def _viewed(planner: Planner, id_: int, location: Location, sizes: tuple[int, ...]) -> Location:
     """Return a view of a value with other sizes; reorder if the layout does not permit a view."""
-    lying, seen = next(_ways_to_see(planner, place.desc, sizes))
-    return (place if place.desc.is_row_major() else planner.reordered(id_, place, lying)).seen_as(seen)
+    layout, view = next(_view_candidates(planner, location.desc, sizes))
+    return (location if location.desc.is_row_major() else planner.reordered(id_, location, layout)).view_as(view)
 
 
-def _ways_to_see(planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]) -> Iterator[tuple[MemoryDesc, MemoryDesc]]:
+def _view_candidates(
+    planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]
+) -> Iterator[tuple[MemoryDesc, MemoryDesc]]:
     """Yield possible layouts of a tensor, the cheapest first, each with the view with other sizes.
 
     If an operand other than row-major has no cheap view, a channels-last image is preferred as the result, because
@@ -72,14 +74,14 @@ def _ways_to_see(planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]) -> 
     dtype = desc.dtype
     if not desc.is_row_major():
         blocked = desc.is_blocked() and len(desc.sizes) > 2
-        for lying in (desc, *([planner.channels_last(desc.sizes, dtype)] if blocked else [])):
-            seen = lying.reshaped(sizes)
-            if seen is not None:
-                yield lying, planner.row_major(sizes, dtype) if seen.is_row_major() else seen
+        for layout in (desc, *([planner.channels_last(desc.sizes, dtype)] if blocked else [])):
+            view = layout.reshaped(sizes)
+            if view is not None:
+                yield layout, planner.row_major(sizes, dtype) if view.is_row_major() else view
         image = planner.channels_last(sizes, dtype) if len(sizes) > 3 else None
-        lies_so = image and image.reshaped(desc.sizes)
-        if image is not None and lies_so is not None:
-            yield lies_so, image
+        source_layout = image and image.reshaped(desc.sizes)
+        if image is not None and source_layout is not None:
+            yield source_layout, image
     yield planner.row_major(desc.sizes, dtype), planner.row_major(sizes, dtype)
 
 
@@ -88,38 +90,38 @@ def lower_permute_dims(call: Call, planner: Planner) -> str | None:
     (x,) = call.inputs
     axes, integers = permuted_axes(call), _movable(planner, x)
     if integers is not None and axes:
-        moved = integers.place.seen_as(integers.place.desc.permuted(axes))
-        if defer_integers(call.output, planner, integers._replace(place=moved)) is None:
+        moved = integers.location.view_as(integers.location.desc.permuted(axes))
+        if defer_integers(call.output, planner, integers._replace(location=moved)) is None:
             return None
-    place = planner.stored(x)
-    planner.set_view(call.output, place.seen_as(place.desc.permuted(axes)) if axes else place)
+    location = planner.stored_location(x)
+    planner.set_location(call.output, location.view_as(location.desc.permuted(axes)) if axes else location)
     return None
 
 
 def permuted_axes(call: Call) -> tuple[int, ...]:
     """Return, for each axis of a permutation's result, the axis of the operand."""
     rank = len(call.result.shape)
-    given = reversed(range(rank)) if call.attrs.get("axes") is None else integers(call, "axes", rank)
-    return tuple(in_range(call, "axes", axis) for axis in given)
+    axes = reversed(range(rank)) if call.attrs.get("axes") is None else integers(call, "axes", rank)
+    return tuple(in_range(call, "axes", axis) for axis in axes)
 
 
 def lower_concat(call: Call, planner: Planner) -> str | None:
     """Add a concatenation of tensors along an axis."""
     axis = axis_of(call)
     sizes = sizes_of(call.result)
-    stored = {planner.stored(id_).desc.dtype for id_ in call.inputs}
+    stored = {planner.stored_location(id_).desc.dtype for id_ in call.inputs}
     dtype = stored.pop() if len(stored) == 1 else call.result.dtype
     if _joins_short_runs(call, planner, axis, sizes):
         _join_by_copies(call, planner, axis, sizes, dtype)
         return None
-    for places, target in _ways_to_join(call, planner, sizes, dtype):
-        made = planner.workshop.concat(axis, [place.desc for place in places], target)
-        if made is not None and planner.accepts(made):
-            written = planner.result(call.output, made.memory_desc(Query.DST_MD))
-            arguments = {Argument.MULTIPLE_SRC + index: place for index, place in enumerate(places)}
-            planner.add_step(call.op, made, {**arguments, Argument.DST: written})
+    for locations, target in _layout_candidates(call, planner, sizes, dtype):
+        primitive = planner.factory.concat(axis, [location.desc for location in locations], target)
+        if primitive is not None and planner.accepts(primitive):
+            written = planner.allocate_result(call.output, primitive.memory_desc(Query.DST_MD))
+            arguments = {Argument.MULTIPLE_SRC + index: location for index, location in enumerate(locations)}
+            planner.add_step(call.op, primitive, {**arguments, Argument.DST: written})
             return None
-    return "oneDNN has only its reference implementation"
+    return "oneDNN has only a reference implementation"
 
 
 _SHORT_NBYTES = 128
@@ -131,7 +133,7 @@ _MANY_RUNS = 256
 
 def _joins_short_runs(call: Call, planner: Planner, axis: int, sizes: tuple[int, ...]) -> bool:
     """Return whether a call joins many short runs of elements, as in channels-last images of few channels."""
-    descs = [planner.stored(id_).desc for id_ in call.inputs]
+    descs = [planner.stored_location(id_).desc for id_ in call.inputs]
     if any(desc.is_blocked() for desc in descs):
         return False
     joined = _joined(planner, descs, sizes, descs[0].dtype)
@@ -142,14 +144,16 @@ def _joins_short_runs(call: Call, planner: Planner, axis: int, sizes: tuple[int,
 
 def _join_by_copies(call: Call, planner: Planner, axis: int, sizes: tuple[int, ...], dtype: str) -> None:
     """Add a copy of each operand into a part of the result."""
-    places = [planner.place_as(id_, dtype) for id_ in call.inputs]
-    target = planner.result(call.output, _joined(planner, [place.desc for place in places], sizes, dtype))
+    locations = [planner.location_as(id_, dtype) for id_ in call.inputs]
+    target = planner.allocate_result(
+        call.output, _joined(planner, [location.desc for location in locations], sizes, dtype)
+    )
     start = 0
-    for place in places:
-        part = target.desc.part([start if k == axis else 0 for k in range(len(sizes))], place.desc.sizes)
+    for location in locations:
+        part = target.desc.part([start if k == axis else 0 for k in range(len(sizes))], location.desc.sizes)
         assert part is not None  # memory without blocks begins and ends anywhere
-        add_copy(call, planner, place, target.seen_as(part))
-        start += place.desc.sizes[axis]
+        add_copy(call, planner, location, target.view_as(part))
+        start += location.desc.sizes[axis]
 
 
 def _joined(planner: Planner, descs: Sequence[MemoryDesc], sizes: tuple[int, ...], dtype: str) -> MemoryDesc:
@@ -159,25 +163,25 @@ def _joined(planner: Planner, descs: Sequence[MemoryDesc], sizes: tuple[int, ...
     return planner.channels_last(sizes, dtype)
 
 
-def _lies_as_image(planner: Planner, desc: MemoryDesc) -> bool:
+def _is_image_layout(planner: Planner, desc: MemoryDesc) -> bool:
     """Return whether a tensor lies in blocks of channels, or channels last."""
     is_last = desc == planner.channels_last(desc.sizes, desc.dtype)
     return desc.is_blocked() or (is_last and not desc.is_row_major())
 
 
-def _ways_to_join(
+def _layout_candidates(
     call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str
-) -> Iterator[tuple[list[Place], MemoryDesc]]:
+) -> Iterator[tuple[list[Location], MemoryDesc]]:
     """Yield layouts of operands, with the result's layout: unchanged if all are equal; channels last; row-major.
 
     Channels last is for images, if some lie channels last or in blocks; for permuted matrices, rows would be torn
     apart.
     """
-    stored = [planner.place_as(id_, dtype) for id_ in call.inputs]
-    if len({str(place.desc) for place in stored}) == 1:
-        yield stored, planner.any(sizes, dtype)
-    if len(sizes) > 2 and any(_lies_as_image(planner, place.desc) for place in stored):
-        wanted = [planner.channels_last(place.desc.sizes, dtype) for place in stored]
-        places = [planner.place_in(id_, desc) for id_, desc in zip(call.inputs, wanted, strict=True)]
-        yield places, planner.channels_last(sizes, dtype)
-    yield [planner.place_row_major(id_, dtype) for id_ in call.inputs], planner.row_major(sizes, dtype)
+    stored = [planner.location_as(id_, dtype) for id_ in call.inputs]
+    if len({str(location.desc) for location in stored}) == 1:
+        yield stored, planner.any_layout(sizes, dtype)
+    if len(sizes) > 2 and any(_is_image_layout(planner, location.desc) for location in stored):
+        descs = [planner.channels_last(location.desc.sizes, dtype) for location in stored]
+        locations = [planner.location_in(id_, desc) for id_, desc in zip(call.inputs, descs, strict=True)]
+        yield locations, planner.channels_last(sizes, dtype)
+    yield [planner.row_major_location(id_, dtype) for id_ in call.inputs], planner.row_major(sizes, dtype)

@@ -14,25 +14,25 @@ from byoc_dnnl.lowerings.attributes import axis_of, in_range, integer, integers,
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_layer_norm", "lower_lrn", "lower_softmax"]
 
-_REFERENCE = "oneDNN has only its reference implementation"
+_REFERENCE = "oneDNN has only a reference implementation"
 
 
 def lower_softmax(call: Call, planner: Planner) -> str | None:
     """Add softmax.
 
-    A NaN makes the whole row NaN, and so does plus infinity. oneDNN 3.2 gives NaN in a single place of the row, and
+    A NaN makes the whole row NaN, and so does plus infinity. oneDNN 3.2 gives NaN in a single element of the row, and
     zeros in the others. A check looks for this NaN, unless the operand is proved finite or the reader spreads the NaN
     anyway.
     """
     axis = axis_of(call)
     dtype = planner.result_dtype(call)
-    is_safe = planner.ranges.hold([(call.inputs[0], LARGEST)]) or _sums_rows(planner.follower(call), call, axis)
-    reason = _add(call, planner, lambda desc, target: planner.workshop.softmax(desc, target, axis), dtype=dtype)
+    is_safe = planner.ranges.proves([(call.inputs[0], LARGEST)]) or _sums_rows(planner.follower(call), call, axis)
+    reason = _add(call, planner, lambda desc, target: planner.factory.softmax(desc, target, axis), dtype=dtype)
     if reason is None and not is_safe:
         planner.check_result(call, 2.0)
     return reason
@@ -51,11 +51,11 @@ def lower_lrn(call: Call, planner: Planner) -> str | None:
     """
     size = integer(call, "size")
     if size % 2 == 0:
-        return "oneDNN knows windows of an odd number of channels"
+        return "oneDNN supports only windows of an odd number of channels"
     if size > 2 * sizes_of(call.result)[1]:
-        return "its windows have more channels than there are on both sides"
+        return "the window is larger than twice the number of channels"
     alpha, beta, bias = (number(call, name) for name in ("alpha", "beta", "bias"))
-    return _add(call, planner, lambda desc, _: planner.workshop.lrn(desc, size, alpha, beta, bias))
+    return _add(call, planner, lambda desc, _: planner.factory.lrn(desc, size, alpha, beta, bias))
 
 
 def lower_layer_norm(call: Call, planner: Planner) -> str | None:
@@ -67,31 +67,31 @@ def lower_layer_norm(call: Call, planner: Planner) -> str | None:
     sizes = sizes_of(call.operands[0])
     axes = sorted(in_range(call, "axes", axis) for axis in integers(call, "axes"))
     if axes != list(range(len(sizes) - len(axes), len(sizes))):
-        return "the axes are not the last ones"
+        return "the axes are not the last axes"
     columns = 1
     for axis in axes:
         columns *= sizes[axis]
     rows = 1
     for size in sizes[: len(sizes) - len(axes)]:
         rows *= size
-    own, dtype = planner.stored(x).desc.dtype, planner.result_dtype(call)
+    stored_dtype, dtype = planner.stored_location(x).desc.dtype, planner.result_dtype(call)
     row, matrix, written = (
-        planner.row_major(shape, of)
-        for shape, of in (((columns,), "float32"), ((rows, columns), own), ((rows, columns), dtype))
+        planner.row_major(shape, column_dtype)
+        for shape, column_dtype in (((columns,), "float32"), ((rows, columns), stored_dtype), ((rows, columns), dtype))
     )
-    made = planner.workshop.layer_normalization(matrix, written, number(call, "epsilon"))
-    if made is None or not planner.accepts(made):
+    primitive = planner.factory.layer_normalization(matrix, written, number(call, "epsilon"))
+    if primitive is None or not planner.accepts(primitive):
         return _REFERENCE
-    source = planner.place_row_major(x, own)
-    scale, shift = (planner.place_row_major(id_, "float32") for id_ in (gamma, beta))
-    target = planner.result(call.output, planner.row_major(sizes, dtype))
-    given: dict[int, Place] = {
-        Argument.SRC: source.seen_as(matrix),
-        Argument.SCALE: scale.seen_as(row),
-        Argument.SHIFT: shift.seen_as(row),
-        Argument.DST: target.seen_as(written),
+    source = planner.row_major_location(x, stored_dtype)
+    scale, shift = (planner.row_major_location(id_, "float32") for id_ in (gamma, beta))
+    target = planner.allocate_result(call.output, planner.row_major(sizes, dtype))
+    arguments: dict[int, Location] = {
+        Argument.SRC: source.view_as(matrix),
+        Argument.SCALE: scale.view_as(row),
+        Argument.SHIFT: shift.view_as(row),
+        Argument.DST: target.view_as(written),
     }
-    planner.add_step(call.op, made, given)
+    planner.add_step(call.op, primitive, arguments)
     return None
 
 
@@ -99,7 +99,7 @@ def _add(
     call: Call,
     planner: Planner,
     make: Callable[[MemoryDesc, MemoryDesc], PrimitiveDesc | None],
-    given: Mapping[int, Place] | None = None,
+    operands: Mapping[int, Location] | None = None,
     order: Sequence[int] | None = None,
     dtype: str | None = None,
 ) -> str | None:
@@ -109,26 +109,28 @@ def _add(
         call: the call.
         planner: the plan.
         make: returns the primitive, from the descriptions of operand and result.
-        given: other operands.
+        operands: other operands.
         order: the axes in the primitive's order; by default unchanged.
         dtype: of the result, if the layout permits; by default the stored dtype of the operand.
     """
-    for place in planner.ways(call.inputs[0]):
-        result = (dtype and place.desc.cast(planner.engine, dtype)) or place.desc
-        desc, target = (found.permuted(order) if order else found for found in (place.desc, result))
-        made = make(desc, target)
-        if made is not None and planner.accepts(made):
-            written = _written(call, planner, place, result).seen_as(target)
-            planner.add_step(call.op, made, {Argument.SRC: place.seen_as(desc), **(given or {}), Argument.DST: written})
+    for location in planner.candidate_locations(call.inputs[0]):
+        result = (dtype and location.desc.cast(planner.engine, dtype)) or location.desc
+        desc, target = (found.permuted(order) if order else found for found in (location.desc, result))
+        primitive = make(desc, target)
+        if primitive is not None and planner.accepts(primitive):
+            written = _written(call, planner, location, result).view_as(target)
+            planner.add_step(
+                call.op, primitive, {Argument.SRC: location.view_as(desc), **(operands or {}), Argument.DST: written}
+            )
             return None
     return _REFERENCE
 
 
-def _written(call: Call, planner: Planner, place: Place, result: MemoryDesc) -> Place:
-    """Return the place of a result: for a softmax the operand, still in cache, if nothing else reads the operand."""
+def _written(call: Call, planner: Planner, location: Location, result: MemoryDesc) -> Location:
+    """Return the location of a result: for a softmax the operand, still in cache, if nothing else reads the operand."""
     (x, *_) = call.inputs
-    is_over = call.op == "nn.softmax" and place is planner.stored(x) and place.desc == result
-    if is_over and not planner.is_result(call.output) and planner.ends_in(call, x):
-        planner.set_view(call.output, place)
-        return place
-    return planner.result(call.output, result)
+    has_operand_layout = call.op == "nn.softmax" and location is planner.stored_location(x) and location.desc == result
+    if has_operand_layout and not planner.is_result(call.output) and planner.can_overwrite(call, x):
+        planner.set_location(call.output, location)
+        return location
+    return planner.allocate_result(call.output, result)

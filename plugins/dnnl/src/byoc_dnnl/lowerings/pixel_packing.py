@@ -20,7 +20,7 @@ from byoc_dnnl.primitives import Windows
 if TYPE_CHECKING:
     from byoc_dnnl.handles import MemoryDesc
     from byoc_dnnl.lowerings.images import ImageAxes
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["Form", "Geometry", "in_phases"]
@@ -57,33 +57,33 @@ class Form:
         geometry: the motion of windows over the image.
         weights: ``(O, I, ...)``, in groups ``(G, O, I, ...)``.
         bias: ``(O,)``, if any.
-        whole: the sizes of the result as seen by ``axes``, if a pixel of ``target`` stands for several pixels.
+        full_target: the sizes of the result as seen by ``axes``, if a pixel of ``target`` stands for several pixels.
     """
 
     axes: ImageAxes
     source: tuple[int, ...]
     target: tuple[int, ...]
     geometry: Geometry
-    weights: Place
-    bias: Place | None
-    whole: tuple[int, ...] | None = None
+    weights: Location
+    bias: Location | None
+    full_target: tuple[int, ...] | None = None
 
     @property
     def has_phases(self) -> bool:
         """Whether several pixels are computed at once."""
-        return self.whole is not None
+        return self.full_target is not None
 
     def to_primitive(self, planner: Planner, desc: MemoryDesc) -> MemoryDesc | None:
         """Return a description of the call's result with the axes of the primitive; ``None`` if impossible."""
-        seen = self.axes.to_primitive(desc)
-        if self.whole is None or seen is None:
-            return seen
-        lies_last = seen.lies_like(planner.channels_last(self.whole, desc.dtype))
-        return planner.channels_last(self.target, desc.dtype) if lies_last else None
+        view = self.axes.to_primitive(desc)
+        if self.full_target is None or view is None:
+            return view
+        is_channels_last = view.has_same_layout(planner.channels_last(self.full_target, desc.dtype))
+        return planner.channels_last(self.target, desc.dtype) if is_channels_last else None
 
     def to_value(self, planner: Planner, desc: MemoryDesc) -> MemoryDesc:
         """Return a description of the primitive's result with the axes of the call."""
-        return self.axes.to_value(planner.channels_last(self.whole, desc.dtype) if self.whole else desc)
+        return self.axes.to_value(planner.channels_last(self.full_target, desc.dtype) if self.full_target else desc)
 
 
 def in_phases(form: Form, planner: Planner, weight: int, bias: int | None) -> Form | None:
@@ -111,17 +111,17 @@ def in_phases(form: Form, planner: Planner, weight: int, bias: int | None) -> Fo
 
     rows = ShiftedRows((outputs * inputs * prod(window[:-1]), taps), count, stride)
     sizes = (count * outputs, inputs, *window[:-1], rows.result_sizes[-1])
-    weights = planner.place_derived(weight, rows).seen_as(planner.row_major(sizes))
+    weights = planner.derived_constant(weight, rows).view_as(planner.row_major(sizes))
     biases = None
     if bias is not None:
-        copies = planner.place_derived(bias, BlockSums((1, 1, outputs), ((0,),) * count))
-        biases = copies.seen_as(planner.row_major((count * outputs,)))
+        copies = planner.derived_constant(bias, BlockSums((1, 1, outputs), ((0,),) * count))
+        biases = copies.view_as(planner.row_major((count * outputs,)))
     strides, dilation, before, after = form.geometry
     needed = (width - 1) * stride + taps - form.source[-1] - before[-1]
     geometry = Geometry((*strides[:-1], count * stride), dilation, before, (*after[:-1], needed))
     narrow = (form.target[0], count * outputs, *form.target[2:-1], width // count)
 
-    return replace(form, target=narrow, geometry=geometry, weights=weights, bias=biases, whole=form.target)
+    return replace(form, target=narrow, geometry=geometry, weights=weights, bias=biases, full_target=form.target)
 
 
 def _best_count(outputs: int, taps: int, stride: int, width: int, lanes: int) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import PrimitiveDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["add_windows", "lower_pooling"]
@@ -32,20 +32,20 @@ def lower_pooling(call: Call, planner: Planner) -> str | None:
     rank = len(call.result.shape) - 2
     axes = axes_of_layout(call, "layout", "NC", rank)
     window = integers(call, "pool_size", rank)
-    strides, dilation, before, stated = geometry_of(call, rank)
+    strides, dilation, before, declared_after = geometry_of(call, rank)
     image, result = sizes_of(call.operands[0]), sizes_of(call.result)
     after = tuple(
-        (result[axis] - 1) * step + (size - 1) * spread + 1 - image[axis] - pad
-        for axis, step, size, spread, pad in zip(axes[2:], strides, window, dilation, before, strict=True)
+        (result[axis] - 1) * step + (size - 1) * tap_step + 1 - image[axis] - pad
+        for axis, step, size, tap_step, pad in zip(axes[2:], strides, window, dilation, before, strict=True)
     )
     for axis, *windows in zip(axes[2:], strides, dilation, before, strict=True):
         if _misses_image(image[axis], result[axis], *windows):
-            return "a window lies in the padding as a whole"
+            return "a window lies entirely in the padding"
     algorithm = Algorithm.POOLING_MAX
     if call.op.startswith("nn.avg"):
         counts = flag(call, "count_include_pad")
-        if counts and any(pad > stated for pad, stated in zip(after, stated, strict=True)):
-            return "oneDNN counts what `ceil_mode` adds beyond the padding"
+        if counts and any(pad > declared for pad, declared in zip(after, declared_after, strict=True)):
+            return "oneDNN counts the elements added by `ceil_mode` beyond the padding"
         algorithm = Algorithm.POOLING_AVG_INCLUDE_PADDING if counts else Algorithm.POOLING_AVG_EXCLUDE_PADDING
     return add_windows(call, planner, algorithm, axes, window, Windows(strides, dilation, before, after))
 
@@ -65,32 +65,38 @@ def add_windows(
     The largest of dequantised elements is found among the integers, and then stands for a dequantised value.
     """
     (x,) = call.inputs
-    back = tuple(axes.index(axis) for axis in range(len(axes)))
+    to_value = tuple(axes.index(axis) for axis in range(len(axes)))
     image, result = sizes_of(call.operands[0]), sizes_of(call.result)
     sizes = tuple(result[axis] for axis in axes)
 
-    def make(at: Place) -> PrimitiveDesc | None:
+    def make(at: Location) -> PrimitiveDesc | None:
         source = at.desc.permuted(axes)
-        made = planner.workshop.pooling(algorithm, source, planner.any(sizes, source.dtype), window, windows)
-        return made if planner.accepts(made) else None
+        primitive = planner.factory.pooling(algorithm, source, planner.any_layout(sizes, source.dtype), window, windows)
+        return primitive if planner.accepts(primitive) else None
 
-    def add(made: PrimitiveDesc, at: Place, written: Place) -> None:
-        target = written.seen_as(made.memory_desc(Query.DST_MD))
-        planner.add_step(call.op, made, {Argument.SRC: at.seen_as(at.desc.permuted(axes)), Argument.DST: target})
+    def add(primitive: PrimitiveDesc, at: Location, written: Location) -> None:
+        target = written.view_as(primitive.memory_desc(Query.DST_MD))
+        planner.add_step(call.op, primitive, {Argument.SRC: at.view_as(at.desc.permuted(axes)), Argument.DST: target})
 
     quantised = planner.quantised(x) if algorithm is Algorithm.POOLING_MAX else None
-    if quantised and quantised.place.desc.sizes == image and keeps_order(planner, quantised):
-        made = make(quantised.place)
-        if made is not None:
-            written = planner.temporary(f"%{call.output}", made.memory_desc(Query.DST_MD).permuted(back))
-            if defer_integers(call.output, planner, quantised._replace(integers=call.output, place=written)) is None:
-                add(made, quantised.place, written)
+    if quantised and quantised.location.desc.sizes == image and keeps_order(planner, quantised):
+        primitive = make(quantised.location)
+        if primitive is not None:
+            written = planner.allocate_temporary(
+                f"%{call.output}", primitive.memory_desc(Query.DST_MD).permuted(to_value)
+            )
+            if defer_integers(call.output, planner, quantised._replace(integers=call.output, location=written)) is None:
+                add(primitive, quantised.location, written)
                 return None
     if algorithm is Algorithm.POOLING_MAX and not planner.check_finite([x]):
-        return "oneDNN loses NaN, and of this nothing is proved"
-    for at in planner.ways(x):
-        made = make(at)
-        if made is not None:
-            add(made, at, planner.result(call.output, made.memory_desc(Query.DST_MD).permuted(back)))
+        return "oneDNN loses NaN, and the operand cannot be checked"
+    for at in planner.candidate_locations(x):
+        primitive = make(at)
+        if primitive is not None:
+            add(
+                primitive,
+                at,
+                planner.allocate_result(call.output, primitive.memory_desc(Query.DST_MD).permuted(to_value)),
+            )
             return None
-    return "oneDNN has only its reference implementation"
+    return "oneDNN has only a reference implementation"

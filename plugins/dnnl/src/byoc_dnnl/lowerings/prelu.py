@@ -20,19 +20,21 @@ def lower_prelu(call: Call, planner: Planner) -> str | None:
     Not taken: constant slopes that are not finite.
     """
     x, slope = call.inputs
-    sizes, given = sizes_of(call.result), sizes_of(call.operands[1])
-    if sizes != sizes_of(call.operands[0]) or len(given) > len(sizes):
-        return "the slopes have more axes, or larger ones, than the tensor"
+    sizes, slope_sizes = sizes_of(call.result), sizes_of(call.operands[1])
+    if sizes != sizes_of(call.operands[0]) or len(slope_sizes) > len(sizes):
+        return "the slopes cannot be broadcast to the tensor"
     if not planner.check_finite([slope]):
-        return "oneDNN multiplies slopes by 0, and a constant one is not finite"
-    slopes = planner.row_major((*(1,) * (len(sizes) - len(given)), *given))
-    for place in planner.ways(x):
-        if slopes.sizes != place.desc.sizes and not place.desc.has_usual_order():
+        return "oneDNN multiplies slopes by 0, and a constant slope is not finite"
+    slopes = planner.row_major((*(1,) * (len(sizes) - len(slope_sizes)), *slope_sizes))
+    for location in planner.candidate_locations(x):
+        if slopes.sizes != location.desc.sizes and not location.desc.has_usual_order():
             continue  # oneDNN 3.2 finds the slopes of channels by the strides of usual layouts
-        made = planner.workshop.prelu(place.desc, slopes)
-        if made is not None and planner.accepts(made):
-            steepness = planner.place_row_major(slope).seen_as(slopes)
-            target = planner.result(call.output, place.desc)
-            planner.add_step(call.op, made, {Argument.SRC: place, Argument.WEIGHTS: steepness, Argument.DST: target})
+        primitive = planner.factory.prelu(location.desc, slopes)
+        if primitive is not None and planner.accepts(primitive):
+            steepness = planner.row_major_location(slope).view_as(slopes)
+            target = planner.allocate_result(call.output, location.desc)
+            planner.add_step(
+                call.op, primitive, {Argument.SRC: location, Argument.WEIGHTS: steepness, Argument.DST: target}
+            )
             return None
-    return "oneDNN has only its reference implementation"
+    return "oneDNN has only a reference implementation"

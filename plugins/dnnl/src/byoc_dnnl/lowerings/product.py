@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_dense", "lower_matmul"]
@@ -35,9 +35,9 @@ def lower_dense(call: Call, planner: Planner) -> str | None:
     inner = sizes_of(call.operands[0])[-1]
     flat = planner.flattened(x)
 
-    def weights(dtype: str) -> Place:
-        place = flat_weights(flat, planner, weight, 1) if flat else planner.place_as(weight, dtype)
-        return place.seen_as(place.desc.permuted((1, 0)))
+    def weights(dtype: str) -> Location:
+        location = flat_weights(flat, planner, weight, 1) if flat else planner.location_as(weight, dtype)
+        return location.view_as(location.desc.permuted((1, 0)))
 
     return _add_product(call, planner, x, (-1, inner), weight, weights)
 
@@ -56,20 +56,20 @@ def lower_matmul(call: Call, planner: Planner) -> str | None:
 
     flat = planner.flattened(x)
 
-    def weights(dtype: str) -> Place:
+    def weights(dtype: str) -> Location:
         if flat:
             return flat_weights(flat, planner, y, 0)
-        place = planner.place_as(y, dtype)
-        seen = place.desc.reshaped(right)
-        if seen is None:
-            place, seen = planner.place_row_major(y, dtype), planner.row_major(right, dtype)
-        return place.seen_as(seen.with_plain_unit_axes())
+        location = planner.location_as(y, dtype)
+        view = location.desc.reshaped(right)
+        if view is None:
+            location, view = planner.row_major_location(y, dtype), planner.row_major(right, dtype)
+        return location.view_as(view.with_plain_unit_axes())
 
     return _add_product(call, planner, x, target, y, weights)
 
 
 def _add_product(
-    call: Call, planner: Planner, x: int, left: tuple[int, ...], weight: int, weights: Callable[[str], Place]
+    call: Call, planner: Planner, x: int, left: tuple[int, ...], weight: int, weights: Callable[[str], Location]
 ) -> str | None:
     """Add a product, with factors of the best dtype for which a product exists.
 
@@ -79,7 +79,7 @@ def _add_product(
         x: the value of the left operand.
         left: the required sizes of the left operand; -1 for all leading axes.
         weight: the value of the right operand.
-        weights: returns the place of the right operand in a dtype, as ``(..., K, N)``.
+        weights: returns the location of the right operand in a dtype, as ``(..., K, N)``.
     """
     axis = 0 if call.op == "nn.dense" else 1
     factors = byte_factors(call, planner, axis) if len(call.operands[1].shape) == 2 else None
@@ -93,15 +93,15 @@ def _add_product(
     reason = None
     for dtype in planner.factor_dtypes(call):
         # Constants are converted when they are packed.
-        own = planner.own_dtype(weight) if planner.is_constant(weight) else dtype
-        ways = _weight_ways(planner, weight, weights(own))
-        reason = first_reason(_add_product_of(call, planner, x, left, weight, way, dtype) for way in ways)
+        right_dtype = planner.declared_dtype(weight) if planner.is_constant(weight) else dtype
+        candidates = _weight_candidates(planner, weight, weights(right_dtype))
+        reason = first_reason(_add_product_of(call, planner, x, left, weight, right, dtype) for right in candidates)
         if reason is None:
             break
     return reason
 
 
-def _weight_ways(planner: Planner, weight: int, weights: Place) -> Iterator[Place]:
+def _weight_candidates(planner: Planner, weight: int, weights: Location) -> Iterator[Location]:
     """Yield the right operand unchanged, then row-major: products are fast with contiguous rows or columns."""
     yield weights
     if not planner.is_constant(weight) and not weights.desc.is_row_major():
@@ -111,21 +111,21 @@ def _weight_ways(planner: Planner, weight: int, weights: Place) -> Iterator[Plac
 def _add_byte_product(call: Call, planner: Planner, factors: Factors, axis: int) -> str | None:
     """Add a product of bytes with a constant matrix, with outputs along ``axis``."""
     (x, source), (weight, matrix) = factors.left, factors.right
-    weights = matrix.seen_as(matrix.desc.permuted((1 - axis, axis)))
+    weights = matrix.view_as(matrix.desc.permuted((1 - axis, axis)))
     inner, columns = weights.desc.sizes
     sizes, result = (_rows(sizes_of(call.operands[0])), inner), sizes_of(call.result)
     target_sizes, target_dtype = (sizes[0], columns), factors.result_dtype(call, planner)
     if not source.desc.is_row_major():
         source = planner.reordered(x, source, planner.row_major(source.desc.sizes, factors.left_dtype))
-    source = source.seen_as(planner.row_major(sizes, factors.left_dtype))
+    source = source.view_as(planner.row_major(sizes, factors.left_dtype))
 
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-        right = planner.any(weights.desc.sizes, factors.right_dtype)
+        right = planner.any_layout(weights.desc.sizes, factors.right_dtype)
         target = planner.row_major(target_sizes, dtype_after(post_ops, target_dtype))
-        return planner.workshop.matmul(source.desc, right, None, target, post_ops, factors.scaling(0b10))
+        return planner.factory.matmul(source.desc, right, None, target, post_ops, factors.scaling(0b10))
 
-    def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
-        packed = planner.reordered(weight, weights, made.memory_desc(Query.WEIGHTS_MD))
+    def arguments(primitive: PrimitiveDesc) -> Mapping[int, Location]:
+        packed = planner.reordered(weight, weights, primitive.memory_desc(Query.WEIGHTS_MD))
         return {Argument.SRC: source, Argument.WEIGHTS: packed, **factors.arguments(planner)}
 
     return add_with_followers(
@@ -135,12 +135,12 @@ def _add_byte_product(call: Call, planner: Planner, factors: Factors, axis: int)
         arguments,
         lambda desc: _to_matrix(desc, result, target_sizes),
         lambda desc: desc if target_sizes == result else planner.row_major(result, desc.dtype),
-        gives_bytes=True,
+        accepts_quantize=True,
     )
 
 
 def _add_product_of(
-    call: Call, planner: Planner, x: int, left: tuple[int, ...], weight: int, weights: Place, dtype: str
+    call: Call, planner: Planner, x: int, left: tuple[int, ...], weight: int, weights: Location, dtype: str
 ) -> str | None:
     is_constant = planner.is_constant(weight)
     result_dtype = call.result.dtype if dtype == call.operands[0].dtype else planner.result_dtype(call)
@@ -149,15 +149,15 @@ def _add_product_of(
     sizes = (*stack, source_sizes[-2], weights.desc.sizes[-1])
     result = sizes_of(call.result)
 
-    def add(source: Place, target: MemoryDesc) -> str | None:
+    def add(source: Location, target: MemoryDesc) -> str | None:
         def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-            right = planner.any(weights.desc.sizes, dtype) if is_constant else weights.desc
-            made = planner.workshop.matmul(source.desc, right, None, target, post_ops)
-            is_plain = target.is_row_major() or made is None or made.implementation.startswith(_FAST)
-            return made if is_plain else None
+            right = planner.any_layout(weights.desc.sizes, dtype) if is_constant else weights.desc
+            primitive = planner.factory.matmul(source.desc, right, None, target, post_ops)
+            is_plain = target.is_row_major() or primitive is None or primitive.implementation.startswith(_FAST)
+            return primitive if is_plain else None
 
-        def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
-            packed = planner.reordered(weight, weights, made.memory_desc(Query.WEIGHTS_MD))
+        def arguments(primitive: PrimitiveDesc) -> Mapping[int, Location]:
+            packed = planner.reordered(weight, weights, primitive.memory_desc(Query.WEIGHTS_MD))
             return {Argument.SRC: source, Argument.WEIGHTS: packed}
 
         return add_with_followers(
@@ -182,18 +182,18 @@ _FAST = "brg"
 """The prefix of the names of oneDNN's implementations for any layout of the operands."""
 
 
-def _sources(planner: Planner, x: int, sizes: tuple[int, ...], dtype: str) -> Iterator[Place]:
-    """Yield places of the left operand as a (stack of) matrices: unchanged if possible, then row-major."""
+def _sources(planner: Planner, x: int, sizes: tuple[int, ...], dtype: str) -> Iterator[Location]:
+    """Yield locations of the left operand as a (stack of) matrices: unchanged if possible, then row-major."""
     flat = planner.flattened(x)
     if flat:
-        yield planner.reordered(x, flat.place, planner.row_major(sizes, dtype))
+        yield planner.reordered(x, flat.location, planner.row_major(sizes, dtype))
         return
-    place = planner.place_as(x, dtype)
-    seen = place.desc.reshaped(sizes)
-    if seen:
-        yield place.seen_as(seen.with_plain_unit_axes())
-    if not place.desc.is_row_major():
-        yield planner.place_row_major(x, dtype).seen_as(planner.row_major(sizes, dtype))
+    location = planner.location_as(x, dtype)
+    view = location.desc.reshaped(sizes)
+    if view:
+        yield location.view_as(view.with_plain_unit_axes())
+    if not location.desc.is_row_major():
+        yield planner.row_major_location(x, dtype).view_as(planner.row_major(sizes, dtype))
 
 
 def _targets(call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str) -> Iterator[MemoryDesc]:
@@ -235,15 +235,15 @@ def _prefers_transpose(call: Call, planner: Planner) -> bool:
     )
 
 
-def _add_transposed_product(call: Call, planner: Planner, x: int, weight: int, weights: Place) -> str | None:
-    """Add ``weights.T @ x.T``; operands along the columns of the product come as axis 1 of the transpose.
+def _add_transposed_product(call: Call, planner: Planner, x: int, weight: int, weights: Location) -> str | None:
+    """Add ``weights.T @ x.T``; operands along the columns of the product become axis 1 of the transpose.
 
     Args:
         call: the call.
         planner: the plan.
         x: the value of the left operand; all leading axes are rows.
         weight: the value of the weights.
-        weights: the place of the weights, as ``(K, N)``.
+        weights: the location of the weights, as ``(K, N)``.
     """
     inner, columns = weights.desc.sizes
     sizes, result = sizes_of(call.operands[0]), sizes_of(call.result)
@@ -252,14 +252,16 @@ def _add_transposed_product(call: Call, planner: Planner, x: int, weight: int, w
     transposed, flat = _rows_innermost(planner, result), planner.flattened(x)
 
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-        made = planner.workshop.matmul(left, right, None, target, post_ops)
-        return made if made is None or made.implementation.startswith(_FAST) else None
+        primitive = planner.factory.matmul(left, right, None, target, post_ops)
+        return primitive if primitive is None or primitive.implementation.startswith(_FAST) else None
 
-    def arguments(_: PrimitiveDesc) -> Mapping[int, Place]:
-        matrix = weights.seen_as(weights.desc.permuted((1, 0)))
+    def arguments(_: PrimitiveDesc) -> Mapping[int, Location]:
+        matrix = weights.view_as(weights.desc.permuted((1, 0)))
         packed = planner.reordered(weight, matrix, planner.row_major((columns, inner)))
-        source = planner.reordered(x, flat.place if flat else planner.stored(x), _rows_innermost(planner, sizes))
-        return {Argument.SRC: packed.seen_as(left), Argument.WEIGHTS: source.seen_as(right)}
+        source = planner.reordered(
+            x, flat.location if flat else planner.stored_location(x), _rows_innermost(planner, sizes)
+        )
+        return {Argument.SRC: packed.view_as(left), Argument.WEIGHTS: source.view_as(right)}
 
     def to_primitive(desc: MemoryDesc) -> MemoryDesc | None:
         if desc == transposed:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = [
@@ -37,9 +37,9 @@ __all__ = [
     "to_bytes",
 ]
 
-_Placing = Callable[[], None]
+_Deferred = Callable[[], None]
 
-_ZERO_POINTS = "oneDNN has one zero point for a tensor, not one for each index of an axis"
+_ZERO_POINTS = "oneDNN has a single zero point per tensor, not per index of an axis"
 _SMALLEST, _LARGEST = 2.0**-100, 2.0**100
 """With scales between these limits no byte overflows or loses bits."""
 
@@ -56,14 +56,14 @@ def has_zero_point(planner: Planner, id_: int) -> bool:
     return array is None or bool(np.any(array != 0))
 
 
-def _misfit(call: Call) -> str | None:
+def _unsupported_parameters(call: Call) -> str | None:
     """Return the reason why oneDNN does not support the kind of the parameters."""
     if integer(call, "block_size"):
-        return "oneDNN knows no blocks of elements that share a scale"
+        return "oneDNN does not support blocks of elements with a common scale"
     x, scale, zero = call.operands
     integers, floats = (x, call.result) if call.op == "dequantize" else (call.result, x)
     if (floats.dtype, scale.dtype, zero.dtype) != ("float32", "float32", integers.dtype) or integers.dtype == "float32":
-        return "it has other dtypes than integers and float32"
+        return "the dtypes are not integers and float32"
     return None
 
 
@@ -73,41 +73,41 @@ def lower_dequantize(call: Call, planner: Planner) -> str | None:
     Not taken: a zero point for each index of an axis, or of int32, except of constants; blocks of elements with a
     common scale.
     """
-    misfit = _misfit(call)
-    if misfit is not None:
-        return misfit
+    reason = _unsupported_parameters(call)
+    if reason is not None:
+        return reason
     x, scale, zero = call.inputs
-    quantised = Quantised(x, planner.stored(x), scale, zero, axis_of(call) if call.operands[1].shape else None)
+    quantised = Quantised(x, planner.stored_location(x), scale, zero, axis_of(call) if call.operands[1].shape else None)
     arrays = [planner.array(id_) for id_ in call.inputs]
-    known = [array for array in arrays if array is not None]
-    if len(known) == len(arrays):
-        planner.defer(call.output, quantised, _constant(call, planner, known))
+    constants = [array for array in arrays if array is not None]
+    if len(constants) == len(arrays):
+        planner.defer(call.output, quantised, _constant(call, planner, constants))
         return None
     if quantised.axis is not None and has_zero_point(planner, zero):
         return _ZERO_POINTS
-    if quantised.place.desc.dtype == "int32" and has_zero_point(planner, zero):
-        return "oneDNN rounds integers of 32 bits before it subtracts a zero point"
+    if quantised.location.desc.dtype == "int32" and has_zero_point(planner, zero):
+        return "oneDNN rounds int32 numbers before subtracting a zero point"
     return defer_integers(call.output, planner, quantised)
 
 
 def defer_integers(id_: int, planner: Planner, quantised: Quantised) -> str | None:
     """Record the integers behind a value and its computation; or return the reason why oneDNN cannot compute it."""
-    source = quantised.place
+    source = quantised.location
     target = source.desc.cast(planner.engine, "float32") or planner.row_major(source.desc.sizes)
     has_zero = quantised.axis is None and has_zero_point(planner, quantised.zero_point)
     mask = 0 if quantised.axis is None else 1 << quantised.axis
     scaling = Scaling({Argument.SRC: mask}, (Argument.SRC,) if has_zero else ())
-    made = planner.workshop.conversion(source.desc, target, scaling)
-    if made is None or not planner.accepts(made):
+    primitive = planner.factory.conversion(source.desc, target, scaling)
+    if primitive is None or not planner.accepts(primitive):
         return "oneDNN has no implementation"
 
-    def place() -> None:
-        given = {Argument.SRC: source, Argument.SCALES | Argument.SRC: planner.place_row_major(quantised.scale)}
+    def compute() -> None:
+        arguments = {Argument.SRC: source, Argument.SCALES | Argument.SRC: planner.row_major_location(quantised.scale)}
         if has_zero:
-            given[Argument.ZERO_POINTS | Argument.SRC] = planner.place_row_major(quantised.zero_point, "int32")
-        planner.add_step("dequantize", made, {**given, Argument.DST: planner.result(id_, target)})
+            arguments[Argument.ZERO_POINTS | Argument.SRC] = planner.row_major_location(quantised.zero_point, "int32")
+        planner.add_step("dequantize", primitive, {**arguments, Argument.DST: planner.allocate_result(id_, target)})
 
-    planner.defer(id_, quantised, place)
+    planner.defer(id_, quantised, compute)
     return None
 
 
@@ -117,13 +117,13 @@ def keeps_order(planner: Planner, quantised: Quantised) -> bool:
     return quantised.axis is None and scale is not None and _is_usual(np.asarray(scale))
 
 
-def _constant(call: Call, planner: Planner, arrays: Sequence[NDArray]) -> _Placing:
-    def place() -> None:
-        digest = " ".join(["dequantised", *(planner.stored(id_).buffer.digest for id_ in call.inputs)])
+def _constant(call: Call, planner: Planner, arrays: Sequence[NDArray]) -> _Deferred:
+    def compute() -> None:
+        digest = " ".join(["dequantised", *(planner.stored_location(id_).buffer.digest for id_ in call.inputs)])
         values = numpy_kernel(call.op)(*arrays, **call.attrs)
         planner.set_constant(call.output, f"{digest} {call.attrs['axis']}", values)
 
-    return place
+    return compute
 
 
 def lower_quantize(call: Call, planner: Planner) -> str | None:
@@ -132,24 +132,24 @@ def lower_quantize(call: Call, planner: Planner) -> str | None:
     Not taken: scales and zero points of an axis that are no constants; zero points that differ along an axis; blocks of
     elements with a common scale.
     """
-    misfit = _misfit(call)
-    if misfit is not None:
-        return misfit
+    reason = _unsupported_parameters(call)
+    if reason is not None:
+        return reason
     _, scale, zero = call.inputs
     scales, zeros = planner.array(scale), planner.array(zero)
     if scales is None or zeros is None:
         if call.operands[1].shape:
-            return "its scales and its zero points are no constants"
+            return "the scales and zero points are not constant"
         return _add_by_operands(call, planner)
     if not _is_usual(scales):
-        return f"its scale is no number from {_SMALLEST:.0e} to {_LARGEST:.0e}"
+        return f"the scale is not between {_SMALLEST:.0e} and {_LARGEST:.0e}"
     if zeros.size and zeros.min() != zeros.max():
         return _ZERO_POINTS
     if _stays(call, planner):
         return None
     sizes = sizes_of(call.operands[0])
     axis = axis_of(call) if call.operands[1].shape else None
-    divisor = planner.row_major(tuple(size if place == axis else 1 for place, size in enumerate(sizes)))
+    divisor = planner.row_major(tuple(size if index == axis else 1 for index, size in enumerate(sizes)))
     return _add_division(call, planner, divisor, _shifted(int(zeros.reshape(-1)[0])))
 
 
@@ -158,9 +158,9 @@ def _add_by_operands(call: Call, planner: Planner) -> str | None:
 
     The quotient is rounded as in the reference kernel, and the sum saturates when written.
     """
-    one = planner.row_major((1,) * len(sizes_of(call.operands[0])))
-    post_ops = [PostOp(Algorithm.ELTWISE_ROUND), PostOp(Algorithm.BINARY_ADD, operand=one)]
-    return _add_division(call, planner, one, post_ops, zero_desc=one)
+    scalar = planner.row_major((1,) * len(sizes_of(call.operands[0])))
+    post_ops = [PostOp(Algorithm.ELTWISE_ROUND), PostOp(Algorithm.BINARY_ADD, operand=scalar)]
+    return _add_division(call, planner, scalar, post_ops, zero_desc=scalar)
 
 
 def _add_division(
@@ -179,20 +179,20 @@ def _add_division(
     needs = needs_of(call)
     if planner.find_checks(needs, [x]) is None:
         return "oneDNN needs finite operands"
-    for place in planner.ways(x):
-        target = place.desc.cast(planner.engine, call.result.dtype)
-        made = target and planner.workshop.binary(Algorithm.BINARY_DIV, place.desc, divisor, post_ops, target)
-        if made and target and planner.accepts(made):
+    for location in planner.candidate_locations(x):
+        target = location.desc.cast(planner.engine, call.result.dtype)
+        primitive = target and planner.factory.binary(Algorithm.BINARY_DIV, location.desc, divisor, post_ops, target)
+        if primitive and target and planner.accepts(primitive):
             planner.check(needs, [x])
-            given: dict[int, Place] = {
-                Argument.SRC: place,
-                Argument.SRC_1: planner.place_row_major(scale).seen_as(divisor),
+            arguments: dict[int, Location] = {
+                Argument.SRC: location,
+                Argument.SRC_1: planner.row_major_location(scale).view_as(divisor),
             }
             if zero_desc is not None:
-                zero_point = planner.place_row_major(zero, "float32").seen_as(zero_desc)
-                given[Argument.POST_OP_SRC_1 + NEXT_POST_OP] = zero_point
-            given[Argument.DST] = planner.result(call.output, target)
-            planner.add_step(call.op, made, given)
+                zero_point = planner.row_major_location(zero, "float32").view_as(zero_desc)
+                arguments[Argument.POST_OP_SRC_1 + NEXT_POST_OP] = zero_point
+            arguments[Argument.DST] = planner.allocate_result(call.output, target)
+            planner.add_step(call.op, primitive, arguments)
             return None
     return "oneDNN has no implementation"
 
@@ -200,14 +200,14 @@ def _add_division(
 def _stays(call: Call, planner: Planner) -> bool:
     """Set the result to the integers before dequantisation, if scale and zero point are equal; return whether so."""
     x, scale, zero = call.inputs
-    found = planner.quantised(x)
-    if found is None or found.axis is not None or found.place.desc.dtype != call.result.dtype:
+    source = planner.quantised(x)
+    if source is None or source.axis is not None or source.location.desc.dtype != call.result.dtype:
         return False
-    for first, second in ((scale, found.scale), (zero, found.zero_point)):
+    for first, second in ((scale, source.scale), (zero, source.zero_point)):
         number = scalar_of(planner, first)
         if number is None or number != scalar_of(planner, second):
             return False
-    planner.set_view(call.output, found.place)
+    planner.set_location(call.output, source.location)
     return True
 
 
@@ -223,14 +223,14 @@ def to_bytes(call: Call, planner: Planner) -> tuple[PostOp, ...] | None:
 
     The result equals exact arithmetic, or a neighbour if the quotient is within rounding errors of float32 of a tie.
     """
-    if _misfit(call) is not None or call.operands[1].shape:
+    if _unsupported_parameters(call) is not None or call.operands[1].shape:
         return None
     scale, zero = (scalar_of(planner, id_) for id_ in call.inputs[1:])
     if scale is None or zero is None or not _is_usual(np.asarray(scale)):
         return None
     reciprocal = float(np.float32(1) / np.float32(scale))
-    *others, last = (PostOp(Algorithm.ELTWISE_LINEAR, reciprocal), *_shifted(int(zero)))
-    return (*others, PostOp(last.algorithm, last.alpha, beta=last.beta, dtype=call.result.dtype))
+    *leading, last = (PostOp(Algorithm.ELTWISE_LINEAR, reciprocal), *_shifted(int(zero)))
+    return (*leading, PostOp(last.algorithm, last.alpha, beta=last.beta, dtype=call.result.dtype))
 
 
 def _is_usual(scales: NDArray) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import PrimitiveDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.unstored_values import Quantised
 
@@ -51,10 +51,10 @@ def add_quantised_sum(call: Call, planner: Planner) -> bool:
     if found[0] is None or found[1] is None or step is None or call.operands[0].shape != call.operands[1].shape:
         return False
     left, right = found[0], found[1]
-    if left.quantised.place.desc.is_row_major():
+    if left.quantised.location.desc.is_row_major():
         left, right = right, left  # images stay in the layout of convolutions
     first, second = left.quantised, right.quantised
-    layout = first.place.desc.cast(planner.engine, second.place.desc.dtype)
+    layout = first.location.desc.cast(planner.engine, second.location.desc.dtype)
     if layout is None or left.magnitude + right.magnitude > _MOST_STEPS * step:
         return False
     has_one_scale = left.scale == right.scale
@@ -65,27 +65,27 @@ def add_quantised_sum(call: Call, planner: Planner) -> bool:
 
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         dtype = dtype_after(post_ops, "float32")
-        target = None if dtype == "float32" else first.place.desc.cast(planner.engine, dtype)
+        target = None if dtype == "float32" else first.location.desc.cast(planner.engine, dtype)
         if target is None:
             return None
-        return planner.workshop.binary(Algorithm.BINARY_ADD, first.place.desc, layout, post_ops, target, scaling)
+        return planner.factory.binary(Algorithm.BINARY_ADD, first.location.desc, layout, post_ops, target, scaling)
 
-    def arguments(_: PrimitiveDesc) -> Mapping[int, Place]:
+    def arguments(_: PrimitiveDesc) -> Mapping[int, Location]:
         scales = {
-            Argument.SCALES | argument: planner.place_row_major(quantised.scale)
+            Argument.SCALES | argument: planner.row_major_location(quantised.scale)
             for argument, quantised in ((Argument.SRC, first), (Argument.SRC_1, second))
             if argument in scaling.scales
         }
-        given = planner.reordered(second.integers, second.place, layout)
-        return {Argument.SRC: first.place, Argument.SRC_1: given, **scales}
+        addend = planner.reordered(second.integers, second.location, layout)
+        return {Argument.SRC: first.location, Argument.SRC_1: addend, **scales}
 
-    return add_with_followers(call, planner, make, arguments, same, same, own, gives_bytes=True) is None
+    return add_with_followers(call, planner, make, arguments, same, same, own, accepts_quantize=True) is None
 
 
 def _term(planner: Planner, id_: int) -> _Term | None:
     """Return a value as a term; ``None`` unless the value stands for bytes with a single scale and zero point."""
     found = planner.quantised(id_)
-    if found is None or not keeps_order(planner, found) or found.place.desc.dtype not in ("int8", "uint8"):
+    if found is None or not keeps_order(planner, found) or found.location.desc.dtype not in ("int8", "uint8"):
         return None
     scale, zero = scalar_of(planner, found.scale), scalar_of(planner, found.zero_point)
     return None if scale is None or zero is None else _Term(found, scale, zero)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_broadcast_to", "lower_depth_to_space", "lower_space_to_depth", "lower_tile", "repeated"]
@@ -24,31 +24,31 @@ Axis = tuple[int, int]
 
 def lower_broadcast_to(call: Call, planner: Planner) -> str | None:
     """Add the operand broadcast along new axes, and axes of size 1."""
-    given, result = sizes_of(call.operands[0]), sizes_of(call.result)
-    axes = _repeated_axes(given, result)
-    return f"{list(given)} cannot be repeated to {list(result)}" if axes is None else _add(call, planner, axes)
+    sizes, result = sizes_of(call.operands[0]), sizes_of(call.result)
+    axes = _repeated_axes(sizes, result)
+    return f"{list(sizes)} cannot be broadcast to {list(result)}" if axes is None else _add(call, planner, axes)
 
 
-def repeated(planner: Planner, id_: int, desc: MemoryDesc) -> Place | None:
+def repeated(planner: Planner, id_: int, desc: MemoryDesc) -> Location | None:
     """Return a row-major copy of a value broadcast along axes; the value itself if already complete.
 
     Returns:
         ``None`` unless each size equals the size of ``desc``, or 1.
     """
-    place = planner.place_row_major(id_)
-    axes = _repeated_axes(place.desc.sizes, desc.sizes)
-    if axes is None or place.desc.sizes == desc.sizes:
-        return None if axes is None else place
+    location = planner.row_major_location(id_)
+    axes = _repeated_axes(location.desc.sizes, desc.sizes)
+    if axes is None or location.desc.sizes == desc.sizes:
+        return None if axes is None else location
     source = MemoryDesc.strided(planner.engine, desc.sizes, [step for _, step in axes], desc.dtype)
-    copy = planner.temporary(place.buffer.name, desc)
-    reorder = planner.workshop.reorder(source, desc)
-    planner.add_step("broadcast_to", reorder, {Argument.SRC: place.seen_as(source), Argument.DST: copy})
+    copy = planner.allocate_temporary(location.buffer.name, desc)
+    reorder = planner.factory.reorder(source, desc)
+    planner.add_step("broadcast_to", reorder, {Argument.SRC: location.view_as(source), Argument.DST: copy})
     return copy
 
 
 def _repeated_axes(sizes: Sequence[int], result: Sequence[int]) -> Sequence[Axis] | None:
     sizes = (*(1,) * (len(result) - len(sizes)), *sizes)
-    if len(sizes) != len(result) or any(size not in (1, wanted) for size, wanted in zip(sizes, result, strict=True)):
+    if len(sizes) != len(result) or any(size not in (1, length) for size, length in zip(sizes, result, strict=True)):
         return None
     steps = row_major_strides(sizes)
     return [(w, step if size == w else 0) for size, w, step in zip(sizes, result, steps, strict=True)]
@@ -90,15 +90,15 @@ def lower_space_to_depth(call: Call, planner: Planner) -> str | None:
 
 def _add(call: Call, planner: Planner, axes: Sequence[Axis]) -> str | None:
     """Add a reorder; each axis of the result is a run of adjacent ``axes``."""
-    kept = [axis for axis in axes if axis[0] != 1] or [(1, 1)]
-    if len(kept) > MAX_NDIMS:
-        return f"oneDNN knows no more than {MAX_NDIMS} axes"
-    sizes, steps = zip(*kept, strict=True)
-    place = planner.place_row_major(call.inputs[0])
+    long_axes = [axis for axis in axes if axis[0] != 1] or [(1, 1)]
+    if len(long_axes) > MAX_NDIMS:
+        return f"oneDNN supports at most {MAX_NDIMS} axes"
+    sizes, steps = zip(*long_axes, strict=True)
+    location = planner.row_major_location(call.inputs[0])
     dtype = call.result.dtype
-    source = place.seen_as(MemoryDesc.strided(planner.engine, sizes, steps, dtype))
+    source = location.view_as(MemoryDesc.strided(planner.engine, sizes, steps, dtype))
     written = planner.row_major(sizes, dtype)
-    target = planner.result(call.output, planner.row_major(sizes_of(call.result), dtype)).seen_as(written)
-    reorder = planner.workshop.reorder(source.desc, written)
+    target = planner.allocate_result(call.output, planner.row_major(sizes_of(call.result), dtype)).view_as(written)
+    reorder = planner.factory.reorder(source.desc, written)
     planner.add_step(call.op, reorder, {Argument.SRC: source, Argument.DST: target})
     return None

@@ -16,7 +16,7 @@ from byoc_dnnl.primitives import RecurrentLayer
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import PrimitiveDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["NUM_STATES", "declines_lengths", "lower_recurrence"]
@@ -46,7 +46,7 @@ _TARGETS = (Argument.DST_1, Argument.DST_2)
 def declines_lengths(call: Call) -> str | None:
     """Return the reason for a refusal if a recurrent layer has the length of each sequence as operand."""
     if len(call.operands) == 5 + NUM_STATES.get(call.op, len(call.operands)):
-        return "oneDNN runs all sequences of a batch to the end"
+        return "oneDNN runs all sequences of a batch to full length"
     return None
 
 
@@ -56,69 +56,69 @@ def lower_recurrence(call: Call, planner: Planner) -> str | None:
     Not taken: weights or biases other than constants; ``nn.rnn`` with ReLU; a length for each sequence.
     """
     x, weight, recurrence, bias, *states = call.inputs
-    every, *last = call.outputs
+    all_states, *last_states = call.outputs
     steps, batch, _ = sizes_of(call.operands[0])
     directions, _, hidden = sizes_of(call.operands[2])
-    constants = [planner.place(id_) for id_ in (weight, recurrence, bias) if planner.is_constant(id_)]
-    if len(constants) != 3 or not all(place.desc.is_row_major() for place in constants):
-        return "weights that are no constants are not brought into oneDNN's order"
-    of_input, of_state = _matrix(call, planner, weight), _matrix(call, planner, recurrence)
+    constants = [planner.location(id_) for id_ in (weight, recurrence, bias) if planner.is_constant(id_)]
+    if len(constants) != 3 or not all(location.desc.is_row_major() for location in constants):
+        return "weights other than constants are not reordered for oneDNN"
+    input_weights, state_weights = _matrix(call, planner, weight), _matrix(call, planner, recurrence)
     shift = _shift(call, planner, bias)
-    layout = planner.any if _goes_by_blocks(call, planner) else partial(_product_layout, planner)
+    layout = planner.any_layout if _goes_by_blocks(call, planner) else partial(_product_layout, planner)
     layer = RecurrentLayer(
         _DIRECTIONS[choice(call, "direction", tuple(_DIRECTIONS))],
         source=planner.row_major(sizes_of(call.operands[0])),
         state=planner.row_major((1, directions, batch, hidden)),
-        weights=layout(of_input.desc.sizes),
-        recurrence=layout(of_state.desc.sizes),
+        weights=layout(input_weights.desc.sizes),
+        recurrence=layout(state_weights.desc.sizes),
         bias=shift.desc,
         target=planner.row_major((steps, batch, directions * hidden)),
-        gives_states=any(map(planner.is_read, last)),
+        writes_states=any(map(planner.is_read, last_states)),
     )
-    made = _make(call, planner, layer)
-    if isinstance(made, str):
-        return made
-    given: dict[int, Place] = {
-        Argument.SRC: planner.place_row_major(x),
-        Argument.WEIGHTS: planner.reordered(weight, of_input, made.memory_desc(Query.WEIGHTS_MD)),
-        Argument.WEIGHTS_1: planner.reordered(recurrence, of_state, made.memory_desc(Query.WEIGHTS_MD, 1)),
+    primitive = _make(call, planner, layer)
+    if isinstance(primitive, str):
+        return primitive
+    arguments: dict[int, Location] = {
+        Argument.SRC: planner.row_major_location(x),
+        Argument.WEIGHTS: planner.reordered(weight, input_weights, primitive.memory_desc(Query.WEIGHTS_MD)),
+        Argument.WEIGHTS_1: planner.reordered(recurrence, state_weights, primitive.memory_desc(Query.WEIGHTS_MD, 1)),
         Argument.BIAS: shift,
     }
     for argument, state in zip(_SOURCES, states, strict=False):
-        given[argument] = planner.place_row_major(state).seen_as(layer.state)
-    apart = planner.row_major((steps, batch, directions, hidden)).permuted((0, 2, 1, 3))
-    given[Argument.DST] = planner.result(every, apart).seen_as(layer.target)
-    if layer.gives_states:
-        for argument, state in zip(_TARGETS, last, strict=False):
-            written = planner.result(state, planner.row_major((directions, batch, hidden)))
-            given[argument] = written.seen_as(layer.state)
-    planner.add_step(f"{call.op} by products of matrices" if made.is_reference else call.op, made, given)
+        arguments[argument] = planner.row_major_location(state).view_as(layer.state)
+    result_desc = planner.row_major((steps, batch, directions, hidden)).permuted((0, 2, 1, 3))
+    arguments[Argument.DST] = planner.allocate_result(all_states, result_desc).view_as(layer.target)
+    if layer.writes_states:
+        for argument, state in zip(_TARGETS, last_states, strict=False):
+            written = planner.allocate_result(state, planner.row_major((directions, batch, hidden)))
+            arguments[argument] = written.view_as(layer.state)
+    planner.add_step(f"{call.op} by products of matrices" if primitive.is_reference else call.op, primitive, arguments)
     return None
 
 
-def _matrix(call: Call, planner: Planner, id_: int) -> Place:
+def _matrix(call: Call, planner: Planner, id_: int) -> Location:
     """Return weights ``(D, G * H, width)`` as ``(1, D, width, G, H)``, with oneDNN's order of gates."""
     gates = _GATES[call.op]
-    directions, rows, width = planner.place(id_).desc.sizes
+    directions, rows, width = planner.location(id_).desc.sizes
     hidden = rows // len(gates)
-    place = planner.place_derived(
+    location = planner.derived_constant(
         id_, BlockSums((directions, len(gates), hidden * width), tuple((gate,) for gate in gates))
     )
     sizes = (1, directions, len(gates), hidden, width)
-    return place.seen_as(planner.row_major(sizes).permuted((0, 1, 4, 2, 3)))
+    return location.view_as(planner.row_major(sizes).permuted((0, 1, 4, 2, 3)))
 
 
-def _shift(call: Call, planner: Planner, id_: int) -> Place:
+def _shift(call: Call, planner: Planner, id_: int) -> Location:
     """Return the summed biases ``(1, D, G, H)``, with an additional gate if the reset gate multiplies a bias."""
     gates = _GATES[call.op]
     count = len(gates)
     sums: tuple[tuple[int, ...], ...] = tuple((gate, count + gate) for gate in gates)
     if call.op == "nn.gru" and flag(call, "linear_before_reset"):
         sums = (*sums[:2], (2,), (5,))
-    directions, total = planner.place(id_).desc.sizes
+    directions, total = planner.location(id_).desc.sizes
     hidden = total // (2 * count)
-    place = planner.place_derived(id_, BlockSums((directions, 2 * count, hidden), sums))
-    return place.seen_as(planner.row_major((1, directions, len(sums), hidden)))
+    location = planner.derived_constant(id_, BlockSums((directions, 2 * count, hidden), sums))
+    return location.view_as(planner.row_major((1, directions, len(sums), hidden)))
 
 
 def _goes_by_blocks(call: Call, planner: Planner) -> bool:
@@ -145,16 +145,16 @@ def _product_layout(planner: Planner, sizes: tuple[int, ...]) -> MemoryDesc:
 def _make(call: Call, planner: Planner, layer: RecurrentLayer) -> PrimitiveDesc | str:
     """Return the primitive, or the reason why none exists."""
     if call.op == "nn.lstm":
-        made = planner.workshop.lstm(layer)
+        primitive = planner.factory.lstm(layer)
     elif call.op == "nn.gru":
-        made = planner.workshop.gru(layer, linear_before_reset=flag(call, "linear_before_reset"))
+        primitive = planner.factory.gru(layer, linear_before_reset=flag(call, "linear_before_reset"))
     else:
         if choice(call, "activation", ("relu", "tanh")) == "relu":
             return "oneDNN 3.2 gives 0 for NaN"
-        made = planner.workshop.rnn(layer, Algorithm.ELTWISE_TANH)
-    if made is None:
+        primitive = planner.factory.rnn(layer, Algorithm.ELTWISE_TANH)
+    if primitive is None:
         return "oneDNN has no implementation"
     # oneDNN's `ref` here is a product of matrices for each step, with generated code for product and gates.
-    if not planner.accepts(made) and planner.engine.isa & Isa.AVX2 != Isa.AVX2:
-        return "oneDNN has only its reference implementation"
-    return made
+    if not planner.accepts(primitive) and planner.engine.isa & Isa.AVX2 != Isa.AVX2:
+        return "oneDNN has only a reference implementation"
+    return primitive

@@ -19,7 +19,7 @@ from byoc_dnnl.primitives import Windows
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import PrimitiveDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["REDUCTIONS", "lower_reduction"]
@@ -52,75 +52,86 @@ def lower_reduction(call: Call, planner: Planner) -> str | None:
     axes = range(len(sizes)) if call.attrs.get("axis") is None else integers(call, "axis")
     reduced = {in_range(call, "axis", axis) for axis in axes} if call.operands[0].shape else set[int]()
     if all(sizes[axis] == 1 for axis in reduced):
-        return "there is nothing to reduce"
+        return "all reduced axes have size 1"
     if call.op in _LOSING_NAN and not planner.check_finite([x]):
-        return "oneDNN loses NaN, and of this nothing is proved"
-    place, order, runs = _source(planner, x, sizes, reduced)
+        return "oneDNN loses NaN, and the operand cannot be checked"
+    location, order, runs = _source(planner, x, sizes, reduced)
     target = _result_desc(call, planner, order, reduced)
-    while any(goes for _, goes in runs):
-        number = max(index for index, (_, goes) in enumerate(runs) if goes)
-        gone = runs[number][0]
-        outer, inner = (prod(size for size, _ in some) for some in (runs[:number], runs[number + 1 :]))
+    while any(is_reduced for _, is_reduced in runs):
+        number = max(index for index, (_, is_reduced) in enumerate(runs) if is_reduced)
+        length = runs[number][0]
+        outer, inner = (prod(size for size, _ in side) for side in (runs[:number], runs[number + 1 :]))
         runs = _runs([*runs[:number], *runs[number + 1 :]])
-        is_last = not any(goes for _, goes in runs)
-        dtypes = place.desc.dtype, call.result.dtype if is_last else "float32"
-        views = _matrices(planner, outer, gone, dtypes) if inner == 1 else _images(planner, outer, gone, inner, dtypes)
-        source, kept = views
-        made = (
-            planner.workshop.reduction(REDUCTIONS[call.op], *views) if inner == 1 else _pooling(call, planner, *views)
+        is_last = not any(is_reduced for _, is_reduced in runs)
+        dtypes = location.desc.dtype, call.result.dtype if is_last else "float32"
+        views = (
+            _matrices(planner, outer, length, dtypes) if inner == 1 else _images(planner, outer, length, inner, dtypes)
         )
-        if made is None or not planner.accepts(made):
-            return "oneDNN has only its reference implementation"
-        written = planner.result(call.output, target) if is_last else planner.temporary(call.op, kept)
-        given: dict[int, Place] = {Argument.SRC: place.seen_as(source), Argument.DST: written.seen_as(kept)}
-        planner.add_step(call.op, made, given)
-        place = written
+        source, reduced_desc = views
+        primitive = (
+            planner.factory.reduction(REDUCTIONS[call.op], *views) if inner == 1 else _pooling(call, planner, *views)
+        )
+        if primitive is None or not planner.accepts(primitive):
+            return "oneDNN has only a reference implementation"
+        written = (
+            planner.allocate_result(call.output, target)
+            if is_last
+            else planner.allocate_temporary(call.op, reduced_desc)
+        )
+        arguments: dict[int, Location] = {
+            Argument.SRC: location.view_as(source),
+            Argument.DST: written.view_as(reduced_desc),
+        }
+        planner.add_step(call.op, primitive, arguments)
+        location = written
     return None
 
 
 def _source(
     planner: Planner, x: int, sizes: tuple[int, ...], reduced: set[int]
-) -> tuple[Place, tuple[int, ...], list[tuple[int, bool]]]:
-    """Return the operand's place without gaps, the axes from the outermost to the innermost, and the runs of axes.
+) -> tuple[Location, tuple[int, ...], list[tuple[int, bool]]]:
+    """Return the operand's location without gaps, the axes from the outermost to the innermost, and the runs of axes.
 
     The reduction reads a tensor as stored; pooling takes float32.
     """
-    place = planner.stored(x)
-    if place.desc.plain_order() is None:
-        place = planner.place_row_major(x)
-    order = place.desc.plain_order()
+    location = planner.stored_location(x)
+    if location.desc.plain_order() is None:
+        location = planner.row_major_location(x)
+    order = location.desc.plain_order()
     assert order is not None  # row-major order is one
     runs = _runs([(sizes[axis], axis in reduced) for axis in order])
-    if not runs[-1][1] and place.desc.dtype != planner.own_dtype(x):
-        place = planner.place_in(x, place.desc.cast(planner.engine, planner.own_dtype(x)) or place.desc)
-    return place, order, runs
+    if not runs[-1][1] and location.desc.dtype != planner.declared_dtype(x):
+        location = planner.location_in(
+            x, location.desc.cast(planner.engine, planner.declared_dtype(x)) or location.desc
+        )
+    return location, order, runs
 
 
 def _runs(axes: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
     """Return the sizes of runs of axes that are reduced, or kept, together."""
     runs: list[tuple[int, bool]] = []
-    for size, goes in axes:
+    for size, is_reduced in axes:
         if size == 1:
             continue
-        if runs and runs[-1][1] is goes:
-            runs[-1] = (runs[-1][0] * size, goes)
+        if runs and runs[-1][1] is is_reduced:
+            runs[-1] = (runs[-1][0] * size, is_reduced)
         else:
-            runs.append((size, goes))
+            runs.append((size, is_reduced))
     return runs
 
 
-def _matrices(planner: Planner, outer: int, gone: int, dtypes: tuple[str, str]) -> tuple[MemoryDesc, MemoryDesc]:
-    return planner.row_major((outer, gone), dtypes[0]), planner.row_major((outer, 1), dtypes[1])
+def _matrices(planner: Planner, outer: int, length: int, dtypes: tuple[str, str]) -> tuple[MemoryDesc, MemoryDesc]:
+    return planner.row_major((outer, length), dtypes[0]), planner.row_major((outer, 1), dtypes[1])
 
 
 def _images(
-    planner: Planner, outer: int, gone: int, inner: int, dtypes: tuple[str, str]
+    planner: Planner, outer: int, length: int, inner: int, dtypes: tuple[str, str]
 ) -> tuple[MemoryDesc, MemoryDesc]:
     """Return ``(outer, gone, inner)`` as channels-last images of ``inner`` channels, and the window of each image."""
-    image, pixel = ((outer, inner, height, 1) for height in (gone, 1))
+    image, pixel = ((outer, inner, height, 1) for height in (length, 1))
     engine = planner.engine
     return (
-        MemoryDesc.strided(engine, image, (gone * inner, 1, inner, inner), dtypes[0]),
+        MemoryDesc.strided(engine, image, (length * inner, 1, inner, inner), dtypes[0]),
         MemoryDesc.strided(engine, pixel, (inner, 1, inner, inner), dtypes[1]),
     )
 
@@ -130,8 +141,8 @@ def _pooling(call: Call, planner: Planner, source: MemoryDesc, target: MemoryDes
     if algorithm is None:
         return None
     post_ops = [PostOp(Algorithm.ELTWISE_LINEAR, float(window))] if call.op == "sum" else []
-    whole = Windows((1, 1), (1, 1), (0, 0), (0, 0))
-    return planner.workshop.pooling(algorithm, source, target, (window, 1), whole, post_ops)
+    single_window = Windows((1, 1), (1, 1), (0, 0), (0, 0))
+    return planner.factory.pooling(algorithm, source, target, (window, 1), single_window, post_ops)
 
 
 def _result_desc(call: Call, planner: Planner, order: tuple[int, ...], reduced: set[int]) -> MemoryDesc:
@@ -142,6 +153,6 @@ def _result_desc(call: Call, planner: Planner, order: tuple[int, ...], reduced: 
     for axis in reversed(order):
         steps[axis] = step
         step *= 1 if axis in reduced else sizes[axis]
-    kept = [axis for axis in range(len(sizes)) if len(call.result.shape) == len(sizes) or axis not in reduced]
-    strides = [steps[axis] for axis in kept] or [1]
+    kept_axes = [axis for axis in range(len(sizes)) if len(call.result.shape) == len(sizes) or axis not in reduced]
+    strides = [steps[axis] for axis in kept_axes] or [1]
     return MemoryDesc.strided(planner.engine, sizes_of(call.result), strides, call.result.dtype)

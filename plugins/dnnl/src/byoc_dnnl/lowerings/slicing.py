@@ -1,4 +1,4 @@
-"""Pieces of tensors, and tensors made of pieces: a reorder copies each, between parts of memory."""
+"""Slices of tensors, and tensors assembled from parts: a reorder copies each, between parts of memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc
-    from byoc_dnnl.plan import Place
+    from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
 __all__ = ["add_copy", "lower_roll", "lower_split", "lower_stack", "lower_strided_slice"]
@@ -30,7 +30,7 @@ def lower_split(call: Call, planner: Planner) -> str | None:
     lengths = integers(call, "sections", len(call.results))
     for index, start in enumerate(accumulate([0, *lengths[:-1]])):
         if planner.is_read(call.outputs[index]):
-            starts = [start if place == axis else 0 for place in range(len(sizes))]
+            starts = [start if index_axis == axis else 0 for index_axis in range(len(sizes))]
             _add_slice(call, planner, index, starts, [1] * len(sizes))
     return None
 
@@ -49,15 +49,15 @@ def lower_strided_slice(call: Call, planner: Planner) -> str | None:
     starts, steps = [0] * len(sizes), [1] * len(sizes)
     for axis, begin, end, step in zip(axes, *bounds, strict=True):
         if step < 1:
-            return "oneDNN walks memory forwards only"
+            return "oneDNN does not support negative strides"
         size = sizes[axis]
         first, last = (bound + size if bound < 0 else bound for bound in (begin, end))
-        places = ((first, begin), (last, end))
-        if is_strict and any(not 0 <= at <= size and not is_open_bound(bound) for at, bound in places):
+        bounds_in_axis = ((first, begin), (last, end))
+        if is_strict and any(not 0 <= at <= size and not is_open_bound(bound) for at, bound in bounds_in_axis):
             return f"a bound lies outside axis {axis}"
         starts[axis], steps[axis] = min(max(first, 0), size), step
     if len(sizes) + sum(step > 1 for step in steps) > MAX_NDIMS:
-        return f"oneDNN knows no more than {MAX_NDIMS} axes"
+        return f"oneDNN supports at most {MAX_NDIMS} axes"
     _add_slice(call, planner, 0, starts, steps)
     return None
 
@@ -67,13 +67,13 @@ def lower_stack(call: Call, planner: Planner) -> str | None:
     sizes = sizes_of(call.result)
     rank = len(sizes)
     axis = integer(call, "axis") % rank
-    target = planner.result(call.output, planner.row_major(sizes, call.result.dtype))
+    target = planner.allocate_result(call.output, planner.row_major(sizes, call.result.dtype))
     for index, (id_, operand) in enumerate(zip(call.inputs, call.operands, strict=True)):
-        starts = [index if place == axis else 0 for place in range(rank)]
-        part = target.desc.part(starts, [1 if place == axis else size for place, size in enumerate(sizes)])
-        seen = part and part.reshaped(sizes_of(operand))
-        assert seen is not None  # row-major memory begins and ends anywhere, and an axis of size 1 may go
-        add_copy(call, planner, planner.place(id_), target.seen_as(seen))
+        starts = [index if index_axis == axis else 0 for index_axis in range(rank)]
+        part = target.desc.part(starts, [1 if index_axis == axis else size for index_axis, size in enumerate(sizes)])
+        view = part and part.reshaped(sizes_of(operand))
+        assert view is not None  # row-major memory begins and ends anywhere, and an axis of size 1 may go
+        add_copy(call, planner, planner.location(id_), target.view_as(view))
     return None
 
 
@@ -86,24 +86,24 @@ def lower_roll(call: Call, planner: Planner) -> str | None:
     shifts = [0] * len(sizes)
     for axis, shift in zip(axes, integers(call, "shift", len(axes)), strict=True):
         shifts[axis] = shift % sizes[axis]
-    source = planner.place_row_major(call.inputs[0])
-    target = planner.result(call.output, planner.row_major(sizes, call.result.dtype))
-    pieces = [
+    source = planner.row_major_location(call.inputs[0])
+    target = planner.allocate_result(call.output, planner.row_major(sizes, call.result.dtype))
+    blocks = [
         [(0, shift, size - shift), *([(size - shift, 0, shift)] if shift else [])]
         for size, shift in zip(sizes, shifts, strict=True)
     ]
-    for piece in product(*pieces):
-        before, after, lengths = zip(*piece, strict=True)
-        seen, written = source.desc.part(before, lengths), target.desc.part(after, lengths)
-        assert seen is not None
-        assert written is not None
-        add_copy(call, planner, source.seen_as(seen), target.seen_as(written))
+    for block in product(*blocks):
+        before, after, lengths = zip(*block, strict=True)
+        source_part, target_part = source.desc.part(before, lengths), target.desc.part(after, lengths)
+        assert source_part is not None
+        assert target_part is not None
+        add_copy(call, planner, source.view_as(source_part), target.view_as(target_part))
     return None
 
 
 def _see_scalar(call: Call, planner: Planner) -> str | None:
     """View the single element: a scalar has no axes for pieces."""
-    planner.set_view(call.output, planner.place(call.inputs[0]))
+    planner.set_location(call.output, planner.location(call.inputs[0]))
     return None
 
 
@@ -111,22 +111,22 @@ def _add_slice(call: Call, planner: Planner, index: int, starts: Sequence[int], 
     """Add a copy of a piece of the operand as a result, in the operand's order of axes if the layout is plain."""
     x, counts = call.inputs[0], sizes_of(call.results[index])
     cuts = [_cuts(*axis) for axis in zip(sizes_of(call.operands[0]), starts, counts, steps, strict=True)]
-    place = planner.place(x)
-    parts = [_part(place.desc, cut) for cut in product(*cuts)]
+    location = planner.location(x)
+    parts = [_part(location.desc, cut) for cut in product(*cuts)]
     if None in parts:
-        place = planner.place_row_major(x)
-        parts = [_part(place.desc, cut) for cut in product(*cuts)]
-    order = place.desc.plain_order() or range(len(counts))
-    desc = planner.row_major([counts[axis] for axis in order], place.desc.dtype).permuted(
+        location = planner.row_major_location(x)
+        parts = [_part(location.desc, cut) for cut in product(*cuts)]
+    order = location.desc.plain_order() or range(len(counts))
+    desc = planner.row_major([counts[axis] for axis in order], location.desc.dtype).permuted(
         [*map(order.index, range(len(order)))]
     )
-    target = planner.result(call.outputs[index], desc)
-    goals = product(*[accumulate((cut.count for cut in axis[:-1]), initial=0) for axis in cuts])
-    for part, goal in zip(parts, goals, strict=True):
+    target = planner.allocate_result(call.outputs[index], desc)
+    target_starts = product(*[accumulate((cut.count for cut in axis[:-1]), initial=0) for axis in cuts])
+    for part, start in zip(parts, target_starts, strict=True):
         assert part is not None  # row-major memory can be cut anywhere
-        written = target.desc.part(goal, part.sizes)
-        assert written is not None
-        add_copy(call, planner, place.seen_as(part), target.seen_as(written))
+        target_part = target.desc.part(start, part.sizes)
+        assert target_part is not None
+        add_copy(call, planner, location.view_as(part), target.view_as(target_part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +159,11 @@ def _part(desc: MemoryDesc, cuts: Sequence[_Cut]) -> MemoryDesc | None:
     for cut in cuts:
         blocks += [(cut.count, 0, cut.count), *([(cut.step, cut.rest, 1)] if cut.step > 1 else [])]
     split = part.reshaped([size for size, _, _ in blocks])
-    chosen = split and split.part([rest for _, rest, _ in blocks], [taken for _, _, taken in blocks])
-    return chosen and chosen.reshaped([cut.count for cut in cuts])
+    elements = split and split.part([rest for _, rest, _ in blocks], [length for _, _, length in blocks])
+    return elements and elements.reshaped([cut.count for cut in cuts])
 
 
-def add_copy(call: Call, planner: Planner, source: Place, target: Place) -> None:
-    """Add a copy between two places, each perhaps a part of a tensor."""
-    reorder = planner.workshop.reorder(source.desc, target.desc)
+def add_copy(call: Call, planner: Planner, source: Location, target: Location) -> None:
+    """Add a copy between two locations, each perhaps a part of a tensor."""
+    reorder = planner.factory.reorder(source.desc, target.desc)
     planner.add_step(call.op, reorder, {Argument.SRC: source, Argument.DST: target})

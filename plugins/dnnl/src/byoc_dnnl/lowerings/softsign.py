@@ -20,20 +20,20 @@ def lower_softsign(call: Call, planner: Planner) -> str | None:
     (x,) = call.inputs
     if not planner.check_finite([x]):
         return "oneDNN has no such function, and a constant is not finite"
-    place = planner.place_row_major(x)
-    desc = place.desc
+    location = planner.row_major_location(x)
+    desc = location.desc
     # Functions follow on operations of two operands, not on one another; the larger of x and x is x.
-    more = [PostOp(Algorithm.ELTWISE_ABS), PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=1.0)]
-    made = planner.workshop.binary(Algorithm.BINARY_MAX, desc, desc, more)
-    if made is None or not planner.accepts(made):
-        return "oneDNN has only its reference implementation"
-    divisor = planner.temporary(call.op, desc)
-    planner.add_step(call.op, made, {Argument.SRC: place, Argument.SRC_1: place, Argument.DST: divisor})
+    divisor_post_ops = [PostOp(Algorithm.ELTWISE_ABS), PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=1.0)]
+    primitive = planner.factory.binary(Algorithm.BINARY_MAX, desc, desc, divisor_post_ops)
+    if primitive is None or not planner.accepts(primitive):
+        return "oneDNN has only a reference implementation"
+    divisor = planner.allocate_temporary(call.op, desc)
+    planner.add_step(call.op, primitive, {Argument.SRC: location, Argument.SRC_1: location, Argument.DST: divisor})
     return add_with_followers(
         call,
         planner,
-        lambda post_ops: planner.workshop.binary(Algorithm.BINARY_DIV, desc, desc, post_ops),
-        lambda _: {Argument.SRC: place, Argument.SRC_1: divisor},
+        lambda post_ops: planner.factory.binary(Algorithm.BINARY_DIV, desc, desc, post_ops),
+        lambda _: {Argument.SRC: location, Argument.SRC_1: divisor},
         lambda found: found,
         lambda found: found,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from byoc_dnnl.calls import exceeds
+from byoc_dnnl.calls import exceeded_limit
 from byoc_dnnl.capi import DataType
 from byoc_dnnl.lowerings.adaptive_pooling import lower_adaptive_pooling
 from byoc_dnnl.lowerings.batch_norm import lower_batch_norm
@@ -43,7 +43,7 @@ from byoc_dnnl.lowerings.refusals import REFUSALS
 from byoc_dnnl.lowerings.resampling import lower_resize
 from byoc_dnnl.lowerings.slicing import lower_roll, lower_split, lower_stack, lower_strided_slice
 from byoc_dnnl.lowerings.softsign import lower_softsign
-from byoc_dnnl.precision import lacks
+from byoc_dnnl.precision import lacks_instructions
 
 if TYPE_CHECKING:
     from byoc_core.runtime.graph.document import GraphTensor
@@ -128,7 +128,7 @@ def declines(op: str) -> str | None:
     """Return the reason why an op is never taken; ``None`` for ops that may be taken."""
     if op in LOWERINGS:
         return None
-    return REFUSALS.get(op, "this plugin has not looked at it yet")
+    return REFUSALS.get(op, "not yet considered by this plugin")
 
 
 def is_decided(op: str) -> bool:
@@ -142,17 +142,17 @@ def dtypes_of(op: str) -> tuple[str, ...]:
 
 
 def _declines_types(call: Call, planner: Planner) -> str | None:
-    taken = dtypes_of(call.op)
+    dtypes = dtypes_of(call.op)
     for tensor in (*call.operands, *call.results):
-        if tensor.dtype in taken and lacks(planner.engine.isa, tensor.dtype):
-            return f"oneDNN has no instructions for {tensor.dtype} here"
-        if tensor.dtype not in taken:
-            return f"only tensors of {', '.join(taken)} are taken, and this is {tensor}"
+        if tensor.dtype in dtypes and lacks_instructions(planner.engine.isa, tensor.dtype):
+            return f"oneDNN has no instructions for {tensor.dtype} on this processor"
+        if tensor.dtype not in dtypes:
+            return f"supported are tensors of {', '.join(dtypes)}, not {tensor}"
         if not _is_static(tensor):
-            return f"only static sizes are taken, and this is {tensor}"
+            return f"supported are static sizes, not {tensor}"
         if 0 in tensor.shape:
             return f"{tensor} has no elements"
-        if (limit := exceeds(tensor)) is not None:
+        if (limit := exceeded_limit(tensor)) is not None:
             return f"{tensor} has more than {limit}"
     return None
 

@@ -29,8 +29,10 @@ def spell_out_attention(
     scale.
     """
     store = ConstantStore()
-    given = {function.name: replace(function, attrs=_without_backend(function.attrs)) for function in functions}
-    return rewrite_module(IRModule(given, store), _RULES).functions, store
+    open_functions = {
+        function.name: replace(function, attrs=_without_backend(function.attrs)) for function in functions
+    }
+    return rewrite_module(IRModule(open_functions, store), _RULES).functions, store
 
 
 def parts_of_attention(binding: Binding) -> tuple[Binding, ...]:
@@ -58,8 +60,8 @@ def _spell_out(binding: Binding, graph: RewriteGraph) -> tuple[Value, ...] | Non
     if attrs["causal"] or attrs["zero_unseen"] or scale is None or dtype_of(query) != "float32":
         return None
 
-    def emit(op: str, *operands: Value, **given: object) -> Value:
-        return graph.emit(op, operands, given)
+    def emit(op: str, *operands: Value, **op_attrs: object) -> Value:
+        return graph.emit(op, operands, op_attrs)
 
     def number(value: float) -> Value:
         return graph.const(np.float32(value))

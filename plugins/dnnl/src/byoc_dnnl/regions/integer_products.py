@@ -57,11 +57,11 @@ def _spell_product(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | N
     right = None if channel is None else _weights(product.operands[1], channel, graph)
     if left is None or right is None or channel is None or rank_of(left.values) in (None, 0):
         return None
-    restored = _restored_left(left, graph)
+    left_factor = _restored_left(left, graph)
     weights = _restored_weights(right, channel, graph)
-    if restored is None or weights is None:
+    if left_factor is None or weights is None:
         return None
-    sums = graph.emit(product.op.name, (restored, weights), product.attrs)
+    sums = graph.emit(product.op.name, (left_factor, weights), product.attrs)
     if biased is None:
         return (sums,)
     bias = graph.emit("cast", (biased.operands[1],), {"dtype": "float32"})
@@ -101,8 +101,8 @@ def _restored_weights(right: _Integers, channel: int, graph: RewriteGraph) -> Va
         return None
     if zeros.size == 1:
         return _restored(right.values, graph.const(zeros.reshape(())), graph)
-    placed = (1,) * (values.ndim - zeros.ndim) + zeros.shape
-    if placed == tuple(size if axis == channel else 1 for axis, size in enumerate(values.shape)):
+    aligned_shape = (1,) * (values.ndim - zeros.ndim) + zeros.shape
+    if aligned_shape == tuple(size if axis == channel else 1 for axis, size in enumerate(values.shape)):
         return _restored(right.values, graph.const(zeros.reshape(-1)), graph, axis=channel)
     return None
 
@@ -156,9 +156,9 @@ def _bytes(value: Value, graph: RewriteGraph) -> Value | None:
 
 def _spell_substitute(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     """Emit a scalar, plus a substitute if the scalar is 0: the added substitute is multiplied by 1 or 0."""
-    condition, chosen, number = binding.operands
+    condition, if_zero, number = binding.operands
     equal = graph.maker(condition, "equal")
-    substitute = graph.scalar(chosen)
+    substitute = graph.scalar(if_zero)
     if equal is None or substitute is None or not np.isfinite(substitute) or number is not equal.operands[0]:
         return None
     is_scalar = shape_of(number) == () and dtype_of(number) == "float32"

@@ -77,4 +77,6 @@ def node_importers(ops: Mapping[str, OpDef]) -> Mapping[OnnxName, NodeImporter]:
     Raises:
         IRError: two ops declare the same spelling.
     """
-    return MappingProxyType({**spelled_importers(ops), **{("", name): made for name, made in NODE_IMPORTERS.items()}})
+    return MappingProxyType(
+        {**spelled_importers(ops), **{("", name): importer for name, importer in NODE_IMPORTERS.items()}}
+    )

@@ -17,7 +17,7 @@ __all__ = ["IMPORTERS"]
 def _import_trilu(node: NodeContext) -> Sequence[Imported]:
     diagonal = node.dims(1) if node.has_input(1) else (0,)
     if len(diagonal) != 1:
-        raise node.error("its diagonal is not a single one", got=ShapeValue(diagonal))
+        raise node.error("input `k` is not a single element", got=ShapeValue(diagonal))
     return (node.emit("trilu", node.value(0), k=diagonal[0], upper=node.attr_flag("upper", default=True)),)
 
 
@@ -25,7 +25,7 @@ def _import_eye_like(node: NodeContext) -> Sequence[Imported]:
     """Import the diagonal as the intersection of both triangles of a matrix of ones."""
     shape, k, dtype = node.shape(0), node.attr_int("k", 0), node.type(0).dtype
     if len(shape) != 2:
-        raise node.error("its input is no matrix", got=ShapeValue(shape), expected="two sizes")
+        raise node.error("the input is not a matrix", got=ShapeValue(shape), expected="rank 2")
     if node.has_attr("dtype"):
         dtype = dtype_of(node.attr_int("dtype"), f"{node.label}, attribute `dtype`")
     ones = node.emit("broadcast_to", node.constant(np.ones((), to_numpy(dtype))), shape=shape)

@@ -40,23 +40,23 @@ def _import_attention(node: NodeContext) -> Sequence[Imported]:
     if (not is_causal or precision is not None) and (not band.is_open or node.has_input(6)):
         masks += _limit(node, band, node.shape_of(query)[2], node.shape_of(key)[2], offset)
     mask = functools.reduce(lambda left, right: node.emit("add", left, right), masks) if masks else None
-    made: Sequence[Value]
+    attention: Sequence[Value]
     if precision is None:
         attrs: dict[str, object] = {"scale": scale, "softcap": softcap, "scores": stage, "zero_unseen": True}
         attrs |= {"causal": True, "offset": offset} if is_causal else {}
-        made = node.emit_all("nn.attention", (query, key, value, *([mask] if mask else [])), attrs)
+        attention = node.emit_all("nn.attention", (query, key, value, *([mask] if mask else [])), attrs)
     else:
         sees_all = is_causal and not node.has_input(3)  # each step sees its own key at least
         stages = AttentionStages(node, scale, softcap, precision, mask, may_see_none=not sees_all)
-        made = stages.emit(query, key, value, stage)
-    result, *scores = made
+        attention = stages.emit(query, key, value, stage)
+    result, *scores = attention
     return (_join_heads(node, result) if flat else result, key, value, *scores)
 
 
 def _past_steps(node: NodeContext) -> Dim:
     past = node.shape(4)
     if len(past) != 4:
-        raise node.error("has past keys of another rank", got=past, expected="(batch, heads, steps, size)")
+        raise node.error("the past keys have the wrong rank", got=past, expected="(batch, heads, steps, size)")
     return past[2]
 
 
@@ -65,7 +65,7 @@ def _check_variant(node: NodeContext) -> None:
     if node.has_input(4) != node.has_input(5):
         raise node.error("has past keys or past values, but not both")
     if node.has_input(4) and node.has_input(6):
-        raise node.error("has past keys and lengths of keys", expected="one of them")
+        raise node.error("has both past keys and lengths of keys", expected="only past keys or only lengths")
 
 
 def _read_precision(node: NodeContext) -> str | None:
@@ -77,11 +77,11 @@ def _read_precision(node: NodeContext) -> str | None:
         FrontendError: the softmax is not of floats.
     """
     dtype = node.type(0).dtype
-    given = node.attr_int("softmax_precision", 0)
-    precision = DTYPES.get(given) if given else dtype
+    element_type = node.attr_int("softmax_precision", 0)
+    precision = DTYPES.get(element_type) if element_type else dtype
     if precision not in PRECISIONS:
         raise node.error(
-            "attribute `softmax_precision` is not known", got=precision or given, expected=", ".join(PRECISIONS)
+            "attribute `softmax_precision` is unknown", got=precision or element_type, expected=", ".join(PRECISIONS)
         )
     return None if precision == dtype and dtype not in NARROW_FLOATS else precision
 
@@ -124,18 +124,18 @@ def _limit(node: NodeContext, band: _Band, steps: Dim, length: Dim, offset: Dim)
     """
     keys = node.emit("arange", stop=length)
     start = -steps if node.has_input(6) else offset
-    places: Value = node.reshape(node.emit("arange", start=start, stop=start + steps), (steps, 1))
-    seen: list[Value] = []
+    positions: Value = node.reshape(node.emit("arange", start=start, stop=start + steps), (steps, 1))
+    visible: list[Value] = []
     if node.has_input(6):
         lengths = node.reshape(node.value(6), (*node.shape(6), 1, 1, 1))
-        seen.append(node.emit("less", keys, lengths))
-        places = node.emit("add", places, lengths)
+        visible.append(node.emit("less", keys, lengths))
+        positions = node.emit("add", positions, lengths)
     if band.right is not None:
-        seen.append(node.emit("less_equal", keys, node.emit("add", places, node.constant(np.int64(band.right)))))
+        visible.append(node.emit("less_equal", keys, node.emit("add", positions, node.constant(np.int64(band.right)))))
     if band.left is not None:
-        first = node.emit("subtract", places, node.constant(np.int64(band.left)))
-        seen.append(node.emit("greater_equal", keys, first))
-    return [_hide(node, value) for value in seen]
+        first = node.emit("subtract", positions, node.constant(np.int64(band.left)))
+        visible.append(node.emit("greater_equal", keys, first))
+    return [_hide(node, value) for value in visible]
 
 
 def _split_heads(node: NodeContext, index: int, heads: int) -> Value:
@@ -144,7 +144,7 @@ def _split_heads(node: NodeContext, index: int, heads: int) -> Value:
     if len(shape) == 4:
         return node.value(index)
     if len(shape) != 3 or heads < 1:
-        raise node.error(f"does not say the heads of input {index}", got=f"rank {len(shape)} and {heads} heads")
+        raise node.error(f"the number of heads of input {index} is unknown", got=f"rank {len(shape)} and {heads} heads")
     split = node.reshape(node.value(index), (shape[0], shape[1], heads, shape[2] // heads))
     return node.emit("permute_dims", split, axes=(0, 2, 1, 3))
 
@@ -163,7 +163,7 @@ def _read_mask(node: NodeContext, length: Dim) -> Value:
     if node.opset < 24 or not isinstance(columns, int) or columns == length:
         return mask
     if columns == 1:
-        problem = "has a mask of one column, which might be for all keys or for the first alone"
+        problem = "has an ambiguous mask of a single column: for all keys, or for the first key only"
         raise node.error(problem, got=columns, expected=length)
     hidden = node.emit("broadcast_to", node.scalar(float("-inf"), 0), shape=(*leading, length - columns))
     return node.emit("concat", mask, hidden, axis=len(leading))

@@ -53,8 +53,8 @@ class AttentionStages:
         node, (batch, heads, steps, size), (_, groups, length, _) = self.node, *map(self.node.shape_of, (query, key))
         is_shared = heads != groups
         if is_shared and not (isinstance(heads, int) and isinstance(groups, int) and groups and heads % groups == 0):
-            problem = "rounds each stage, and needs equal or known numbers of heads"
-            raise node.error(problem, got=(heads, groups), expected="a multiple of the second one")
+            problem = "rounding of each stage needs equal or known numbers of heads"
+            raise node.error(problem, got=(heads, groups), expected="a multiple of the second number as first number")
         self._check_mask((batch, heads, steps, length))
         # Queries of heads sharing keys become steps of a single head.
         shared = (batch, groups, heads // groups * steps) if is_shared else (batch, heads, steps)
@@ -74,7 +74,7 @@ class AttentionStages:
         """Check whether a mask broadcasts to the scores, by the rule of ``nn.attention``."""
         mask = () if self.mask is None else self.node.shape_of(self.mask)
         if not fits_scores(mask, scores):
-            raise self.node.error("has a mask that does not broadcast to the scores", got=mask, expected=scores)
+            raise self.node.error("the mask does not broadcast to the scores", got=mask, expected=scores)
 
     def _factors(self, size: Dim) -> tuple[Value, Value]:
         """Return the factors of queries and of keys: roots of the scale, with its sign on the factor of the queries."""
@@ -102,11 +102,11 @@ class AttentionStages:
         float16. A step also sees no keys if its mask is all minus infinity, even with NaN in the scores.
         """
         dtype, emit = self.node.type(0).dtype, self.node.emit
-        given = scores if dtype == self.precision else emit("cast", scores, dtype=self.precision)
+        logits = scores if dtype == self.precision else emit("cast", scores, dtype=self.precision)
         if self.precision in NARROW_FLOATS:
-            weights: Value = emit("nn.stepwise_softmax", given, axis=3, zero_unseen=True)
+            weights: Value = emit("nn.stepwise_softmax", logits, axis=3, zero_unseen=True)
         else:
-            weights = self._zero_unseen(emit("nn.softmax", given, axis=3), scores)
+            weights = self._zero_unseen(emit("nn.softmax", logits, axis=3), scores)
         weights = weights if dtype == self.precision else emit("cast", weights, dtype=dtype)
         return weights if self.mask is None or not self.may_see_none else self._zero_unseen(weights, self.mask)
 

@@ -25,17 +25,17 @@ def _import_constant(node: NodeContext) -> Sequence[Imported]:
         return (np.array(node.attr_float("value_float"), np.float32),)
     if node.has_attr("value_floats"):
         return (np.array(node.attr_floats("value_floats"), np.float32),)
-    raise node.error("has no value of a kind that is imported", expected="a tensor, ints or floats")
+    raise node.error("has no value of a supported kind", expected="a tensor, ints or floats")
 
 
 def _import_constant_of_shape(node: NodeContext) -> Sequence[Imported]:
     value = node.attr_array("value") if node.has_attr("value") else np.zeros(1, np.float32)
     if value.size != 1:
-        raise node.error("attribute `value` is not one element", got=f"{value.size} elements")
+        raise node.error("attribute `value` is not a single element", got=f"{value.size} elements")
     dims = node.dims(0)
     sizes = tuple(dim for dim in dims if isinstance(dim, int))
     if any(size < 0 for size in sizes):
-        raise node.error("is of a negative size", got=ShapeValue(dims))
+        raise node.error("the shape has a negative size", got=ShapeValue(dims))
     if len(sizes) == len(dims) and node.may_generate(prod(sizes) * value.itemsize):
         return (np.full(sizes, value.reshape(())),)
     return (node.emit("full", node.constant(value.reshape(())), shape=dims),)
@@ -50,7 +50,7 @@ def _import_shape(node: NodeContext) -> Sequence[Imported]:
 def _import_size(node: NodeContext) -> Sequence[Imported]:
     size = ShapeValue.scalar(product(node.shape(0)))
     if not size.is_representable:
-        raise node.error("counts more elements than its type holds", got=f"a tensor of shape {node.type(0).shape}")
+        raise node.error("the number of elements exceeds int64", got=f"a tensor of shape {node.type(0).shape}")
     return (size,)
 
 

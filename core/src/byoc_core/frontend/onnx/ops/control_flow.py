@@ -27,21 +27,21 @@ def _import_if(node: NodeContext) -> Sequence[Imported]:
         outputs = node.attr_graph(name).output
         if len(outputs) != len(node.output_names):
             raise node.error(
-                f"attribute `{name}` has another number of outputs than the node",
+                f"attribute `{name}` and the node have different numbers of outputs",
                 got=len(outputs),
                 expected=len(node.output_names),
             )
-    known = node.array(0)
-    if known is not None:
-        return node.inline(names[0] if _truth(node, known) else names[1], ())
+    constant = node.array(0)
+    if constant is not None:
+        return node.inline(names[0] if _read_condition(node, constant) else names[1], ())
     condition = read_scalar(node, node.value(0), "bool", "the condition")
     regions, results = zip(*(_import_branch(node, name) for name in names), strict=True)
     for output, first, second in zip(node.output_names, *results, strict=True):
         if first.type != second.type:
             raise node.error(
-                f"its branches give output `{output}` different types",
+                f"the branches disagree on the type of output `{output}`",
                 got=f"{first.type} and {second.type}",
-                expected="one type, as which branch is taken is known only while the model runs",
+                expected="the same type, because the condition is computed at run time",
             )
     finished = [region.finish(values) for region, values in zip(regions, results, strict=True)]
     captured = dict.fromkeys(outer for _, params in finished for outer in params)
@@ -53,20 +53,20 @@ def _import_if(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_branch(node: NodeContext, name: str) -> tuple[Region, list[Value]]:
-    region, inside = node.open_region(name)
-    outputs = inside.inline(name, ())
+    region, inner = node.open_region(name)
+    outputs = inner.inline(name, ())
     pairs = zip(outputs, node.output_names, strict=True)
-    return region, [inside.to_value(output, f"output `{of}` of `{name}`") for output, of in pairs]
+    return region, [inner.to_value(output, f"output `{output_name}` of `{name}`") for output, output_name in pairs]
 
 
-def _truth(node: NodeContext, known: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
-    if known.size != 1 or known.dtype != np.bool_:
+def _read_condition(node: NodeContext, condition: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
+    if condition.size != 1 or condition.dtype != np.bool_:
         raise node.error(
-            "the condition is no scalar of the right dtype",
-            got=f"{known.dtype} of shape {known.shape}",
+            "the condition is not a scalar of the right dtype",
+            got=f"{condition.dtype} of shape {condition.shape}",
             expected="bool",
         )
-    return bool(known.item())
+    return bool(condition.item())
 
 
 def _import_loop(node: NodeContext) -> Sequence[Imported]:
@@ -85,8 +85,8 @@ def _import_loop(node: NodeContext) -> Sequence[Imported]:
             "attribute `body` has the wrong number of inputs", got=len(body.input), expected=2 + len(carried)
         )
 
-    def run(inside: NodeContext, number: Imported, values: Sequence[Imported]) -> Round:
-        condition, *outputs = inside.inline("body", (number, np.array(True), *values))
+    def run(inner: NodeContext, number: Imported, values: Sequence[Imported]) -> Round:
+        condition, *outputs = inner.inline("body", (number, np.array(True), *values))
         return Round(condition, outputs[: len(carried)], outputs[len(carried) :])
 
     limit: Imported = node.imported(0) if node.has_input(0) else _FOREVER
@@ -107,10 +107,10 @@ def _import_loop(node: NodeContext) -> Sequence[Imported]:
 def _count_rounds(node: NodeContext, body: onnx.GraphProto) -> Dim | None:
     """Return the number of rounds, or ``None`` if known only at run time."""
     starts = node.array(1) if node.has_input(1) else np.array(True)
-    if starts is not None and not _truth(node, starts):
+    if starts is not None and not _read_condition(node, starts):
         return 0
-    known = node.shape_value(0) if node.has_input(0) else None
-    counts = None if known is None else known.dims
+    limit = node.shape_value(0) if node.has_input(0) else None
+    counts = None if limit is None else limit.dims
     if starts is None or counts is None or len(counts) != 1 or not _is_always_true(node, body):
         return None
     (count,) = counts
@@ -130,10 +130,10 @@ def _is_always_true(node: NodeContext, body: onnx.GraphProto) -> bool:
     if name in producers and producers[name].op_type == "Constant":
         tensors.update((name, attribute.t) for attribute in producers[name].attribute if attribute.name == "value")
     if name in tensors:
-        known: np.ndarray[tuple[int, ...], np.dtype[np.generic]] | None = to_array(tensors[name], node.label, None)
+        constant: np.ndarray[tuple[int, ...], np.dtype[np.generic]] | None = to_array(tensors[name], node.label, None)
     else:
-        known = None if name in producers else node.as_array(node.named(name))
-    return known is not None and bool(np.all(known))
+        constant = None if name in producers else node.as_array(node.named(name))
+    return constant is not None and bool(np.all(constant))
 
 
 IMPORTERS: dict[str, NodeImporter] = {

@@ -20,7 +20,7 @@ def _read_image(node: NodeContext) -> tuple[Dim, ...]:
     shape = node.shape(0)
     if not 3 <= len(shape) <= 5:
         raise node.error(
-            f"works on an input of rank {len(shape)}, which is not imported",
+            f"has an input of unsupported rank {len(shape)}",
             expected="an input of shape (N, C, W), (N, C, H, W) or (N, C, D, H, W)",
         )
     return shape[2:]
@@ -69,7 +69,7 @@ def _same_padding(node: NodeContext, size: Dim, reach: int, stride: int) -> int:
     if stride == 1:
         return reach - 1
     if not isinstance(size, int):
-        raise node.error("attribute `auto_pad` with strides needs sizes that are known", got=size)
+        raise node.error("attribute `auto_pad` with strides needs known sizes", got=size)
     return max(0, (-(-size // stride) - 1) * stride + reach - size)
 
 
@@ -79,7 +79,7 @@ def _read_each(node: NodeContext, name: str, rank: int, *, default: int = 1) -> 
     if len(values) != rank:
         raise node.error(f"attribute `{name}` has the wrong number of values", got=values, expected=rank)
     if min(values) < default:
-        raise node.error(f"attribute `{name}` has a value that is too small", got=values, expected=f"{default} or more")
+        raise node.error(f"attribute `{name}` has a too small value", got=values, expected=f"{default} or more")
     return values
 
 
@@ -89,7 +89,7 @@ def _read_window(node: NodeContext, rank: int, index: int = 1) -> tuple[int, ...
     window = tuple(size for size in weight[2:] if isinstance(size, int))
     if len(weight) != rank + 2 or len(window) != rank:
         letters = ", ".join(f"K{letter}" for letter in "DHW"[-rank:])
-        raise node.error("its filter is not of a known size", got=weight, expected=f"(O, I, {letters})")
+        raise node.error("the filter has an unknown size or the wrong rank", got=weight, expected=f"(O, I, {letters})")
     if node.attr_ints("kernel_shape", window) != window:
         raise node.error("attribute `kernel_shape` differs from the filter", expected=window)
     return window
@@ -156,20 +156,24 @@ def _read_transposed_padding(
 ) -> tuple[int, ...]:
     """Return the padding to crop: ``pads``, or padding for ``output_shape``, or for the image's size times strides."""
     mode, rank = _read_auto_pad(node), len(image)
-    wanted: Sequence[Dim] = node.attr_ints("output_shape", ())[-rank:]
-    if not wanted and mode.startswith("SAME"):
-        wanted = [size * stride for size, stride in zip(image, strides, strict=True)]
-    if not wanted:
+    output_shape: Sequence[Dim] = node.attr_ints("output_shape", ())[-rank:]
+    if not output_shape and mode.startswith("SAME"):
+        output_shape = [size * stride for size, stride in zip(image, strides, strict=True)]
+    if not output_shape:
         nothing = (0,) * (2 * rank)
         return node.attr_ints("pads", nothing) if mode == "NOTSET" else nothing
     node.ignore_attrs("pads")
     total: list[int] = []
-    for size, goal, kernel, stride, step, more in zip(image, wanted, window, strides, dilation, extra, strict=True):
-        cut = (size - 1) * stride + (kernel - 1) * step + 1 + more - goal
+    for size, output_size, kernel, stride, step, extra_size in zip(
+        image, output_shape, window, strides, dilation, extra, strict=True
+    ):
+        cut = (size - 1) * stride + (kernel - 1) * step + 1 + extra_size - output_size
         if not isinstance(cut, int):
-            raise node.error("attribute `output_shape` needs sizes that are known", got=size)
+            raise node.error("attribute `output_shape` needs known sizes", got=size)
         if cut < 0:
-            raise node.error("asks for a result that is larger than its windows reach", got=goal, expected=goal + cut)
+            raise node.error(
+                "attribute `output_shape` exceeds the reach of the windows", got=output_size, expected=output_size + cut
+            )
         total.append(cut)
     return _divide_padding(total, mode)
 

@@ -18,9 +18,9 @@ from byoc_core.transform.folding_budget import selection_nbytes
 __all__ = ["IMPORTERS", "emit_range"]
 
 
-def _import(node: NodeContext, name: str, given: Mapping[str, object]) -> Sequence[Imported]:
+def _import(node: NodeContext, name: str, values: Mapping[str, object]) -> Sequence[Imported]:
     op = node.find_op(name)
-    attrs = op.normalise_attrs(given)
+    attrs = op.normalise_attrs(values)
     arrays = [array for index in range(node.num_inputs) if (array := node.array(index)) is not None]
     selected = sum(selection_nbytes(node.type(index)) for index in range(len(arrays)))
     if len(arrays) < node.num_inputs or op.kernel is None or not node.may_generate(selected):
@@ -37,8 +37,8 @@ def _refusal(node: NodeContext, error: ExecutionError) -> FrontendError:
 
 
 def _emit(node: NodeContext, op: OpDef, attrs: Mapping[str, AttrValue], operands: Sequence[Value]) -> Sequence[Value]:
-    given = tuple(operand.type for operand in operands)
-    context = TypeContext(op.name, given, attrs, operand_names=op.operand_names(len(operands)))
+    operand_types = tuple(operand.type for operand in operands)
+    context = TypeContext(op.name, operand_types, attrs, operand_names=op.operand_names(len(operands)))
     assert op.sized_results is not None  # declared by all ops of this family
     types = op.sized_results(context, node.fresh_size(op.name))
     return node.emit_all(op.name, operands, dict(attrs), out_types=types)

@@ -29,7 +29,7 @@ def read_bounds(node: NodeContext, index: int) -> list[Value]:
     bounds = node.value(index)
     if node.type(index).dtype != "int64":
         bounds = node.emit("cast", bounds, dtype="int64")
-    return [node.emit("take", bounds, node.constant(np.int64(place)), axis=0) for place in range(shape[0])]
+    return [node.emit("take", bounds, node.constant(np.int64(position)), axis=0) for position in range(shape[0])]
 
 
 def slice_between(
@@ -56,8 +56,8 @@ def slice_between(
 def _cut(node: NodeContext, bound: Value, size: Value, lowest: Value, highest: Value) -> Value:
     """Return a bound within limits; a negative bound counts from the end of the axis."""
     is_negative = node.emit("less", bound, _size(node, 0))
-    place = node.emit("where", is_negative, node.emit("add", bound, size), bound)
-    return node.emit("minimum", node.emit("maximum", place, lowest), highest)
+    position = node.emit("where", is_negative, node.emit("add", bound, size), bound)
+    return node.emit("minimum", node.emit("maximum", position, lowest), highest)
 
 
 def _size(node: NodeContext, dim: Dim) -> Value:

@@ -24,9 +24,9 @@ def _folded(op: str) -> NodeImporter:
 
 
 def _fold(node: NodeContext, op: str) -> Value:
-    first, *others = node.values()
+    first, *rest = node.values()
     result: Value = first
-    for other in others:
+    for other in rest:
         result = node.emit(op, result, other)
     return result
 
@@ -74,7 +74,7 @@ def _import_clip(node: NodeContext) -> Sequence[Imported]:
 
 def _single(node: NodeContext, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> float:
     if array.size != 1:
-        raise node.error("its bound is not a scalar", got=array.shape)
+        raise node.error("a bound is not a scalar", got=array.shape)
     return float(array.astype(np.float64).item())
 
 

@@ -28,7 +28,7 @@ def _import_mod(node: NodeContext) -> Sequence[Imported]:
 def _import_bit_shift(node: NodeContext) -> Sequence[Imported]:
     direction = node.attr_string("direction")
     if direction not in ("LEFT", "RIGHT"):
-        raise node.error("attribute `direction` is not known", got=direction, expected="LEFT or RIGHT")
+        raise node.error("attribute `direction` is unknown", got=direction, expected="LEFT or RIGHT")
     return node.emit_all("left_shift" if direction == "LEFT" else "right_shift", node.values(), {})
 
 

@@ -27,16 +27,16 @@ def _read_reduction(node: NodeContext) -> str:
     """Return the treatment of updates; before opset 16 updates replace; ``min`` and ``max`` came with opset 18."""
     if node.opset < 16:
         return "update"
-    known = ("none", "add", "mul") if node.opset < 18 else ("none", "add", "mul", "max", "min")
+    reductions = ("none", "add", "mul") if node.opset < 18 else ("none", "add", "mul", "max", "min")
     reduction = node.attr_string("reduction", "none")
-    if reduction not in known:
-        raise node.error("attribute `reduction` is not known", got=reduction, expected=" or ".join(known))
+    if reduction not in reductions:
+        raise node.error("attribute `reduction` is unknown", got=reduction, expected=" or ".join(reductions))
     return "update" if reduction == "none" else reduction
 
 
 def _import_scatter(node: NodeContext) -> Sequence[Imported]:
     if node.opset >= 11:
-        raise node.error("the op is deprecated since operator set 11", hint="ScatterElements took its place.")
+        raise node.error("the op is deprecated since operator set 11", hint="Use ScatterElements.")
     return _import_scatter_elements(node)
 
 
@@ -53,7 +53,7 @@ def _import_tensor_scatter(node: NodeContext) -> Sequence[Imported]:
     rank = len(node.shape(0))
     axis, mode = node.axis(node.attr_int("axis", -2), rank), node.attr_string("mode", "linear")
     if axis == 0:
-        raise node.error("attribute `axis` is that of the batch", got=axis, expected=f"1 to {rank - 1}")
+        raise node.error("attribute `axis` is the batch axis", got=axis, expected=f"1 to {rank - 1}")
     starts = node.value(2) if node.has_input(2) else node.constant(np.zeros((), np.int64))
     return (node.emit("scatter_slice", node.value(0), node.value(1), starts, axis=axis, mode=mode),)
 
@@ -76,10 +76,10 @@ def _read_depth(node: NodeContext) -> Dim:
     else:
         numbers = array.astype(np.float64)
         if not np.isfinite(numbers).all():
-            raise node.error("its depth is not finite", got=numbers.tolist())
+            raise node.error("the depth is not finite", got=numbers.tolist())
         depths = tuple(map(int, numbers.flat))
     if len(depths) != 1:
-        raise node.error("its depth is not one number", got=f"{len(depths)} numbers")
+        raise node.error("the depth is not a single number", got=f"{len(depths)} numbers")
     return depths[0]
 
 
@@ -89,8 +89,8 @@ def _read_one_hot_values(node: NodeContext) -> tuple[Value, Value]:
     if array is not None and array.shape == (2,):
         return node.constant(array[0]), node.constant(array[1])
     values = node.reshape(node.value(2), (2,))
-    places = (node.constant(np.array(place)) for place in range(2))
-    off_value, on_value = (node.emit("take", values, place, axis=0) for place in places)
+    indices = (node.constant(np.array(index)) for index in range(2))
+    off_value, on_value = (node.emit("take", values, index, axis=0) for index in indices)
     return off_value, on_value
 
 

@@ -14,36 +14,40 @@ from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS"]
 
-_Spread = Callable[[NodeContext, int, int], Value]
+_ReadParameter = Callable[[NodeContext, int, int], Value]
 """Returns a parameter (an input) in a shape broadcasting against another input."""
 
 
-def _scalar(node: NodeContext, index: int, of: int = 0) -> Value:
+def _scalar(node: NodeContext, index: int, target: int = 0) -> Value:
     """Return a parameter with a single value."""
     if node.shape(index) not in ((), (1,)):
-        raise node.error(f"its input {index} is not a scalar, which is not imported", got=f"shape {node.shape(index)}")
+        raise node.error(
+            f"input {index} is not a scalar; other shapes are not supported", got=f"shape {node.shape(index)}"
+        )
     return node.reshape(node.value(index), ())
 
 
-def _along_filters(node: NodeContext, index: int, of: int) -> Value:
+def _along_filters(node: NodeContext, index: int, target: int) -> Value:
     """Return a scalar, or one value per filter, in a shape broadcasting against filters ``(O, I, ...)``."""
-    return _before(node, index, len(node.shape(of)) - 1)
+    return _with_trailing_axes(node, index, len(node.shape(target)) - 1)
 
 
-def _along_channels(node: NodeContext, index: int, of: int) -> Value:
+def _along_channels(node: NodeContext, index: int, target: int) -> Value:
     """Return a scalar, or one value per filter, in a shape broadcasting against images ``(N, O, ...)``."""
-    return _before(node, index, len(node.shape(of)) - 2)
+    return _with_trailing_axes(node, index, len(node.shape(target)) - 2)
 
 
-def _before(node: NodeContext, index: int, num_axes: int) -> Value:
+def _with_trailing_axes(node: NodeContext, index: int, num_axes: int) -> Value:
     """Return a scalar, or one value per filter followed by ``num_axes`` axes of size 1."""
     shape = node.shape(index)
     if len(shape) > 1:
-        raise node.error(f"its input {index} has rank {len(shape)}", expected="a scalar, or one value for each filter")
+        raise node.error(
+            f"input {index} has unsupported rank {len(shape)}", expected="a scalar, or a value for each filter"
+        )
     return _scalar(node, index) if shape in ((), (1,)) else node.reshape(node.value(index), (*shape, *(1,) * num_axes))
 
 
-def _along_rows(node: NodeContext, index: int, of: int) -> Value:
+def _along_rows(node: NodeContext, index: int, target: int) -> Value:
     """Return a scalar, or one value per row, in a shape broadcasting against matrices ``(..., M, K)``."""
     shape = node.shape(index)
     if shape in ((), (1,)):
@@ -51,23 +55,23 @@ def _along_rows(node: NodeContext, index: int, of: int) -> Value:
     return node.reshape(node.value(index), (*shape, 1)) if len(shape) == 1 else node.value(index)
 
 
-def _along_columns(node: NodeContext, index: int, of: int) -> Value:
+def _along_columns(node: NodeContext, index: int, target: int) -> Value:
     """Return a scalar, or one value per column, in a shape broadcasting against matrices ``(..., K, N)``."""
     return _scalar(node, index) if node.shape(index) in ((), (1,)) else node.value(index)
 
 
-def _centred(node: NodeContext, index: int, zero_point: int, spread: _Spread) -> Value:
+def _centred(node: NodeContext, index: int, zero_point: int, parameter_of: _ReadParameter) -> Value:
     """Return an input less its zero point, in int32."""
     value = node.emit("cast", node.value(index), dtype="int32")
     if not node.has_input(zero_point):
         return value
     if node.type(zero_point).dtype != node.type(index).dtype:
         raise node.error(
-            f"its zero point (input {zero_point}) has another dtype than input {index}",
+            f"input {index} and its zero point (input {zero_point}) have different dtypes",
             got=node.type(zero_point).dtype,
             expected=node.type(index).dtype,
         )
-    zero = node.emit("cast", spread(node, zero_point, index), dtype="int32")
+    zero = node.emit("cast", parameter_of(node, zero_point, index), dtype="int32")
     return node.emit("subtract", value, zero)
 
 
@@ -97,9 +101,9 @@ def _import_quantised_matmul(node: NodeContext) -> Sequence[Imported]:
     return (_requantised(node, sums, scale),)
 
 
-def _scale(node: NodeContext, index: int, of: int, spread: _Spread) -> Value:
+def _scale(node: NodeContext, index: int, target: int, parameter_of: _ReadParameter) -> Value:
     """Return a scale, in float32 for narrower dtypes: sums of products are beyond float16's range."""
-    value = spread(node, index, of)
+    value = parameter_of(node, index, target)
     return node.emit("cast", value, dtype="float32") if node.type(index).dtype in ("float16", "bfloat16") else value
 
 

@@ -20,7 +20,7 @@ def _import_gemm(node: NodeContext) -> Sequence[Imported]:
     left, right = node.value(0), node.value(1)
     for index in (0, 1):
         if len(node.shape(index)) != 2:
-            raise node.error(f"its input {index} is not a matrix", got=f"rank {len(node.shape(index))}")
+            raise node.error(f"input {index} is not a matrix", got=f"rank {len(node.shape(index))}")
     if node.attr_flag("transA"):
         left = node.emit("permute_dims", left, axes=(1, 0))
     result: Value = node.emit("nn.dense" if node.attr_flag("transB") else "matmul", left, right)

@@ -43,7 +43,7 @@ def _axes_and_steps(node: NodeContext, num_starts: int, num_ends: int) -> tuple[
         axes = node.ints(3) if node.has_input(3) else axes
         strides = node.ints(4) if node.has_input(4) else strides
     if not len(axes) == num_starts == num_ends == len(strides):
-        raise node.error("its axes, starts, ends and steps differ in number")
+        raise node.error("axes, starts, ends and steps differ in number")
     return axes, strides
 
 
@@ -54,7 +54,7 @@ def _import_reshape(node: NodeContext) -> Sequence[Imported]:
             if size == 0:
                 shape = node.shape(0)
                 if axis >= len(shape):
-                    raise node.error(f"copies the size of axis {axis} of an input of rank {len(shape)}")
+                    raise node.error(f"copies the size of missing axis {axis} of an input of rank {len(shape)}")
                 target[axis] = shape[axis]
     return (node.reshape(node.value(0), target),)
 
@@ -70,25 +70,25 @@ def _import_flatten(node: NodeContext) -> Sequence[Imported]:
 def _import_squeeze(node: NodeContext) -> Sequence[Imported]:
     shape, axes = node.shape(0), read_axes(node)
     if axes is None:
-        chosen = {axis for axis, size in enumerate(shape) if size == 1}
+        removed = {axis for axis, size in enumerate(shape) if size == 1}
     else:
-        chosen = {node.axis(axis, len(shape)) for axis in axes}
-        for axis in sorted(chosen):
+        removed = {node.axis(axis, len(shape)) for axis in axes}
+        for axis in sorted(removed):
             if isinstance(shape[axis], int) and shape[axis] != 1:
-                raise node.error(f"removes axis {axis}, whose size is not 1", got=shape[axis])
-    return (node.reshape(node.value(0), [size for axis, size in enumerate(shape) if axis not in chosen]),)
+                raise node.error(f"removes axis {axis} of a size other than 1", got=shape[axis])
+    return (node.reshape(node.value(0), [size for axis, size in enumerate(shape) if axis not in removed]),)
 
 
 def _import_unsqueeze(node: NodeContext) -> Sequence[Imported]:
     shape, axes = node.shape(0), read_axes(node)
     if axes is None:
-        raise node.error("lacks its axes")
+        raise node.error("lacks axes")
     rank = len(shape) + len(axes)
-    chosen = {node.axis(axis, rank) for axis in axes}
-    if len(chosen) != len(axes):
+    new_axes = {node.axis(axis, rank) for axis in axes}
+    if len(new_axes) != len(axes):
         raise node.error("names an axis twice", got=axes)
     rest = iter(shape)
-    return (node.reshape(node.value(0), [1 if axis in chosen else next(rest) for axis in range(rank)]),)
+    return (node.reshape(node.value(0), [1 if axis in new_axes else next(rest) for axis in range(rank)]),)
 
 
 def _import_transpose(node: NodeContext) -> Sequence[Imported]:
@@ -117,7 +117,7 @@ def _import_split(node: NodeContext) -> Sequence[Imported]:
 def _even_sections(node: NodeContext, size: Dim, count: int) -> tuple[Dim, ...]:
     """Return the sizes of equal parts; since opset 18 the last may be smaller. Dynamic sizes are checked when run."""
     if count < 1:
-        raise node.error("splits into no parts")
+        raise node.error("splits into fewer than 1 part")
     node.check_count(count)
     step = ceildiv(size, count)
     if isinstance(size, int) and isinstance(step, int):
@@ -140,7 +140,7 @@ def _import_expand(node: NodeContext) -> Sequence[Imported]:
         joined = tuple(broadcast_dim(left, right) for left, right in padded)
     except IRTypeError as error:
         raise node.error(
-            "its input does not broadcast to the shape", got=ShapeValue(shape), expected=ShapeValue(target)
+            "the input does not broadcast to the shape", got=ShapeValue(shape), expected=ShapeValue(target)
         ) from error
     return (node.imported(0) if joined == shape else node.emit("broadcast_to", node.value(0), shape=joined),)
 
@@ -164,10 +164,10 @@ def _import_slice(node: NodeContext) -> Sequence[Imported]:
     ]
     value = node.value(0)
     for mode, flag in (("clip", False), ("strict", True)):
-        chosen = [index for index, strict in enumerate(is_strict) if strict == flag]
-        if chosen:
+        indices = [index for index, strict in enumerate(is_strict) if strict == flag]
+        if indices:
             columns = {"axes": axes, "begin": begin, "end": end, "strides": strides}
-            parts = {name: [column[index] for index in chosen] for name, column in columns.items()}
+            parts = {name: [column[index] for index in indices] for name, column in columns.items()}
             value = node.emit("strided_slice", value, **parts, mode=mode)
     return (value,)
 

@@ -23,7 +23,7 @@ NARROW_FLOATS = ("bfloat16", "float16")
 def _import_batch_norm(node: NodeContext) -> Sequence[Imported]:
     node.ignore_attrs("momentum")
     if not node.attr_flag("spatial", default=True):
-        raise node.error("normalises every position by itself (`spatial=0`), which is not imported")
+        raise node.error("normalises every position separately (`spatial=0`), an unsupported mode")
     if node.attr_flag("training_mode"):
         raise node.error("is in training mode", expected="a model exported for inference")
     return (node.emit("nn.batch_norm", *node.values(), axis=1, epsilon=node.attr_float("epsilon", 1e-5)),)
@@ -32,7 +32,7 @@ def _import_batch_norm(node: NodeContext) -> Sequence[Imported]:
 def _check_stash_type(node: NodeContext) -> None:
     # The kernels compute narrow types in float32, as requested by `stash_type=1`.
     if node.attr_int("stash_type", 1) != 1:
-        raise node.error("attribute `stash_type` is not imported", expected="1")
+        raise node.error("attribute `stash_type` has an unsupported value", expected="1")
 
 
 def _import_over_axes(op: str, num_parameters: int) -> NodeImporter:
@@ -46,8 +46,8 @@ def _import_over_axes(op: str, num_parameters: int) -> NodeImporter:
 
         def parameter(index: int) -> Value:
             value = node.value(index) if node.has_input(index) else node.scalar(0.0, 0)
-            given = node.shape(index) if node.has_input(index) else ()
-            return value if given == inner else node.emit("broadcast_to", value, shape=inner)
+            parameter_shape = node.shape(index) if node.has_input(index) else ()
+            return value if parameter_shape == inner else node.emit("broadcast_to", value, shape=inner)
 
         parameters = [parameter(index) for index in range(1, 1 + num_parameters)]
         axes = tuple(range(axis, len(shape)))
@@ -64,11 +64,11 @@ def _import_group_norm(node: NodeContext) -> Sequence[Imported]:
         raise node.error("attribute `num_groups` is too small", got=groups, expected="1 or more")
     parameters: list[Value] = [node.value(1), node.value(2)]
     if node.opset < 21:
-        spread = [
+        per_channel = [
             node.emit("broadcast_to", node.reshape(parameter, (groups, 1)), shape=(groups, channels // groups))
             for parameter in parameters
         ]
-        parameters = [node.reshape(parameter, (channels,)) for parameter in spread]
+        parameters = [node.reshape(parameter, (channels,)) for parameter in per_channel]
     epsilon = node.attr_float("epsilon", 1e-5)
     return (node.emit("nn.group_norm", node.value(0), *parameters, groups=groups, epsilon=epsilon),)
 
@@ -113,8 +113,8 @@ def _hardmax(node: NodeContext, value: Value, axis: int) -> Value:
     sizes = [size if index == axis else 1 for index, size in enumerate(type_.shape or ())]
     ones = node.emit("broadcast_to", node.constant(np.ones((), np.int64)), shape=sizes)
     indices = node.emit("cumsum", ones, axis=axis, exclusive=True)
-    place = node.emit("argmax", value, axis=axis, keepdims=True)
-    return node.emit("cast", node.emit("equal", indices, place), dtype=type_.dtype)
+    largest = node.emit("argmax", value, axis=axis, keepdims=True)
+    return node.emit("cast", node.emit("equal", indices, largest), dtype=type_.dtype)
 
 
 def _tensor(value: Value) -> TensorType:
@@ -126,7 +126,7 @@ def _import_lp_norm(node: NodeContext) -> Sequence[Imported]:
     """Import normalisation by a norm; values with a norm of zero become zero."""
     p, axis = node.attr_int("p", 2), node.axis(node.attr_int("axis", -1), len(node.shape(0)))
     if p not in (1, 2):
-        raise node.error("attribute `p` is not known", got=p, expected="1 or 2")
+        raise node.error("attribute `p` is unknown", got=p, expected="1 or 2")
 
     def normalise(value: Value) -> Value:
         norm = vector_norm(node, value, p, (axis,), keepdims=True)

@@ -14,7 +14,7 @@ def _import_topk(node: NodeContext) -> Sequence[Imported]:
     """Import top-k; ``k`` is an attribute before opset 10, then an input; before opset 11 the largest, sorted."""
     k = (node.attr_int("k"),) if node.opset < 10 else node.dims(1)
     if len(k) != 1:
-        raise node.error("its number of elements is not a single one", got=ShapeValue(k))
+        raise node.error("`k` is not a single number", got=ShapeValue(k))
     flags = {name: node.attr_flag(name, default=True) for name in ("largest", "sorted") if node.opset >= 11}
     return node.emit_all("topk", (node.value(0),), {"k": k[0], "axis": node.attr_int("axis", -1), **flags})
 
@@ -25,7 +25,7 @@ def _cumulative(op: str) -> NodeImporter:
     def import_node(node: NodeContext) -> Sequence[Imported]:
         axes = node.ints(1)
         if len(axes) != 1:
-            raise node.error("its axis is not a single one", got=axes)
+            raise node.error("the axis is not a single number", got=axes)
         flags = {name: node.attr_flag(name) for name in ("exclusive", "reverse")}
         return (node.emit(op, node.value(0), axis=axes[0], **flags),)
 

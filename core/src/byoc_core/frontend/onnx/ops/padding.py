@@ -24,7 +24,7 @@ def _import_pad(node: NodeContext) -> Sequence[Imported]:
     modes = ("constant", "reflect", "edge", *(("wrap",) if node.opset >= 19 else ()))
     mode = node.attr_string("mode", "constant")
     if mode not in modes:
-        raise node.error("attribute `mode` is not known", got=mode, expected=" or ".join(modes))
+        raise node.error("attribute `mode` is unknown", got=mode, expected=" or ".join(modes))
     if node.opset < 11:
         node.ignore_attrs("value")  # unused in other modes
     widths = _read_widths(node)
@@ -49,7 +49,7 @@ def _read_widths(node: NodeContext) -> list[int]:
         axes = tuple(node.axis(axis, rank) for axis in node.ints(3))
     if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes):
         raise node.error(
-            "its padding does not fit its axes", got=f"{pads} for {axes}", expected=f"{2 * len(axes)} values"
+            "the padding does not fit the axes", got=f"{pads} for {axes}", expected=f"{2 * len(axes)} values"
         )
     widths = [0] * (2 * rank)
     for position, axis in enumerate(axes):
@@ -60,16 +60,18 @@ def _read_widths(node: NodeContext) -> list[int]:
 def _crop(node: NodeContext, widths: Sequence[int]) -> Value:
     """Return the input without the elements removed by negative widths."""
     shape = node.shape(0)
-    taken = [max(-width, 0) for width in widths]
-    axes = [axis for axis in range(len(shape)) if any(taken[2 * axis : 2 * axis + 2])]
+    cropped = [max(-width, 0) for width in widths]
+    axes = [axis for axis in range(len(shape)) if any(cropped[2 * axis : 2 * axis + 2])]
     for axis in axes:
-        rest = shape[axis] - taken[2 * axis] - taken[2 * axis + 1]
+        rest = shape[axis] - cropped[2 * axis] - cropped[2 * axis + 1]
         if isinstance(rest, int) and rest < 0:
-            raise node.error(f"crops more than axis {axis} has", got=tuple(widths), expected=f"at most {shape[axis]}")
+            raise node.error(
+                f"crops more than the size of axis {axis}", got=tuple(widths), expected=f"at most {shape[axis]}"
+            )
     if not axes:
         return node.value(0)
-    ends = [-taken[2 * axis + 1] or _OPEN_END for axis in axes]
-    begins = [taken[2 * axis] for axis in axes]
+    ends = [-cropped[2 * axis + 1] or _OPEN_END for axis in axes]
+    begins = [cropped[2 * axis] for axis in axes]
     return node.emit("strided_slice", node.value(0), axes=axes, begin=begins, end=ends, strides=[1] * len(axes))
 
 
@@ -82,7 +84,7 @@ def _padding_number(node: NodeContext) -> float | None:
     array = node.array(2)
     shape = node.shape(2) if array is None else array.shape
     if product(shape) != 1:
-        raise node.error("its padding value is not a scalar", got=ShapeValue(shape))
+        raise node.error("the padding value is not a scalar", got=ShapeValue(shape))
     if array is None:
         return None
     if is_float(array.dtype.name):
@@ -119,15 +121,15 @@ def _import_center_crop_pad(node: NodeContext) -> Sequence[Imported]:
     shape, target = node.shape(0), node.dims(1)
     axes = node.attr_ints("axes", range(len(shape)))
     if len(target) != len(axes):
-        raise node.error("its shape does not fit its axes", got=ShapeValue(target), expected=f"{len(axes)} sizes")
+        raise node.error("the shape does not fit the axes", got=ShapeValue(target), expected=f"{len(axes)} sizes")
     widths = [0] * (2 * len(shape))
     for axis, size in zip((node.axis(axis, len(shape)) for axis in axes), target, strict=True):
         missing = size - shape[axis]
         if not isinstance(missing, int):
             raise node.error(
-                f"does not say whether axis {axis} is cropped or padded",
+                f"axis {axis} is cropped or padded, depending on unknown sizes",
                 got=f"{shape[axis]} to {size}",
-                expected="sizes whose difference is known",
+                expected="sizes with a known difference",
             )
         before = abs(missing) // 2
         after = abs(missing) - before

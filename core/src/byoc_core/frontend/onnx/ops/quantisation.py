@@ -40,13 +40,13 @@ def _import_quantize(node: NodeContext) -> Sequence[Imported]:
     saturate = node.attr_flag("saturate", default=True)
     granularity = _granularity(node)
     scale, shape = _scale(node)
-    wanted = node.attr_int("output_dtype", 0)
-    dtype = dtype_of(wanted, f"{node.label}, attribute `output_dtype`") if wanted else "uint8"
+    element_type = node.attr_int("output_dtype", 0)
+    dtype = dtype_of(element_type, f"{node.label}, attribute `output_dtype`") if element_type else "uint8"
     if node.has_input(2):
         dtype = node.type(2).dtype
     if dtype.startswith("float8"):
-        placed, zero = _float8_parameters(node, scale, shape, **granularity)
-        quotient = node.emit("divide", node.value(0), placed)
+        broadcast_scale, zero = _float8_parameters(node, scale, shape, **granularity)
+        quotient = node.emit("divide", node.value(0), broadcast_scale)
         if zero is not None:
             quotient = node.emit("add", quotient, node.emit("cast", zero, dtype=node.type(0).dtype))
         return (emit_saturated_cast(node, quotient, dtype, saturate=saturate),)
@@ -59,11 +59,11 @@ def _import_dequantize(node: NodeContext) -> Sequence[Imported]:
     scale, shape = _scale(node)
     dtype = node.type(0).dtype
     if dtype.startswith("float8"):
-        placed, zero = _float8_parameters(node, scale, shape, **granularity)
+        broadcast_scale, zero = _float8_parameters(node, scale, shape, **granularity)
         wide = node.emit("cast", node.value(0), dtype="float32")
         if zero is not None:
             wide = node.emit("subtract", wide, node.emit("cast", zero, dtype="float32"))
-        product = node.emit("multiply", wide, node.emit("cast", placed, dtype="float32"))
+        product = node.emit("multiply", wide, node.emit("cast", broadcast_scale, dtype="float32"))
         return (node.emit("cast", product, dtype=node.type(1).dtype),)
     zero = _zero_point(node, dtype, shape)
     return (node.emit("dequantize", node.value(0), scale, zero, **granularity),)
@@ -74,14 +74,16 @@ def _float8_parameters(
 ) -> tuple[Value, Value | None]:
     """Return scale and zero point in shapes broadcasting in 8-bit float arithmetic; ``None`` for a zero point of 0."""
     if block_size:
-        raise node.error("has blocks of 8-bit floats that share a scale", expected="one scale, or one for each index")
+        raise node.error(
+            "has blocks of 8-bit floats with a shared scale", expected="a single scale, or a scale for each index"
+        )
     if shape:
         rank = len(node.shape(0))
         channel = node.axis(axis, rank)
         size = node.shape(0)[channel]
         if isinstance(size - shape[0], int) and size != shape[0]:
             raise node.error(
-                f"has another number of scales than axis {channel} has indices", got=shape[0], expected=size
+                f"the number of scales differs from the size of axis {channel}", got=shape[0], expected=size
             )
         shape = tuple(shape[0] if index == channel else 1 for index in range(rank))
     zero = node.array(2) if node.has_input(2) else None

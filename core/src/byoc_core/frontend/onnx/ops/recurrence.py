@@ -60,7 +60,7 @@ def _read_sizes(node: NodeContext, *, batch_first: bool) -> tuple[Dim, Dim, Dim]
     """Return the number of steps, the size of the batch, and the size of the hidden state."""
     for index in (0, 2):
         if len(node.shape(index)) != 3:
-            raise node.error(f"its input {index} has the wrong rank", got=len(node.shape(index)), expected=3)
+            raise node.error(f"input {index} has the wrong rank", got=len(node.shape(index)), expected=3)
     first, second, _ = node.shape(0)
     steps, batch = (second, first) if batch_first else (first, second)
     return steps, batch, node.shape(2)[2]
@@ -100,14 +100,14 @@ def _optional(node: NodeContext, index: int, shape: Sequence[object]) -> Value:
 def _read_activations(node: NodeContext, directions: int) -> tuple[str, ...]:
     """Return the activations of a single direction; both directions must have the same."""
     default = _ACTIVATIONS.get(node.op_type, ("Tanh",))
-    given = node.attr_strings("activations", default * directions)
+    activations = node.attr_strings("activations", default * directions)
     accepted = [default] if node.op_type != "RNN" else [("Tanh",), ("Relu",)]
     for names in accepted:
-        if [name.lower() for name in given] == [name.lower() for name in names * directions]:
+        if [name.lower() for name in activations] == [name.lower() for name in names * directions]:
             return names
     raise node.error(
-        "has activations that are not imported",
-        got=", ".join(given),
+        "has unsupported activations",
+        got=", ".join(activations),
         expected=" or ".join(", ".join(names * directions) for names in accepted),
     )
 
@@ -118,9 +118,9 @@ def _check_variant(node: NodeContext) -> None:
         raise node.error("attribute `layout` is unknown", got=node.attr_int("layout"), expected="0 or 1")
     if node.op_type == "LSTM":
         if node.attr_flag("input_forget"):
-            raise node.error("couples input and forget gates, which is not imported", expected="`input_forget` of 0")
+            raise node.error("couples input and forget gates, an unsupported variant", expected="`input_forget` of 0")
         if node.has_input(7):
-            raise node.error("has peephole weights, which are not imported")
+            raise node.error("has peephole weights, an unsupported variant")
 
 
 IMPORTERS: dict[str, NodeImporter] = {

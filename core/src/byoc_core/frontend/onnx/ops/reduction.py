@@ -89,7 +89,7 @@ def _reduction(compute: _Compute, *, axes_input_since: int = 18) -> NodeImporter
     return import_node
 
 
-def _place(op: str) -> NodeImporter:
+def _arg_reduction(op: str) -> NodeImporter:
     """Build the importer of the search for an extreme element."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
@@ -103,8 +103,8 @@ def _place(op: str) -> NodeImporter:
 
 
 IMPORTERS: dict[str, NodeImporter] = {
-    "ArgMax": _place("argmax"),
-    "ArgMin": _place("argmin"),
+    "ArgMax": _arg_reduction("argmax"),
+    "ArgMin": _arg_reduction("argmin"),
     "ReduceL1": _reduction(_norm(1)),
     "ReduceL2": _reduction(_widened(_norm(2))),
     "ReduceLogSum": _reduction(_widened(_log_sum)),

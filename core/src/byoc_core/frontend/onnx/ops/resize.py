@@ -28,8 +28,8 @@ _MAX_DENOMINATOR = 256
 
 def _import_upsample(node: NodeContext) -> Sequence[Imported]:
     """Import upsampling; before opset 9 the scales are an attribute."""
-    given = node.attr_floats("scales") if node.opset < 9 else _read_scales(node, 1)
-    return (_resize_by_scales(node, given),)
+    scales = node.attr_floats("scales") if node.opset < 9 else _read_scales(node, 1)
+    return (_resize_by_scales(node, scales),)
 
 
 def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
@@ -38,17 +38,17 @@ def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
     shape = node.shape(0)
     _check_count(node, "scales", scales, len(shape))
     result = node.value(0)
-    for rounding, chosen in (
+    for rounding, axes in (
         ("floor", [axis for axis, scale in enumerate(scales) if scale > 1]),
         ("ceil", [axis for axis, scale in enumerate(scales) if scale < 1]),
     ):
-        if chosen:
+        if axes:
             result = node.emit(
                 "nn.resize",
                 result,
-                axes=chosen,
-                sizes=[_scaled(node, shape[axis], scales[axis]) for axis in chosen],
-                scales=[scales[axis] for axis in chosen],
+                axes=axes,
+                sizes=[_scaled(node, shape[axis], scales[axis]) for axis in axes],
+                scales=[scales[axis] for axis in axes],
                 method=method,
                 coordinates="asymmetric",
                 rounding=rounding,
@@ -65,9 +65,9 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
     coordinates = _read_choice(node, "coordinate_transformation_mode", "half_pixel", _COORDINATES)
     rounding = _read_choice(node, "nearest_mode", "round_prefer_floor", _ROUNDINGS)
     if node.attr_flag("antialias"):
-        raise node.error("attribute `antialias` is not imported", expected="0")
+        raise node.error("attribute `antialias` has an unsupported value", expected="0")
     node.ignore_attrs("extrapolation_value")  # concerns an unsupported coordinate mode
-    scales, sizes = _read_goal(node, [shape[axis] for axis in axes])
+    scales, sizes = _read_target(node, [shape[axis] for axis in axes])
     changed = [
         position
         for position, axis in enumerate(axes)
@@ -92,7 +92,7 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
     return (resized,)
 
 
-def _read_goal(node: NodeContext, old: Sequence[Dim]) -> tuple[list[float] | None, list[Dim]]:
+def _read_target(node: NodeContext, old: Sequence[Dim]) -> tuple[list[float] | None, list[Dim]]:
     """Return the scales (``None`` if sizes are given) and the new sizes of the axes."""
     policy = node.attr_string("keep_aspect_ratio_policy", "stretch")
     array = node.array(2) if node.has_input(2) else None
@@ -108,32 +108,35 @@ def _read_goal(node: NodeContext, old: Sequence[Dim]) -> tuple[list[float] | Non
         return None, sizes
     if policy not in ("not_larger", "not_smaller"):
         raise node.error("attribute `keep_aspect_ratio_policy` is unknown", got=policy)
-    known = [
+    size_pairs = [
         (size, new) for size, new in zip(old, sizes, strict=True) if isinstance(size, int) and isinstance(new, int)
     ]
-    if len(known) != len(old):
-        raise node.error("attribute `keep_aspect_ratio_policy` needs sizes that are known", got=policy)
-    factors = [np.float32(new) / np.float32(size) for size, new in known]
+    if len(size_pairs) != len(old):
+        raise node.error("attribute `keep_aspect_ratio_policy` needs known sizes", got=policy)
+    factors = [np.float32(new) / np.float32(size) for size, new in size_pairs]
     factor = float(min(factors) if policy == "not_larger" else max(factors))
-    return [factor] * len(old), [math.floor(factor * size + 0.5) for size, _ in known]
+    return [factor] * len(old), [math.floor(factor * size + 0.5) for size, _ in size_pairs]
 
 
 def _read_scales(node: NodeContext, index: int) -> list[float]:
     array = node.array(index)
     if array is None:
-        raise node.error("its scales are not known before the model runs", expected="a constant")
+        raise node.error("the scales are computed at run time", expected="a constant")
     return [float(scale) for scale in array.astype(np.float64).reshape(-1)]
 
 
 def _scaled(node: NodeContext, size: Dim, scale: float) -> Dim:
     """Return ``floor(size * scale)``; a dynamic size needs a scale with a small denominator, to be free of rounding."""
     if scale <= 0:
-        raise node.error("has a scale that is too small", got=scale, expected="above 0")
+        raise node.error("has a too small scale", got=scale, expected="above 0")
     if isinstance(size, int):
         return math.floor(np.float32(size) * np.float32(scale))
     fraction = Fraction(scale)
     if fraction.denominator > _MAX_DENOMINATOR:
-        raise node.error("scales a dynamic size by a factor that is no simple fraction", got=scale)
+        raise node.error(
+            f"scales a dynamic size by a factor other than a fraction with a denominator up to {_MAX_DENOMINATOR}",
+            got=scale,
+        )
     return size * fraction.numerator // fraction.denominator
 
 
@@ -142,15 +145,15 @@ def _check_count(node: NodeContext, name: str, values: Sequence[object], count: 
         raise node.error(f"has the wrong number of {name}", got=len(values), expected=count)
 
 
-def _read_method(node: NodeContext, known: Sequence[str]) -> str:
-    return _read_choice(node, "mode", "nearest", {method: method for method in known})
+def _read_method(node: NodeContext, methods: Sequence[str]) -> str:
+    return _read_choice(node, "mode", "nearest", {method: method for method in methods})
 
 
-def _read_choice(node: NodeContext, name: str, default: str, known: dict[str, str]) -> str:
+def _read_choice(node: NodeContext, name: str, default: str, choices: dict[str, str]) -> str:
     value = node.attr_string(name, default)
-    if value not in known:
-        raise node.error(f"attribute `{name}` is not imported", got=value, expected=" or ".join(known))
-    return known[value]
+    if value not in choices:
+        raise node.error(f"attribute `{name}` has an unsupported value", got=value, expected=" or ".join(choices))
+    return choices[value]
 
 
 IMPORTERS: dict[str, NodeImporter] = {"Resize": _import_resize, "Upsample": _import_upsample}

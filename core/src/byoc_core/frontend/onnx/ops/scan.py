@@ -50,21 +50,21 @@ def _import_batched(node: NodeContext) -> Sequence[Imported]:
     values = [node.value(index) for index in range(1, node.num_inputs)]
     shapes = [node.shape(index) for index in range(1, node.num_inputs)]
     if any(len(shape) < 2 for shape in shapes[num_states:]) or not all(shapes):
-        raise node.error("its inputs lack the axis of the batch or of the sequence")
+        raise node.error("the inputs lack the batch axis or the sequence axis")
     batch, length = shapes[-1][:2]
     if not isinstance(batch, int):
-        raise node.error("has a batch of dynamic size, which is not imported", got=batch)
+        raise node.error("has a batch of dynamic size, an unsupported variant", got=batch)
     lengths = node.array(0) if node.has_input(0) else None
     if node.has_input(0) and (lengths is None or np.any(lengths != length)):
-        raise node.error("has sequences of different lengths, which are not imported")
-    inside = node.repeated(batch)
+        raise node.error("has sequences of different lengths, an unsupported variant")
+    inner = node.repeated(batch)
     members: list[list[Value]] = []
     for member in range(batch):
-        items = [inside.emit("take", value, node.constant(np.int64(member)), axis=0) for value in values]
+        items = [inner.emit("take", value, node.constant(np.int64(member)), axis=0) for value in values]
         pairs = zip(items[num_states:], backward, strict=True)
         sources = [_Source(item, 0, bool(is_reversed)) for item, is_reversed in pairs]
         num_outputs = len(node.attr_graph("body").output) - num_states
-        results = _scan(inside, items[:num_states], sources, [0] * num_outputs)
+        results = _scan(inner, items[:num_states], sources, [0] * num_outputs)
         members.append([node.to_value(result, "a result") for result in results])
     if not members:
         raise node.error("has an empty batch")
@@ -99,9 +99,9 @@ def _scan(
     body = node.attr_graph("body")
     length = _length(node, sources)
 
-    def run(inside: NodeContext, number: Imported, carried: Sequence[Imported]) -> Round:
-        slices = [_slice(inside, source, number, length) for source in sources]
-        outputs = inside.inline("body", (*carried, *slices))
+    def run(inner: NodeContext, number: Imported, carried: Sequence[Imported]) -> Round:
+        slices = [_slice(inner, source, number, length) for source in sources]
+        outputs = inner.inline("body", (*carried, *slices))
         return Round(np.array(True), outputs[: len(states)], outputs[len(states) :])
 
     rounds = Rounds(
@@ -123,17 +123,17 @@ def _length(node: NodeContext, sources: Sequence[_Source]) -> Dim:
     for size in sizes:
         difference = size - sizes[0]
         if isinstance(difference, int) and difference != 0:
-            raise node.error("its scan inputs differ in length", got=size, expected=sizes[0])
+            raise node.error("the scan inputs differ in length", got=size, expected=sizes[0])
     return next((size for size in sizes if isinstance(size, int)), sizes[0])
 
 
-def _slice(inside: NodeContext, source: _Source, number: Imported, length: Dim) -> Imported:
-    position = inside.to_value(number, "the round's number")
+def _slice(inner: NodeContext, source: _Source, number: Imported, length: Dim) -> Imported:
+    position = inner.to_value(number, "the round's number")
     if source.is_reversed:
-        last = inside.to_value(ShapeValue.scalar(length - 1), "the number of slices")
-        position = inside.emit("subtract", last, position)
-    value = inside.to_value(inside.bring_in(source.value), "a scan input")
-    return inside.emit("take", value, position, axis=source.axis)
+        last = inner.to_value(ShapeValue.scalar(length - 1), "the number of slices")
+        position = inner.emit("subtract", last, position)
+    value = inner.to_value(inner.bring_in(source.value), "a scan input")
+    return inner.emit("take", value, position, axis=source.axis)
 
 
 def _move_first_axis(node: NodeContext, output: Imported, axis: int) -> Imported:

@@ -13,18 +13,18 @@ __all__ = ["IMPORTERS"]
 
 def _elements(node: NodeContext) -> tuple[Imported, ...]:
     """Return the elements of the sequence in the first input."""
-    found = node.imported(0)
-    if not isinstance(found, SequenceValue):
-        raise node.error("its first input is no sequence that is known before the model runs")
-    return found.elements
+    sequence = node.imported(0)
+    if not isinstance(sequence, SequenceValue):
+        raise node.error("the first input is not a sequence known during import")
+    return sequence.elements
 
 
 def _position(node: NodeContext, index: int, count: int, *, default: int = -1, may_append: bool = False) -> int:
     """Return a known position among ``count`` elements, from the front; ``default`` if the input is omitted."""
-    given = node.ints(index) if node.has_input(index) else (default,)
-    if len(given) != 1 or not -count <= given[0] < count + may_append:
-        raise node.error(f"names no position of a sequence of {count}", got=", ".join(map(str, given)))
-    return given[0] + count if given[0] < 0 else given[0]
+    positions = node.ints(index) if node.has_input(index) else (default,)
+    if len(positions) != 1 or not -count <= positions[0] < count + may_append:
+        raise node.error(f"the position is outside a sequence of {count} elements", got=", ".join(map(str, positions)))
+    return positions[0] + count if positions[0] < 0 else positions[0]
 
 
 def _import_construct(node: NodeContext) -> Sequence[Imported]:
@@ -38,8 +38,8 @@ def _import_empty(node: NodeContext) -> Sequence[Imported]:
 
 def _import_insert(node: NodeContext) -> Sequence[Imported]:
     elements = list(_elements(node))
-    place = _position(node, 2, len(elements), default=len(elements), may_append=True)
-    elements.insert(place, node.imported(1))
+    position = _position(node, 2, len(elements), default=len(elements), may_append=True)
+    elements.insert(position, node.imported(1))
     return (SequenceValue(tuple(elements)),)
 
 
@@ -62,11 +62,13 @@ def _import_concat(node: NodeContext) -> Sequence[Imported]:
     elements, axis, is_new = _elements(node), node.attr_int("axis"), node.attr_flag("new_axis")
     if not elements:
         raise node.error("joins the elements of an empty sequence")
-    known = [shape for shape in map(node.as_shape_value, elements) if shape is not None]
-    is_shape = axis in (0, -1) and all((not shape.shape) == is_new and shape.dtype == known[0].dtype for shape in known)
-    if len(known) == len(elements) and is_shape:
-        return (ShapeValue(tuple(element for shape in known for element in shape.elements), known[0].dtype),)
-    values = [node.to_value(element, "an element of the sequence") for element in elements]
+    shapes = [shape for shape in map(node.as_shape_value, elements) if shape is not None]
+    is_shape = axis in (0, -1) and all(
+        (not shape.shape) == is_new and shape.dtype == shapes[0].dtype for shape in shapes
+    )
+    if len(shapes) == len(elements) and is_shape:
+        return (ShapeValue(tuple(element for shape in shapes for element in shape.elements), shapes[0].dtype),)
+    values = [node.to_value(element, "a sequence element") for element in elements]
     axis = node.axis(axis, len(node.shape_of(values[0])) + is_new)
     return (node.stack(values, axis) if is_new else node.emit("concat", *values, axis=axis),)
 
@@ -92,7 +94,7 @@ def _sections(node: NodeContext, size: object) -> tuple[int, ...]:
             return listed
         (step,) = listed
     if not isinstance(size, int) or size < 1 or step < 1:
-        raise node.error("splits an axis into a number of parts that is not known", got=size)
+        raise node.error("splits an axis into an unknown number of parts", got=size)
     node.check_count(size // step)
     ends = [*range(step, size, step), size]
     return tuple(end - begin for begin, end in zip((0, *ends), ends, strict=False))

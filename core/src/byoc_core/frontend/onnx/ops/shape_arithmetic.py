@@ -56,11 +56,11 @@ def _mapped(compute: Callable[..., Element | None], inputs: Sequence[ShapeValue]
     except ValueError:
         return None
     elements = [compute(*row) for row in zip(*(column.reshape(-1).tolist() for column in columns), strict=True)]
-    known = tuple(element for element in elements if element is not None)
-    if len(known) != len(elements):
+    results = tuple(element for element in elements if element is not None)
+    if len(results) != len(elements):
         return None
-    result = np.empty(len(known), object)
-    result[:] = known
+    result = np.empty(len(results), object)
+    result[:] = results
     return wrapped(result.reshape(columns[0].shape), dtype)
 
 

@@ -53,7 +53,7 @@ def _gather(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     size = data.shape[axis]
     for position in positions.ints:
         if not -size <= position < size:
-            raise node.error(f"takes an element that a shape of {size} sizes does not have", got=position)
+            raise node.error(f"the index is outside a shape of {size} sizes", got=position)
     indices = np.array(positions.ints, np.int64).reshape(positions.shape)
     return wrapped(_run(node, "take", data.objects, indices, axis=axis), data.dtype)
 
@@ -78,20 +78,20 @@ def _reshaped(value: ShapeValue, shape: Sequence[int]) -> Results:
 def _unsqueeze(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     axes = read_axes(node) or ()
     rank = len(inputs[0].shape) + len(axes)
-    chosen = {node.axis(axis, rank) for axis in axes}
-    if len(chosen) != len(axes):
+    new_axes = {node.axis(axis, rank) for axis in axes}
+    if len(new_axes) != len(axes):
         return None
     rest = iter(inputs[0].shape)
-    return _reshaped(inputs[0], [1 if axis in chosen else next(rest) for axis in range(rank)])
+    return _reshaped(inputs[0], [1 if axis in new_axes else next(rest) for axis in range(rank)])
 
 
 def _squeeze(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     shape, axes = inputs[0].shape, read_axes(node)
     ones = {axis for axis, size in enumerate(shape) if size == 1}
-    chosen = ones if axes is None else {node.axis(axis, len(shape)) for axis in axes}
-    if not chosen <= ones:
+    removed = ones if axes is None else {node.axis(axis, len(shape)) for axis in axes}
+    if not removed <= ones:
         return None
-    return _reshaped(inputs[0], [size for axis, size in enumerate(shape) if axis not in chosen])
+    return _reshaped(inputs[0], [size for axis, size in enumerate(shape) if axis not in removed])
 
 
 def _reshape(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -149,7 +149,7 @@ def _range(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     dtype = inputs[0].dtype
     if any(value.shape not in ((), (1,)) or value.dtype != dtype for value in inputs):
         return None
-    start, stop, step = (_whole(value.elements[0]) for value in inputs)
+    start, stop, step = (_as_integer(value.elements[0]) for value in inputs)
     if start is None or stop is None or step is None or step == 0:
         return None
     op = node.find_op("arange")
@@ -165,7 +165,7 @@ def _range(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     return (np.asarray(op.kernel(**attrs)),)
 
 
-def _whole(element: Element) -> Dim | None:
+def _as_integer(element: Element) -> Dim | None:
     if isinstance(element, Ratio):
         return element.numerator if element.denominator == 1 else None
     return element

@@ -18,11 +18,11 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionLog, RunCodegen
 from byoc_core.partitioning.partition import check_module, check_option_owners
 
-__all__ = ["Job", "open_job"]
+__all__ = ["Compilation", "new_compilation"]
 
 
 @dataclass(frozen=True)
-class Job:
+class Compilation:
     """A single compilation.
 
     Attributes:
@@ -49,7 +49,7 @@ class Job:
         return self.backends[-1]
 
     @property
-    def asked(self) -> tuple[BackendHandle, ...]:
+    def offload_backends(self) -> tuple[BackendHandle, ...]:
         """The backends other than the host."""
         return tuple(handle for handle in self.backends if handle.name != HOST_NAME)
 
@@ -62,8 +62,8 @@ class Job:
         return RunCodegen(options=self.request.options, backends=self.backends, registry=self.registry)
 
 
-def open_job(module: IRModule, request: CompileRequest, registry: Backends, observers: Observers) -> Job:
-    """Return a job with resolved backends and checked options.
+def new_compilation(module: IRModule, request: CompileRequest, registry: Backends, observers: Observers) -> Compilation:
+    """Return a compilation with resolved backends and checked options.
 
     Raises:
         OptionsError: ``module`` is no module, an option or a size does not fit.
@@ -73,29 +73,29 @@ def open_job(module: IRModule, request: CompileRequest, registry: Backends, obse
     check_module(module)
     handles = registry.order(request.backends)
     check_option_owners(request.options, [handle.name for handle in handles])
-    job = Job(module, request, registry, handles, replace(observers, dump=request.dump))
-    contained = handles if request.is_strict else [_contained(handle, job.failures) for handle in handles]
-    backends = tuple(_with_symbolic_sizes(job, contained))
-    return replace(job, module=with_own_ops(module, backends), backends=backends)
+    compilation = Compilation(module, request, registry, handles, replace(observers, dump=request.dump))
+    contained = handles if request.is_strict else [_contained(handle, compilation.failures) for handle in handles]
+    backends = tuple(_with_symbolic_sizes(compilation, contained))
+    return replace(compilation, module=with_own_ops(module, backends), backends=backends)
 
 
 def _contained(handle: BackendHandle, failures: list[HookFailure]) -> BackendHandle:
     return handle if handle.name == HOST_NAME else ContainedBackend(handle, failures)
 
 
-def _with_symbolic_sizes(job: Job, handles: Sequence[BackendHandle]) -> Sequence[BackendHandle]:
+def _with_symbolic_sizes(compilation: Compilation, handles: Sequence[BackendHandle]) -> Sequence[BackendHandle]:
     """Return the backends; wrap backends of static shapes to compile for each set of sizes of the user or a call."""
-    request = job.request
-    sizes = sizes_to_compile(request.specialize, job.module)
+    request = compilation.request
+    sizes = sizes_to_compile(request.specialize, compilation.module)
     if sizes is None:
         return handles
     specialised = partial(
         SpecialisedBackend,
-        symbols=parameter_symbols(job.module),
-        host=None if request.forbids_host else job.host,
+        symbols=parameter_symbols(compilation.module),
+        host=None if request.forbids_host else compilation.host,
         is_strict=request.is_strict,
     )
     return [
-        handle if handle.info().dynamic_shapes else specialised(handle, sizes, job.options(handle))
+        handle if handle.info().dynamic_shapes else specialised(handle, sizes, compilation.options(handle))
         for handle in handles
     ]

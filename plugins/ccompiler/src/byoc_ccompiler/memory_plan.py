@@ -1,4 +1,4 @@
-"""The places of a function's values: views of other values, and values made inside another value.
+"""The memory locations of a function's values: views of other values, and values written inside another value.
 
 View ops (reshape, permute_dims, split, concat, ...) move nothing if the surrounding kernels can read or write strided
 tensors. A value is *placed* if the producer writes straight into a larger value (an operand of a concat, the result of
@@ -25,36 +25,36 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Group
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["Place", "Places", "plan_places"]
+__all__ = ["Location", "MemoryPlan", "plan_memory"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The place of a value: the value owning the memory (itself, unless a view or placed), and the layout."""
+class Location:
+    """The memory location of a value: the value owning the memory (itself, unless a view or placed), and the layout."""
 
     base: Value
     layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The places of a function's values.
+class MemoryPlan:
+    """The memory locations of a function's values.
 
     Attributes:
         groups: the remaining kernels and the copying kernels (``permute_dims`` with the identity order), in order.
-        of: the places of the values without plain memory of their own.
+        locations: the locations of values without separate row-major memory.
     """
 
     groups: list[Group]
-    of: Mapping[Value, Place]
+    locations: Mapping[Value, Location]
 
-    def find(self, value: Value) -> Place:
-        """Return the place of a value."""
-        return self.of.get(value) or _own(value)
+    def find(self, value: Value) -> Location:
+        """Return the location of a value."""
+        return self.locations.get(value) or _own_location(value)
 
 
-def _own(value: Value) -> Place:
-    return Place(value, compact_layout(shape_of(value)).canonical)
+def _own_location(value: Value) -> Location:
+    return Location(value, compact_layout(shape_of(value)).canonical)
 
 
 def access_of(layout: Layout) -> Access:
@@ -64,8 +64,8 @@ def access_of(layout: Layout) -> Access:
     return Access.ROWS if not layout.shape or layout.shape[-1] == 1 or layout.strides[-1] == 1 else Access.ANY
 
 
-def plan_places(groups: Sequence[Group], results: Sequence[Value], families: Mapping[str, KernelFamily]) -> Places:
-    """Return the place of each value.
+def plan_memory(groups: Sequence[Group], results: Sequence[Value], families: Mapping[str, KernelFamily]) -> MemoryPlan:
+    """Return the location of each value.
 
     Args:
         groups: the function's kernels, in order.
@@ -82,7 +82,7 @@ class _Planner:
         self._groups = groups
         self._families = families
         self._results = set(results)
-        self._of: dict[Value, Place] = {}
+        self._locations: dict[Value, Location] = {}
         self._maker: dict[Value, tuple[Group, Step, int]] = {}
         self._readers: dict[Value, list[tuple[Group, Step, int]]] = {}
         for group in groups:
@@ -92,46 +92,46 @@ class _Planner:
                 for index, operand in enumerate(step.operands):
                     self._readers.setdefault(operand, []).append((group, step, index))
 
-    def plan(self) -> Places:
-        # The whole comes after its parts: consumers first.
+    def plan(self) -> MemoryPlan:
+        # A result is located before its parts: consumers first.
         for group in reversed(self._groups):
             if _is_view(group):
                 self._place_operands(group.steps[0])
         planned: list[Group] = []
         for group in self._groups:
             planned += self._resolve(group.steps[0]) if _is_view(group) else [group]
-        return Places(planned, self._of)
+        return MemoryPlan(planned, self._locations)
 
-    def _find(self, value: Value) -> Place:
-        return self._of.get(value) or _own(value)
+    def _find(self, value: Value) -> Location:
+        return self._locations.get(value) or _own_location(value)
 
-    def _parts(self, step: Step) -> list[tuple[Value, Place | None]]:
-        """Return each operand of a view op with the place needed for a result without a copy, or with ``None``."""
-        whole = self._find(step.result)
-        layouts = operand_layouts(step.binding, whole.layout)
-        places = [None if layout is None else Place(whole.base, layout.canonical) for layout in layouts]
-        return list(zip(step.operands, places, strict=True))
+    def _parts(self, step: Step) -> list[tuple[Value, Location | None]]:
+        """Return each operand of a view op with the location needed for a result without a copy, or with ``None``."""
+        target = self._find(step.result)
+        layouts = operand_layouts(step.binding, target.layout)
+        locations = [None if layout is None else Location(target.base, layout.canonical) for layout in layouts]
+        return list(zip(step.operands, locations, strict=True))
 
     def _place_operands(self, step: Step) -> None:
-        """Place the operands of a view op in the result, if the place of the result is fixed."""
+        """Place the operands of a view op in the result, if the location of the result is fixed."""
         if len(step.binding.results) > 1:
             return
-        if not joins_operands(step.binding) and step.result not in self._results and step.result not in self._of:
+        if not joins_operands(step.binding) and step.result not in self._results and step.result not in self._locations:
             return
-        for operand, place in self._parts(step):
-            if place is not None and self._can_be_placed(operand, place):
-                self._of[operand] = place
+        for operand, location in self._parts(step):
+            if location is not None and self._can_be_placed(operand, location):
+                self._locations[operand] = location
 
-    def _can_be_placed(self, value: Value, place: Place) -> bool:
-        if value in self._of or value in self._results or value not in self._maker:
+    def _can_be_placed(self, value: Value, location: Location) -> bool:
+        if value in self._locations or value in self._results or value not in self._maker:
             return False
         group, step, index = self._maker[value]
-        access = access_of(place.layout)
+        access = access_of(location.layout)
         if not _is_view(group):
             is_written = access <= self._write_access(group, step, index)
         else:
             # A view op copies the value, unless the op's own operands can be placed in turn.
-            is_written = joins_operands(step.binding) or operand_layouts(step.binding, place.layout)[0] is not None
+            is_written = joins_operands(step.binding) or operand_layouts(step.binding, location.layout)[0] is not None
         return is_written and self._can_be_read(value, access)
 
     def _can_be_read(self, value: Value, access: Access) -> bool:
@@ -156,36 +156,36 @@ class _Planner:
         """Make the results of a view op views if possible; return the copies of the others."""
         if step.op == "concat":
             return [
-                _copy(operand, self._name_part(operand, place))
-                for operand, place in self._parts(step)
-                if place is not None and self._of.get(operand) != place
+                _copy(operand, self._name_part(operand, location))
+                for operand, location in self._parts(step)
+                if location is not None and self._locations.get(operand) != location
             ]
         source = self._find(step.operands[0])
         copies = []
         for result, layout in zip(step.binding.results, result_layouts(step.binding, source.layout), strict=True):
-            place = None if layout is None else Place(source.base, layout.canonical)
-            if place is not None and self._find(result) == place:
-                continue  # the operand was made in the result
-            is_free = result not in self._of and result not in self._results
-            if place is not None and is_free and self._can_be_read(result, access_of(place.layout)):
-                self._of[result] = place
+            location = None if layout is None else Location(source.base, layout.canonical)
+            if location is not None and self._find(result) == location:
+                continue  # the operand was written into the result
+            is_free = result not in self._locations and result not in self._results
+            if location is not None and is_free and self._can_be_read(result, access_of(location.layout)):
+                self._locations[result] = location
                 continue
-            copies.append(self._copy_result(step, result, place))
+            copies.append(self._copy_result(step, result, location))
         return copies
 
-    def _copy_result(self, step: Step, result: Var, place: Place | None) -> Group:
-        if place is not None:
-            return _copy(self._name_part(result, place), result)
+    def _copy_result(self, step: Step, result: Var, location: Location | None) -> Group:
+        if location is not None:
+            return _copy(self._name_part(result, location), result)
         # A reshape not described by strides in the new shape: copied in the old shape.
         ((operand, target),) = self._parts(step)
         assert target is not None
         return _copy(operand, self._name_part(operand, target))
 
-    def _name_part(self, like: Value, place: Place) -> Var:
-        """Return a variable for elements at a place, with the shape of another value."""
+    def _name_part(self, like: Value, location: Location) -> Var:
+        """Return a variable for elements at a location, with the shape of another value."""
         name = like.name if isinstance(like, Var) else "constant"
         part = Var(name, TensorType(shape_of(like), dtype_of(like)))
-        self._of[part] = place
+        self._locations[part] = location
         return part
 
 

@@ -40,9 +40,9 @@ def observe_calls(subject: Subject, examples: Sequence[Example]) -> list[Observe
         def around(
             function: PackedFunction, inputs: Sequence[Array], outputs: Sequence[Array], example: Example = example
         ) -> object:
-            given = tuple(array.copy() for array in inputs)
+            copied_inputs = tuple(array.copy() for array in inputs)
             value = function.impl(*inputs, *outputs)
-            calls.append(ObservedCall(example, function, given, tuple(array.copy() for array in outputs)))
+            calls.append(ObservedCall(example, function, copied_inputs, tuple(array.copy() for array in outputs)))
             return value
 
         run(machine_around(compile_examples(subject), around), example)

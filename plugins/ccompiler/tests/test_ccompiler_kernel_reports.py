@@ -1,4 +1,4 @@
-"""``byoc_generated_kernels``: each kernel of the C once, with its ops, its loops and an estimate."""
+"""``byoc_generated_kernels``: each kernel of the C once, with ops, loops and an estimate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main(x: R.Tensor(("n", 8)), w: R.Tensor((3, 8))):
 
 
 def kernels_of(bench: Bench) -> tuple[Sequence[KernelReport], str]:
-    """Return the kernels that are told of a bench's functions, and the source that is compiled."""
+    """Return the reported kernels of a bench's functions, and the compiled source."""
     context = CompileContext("ccompiler", bench.options, bench.constants)
     result = byoc_codegen(bench.functions, context)
     assert isinstance(result.module, CSourceModule)
@@ -36,7 +36,7 @@ def kernels_of(bench: Bench) -> tuple[Sequence[KernelReport], str]:
 
 
 def of_canonical_cases(op: str, *, tutorial: bool) -> Bench:
-    """Return a bench with the canonical cases of an op that are compiled, of known and of symbolic sizes."""
+    """Return a bench with the compiled canonical cases of an op, of known and of symbolic sizes."""
     bench = Bench(tutorial=tutorial)
     for case in default_ops()[op].canonical_cases if op in default_ops() else ():
         for types in (case.types(), case.symbolic_types(everywhere=False)):
@@ -50,7 +50,9 @@ def of_canonical_cases(op: str, *, tutorial: bool) -> Bench:
 
 @pytest.mark.parametrize("tutorial", [False, True])
 @pytest.mark.parametrize("op", sorted(FAMILIES))
-def test_every_kernel_of_the_source_is_told_once(monkeypatch: pytest.MonkeyPatch, op: str, *, tutorial: bool) -> None:
+def test_every_kernel_of_the_source_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, op: str, *, tutorial: bool
+) -> None:
     monkeypatch.setattr(CSourceModule, "build", lambda module: None)  # the text counts
     bench = of_canonical_cases(op, tutorial=tutorial)
     if not bench.functions:
@@ -74,7 +76,7 @@ def test_the_estimate_of_a_sum_of_two_tensors() -> None:
     assert line.endswith("reads x0, x1; writes out")
 
 
-def test_loops_that_threads_share_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_that_threads_share_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CSourceModule, "build", lambda module: None)
     bench = Bench()
     bench.op("nn.relu", [tensor((1024, 1024))])
@@ -89,8 +91,8 @@ def test_loops_that_threads_share_are_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_explain_tells_the_kernels_of_a_model_and_an_artifact_holds_none() -> None:
     explanation = byoc_core.explain(MODULE, ["ccompiler"], kernels=True)
-    (told,) = explanation.report_data["kernels"]
-    assert [kernel["ops"] for kernel in told["kernels"]] == [["nn.dense", "nn.relu"], ["nn.softmax"]]
+    (entry,) = explanation.report_data["kernels"]
+    assert [kernel["ops"] for kernel in entry["kernels"]] == [["nn.dense", "nn.relu"], ["nn.softmax"]]
     text = explanation.with_sizes(n=64).report_kernels()
     assert text.startswith("ccompiler: 2 kernels in 1 region, counting n = 64\n")
     assert "calls byoc_shared_row_max_f32" in text

@@ -1,4 +1,4 @@
-"""Views and placed values inside regions: what is still copied, and that random mixtures give the right numbers."""
+"""Views and placed values inside regions: remaining copies, and right numbers for random mixtures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SHAPE = (2, 6, 4)
 
 
 def _kernels(bench: Bench) -> list[str]:
-    """Gives the ops of each kernel of the generated source, in order."""
+    """Return the ops of each kernel of the generated source, in order."""
     return re.findall(r"^/\* ([a-z0-9_., ]+) \*/$", bench.module.get_source(), re.MULTILINE)
 
 
-def _one(builder: FunctionBuilder, op: str, *operands: Value, **attrs: object) -> Value:
+def _emit(builder: FunctionBuilder, op: str, *operands: Value, **attrs: object) -> Value:
     (result,) = builder.bind(op, operands, attrs).results
     return result
 
@@ -43,12 +43,12 @@ def _draw(*shapes: tuple[int, ...]) -> list[Any]:
 def test_operands_of_a_concat_are_made_in_it(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((2, 3), "float32"))
-    first = _one(builder, "nn.relu", x)
-    second = _one(builder, "negative", x)
-    inner = _one(builder, "concat", first, second, axis=1)
-    third = _one(builder, "add", x, x)
-    whole = _one(builder, "concat", inner, third, axis=1)
-    function = bench.add(builder, _one(builder, "negative", whole))
+    first = _emit(builder, "nn.relu", x)
+    second = _emit(builder, "negative", x)
+    inner = _emit(builder, "concat", first, second, axis=1)
+    third = _emit(builder, "add", x, x)
+    joined = _emit(builder, "concat", inner, third, axis=1)
+    function = bench.add(builder, _emit(builder, "negative", joined))
     _check(bench, function, *_draw((2, 3)))
     assert not [kernel for kernel in _kernels(bench) if "permute_dims" in kernel or "concat" in kernel]
 
@@ -57,7 +57,7 @@ def test_the_parts_of_a_split_are_read_where_they_are(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((4, 9), "float32"))
     parts = builder.bind("split", [x], {"sections": (2, 3, 4), "axis": 1}).results
-    results = [_one(builder, "negative", part) for part in parts]
+    results = [_emit(builder, "negative", part) for part in parts]
     function = bench.add(builder, *results)
     _check(bench, function, *_draw((4, 9)))
     assert not [kernel for kernel in _kernels(bench) if "split" in kernel or "permute_dims" in kernel]
@@ -66,8 +66,8 @@ def test_the_parts_of_a_split_are_read_where_they_are(bench: Bench) -> None:
 def test_results_that_only_move_are_copied(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((4, 6), "float32"))
-    turned = _one(builder, "permute_dims", x, axes=(1, 0))
-    shaped = _one(builder, "reshape", turned, shape=(3, 8))
+    turned = _emit(builder, "permute_dims", x, axes=(1, 0))
+    shaped = _emit(builder, "reshape", turned, shape=(3, 8))
     function = bench.add(builder, turned, shaped, x)
     _check(bench, function, *_draw((4, 6)))
 
@@ -75,8 +75,10 @@ def test_results_that_only_move_are_copied(bench: Bench) -> None:
 def test_one_value_in_two_concats_is_copied_once(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((2, 3), "float32"))
-    made = _one(builder, "negative", x)
-    function = bench.add(builder, _one(builder, "concat", made, made, axis=1), _one(builder, "concat", made, x, axis=1))
+    negated = _emit(builder, "negative", x)
+    function = bench.add(
+        builder, _emit(builder, "concat", negated, negated, axis=1), _emit(builder, "concat", negated, x, axis=1)
+    )
     _check(bench, function, *_draw((2, 3)))
 
 
@@ -84,14 +86,14 @@ def test_views_of_symbolic_sizes(bench: Bench) -> None:
     n = symbol("n")
     builder = bench.builder()
     x = builder.param("x", TensorType((n, 4, 6), "float32"))
-    flat = _one(builder, "reshape", x, shape=(n * 4, 6))
+    flat = _emit(builder, "reshape", x, shape=(n * 4, 6))
     left, right = builder.bind("split", [flat], {"sections": (2, 4), "axis": 1}).results
-    joined = _one(builder, "concat", _one(builder, "negative", right), _one(builder, "nn.relu", left), axis=1)
-    function = bench.add(builder, _one(builder, "reshape", joined, shape=(n, 4, 6)))
+    joined = _emit(builder, "concat", _emit(builder, "negative", right), _emit(builder, "nn.relu", left), axis=1)
+    function = bench.add(builder, _emit(builder, "reshape", joined, shape=(n, 4, 6)))
     for size in (0, 1, 5):
-        (given,) = _draw((size, 4, 6))
-        (actual,) = bench.run(function, given)
-        np.testing.assert_array_equal(actual, np.concatenate([-given[..., 2:], np.maximum(given[..., :2], 0)], axis=2))
+        (array,) = _draw((size, 4, 6))
+        (actual,) = bench.run(function, array)
+        np.testing.assert_array_equal(actual, np.concatenate([-array[..., 2:], np.maximum(array[..., :2], 0)], axis=2))
 
 
 KINDS = ("reshape", "permute", "split", "concat", "slice", "centre", "negative", "add", "nn.relu")
@@ -111,9 +113,9 @@ def _add_op(draw: Callable[..., Any], builder: FunctionBuilder, values: list[Val
     shape = [int(str(dim)) for dim in x.type.shape or ()] if isinstance(x.type, TensorType) else []
     kind = draw(st.sampled_from(KINDS))
     if kind == "reshape":
-        values.append(_one(builder, "reshape", x, shape=_factor(draw, math.prod(shape))))
+        values.append(_emit(builder, "reshape", x, shape=_factor(draw, math.prod(shape))))
     elif kind == "permute":
-        values.append(_one(builder, "permute_dims", x, axes=tuple(draw(st.permutations(range(len(shape)))))))
+        values.append(_emit(builder, "permute_dims", x, axes=tuple(draw(st.permutations(range(len(shape)))))))
     elif kind in ("split", "slice"):
         axis = draw(st.integers(0, len(shape) - 1))
         at = draw(st.integers(0, shape[axis]))
@@ -122,25 +124,25 @@ def _add_op(draw: Callable[..., Any], builder: FunctionBuilder, values: list[Val
             values += builder.bind("split", [x], sections).results
         else:
             bounds = {"axes": (axis,), "begin": (at,), "end": (shape[axis],), "strides": (draw(st.integers(1, 2)),)}
-            values.append(_one(builder, "strided_slice", x, **bounds))
+            values.append(_emit(builder, "strided_slice", x, **bounds))
     elif kind == "centre":
         axes = tuple(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
         if all(shape[axis] for axis in axes):
-            reduced = _one(builder, draw(st.sampled_from(["max", "sum"])), x, axis=axes, keepdims=True)
-            values += [reduced, _one(builder, "subtract", x, reduced)]
+            reduced = _emit(builder, draw(st.sampled_from(["max", "sum"])), x, axis=axes, keepdims=True)
+            values += [reduced, _emit(builder, "subtract", x, reduced)]
     elif kind in ("concat", "add"):
-        others = [v for v in values if v.type == x.type]
-        other = draw(st.sampled_from(others))
+        partners = [v for v in values if v.type == x.type]
+        other = draw(st.sampled_from(partners))
         attrs = {"axis": draw(st.integers(0, len(shape) - 1))} if kind == "concat" else {}
-        values.append(_one(builder, kind, x, other, **attrs))
+        values.append(_emit(builder, kind, x, other, **attrs))
     else:
-        values.append(_one(builder, kind, x))
+        values.append(_emit(builder, kind, x))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_mixtures_of_views_are_right(data: st.DataObject) -> None:
-    """Several functions in one source, for a compiler run costs more than they do."""
+    """Several functions in a single source, because a compiler run costs more than their runs."""
     bench = Bench(opt_level=1)
     functions = []
     for _ in range(4):
@@ -160,9 +162,9 @@ def test_strided_views_reach_every_form_of_kernel(march: str) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((1, 5, 7, 24), "float32"))
     left, right = builder.bind("split", [x], {"sections": (8, 16), "axis": 3}).results
-    pooled = _one(builder, "negative", left)
-    halves = [_one(builder, "nn.relu", right), pooled]
-    joined = _one(builder, "concat", *halves, axis=3)
-    turned = _one(builder, "permute_dims", joined, axes=(0, 3, 1, 2))
-    function = bench.add(builder, turned, _one(builder, "add", joined, x))
+    pooled = _emit(builder, "negative", left)
+    halves = [_emit(builder, "nn.relu", right), pooled]
+    joined = _emit(builder, "concat", *halves, axis=3)
+    turned = _emit(builder, "permute_dims", joined, axes=(0, 3, 1, 2))
+    function = bench.add(builder, turned, _emit(builder, "add", joined, x))
     _check(bench, function, *_draw((1, 5, 7, 24)))
