@@ -1,4 +1,4 @@
-/* The functions of threads.h for Python: the protocol `Accounts` of byoc_core.runtime.threads.worker_accounts. */
+/* The functions of threads.h for Python, as needed by byoc_core.runtime.threads.worker_accounts. */
 #include "objects.h"
 #include "spread.h"
 #include "threads.h"

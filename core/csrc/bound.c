@@ -2,23 +2,23 @@
 
 #include <pthread.h>
 
-/* A function with a frame bound permanently to inputs and outputs. */
+/* A function with a frame pointing permanently to fixed inputs and outputs. */
 typedef struct {
   PyObject_HEAD
   FrameObject *frame;
   PyObject *results;
   PyThread_type_lock lock; /* held while the frame runs */
-  unsigned num_forks;      /* of the process with the last acquisition */
+  unsigned num_forks;      /* of the last process to take the lock */
   unsigned long runner;    /* the thread running the frame, if any */
   int is_running;
 } BoundObject;
 
-static unsigned num_forks; /* forks between the process that loaded the extension and this process */
+static unsigned num_forks; /* forks between the process loading the extension and this process */
 
 static void in_child(void) { ++num_forks; }
 static void count_forks(void) { (void)pthread_atfork(NULL, NULL, in_child); }
 
-/* Acquire the lock; fail in the thread holding the lock. */
+/* Take the lock; fail in the thread holding the lock. */
 static int begin(BoundObject *self) {
   const unsigned long thread = PyThread_get_thread_ident();
   if (self->is_running && self->runner == thread && self->num_forks == num_forks) {
@@ -52,7 +52,7 @@ static void end(BoundObject *self) {
   PyThread_release_lock(self->lock);
 }
 
-/* Point a laid-out frame to arrays, and hold references to the arrays. */
+/* Point a laid-out frame to arrays, kept alive by the frame. */
 static int hold(FrameObject *frame, PyObject *arrays) {
   const Py_ssize_t count = PyTuple_Size(arrays);
   if (count > frame->code->num_registers || !frame->is_laid_out) {

@@ -1,6 +1,6 @@
 #include "objects.h"
 
-/* A callable for a function: runs natively if the arguments fit the plan, else in Python. */
+/* A function for callers: native if the arguments fit the plan, else executed by Python. */
 typedef struct {
   PyObject_HEAD
   PyObject *fallback;
@@ -18,7 +18,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
   return (PyObject *)self;
 }
 
-/* Return NULL without an exception if Python has to run the call. */
+/* Return NULL without an exception if Python must run the function. */
 static PyObject *call_plan(PlanObject *plan, PyObject *args) {
   PyObject *few[16], **inputs = few;
   Py_ssize_t count = plan->num_inputs;

@@ -2,7 +2,7 @@
 
 enum { ALIGNMENT = 64 };
 
-/* Return the next part of a block, for `count` items of `nbytes` bytes, a multiple of 8. */
+/* Return the next part of a block, for `count` elements; `nbytes` is a multiple of 8. */
 static char *take_part(char **end, size_t count, size_t nbytes) {
   char *start = *end;
   *end += count * nbytes;
@@ -16,7 +16,7 @@ static size_t count_dims(const CodeObject *code) {
   return count;
 }
 
-/* Allocate a single block for all parts of known size. */
+/* Allocate a single block for all tables of known size. */
 static int make_block(FrameObject *self) {
   const CodeObject *code = self->code;
   const size_t num_registers = (size_t)code->num_registers, num_operands = (size_t)code->num_operands;
@@ -74,8 +74,8 @@ int byoc_frame_compute(FrameObject *frame) {
   return byoc_compute_sizes(code->operations, code->num_operations, code->num_symbols, frame->sizes);
 }
 
-/* Make the arena large enough. An arena grows by an eighth more than needed: otherwise sizes rising by one would take new
- * memory in each call. */
+/* Provide an arena of at least `nbytes` bytes. A replaced arena is larger by an extra eighth: otherwise sizes rising by
+ * 1 would take new memory in each call. */
 static int provide_arena(FrameObject *frame, int64_t nbytes) {
   npy_intp wanted = (npy_intp)nbytes;
   if (nbytes < 0 || nbytes > PTRDIFF_MAX - nbytes / 8 - ALIGNMENT) return 0;
@@ -90,7 +90,7 @@ static int provide_arena(FrameObject *frame, int64_t nbytes) {
   return frame->arena != NULL;
 }
 
-/* Set the start of each storage. Return 0 if a size is negative or memory is missing. */
+/* Compute the start of each storage; return 0 if a size is negative, or memory is missing. */
 static int place_storages(FrameObject *frame) {
   const CodeObject *code = frame->code;
   int64_t total = 0;
@@ -110,7 +110,7 @@ static int place_storages(FrameObject *frame) {
   return 1;
 }
 
-/* Set the shape and strides of a register. Return 0 if an axis has a negative size. */
+/* Set the shape and strides of a register; return 0 if an axis has a negative size. */
 static int set_dims(const FrameObject *frame, int32_t number) {
   const Register *known = &frame->code->registers[number];
   int64_t *dims = frame->frame.tensors[number].shape;

@@ -12,7 +12,7 @@ static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
   return type;
 }
 
-/* Return the addresses of a function for each instruction set of the processor, the fastest last. */
+/* Return the addresses of a function for all instruction sets of the processor, the fastest last. */
 static PyObject *addresses_of(int function) {
   PyObject *found[3] = {NULL};
   Py_ssize_t count = 0;

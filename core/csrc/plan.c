@@ -2,7 +2,7 @@
 
 enum { MAX_STACK_ARGUMENTS = 16 };
 
-/* Return whether the first registers belong to the arguments. */
+/* Return whether the first registers belong to arguments. */
 static int are_arguments(const CodeObject *code, Py_ssize_t count) {
   if (count > code->num_registers) return 0;
   for (Py_ssize_t i = 0; i < count; ++i)
@@ -58,7 +58,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   return (PyObject *)self;
 }
 
-/* Put a frame back, stealing the reference; free the frame if memory for the list is missing. */
+/* Return a frame to the plan, with the reference; free the frame if memory for the list is missing. */
 static void give_frame(PlanObject *plan, FrameObject *frame) {
   if (plan->num_frames == plan->max_frames) {
     Py_ssize_t wanted = 2 * plan->max_frames + 2;
@@ -73,7 +73,7 @@ static void give_frame(PlanObject *plan, FrameObject *frame) {
   plan->frames[plan->num_frames++] = frame;
 }
 
-/* Return a frame in exclusive use; NULL with an exception. */
+/* Return an unused frame, or NULL with an exception. */
 static FrameObject *take_frame(PlanObject *plan) {
   if (plan->num_frames) return plan->frames[--plan->num_frames];
   PyObject *frame = PyObject_CallNoArgs(plan->new_frame);
@@ -84,7 +84,7 @@ static FrameObject *take_frame(PlanObject *plan) {
   return (FrameObject *)frame;
 }
 
-/* Return whether a value is an array of a register's dtype and rank, C-contiguous and aligned. */
+/* Return whether a value is an array of the register's dtype and rank, compact and aligned. */
 static int is_like(const Register *known, PyObject *value) {
   if (!PyArray_CheckExact(value)) return 0;
   PyArrayObject *array = (PyArrayObject *)value;
@@ -94,7 +94,7 @@ static int is_like(const Register *known, PyObject *value) {
   return PyArray_DESCR(array) == known->descr || PyArray_EquivTypes(PyArray_DESCR(array), known->descr);
 }
 
-/* Return whether every byte of an array of bools is 0 or 1; the caller's Python code copies other arrays. */
+/* Return whether every byte of a bool array is 0 or 1; otherwise the caller's Python code makes a copy. */
 static int has_clean_bools(PyObject *value) {
   const unsigned char *bytes = (const unsigned char *)PyArray_BYTES((PyArrayObject *)value);
   const npy_intp count = PyArray_SIZE((PyArrayObject *)value);
@@ -110,7 +110,7 @@ static int has_shape(PyObject *array, const DLTensor *tensor) {
   return 1;
 }
 
-/* Lay out a frame for the sizes of inputs. Return 0 if the sizes are contradictory or the layout fails. */
+/* Lay out a frame for the sizes of inputs; return 0 if the sizes are contradictory, or the layout fails. */
 static int lay_out(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs) {
   frame->is_laid_out = 0;
   for (Py_ssize_t i = 0; i < plan->num_sources; ++i) {
@@ -131,7 +131,7 @@ static int lay_out(const PlanObject *plan, FrameObject *frame, PyObject *const *
   return byoc_frame_lay_out(frame);
 }
 
-/* Return whether a function can read inputs; if so, the frame is laid out for the inputs. */
+/* Return whether a function can read the inputs; if so, the frame is laid out for the inputs. */
 static int can_read(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs) {
   int is_laid_out = frame->is_laid_out;
   for (int32_t i = 0; i < plan->num_inputs; ++i) {
@@ -142,13 +142,13 @@ static int can_read(const PlanObject *plan, FrameObject *frame, PyObject *const 
   return is_laid_out || lay_out(plan, frame, inputs);
 }
 
-/* Return whether C-contiguous arrays share memory. */
+/* Return whether compact arrays share memory. */
 static int overlaps(PyArrayObject *left, PyArrayObject *right) {
   const char *a = PyArray_BYTES(left), *b = PyArray_BYTES(right);
   return a < b + PyArray_NBYTES(right) && b < a + PyArray_NBYTES(left);
 }
 
-/* Return whether a function with a laid-out frame can write outputs. */
+/* Return whether the function of a laid-out frame can write the outputs. */
 static int can_write(const PlanObject *plan, const FrameObject *frame, PyObject *const *inputs, PyObject *const *outputs) {
   for (int32_t i = 0; i < plan->num_outputs; ++i) {
     const int32_t number = plan->num_inputs + i;
@@ -175,7 +175,7 @@ static PyObject *make_output(const PlanObject *plan, const FrameObject *frame, i
   return PyArray_NewFromDescr(&PyArray_Type, dtype, tensor->ndim, shape, NULL, NULL, 0, NULL);
 }
 
-/* Make new references to an array for each output. Return -1 without an exception if an array cannot be made. */
+/* Store a new reference to an array for each output; return -1 without an exception if an array cannot be created. */
 static int make_outputs(const PlanObject *plan, const FrameObject *frame, PyObject *const *given, PyObject **outputs) {
   for (int32_t i = 0; i < plan->num_outputs; ++i) {
     outputs[i] = given && given[i] ? Py_NewRef(given[i]) : make_output(plan, frame, i);
@@ -188,7 +188,7 @@ static int make_outputs(const PlanObject *plan, const FrameObject *frame, PyObje
   return 0;
 }
 
-/* Return the outputs as a result, stealing the references. */
+/* Return the result of a call; take over the references to the outputs. */
 static PyObject *pack_outputs(Py_ssize_t count, PyObject **outputs) {
   if (count == 1) return outputs[0];
   PyObject *packed = PyTuple_New(count);
@@ -262,7 +262,7 @@ static PyObject *plan_run(PlanObject *self, PyObject *args) {
   return result;
 }
 
-/* Make the first frame; failures are left to the call. */
+/* Create the first frame; leave a failed layout to the call. */
 static PyObject *plan_prepare(PlanObject *self, PyObject *ignored) {
   FrameObject *frame = take_frame(self);
   if (!frame) return NULL;

@@ -74,7 +74,7 @@ static int read_dims(const CodeObject *self, Register *out, PyObject *shape, PyO
   return 0;
 }
 
-/* Return whether the location of a register exists. */
+/* Return whether the memory of a register exists. */
 static int is_placed(const CodeObject *self, const Register *found, Py_ssize_t count) {
   switch (found->place) {
     case BYOC_TENSOR:

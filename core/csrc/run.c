@@ -1,9 +1,9 @@
-/* The execution of frames: native instructions without the interpreter lock, steps in Python between them. */
+/* Execution of frames: native instructions without the interpreter lock, with steps in Python in between. */
 #include "objects.h"
 #include "threads.h"
 
-/* Let Python raise the error of an instruction, for the returned status or for the exception `reason`. The reference to
- * `reason` is stolen. */
+/* Make Python raise the error of an instruction. `reason` is the status returned by the instruction's function, or the
+ * exception; the reference is taken over. */
 static void raise_failure(const CodeObject *code, int32_t index, PyObject *reason) {
   PyObject *number = PyLong_FromLong(index);
   PyObject *made = number && reason ? PyObject_CallFunctionObjArgs(code->fail, number, reason, NULL) : NULL;
@@ -15,7 +15,7 @@ static void raise_failure(const CodeObject *code, int32_t index, PyObject *reaso
   }
 }
 
-/* Run native instructions. Return the next instruction for Python, or -1 with an exception. */
+/* Return the first instruction after the native instructions, or -1 with an exception. */
 static int32_t run_native(FrameObject *frame, int32_t index) {
   int32_t op = frame->frame.code[index].op;
   if (op == BYOC_PYTHON || op == BYOC_RET) return index;
@@ -43,7 +43,7 @@ static PyObject *take_exception(void) {
   return value;
 }
 
-/* Call a step on the registers of the instruction. */
+/* Call a step on the registers of the step's instruction. */
 static int call_step(FrameObject *frame, int32_t index, PyObject *step) {
   const byoc_instruction *instruction = &frame->frame.code[index];
   PyObject *args = PyTuple_New(instruction->count);
@@ -70,7 +70,7 @@ static int32_t run_steps(FrameObject *frame, int32_t index) {
     index = run_native(frame, index);
     PyObject *step = index < 0 ? NULL : frame->code->steps[index];
     if (!step) return index;
-    if (call_step(frame, index, step) || PyErr_CheckSignals()) return -1; /* a step in C checks no signals */
+    if (call_step(frame, index, step) || PyErr_CheckSignals()) return -1; /* steps in C do not check for signals */
     ++index;
   }
 }

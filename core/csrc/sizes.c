@@ -1,6 +1,6 @@
 #include "sizes.h"
 
-/* The quotient rounded down, and the remainder. */
+/* Compute the quotient, rounded down, and the remainder. */
 static int divide(int64_t left, int64_t right, int64_t *quotient, int64_t *rest) {
   if (right == 0 || (left == INT64_MIN && right == -1)) return 0;
   *quotient = left / right;

@@ -1,17 +1,17 @@
-/* Sizes of a function, computed from the sizes of the symbols.
+/* Sizes of a function, computed from the sizes of symbols.
  *
- * All sizes are in a single table: the sizes of the symbols, then the results of the operations, in order. An operation
- * reads earlier entries only. This file is independent of Python.
+ * A single table holds all sizes: first the sizes of symbols, then the results of operations in order. An operation
+ * reads earlier entries only. Independent of Python.
  */
 #ifndef BYOC_SIZES_H_
 #define BYOC_SIZES_H_
 
 #include <stdint.h>
 
-/* The result of an operation on the sizes l and r. */
+/* The results of operations on the sizes l and r. */
 enum {
   BYOC_SIZE_CONSTANT,  /* `value` */
-  BYOC_SIZE_UNKNOWN,   /* no value: a constant of more than 64 bits */
+  BYOC_SIZE_UNKNOWN,   /* none: a constant beyond 64 bits */
   BYOC_SIZE_ADD,       /* l + r */
   BYOC_SIZE_MULTIPLY,  /* l * r */
   BYOC_SIZE_FLOORDIV,  /* l / r, rounded down */
@@ -27,7 +27,7 @@ typedef struct {
   int64_t value;
 } byoc_size_operation;
 
-/* Fill in the table after the first `num_symbols` sizes. Return 0 if a size has no value, or a value of more than 64 bits. */
+/* Fill in the table after the first `num_symbols` sizes. Return 0 if a size has no value, or exceeds 64 bits. */
 int byoc_compute_sizes(const byoc_size_operation *operations, int32_t num_operations, int32_t num_symbols, int64_t *sizes);
 
 #endif /* BYOC_SIZES_H_ */

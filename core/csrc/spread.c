@@ -10,11 +10,11 @@ struct team {
   atomic_int num_come, num_moved;
 };
 
-/* For this thread: whether the thread has moved, and the permitted processors before the move. */
+/* Per thread: whether the thread has moved, and the processor affinity before the move. */
 static _Thread_local int moved;
 static _Thread_local byoc_processors before;
 
-static byoc_regions openmp; /* all fields are set before `parallel` */
+static byoc_regions openmp; /* written completely before `parallel` */
 static void (*_Atomic parallel)(void (*body)(void *), void *data, unsigned num_threads, unsigned flags);
 
 void byoc_spread_set_openmp(byoc_regions functions) {
@@ -30,12 +30,14 @@ static void gather(void *argument) {
     atomic_fetch_add(&team->num_come, 1);
     return;
   }
-  /* Stay awake until all other threads have arrived: a wake-up might otherwise be on the processor of another thread. */
+  /* Stay awake until all threads have arrived; otherwise this thread might be woken on the processor of another
+   * thread. */
   const int num_others = openmp.num_threads() - 1;
   for (int round = 0; atomic_load(&team->num_come) < num_others; round += round < BYOC_SPINS) byoc_wait_once(round);
 }
 
-/* Each thread decides alone: between regions of other sizes, libgomp may have replaced moved threads. */
+/* Restore each thread separately: during regions of other sizes, libgomp may have replaced moved threads with new
+ * threads. */
 static void disperse(void *unused) {
   (void)unused;
   if (moved) byoc_allow(&before);
@@ -50,8 +52,9 @@ int byoc_spread_run(int (*body)(void *data), void *data) {
   byoc_open_places(&team.places);
   region(gather, &team, 0, 0);
   if (atomic_load(&team.num_moved) == 0) return body(data);
-  /* This thread may fall asleep in a region of the body, and must not wake up on the other thread's processor either. In a
-   * team of more than two, libgomp may create threads in the body, and these would inherit this thread's limits. */
+  /* This thread may fall asleep in a region of the body, and must not be woken on the processor of the other thread
+   * either. In larger teams, libgomp may create threads during the body; these would inherit the affinity of this
+   * thread. */
   moved = num_threads == 2 && byoc_read_allowed(&before) && byoc_keep_home(&team.places, &before);
   const int result = body(data);
   region(disperse, NULL, 0, 0);

@@ -1,4 +1,4 @@
-/* Calls of bodies with parallel regions, after moving the threads of the team to separate processors. */
+/* Bodies with parallel regions on a team of threads, each thread on a separate processor. */
 #ifndef BYOC_SPREAD_H_
 #define BYOC_SPREAD_H_
 
@@ -8,11 +8,11 @@ typedef struct {
   int (*max_threads)(void), (*num_threads)(void), (*thread_num)(void);
 } byoc_regions;
 
-/* Set the functions of the library: all, or none. */
+/* Set the functions of the OpenMP library; either all functions are given, or none. */
 void byoc_spread_set_openmp(byoc_regions functions);
 
-/* Call `body` once, in this thread, and return the result. Before the call, all threads of the team wake up, and threads on the
- * same processor are separated until `body` ends. */
+/* Call `body` once, in this thread, and return the result. Before the call, all threads of the team wake up, and
+ * threads on the same processor separate; they stay apart until `body` returns. */
 int byoc_spread_run(int (*body)(void *data), void *data);
 
 #endif /* BYOC_SPREAD_H_ */

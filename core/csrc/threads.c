@@ -6,15 +6,15 @@
 
 enum { KEPT_TEAMS = 8, SOFT_PAUSE = 1 };
 
-/* The limit; workers in use by calls; workers waiting in the teams of threads. */
+/* Workers used by calls; workers waiting in the teams of threads. */
 static atomic_int limit = 1, busy, kept;
-static int alone; /* written only while the process has a single thread */
+static int alone; /* written only in processes with a single thread */
 
 static _Atomic(int (*)(void)) omp_max_threads;
 static void (*omp_set_num_threads)(int);
 static int (*omp_pause)(int);
 
-/* For this thread: the call's number of threads, the workers taken by calls, the workers of the team. */
+/* Per thread: the number of threads of the current call, the workers taken by calls, the workers of the team. */
 static _Thread_local int number, taken, team;
 
 /* The workers of a thread end with the thread. */
@@ -24,7 +24,7 @@ static pthread_once_t thread_end_made = PTHREAD_ONCE_INIT;
 static void forget_team(void *workers) { atomic_fetch_sub(&kept, *(int *)workers); }
 static void make_thread_end(void) { (void)pthread_key_create(&thread_end, forget_team); }
 
-/* Return the requested workers, or none if other calls have the workers. */
+/* Take the workers requested by a call; return the number, or 0 if other calls have the workers. */
 static int take(int workers) {
   int used = atomic_load(&busy);
   do {
@@ -40,7 +40,7 @@ static void keep_team(int workers) {
   const int now_kept = atomic_fetch_add(&kept, workers - team) + workers - team;
   const int most = atomic_load(&limit) - 1 > workers ? atomic_load(&limit) - 1 : workers;
   team = workers;
-  /* The other two functions are set before this function. */
+  /* The other two functions are set before omp_max_threads. */
   if (now_kept > KEPT_TEAMS * most && atomic_load(&omp_max_threads) && omp_pause && omp_pause(SOFT_PAUSE) == 0) {
     atomic_fetch_sub(&kept, team);
     team = 0;
@@ -50,7 +50,7 @@ static void keep_team(int workers) {
 }
 
 static void give_back(int workers) {
-  keep_team(workers); /* before other calls may make workers in place of these */
+  keep_team(workers); /* before other calls may create workers in place of these workers */
   taken -= workers;
   atomic_fetch_sub(&busy, workers);
 }

@@ -1,5 +1,5 @@
-/* The functions of vector_functions.h as BYOC_VECTOR_TABLE, for the instruction set in force at the include.
- * Loops have no branches and calls: compilers vectorise the loops. */
+/* The functions of vector_functions.h as BYOC_VECTOR_TABLE, for the instruction set selected by the including file.
+ * Loops have no branches and calls, so compilers can vectorise the loops. */
 #include "byoc_activations.h"
 #include "byoc_stepwise_softmax.h"
 #include "vector_functions.h"
@@ -22,11 +22,11 @@ static void elu_each(const float *restrict x, float *restrict y, int64_t count) 
   for (int64_t i = 0; i < count; ++i) y[i] = byoc_elu_f32(x[i], 1.0f);
 }
 
-/* Map the bits of a float to an integer of equal order; the function is its own inverse. */
+/* Return an integer ordered as the float with these bits; the function is its own inverse. */
 static inline int32_t ordered(uint32_t bits) { return (int32_t)(bits ^ (bits >> 31) * 0x7fffffffu); }
 
 static inline float largest(const float *x, int64_t count) {
-  int32_t found = INT32_MIN; /* a NaN, smaller than all other values */
+  int32_t found = INT32_MIN; /* stands for a NaN; below all others */
   for (int64_t i = 0; i < count; ++i) {
     const int32_t next = ordered(byoc_bits_f32(x[i]));
     found = next > found ? next : found;
@@ -34,7 +34,7 @@ static inline float largest(const float *x, int64_t count) {
   return byoc_from_bits_f32((uint32_t)ordered((uint32_t)found));
 }
 
-/* The sum of blocks in float64. */
+/* Return the sum; lane sums of blocks are added in float64. */
 static inline double sum(const float *x, int64_t count) {
   double found = 0;
   int64_t i = 0;
@@ -48,7 +48,8 @@ static inline double sum(const float *x, int64_t count) {
   return found;
 }
 
-/* The exponentials equal to 1 are counted separately: if a single number dominates the row, only the rest matters. */
+/* Exponentials equal to 1 are counted separately: in a row dominated by a single number, the other exponentials alone
+ * determine the logarithm of the sum. */
 static void log_softmax_row(const float *restrict x, float *restrict y, int64_t count) {
   const float top = largest(x, count);
   int32_t num_tops = 0;

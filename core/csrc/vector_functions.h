@@ -1,15 +1,16 @@
-/* Functions of arrays of float32, compiled for several instruction sets. */
+/* Functions of many float32 numbers at once, compiled for several instruction sets. */
 #ifndef BYOC_VECTOR_FUNCTIONS_H_
 #define BYOC_VECTOR_FUNCTIONS_H_
 
 #include <stdint.h>
 
-/* Compute a function of `count` contiguous numbers, into separate memory. */
+/* Compute a function of `count` contiguous numbers, out of place. */
 typedef void (*byoc_vector_function)(const float *restrict x, float *restrict y, int64_t count);
 
-/* Elementwise functions; and functions of a row of less than 2^31 numbers: x - log(sum(exp(x))), with exponentials below
- * 2^-126 of the largest counted as 0. Infinities, NaN and subnormal numbers are right; byoc_math_f32.h and
- * byoc_activations.h give the errors. byoc_stepwise_softmax.h defines the stepwise softmax of a row of halves. */
+/* Elementwise functions; and functions of a row of fewer than 2^31 numbers: LOG_SOFTMAX is x - log(sum(exp(x))), with
+ * exponentials below 2^-126.5 of the largest counted as 0. Infinities, NaN and subnormal numbers are right; errors are
+ * listed in byoc_math_f32.h and byoc_activations.h. The stepwise softmax of a row of halves is defined in
+ * byoc_stepwise_softmax.h. */
 enum {
   BYOC_EXP,
   BYOC_LOG,

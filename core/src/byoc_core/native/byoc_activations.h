@@ -1,10 +1,11 @@
-/* Activations of neural networks, in terms of the functions of byoc_math_f32.h and byoc_math_f64.h.
+/* Activations of neural networks, based on the functions of byoc_math_f32.h and byoc_math_f64.h.
  *
- * If the formula gives no number at an infinity (0 times infinity), the limit of the op is used. A NaN stays a NaN.
+ * If the limit of an op at an infinity is a number, but the formula gives no number (0 times infinity), the code
+ * returns the limit. NaN stays NaN.
  *
- * Errors include the rounding of attributes, and are in units in the last place of the result, or of a larger magnitude:
- * of the operand, or of 1. Measured as in byoc_math_f32.h, over every seventh input and with the default attributes of
- * the ops; in float64 all errors are at most 2.3.
+ * Errors include errors of rounded attributes. Errors are in units in the last place of the result, or of a larger
+ * magnitude: the operand, or 1. Errors are measured as in byoc_math_f32.h, over every seventh input, with the default
+ * attributes of the ops. In float64 all errors are at most 2.3.
  *
  *     function    bound  of       measured with fused multiply-add, and without
  *     gelu        2.5   operand  1.94  1.93
@@ -16,11 +17,12 @@
  *     hard_swish  2     operand  1.16  1.16
  *     elu         3.5   result   1.00  1.06
  *     selu        3.5   result   2.48  2.48
- *     celu        3.5   one      0.35  0.35
+ *     celu        3.5   1        0.35  0.35
  *
- * An activation of float32 measured by the operand has fewer correct digits of the result further below zero: the error
- * of gelu is 4 units of the result down to -1, 60 at -6 and 430 at -9; below -9 the result is 0. With a negative
- * attribute, the quotient in celu grows without bound below zero; its rounding error is multiplied by the exponential.
+ * Relative to the result, float32 activations measured by the operand lose digits further below zero. The error of gelu
+ * is at most 4 units in the last place of the result down to -1, 60 at -6, and 430 near -9; from -9 down, gelu is 0. In
+ * celu with a negative attribute, the quotient grows without bound below zero, and is rounded before the exponential
+ * multiplies the rounding error.
  */
 #ifndef BYOC_ACTIVATIONS_H_
 #define BYOC_ACTIVATIONS_H_
@@ -29,9 +31,9 @@
 #include "byoc_math_f64.h"
 
 #define BYOC_DEFINE_ACTIVATIONS(S, T, F, NORMAL_LIMIT)                                                            \
-  /* x * Phi(x), Phi the distribution function of the normal distribution */                                      \
+  /* x * Phi(x); Phi is the distribution function of the normal distribution. */                                  \
   static inline T byoc_gelu_##S(T x) { return x <= NORMAL_LIMIT ? 0 : x * byoc_normal_cdf_##S(x); }               \
-  /* (1 + tanh(u)) / 2 is the logistic function of 2u, without cancellation for negative u */                    \
+  /* (1 + tanh(u)) / 2 is the logistic function of 2u, free of cancellation for negative u. */                    \
   static inline T byoc_gelu_tanh_##S(T x) {                                                                       \
     const T scale = byoc_sigmoid_##S((T)1.59576912160573071176 * x * (1 + (T)0.044715 * (x * x)));                \
     return scale == 0 ? 0 : x * scale;                                                                            \
@@ -63,7 +65,7 @@
     const T below = alpha * byoc_expm1_##S(x / alpha);                                                            \
     return (x > 0 ? x : 0) + (below > 0 ? 0 : below);                                                             \
   }                                                                                                               \
-  /* Attributes and arithmetic in float64; the result is rounded once. */                               \
+  /* Attributes and arithmetic are float64; the result is rounded once. */                                        \
   static inline T byoc_hard_sigmoid_##S(T x, double alpha, double beta) {                                         \
     const double line = alpha * (double)x + beta;                                                                 \
     return (T)(line < 0 ? 0 : line > 1 ? 1 : line);                                                               \

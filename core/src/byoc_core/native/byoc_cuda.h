@@ -1,6 +1,8 @@
-/* byoc_scalar.h and byoc_sizes.h for CUDA C++: the header of printed kernels, for NVRTC and nvcc. NVRTC has no headers of its own.
+/* byoc_scalar.h and byoc_sizes.h for CUDA C++, included by printed kernels. NVRTC and nvcc compile this header; NVRTC
+ * has no headers of its own.
  *
- * Compiled with `--fmad=false`, functions follow IEEE 754, and products are fused with sums only by explicit calls of fma.
+ * Functions follow IEEE 754. If the source is compiled with `--fmad=false`, products and sums are fused only by
+ * explicit calls in the functions.
  */
 #ifndef BYOC_CUDA_H_
 #define BYOC_CUDA_H_
@@ -28,7 +30,7 @@ typedef unsigned long long uint64_t;
 #define BYOC_FMA_F32(a, b, c) fmaf(a, b, c)
 #define BYOC_FMA_F64(a, b, c) fma(a, b, c)
 
-/* Map the functions of C to functions of the device. */
+/* Turn the C functions into device functions. */
 #define inline __inline__ __device__
 #include "byoc_scalar.h"
 #include "byoc_sizes.h"

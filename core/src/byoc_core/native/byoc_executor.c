@@ -26,7 +26,7 @@ static void copy_axes(char *target, const int64_t *target_strides, const char *s
   }
 }
 
-/* Set the strides of a compact tensor. */
+/* Fill in the strides of a compact tensor. */
 static void compact_strides(const int64_t *shape, int32_t ndim, int64_t *strides) {
   int64_t step = 1;
   for (int32_t axis = ndim - 1; axis >= 0; --axis) {
@@ -37,7 +37,7 @@ static void compact_strides(const int64_t *shape, int32_t ndim, int64_t *strides
 
 enum { MAX_NDIM = 64 };
 
-/* Return 0 without copying if the shapes differ or have too many axes. */
+/* Copy a tensor. Return 0, without copying, if the shapes differ or have too many axes. */
 static int copy_tensor(const DLTensor *source, const DLTensor *target, int64_t itemsize) {
   int64_t source_compact[MAX_NDIM], target_compact[MAX_NDIM];
   if (!has_equal_shape(source, target) || source->ndim > MAX_NDIM) return 0;
@@ -63,14 +63,14 @@ static int copy_tensor(const DLTensor *source, const DLTensor *target, int64_t i
 
 enum { MILLISECONDS_BETWEEN_PAUSES = 100 };
 
-/* The time of a clock that users may set. */
+/* Return milliseconds of the wall clock; the clock may be adjusted. */
 static int64_t milliseconds(void) {
   struct timespec now;
   (void)timespec_get(&now, TIME_UTC);
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Return whether a loop must pause at a jump; the first jump back only sets *start, initially 0. */
+/* Return whether a loop must pause at a jump. The first backward jump only sets *start, initially 0. */
 static int pauses(int32_t from, int32_t to, int64_t *start) {
   if (to > from) return 0;
   const int64_t now = milliseconds();
@@ -103,7 +103,7 @@ byoc_stop byoc_run(const byoc_frame *frame, int32_t index) {
         ++index;
         break;
       case BYOC_INCREMENT:
-        ++*(uint64_t *)operand(operands, 0)->data; /* wraps, as in numpy */
+        ++*(uint64_t *)operand(operands, 0)->data; /* wraps around, as in numpy */
         ++index;
         break;
       case BYOC_LOOP_TEST: {

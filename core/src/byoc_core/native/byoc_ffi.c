@@ -1,4 +1,4 @@
-/* Argument checks and the error of each thread: once in every library of generated code. */
+/* Code contained once in every library of generated code: argument checks, and the error of each thread. */
 #include "byoc_ffi.h"
 
 #include <stdarg.h>
@@ -7,9 +7,10 @@
 #include <string.h>
 
 #if !defined(_WIN32)
-/* Defined if the process has loaded the TVM FFI library; weak, because the library is optional. */
+/* Present if the process has loaded the TVM FFI library; weak, because the library is optional. */
 extern void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message) __attribute__((weak));
-/* Look up the symbol: the library may be loaded later than this library, after the weak reference was resolved. */
+/* If the TVM FFI library is loaded after this library, the weak reference is already resolved; dlsym then finds the
+ * symbol. */
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
 #if defined(__APPLE__)
 #define BYOC_ANY_LIBRARY ((void *)-2)

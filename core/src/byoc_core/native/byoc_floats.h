@@ -1,4 +1,4 @@
-/* Floating-point numbers as bits, and a*b+c with a single rounding if the target has this instruction. */
+/* Floating-point numbers as bits, and a*b+c with a single rounding if the target supports fused multiply-add. */
 #ifndef BYOC_FLOATS_H_
 #define BYOC_FLOATS_H_
 
@@ -8,10 +8,10 @@
 #include <string.h>
 #endif
 
-/* Contraction by the compiler is off: exact products are explicit in the code. Without the instruction, two operations
- * replace it, and functions keep their error bounds. */
+/* Contraction by the compiler is off: the code requests each exact product explicitly. On targets without fused
+ * multiply-add, these macros are two operations; the error bounds of the functions still hold. */
 #if defined(BYOC_CUDA_H_)
-/* Defined in this header. */
+/* Defined in byoc_cuda.h. */
 #elif defined(BYOC_HAS_FMA) || defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__aarch64__)
 #define BYOC_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
 #define BYOC_FMA_F64(a, b, c) __builtin_fma(a, b, c)

@@ -1,9 +1,9 @@
-/* Half precision as storage: float16 (IEEE 754 binary16) and bfloat16, and their conversions.
+/* Half precision as storage: float16 (IEEE 754 binary16) and bfloat16, with conversions.
  *
- * A half is a structure of bits, so C refuses arithmetic on halves: arithmetic is done in float32 and rounded. Every
+ * A half is a structure of bits, so C rejects arithmetic on halves: arithmetic is done in float32 and rounded. Every
  * conversion to a half rounds once, to nearest, ties to even. Subnormal numbers, infinities and signed zeros are right,
- * and a NaN stays a NaN. Conversions of float32 have no branches and use 32-bit integer operations: compilers vectorise
- * these for every instruction set.
+ * and NaN stays NaN. The conversions of float32 have no branches and use 32-bit operations only, vectorisable for every
+ * instruction set.
  */
 #ifndef BYOC_HALF_H_
 #define BYOC_HALF_H_
@@ -18,8 +18,8 @@ typedef struct {
   uint16_t bits;
 } byoc_bf16;
 
-/* The exponents differ by 112. A subnormal half is the difference of two normal floats; infinities and NaN get the
- * exponent of float infinities. */
+/* The exponents differ by 112. A subnormal half is the difference of two normal floats; the exponent of infinities and
+ * NaN becomes the float exponent of infinities and NaN. */
 static inline float byoc_f16_to_f32(byoc_f16 x) {
   const uint32_t sign = (uint32_t)(x.bits & 0x8000u) << 16;
   const uint32_t shifted = (uint32_t)(x.bits & 0x7fffu) << 13;
@@ -29,8 +29,9 @@ static inline float byoc_f16_to_f32(byoc_f16 x) {
   return byoc_from_bits_f32(sign | (shifted >= (31u << 23) ? rebased + (112u << 23) : finite));
 }
 
-/* A number below 2**-14 is rounded by adding 0.5: the last place of 0.5 is the last place of subnormal halves. Other
- * numbers are rounded by adding half of the last place (less one bit for even results); the exponent takes the carry. */
+/* A magnitude below 2**-14 is rounded by the addition of 0.5, because the last place of 0.5 equals the last place of
+ * subnormal halves. Any other magnitude is rounded by the addition of half of the last place (less a bit, for even
+ * results); the carry goes into the exponent. */
 static inline byoc_f16 byoc_f32_to_f16(float x) {
   const uint32_t bits = byoc_bits_f32(x), magnitude = bits & 0x7fffffffu;
   const uint32_t even = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
@@ -53,15 +54,16 @@ static inline byoc_bf16 byoc_f32_to_bf16(float x) {
   return result;
 }
 
-/* Return x in float32 if exact, else the neighbour of x with last bit 1 (rounding to odd). The result rounded to a half
- * equals x rounded to a half (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008). */
+/* Return x in float32, rounded to odd: x if exact, else the neighbour of x with last bit 1. Rounding the result to a
+ * half equals rounding x directly (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008). */
 static inline float byoc_f64_to_odd_f32(double x) {
   const float nearest = (float)x;
   const double wide = (double)nearest;
   const uint32_t beyond = (wide < 0 ? -wide : wide) > (x < 0 ? -x : x);
   return byoc_from_bits_f32((byoc_bits_f32(nearest) - beyond) | (uint32_t)(wide != x));
 }
-/* The same for integers beyond float64: the dropped bits are combined into the last bit. */
+/* Do the same for integers beyond the precision of float64: all bits dropped by float64 are gathered in the last
+ * bit. */
 static inline float byoc_u64_to_odd_f32(uint64_t x) {
   const uint64_t gathered = (x >> 11 | (uint64_t)((x & 0x7ffu) != 0)) << 11;
   return byoc_f64_to_odd_f32((double)(x >> 53 ? gathered : x));

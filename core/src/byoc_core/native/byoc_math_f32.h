@@ -1,12 +1,13 @@
-/* Functions of float32 in float32 arithmetic, without branches and calls: compilers vectorise loops of such calls.
+/* Functions of float32 in float32 arithmetic, without branches and calls, for vectorised loops.
  *
- * exp(x) = 2**n exp(r), n = round(x / ln 2), r = x - n ln 2. The low bits of the sum of x / ln 2 and
- * BYOC_ROUNDER_F32 are n + 127; shifted to the exponent, these bits are 2**n. Polynomials are near-minimax over their
+ * exp(x) = 2**n exp(r), n = round(x / ln 2), r = x - n ln 2. The sum of x / ln 2 and BYOC_ROUNDER_F32 has n + 127 in
+ * the low bits; shifted to the place of the exponent, these bits are 2**n. Polynomials are near-minimax over their
  * intervals, with coefficients rounded one after another to float32.
  *
- * Infinities, NaN and subnormal numbers are right, as are the signs of zeros unless a comment states otherwise.
- * Errors of results are in units in the last place (below the normal range: the smallest number), measured over all
- * inputs (`python -m benchmarks.run math-accuracy`; `--sizes 7` takes every seventh input).
+ * Infinities, NaN and subnormal numbers are right, and so are the signs of zeros unless a function says otherwise.
+ * Errors of results are in units in the last place (below the normal range, in units of the smallest subnormal number).
+ * Errors are measured over all inputs (`python -m benchmarks.run math-accuracy`; `--sizes 7` takes every seventh
+ * input).
  *
  *     function         bound  measured with fused multiply-add, and without
  *     exp               1.5   0.92  1.21
@@ -25,19 +26,19 @@
 #define BYOC_ROUNDER_F32 (0x1.8p23f + 127.0f)
 #define BYOC_LOG2_E_F32 0x1.715476p0f
 #define BYOC_LN_2_F32 0x1.62e43p-1f
-/* The same in two parts; the first part has few bits: products with integer exponents are exact. */
+/* ln 2 in two parts. The first part has so few bits that products with integer exponents are exact. */
 #define BYOC_LN_2_HIGH_F32 0x1.62e4p-1f
 #define BYOC_LN_2_LOW_F32 0x1.7f7d1cp-20f
 
 /* Return 2**n from a sum with BYOC_ROUNDER_F32, for -126 <= n <= 127. */
 static inline float byoc_power_of_two_f32(float sum) { return byoc_from_bits_f32(byoc_bits_f32(sum) << 23); }
 
-/* x - n ln 2 */
+/* Return x - n ln 2. */
 static inline float byoc_reduced_f32(float x, float n) {
   return BYOC_FMA_F32(n, -BYOC_LN_2_LOW_F32, BYOC_FMA_F32(n, -BYOC_LN_2_HIGH_F32, x));
 }
 
-/* (exp(r) - 1 - r) / r**2 for |r| <= ln 2 / 2 */
+/* Return (exp(r) - 1 - r) / r**2 for |r| <= ln 2 / 2. */
 static inline float byoc_exp_core_f32(float r) {
   float q = 0x1.6d5fcep-10f;
   q = BYOC_FMA_F32(q, r, 0x1.1227c2p-7f);
@@ -46,10 +47,11 @@ static inline float byoc_exp_core_f32(float r) {
   return BYOC_FMA_F32(q, r, 0.5f);
 }
 
-/* exp(r) - 1 */
+/* Return exp(r) - 1. */
 static inline float byoc_expm1_core_f32(float r) { return BYOC_FMA_F32(r * r, byoc_exp_core_f32(r), r); }
 
-/* exp(x) for |x| <= 104; beyond, 0 or infinity. Two factors 2**(n/2) reach subnormal numbers and infinity. */
+/* Return exp(x) for |x| <= 104; beyond, exp is 0 or infinity. 2**n as two factors with about half of n each reaches
+ * subnormal numbers and infinity. */
 static inline float byoc_exp_limited_f32(float x) {
   const float rounder = BYOC_ROUNDER_F32 + 127.0f;
   const float sum = BYOC_FMA_F32(x, BYOC_LOG2_E_F32, rounder);
@@ -65,7 +67,8 @@ static inline float byoc_exp_f32(float x) {
   return byoc_exp_limited_f32(copysignf(104.0f < size ? 104.0f : size, x));
 }
 
-/* exp(x) for x <= 0, and 0 for results below 2**-126.5: there the exponent bits are 0, so the power of two is 0. */
+/* Return exp(x) for x <= 0, and 0 for results below 2**-126.5: there the exponent bits are 0, so the power of two is
+ * 0. */
 static inline float byoc_exp_nonpositive_f32(float x) {
   const float limited = -127 * BYOC_LN_2_F32 > x ? -127 * BYOC_LN_2_F32 : x;
   const float sum = BYOC_FMA_F32(limited, BYOC_LOG2_E_F32, BYOC_ROUNDER_F32);
@@ -74,13 +77,13 @@ static inline float byoc_exp_nonpositive_f32(float x) {
   return power * byoc_power_of_two_f32(sum);
 }
 
-/* exp(-|x|) */
+/* Return exp(-|x|). */
 static inline float byoc_decay_f32(float x) {
   const float negative = -fabsf(x);
   return byoc_exp_limited_f32(-104.0f > negative ? -104.0f : negative);
 }
 
-/* exp(x) - 1; 0 for both zeros. The sum is halved, because 2**128 is no float. */
+/* Return exp(x) - 1; 0 for both zeros. The sum is halved, because 2**128 is no float. */
 static inline float byoc_expm1_f32(float x) {
   const float below = 89.0f < x ? 89.0f : x;
   const float limited = -20.0f > below ? -20.0f : below;
@@ -91,7 +94,7 @@ static inline float byoc_expm1_f32(float x) {
   return 2.0f * BYOC_FMA_F32(scale, byoc_expm1_core_f32(r), scale - 0.5f);
 }
 
-/* 1 - exp(x) for -40 <= x <= 0. The dropped part of ln 2 is scaled down with 2**n. */
+/* Return 1 - exp(x) for -40 <= x <= 0. The dropped part of ln 2 is scaled down by 2**n. */
 static inline float byoc_saturation_f32(float x) {
   const float sum = BYOC_FMA_F32(x, BYOC_LOG2_E_F32, BYOC_ROUNDER_F32);
   const float r = BYOC_FMA_F32(sum - BYOC_ROUNDER_F32, -BYOC_LN_2_F32, x);
@@ -121,7 +124,7 @@ static inline float byoc_log_f32(float x) {
   return x == INFINITY ? x : x > 0 ? result : x == 0 ? -INFINITY : NAN;
 }
 
-/* log(1 + x) for 0 <= x <= 1. */
+/* Return log(1 + x) for 0 <= x <= 1. */
 static inline float byoc_log1p_unit_f32(float x) {
   float p = -0x1.b1537ep-9f;
   p = BYOC_FMA_F32(p, x, 0x1.4a1c4ep-6f);
@@ -142,13 +145,14 @@ static inline float byoc_tanh_f32(float x) {
   return copysignf(e / (2.0f - e), x);
 }
 
-/* The logistic function 1 / (1 + exp(-x)). */
+/* Return the logistic function 1 / (1 + exp(-x)). */
 static inline float byoc_sigmoid_f32(float x) {
   const float decay = byoc_decay_f32(x);
   return (x < 0 ? decay : 1.0f) / (1.0f + decay);
 }
 
-/* erf(a) = 1 - exp(-t), t = -log(erfc(a)), for a <= 4 a times a polynomial with a first coefficient in two parts. */
+/* erf(a) = 1 - exp(-t), t = -log(erfc(a)). For a <= 4, t is a times a polynomial with the first coefficient in two
+ * parts. */
 static inline float byoc_erf_f32(float x) {
   const float size = fabsf(x), a = 4.0f < size ? 4.0f : size;
   float p = -0x1.36db1p-17f;
@@ -163,8 +167,8 @@ static inline float byoc_erf_f32(float x) {
   return copysignf(byoc_saturation_f32(-BYOC_FMA_F32(a, 0x1.20dd76p0f, a * p)), x);
 }
 
-/* The distribution function of the normal distribution, for x >= BYOC_NORMAL_LIMIT_F32 (there 1.1e-19).
- * For a = |x|, Phi(-a) = 2**-(1 + u), u = -log2(2 Phi(-a)) as in erf. */
+/* Return the distribution function of the normal distribution, for x >= BYOC_NORMAL_LIMIT_F32 (1.1e-19 at the limit).
+ * For a = |x|, Phi(-a) = 2**-(1 + u), u = -log2(2 Phi(-a)), computed as t in erf. */
 #define BYOC_NORMAL_LIMIT_F32 -9.0f
 static inline float byoc_normal_cdf_f32(float x) {
   const float size = fabsf(x), a = 9.0f < size ? 9.0f : size;

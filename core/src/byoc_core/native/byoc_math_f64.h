@@ -1,9 +1,10 @@
-/* Functions of float64, like the functions of byoc_math_f32.h: without branches and calls, for vectorised loops.
+/* Functions of float64, as in byoc_math_f32.h: without branches and calls, for vectorised loops.
  *
- * erf and the normal distribution call the C library for each element: for 53 bits, a polynomial would need twenty
- * terms with cancellation.
+ * erf and the normal distribution use the C library, element by element: for 53 bits a single polynomial would need
+ * about twenty terms, with cancellation.
  *
- * Errors as in byoc_math_f32.h, measured over ten million random inputs; the error of erf is the GNU C library's:
+ * Errors as in byoc_math_f32.h, measured over ten million random inputs; the error of erf is the error of the GNU C
+ * library:
  *
  *     function         bound  measured with fused multiply-add, and without
  *     exp               1.5   0.89  1.18
@@ -28,12 +29,12 @@
 /* Return 2**n from a sum with BYOC_ROUNDER_F64, for -1022 <= n <= 1023. */
 static inline double byoc_power_of_two_f64(double sum) { return byoc_from_bits_f64(byoc_bits_f64(sum) << 52); }
 
-/* x - n ln 2 */
+/* Return x - n ln 2. */
 static inline double byoc_reduced_f64(double x, double n) {
   return BYOC_FMA_F64(n, -BYOC_LN_2_LOW_F64, BYOC_FMA_F64(n, -BYOC_LN_2_HIGH_F64, x));
 }
 
-/* (exp(r) - 1 - r) / r**2 for |r| <= ln 2 / 2 */
+/* Return (exp(r) - 1 - r) / r**2 for |r| <= ln 2 / 2. */
 static inline double byoc_exp_core_f64(double r) {
   double q = 0x1.af76b48285cd3p-26;
   q = BYOC_FMA_F64(q, r, 0x1.28a2abf26ec4ap-22);
@@ -47,10 +48,10 @@ static inline double byoc_exp_core_f64(double r) {
   return BYOC_FMA_F64(q, r, 0x1.0000000000005p-1);
 }
 
-/* exp(r) - 1 */
+/* Return exp(r) - 1. */
 static inline double byoc_expm1_core_f64(double r) { return BYOC_FMA_F64(r * r, byoc_exp_core_f64(r), r); }
 
-/* exp(x) for |x| <= 746; beyond, 0 or infinity. */
+/* Return exp(x) for |x| <= 746; beyond, exp is 0 or infinity. */
 static inline double byoc_exp_limited_f64(double x) {
   const double rounder = BYOC_ROUNDER_F64 + 1023.0;
   const double sum = BYOC_FMA_F64(x, BYOC_LOG2_E_F64, rounder);
@@ -61,7 +62,7 @@ static inline double byoc_exp_limited_f64(double x) {
   return power * byoc_power_of_two_f64(half_sum) * other_half;
 }
 
-/* exp(x) for x <= 0, and 0 for results below 2**-1022.5. */
+/* Return exp(x) for x <= 0, and 0 for results below 2**-1022.5. */
 static inline double byoc_exp_nonpositive_f64(double x) {
   const double limited = -1023 * BYOC_LN_2_F64 > x ? -1023 * BYOC_LN_2_F64 : x;
   const double sum = BYOC_FMA_F64(limited, BYOC_LOG2_E_F64, BYOC_ROUNDER_F64);
@@ -75,13 +76,13 @@ static inline double byoc_exp_f64(double x) {
   return byoc_exp_limited_f64(copysign(746.0 < size ? 746.0 : size, x));
 }
 
-/* exp(-|x|) */
+/* Return exp(-|x|). */
 static inline double byoc_decay_f64(double x) {
   const double negative = -fabs(x);
   return byoc_exp_limited_f64(-746.0 > negative ? -746.0 : negative);
 }
 
-/* exp(x) - 1; 0 for both zeros. The sum is halved, because 2**1024 is no double. */
+/* Return exp(x) - 1; 0 for both zeros. The sum is halved, because 2**1024 is no double. */
 static inline double byoc_expm1_f64(double x) {
   const double below = 710.0 < x ? 710.0 : x;
   const double limited = -50.0 > below ? -50.0 : below;
@@ -92,7 +93,7 @@ static inline double byoc_expm1_f64(double x) {
   return 2.0 * BYOC_FMA_F64(scale, core, scale - 0.5);
 }
 
-/* log(1 + f) for sqrt(1/2) <= 1 + f < sqrt(2), with s = f / (2 + f) as 2s + 2/3 s**3 + 2/5 s**5 + ... */
+/* Return log(1 + f) for sqrt(1/2) <= 1 + f < sqrt(2), with s = f / (2 + f) as 2s + 2/3 s**3 + 2/5 s**5 + ... */
 static inline double byoc_log1p_core_f64(double f) {
   const double s = f / (2.0 + f), square = s * s, half = 0.5 * f * f;
   double p = 0x1.2f0635ee462eap-3;
@@ -105,8 +106,9 @@ static inline double byoc_log1p_core_f64(double f) {
   return f - (half - s * (half + square * p));
 }
 
-/* x = 2**n m, sqrt(1/2) <= m < sqrt(2); log(x) = n ln 2 + log(m). The exponent, a small integer, becomes a double by
- * the bits of a double with a fixed exponent: not every processor converts vectors of 64-bit integers. */
+/* x = 2**n m, sqrt(1/2) <= m < sqrt(2); log(x) = n ln 2 + log(m). The exponent, a small integer, becomes a double
+ * through the bits of a double with a fixed exponent, because not every processor converts vectors of 64-bit
+ * integers. */
 static inline double byoc_log_f64(double x) {
   const double up = x < 0x1p-1022 ? 0x1p54 : 1.0;
   const uint64_t shifted = byoc_bits_f64(x * up) + UINT64_C(0x00095f619980c434);
@@ -118,7 +120,7 @@ static inline double byoc_log_f64(double x) {
   return x == INFINITY ? x : x > 0 ? result : x == 0 ? -INFINITY : NAN;
 }
 
-/* log(1 + x) for 0 <= x <= 1; above sqrt(2) by the logarithm of (1 + x) / 2. */
+/* Return log(1 + x) for 0 <= x <= 1: for 1 + x above sqrt(2), ln 2 + log((1 + x) / 2). */
 static inline double byoc_log1p_unit_f64(double x) {
   const double f = x < 0.414 ? x : 0.5 * (x - 1.0);
   return (x < 0.414 ? 0.0 : BYOC_LN_2_F64) + byoc_log1p_core_f64(f);
@@ -134,7 +136,7 @@ static inline double byoc_tanh_f64(double x) {
   return copysign(e / (2.0 - e), x);
 }
 
-/* The logistic function 1 / (1 + exp(-x)). */
+/* Return the logistic function 1 / (1 + exp(-x)). */
 static inline double byoc_sigmoid_f64(double x) {
   const double decay = byoc_decay_f64(x);
   return (x < 0 ? decay : 1.0) / (1.0 + decay);
@@ -142,7 +144,7 @@ static inline double byoc_sigmoid_f64(double x) {
 
 static inline double byoc_erf_f64(double x) { return erf(x); }
 
-/* The distribution function of the normal distribution. */
+/* Return the distribution function of the normal distribution. */
 static inline double byoc_normal_cdf_f64(double x) { return 0.5 * erfc(-0x1.6a09e667f3bcdp-1 * x); }
 
 #endif /* BYOC_MATH_F64_H_ */

@@ -1,4 +1,4 @@
-/* Loops on the threads of libgomp, through pointers: generated code needs no -fopenmp, with any compiler. */
+/* Loops on the threads of libgomp, called through pointers: generated code needs no -fopenmp with any compiler. */
 #include "byoc_parallel.h"
 #include "byoc_places.h"
 
@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Weak: before glibc 2.34, a program may lack the library of these functions. */
+/* Weak: before glibc 2.34, the library with these functions is not loaded in every process. */
 extern void *dlopen(const char *name, int flags) __attribute__((weak));
 extern void *dlsym(void *library, const char *name) __attribute__((weak));
 
@@ -21,15 +21,16 @@ static struct {
   int (*num_threads)(void);
   int (*thread_num)(void);
   int (*in_parallel)(void);
-  int (*pause)(int kind); /* may be missing: OpenMP 5.0 */
+  int (*pause)(int kind); /* OpenMP 5.0; may be missing */
   int complete;
 } openmp;
 
 static pthread_once_t resolved = PTHREAD_ONCE_INIT;
 static int team_lost, alone;
 
-/* A forked child has none of the parent's threads, but libgomp would wait for these threads. So the team of the forking
- * thread is dissolved before the fork; the next loop makes a new team. If this fails, the child runs without workers. */
+/* A forked child has no threads of the parent, but libgomp would wait for these threads. So the team of the forking
+ * thread is dissolved before the fork; the next loop creates a new team. If the team cannot be dissolved, the child
+ * never uses a team. */
 static void before_fork(void) { team_lost = alone || !openmp.pause || openmp.pause(SOFT_PAUSE) != 0; }
 static void in_child(void) { alone = team_lost; }
 
@@ -73,29 +74,29 @@ static void do_part(const struct loop *loop, int64_t part, int64_t parts) {
 
 static void run_part(void *argument) { do_part((const struct loop *)argument, openmp.thread_num(), openmp.num_threads()); }
 
-/* A worker: a thread of a team other than the calling thread. */
+/* A thread of a team other than the calling thread. */
 struct helper {
   struct helper *next;
-  int thread, is_brought; /* is_brought: moved here by the caller */
+  int thread, is_brought; /* is_brought: moved by the calling thread */
   int64_t used_ns;
   _Atomic uint64_t done; /* number of loops */
 };
 
-/* A team awake for all loops of a body. The caller writes `loop`, then increments `sequence`; the workers run their parts
- * and decrement `unfinished`. */
+/* A team kept awake for the loops of a body. The calling thread writes `loop`, then increments `sequence`; the other
+ * threads run their parts and decrement `unfinished`. */
 struct team {
   byoc_body body;
   void *data;
-  const struct loop *loop; /* NULL at the end of the body */
+  const struct loop *loop; /* NULL after the end of the body */
   int64_t parts;
   byoc_places places;
   struct helper *_Atomic helpers;
-  int is_deserted; /* some of the threads get no processor */
+  int is_deserted; /* some threads get no processor time */
   _Atomic uint64_t sequence;
   _Atomic int64_t unfinished;
 };
 
-/* The team of this thread's current body, outside loops. */
+/* The team of this thread's current body, outside the loops of the body. */
 static _Thread_local struct team *awake;
 
 static void share_loop(struct team *team, const struct loop *loop) {
@@ -148,8 +149,8 @@ static void run_team(void *argument) {
 
 enum { LATE_NS = 200000 };
 
-/* Move workers without recent progress to this thread's processor: another thread holds the processor of such a worker,
- * possibly for milliseconds. Here, the worker runs while this thread yields. */
+/* Move helpers to this processor if their work waits and the helpers have not run for a while: another thread occupies
+ * their processor, perhaps for milliseconds. Here the helpers run when this thread yields the processor. */
 static void bring_helpers(struct team *team, int64_t *since_ns) {
   const int64_t now = byoc_now_ns();
   const uint64_t begun = atomic_load_explicit(&team->sequence, memory_order_relaxed);
@@ -170,7 +171,7 @@ static void bring_helpers(struct team *team, int64_t *since_ns) {
 
 static void run_awake(struct team *team, const struct loop *loop) {
   int64_t since_ns = 0;
-  awake = NULL; /* a nested loop runs in the thread reaching the loop */
+  awake = NULL; /* a loop inside the loop runs in the thread encountering the inner loop */
   share_loop(team, loop);
   do_part(loop, 0, team->parts);
   for (int round = 0; atomic_load_explicit(&team->unfinished, memory_order_acquire) != 0; round += round < BYOC_SPINS) {
@@ -185,7 +186,7 @@ static void run_awake(struct team *team, const struct loop *loop) {
   }
   if (team->is_deserted) {
     team->parts = 1;
-    share_loop(team, NULL); /* the workers leave and free their processors */
+    share_loop(team, NULL); /* the other threads leave and free the processor */
   }
   awake = team;
 }
@@ -213,7 +214,7 @@ void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const
   }
 }
 
-/* The number of this thread's next bodies without a team, and the number after the next failure of a team. */
+/* The number of next bodies of this thread without a team, and this number after the next deserted team. */
 static _Thread_local int bodies_alone, next_alone = 1;
 
 enum { MOST_ALONE = 64 };
@@ -241,7 +242,7 @@ void byoc_with_team(byoc_body body, void *data) {
   next_alone = team.is_deserted ? (int)byoc_min(2 * next_alone, MOST_ALONE) : 1;
 }
 
-#else /* other systems: their OpenMP libraries are not libgomp */
+#else /* other systems: without libgomp */
 
 void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
   (void)grain;

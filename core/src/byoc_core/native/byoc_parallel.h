@@ -1,7 +1,8 @@
 /* Loops of generated code on several threads.
  *
- * The threads belong to the system's libgomp (libgomp.so.1): each calling thread has a team, shared with other OpenMP code
- * of the process. The first loop looks up libgomp, without linking; without libgomp, loops run in the calling thread.
+ * The threads belong to the system's libgomp (libgomp.so.1). Each calling thread has a team, shared with other OpenMP
+ * code of the process. libgomp is not linked, but looked up by the first parallel loop; without libgomp, loops run in
+ * the calling thread.
  */
 #ifndef BYOC_PARALLEL_H_
 #define BYOC_PARALLEL_H_
@@ -12,25 +13,25 @@
 extern "C" {
 #endif
 
-/* Run the items [begin, end) of a loop. Results must not depend on the bounds of other calls. */
+/* Run the items [begin, end) of a loop; the effect must not depend on the bounds of other calls. */
 typedef void (*byoc_range)(int64_t begin, int64_t end, const void *data);
 
-/* Call `range` once per thread of the calling thread's team, on neighbouring parts of [0, num_items) beginning at multiples
- * of `grain`, and return after the last. The team always has omp_get_max_threads() threads, because libgomp ends threads
- * of a shrinking team and starts new threads for a growing team. Inside a parallel region, and with a single part, the
- * calling thread does everything. */
+/* Call `range` at most once per thread of the calling thread's team, on neighbouring parts of [0, num_items) beginning
+ * at multiples of `grain`; return after all parts. The team always has omp_get_max_threads() threads, because libgomp
+ * ends threads when a team shrinks and creates threads when a team grows. Inside a parallel region, or if there is a
+ * single part only, the calling thread runs everything. */
 BYOC_LOCAL void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
-/* Like byoc_parallel_for if the calling thread's team is awake (byoc_with_team); otherwise the calling thread does
- * everything: for loops with enough work for several threads, but not for waking threads. */
+/* Run as byoc_parallel_for if the calling thread's team is awake (see byoc_with_team), else in the calling thread
+ * alone: for loops worth a few threads, but not worth waking threads up. */
 BYOC_LOCAL void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
-/* A function run in the calling thread. */
+/* Run a body in the calling thread. */
 typedef void (*byoc_body)(void *data);
 
-/* Call `body` once in the calling thread, with the team awake: the threads spin between the loops of `body`, so each loop
- * begins and ends at once; waking a team takes tens of microseconds. For bodies of several loops with little code between
- * the loops. */
+/* Call `body` once in the calling thread, with the team of this thread kept awake. The team's threads wait for the next
+ * loop of `body`, so each loop begins and ends at once; waking a team would take tens of microseconds. For bodies of
+ * several loops with little work between the loops. */
 BYOC_LOCAL void byoc_with_team(byoc_body body, void *data);
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@
 
 _Static_assert(sizeof(byoc_processors) == sizeof(cpu_set_t), "a cpu_set_t has 1,024 processors");
 
-/* Take a processor; return whether another thread had the processor. */
+/* Mark a processor as taken; return whether another thread had taken the processor. */
 static int take(byoc_places *places, int processor) {
   if (processor < 0 || processor >= CPU_SETSIZE) {
     return 0;
@@ -21,7 +21,7 @@ static int take(byoc_places *places, int processor) {
   return (atomic_fetch_or(&places->words[processor / 32], bit) & bit) != 0;
 }
 
-/* Restrict this thread to allowed processors without another thread of the team; return 0 if there is none. */
+/* Restrict this thread to `own` and the allowed processors not taken by the team. Return 0 if no processor is left. */
 static int avoid(byoc_places *places, int own, const byoc_processors *allowed) {
   cpu_set_t before, left;
   CPU_ZERO(&left);
@@ -53,7 +53,7 @@ void byoc_open_places(byoc_places *places) {
 }
 
 int byoc_take_place(byoc_places *places, const byoc_processors *allowed) {
-  enum { ROUNDS = 8 }; /* another thread may take a free processor first */
+  enum { ROUNDS = 8 }; /* other threads may take a free processor first */
   int moved = 0;
   for (int round = 0; round < ROUNDS && take(places, sched_getcpu()) && avoid(places, -1, allowed); ++round) {
     moved = 1;
@@ -77,7 +77,8 @@ int byoc_bring(int thread) {
 }
 
 void byoc_allow(const byoc_processors *allowed) {
-  /* A thread without a restriction may run on processors added later too; a restricted thread may not. */
+  /* A thread with unrestricted processor affinity may also run on processors added later; a thread restricted to named
+   * processors may not. */
   cpu_set_t before, now;
   memset(&now, 0xff, sizeof(now));
   (void)sched_setaffinity(0, sizeof(now), &now);
@@ -96,7 +97,8 @@ static int64_t read_ns(clockid_t clock) {
 
 int64_t byoc_now_ns(void) { return read_ns(CLOCK_MONOTONIC); }
 
-/* The number of a thread's clock is part of the kernel's interface (clock_getcpuclockid(3)): 6 is a thread's scheduler time. */
+/* The clock number of a thread is part of the kernel's interface (clock_getcpuclockid(3)): 6 is the thread's scheduler
+ * time. */
 int64_t byoc_thread_ns(int thread) { return read_ns((clockid_t)(~(unsigned)thread << 3 | 6)); }
 
 void byoc_wait_once(int round) {
@@ -116,7 +118,7 @@ void byoc_sleep_once(void) {
   (void)nanosleep(&moment, NULL);
 }
 
-#else /* other systems: no team has more than one thread */
+#else /* other systems: teams have a single thread */
 
 void byoc_open_places(byoc_places *places) { places->home = -1; }
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The memory of a call. The unused blocks of a thread form a list, the last freed first: nested calls find their earlier
- * blocks again. */
+/* The memory of a call. Each thread keeps a list of unused blocks, the last freed block first, so nested calls find
+ * their previous blocks. */
 typedef struct block {
   struct block *next;
   size_t nbytes;
@@ -34,7 +34,7 @@ static void free_all(void *list) {
 
 static void make_kept(void) { can_keep = pthread_key_create(&kept, free_all) == 0; }
 
-/* A thread ending after unloading must not call functions of this library. */
+/* A thread ending after the library is unloaded must not call free_all. */
 __attribute__((destructor)) static void forget_kept(void) {
   if (can_keep) (void)pthread_key_delete(kept);
 }
@@ -77,7 +77,7 @@ static int64_t nbytes_of(const DLTensor *tensor) {
   return nbytes;
 }
 
-/* Fail if a result (always compact) overlaps the memory of another argument. */
+/* Fail if a result (always compact) shares memory with another argument. */
 static int32_t check_separate(const byoc_program *program, const DLTensor *const *arguments) {
   for (int32_t i = program->num_params; i < program->num_params + program->num_results; ++i) {
     const uintptr_t begin = (uintptr_t)byoc_data(arguments[i]), end = begin + (uintptr_t)nbytes_of(arguments[i]);
@@ -103,7 +103,7 @@ static int32_t check_sizes(const byoc_program *program, const int64_t *sizes) {
   return 0;
 }
 
-/* Set the shapes and addresses of the registers for this call. */
+/* Set the tensor of each register and all operands for this call. */
 static void fill_tensors(const byoc_program *program, const DLTensor *const *arguments, int64_t *sizes,
                          const int64_t *offsets, char *arena, byoc_frame *frame) {
   const int32_t num_arguments = program->num_params + program->num_results;
@@ -136,10 +136,10 @@ static int32_t run(const byoc_program *program, const byoc_frame *frame) {
   byoc_stop stop = {0, 0};
   for (;;) {
     stop = byoc_run(frame, stop.index);
-    if (stop.status) return -1; /* the function that failed has set the error */
+    if (stop.status) return -1; /* the failed function has set the error */
     const int32_t op = frame->code[stop.index].op;
     if (op == BYOC_RET) return 0;
-    if (op != BYOC_IF && op != BYOC_GOTO) /* only a pause */
+    if (op != BYOC_IF && op != BYOC_GOTO) /* jumps only pause */
       return byoc_fail("ValueError", "function `%s`, instruction %d: the shapes of a copy differ", program->name,
                        (int)stop.index);
   }
@@ -150,7 +150,7 @@ static int32_t fail_for_memory(const byoc_program *program, int64_t nbytes) {
                    (long long)nbytes);
 }
 
-/* Run a function with known sizes, in memory beginning with the data of `frame`. */
+/* Run a function with known sizes, in a block beginning with the tables of `frame`. */
 static int32_t run_measured(const byoc_program *program, const DLTensor *const *arguments, int64_t *sizes,
                             const int64_t *offsets, int64_t arena_nbytes) {
   const size_t tensors = (size_t)program->num_registers * sizeof(DLTensor);

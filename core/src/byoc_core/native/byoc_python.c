@@ -1,4 +1,4 @@
-/* Look up the interpreter in the libraries of the process; nothing of Python is linked. */
+/* The interpreter is looked up among the libraries of the process; no part of Python is linked. */
 #include "byoc_python.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ int32_t byoc_run_in_python(const byoc_python_function *function, const TVMFFIAny
 
 #else
 
-/* Weak: before glibc 2.34, a program may lack the library of this function. */
+/* Weak: before glibc 2.34, the library with dlsym is not loaded in every process. */
 extern void *dlsym(void *library, const char *name) __attribute__((weak));
 #if defined(__APPLE__)
 #define ANY_LIBRARY ((void *)-2)
@@ -26,7 +26,7 @@ extern void *dlsym(void *library, const char *name) __attribute__((weak));
 #define ANY_LIBRARY ((void *)0)
 #endif
 
-/* Functions of Python's limited API, equal in all versions. */
+/* Functions of Python's limited API, identical in all versions. */
 typedef struct {
   int (*is_initialized)(void);
   int (*ensure)(void);
@@ -51,7 +51,7 @@ static int find_python(python *api) {
          find("Py_DecRef", &api->release_object) && find("PyErr_Clear", &api->clear_error) && api->is_initialized();
 }
 
-/* An exception's name and text, each ended by a zero; written by Python. */
+/* Size of a buffer for the name and text of an exception, each zero-terminated, filled in by Python. */
 enum { ERROR_NBYTES = 1024 };
 
 static int32_t call(const python *api, const byoc_python_function *function, const DLTensor *const *tensors) {

@@ -1,15 +1,15 @@
-/* Scalar operations undefined in C, or defined otherwise in C than in byoc's reference kernels.
+/* Scalar operations left open by C, or defined by C differently than by byoc's reference kernels.
  *
- * Suffixes: f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 (f16 bf16: byoc_half.h); bool is a byte with value 0 or 1. Integers
- * wrap around. Functions are branch-free if compilers can then vectorise the calling loops.
+ * Suffixes: f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 (f16 bf16: byoc_half.h); bool is a byte of value 0 or 1. Integers
+ * wrap around. Functions are branch-free wherever compilers can then vectorise the calling loop.
  *
- * Related headers: byoc_half.h (halves and their casts), byoc_math_f32.h and byoc_math_f64.h (functions, with error
+ * See also: byoc_half.h (halves and casts of halves), byoc_math_f32.h and byoc_math_f64.h (functions, with error
  * bounds), byoc_activations.h.
  */
 #ifndef BYOC_SCALAR_H_
 #define BYOC_SCALAR_H_
 
-/* Contraction of a*b+c is explicit in kernels; everything else is compiled without contraction. */
+/* Kernels with a*b+c contracted into a single operation request the contraction; all other code is compiled without. */
 #if defined(__clang__)
 #define BYOC_CONTRACTED __attribute__((noinline))
 #define BYOC_CONTRACT _Pragma("clang fp contract(fast)")
@@ -21,13 +21,14 @@
 #define BYOC_CONTRACT
 #endif
 
-/* A long source is compiled as several translation units at once; BYOC_UNIT is the number of the current unit. Each kernel
- * is defined in one unit and called from any unit. Without BYOC_UNIT the source is a single translation unit.
+/* A long source is compiled as several translation units at once; BYOC_UNIT is the number of the current unit. Each
+ * kernel is defined in a single unit and called by other units. Without BYOC_UNIT the source is a single translation
+ * unit.
  */
 #ifdef BYOC_UNIT
 #define BYOC_KERNEL
 #define BYOC_IN_UNIT(number) (BYOC_UNIT == (number))
-/* A unit has all definitions shared by kernels, including unused definitions. */
+/* A unit has all definitions shared by kernels, also definitions unused by the unit's own kernels. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-const-variable"
@@ -45,24 +46,25 @@
 #define BYOC_ROLL _Pragma("GCC unroll 1")
 #endif
 
-/* Lanes of two vectors in a given order; the numbers of the second vector follow the first vector's. */
+/* Shuffle the lanes of two vectors, numbered consecutively, into the given order. */
 #if defined(__clang__) || __GNUC__ >= 12
 #define BYOC_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define BYOC_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (__typeof__((a) == (a))){__VA_ARGS__})
 #endif
 
-/* Choose one of two values for each lane, by a comparison: unlike C++, C has no choice between vectors. A sum of values
- * without common bits becomes one instruction; a disjunction becomes two with gcc. */
+/* Select one of two values for each lane by a comparison: C, unlike C++, has no conditional operator for vectors.
+ * Values without common bits are added, because the sum compiles to a single instruction; gcc compiles a bitwise or to
+ * two. */
 #define BYOC_SELECT(type, mask, one, other) \
   ((type)(((mask) & (__typeof__(mask))(one)) + (~(mask) & (__typeof__(mask))(other))))
 
 #include "byoc_activations.h"
 #include "byoc_half.h"
 
-/* Floating point: a NaN wins over every number (chosen in two steps: gcc vectorises two steps in long chains too, but not
- * one step with two conditions); `at_least` and `at_most` do the same with a limit other than NaN, in one instruction.
- * Remainders: `mod` has the sign of the divisor, `fmod` of the dividend. */
+/* Floating point: NaN wins over every number. The selection takes two steps, vectorised by gcc in long chains too; a
+ * single step with two conditions is not. `at_least` and `at_most` are the same for a limit other than NaN, in a single
+ * instruction. Remainders: `mod` has the sign of the divisor, `fmod` the sign of the dividend. */
 #define BYOC_DEFINE_FLOAT(S, T, F)                                                                        \
   static inline T byoc_maximum_##S(T a, T b) {                                                            \
     const T larger = a >= b ? a : b;                                                                      \
@@ -86,7 +88,7 @@
     const T moved = (rest < 0) != (b < 0) ? rest + b : rest;                                              \
     return rest == 0 ? copysign##F((T)0, b) : moved;                                                      \
   }                                                                                                       \
-  /* A quotient rounded to the nearest integer (ties to even), shifted, then clamped; 0 for a NaN. */               \
+  /* Round the quotient to the nearest integer, ties to even, add `zero`, then limit; NaN becomes 0. */   \
   static inline T byoc_quantised_##S(T quotient, T zero, T low, T high) {                                 \
     const T moved = rint##F(quotient) + zero;                                                             \
     const T raised = moved < low ? low : moved;                                                           \
@@ -97,7 +99,7 @@
 BYOC_DEFINE_FLOAT(f32, float, f)
 BYOC_DEFINE_FLOAT(f64, double, )
 
-/* Integers: U is an unsigned type of at least the width of int, with defined overflow. */
+/* Integers: U is an unsigned type no narrower than int, with defined overflow. */
 #define BYOC_DEFINE_INTEGER(S, T, U)                                                                      \
   static inline T byoc_add_##S(T a, T b) { return (T)((U)a + (U)b); }                                     \
   static inline T byoc_subtract_##S(T a, T b) { return (T)((U)a - (U)b); }                                \
@@ -122,7 +124,7 @@ BYOC_DEFINE_FLOAT(f64, double, )
   static inline T byoc_abs_##S(T x) { return x < 0 ? (T)((U)0 - (U)x) : x; }                              \
   static inline T byoc_prelu_##S(T x, T slope) { return x < 0 ? byoc_multiply_##S(x, slope) : x; }        \
   static inline T byoc_sign_##S(T x) { return (T)((x > 0) - (x < 0)); }                                   \
-  /* towards zero; by zero: 0; the smallest integer by -1: the smallest integer */                                      \
+  /* towards zero; division by zero: 0; the smallest integer by -1: itself */                             \
   static inline T byoc_divide_##S(T a, T b) {                                                             \
     return b == 0 ? (T)0 : b == -1 ? (T)((U)0 - (U)a) : (T)(a / b);                                       \
   }                                                                                                       \
@@ -134,7 +136,7 @@ BYOC_DEFINE_FLOAT(f64, double, )
   static inline T byoc_right_shift_##S(T x, T y) {                                                        \
     return (T)(x >> ((uint64_t)y < 8 * sizeof(T) ? y : (T)(8 * sizeof(T) - 1)));                          \
   }                                                                                                       \
-  /* a negative exponent: 1 / x**-y, towards zero; 0 if x is 0 */                                      \
+  /* a negative exponent: 1 / x**-y, towards zero; 0 if x is 0 */                                         \
   static inline T byoc_power_##S(T x, T y) {                                                              \
     if (y >= 0) return byoc_raise_##S(x, y);                                                              \
     return x == 1 ? (T)1 : x == -1 ? (y % 2 ? (T)-1 : (T)1) : (T)0;                                       \

@@ -1,5 +1,5 @@
-/* Integer arithmetic on sizes, rounded towards negative infinity as in Python. A size divided by 0 is BYOC_NO_SIZE: no
- * axis has this size, and sums and small multiples do not overflow, so the check of the tensor fails. */
+/* Integer arithmetic on sizes, rounded towards negative infinity as in Python. Division by 0 returns BYOC_NO_SIZE. No
+ * axis has this size, and the value leaves room for sums and small multiples, so the check of the tensor fails. */
 #ifndef BYOC_DIM_SIZES_H_
 #define BYOC_DIM_SIZES_H_
 

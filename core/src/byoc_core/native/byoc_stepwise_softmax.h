@@ -1,9 +1,10 @@
-/* Softmax of a row, each step rounded to a dtype: the difference to the maximum, the exponential, the sum, and the
- * quotient. Halves are passed and returned as floats.
+/* Softmax of a row with each step rounded to a dtype: the difference to the maximum, the exponential, the sum, and the
+ * quotient. Halves are read and written as floats.
  *
- * Exponentials of float16 are summed in float32. Each addition of bfloat16 is rounded: the row is folded in halves
- * until at most eight numbers are left, and these are added in order. Exponentials below 2**-126 count as 0. A single NaN
- * makes the row NaN. A row of only minus infinities is NaN too, or zeros with `zero_unseen`.
+ * Exponentials of float16 are summed in float32. For bfloat16 each addition is rounded: the second half of the row is
+ * added to the first half until at most eight numbers are left; these are added in order. Exponentials below 2**-126.5
+ * (float64: 2**-1022.5) count as 0. A single NaN makes the row NaN. A row of minus infinities alone is NaN too, or
+ * zeros with `zero_unseen`.
  */
 #ifndef BYOC_STEPWISE_SOFTMAX_H_
 #define BYOC_STEPWISE_SOFTMAX_H_
@@ -21,7 +22,7 @@ static inline float byoc_step_f16(float x) { return byoc_f16_to_f32(byoc_f32_to_
 static inline float byoc_step_f32(float x) { return x; }
 static inline double byoc_step_f64(double x) { return x; }
 
-/* Separate lanes, because compilers keep the order of additions. */
+/* Separate lanes allow vectorisation: compilers keep the order of additions. */
 #define BYOC_DEFINE_ROW(S, T)                                                                       \
   static inline T byoc_row_top_##S(const T *x, int64_t count) {                                     \
     T lanes[BYOC_SOFTMAX_LANES], top = -INFINITY;                                                   \
@@ -47,7 +48,7 @@ static inline double byoc_step_f64(double x) { return x; }
 BYOC_DEFINE_ROW(f32, float)
 BYOC_DEFINE_ROW(f64, double)
 
-/* The subtrahend of a row, and the divisor of the sum. */
+/* The number subtracted from a row, and the divisor of the row. */
 #define BYOC_SHIFT(top, zero_unseen) ((zero_unseen) && (top) == -INFINITY ? 0 : (top))
 #define BYOC_DIVISOR(total, zero_unseen) ((zero_unseen) && (total) == 0 ? 1 : (total))
 
@@ -71,7 +72,8 @@ static inline float byoc_power_step_bf16(float x, float top) {
   return byoc_step_bf16(byoc_exp_nonpositive_f32(byoc_step_bf16(x - top)));
 }
 
-/* The exponentials are computed twice: the additions overwrite the first results, and a row has no further memory. */
+/* The exponentials are computed twice, because the additions overwrite the exponentials and a row has no more
+ * memory. */
 static inline void byoc_stepwise_softmax_bf16(const float *restrict x, float *restrict y, int64_t count,
                                               int zero_unseen) {
   const float peak = byoc_row_top_f32(x, count), top = BYOC_SHIFT(peak, zero_unseen);
