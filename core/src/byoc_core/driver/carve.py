@@ -24,8 +24,8 @@ class Carved:
 
     Attributes:
         prepared: the compilation before partition.
-        unpeeled: the module with all regions, including the host's.
-        module: the same module after views left the regions.
+        unpeeled: the module with all regions, including the host's; read only by the report.
+        module: the same module after views left the regions; the input of codegen.
     """
 
     prepared: Prepared

@@ -1,4 +1,7 @@
-"""Detection of plugins changing frozen IR in place, before the change looks like a fault of byoc."""
+"""Detection of plugins changing frozen IR in place, before the change looks like a fault of byoc.
+
+The parts of a module are compared by identity (:mod:`byoc_core.ir.snapshot`); other parts may change unnoticed.
+"""
 
 from __future__ import annotations
 

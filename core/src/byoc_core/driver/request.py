@@ -1,4 +1,8 @@
-"""The user's choices for a compilation, as a single value."""
+"""The user's choices for a compilation, as a single value.
+
+The names of the fields are the keys of request files and of the record in an artifact, and keywords of
+:func:`byoc_core.build`. A new field also needs an entry in :class:`RequestFields`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The JSON schema of requests: each field with its description from the class's docstring."""
+"""The JSON schema of requests: each field with its description from the class's docstring.
+
+``byoc config --schema`` prints the schema. Request files are read by pydantic and :attr:`ObjectField.check`, not by the
+schema, so each ``check`` and ``schema`` of a field must agree.
+"""
 
 from __future__ import annotations
 

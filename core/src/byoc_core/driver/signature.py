@@ -1,4 +1,7 @@
-"""Signatures showing the fields of a request: ``help`` of functions taking the fields as keywords."""
+"""Signatures showing the fields of a request: ``help`` of functions taking the fields as keywords.
+
+Names come from :class:`RequestFields`, defaults from the field of the same name in :class:`CompileRequest`.
+"""
 
 from __future__ import annotations
 

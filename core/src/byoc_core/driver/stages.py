@@ -1,4 +1,8 @@
-"""The stages of a compilation, and the insertion points for passes of plugins and users."""
+"""The stages of a compilation, and the insertion points for passes of plugins and users.
+
+The values of :class:`Stage` are public: progress reports, folders of dumped modules and the key ``passes`` of request
+files use these names.
+"""
 
 from __future__ import annotations
 

@@ -109,6 +109,9 @@ class KernelForm:
 class NumpyKernel:
     """A kernel that never warns.
 
+    The plan of a graph (:mod:`byoc_core.runtime.graph.plan`) takes a :class:`KernelForm` once and calls the form; other
+    callers call the kernel.
+
     Args:
         function: computes the op; numpy may warn of floating-point errors in the function. A keyword ``out`` is not an
             attribute of the op, but memory for the result (see :class:`KernelForm`).

@@ -1,4 +1,7 @@
-"""The arithmetic type of a kernel's computation."""
+"""The arithmetic type of a kernel's computation.
+
+:func:`working_dtype` is the type for most kernels, :func:`native_dtype` for numpy functions without support for int4.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The registry of byoc's own ops, the builder of functions of these ops, and the parts of user-defined ops."""
+"""The registry of byoc's own ops, the builder of functions of these ops, and the parts of user-defined ops.
+
+These are the public names for plugins and users; most are defined in :mod:`byoc_core.opset`.
+"""
 
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.op_registry import default_ops

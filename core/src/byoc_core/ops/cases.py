@@ -1,4 +1,7 @@
-"""Bindings and functions of one op, made from the op's canonical cases."""
+"""Bindings and functions of a single op, made from the op's canonical cases.
+
+The linter of backends and the conformance kit draw trial inputs from these cases.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def _is_taken(case: OpCase, op: OpDef, dtype: str) -> bool:
 def infer_case(op: OpDef, operands: Sequence[Value], attrs: Mapping[str, AttrValue]) -> tuple[Type, ...]:
     """Return the result types of an op, with a fresh symbol for a size known only at run time.
 
-    External calls, which declare their own result types, get the type of their first operand.
+    External calls declare result types and get the type of the first operand here.
 
     Raises:
         IRTypeError: operands or attributes do not fit the op, or the op needs regions.

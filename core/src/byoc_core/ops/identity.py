@@ -1,4 +1,7 @@
-"""Detection of bindings with a result identical to the operand."""
+"""Detection of bindings with a result identical to the operand.
+
+Pattern search skips these bindings and canonicalisation removes such ops: a wrong answer would change results.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The definitions of all ops, and the parts of user-defined ops, for compiler and runtime.
 
-Names are imported on first use: a process running an artifact needs few of them.
+Names are imported on first use: a process running an artifact needs few of them. Plugins and users import the public
+names from :mod:`byoc_core.ops` instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Bounds of slices standing for the end of an axis of any size."""
+"""Bounds of slices standing for the end of an axis of any size.
+
+Models write the largest or smallest int64, or a similar number, for an open end. Type rule, kernel and backends must
+agree on the limit.
+"""
 
 from __future__ import annotations
 

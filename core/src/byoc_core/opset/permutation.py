@@ -1,7 +1,7 @@
 """Ops on operands with axes stored in another order.
 
 An order is a permutation of the axes: the value of the program is ``permute_dims(stored, axes=order)``. Axis ``i`` of
-the value is axis ``order[i]`` of the stored array.
+the value is axis ``order[i]`` of the stored array. :class:`~byoc_core.transform.MoveTransposes` relies on these rules.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ A bound of a value means: each element is a number, no NaN or infinity, of at mo
 bound of an op's results from the bounds of the operands; infinity if no bound can be proved. A rule's bound also holds
 for intermediate results: for sums of any of the terms, in any order. Bounds are float64, with a margin for the rounding
 of float32.
+
+Backends may derive the magnitudes of a region's values from these rules, and check only unproved values at run time. A
+bound too small hides an overflow or a NaN; a bound too large costs checks.
 """
 
 from __future__ import annotations

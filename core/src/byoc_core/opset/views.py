@@ -1,4 +1,8 @@
-"""Ops without computation: layouts of results in the operand's memory, or of operands in the result's memory."""
+"""Ops without computation: layouts of results in the operand's memory, or of operands in the result's memory.
+
+Lowering replaces the copies of an op by these views. A wrong layout therefore yields wrong elements; ``None`` is always
+safe and costs a copy.
+"""
 
 from __future__ import annotations
 

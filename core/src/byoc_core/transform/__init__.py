@@ -1,4 +1,7 @@
-"""Passes for every compilation, the rewriter for backends' own passes, and the reference interpreter."""
+"""Passes over modules, the rewriter for backends' own passes, and the reference interpreter.
+
+:func:`default_passes` lists the passes run in every compilation; backends and users run the other passes.
+"""
 
 from byoc_core.absent_names import absent_name
 from byoc_core.transform.bind_params import BindParams
@@ -71,5 +74,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Raise an error with the location of a pass kept in this module by other systems."""
+    """Raise an error naming the home of an absent pass, for readers of TVM; see :mod:`byoc_core.absent_names`."""
     raise absent_name(__name__, name, __all__)

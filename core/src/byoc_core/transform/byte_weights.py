@@ -1,4 +1,7 @@
-"""Constant integers as bytes with a zero point, the form taken by kernels for products of bytes."""
+"""Constant integers as bytes with a zero point, the form taken by kernels for products of bytes.
+
+Backends with such kernels sum the products in 32 bits: more than :data:`MAX_TERMS` terms could overflow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Bodies of called functions, copied into callers with fresh values and the caller's sizes."""
+"""Bodies of called functions, copied into callers with fresh values and the caller's sizes.
+
+The copying part of :class:`~byoc_core.transform.InlineCalls`; the pass decides which calls are replaced.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ class CallBodies:
         return frozenset[str]().union(*(introduced_symbols(binding, self._functions) for binding in calls))
 
     def _leave(self, frame: _Frame, outer: _Frame) -> None:
-        """Map the results of a call to the results of its function."""
+        """Map the results of a call to the results of the function."""
         if frame.call is None:
             return
         callee = self._functions[str(frame.call.attrs["callee"])]

@@ -1,4 +1,8 @@
-"""Sizes needed by bodies of control flow, passed in through parameters."""
+"""Sizes needed by bodies of control flow, passed in through parameters.
+
+Partitioning runs the pass before merging: a region inside a body needs all sizes from values of the body. Symbols are
+cited, given and learnt in the sense of :mod:`byoc_core.ir.sizes`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The budget of constant folding: bounds of work and memory, derived from the constants of the module.
 
-The constants of a module are its declared data. A small model can demand far more work: a chain of ops with each tensor
+The constants of a module are the declared data. A small model can demand far more work: a chain of ops with each tensor
 ten times as large as its predecessor, a window of a billion taps, a weight changed by ten thousand ops. Therefore each
 op has a cost before its computation, and the sum of costs is bounded.
 """
@@ -90,8 +90,8 @@ def distinct_nbytes(values: Sequence[Value]) -> int:
 def folding_cost(binding: Binding) -> int | None:
     """Return an upper bound of the work and the temporary memory of an op's reference kernel.
 
-    The cost is the sum of the bytes read and written by the kernel, its FLOPs, the elements added by padding, and a
-    fixed cost for each round of its Python loop. ``None`` if a size is unknown.
+    The cost is the sum of the bytes read and written by the kernel, the FLOPs, the elements added by padding, and a
+    fixed cost for each round of the Python loop. ``None`` if a size is unknown.
     """
     context = binding.context()
     parts = [binding.op.flops(context), *(_nbytes(value) for value in (*binding.operands, *binding.results))]
@@ -110,7 +110,7 @@ def selection_nbytes(type_: Type) -> int:
 
 
 def _nbytes(value: Value) -> object:
-    """Return the bytes of a value; 0 if its size depends on the elements of the operands."""
+    """Return the bytes of a value; 0 if the size depends on the elements of the operands."""
     nbytes = value.type.nbytes if isinstance(value.type, TensorType) else None
     return nbytes if isinstance(nbytes, int) or isinstance(value, Constant) else 0
 

@@ -1,4 +1,8 @@
-"""Type inference: runs every type rule again and rewires values with changed types."""
+"""Type inference: runs every type rule again and rewires values with changed types.
+
+:class:`InferTypes` and :func:`retype` serve changes to more exact types: binding of parameters, constant folding,
+assumed sizes of the cost model. :func:`byoc_core.transform.specialise.specialise` substitutes sizes without type rules.
+"""
 
 from __future__ import annotations
 

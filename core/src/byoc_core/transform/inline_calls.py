@@ -22,7 +22,7 @@ _BASE_OPS, _OPS_PER_OP = 50_000, 4
 
 @dataclass(frozen=True)
 class InlineCalls(Pass):
-    """Replacement of each ``call`` by the body of its callee, to let a region span the body.
+    """Replacement of each ``call`` by the body of the callee, to let a region span the body.
 
     Values of the body are fresh and have names unused in the caller. Symbols of the callee's parameters become the
     caller's sizes, and types are inferred again; other symbols of the callee are renamed if the caller has them.
@@ -31,12 +31,12 @@ class InlineCalls(Pass):
 
     A call is replaced together with all calls in the callee. The call stays
 
-    - if its callee is not among ``functions``;
-    - if its callee is annotated with ``Codegen``, if the call stands in a function so annotated or in a composite, or
+    - if the callee is not among ``functions``;
+    - if the callee is annotated with ``Codegen``, if the call stands in a function so annotated or in a composite, or
       if a backend has claimed the call: such code is handed over unchanged;
-    - if its callee is recursive, directly or indirectly, or calls a recursive function;
+    - if the callee is recursive, directly or indirectly, or calls a recursive function;
     - if bodies would be nested more deeply than the verifier permits;
-    - if its callee does not fit the caller's sizes, or introduces a size with a name already used in the caller, or has
+    - if the callee does not fit the caller's sizes, or introduces a size with a name already used in the caller, or has
       results of other types than the call (parameters of unknown rank may become known);
     - if the pass would copy more than ``max_ops`` ops. A chain of ``n`` functions, each with two calls of the next,
       expands to ``2**n`` ops. Calls are considered in the order of the module.

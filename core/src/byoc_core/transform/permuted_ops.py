@@ -1,4 +1,7 @@
-"""Computation of bindings on operands with axes stored in another order, and storage of constants in this order."""
+"""Computation of bindings on operands with axes stored in another order, and storage of constants in this order.
+
+:class:`~byoc_core.transform.MoveTransposes` relies on both. The rules of single ops stand in ``OpDef.permute``.
+"""
 
 from __future__ import annotations
 

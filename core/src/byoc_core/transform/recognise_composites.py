@@ -40,10 +40,10 @@ class RecogniseComposites(Pass):
     - ``nn.softmax``: ``exp(x - max(x)) / sum(exp(x - max(x)))`` along one axis. The form without the shift by the
       maximum is left alone: it overflows for inputs handled by ``nn.softmax``.
     - ``nn.gelu``: ``x/2 * (1 + erf(x / sqrt(2)))`` and ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x**3)))``, with
-      the factors in any order. At minus infinity the decomposed forms give NaN, ``nn.gelu`` its limit 0.
-    - ``nn.swish``: ``x * sigmoid(alpha * x)`` and ``x / (1 + exp(-alpha * x))``; its limit likewise.
+      the factors in any order. At minus infinity the decomposed forms give NaN, ``nn.gelu`` the limit 0.
+    - ``nn.swish``: ``x * sigmoid(alpha * x)`` and ``x / (1 + exp(-alpha * x))``; the limit likewise.
     - ``nn.hard_swish``: ``x * clip(x + 3, 0, 6) / 6`` with any limiter and in any order, and ``x`` times
-      ``nn.hard_sigmoid`` of slope 1/6; its limit likewise.
+      ``nn.hard_sigmoid`` of slope 1/6; the limit likewise.
     - ``nn.attention``: ``softmax(query @ permute(key) * scale + mask) @ value`` on four axes, the scale on scores,
       queries or keys, or spread over several of these. Masks are added. Masks may also replace a score (which must be
       finite) by minus infinity, or by the lowest number of the dtype (unchanged by adding a score below ``1e30``). Keys

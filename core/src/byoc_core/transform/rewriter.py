@@ -151,7 +151,7 @@ Rule = Callable[[Binding, RewriteGraph], Sequence[Value] | None]
 """Return replacements of the same types for the results of a binding, or ``None``; must make progress."""
 
 Rules = Mapping[str, Sequence[Rule]]
-"""Rules by the name of their root op; the first rule to fit is taken."""
+"""Rules by the name of the root op; the first rule to fit is taken."""
 
 
 def pattern_rule(pattern: Pattern, build: Callable[[Match, RewriteGraph], Value | Sequence[Value] | None]) -> Rule:

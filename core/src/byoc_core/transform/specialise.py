@@ -1,4 +1,8 @@
-"""Specialisation of functions for given sizes: symbols replaced by integers, value by value."""
+"""Specialisation of functions for given sizes: symbols replaced by integers, value by value.
+
+Type rules are not run: the caller checks the types again if the sizes may not fit. Callers compile regions for backends
+of static shapes (:mod:`byoc_core.backend.sized_functions`), and compare values while debugging.
+"""
 
 from __future__ import annotations
 

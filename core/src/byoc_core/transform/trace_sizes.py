@@ -1,4 +1,7 @@
-"""Origins of the dynamic sizes of a module, including sizes unrelated to any input."""
+"""Origins of the dynamic sizes of a module, including sizes unrelated to any input.
+
+The report of a compilation lists the origins under ``sizes``, in the form of :meth:`SizeOrigin.to_data`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Unique names of values, for references to ops in reports and messages."""
+"""Unique names of values, for references to ops in constraints, reports and messages.
+
+Partitioning identifies an op by the names of the function and of the first result, so :class:`UniqueNames` runs before.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class NamePool:
     """A pool of taken names.
 
     Args:
-        taken: the names taken initially.
+        used_names: the names taken initially.
     """
 
     def __init__(self, used_names: Iterable[str] = ()) -> None:

@@ -1,4 +1,8 @@
-"""Functions: model functions, and ops defined by other ops in the standard."""
+"""Functions: model functions, and ops defined by other ops in the standard.
+
+A node calls the model's function of the same name, if any. Otherwise the op's importer is taken, and the standard's
+function only for ops without importer; :mod:`byoc_core.frontend.onnx.support` must predict the same choice.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
 def order_nodes(graph: onnx.GraphProto, source: str, is_outer: Callable[[str], bool]) -> Sequence[onnx.NodeProto]:
     """Return the nodes in topological order; the given order if already topological.
 
-    The reads of a node include reads of outer names in its nested graphs.
+    The reads of a node include reads of outer names in nested graphs.
 
     Args:
         graph: the graph.

@@ -21,7 +21,7 @@ _STANDARD_DOMAINS = ("", "ai.onnx")
 """The two names of the standard operator set's domain."""
 
 FunctionKey = tuple[str, str, str]
-"""The key of a function and its calls: domain, name and overload."""
+"""The key of a function and of the calls: domain, name and overload."""
 
 
 @dataclass(frozen=True)

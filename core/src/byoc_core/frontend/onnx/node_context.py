@@ -322,7 +322,7 @@ class NodeContext(NodeAttributes):
 
     @property
     def repeats(self) -> int:
-        """The number of imports of the node, as part of unrolled code."""
+        """The number of imports of the node, as part of unrolled code; limits the unrolling of loops inside."""
         return self._graph.repeats
 
     def open_region(self, name: str) -> tuple[Region, NodeContext]:

@@ -24,7 +24,8 @@ class Region:
 
     Attributes:
         builder: builds the function.
-        own_symbols: the symbols of sizes determined only by ops of this function.
+        own_symbols: the symbols of sizes determined only by ops of this function. Slices of a scan output must not have
+            such a size: the memory for all slices is allocated before the first round.
     """
 
     def __init__(self, name: str, ops: OpRegistry | None, constants: ConstantStore) -> None:

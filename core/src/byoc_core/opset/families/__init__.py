@@ -1,7 +1,8 @@
 """The families of ops, a module each: definitions with kernels and canonical cases.
 
 A family is imported when an op of the family is first requested. A process running a single host region needs few
-kernels, and a check of a graph document from a file needs the type rules of few ops.
+kernels, and a check of a graph document from a file needs the type rules of few ops. For this reason the table below
+repeats the names of the ops: an op absent from the table is not found.
 """
 
 from __future__ import annotations

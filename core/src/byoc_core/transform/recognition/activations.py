@@ -17,7 +17,7 @@ __all__ = ["gelu_rules", "hard_swish_rules", "swish_rules"]
 
 
 def gelu_rules() -> Iterable[tuple[str, Rule]]:
-    """Yield the rules of ``nn.gelu``, each with the op at the root of its pattern."""
+    """Yield the rules of ``nn.gelu``, each with the root op of the pattern."""
     x = wildcard().named("x")
     scaled = is_op("divide")(x, is_const().named("sqrt_2")) | is_op("multiply")(x, is_const().named("sqrt_half"))
     for bell, build in ((is_op("erf")(scaled), _build_gelu), *((form, _build_tanh_gelu) for form in _tanh_forms(x))):
@@ -63,7 +63,7 @@ def _build_tanh_gelu(match: Match, graph: RewriteGraph) -> Value | None:
 
 
 def swish_rules() -> Iterable[tuple[str, Rule]]:
-    """Yield the rules of ``nn.swish``, each with the op at the root of its pattern."""
+    """Yield the rules of ``nn.swish``, each with the root op of the pattern."""
     x = wildcard().named("x")
     argument = is_op("multiply")(x, is_const().named("alpha")) | x
     yield "multiply", pattern_rule(is_op("multiply")(x, is_op("sigmoid")(argument)), _build_swish)
@@ -79,7 +79,7 @@ def _build_swish(match: Match, graph: RewriteGraph) -> Value | None:
 
 
 def hard_swish_rules() -> Iterable[tuple[str, Rule]]:
-    """Yield the rules of ``nn.hard_swish``, each with the op at the root of its pattern."""
+    """Yield the rules of ``nn.hard_swish``, each with the root op of the pattern."""
     x = wildcard().named("x")
     gate = is_op("nn.hard_sigmoid")(x).named("gate")
     yield "multiply", pattern_rule(is_op("multiply")(x, gate), _build_gated)

@@ -23,7 +23,7 @@ _MAX_STEPS = 6
 
 
 def attention_rules() -> Iterable[tuple[str, Rule]]:
-    """Yield the rules of ``nn.attention``, each with the op at the root of its pattern."""
+    """Yield the rules of ``nn.attention``, each with the root op of the pattern."""
     yield "matmul", _recognise
 
 

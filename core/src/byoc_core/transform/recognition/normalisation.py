@@ -25,7 +25,7 @@ __all__ = [
 
 
 def softmax_rules() -> Iterable[tuple[str, Rule]]:
-    """Yield the rules of ``nn.softmax``, each with the op at the root of its pattern."""
+    """Yield the rules of ``nn.softmax``, each with the root op of the pattern."""
     x = wildcard().named("x")
     powers = is_op("exp")(is_op("subtract")(x, is_op("max")(x).named("max")))
     total = is_op("sum")(powers).named("sum")
@@ -70,7 +70,7 @@ def _centred() -> tuple[Pattern, Pattern, Pattern]:
 
 
 def layer_norm_rules() -> Iterable[tuple[str, Rule]]:
-    """Yield the rules of ``nn.layer_norm`` with scale and shift, each with the op at the root of its pattern."""
+    """Yield the rules of ``nn.layer_norm`` with scale and shift, each with the root op of the pattern."""
     x, mean, centred = _centred()
     norm, beta = _Norm(centred), wildcard().named("beta")
     rule = pattern_rule(is_op("add", "nn.bias_add")(norm.scaled, beta), _build_layer_norm)
@@ -94,7 +94,7 @@ def plain_layer_norm_rules() -> Iterable[tuple[str, Rule]]:
 
 
 def rms_norm_rules() -> Iterable[tuple[str, Rule]]:
-    """Yield the rules of ``nn.rms_norm`` with scale, each with the op at the root of its pattern."""
+    """Yield the rules of ``nn.rms_norm`` with scale, each with the root op of the pattern."""
     x = wildcard().named("x")
     yield "multiply", pattern_rule(_Norm(x).scaled, _build_rms_norm)
     wide = _Norm(is_op("cast")(x).named("wide"))

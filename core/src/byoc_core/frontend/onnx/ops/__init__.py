@@ -1,4 +1,8 @@
-"""The importers of ONNX ops, one file per family."""
+"""The importers of ONNX ops, one file per family.
+
+Each family has a table ``IMPORTERS`` of functions by ONNX name. A name must stand in a single table: of two importers,
+the later is taken without a warning.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Attention in the form of ONNX's function body: each stage rounded to its dtype."""
+"""Attention in the form of ONNX's function body: each stage rounded to a dtype.
+
+:mod:`byoc_core.frontend.onnx.ops.attention` takes this form only if ``nn.attention`` would round differently.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class AttentionStages:
         softcap: if not 0, scores become ``softcap * tanh(scores / softcap)``.
         precision: the dtype of the softmax.
         mask: a term added to the scores.
-        may_see_none: whether a step may see no key; its weights are zeros.
+        may_see_none: whether a step may see no key; the weights are then zeros.
     """
 
     node: NodeContext
@@ -77,7 +80,7 @@ class AttentionStages:
             raise self.node.error("the mask does not broadcast to the scores", got=mask, expected=scores)
 
     def _factors(self, size: Dim) -> tuple[Value, Value]:
-        """Return the factors of queries and of keys: roots of the scale, with its sign on the factor of the queries."""
+        """Return the factors of queries and of keys: roots of the scale, with the sign on the factor of the queries."""
         if self.scale is not None or isinstance(size, int):
             scale = 1 / math.sqrt(max(int(str(size)), 1)) if self.scale is None else self.scale
             root = math.sqrt(abs(scale))
@@ -96,7 +99,7 @@ class AttentionStages:
         return self.node.emit("multiply", self.node.emit("tanh", self.node.emit("divide", scores, cap)), cap)
 
     def _weigh(self, scores: Value) -> Value:
-        """Return the softmax of the scores, computed in its own dtype; zeros for steps without visible keys.
+        """Return the softmax of the scores, computed in the softmax dtype; zeros for steps without visible keys.
 
         A step sees no keys if all its scores are minus infinity; a sum of finite numbers may be minus infinity in
         float16. A step also sees no keys if its mask is all minus infinity, even with NaN in the scores.

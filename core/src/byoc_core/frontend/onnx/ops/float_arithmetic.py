@@ -17,7 +17,7 @@ def compute_in_wide_floats(node: NodeContext, value: Value, compute: Callable[[V
     Args:
         node: the node, whose input 0 has the dtype of the value.
         value: the operand of the computation.
-        compute: emits the ops; its result has the dtype of its operand.
+        compute: emits the ops; the result has the dtype of the operand.
     """
     dtype = node.type(0).dtype
     if not is_float(dtype) or dtype_info(dtype).bits >= 32:

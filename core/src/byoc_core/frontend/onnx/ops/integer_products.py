@@ -28,17 +28,17 @@ def _scalar(node: NodeContext, index: int, target: int = 0) -> Value:
 
 
 def _along_filters(node: NodeContext, index: int, target: int) -> Value:
-    """Return a scalar, or one value per filter, in a shape broadcasting against filters ``(O, I, ...)``."""
+    """Return a scalar, or a value per filter, in a shape broadcasting against filters ``(O, I, ...)``."""
     return _with_trailing_axes(node, index, len(node.shape(target)) - 1)
 
 
 def _along_channels(node: NodeContext, index: int, target: int) -> Value:
-    """Return a scalar, or one value per filter, in a shape broadcasting against images ``(N, O, ...)``."""
+    """Return a scalar, or a value per filter, in a shape broadcasting against images ``(N, O, ...)``."""
     return _with_trailing_axes(node, index, len(node.shape(target)) - 2)
 
 
 def _with_trailing_axes(node: NodeContext, index: int, num_axes: int) -> Value:
-    """Return a scalar, or one value per filter followed by ``num_axes`` axes of size 1."""
+    """Return a scalar, or a value per filter followed by ``num_axes`` axes of size 1."""
     shape = node.shape(index)
     if len(shape) > 1:
         raise node.error(
@@ -48,7 +48,7 @@ def _with_trailing_axes(node: NodeContext, index: int, num_axes: int) -> Value:
 
 
 def _along_rows(node: NodeContext, index: int, target: int) -> Value:
-    """Return a scalar, or one value per row, in a shape broadcasting against matrices ``(..., M, K)``."""
+    """Return a scalar, or a value per row, in a shape broadcasting against matrices ``(..., M, K)``."""
     shape = node.shape(index)
     if shape in ((), (1,)):
         return _scalar(node, index)
@@ -56,7 +56,7 @@ def _along_rows(node: NodeContext, index: int, target: int) -> Value:
 
 
 def _along_columns(node: NodeContext, index: int, target: int) -> Value:
-    """Return a scalar, or one value per column, in a shape broadcasting against matrices ``(..., K, N)``."""
+    """Return a scalar, or a value per column, in a shape broadcasting against matrices ``(..., K, N)``."""
     return _scalar(node, index) if node.shape(index) in ((), (1,)) else node.value(index)
 
 
@@ -108,7 +108,7 @@ def _scale(node: NodeContext, index: int, target: int, parameter_of: _ReadParame
 
 
 def _requantised(node: NodeContext, sums: Value, scale: Value) -> Value:
-    """Multiply sums by their scale, and quantise with the result's scale (input 6) and zero point (input 7)."""
+    """Multiply sums by the scale, and quantise with the result's scale (input 6) and zero point (input 7)."""
     real = node.emit("multiply", node.emit("cast", sums, dtype="float32"), scale)
     return node.emit("quantize", real, _scale(node, 6, 0, _scalar), _scalar(node, 7))
 
