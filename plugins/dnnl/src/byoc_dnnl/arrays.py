@@ -1,4 +1,8 @@
-"""Memory of numpy: addresses, alignment, and pages of memory-mapped files."""
+"""Memory of numpy: addresses, alignment, and pages of memory-mapped files.
+
+Programs place the arena and scratch memory at multiples of :data:`ALIGNMENT`. The C extension allocates arenas with the
+same alignment (``csrc/arena.c``).
+"""
 
 from __future__ import annotations
 

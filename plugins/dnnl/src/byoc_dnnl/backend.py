@@ -76,9 +76,9 @@ def byoc_compile_status(context: CompileContext) -> Status:
 def byoc_prepare(module: IRModule) -> IRModule:
     """Rewrite the module into the form preferred by oneDNN.
 
-    Ops spelled out by exporters become a single op again if oneDNN has the op but not all parts. Scales and shifts of
-    channels are folded away, because each would be a further post-op or primitive. The remaining batch normalisations
-    are spelled out. Products of integers become products of dequantised tensors.
+    Products of integers become products of dequantised tensors. Ops spelled out by exporters become a single op again
+    if oneDNN has the op but not all parts. Scales and shifts of channels are folded away, because each would be a
+    further post-op or primitive. The remaining batch normalisations are spelled out.
     """
     return spell_batch_norm(FoldScales()(RecogniseComposites(_RECOGNISED)(spell_integer_products(module))))
 

@@ -1,4 +1,8 @@
-"""The nodes of a region as calls with typed operands and results."""
+"""The nodes of a region as calls with typed operands and results.
+
+Inputs, constants and results of nodes are numbered in this order, as in graph documents. Values of a call are such
+numbers, also in the planner and in :mod:`byoc_dnnl.ranges`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Rough cost of a plan: whether more than one thread pays, and whether other backends may be faster."""
+"""Rough cost of a plan: whether more than one thread pays, and whether other backends may be faster.
+
+:mod:`byoc_dnnl.engine` plans small regions again, for the calling thread alone. :mod:`byoc_dnnl.backend` reports the
+time of slow ops to the core.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Derivations of constants: numpy transforms a constant before a program reads it, if oneDNN needs another form."""
+"""Derivations of constants: numpy transforms a constant before a program reads it, if oneDNN needs another form.
+
+Derivations are compared: equal derivations of a constant share memory within a plan, and packed constants are shared
+within the process (:mod:`byoc_dnnl.weights`). Fields have to determine the result.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Regions in one native call: plans as tables of the C extension, if the extension is available."""
+"""Regions in one native call: plans as tables of the C extension, if the extension is available.
+
+The extension reads locations and steps as tuples, by position (``csrc/program.c``).
+"""
 
 from __future__ import annotations
 

@@ -33,5 +33,8 @@ class DnnlOptions(BaseModel):
 
     @property
     def unit_roundoff(self) -> Mapping[str, float]:
-        """The unit roundoffs coarsened by the options, by dtype, for judging the numbers."""
+        """The unit roundoffs coarsened by the options, by dtype, for judging the numbers.
+
+        The core reads this property by name.
+        """
         return {} if self.precision == "float32" else {"float32": float_limits("bfloat16").unit_roundoff}

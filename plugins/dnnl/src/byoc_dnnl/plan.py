@@ -1,4 +1,8 @@
-"""A region as a fixed list of primitives over buffers: made by a planner, run by a program."""
+"""A region as a fixed list of primitives over buffers: made by a planner, run by a program.
+
+Buffers and locations are equal only to themselves. The arena reuses the memory of a buffer after the last step with the
+buffer, so the order of the steps is fixed.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +78,7 @@ class Step:
     """A primitive with arguments.
 
     Attributes:
-        title: the computation, for people and messages.
+        title: the computed ops, for people and messages; :mod:`byoc_dnnl.cost` looks for the first op.
         desc: the primitive.
         arguments: locations by the argument's number (``DNNL_ARG_*``).
     """

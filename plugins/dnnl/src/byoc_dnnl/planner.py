@@ -34,7 +34,10 @@ __all__ = ["Planner"]
 
 
 class Planner:
-    """A planner for a function.
+    """A planner for a function, for a single plan.
+
+    Calls are lowered in order, and the first refusal ends the plan. Results of later calls have larger numbers: pending
+    readers and :class:`~byoc_dnnl.ranges.Ranges` rely on this order.
 
     Args:
         engine: the engine of the primitives.

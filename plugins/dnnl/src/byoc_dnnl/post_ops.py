@@ -39,7 +39,7 @@ class PostOp:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key, equal for equal post-ops."""
+        """A key, equal for equal post-ops; part of a primitive's recipe (:mod:`byoc_dnnl.primitive_cache`)."""
         operand = self.operand and self.operand.identity()
         return self.algorithm, float(self.alpha).hex(), float(self.beta).hex(), operand, self.dtype
 

@@ -1,4 +1,7 @@
-"""The effect of the requested precision on ops: ops able to read and pass on values stored narrower."""
+"""The effect of the requested precision on ops: ops able to read and pass on values stored narrower.
+
+The planner stores a result narrower for the readers listed here. Names of precisions appear in options and payloads.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Primitive descriptors of the kinds used here: a method for each kind, over memory descriptors.
 
-A method returns ``None`` if oneDNN has no implementation for the case.
+A method returns ``None`` if oneDNN has no implementation for the case. Reference implementations are returned too;
+:meth:`~byoc_dnnl.planner.Planner.accepts` refuses them in strict plans.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 A bound of a value means: each element is a number (no NaN or infinity) of at most this magnitude. Nothing is known of
 the inputs of a region. A check at run time creates a bound. Further bounds follow, until they grow beyond float32. A
 deep network therefore needs a check every several layers, and none for values limited by the layers themselves.
+
+A proved bound permits primitives that are wrong for NaN, infinities or large numbers, without a further check
+(:mod:`byoc_dnnl.lowerings.functions`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bound of a call's result, by the rule of the op."""
+"""The bound of a call's result, by the rule of the op in the core's op set; :mod:`byoc_dnnl.ranges` defines bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reasons why ops are never taken, in the ops' terms; for ops left out although oneDNN has them, the reason says so."""
+"""Reasons why ops are never taken, in the ops' terms; for ops left out although oneDNN has them, the reason says so.
+
+Rejections of the backend and the page of ops for users show the texts. No op has both a reason and a lowering. An op
+with neither is refused as new.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The table of ops, and rules for all ops."""
+"""The table of ops, and rules checked before every lowering: dtypes, static sizes, elements, limits of oneDNN.
+
+Lowerings may rely on these rules. The tables of lowerings and dtypes also appear on the page of ops for users
+(``docs/dnnl_ops.py``).
+"""
 
 from __future__ import annotations
 

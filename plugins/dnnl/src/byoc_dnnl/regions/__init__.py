@@ -1,4 +1,9 @@
-"""Rewrites of a region before planning, from function to function."""
+"""Rewrites into ops known to plans.
+
+Batch normalisation and integer products are rewritten in the whole module, before partition. The result replaces the
+module for all backends, so the meaning must not change. Attention is rewritten in the backend's functions, before
+planning.
+"""
 
 from __future__ import annotations
 
