@@ -1,4 +1,8 @@
-"""Short Python programs, each run in a fresh process without prior imports."""
+"""Short Python programs, each run in a fresh process without prior imports.
+
+A program is text: renaming ``print_partition``, ``use_and_drop`` or ``digests_of_examples`` of the promises must change
+the text of the program too.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,8 @@ def run_in_fresh_process(
     """Return the text printed by the code.
 
     Args:
-        code: Python code with this process's import path; arguments begin at ``sys.argv[2]``.
+        code: Python code with this process's import path; ``json`` and ``sys`` are imported already, and arguments
+            begin at ``sys.argv[2]``.
         arguments: the arguments of the code.
         timeout: seconds.
         environment: variables with other values than in this process.

@@ -10,7 +10,10 @@ __all__ = ["Cell", "DeclinedError", "FailedError", "NotCoveredError", "Outcome",
 
 
 class Status(StrEnum):
-    """The end of a test, from the best to the worst."""
+    """The end of a test, from the best to the worst.
+
+    Reports contain the values; of several statuses of an op in a dtype, the worst by this order counts.
+    """
 
     PASSED = "passed"
     """The promise was kept, on work done by the backend itself."""

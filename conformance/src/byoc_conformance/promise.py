@@ -1,4 +1,8 @@
-"""Promises as data: the duties of a backend, each with a test."""
+"""Promises as data: the duties of a backend, each with a test.
+
+The ids of tests are a public format: overrides, reports and comparisons of reports name a test by id, and a worker
+process finds the test by id. Renaming a promise or a case makes the overrides of users invalid.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +52,12 @@ class Promise:
 
     Attributes:
         level: the level of the promise.
-        name: the name in the kit, words joined by ``-``.
+        name: the name in the kit, words joined by ``-``; a part of the ids.
         text: the promise, as a sentence with the backend as subject.
         check: tests the subject for a case of ``cases``: returns the outcome, ``None`` for a plain pass, or raises a
             :class:`byoc_conformance.outcome.VerdictError`. Any other exception is a failure.
-        cases: the parts of the promise, each a separate test; found without asking the backend.
+        cases: the parts of the promise, each a separate test; found without asking the backend, and equal in every
+            process.
         deadline: seconds for each.
     """
 

@@ -1,4 +1,9 @@
-"""The kit's tests as items of pytest, and a guard test against removal of tests from the suite."""
+"""The kit's tests as items of pytest, and a guard test against removal of tests from the suite.
+
+A test of the kit runs in a worker process of a ``Runner``, not in pytest's own. The guard fails if another plugin
+removes tests, if a mark hides a test, or if a method of the class has the name of a kit test. Tests left out by an
+option of the command line do not count.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Tests of the kit in separate processes: a crash or a hang is a single red case, not a dead run."""
+"""Tests of the kit in separate processes: a crash or a hang is a single red case, not a dead run.
+
+Runner and worker process exchange JSON values: an empty request imports the backend, a request with the id of a test
+is answered with status, text and cells. Both sides are in this module, and must change together.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +140,7 @@ class Runner:
 
 
 def main(setup: Mapping[str, Any]) -> None:
-    """Serve tests in the inner process.
+    """Serve tests in the inner process; the runner names this function as text.
 
     Args:
         setup: a :class:`SubjectSpec` as JSON.

@@ -1,4 +1,8 @@
-"""The backend under test, with the kit's operations: partition, compile, run."""
+"""The backend under test, with the kit's operations: partition, compile, run.
+
+All tests of a worker process share a single :class:`Subject`, and the attempts, executables and machines cached for
+the subject (by the examples and by the case functions). A test must not change these objects.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +81,7 @@ class SubjectSpec:
 
 
 class Subject:
-    """The backend under test.
+    """The backend under test; compared by identity.
 
     Args:
         spec: the specification.

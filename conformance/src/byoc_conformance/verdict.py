@@ -16,7 +16,7 @@ __all__ = ["Judgement", "Verdict", "judge"]
 
 
 class Verdict(StrEnum):
-    """The verdict on a test, from the best to the worst."""
+    """The verdict on a test, from the best to the worst; the values are part of ``conformance.json``."""
 
     PASSED = Status.PASSED.value
     DECLINED = Status.DECLINED.value

@@ -1,6 +1,7 @@
 """The error for an absent public name of a module: the home of the name, or the byoc name with the same purpose.
 
-Readers of TVM look for passes under TVM's names and in TVM's modules.
+Readers of TVM look for passes under TVM's names and in TVM's modules. ``byoc_core``, ``byoc_core.transform`` and
+``byoc_core.partitioning`` raise this error. The names in the table are text: a renamed pass must be renamed here too.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 A dtype is a string everywhere in byoc (``"float32"``, ``"bfloat16"``); this module turns the string into
 a numpy dtype, a DLPack code and sizes. ``ml_dtypes`` is imported at the first request for a type of this package.
+Artifacts and digests of constants hold the names, so a name never changes.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class DTypeInfo:
         itemsize: bytes of one element in a numpy array.
         dl_code: DLPack type code.
         kind: ``"float"``, ``"int"``, ``"uint"`` or ``"bool"``.
+        from_ml_dtypes: whether the numpy dtype comes from ``ml_dtypes``.
     """
 
     name: str

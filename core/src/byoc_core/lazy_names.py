@@ -11,6 +11,8 @@ __all__ = ["lazy_names"]
 def lazy_names(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], object]:
     """Return the ``__getattr__`` of a package.
 
+    The table is separate from ``__all__`` and from the imports for type checkers: a new public name belongs in all.
+
     Args:
         package: the package's ``__name__``.
         homes: the names of each module of the package.

@@ -223,6 +223,9 @@ _FUSED: tuple[Levels, ...] = (
 def draw_blocks(ops: OpRegistry, root: str, seed: int, *, is_dynamic: bool) -> Iterator[DrawnGraph]:
     """Yield the blocks of a root; the blocks of all roots together cover every pair of choices.
 
+    The rows of all roots are drawn together, so a new level or a new root may change the blocks of every root. The
+    roots are cases of ``L2-blocks``.
+
     Args:
         ops: the registry.
         root: a name in :data:`BLOCK_ROOTS`.

@@ -43,7 +43,10 @@ class NodeCase:
 
 @cache
 def node_groups() -> tuple[str, ...]:
-    """Return the names of the groups: the names of onnx's files, a file for most ops. No file is imported."""
+    """Return the names of the groups: the names of onnx's files, a file for most ops. No file is imported.
+
+    The groups are the cases of ``L2-onnx``, so the tests of this promise depend on the installed version of onnx.
+    """
     spec = importlib.util.find_spec(_PACKAGE)
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
     return tuple(sorted(module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")))

@@ -1,4 +1,8 @@
-"""Random numbers reproducible in every process."""
+"""Random numbers reproducible in every process.
+
+Python's own hashes of texts differ from process to process, so checksums of the parts are used. Another derivation
+draws other examples, inputs and graphs for the same seed in all levels.
+"""
 
 from __future__ import annotations
 

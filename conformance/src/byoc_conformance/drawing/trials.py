@@ -47,7 +47,7 @@ class Trial:
         symbols: the symbolic sizes of the parameters: ``"none"``; ``"first"``: the size of the first operand's first
             axis, at every occurrence; ``"all"``, with a common symbol for equal sizes; ``"apart"``, with a symbol for
             each axis; ``"last"``: the sizes found only in the last operand.
-        name: of the function.
+        name: of the function; level 2 chooses seeds and regimes of values by the name.
         levels: the drawn levels; empty for canonical trials.
     """
 

@@ -91,7 +91,9 @@ REGIMES: Mapping[str, Draw] = {
 """Generators of floating-point operands, by name. Integers are small under ``normal``, else arbitrary."""
 
 FINITE_OPERANDS = frozenset({"weight"})
-"""Operands finite in every regime: no op specifies whether padding zeros times NaN are NaN."""
+"""Names of operands drawn as ``normal`` in the regime ``nonfinite``: no op specifies whether padding zeros times
+NaN are NaN.
+"""
 
 POSITIVE_OPERANDS = frozenset({"variance", "scale"})
 """Operands meaningful only if positive, by the operand name of the op."""

@@ -1,4 +1,9 @@
-"""Judging of a function's results, by the rule of its op, or by the debugger's rule if there are several ops."""
+"""Judging of a function's results, by the rule of its op, or by the debugger's rule if there are several ops.
+
+The reference kernels compute the expected results twice: in the program's dtypes (``host``), and in float64, the oracle
+(``exact``). A result equal to the first, or within a bound around the second, is right: a bound too narrow blames right
+backends, and a bound too wide hides wrong numbers.
+"""
 
 from __future__ import annotations
 

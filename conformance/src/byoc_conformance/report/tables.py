@@ -36,6 +36,7 @@ SYMBOLS = {
     Status.CRASHED: "☠",
     Status.HUNG: "∞",
 }
+"""The mark of each status in the coverage tables of the page and of the Markdown text."""
 
 
 def format_headline(report: Report) -> str:

@@ -1,4 +1,8 @@
-"""Loop nests over broadcast tensors, with the fewest loops permitted by the shapes."""
+"""Loop nests over broadcast tensors as C text, with the fewest loops permitted by the shapes.
+
+For the elementwise kernels of the plain form of :class:`CSourceCodegen`. Kernels as data have nests and schedules of
+their own: see :mod:`byoc_core.authoring.c.nest`.
+"""
 
 from __future__ import annotations
 

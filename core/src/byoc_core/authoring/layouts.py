@@ -1,4 +1,8 @@
-"""Layouts of values in memory, and their change by view ops: for backends with views in place of copies."""
+"""Layouts of values in memory, and their change by view ops: for backends with views in place of copies.
+
+The rules belong to the ops (``OpDef.view``). A backend reads and writes the buffer by the returned strides and offset,
+without further checks.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ __all__ = ["hook_specs"]
 def hook_specs() -> tuple[HookSpec, ...]:
     """Return all hooks open to plugins: the group ``byoc.backends`` first, then ``byoc.runtimes``.
 
-    The pages of the documentation are generated from the result. Tools for writing or checking plugins may use it too::
+    The pages of the documentation are generated from the result. Tools for writing or checking plugins may use the
+    result too::
 
         for hook in byoc_core.backend.hook_specs():
             print(hook.group, hook.signature, "required" if hook.required else "optional", f"since {hook.since}")

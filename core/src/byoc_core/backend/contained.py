@@ -1,4 +1,8 @@
-"""Backends with failing hooks contained: an exception becomes a refusal of the backend, kept with its traceback."""
+"""Backends with failing hooks contained: an exception becomes a refusal of the backend, kept with its traceback.
+
+The driver contains every backend except the host. Exceptions of ``byoc_partition``, ``byoc_estimate`` and conditions of
+patterns are caught by the callers in :mod:`byoc_core.partitioning`, and passed to :meth:`ContainedBackend.contain`.
+"""
 
 from __future__ import annotations
 

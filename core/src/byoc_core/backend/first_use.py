@@ -1,4 +1,4 @@
-"""Compilation for sizes first seen in a call: the backend's rules are asked again, then its codegen."""
+"""Compilation for sizes first seen in a call: the backend's rules are asked again, then the codegen."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def rules_refusal(handle: BackendHandle, function: Function, context: CompileCon
 def _composite_refusal(
     binding: Binding, patterns: Sequence[CompositePattern], context: CompileContext
 ) -> Rejection | None:
-    """Return why no pattern of a composite's name accepts its body; ``None`` if a pattern does, or if none matches."""
+    """Return why no pattern of a composite's name accepts the body; ``None`` if a pattern does, or if none matches."""
     body = binding.regions[0]
     index = FunctionIndex(body, context.constants)
     refusal = None

@@ -1,4 +1,4 @@
-"""A handle of one backend: calls its hooks and checks their results."""
+"""A handle of a backend: calls the hooks and checks the results."""
 
 from __future__ import annotations
 

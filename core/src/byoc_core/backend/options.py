@@ -1,4 +1,4 @@
-"""Validation of a backend's options against its pydantic model, before compilation starts."""
+"""Validation of a backend's options against the pydantic model, before compilation starts."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ def ops_with(backends: Iterable[BackendHandle]) -> OpRegistry:
 
 
 def with_own_ops(module: IRModule, backends: Iterable[BackendHandle]) -> IRModule:
-    """Return the module with the core's ops and the backends' own ops added to its registry.
+    """Return the module with the core's ops and the backends' own ops added to the registry.
 
-    Names in the module's registry keep their meaning: a backend's op of an equal name is left out. The same module is
+    Names in the module's registry keep the meaning: a backend's op of an equal name is left out. The same module is
     returned if nothing is new.
 
     Raises:

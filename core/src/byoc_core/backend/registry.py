@@ -71,7 +71,7 @@ class Backends:
         """Return backends, the first to be asked first: as listed, and the host last.
 
         Args:
-            chosen: names, plugin objects or handles; listing the host does not change its place.
+            chosen: names, plugin objects or handles; listing the host does not change the host's place.
 
         Raises:
             PluginError: a backend cannot be used, or a name is listed twice for different plugins.
@@ -107,7 +107,7 @@ class Backends:
 
 
 def open_object(plugin: object) -> BackendHandle:
-    """Return a handle for a plugin object without an entry point, named by its own info.
+    """Return a handle for a plugin object without an entry point, named by the info.
 
     Raises:
         PluginError: the object has no hooks, or does not return a ``BackendInfo``.

@@ -1,4 +1,7 @@
-"""The compiler called by a loaded artifact for sizes not held by the artifact."""
+"""The compiler called by a loaded artifact for sizes not held by the artifact.
+
+The recipe may come from a stranger: everything ensured by a build for a backend's functions is checked again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Functions, ops and matches with concrete sizes, for questions to a backend of static shapes."""
+"""Functions, ops and matches with concrete sizes, for questions to a backend of static shapes.
+
+Without sizes named by the user, the answer for a single set of probes decides a claim for all sizes. Before later
+sizes are compiled, the rules are asked again (:mod:`byoc_core.backend.first_use`).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +55,7 @@ class SizedFunctions:
 
         Args:
             function: a function, or a part of a function.
-            container: the function containing the part; its symbols get sizes too.
+            container: the function containing the part; the container's symbols get sizes too.
         """
         own = symbols_in(function)
         symbols = sorted(own) if container is None else self._symbols_of(container)
@@ -64,7 +68,10 @@ class SizedFunctions:
                 yield sizes
 
     def alternative(self, function: Function, container: Function | None = None) -> dict[str, int]:
-        """Return alternative probe sizes, yielded by :meth:`tried` only if no others are possible."""
+        """Return other probe sizes: a refusal repeated word for word for these sizes does not depend on the sizes.
+
+        The method :meth:`tried` yields the largest probe only if no smaller probe is possible.
+        """
         symbols = sorted(symbols_in(function)) if container is None else self._symbols_of(container)
         return {name: _PROBES[-1] + index for index, name in enumerate(symbols)}
 
@@ -154,7 +161,7 @@ def _completions(symbols: Sequence[str], named_sizes: Mapping[str, int]) -> list
 
 
 def _check_types(binding: Binding) -> None:
-    """Check the types of a binding against the rule of its op.
+    """Check the types of a binding against the rule of the op.
 
     Raises:
         IRTypeError: the operands do not fit, or the rule gives other types.

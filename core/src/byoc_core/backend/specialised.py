@@ -1,4 +1,8 @@
-"""Backends of static shapes handling symbolic sizes: each set of sizes is tried with integers in place of symbols."""
+"""Backends of static shapes handling symbolic sizes: each set of sizes is tried with integers in place of symbols.
+
+The wrapped backend is mostly a :class:`~byoc_core.backend.contained.ContainedBackend`. Each method calling a hook must
+ask the wrapped backend: an inherited method would call the hook without containing errors.
+"""
 
 from __future__ import annotations
 

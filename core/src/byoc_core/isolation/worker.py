@@ -1,4 +1,9 @@
-"""The outer half: a process to answer requests, with a deadline for each."""
+"""The outer half: a process to answer requests, with a deadline for each.
+
+The protocol is a JSON line for each request and reply; the first line of the process is ``{"ready": true}``
+(:mod:`byoc_core.isolation.serving`). Users are the debugger, the check of installed plugins by the command line, and
+the conformance kit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The structures of ``byoc_ffi.h`` for ``ctypes``."""
+"""The structures of ``byoc_ffi.h`` for ``ctypes``.
+
+Field order and sizes are fixed by DLPack and the TVM FFI: compiled functions of any age read this layout.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The options of compiling and linking C, and the resulting library."""
+"""The options of compiling and linking C, and the resulting library.
+
+Flags made from the options, and digests of files found by the options, are part of the keys of the build cache. A saved
+module keeps ``opt_level``, ``march``, ``extra_flags``, ``target`` and ``libraries``; folders and objects belong to the
+building machine.
+"""
 
 from __future__ import annotations
 

@@ -98,7 +98,8 @@ def _c_atom(atom: object) -> str:
 def c_identifier(name: str) -> str:
     """Return a valid C identifier for a name: other characters become ``_``; a leading digit or a keyword gets a ``_``.
 
-    Names of the C library are accepted: see :data:`byoc_core.authoring.csource_types.C_LIBRARY_NAMES`.
+    Different names may give the same identifier: the caller makes identifiers unique. Names of the C library are
+    accepted: see :data:`byoc_core.authoring.csource_types.C_LIBRARY_NAMES`.
     """
     text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
     return f"_{text}" if text[0].isdigit() or text in _KEYWORDS else text

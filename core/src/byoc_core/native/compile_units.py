@@ -1,4 +1,9 @@
-"""Translation units: byoc's own C files, compiled with generated files, each in a separate process."""
+"""Translation units: byoc's own C files, compiled with generated files, each in a separate process.
+
+The code generator (:mod:`byoc_core.authoring.csource_units`) decides on the number of units and begins the text with
+:func:`unit_count_line`. ``byoc_scalar.h`` selects the definitions of a unit by ``BYOC_UNIT``. Files of byoc are
+found by the exact text ``#include "<header>"``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The machine requirements of a compiled library, and the features of this machine."""
+"""The machine requirements of a compiled library, and the features of this machine.
+
+A saved library holds its :class:`Target`; :func:`check_target` refuses the library before loading. Instruction sets
+missing in the tables below are not recorded: such code ends the process on a processor without the instruction set.
+Outside Linux only system and processor family are compared.
+"""
 
 from __future__ import annotations
 

@@ -160,8 +160,9 @@ def failure_of(symbol: str, message: str) -> ExecutionError:
 class NativeFunction:
     """A compiled function as ``f(*inputs, *outputs)`` over C-contiguous arrays of the declared dtypes.
 
-    Any number of threads may call the function at once: each call under way has a separate argument block, taken from
-    a pool. The interpreter lock is released while the function runs.
+    Nothing but the number of arrays is checked: the code would read or write beyond smaller arrays. Any number of
+    threads may call the function at once: each call under way has a separate argument block, taken from a pool. The
+    interpreter lock is released while the function runs.
 
     Args:
         symbol: the function's name, for errors.

@@ -90,10 +90,10 @@ class Catalog:
         return judgement
 
     def load(self, name: str) -> object:
-        """Import a plugin, once, and return the module or object referenced by its entry point.
+        """Import a plugin, once, and return the module or object referenced by the entry point.
 
         Raises:
-            PluginError: the name is unknown, the plugin may not be used, or its import fails (a quarantine follows).
+            PluginError: the name is unknown, the plugin may not be used, or the import fails (a quarantine follows).
             KeyboardInterrupt: the user interrupts the import (a plugin raising the same exception cannot be told
                 apart); the log names the plugin.
         """
@@ -111,7 +111,7 @@ class Catalog:
         return self._loaded.setdefault(name, plugin)
 
     def open(self, name: str, specs: ModuleType) -> PluginHandle:
-        """Load a plugin and check its hooks against the specifications.
+        """Load a plugin and check the hooks against the specifications.
 
         Args:
             name: the plugin's name.

@@ -109,7 +109,7 @@ def _rivals(record: PluginRecord, found: list[PluginRecord]) -> _Rivals:
 
 
 def _judge(record: PluginRecord, rivals: _Rivals, settings: PluginSettings) -> PluginRecord:
-    """Return the record with its state, decided by the settings first, then clashes, then versions."""
+    """Return the record with the state, decided by the settings first, then clashes, then versions."""
     if _is_core(record):
         return record
     if record.group == BACKENDS_GROUP:

@@ -1,4 +1,4 @@
-"""A plugin behind pluggy: its hooks are checked once, and errors of calls name the plugin."""
+"""A plugin behind pluggy: the hooks are checked once, and errors of calls name the plugin."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from byoc_core.plugin.markers import terms_of
 __all__ = ["QUESTIONS", "HookArgument", "HookSpec", "read_hook_specs"]
 
 QUESTIONS = ("Called by", "When", "How often", "Result", "If it raises")
-"""The questions answered by the text of every hook, in this order."""
+"""The questions answered by the text of every hook, in this order; the pages of hooks are made from these labels."""
 
 _EXAMPLE = "Example::\n"
 

@@ -1,7 +1,8 @@
 """Arguments of a packed function: conversion to numpy, checks against a signature, overlap of outputs with inputs.
 
 Both :func:`call_checked` (a direct call of a module's function) and the VM (a call of a whole program) use these
-pieces, so a wrong argument is reported in the same words in both cases.
+pieces, so a wrong argument is reported in the same words in both cases. Implementations check nothing again: machine
+code called with a wrong array reads or writes foreign memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A module in front of another module, with all requests passed on."""
+"""A module in front of another module, with all requests passed on.
+
+Each member of :class:`RuntimeModule` with a default must be passed on here: an omitted member answers with the default
+in place of the inner module. Saving unwraps these modules (:meth:`byoc_core.runtime.registry.RuntimeHandle.save`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ __all__ = ["DelegatingModule"]
 
 class DelegatingModule(RuntimeModule):
     """A module with the behaviour of an inner module; subclasses change the calls of the functions.
+
+    A subclass guarding calls returns functions without ``native``: calls from machine code would evade the guard.
 
     Args:
         inner: the other module.

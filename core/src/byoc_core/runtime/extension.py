@@ -1,4 +1,8 @@
-"""The optional C extension: without the extension, Python runs every step of a program."""
+"""The optional C extension: without the extension, Python runs every step of a program.
+
+Users are the VM (calls of machine code), the accounts of threads and :func:`vector_function`. Each user works without
+the extension too. Availability is decided once per process.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Storage plans for buffers with different live ranges.
 
-Sizes are known here; :mod:`byoc_core.runtime.symbolic_storage` handles symbolic sizes.
+Sizes are known here; :mod:`byoc_core.runtime.symbolic_storage` handles symbolic sizes. Lowering places the registers of
+a program in the arena by :func:`plan`; the numpy host places values in the workspace by :func:`plan_once`. An overlap
+of live buffers would give wrong results. A smaller arena is the only gain from a better search.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Sets of sizes: signatures with integers in place of symbols, and sizes as text for people."""
+"""Sets of sizes: signatures with integers in place of symbols, and sizes as text for people.
+
+Shared by compiling for sizes (:mod:`byoc_core.backend.specialised`) and by the compiled modules
+(:mod:`byoc_core.runtime.specialised`). Variants are found by :data:`Sizes`, so names must be in order.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ Sizes = tuple[tuple[str, int], ...]
 """The sizes of all symbols of a function, in order of name."""
 
 MAX_SIZE = 2**62
-"""The largest size allowed in artifacts."""
+"""The largest size allowed in artifacts; checked for sizes named by the user and when a payload or report is read."""
 
 _MAX_SIZES_NAMED = 16
 

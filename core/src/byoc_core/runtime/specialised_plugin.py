@@ -1,4 +1,8 @@
-"""The runtime plugin ``specialised``: saves and loads functions compiled for sets of sizes."""
+"""The runtime plugin ``specialised``: saves and loads functions compiled for sets of sizes.
+
+The payload is JSON with the payloads of the inner modules in Base64, each for its own runtime. Unknown fields are
+refused, so a new field needs a new version. Old artifacts hold version 1.
+"""
 
 from __future__ import annotations
 

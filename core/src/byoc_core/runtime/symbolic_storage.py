@@ -1,4 +1,8 @@
-"""Storages for buffers of symbolic sizes: two buffers share a storage if provably large enough for both."""
+"""Storages for buffers of symbolic sizes: two buffers share a storage if provably large enough for both.
+
+Lowering and the workspace of the numpy host use these plans. Proofs hold for all sizes of the symbols
+(:func:`byoc_core.dims.is_nonnegative`): a buffer beyond the end of the storage would overwrite other memory.
+"""
 
 from __future__ import annotations
 

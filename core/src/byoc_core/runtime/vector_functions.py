@@ -1,4 +1,8 @@
-"""Vectorised float32 functions of the C extension, for runtimes with calls into C."""
+"""Vectorised float32 functions of the C extension, for runtimes with calls into C.
+
+Runtimes rely on names, signature and accuracy; the table is ``VECTOR_FUNCTIONS`` of the extension. Address 0 is an
+ordinary answer: each caller needs another way.
+"""
 
 from __future__ import annotations
 

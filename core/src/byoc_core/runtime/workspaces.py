@@ -1,4 +1,8 @@
-"""Scratch memory passed by a caller: the size in the caller's terms, and calls with scratch memory."""
+"""Scratch memory passed by a caller: the size in the caller's terms, and calls with scratch memory.
+
+Lowering sizes the workspace of a call by :func:`caller_nbytes`. Linking a program to modules checks the workspace by
+:func:`takes_workspace`: a function given too little memory would write beyond the end.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The smallest honest byoc backend. Read in this order: ``graph``, ``backend``, ``runtime``.
 
-``graph`` is the format, shared by both halves. ``backend`` compiles and is never imported on a machine that only
-runs models; ``runtime`` runs and never imports ``backend``.
+``graph`` is the format, shared by both halves. ``backend`` compiles and is never imported on a machine only for
+running models; ``runtime`` runs and never imports ``backend``.
 """

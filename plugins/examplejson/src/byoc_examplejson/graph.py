@@ -1,4 +1,4 @@
-"""The ExampleJSON format: graphs of elementwise ops on float32 tensors, as text that a person can write.
+"""The ExampleJSON format: graphs of elementwise ops on float32 tensors, as text for people to read and write.
 
 ::
 
@@ -11,6 +11,8 @@
 
 A line without indentation names a subgraph. Every other line defines a value, under a number new to the subgraph. An
 ``output`` line ends a subgraph; without an ``output`` line the last op is the only output.
+
+Payloads of artifacts hold the same text as files, so a change of the format affects saved artifacts too.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class ExampleJsonModule(RuntimeModule):
         return PackedFunction(name, run, Signature(inputs, outputs))
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
-        """Return the text of all graphs."""
+        """Return the text of all graphs; :func:`byoc_save_module` saves the same text."""
         return to_text(self._graphs)
 
 

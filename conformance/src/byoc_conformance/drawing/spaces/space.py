@@ -28,8 +28,9 @@ class Space:
     """The variable parts of an op's use.
 
     Attributes:
-        factors: the levels of each factor, by name; the most common first.
-        build: returns the case of a row of levels, ``None`` if incompatible. The op may refuse the case.
+        factors: the levels of each factor, by name; the most common first, as needed by ``cover_pairs``.
+        build: returns the case of a row of levels, ``None`` if incompatible. The op may refuse the case. The result
+            depends on the levels alone: rows are also made by mixing the levels of two cases.
     """
 
     factors: Mapping[str, Sequence[Any]]

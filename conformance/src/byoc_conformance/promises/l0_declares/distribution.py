@@ -1,4 +1,8 @@
-"""The metadata of a backend's distribution, and the separation of the two halves."""
+"""The metadata of a backend's distribution, and the separation of the two halves.
+
+The run half must open in a fresh process with the modules of :func:`byoc_conformance.fresh_process.compile_side`
+blocked, as on a machine without the compile side.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Use of the declared capabilities."""
+"""Use of the declared capabilities: symbolic sizes and data-dependent sizes if declared, constants for every backend.
+
+A backend must claim at least a part of a single case of each kind.
+"""
 
 from __future__ import annotations
 

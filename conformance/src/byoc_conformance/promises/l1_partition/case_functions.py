@@ -1,4 +1,9 @@
-"""Small functions asked of a backend: canonical cases of ops, instances of patterns, the backend's own ops."""
+"""Small functions asked of a backend: canonical cases of ops, instances of patterns, the backend's own ops.
+
+The promises of the level choose among attempts of different cost: :func:`sample` for questions of claims,
+:func:`all_cases` without an answer there, :func:`few_claims` for compiled modules and rewriting hooks. Each of these
+attempts is made once per subject and shared by the tests.
+"""
 
 from __future__ import annotations
 

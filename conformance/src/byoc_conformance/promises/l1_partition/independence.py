@@ -88,7 +88,7 @@ def _check_process(subject: Subject, attempt: Attempt, items: Mapping[str, CaseF
 
 
 def print_partition(spec: str) -> None:
-    """Print the lines of the partitioned sample as JSON.
+    """Print the lines of the partitioned sample as JSON; called by code of a fresh process.
 
     Args:
         spec: a :class:`SubjectSpec` as JSON.

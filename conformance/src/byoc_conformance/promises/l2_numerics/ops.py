@@ -149,7 +149,8 @@ def _is_refused_by_op(module: IRModule, name: str, inputs: Sequence[NDArray]) ->
 def _regimes(trial: Trial) -> Sequence[str]:
     """Return the regimes of values: all for the first case and in other dtypes, else ordinary values and another.
 
-    Every second time the other regime contains NaN and infinities.
+    Every second time the other regime contains NaN and infinities. Kind and number of a trial are read from the name
+    given by :func:`_numbered`: ``case_0``, ``drawn_7``.
 
     The largest numbers are used if an element of the result depends on few others: otherwise some orders of adding
     overflow, and others do not.

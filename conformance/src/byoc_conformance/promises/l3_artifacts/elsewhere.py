@@ -86,7 +86,10 @@ def same_bytes_elsewhere(subject: Subject, case: str) -> None:
 
 
 def digests_of_examples(spec: Mapping[str, Any], subject: Subject | None = None) -> dict[str, Any]:
-    """Return the regions compiled by a subject, and sizes and digests of the payloads, as plain JSON values."""
+    """Return the regions compiled by a subject, and sizes and digests of the payloads, as plain JSON values.
+
+    Called in this process with the subject, and by code of a fresh process without a subject.
+    """
     subject = subject or Subject(SubjectSpec.from_json(spec))
     payloads = [saved.payload for saved in save_examples(subject)]
     return {

@@ -1,7 +1,7 @@
 """A script for a fresh process: loads an artifact and calls its functions, with the compile side out of reach.
 
-Arguments: a request and the path of the reply, both JSON files. Nothing of the kit is imported here, because the kit
-needs the compile side.
+Arguments: a request and the path of the reply, both JSON files; ``elsewhere`` writes the request, and runs the text of
+this file. Nothing of the kit is imported here, because the kit needs the compile side.
 """
 
 import json

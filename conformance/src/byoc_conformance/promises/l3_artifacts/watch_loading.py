@@ -1,7 +1,7 @@
 """A script for a fresh process: loads payloads, and detects parts unpickled, unmarshalled or executed.
 
-Arguments: a request and the path of the reply, both JSON files. Only literal parts of a payload count: Python and its
-libraries may treat files of their own freely.
+Arguments: a request and the path of the reply, both JSON files; ``elsewhere`` writes the request, and runs the text of
+this file. Only literal parts of a payload count: Python and its libraries may treat files of their own freely.
 """
 
 import io

@@ -31,4 +31,4 @@ PROMISES: tuple[Promise, ...] = (
     *memory.PROMISES,
     *permissions.PROMISES,
 )
-"""The promises of the level."""
+"""The promises of the level; the check of the process-wide state comes first."""

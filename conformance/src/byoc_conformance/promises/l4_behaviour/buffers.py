@@ -1,4 +1,8 @@
-"""Treatment of the caller's arrays."""
+"""Treatment of the caller's arrays.
+
+Inputs may be read-only and have any strides, and stay unwritten; outputs may lie anywhere in memory; a result shares
+memory with no input, and no later call changes a result.
+"""
 
 from __future__ import annotations
 

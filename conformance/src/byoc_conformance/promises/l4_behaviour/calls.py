@@ -1,4 +1,7 @@
-"""Consecutive calls, and instances beside each other."""
+"""Consecutive calls, and instances beside each other.
+
+No result depends on earlier calls or on other instances, and compiled modules are freed after the last use.
+"""
 
 from __future__ import annotations
 

@@ -149,6 +149,9 @@ def _check_exit(subject: Subject, case: str) -> None:
 def use_and_drop(spec: str) -> None:
     """Call every example in this process, in another thread too, and make all later output visible to the caller.
 
+    Called by code of a fresh process. Output during use goes to stderr; output at exit goes to the stdout read by the
+    caller.
+
     Args:
         spec: of the subject, as JSON.
     """
@@ -173,7 +176,7 @@ def use_and_drop(spec: str) -> None:
 
 
 STATE = Promise(Level.L4, "process-unchanged", "leaves the state of the process unchanged", _check_state)
-"""Most effective as the first test of the level."""
+"""The first test of the level: only then is the state before the first compilation of the process known."""
 
 PROMISES = (
     Promise(Level.L4, "fork", "works in a child process forked after a call", _check_fork),

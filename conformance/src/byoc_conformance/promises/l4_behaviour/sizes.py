@@ -1,4 +1,8 @@
-"""Symbolic sizes, and sizes of 0."""
+"""Symbolic sizes, and sizes of 0.
+
+Results for symbolic sizes are compared with the results of the same ops compiled for fixed sizes; results on empty
+arrays with the results of the reference kernels.
+"""
 
 from __future__ import annotations
 

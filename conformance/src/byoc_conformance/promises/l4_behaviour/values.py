@@ -1,4 +1,7 @@
-"""Non-finite numbers, and the smallest numbers."""
+"""Calls on non-finite numbers and on the smallest numbers: without error or warning.
+
+The results are not judged here: level 2 judges numbers.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,9 @@ __all__ = ["Callee"]
 class Callee:
     """A C function called by generated code, with the facts needed by tests and estimates.
 
+    The interpreter calls ``evaluate`` (or runs ``function``) in place of the C: nothing checks that both compute the
+    same. :func:`buffers_written` and the passes trust ``writes``.
+
     Attributes:
         name: the name in C.
         evaluate: returns the result for numpy scalars and, in the place of addresses, views of arrays, changeable for

@@ -1,4 +1,8 @@
-"""Dependencies of functions: called C functions, vector types, sizes, words of raw text."""
+"""Dependencies of functions: called C functions, vector types, sizes, words of raw text.
+
+The printer derives from these the headers, definitions and type names of a source, and the names forbidden to
+variables.
+"""
 
 from __future__ import annotations
 

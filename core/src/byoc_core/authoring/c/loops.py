@@ -47,7 +47,7 @@ def change_loop(block: Block, index: Variable, change: Callable[[For], Block]) -
 
 
 def smaller(one: Expression, other: Expression) -> Expression:
-    """Return the smaller of two indices."""
+    """Return the smaller of two indices as a :class:`Select`, not a call as by :func:`index_min`."""
     if isinstance(one, Size) and isinstance(other, Size) and isinstance(one.dim, int) and isinstance(other.dim, int):
         return Size(min(one.dim, other.dim))
     return Select(one.compare("<", other), one, other)

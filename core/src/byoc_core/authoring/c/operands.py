@@ -1,4 +1,8 @@
-"""Operands of expressions, and expressions with other operands."""
+"""Operands of expressions, and expressions with other operands.
+
+Both functions name every class of expressions with operands. A class missing here counts as an expression without
+operands: traversals and passes then overlook the reads inside, without an error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Outlining of parallel loops: loops with enough work run on several threads, the others in order."""
+"""Outlining of parallel loops: loops with enough work run on several threads, the others in order.
+
+The thresholds are in :mod:`byoc_core.authoring.csource_parallel`, the work comes from
+:mod:`byoc_core.authoring.c.estimate`. A wrong estimate costs time only: results are the same on any number of threads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The printer: the only writer of C text."""
+"""The printer: functions as C text, the only place where statements become text.
+
+Expressions are printed by :mod:`byoc_core.authoring.c.expression_printer`. The text around functions (wrappers, packed
+exports, constants) is written by the ``csource_*`` modules. Equal functions give equal text.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Copies of blocks with separate variables and buffers."""
+"""Copies of blocks with separate variables and buffers.
+
+No item is declared twice in a scope: the verifier refuses a function with a second declaration. A pass that
+repeats or joins statements therefore renews the declarations here.
+"""
 
 from __future__ import annotations
 

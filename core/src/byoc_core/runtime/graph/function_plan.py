@@ -1,4 +1,9 @@
-"""A planned graph function: the nodes in order, and the execution on the values of a call."""
+"""A planned graph function: the nodes in order, and the execution on the values of a call.
+
+:mod:`byoc_core.runtime.graph.plan` makes the plan. Any number of threads may run a plan: each call has a separate list
+of values, and nothing else changes. The order of slots is: inputs, outputs passed by the caller, constants, then
+results of nodes and arrays in the workspace.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +32,9 @@ Sizes = Mapping[str, int]
 class PlannedNode(NamedTuple):
     """A node, the kernel or body, and the slots of values (see :mod:`byoc_core.runtime.graph.steps`).
 
-    ``is_core`` marks a kernel of the core; the kernel's caller must silence numpy's warnings. ``scratch`` is the slot
-    of memory for the kernel itself.
+    ``is_core`` marks a kernel of the core; the kernel's caller must silence numpy's warnings. ``dead`` holds the slots
+    emptied behind the node, ``out`` the slot of memory for the only result, ``scratch`` the slot of memory for the
+    kernel itself.
     """
 
     node: GraphNode

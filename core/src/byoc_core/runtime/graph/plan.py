@@ -2,6 +2,10 @@
 
 The values of a call are in a list: the caller's arrays, the constants, then slots for the results of nodes. A slot is
 reused, or emptied, right after the last use of the value; this releases the value.
+
+Results may overwrite a dying operand only if no other value shares the operand's memory. Unless a kernel declares
+``fresh`` results, results may be views of operands. A false declaration overwrites values still in use, without an
+error.
 """
 
 from __future__ import annotations

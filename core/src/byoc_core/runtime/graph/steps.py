@@ -1,4 +1,8 @@
-"""The steps of a graph function with numpy kernels: closures over slots of a list of values."""
+"""The steps of a graph function with numpy kernels: closures over slots of a list of values.
+
+Threads share the steps of a plan, so a step keeps no values: all values of a call are in the list. Slots left occupied
+after the last use keep memory until the call ends.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,11 @@ class ThreadAccounts(Protocol):
 
 
 class WorkerAccounts:
-    """The accounts in Python. Before :meth:`set_limit` each call has one thread."""
+    """The accounts in Python. Before :meth:`set_limit` each call has one thread.
+
+    The C extension keeps accounts by the same rules (``csrc/threads.c``, see :class:`NativeAccounts`): change both
+    alike.
+    """
 
     team_runner = 0
 
