@@ -17,7 +17,10 @@ from byoc_conformance.verdict import Judgement
 __all__ = ["RECORD", "RunReports", "new_record"]
 
 RECORD = "byoc_conformance"
-"""The attribute of pytest's test report with the result of :func:`new_record`."""
+"""The attribute of pytest's test report with the result of :func:`new_record`.
+
+``pytest_plugin`` reads the attribute by a literal of its own, because it imports nothing of the kit.
+"""
 
 
 def new_record(suite: str, spec: SubjectSpec, changes: tuple[str, ...], judgement: Judgement | None) -> dict[str, Any]:

@@ -91,8 +91,8 @@ REGIMES: Mapping[str, Draw] = {
 """Generators of floating-point operands, by name. Integers are small under ``normal``, else arbitrary."""
 
 FINITE_OPERANDS = frozenset({"weight"})
-"""Names of operands drawn as ``normal`` in the regime ``nonfinite``: no op specifies whether padding zeros times
-NaN are NaN.
+"""Operands drawn as ``normal`` in the regime ``nonfinite``, by the operand name of the op: no op specifies whether
+padding zeros times NaN are NaN.
 """
 
 POSITIVE_OPERANDS = frozenset({"variance", "scale"})

@@ -1,7 +1,8 @@
 """A report as data: the content of ``conformance.json``.
 
 The JSON schema is in ``conformance.schema.json`` beside this file. After a change here, rewrite the schema with
-``python -m byoc_conformance.report.schema``.
+``python -m byoc_conformance.report.schema``. Reports of earlier kits are read with the same model for comparisons, and
+lack any new field: such a field needs a default.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Permissions for callers beyond the plain contract, put to use; and calls by machine code.
 
 The permissions are the declared :class:`byoc_core.runtime.CallTraits`: strided arrays, an output over an input, a
-workspace of the caller. Planned memory relies on these declarations.
+workspace of the caller. The core's machine and its placement of buffers rely on these declarations.
 """
 
 from __future__ import annotations
