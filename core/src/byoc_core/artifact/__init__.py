@@ -1,4 +1,8 @@
-"""Artifacts: executables as files, carrying a model to a machine without a compiler."""
+"""Artifacts: executables as files, carrying a model to a machine without a compiler.
+
+Loading and running an artifact import nothing of the compile side, and reports only on request. Names are therefore
+imported when first used.
+"""
 
 from __future__ import annotations
 

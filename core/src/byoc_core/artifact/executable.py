@@ -27,6 +27,8 @@ class Executable:
         program: the VM's bytecode.
         modules: the compiled regions; searched in this order for the program's externs.
         constants: read-only arrays by digest, cited by the program and the modules.
+        is_own: whether this process compiled the native code, or this user trusts the loaded artifact; then
+            :meth:`save` records the new artifact as trusted.
     """
 
     program: Program

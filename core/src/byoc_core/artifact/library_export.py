@@ -1,4 +1,9 @@
-"""Export of an executable as one shared library."""
+"""Export of an executable as one shared library.
+
+The library holds the generated C of all C modules, the VM's functions as C, and the bytes of the artifact. The C finds
+constants at offsets in these bytes. :func:`byoc_core.native.bundle.read_bundle` finds the artifact for
+:func:`byoc_core.load_module`.
+"""
 
 from __future__ import annotations
 

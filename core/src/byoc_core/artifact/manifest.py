@@ -1,4 +1,8 @@
-"""The manifest of an artifact: contents, needs, and the digests of the members."""
+"""The manifest of an artifact: contents, needs, and the digests of the members.
+
+Readers refuse unknown or missing fields everywhere but in the report: any other change of the fields needs a new
+:data:`FORMAT_VERSION`. The artifact's identity, and with it trust, is the digest of the manifest's bytes.
+"""
 
 from __future__ import annotations
 

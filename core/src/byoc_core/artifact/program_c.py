@@ -2,7 +2,7 @@
 
 If all calls of a function are machine code, the function becomes tables of registers and instructions, run by
 ``byoc_program.c``. For any other function the library states the reason for needing Python if no Python is found
-(``byoc_python.c``).
+(``byoc_python.c``). The tables use the structures and names of the headers beside these files in ``native``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Saving of artifacts."""
+"""Saving of artifacts: the members of an executable's archive, and the record of trust for own native code.
+
+Members are the manifest, the program, a payload for each module and the bytes of each cited constant; the manifest
+cites all others by digest. Equal executables give equal bytes.
+"""
 
 from __future__ import annotations
 

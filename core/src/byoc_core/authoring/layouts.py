@@ -1,7 +1,6 @@
 """Layouts of values in memory, and their change by view ops: for backends with views in place of copies.
 
-The rules belong to the ops (``OpDef.view``). A backend reads and writes the buffer by the returned strides and offset,
-without further checks.
+The rules belong to the ops (``OpDef.view``); the functions here apply the rule of a binding's op.
 """
 
 from __future__ import annotations

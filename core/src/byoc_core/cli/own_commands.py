@@ -1,4 +1,7 @@
-"""The commands of byoc itself, as a table; only the command named on the command line is imported."""
+"""The commands of byoc itself, as a table; only the command named on the command line is imported.
+
+A new command is a module in :mod:`byoc_core.cli.commands` and a row of the table.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The flags shared by commands for compilation requests, and their conversion to a request."""
+"""The flags shared by commands for compilation requests, and their conversion to a request.
+
+A new flag is a field of :class:`RequestFlags`, a line in :meth:`RequestFlags.to_request`, and a name in the tuple of
+each command with the flag. ``ALL_FLAGS`` (compile, config) follows the fields by itself.
+"""
 
 from __future__ import annotations
 

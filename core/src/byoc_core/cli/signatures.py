@@ -1,4 +1,4 @@
-"""Signatures as tables."""
+"""Signatures of functions as rows of a table, for ``byoc inspect``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Differential debugging: each region on its backend and on the reference kernels, with the same inputs."""
+"""Differential debugging: each region on its backend and on the reference kernels, with the same inputs.
+
+:func:`debug_model` checks the regions of a model, for ``byoc debug``. The conformance kit judges backends by the same
+calls, references and tolerances (:func:`call_region`, :class:`References`, :func:`compare_outputs`).
+"""
 
 from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.calling import CallOutcome, call_region

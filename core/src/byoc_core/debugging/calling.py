@@ -1,4 +1,8 @@
-"""Calls of a compiled region as in the VM, with checks of the buffers."""
+"""Calls of a compiled region as in the VM, with checks of the buffers.
+
+Each call has fresh copies of the inputs, and outputs filled with another byte. Changed inputs, unwritten outputs,
+outputs read before a write, and differing results are findings; nothing is raised for a fault of the backend.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation of a single region, as by ``build`` among others."""
+"""Compilation of a single region for a check, by the codegen of ``build``."""
 
 from __future__ import annotations
 

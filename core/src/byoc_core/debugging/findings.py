@@ -1,4 +1,7 @@
-"""The possible faults of a region's call, and the figures of the outputs."""
+"""The possible faults of a region's call, and the figures of the outputs.
+
+Codes and fields appear in the JSON of ``byoc debug``, and findings also in the replies of the isolated process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Regions run in a separate process: a crash or a hang is a finding like any other."""
+"""Regions run in a separate process: a crash or a hang is a finding like any other.
+
+Regions go to the process as printed modules, arrays as ``.npz`` files; requests and replies are JSON. The other side is
+:mod:`byoc_core.debugging.worker`.
+"""
 
 from __future__ import annotations
 

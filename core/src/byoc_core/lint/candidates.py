@@ -62,7 +62,7 @@ def fitting_attrs(op: OpDef, required: Mapping[str, Any], case_attrs: Mapping[st
 
 
 def _tested(op: OpDef, normal: Mapping[str, Any], name: str, test: Predicate) -> Mapping[str, Any]:
-    """Return the attributes with a value of one attribute that passes a test."""
+    """Return the attributes with a value of one attribute passing a test."""
     try:
         if test(normal[name]):
             return normal
@@ -138,7 +138,7 @@ def leaf_types(
 
 
 def refined(hint: TensorType | None, conditions: Sequence[Condition], dtype: str) -> TensorType | None:
-    """Return the type nearest to a hint that fulfils the conditions on dtypes, ranks and sizes."""
+    """Return the type nearest to a hint, fulfilling the conditions on dtypes, ranks and sizes."""
     for condition in conditions:
         shape = hint.shape if hint is not None else None
         if isinstance(condition, HasDtype) and hint is not None and hint.dtype not in condition.dtypes:

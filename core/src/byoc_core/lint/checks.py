@@ -1,4 +1,4 @@
-"""Lint of patterns by the behaviour on instances."""
+"""Lint of patterns on instances: readings without an instance, and the answers of the pattern's check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The possible findings of the lint, as data: one table of codes, and the finding itself."""
+"""The possible findings of the lint, as data: one table of codes, and the finding itself.
+
+Codes and fields appear in the JSON of ``byoc lint-backend``. The table in ``docs/write-a-backend.md`` repeats all
+codes, severities and meanings.
+"""
 
 from __future__ import annotations
 

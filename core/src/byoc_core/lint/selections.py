@@ -61,7 +61,7 @@ def walk(pattern: Pattern, selection: Selection | None = None, *, repeated: bool
 
 
 def select(pattern: Pattern) -> Iterator[Selection]:
-    """Yield selections that together take every option of every node, the first options first.
+    """Yield selections, together taking every option of every node, the first options first.
 
     Order: fixed by the pattern. At most 64.
     """

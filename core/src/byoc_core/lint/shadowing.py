@@ -1,4 +1,4 @@
-"""Patterns that never take anything, because another pattern always goes first."""
+"""Patterns never taking anything, because another pattern always goes first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["have_equal_form", "lint_shadowing"]
 def lint_shadowing(
     patterns: Sequence[CompositePattern], trials: Mapping[int, Sequence[Trial]], handle: BackendHandle
 ) -> Iterator[Finding]:
-    """Yield findings about patterns that take nothing, by the total order among overlapping matches.
+    """Yield findings about patterns taking nothing, by the total order among overlapping matches.
 
     Args:
         patterns: all patterns of a backend, in the backend's order.
@@ -65,7 +65,7 @@ def _quiet(pattern: CompositePattern) -> Any:
 
 
 def _winners(fuse: FuseOpsByPattern, instance: Instance) -> set[int]:
-    """Return the positions of the patterns that take something of an instance."""
+    """Return the positions of the patterns taking something of an instance."""
     bindings = fuse(instance.module).functions["main"].bindings
     return {int(str(b.attrs["name"]).partition(".")[2]) for b in bindings if b.op is COMPOSITE}
 

@@ -63,7 +63,7 @@ class _BudgetSpentError(Exception):
 
 
 class Synthesis:
-    """A search for functions that a reading of a pattern matches.
+    """A search for functions matched by a reading of a pattern.
 
     Args:
         pattern: the pattern to make an instance of.

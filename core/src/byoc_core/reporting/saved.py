@@ -1,4 +1,7 @@
-"""The offload report of an artifact: regions compiled only at first use count as the host's."""
+"""The offload report of an artifact: regions compiled only at first use count as the host's.
+
+Used by :meth:`byoc_core.artifact.Executable.as_saved` and :meth:`~byoc_core.artifact.Executable.save`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package of a new backend, rendered from templates.
+"""The package of a new backend, rendered from the ``.tmpl`` files in ``scaffold/templates``.
 
 A template is the final file except for three marks: ``@name@`` is the backend's name, ``@Title@`` the same in
 CamelCase, ``@core_range@`` the required versions of byoc-core. In a path, ``NAME`` is the name and ``dot-`` a leading

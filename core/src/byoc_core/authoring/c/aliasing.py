@@ -1,7 +1,7 @@
 """Aliasing: buffers with possibly overlapping memory.
 
-:func:`hoist`, :func:`scalarise` and :func:`map_to_grid` move or repeat a load only if :class:`Aliases` shows that no
-store between may change the loaded value. A missed overlap therefore gives wrong results without an error.
+:func:`hoist`, :func:`scalarise` and :func:`map_to_grid` move, repeat or split loads only if :class:`Aliases` shows no
+store able to change the loaded value. A missed overlap gives wrong results without an error.
 """
 
 from __future__ import annotations

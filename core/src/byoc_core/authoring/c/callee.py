@@ -18,8 +18,8 @@ __all__ = ["Callee"]
 class Callee:
     """A C function called by generated code, with the facts needed by tests and estimates.
 
-    The interpreter calls ``evaluate`` (or runs ``function``) in place of the C: nothing checks that both compute the
-    same. :func:`buffers_written` and the passes trust ``writes``.
+    The interpreter calls ``evaluate``, or runs ``function``, in the place of the C function. Both must compute the same
+    values as the C, else the interpreter's expected results are wrong.
 
     Attributes:
         name: the name in C.

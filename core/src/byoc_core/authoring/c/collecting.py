@@ -1,7 +1,7 @@
 """Dependencies of functions: called C functions, vector types, sizes, words of raw text.
 
-The printer derives from these the headers, definitions and type names of a source, and the names forbidden to
-variables.
+The printer and the ccompiler backend derive from these the headers and definitions of a source, the size parameters of
+a function, and the names forbidden to variables.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from byoc_core.dims import Dim, dim_max, dim_min, product
 __all__ = ["MAX", "MIN", "index_max", "index_min", "index_mod", "unravelled"]
 
 MIN, MAX = Callee("byoc_min", min), Callee("byoc_max", max)
-"""Functions of the header: the smaller and the larger of two indices."""
+"""Functions of ``byoc_sizes.h``: the smaller and the larger of two indices; known to simplification and estimates."""
 
 _MOD = Callee("byoc_mod", operator.mod)
 

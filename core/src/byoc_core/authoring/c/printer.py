@@ -1,7 +1,7 @@
-"""The printer: functions as C text, the only place where statements become text.
+"""The printer: functions and statements as C text.
 
 Expressions are printed by :mod:`byoc_core.authoring.c.expression_printer`. The text around functions (wrappers, packed
-exports, constants) is written by the ``csource_*`` modules. Equal functions give equal text.
+exports, constants) is written by the ``csource_*`` modules.
 """
 
 from __future__ import annotations

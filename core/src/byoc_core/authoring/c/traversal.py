@@ -1,6 +1,6 @@
 """Traversals of statements and expressions, and copies with replaced parts.
 
-The passes and the verifier find reads, writes and declarations only through these functions. A new class of statements
+Passes and the verifier rely on these functions to find all reads, writes and declarations. A new class of statements
 needs a case in each function for its parts. Without a case the parts are overlooked, without an error.
 """
 

@@ -1,7 +1,7 @@
 """The offload report as a page: the data is embedded as JSON, and the page loads nothing from anywhere.
 
 The report may come from an artifact and hold any JSON. Every field is brought to the type expected by the script of the
-page, and the script puts text into the page as text only.
+page (``page.js``), and the script puts text into the page as text only. A field used by the script must be added here.
 """
 
 from __future__ import annotations
