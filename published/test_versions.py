@@ -151,6 +151,12 @@ assert not any(name.startswith(("byoc_examplejson", "byoc_ccompiler")) for name 
     assert done.stdout == "['ccompiler', 'examplejson', 'host'] ('host',)\n"
 
 
+def _reason(mixed: Installation) -> str:
+    """Return the reason printed by the installed core for a plugin outside its range."""
+    subject = "it" if mixed.core.startswith("0.1.") else "the plugin"
+    return f"{subject} needs byoc-core{mixed.requirement}, and {mixed.core} is installed"
+
+
 def test_listings_say_which_range_and_what_to_install(mixed: Installation) -> None:
     listed, found = mixed.byoc("backends"), mixed.byoc("doctor")
     assert (listed.returncode, listed.stderr) == (0, "")
@@ -159,7 +165,7 @@ def test_listings_say_which_range_and_what_to_install(mixed: Installation) -> No
         [" ".join(line.split()) for line in part.splitlines()] for part in listed.stdout.split("\nRuntimes")
     )
     advice = found.stdout.splitlines()
-    reason = f"it needs byoc-core{mixed.requirement}, and {mixed.core} is installed"
+    reason = _reason(mixed)
     for name, kind, rows in (
         ("examplejson", "backend", backends),
         ("ccompiler", "backend", backends),
@@ -178,7 +184,7 @@ def test_a_misfit_that_is_asked_for_is_an_error(mixed: Installation, name: str) 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"error: plugin `{name}` (byoc-{name} {mixed.plugin}): cannot be used (incompatible): "
-        f"it needs byoc-core{mixed.requirement}, and {mixed.core} is installed. "
+        f"{_reason(mixed)}. "
         f"Install versions that fit: pip install --upgrade byoc-{name} byoc-core.\n"
     )
     assert not (mixed.work / "misfit.byoc").exists()
@@ -219,6 +225,6 @@ def test_an_artifact_whose_runtime_does_not_fit_says_so(mixed: Installation) -> 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"error: plugin `examplejson` (byoc-examplejson {mixed.plugin}): cannot be used (incompatible): "
-        f"it needs byoc-core{mixed.requirement}, and {mixed.core} is installed. "
+        f"{_reason(mixed)}. "
         "Install versions that fit: pip install --upgrade byoc-examplejson byoc-core.\n"
     )
