@@ -1,6 +1,6 @@
 """Dependencies of functions: called C functions, vector types, sizes, words of raw text.
 
-The printer and the ccompiler backend derive from these the headers and definitions of a source, the size parameters of
+The printer and backends derive from these the headers and definitions of a source, the size parameters of
 a function, and the names forbidden to variables.
 """
 
