@@ -116,7 +116,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-reflection-bounces-once",
-        "kernels/movement.py",
+        "kernels/data_movement.py",
         'return c.index_min(c.index_mod(at, period), c.index_mod(c.Unary("-", at), period))',
         'return c.Select(at.compare("<", 0), c.Unary("-", at), c.Select(at.compare(">=", size), period - at, at))',
         "Padding by reflection that is wider than the tensor reads outside of it.",
@@ -125,7 +125,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-roll-turns-once",
-        "kernels/movement.py",
+        "kernels/data_movement.py",
         "c.index_mod(indices[axis] - shift, shape[axis])",
         "(indices[axis] - shift + shape[axis]) % shape[axis]",
         "A roll by more than the size of the axis reads before the tensor.",

@@ -163,7 +163,7 @@ FAULTS_OF_DNNL = (
     ),
     _fault(
         "dnnl-concat-of-equal-parts",
-        "lowerings/movement.py",
+        "lowerings/views.py",
         "start += location.desc.sizes[axis]",
         "start += sizes[axis] // len(locations)",
         "Many short runs are joined as if all operands had as many columns.",

@@ -24,7 +24,7 @@ _OPS_OF: Mapping[str, str] = {
         "greater_equal logical_and logical_or logical_not negative abs exp log sqrt tanh sigmoid erf "
         "clip cast where"
     ),
-    "functions": (
+    "math_functions": (
         "floor ceil round reciprocal sin cos tan asin acos atan sinh cosh asinh acosh atanh sign "
         "bitwise_not bitwise_and bitwise_or bitwise_xor left_shift right_shift not_equal logical_xor "
         "mod isnan isinf"

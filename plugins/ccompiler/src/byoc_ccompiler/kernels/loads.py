@@ -17,8 +17,8 @@ from byoc_core.ir import Value, Var
 from byoc_ccompiler.attributes import axis_of, ints_of
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.copies import index_term, offset_along
+from byoc_ccompiler.kernels.data_movement import slices_of
 from byoc_ccompiler.kernels.indexing import taken_index
-from byoc_ccompiler.kernels.movement import slices_of
 from byoc_ccompiler.kernels.pointwise import element_of, operand_axes
 from byoc_ccompiler.kernels.transposes import order_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of

@@ -10,7 +10,7 @@ from byoc_dnnl.lowerings.batch_norm import add_spelled_batch_norm
 from byoc_dnnl.lowerings.epilogue import BINARIES, Side, add_with_followers, dtype_after, find_side, first_reason, same
 from byoc_dnnl.lowerings.functions import functions_of
 from byoc_dnnl.lowerings.quantised_sum import add_quantised_sum
-from byoc_dnnl.lowerings.rearrangement import repeated
+from byoc_dnnl.lowerings.reorders import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

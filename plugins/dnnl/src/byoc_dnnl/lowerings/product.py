@@ -16,7 +16,7 @@ from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, first_reason
 from byoc_dnnl.lowerings.factors import Factors, byte_factors
 from byoc_dnnl.lowerings.flattening import flat_weights
-from byoc_dnnl.lowerings.movement import permuted_axes
+from byoc_dnnl.lowerings.views import permuted_axes
 from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:

@@ -29,24 +29,24 @@ from byoc_dnnl.lowerings.epilogue import BINARIES
 from byoc_dnnl.lowerings.functions import FUNCTIONS
 from byoc_dnnl.lowerings.geometry import declines_windows
 from byoc_dnnl.lowerings.group_normalisation import lower_group_norm, lower_instance_norm, lower_rms_norm
-from byoc_dnnl.lowerings.movement import lower_concat, lower_permute_dims, lower_reshape
 from byoc_dnnl.lowerings.normalisation import lower_layer_norm, lower_lrn, lower_softmax
 from byoc_dnnl.lowerings.pooling import lower_pooling
 from byoc_dnnl.lowerings.prelu import lower_prelu
 from byoc_dnnl.lowerings.product import lower_dense, lower_matmul
 from byoc_dnnl.lowerings.quantisation import lower_dequantize, lower_quantize
-from byoc_dnnl.lowerings.rearrangement import (
+from byoc_dnnl.lowerings.recurrence import NUM_STATES, declines_lengths, lower_recurrence
+from byoc_dnnl.lowerings.reduction import REDUCTIONS, lower_reduction
+from byoc_dnnl.lowerings.refusals import REFUSALS
+from byoc_dnnl.lowerings.reorders import (
     lower_broadcast_to,
     lower_depth_to_space,
     lower_space_to_depth,
     lower_tile,
 )
-from byoc_dnnl.lowerings.recurrence import NUM_STATES, declines_lengths, lower_recurrence
-from byoc_dnnl.lowerings.reduction import REDUCTIONS, lower_reduction
-from byoc_dnnl.lowerings.refusals import REFUSALS
 from byoc_dnnl.lowerings.resampling import lower_resize
 from byoc_dnnl.lowerings.slicing import lower_roll, lower_split, lower_stack, lower_strided_slice
 from byoc_dnnl.lowerings.softsign import lower_softsign
+from byoc_dnnl.lowerings.views import lower_concat, lower_permute_dims, lower_reshape
 from byoc_dnnl.precision import lacks_instructions
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from byoc_core.frontend.onnx.node_context import NodeImporter, ShapeImporter
 from byoc_core.frontend.onnx.ops import (
     arrangement,
     attention,
+    composed_functions,
     constants,
     control_flow,
     convolution,
     data_dependent,
+    data_movement,
     elementwise,
-    functions,
     indexing,
     integer_products,
     linear,
-    movement,
     normalisation,
     ordering,
     padding,
@@ -33,7 +33,7 @@ from byoc_core.frontend.onnx.ops import (
     scan,
     sequences,
     shape_arithmetic,
-    shape_movement,
+    shape_data_movement,
 )
 from byoc_core.frontend.onnx.ops.spelled import OnnxName, spelled_importers
 from byoc_core.opset.opdef import OpDef
@@ -46,10 +46,10 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **control_flow.IMPORTERS,
         **convolution.IMPORTERS,
         **elementwise.IMPORTERS,
-        **functions.IMPORTERS,
+        **composed_functions.IMPORTERS,
         **integer_products.IMPORTERS,
         **linear.IMPORTERS,
-        **movement.IMPORTERS,
+        **data_movement.IMPORTERS,
         **indexing.IMPORTERS,
         **normalisation.IMPORTERS,
         **reduction.IMPORTERS,
@@ -68,7 +68,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
 """Importers for ops of the standard domain without a direct spelling of an op, by ONNX name."""
 
 SHAPE_IMPORTERS: Mapping[str, ShapeImporter] = MappingProxyType(
-    {**shape_arithmetic.IMPORTERS, **shape_movement.IMPORTERS}
+    {**shape_arithmetic.IMPORTERS, **shape_data_movement.IMPORTERS}
 )
 """Importers for ops on known shapes; tried first if all inputs are known shapes."""
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from byoc_core.dims import Dim, ceildiv
 from byoc_core.dtypes import dtype_info, is_float
 from byoc_core.frontend.onnx.node_context import NodeContext, ShapeImporter
-from byoc_core.frontend.onnx.ops.movement import read_axes, read_slice
+from byoc_core.frontend.onnx.ops.data_movement import read_axes, read_slice
 from byoc_core.frontend.onnx.ops.shape_arithmetic import Results, wrapped
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, Element, Objects, Ratio, ShapeValue
 
