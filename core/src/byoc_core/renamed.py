@@ -31,12 +31,14 @@ def deprecated_name(old: str, new: str, stacklevel: int = 1) -> None:
 def renamed_parameters(**new_names: str) -> Callable[[F], F]:
     """Return a decorator for a function with renamed parameters: the old keywords work, with a warning.
 
+    A call with an old and its new keyword is a ``TypeError``.
+
     Args:
         new_names: the new name of each parameter, by old name.
     """
 
     def decorate(function: F) -> F:
-        return _accepting(function, function.__qualname__, new_names)
+        return _accepting(function, function.__qualname__, new_names, overrides=False)
 
     return decorate
 
@@ -49,7 +51,8 @@ def renamed_fields(**new_names: str) -> Callable[[type[T]], type[T]]:
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        cls.__init__ = _accepting(cls.__init__, cls.__qualname__, new_names)  # type: ignore[method-assign]
+        init = _accepting(cls.__init__, cls.__qualname__, new_names, overrides=True)
+        cls.__init__ = init  # type: ignore[method-assign]
         for old, new in new_names.items():
             setattr(cls, old, _alias(cls.__qualname__, old, new))
         return cls
@@ -57,14 +60,24 @@ def renamed_fields(**new_names: str) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
-def _accepting(function: F, owner: str, new_names: Mapping[str, str]) -> F:
-    """Return the function with old keywords changed to new keywords."""
+def _accepting(function: F, owner: str, new_names: Mapping[str, str], *, overrides: bool) -> F:
+    """Return the function with old keywords changed to new keywords.
+
+    Args:
+        function: the function with the new keywords.
+        owner: the function or class, for messages.
+        new_names: the new keyword by old keyword.
+        overrides: whether an old keyword wins over its new keyword: ``dataclasses.replace`` passes every field.
+    """
 
     @functools.wraps(function)
     def accepting(*args: Any, **kwargs: Any) -> Any:
-        for old in new_names.keys() & kwargs.keys():
-            deprecated_name(f"{owner}({old}=...)", f"{owner}({new_names[old]}=...)")
-            kwargs[new_names[old]] = kwargs.pop(old)
+        for old, new in new_names.items():
+            if old in kwargs:
+                if new in kwargs and not overrides:
+                    raise TypeError(f"{owner}() got both `{new}` and its deprecated name `{old}`")
+                deprecated_name(f"{owner}({old}=...)", f"{owner}({new}=...)")
+                kwargs[new] = kwargs.pop(old)
         return function(*args, **kwargs)
 
     return accepting  # type: ignore[return-value]

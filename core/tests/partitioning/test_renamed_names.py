@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from byoc_core import script as R
@@ -90,3 +90,9 @@ def test_the_report_takes_the_old_keywords() -> None:
     with pytest.warns(DeprecationWarning, match=r"build_report\((asked|whole)=...\)"):
         data = report(module, log, host="host", asked=["aone"], whole=module)
     assert data == build_report(module, log, host="host", backends=["aone"], unpeeled=module)
+
+
+def test_an_old_and_its_new_keyword_together_are_an_error() -> None:
+    module, report = R.parse(MODULE), cast("Any", build_report)
+    with pytest.raises(TypeError, match=r"build_report\(\) got both `backends` and its deprecated name `asked`"):
+        report(module, PartitionLog(), host="host", backends=[], asked=["aone"])
