@@ -8,6 +8,7 @@
     │   ├── VerifyError             a module breaks an IR law (SSA order, types, names)
     │   └── ScriptError             script text does not parse
     ├── PatternError                a pattern is ill-formed, or a pattern's check raised
+    │   └── MissingCaptureError     a match has no capture of this name
     ├── PartitionError              a request to the partitioner cannot be met
     ├── CodegenError                a backend cannot compile a function annotated for this backend
     ├── FrontendError               a model file cannot be imported
@@ -16,6 +17,7 @@
     │   ├── BackendNotFoundError    no installed backend has this name
     │   ├── RuntimeNotFoundError    no installed runtime has this type key
     │   └── HookError               a plugin's hook raised or returned the wrong kind of value
+    │       └── ForeignNameError    a backend returned a pattern without the backend's name as a prefix
     ├── OptionsError                an option is unknown or has a bad value
     ├── PassError                   a pass given by the user raised, or broke a law of the IR
     ├── ToolchainError              no C compiler, or the C compiler failed
@@ -46,12 +48,14 @@ __all__ = [
     "CallError",
     "CodegenError",
     "ExecutionError",
+    "ForeignNameError",
     "FrontendError",
     "HookError",
     "IRError",
     "IRTypeError",
     "InternalError",
     "LinkError",
+    "MissingCaptureError",
     "OptionsError",
     "PartitionError",
     "PassError",
@@ -136,6 +140,10 @@ class PatternError(ByocError):
     """A pattern is ill-formed, or a pattern's check raised."""
 
 
+class MissingCaptureError(PatternError):
+    """A match has no capture of this name."""
+
+
 class PartitionError(ByocError):
     """A request to the partitioner cannot be met."""
 
@@ -166,6 +174,10 @@ class RuntimeNotFoundError(PluginError):
 
 class HookError(PluginError):
     """A plugin's hook raised or returned the wrong kind of value."""
+
+
+class ForeignNameError(HookError):
+    """A backend returned a pattern without the backend's name as a prefix."""
 
 
 class OptionsError(ByocError):

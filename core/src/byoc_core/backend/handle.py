@@ -20,7 +20,7 @@ from byoc_core.backend.info import (
 from byoc_core.backend.kernel_report import KernelReport
 from byoc_core.backend.options import validate_options
 from byoc_core.backend.rewriting import REWRITES
-from byoc_core.errors import ByocError, HookError, VerifyError
+from byoc_core.errors import ByocError, ForeignNameError, HookError, VerifyError
 from byoc_core.plugin import PluginRecord
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime.module import RuntimeModule
@@ -162,7 +162,7 @@ class BackendHandle:
         patterns = self._sequence(hook, CompositePattern)
         for pattern in patterns:
             if pattern.backend != self.name:
-                raise HookError(
+                raise ForeignNameError(
                     self._plugin.where(hook),
                     "returned a pattern without the backend's name as a prefix",
                     got=f"`{pattern.name}`",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from byoc_core.errors import ByocError, HookError, PatternError
+from byoc_core.errors import ByocError, HookError, MissingCaptureError
 from byoc_core.lint.findings import clause_of
 from byoc_core.pattern import Rejection
 
@@ -37,7 +37,7 @@ def ask_check(check: Callable[[], object]) -> Answer:
     try:
         first, second = check(), check()
     except Exception as error:  # noqa: BLE001 - what a stranger's check raises is the finding
-        if isinstance(error, PatternError) and error.where == "match" and error.problem.startswith("has no capture"):
+        if isinstance(error, MissingCaptureError):
             return Answer(fault="unknown-capture", text=f"the check requests a missing capture: {error}")
         return Answer(fault="check-raises", text=f"the check raised {type(error).__name__}: {error}")
     for answer in (first, second):

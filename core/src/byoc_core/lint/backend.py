@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from byoc_core.backend import BackendHandle, CompileContext
 from byoc_core.backend.own_ops import ops_with
 from byoc_core.backend.registry import Backends, find_registry
-from byoc_core.errors import ByocError, HookError
+from byoc_core.errors import ByocError, ForeignNameError, HookError
 from byoc_core.ir import OpRegistry
 from byoc_core.lint.checks import Trial, lint_check, lint_instances, try_instances
 from byoc_core.lint.compiling import Claim, lint_codegen, op_claims, pattern_claims
@@ -104,10 +104,7 @@ def _find_patterns(handle: BackendHandle) -> Generator[Finding, None, tuple[Comp
     try:
         return handle.patterns()
     except ByocError as error:
-        foreign = (
-            isinstance(error, HookError)
-            and error.problem == "returned a pattern without the backend's name as a prefix"
-        )
+        foreign = isinstance(error, ForeignNameError)
         text = clause_of(error) if isinstance(error, HookError) else str(error)
         yield Finding("foreign-name" if foreign else "bad-patterns", "hook `byoc_patterns`", text)
         return ()

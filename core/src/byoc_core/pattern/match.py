@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from byoc_core.errors import PatternError, near_names
+from byoc_core.errors import MissingCaptureError, PatternError, near_names
 from byoc_core.ir import AttrValue, Binding, TensorType, Value, Var
 from byoc_core.pattern.index import FunctionIndex
 
@@ -59,7 +59,8 @@ class Match:
             raise PatternError("match", f"capture `{name}` is repeated", hint=hint)
         names = (*self.captures, *self.repeated)
         hint = near_names(name, names)
-        raise PatternError("match", f"has no capture `{name}`", expected=", ".join(names) or "none", hint=hint or None)
+        expected = ", ".join(names) or "none"
+        raise MissingCaptureError("match", f"has no capture `{name}`", expected=expected, hint=hint or None)
 
     def values(self, name: str) -> tuple[Value, ...]:
         """Return all values of a capture, repeated or not.
