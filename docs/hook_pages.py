@@ -79,13 +79,20 @@ def _page(hook: HookSpec) -> str:
         summary=to_markdown(hook.summary),
         signature=hook.signature,
         group=hook.group,
-        implemented_by="every plugin of the group" if hook.required else "any plugin of the group",
+        implemented_by=_implemented_by(hook),
         since=hook.since,
         module=_MODULES[hook.group],
         arguments="\n".join(table),
         answers="\n\n".join(answers),
         example=hook.example,
     )
+
+
+def _implemented_by(hook: HookSpec) -> str:
+    if not hook.required:
+        return "any plugin of the group"
+    without = f" without [`{hook.alternative}`]({hook.alternative}.md)" if hook.alternative else ""
+    return f"every plugin of the group{without}"
 
 
 def _index(hooks: tuple[HookSpec, ...]) -> str:

@@ -54,7 +54,7 @@ VOCABULARY = "opset"
 
 # The compile side stands on the run side's ground floor, on the vocabulary and, beyond that, on these bridges alone.
 BRIDGES = {
-    "backend": {"plugin", "reporting", "runtime"},
+    "backend": {"native", "plugin", "reporting", "runtime"},
     "partitioning": {"reporting"},
     "lower": {"vm", "runtime"},
     "scaffold": {"plugin"},
@@ -63,10 +63,12 @@ BRIDGES = {
     "cli": {"artifact", "native", "plugin", "reporting", "runtime", "vm"},
 }
 
-# What a part imports inside functions only: an executable renders its report when somebody asks, never to load or run.
-LAZY_BRIDGES = {"artifact": {"reporting"}}
+# What a part imports inside functions only: an executable renders its report when somebody asks, never to load or run;
+# a backend's lowered functions are printed by the kit for C.
+LAZY_BRIDGES = {"artifact": {"reporting"}, "backend": {"authoring"}}
 
-# Leaves: what they may import beside the ground floor. Nobody imports `host`; only `host` imports `authoring`.
+# Leaves: what they may import beside the ground floor. Nobody imports `host`; only `host` and, inside functions,
+# `backend` import `authoring`.
 LEAVES = {
     "authoring": {"ir", "backend", "runtime", "native"},
     "host": {"authoring", "ir", "backend"},

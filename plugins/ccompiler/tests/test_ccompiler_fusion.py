@@ -10,11 +10,11 @@ import pytest
 from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.steps import flatten
-from byoc_ccompiler.workspace import plan
+from byoc_core.authoring.csource import WORKSPACE_ALIGNMENT
 from byoc_core.dims import evaluate, symbol
 from byoc_core.ir import Function, tensor
 from byoc_core.runtime.module import NDArray
-from byoc_core.runtime.symbolic_storage import SymbolicInterval
+from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_block
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -186,7 +186,7 @@ def test_workspace_plans_never_overlap(requests: list[tuple[int, int, int]], sca
     intervals = [
         SymbolicInterval(dim, first, first + more) for dim, (_, first, more) in zip(dims, ordered, strict=True)
     ]
-    offsets, total = plan(intervals)
+    offsets, total = plan_block(intervals, WORKSPACE_ALIGNMENT)
     ranges = [
         (evaluate(offset, {"n": scale}), evaluate(r.nbytes, {"n": scale}), r)
         for offset, r in zip(offsets, intervals, strict=True)

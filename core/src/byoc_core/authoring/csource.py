@@ -36,7 +36,7 @@ from byoc_core.authoring.csource_loops import LoopNest, align
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, PARALLEL_HEADER, ParallelLoop
 from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
 from byoc_core.authoring.csource_scope import FunctionScope
-from byoc_core.authoring.csource_shared import ConstantPool, Definitions, tensor_type
+from byoc_core.authoring.csource_shared import WORKSPACE_ALIGNMENT, ConstantPool, Definitions, tensor_type
 from byoc_core.authoring.csource_types import (
     C_LIBRARY_NAMES,
     C_TYPES,
@@ -65,6 +65,7 @@ __all__ = [
     "FIRST_ITEM",
     "PARALLEL_HEADER",
     "SCALAR_OPS",
+    "WORKSPACE_ALIGNMENT",
     "CSourceCodegen",
     "ConstantPool",
     "FunctionScope",
@@ -193,9 +194,14 @@ class CSourceCodegen:
         source = "\n\n".join(in_units(head, tables, definitions.texts, texts)) + "\n"
         cited = {digest: pool.arrays[digest] for digest in pool.table}
         module = CSourceModule(source, signatures, constants=cited, options=self.options, traits=traits)
-        if self.options.libraries or self.options.extra_objects:
+        if self.checks_links:
             _check_links(module, {function.name: "\n".join(function.texts) for function in texts})
         return module
+
+    @property
+    def checks_links(self) -> bool:
+        """Whether :meth:`generate` builds the module to report undefined symbols: if libraries or objects are named."""
+        return bool(self.options.libraries or self.options.extra_objects)
 
     def generated_kernels(
         self, functions: Function | IRModule | Iterable[Function], constants: Mapping[str, NDArray] | None = None

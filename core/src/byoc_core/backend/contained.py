@@ -193,13 +193,13 @@ class ContainedBackend(BackendHandle):
                 super().codegen(half, context)
             except ByocError as error:
                 if len(half) == 1:
-                    faulty[half[0].name] = self.contain("byoc_codegen", error, half[0].name)
+                    faulty[half[0].name] = self.contain(self.codegen_hook, error, half[0].name)
                 else:
                     faulty.update(self._find_faulty(half, context))
         return faulty
 
     def _refuse(self, functions: Sequence[Function], error: ByocError) -> CodegenResult:
-        refusals: Mapping[str, Rejection] = {f.name: self.contain("byoc_codegen", error, f.name) for f in functions}
+        refusals: Mapping[str, Rejection] = {f.name: self.contain(self.codegen_hook, error, f.name) for f in functions}
         return CodegenResult(None, rejections=refusals)
 
 

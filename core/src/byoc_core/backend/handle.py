@@ -30,6 +30,7 @@ from byoc_core.runtime.status import ask_status
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from byoc_core.backend.lowering import LoweringBuilder
     from byoc_core.ir.module import Binding, Function, IRModule
     from byoc_core.opset.opdef import OpDef
     from byoc_core.pattern import CompositePattern
@@ -245,6 +246,11 @@ class BackendHandle:
         """Whether ops of known sizes and ops of symbolic sizes are kept in separate regions."""
         return False
 
+    @property
+    def codegen_hook(self) -> str:
+        """The hook compiling functions, for messages: ``byoc_codegen``, or ``byoc_lower`` of a plugin without it."""
+        return "byoc_codegen" if self._plugin.has("byoc_codegen") else "byoc_lower"
+
     def codegen_groups(self, functions: Sequence[Function]) -> list[list[Function]]:
         """Return functions in the groups to pass to :meth:`codegen`."""
         return [list(functions)] if functions else []
@@ -261,8 +267,53 @@ class BackendHandle:
             module: a module declared non-re-entrant by its runtime is guarded by a lock.
 
         Raises:
-            HookError: the hook raised, returned a wrong type, or left a function unanswered.
+            HookError: a hook raised, returned a wrong type, or left a function unanswered.
+            CodegenError: a function was lowered against the laws of :mod:`byoc_core.backend.lowered_checks`.
         """
+        lowered, refusals = self._lower(functions, context)
+        remaining = [f for f in functions if f.name not in lowered and f.name not in refusals]
+        is_needed = bool(remaining) or not (lowered or refusals)
+        result = self._generate(remaining, context) if is_needed else CodegenResult(None)
+        if not lowered:
+            return replace(result, rejections={**result.rejections, **refusals}) if refusals else result
+        from byoc_core.authoring.lowered_source import lowered_modules
+
+        builders = list(lowered.values())
+        own = {digest: array for builder in builders for digest, array in builder.constants.items()}
+        modules = lowered_modules([builder.finish() for builder in builders], {**context.constants, **own})
+        return replace(
+            result,
+            constants={**result.constants, **own},
+            rejections={**result.rejections, **refusals},
+            lowered=tuple(modules),
+        )
+
+    def _lower(
+        self, functions: Sequence[Function], context: CompileContext
+    ) -> tuple[dict[str, LoweringBuilder], dict[str, Rejection]]:
+        """Return the builders of the functions lowered by ``byoc_lower``, and the refusals, by function name."""
+        from byoc_core.backend.lowering import LoweringBuilder
+
+        hook = "byoc_lower"
+        lowered: dict[str, LoweringBuilder] = {}
+        refusals: dict[str, Rejection] = {}
+        for function in functions if self._plugin.has(hook) else ():
+            builder = LoweringBuilder(function)
+            answer = self._plugin.call(hook, function=function, builder=builder, context=context)
+            if answer is not None:
+                refusals[function.name] = self._plugin.check(hook, answer, Rejection)
+            elif not builder.is_unused:
+                lowered[function.name] = builder
+            elif not self._plugin.has("byoc_codegen"):
+                raise HookError(
+                    self._plugin.where(hook),
+                    f"neither lowered nor rejected function `{function.name}`",
+                    expected="statements in `builder`, or a Rejection",
+                )
+        return lowered, refusals
+
+    def _generate(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+        """Return the checked result of ``byoc_codegen``."""
         hook = "byoc_codegen"
         answer = self._plugin.call(hook, functions=tuple(functions), context=context)
         result = self._plugin.check(hook, answer, CodegenResult)

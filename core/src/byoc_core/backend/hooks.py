@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 
 from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
 from byoc_core.backend.kernel_report import KernelReport, SharedLoop
+from byoc_core.backend.lowering import CValue, LoweringBuilder
 from byoc_core.plugin.markers import hookimpl, hookspec
 
 if TYPE_CHECKING:
@@ -47,10 +48,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackendInfo",
+    "CValue",
     "CodegenResult",
     "CompileContext",
     "Estimate",
     "KernelReport",
+    "LoweringBuilder",
     "Rejection",
     "SharedLoop",
     "Status",
@@ -62,6 +65,7 @@ __all__ = [
     "byoc_compile_status",
     "byoc_estimate",
     "byoc_generated_kernels",
+    "byoc_lower",
     "byoc_ops",
     "byoc_partition",
     "byoc_patterns",
@@ -296,13 +300,14 @@ def byoc_after_partition(module: IRModule, context: CompileContext) -> IRModule:
     """
 
 
-@hookspec(since="0.1", required=True)
+@hookspec(since="0.1", required=True, alternative="byoc_lower")
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-    """Compile every function annotated for this backend. Required.
+    """Compile every function annotated for this backend. Required, unless ``byoc_lower`` compiles all functions.
 
     Called by: ``RunCodegen``, as part of ``build``, ``explain`` and ``debug_model``; the lint with ``--compile``.
-    When: after partition, with all functions annotated with the backend's name as ``Codegen``, in module order. Each
-        function has a ``global_symbol`` and consists of single ops and ``composite`` bindings.
+    When: after partition, with all functions annotated with the backend's name as ``Codegen``, in module order, but for
+        functions lowered or rejected by ``byoc_lower``. Each function has a ``global_symbol`` and consists of single
+        ops and ``composite`` bindings.
     How often: once per module; once more for regions refused by another backend's codegen; more often after an
         exception.
     Result: for every function, the resulting module holds a function of its symbol, or the result holds a
@@ -320,6 +325,41 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
         @hookimpl
         def byoc_codegen(functions, context):
             return GraphCodegen().compile(functions, context)
+    """
+
+
+@hookspec(since="0.2")
+def byoc_lower(function: Function, builder: LoweringBuilder, context: CompileContext) -> Rejection | None:
+    """Turn a function annotated for this backend into extern calls over buffers planned by the core. Optional.
+
+    The alternative to ``byoc_codegen``: no module and no runtime of the backend, but C functions of a library, called
+    in order. The core plans all intermediate buffers together with the other memory of the program, prints the calls as
+    C, and links the library. Artifacts, shared libraries and exported C hold the calls like any generated C.
+
+    Called by: ``RunCodegen``, as part of ``build``, ``explain`` and ``debug_model``; the lint with ``--compile``.
+    When: after partition, before ``byoc_codegen``.
+    How often: once for each function annotated with the backend's name as ``Codegen``; once more for regions refused by
+        another backend's codegen.
+    Result: the statements added to ``builder``, with ``None``; or a ``Rejection``, treated like a rejection by
+        ``byoc_codegen``. ``None`` without any statement leaves the function to ``byoc_codegen``. The core checks that
+        every part lies inside its buffer, every element is written before a read, outputs are written completely, and
+        changed parts overlap no other argument. The C is compiled and linked at once, so a missing symbol is an error
+        of the build.
+    If it raises: the function is treated as refused by a ``Rejection``. The same holds for statements against the laws
+        and for undefined symbols.
+
+    Example::
+
+        from byoc_core.backend.hooks import hookimpl
+
+
+        @hookimpl
+        def byoc_lower(function, builder):
+            builder.link(libraries=["mynpu"])
+            for binding in function.bindings:
+                inputs = [builder.buffer(operand) for operand in binding.operands]
+                output = builder.buffer(binding.result)
+                builder.call_extern(f"mynpu_{binding.op.name}", *inputs, output.written(), output.size)
     """
 
 

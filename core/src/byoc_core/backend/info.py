@@ -159,11 +159,18 @@ class CodegenResult:
             the results as arguments, in order; ``None`` if all functions were rejected.
         constants: arrays by digest, cited by the module but not held by the IR module's store yet.
         rejections: the reason for each function rejected after all, by function name.
+        lowered: modules made by the core of functions lowered by ``byoc_lower``; a hook leaves the field empty.
     """
 
     module: RuntimeModule | None
     constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
     rejections: Mapping[str, Rejection] = field(default_factory=lambda: MappingProxyType({}))
+    lowered: tuple[RuntimeModule, ...] = ()
+
+    @property
+    def modules(self) -> tuple[RuntimeModule, ...]:
+        """All modules."""
+        return (*self.lowered, *(() if self.module is None else (self.module,)))
 
 
 @dataclass(frozen=True, slots=True)

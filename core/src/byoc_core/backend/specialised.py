@@ -180,13 +180,13 @@ class SpecialisedBackend(BackendHandle):
             if isinstance(sized, Rejection):
                 return _at(sized, sizes)
             result = self._inner.codegen([sized], context)
-            if result.module is None:
+            if not result.modules:
                 return _at(result.rejections[function.name], sizes)
-            variant = Variant(_symbol(function), _key(symbols, sizes), result.module)
+            variant = Variant(_symbol(function), _key(symbols, sizes), result.modules[0])
             try:
                 SpecialisedModule(self.name, {variant.function: _signature(function)}, [variant])
             except CallError as error:  # the module does not fit the function passed to codegen
-                return self._inner.contain("byoc_codegen", error, function.name)
+                return self._inner.contain(self._inner.codegen_hook, error, function.name)
             constants.update(result.constants)
             variants.append(variant)
         return variants

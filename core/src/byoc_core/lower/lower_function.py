@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from byoc_core.dims import Dim, bound_symbols, shape_symbols, symbols_of
+from byoc_core.dims import Dim, bound_symbols, shape_symbols, substitute, symbols_of
 from byoc_core.errors import CodegenError, ProgramError
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.structural import CALL, CALL_DPS_PACKED, CALL_PACKED, IF, LOOP
@@ -183,11 +183,42 @@ class _Lowering:
         return tuple(self._buffers.register(operand) for operand in binding.operands)
 
     def _emit_dps(self, binding: Binding) -> None:
-        extern = self._tables.extern(str(binding.attrs["symbol"]))
         args = self._operands(binding)
         results = tuple(self._buffers.buffer(result) for result in binding.results)
+        if self._emit_steps(binding, args, results):
+            return
+        extern = self._tables.extern(str(binding.attrs["symbol"]))
         workspace = self._workspace(binding)
         self._buffers.code.append(Call(CallKind.EXTERN, extern, args, (*results, *workspace)))
+
+    def _emit_steps(self, binding: Binding, args: tuple[int, ...], results: tuple[int, ...]) -> bool:
+        """Emit the calls inside a lowered region, if stated, with a register for each buffer between the calls.
+
+        Return ``False`` if there are none, or if the size of a buffer is unknown at the entry.
+        """
+        types = [self._buffers.tensor_type(value.type, "an operand") for value in (*binding.operands, *binding.results)]
+        found = self._tables.steps(str(binding.attrs["symbol"]), [shape_of(type_) for type_ in types])
+        if found is None:
+            return False
+        steps, sizes = found
+        if not all(shape_symbols(buffer.shape) <= sizes.keys() for buffer in steps.buffers):
+            return False
+        buffers = [
+            TensorType(tuple(substitute(dim, sizes) for dim in buffer.shape), buffer.dtype) for buffer in steps.buffers
+        ]
+        if not all(type_.symbols <= self._buffers.input_symbols for type_ in buffers):
+            return False
+        registers = (*args, *results, *map(self._buffers.temporary, buffers))
+        for step in steps.steps:
+            self._buffers.code.append(
+                Call(
+                    CallKind.EXTERN,
+                    self._tables.extern(step.symbol),
+                    tuple(registers[number] for number in step.args),
+                    tuple(registers[number] for number in step.results),
+                )
+            )
+        return True
 
     def _workspace(self, binding: Binding) -> tuple[int, ...]:
         """Return the register of the scratch memory for the called function, to be passed as one more result.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, match_symbols
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
-from byoc_core.runtime.module import CallTraits, RuntimeModule
+from byoc_core.runtime.module import CallSteps, CallTraits, RuntimeModule
 from byoc_core.runtime.workspaces import caller_nbytes
 from byoc_core.vm.program import ConstantRef
 
@@ -71,6 +71,21 @@ class ProgramTables:
             owner = self._owners.get(symbol)
             self._traits[symbol] = CallTraits() if owner is None else owner.call_traits(symbol)
         return self._traits[symbol]
+
+    def steps(self, symbol: str, shapes: Sequence[Sequence[Dim]]) -> tuple[CallSteps, dict[str, Dim]] | None:
+        """Return the calls that may replace a call of a symbol, and the values of the symbols of the signature.
+
+        Args:
+            symbol: the function; ``None`` is returned if no module of the program states its steps.
+            shapes: shapes of the operands and results of the call.
+        """
+        owner = self._owners.get(symbol)
+        steps = None if owner is None else owner.call_steps(symbol)
+        signature = None if owner is None or steps is None else owner.find_signature(symbol)
+        if steps is None or signature is None:
+            return None
+        declared = [dim for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape]
+        return steps, match_symbols(declared, [dim for shape in shapes for dim in shape])
 
     def workspace_nbytes(self, symbol: str, shapes: Sequence[Sequence[Dim]]) -> Dim:
         """Return the bytes of scratch memory wanted by a function from the caller.

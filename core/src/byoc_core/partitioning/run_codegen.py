@@ -124,8 +124,8 @@ class RunCodegen(Pass):
                 if module.constants.add(array).digest != digest:
                     problem = "returned a constant with a wrong digest"
                     raise CodegenError(f"backend `{backend}`", problem, got=digest)
-            if result.module is not None:
-                externals = (*module.attrs.get(EXTERNAL_MODULES, ()), result.module)
+            if result.modules:
+                externals = (*module.attrs.get(EXTERNAL_MODULES, ()), *result.modules)
                 module = module.with_attrs(**{EXTERNAL_MODULES: externals})
         originals = {f.name: f for f in functions}
         for name, refusal in refusals.items():

@@ -141,9 +141,11 @@ class PluginHandle:
         if not marked:
             raise self._invalid("the plugin implements no hook", "The entry point may refer to the wrong object.")
         for hook in hooks:
-            if hook.required and hook.name not in marked:
+            if hook.required and hook.name not in marked and hook.alternative not in marked:
+                alternative = f", or `{hook.alternative}` in place of it" if hook.alternative else ""
                 raise self._invalid(
-                    f"the plugin does not implement the hook `{hook.name}`", "The hook is required in this group."
+                    f"the plugin does not implement the hook `{hook.name}`",
+                    f"The hook is required in this group{alternative}.",
                 )
 
     def _invalid(self, problem: str, hint: str) -> PluginError:

@@ -28,15 +28,21 @@ class HookTerms:
         since: the version of byoc-core introducing the hook.
         required: whether every plugin of the group must implement the hook.
         arguments_since: the versions introducing arguments later than the hook, by name.
+        alternative: another hook of the group; a plugin with the other hook need not implement a required hook.
     """
 
     since: str
     required: bool = False
     arguments_since: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    alternative: str = ""
 
 
 def hookspec(
-    *, since: str, required: bool = False, arguments_since: Mapping[str, str] = MappingProxyType({})
+    *,
+    since: str,
+    required: bool = False,
+    arguments_since: Mapping[str, str] = MappingProxyType({}),
+    alternative: str = "",
 ) -> Callable[[_F], _F]:
     """Mark a function as the specification of a hook (the core's side): the plugin's answer is the result.
 
@@ -45,8 +51,9 @@ def hookspec(
         required: whether every plugin of the group must implement the hook.
         arguments_since: the versions introducing arguments later than the hook, by name. A hook never loses an
             argument.
+        alternative: another hook of the group; a plugin with the other hook need not implement a required hook.
     """
-    terms = HookTerms(since, required, MappingProxyType(dict(arguments_since)))
+    terms = HookTerms(since, required, MappingProxyType(dict(arguments_since)), alternative)
     mark = pluggy.HookspecMarker(PROJECT_NAME)(firstresult=True)
 
     def mark_with_terms(function: _F) -> _F:

@@ -46,6 +46,7 @@ class HookSpec:
         returns: the annotation of the result.
         since: the version of byoc-core introducing the hook.
         doc: caller, time, frequency, use of the result, consequence of an exception, an example.
+        alternative: another hook of the group, accepted in place of a required hook; empty for none.
     """
 
     group: str
@@ -55,6 +56,7 @@ class HookSpec:
     returns: str
     since: str
     doc: str
+    alternative: str = ""
 
     @property
     def signature(self) -> str:
@@ -99,5 +101,5 @@ def read_hook_specs(specs: ModuleType, group: str) -> tuple[HookSpec, ...]:
         )
         returns = str(signature.return_annotation)
         text = inspect.getdoc(function) or ""
-        found.append(HookSpec(group, name, terms.required, arguments, returns, terms.since, text))
+        found.append(HookSpec(group, name, terms.required, arguments, returns, terms.since, text, terms.alternative))
     return tuple(found)

@@ -14,7 +14,17 @@ import numpy.typing as npt
 from byoc_core.dims import Dim, symbols_of
 from byoc_core.errors import CallError, near_names
 
-__all__ = ["CallTraits", "NDArray", "NativeEntry", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"]
+__all__ = [
+    "CallStep",
+    "CallSteps",
+    "CallTraits",
+    "NDArray",
+    "NativeEntry",
+    "PackedFunction",
+    "RuntimeModule",
+    "Signature",
+    "TensorSpec",
+]
 
 NDArray = npt.NDArray[Any]
 """An array of any dtype and rank."""
@@ -74,6 +84,39 @@ class CallTraits:
     strided: bool = False
     in_place: tuple[tuple[int, int], ...] = ()
     workspace_nbytes: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """A call inside a function: the called function of the same module, and the numbers of the tensors passed.
+
+    The numbers count the inputs of the surrounding function, its outputs, and the buffers of :class:`CallSteps`. A
+    tensor both in ``args`` and in ``results`` is changed in place.
+
+    Attributes:
+        symbol: the called function.
+        args: the tensors read.
+        results: the tensors written.
+    """
+
+    symbol: str
+    args: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallSteps:
+    """A function as a sequence of calls of other functions of its module.
+
+    A caller may run these calls in place of the function, and then plans the memory of the buffers itself.
+
+    Attributes:
+        buffers: the tensors living between the calls; the shapes use the symbols of the function's signature.
+        steps: the calls, in order.
+    """
+
+    buffers: tuple[TensorSpec, ...]
+    steps: tuple[CallStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +234,13 @@ class RuntimeModule(ABC):
     def call_traits(self, name: str) -> CallTraits:
         """Return the permissions of a function of :attr:`function_names` for callers; build and load nothing."""
         return CallTraits()
+
+    def call_steps(self, name: str) -> CallSteps | None:
+        """Return the calls that may replace a call of a function of :attr:`function_names`; ``None`` if there are none.
+
+        Only compilation asks: the steps are not part of the saved payload.
+        """
+        return None
 
     def prepare(self) -> None:
         """Do work now to spare the first call a delay; called for each machine made with the module.

@@ -12,8 +12,9 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.runtime.plan_storage import Interval, plan
 
-__all__ = ["SymbolicInterval", "SymbolicPlan", "plan_symbolic"]
+__all__ = ["BlockPlan", "SymbolicInterval", "SymbolicPlan", "plan_block", "plan_symbolic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,38 @@ def plan_symbolic(intervals: Sequence[SymbolicInterval]) -> SymbolicPlan:
         storages[number] = storage
         heappush(busy, (interval.end, storage))
     return SymbolicPlan(tuple(storages), tuple(sizes))
+
+
+class BlockPlan(NamedTuple):
+    """The offset of each buffer in a block of memory, and the bytes of the block."""
+
+    offsets: tuple[Dim, ...]
+    nbytes: Dim
+
+
+def plan_block(intervals: Sequence[SymbolicInterval], alignment: int) -> BlockPlan:
+    """Return offsets for buffers of known or symbolic sizes in a single block; live buffers are disjoint.
+
+    If all sizes are known, :func:`~byoc_core.runtime.plan_storage.plan` places the buffers; else buffers share the
+    storages of :func:`plan_symbolic`.
+
+    Args:
+        intervals: the buffers.
+        alignment: every offset, and the size of the block, is a multiple of the alignment.
+
+    Cost: that of the planner.
+    """
+    known = [Interval(item.nbytes, item.start, item.end) for item in intervals if isinstance(item.nbytes, int)]
+    if len(known) == len(intervals):
+        offsets, nbytes = plan(known, alignment)
+        return BlockPlan(offsets, -(-nbytes // alignment) * alignment)
+    storages, sizes = plan_symbolic(intervals)
+    starts: list[Dim] = []
+    total: Dim = 0
+    for size in sizes:
+        starts.append(total)
+        total = total + (size + (alignment - 1)) // alignment * alignment
+    return BlockPlan(tuple(starts[storage] for storage in storages), total)
 
 
 def _fitting_size(nbytes: Dim, sizes: Sequence[Dim]) -> Dim | None:

@@ -10,12 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from byoc_core.authoring.csource import PARALLEL_HEADER, CSourceCodegen, FunctionScope, c_dim, c_type
+from byoc_core.authoring.csource import (
+    PARALLEL_HEADER,
+    WORKSPACE_ALIGNMENT,
+    CSourceCodegen,
+    FunctionScope,
+    c_dim,
+    c_type,
+)
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 from byoc_core.native.toolchain import BuildOptions
-from byoc_core.runtime.symbolic_storage import SymbolicInterval
+from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_block
 
 from byoc_ccompiler.chains import form_chains
 from byoc_ccompiler.grouping import form_groups
@@ -31,7 +38,6 @@ from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.size_checks import require_results
 from byoc_ccompiler.steps import dtype_of, flatten, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
-from byoc_ccompiler.workspace import ALIGNMENT, plan
 
 __all__ = ["FusedCodegen"]
 
@@ -138,8 +144,8 @@ class FusedCodegen(CSourceCodegen):
                 scratch[-1].append(name)
         buffers.sort(key=lambda buffer: buffer.interval.start)
         if buffers:
-            offsets, total = plan([buffer.interval for buffer in buffers])
-            block = scope.workspace(ALIGNMENT if total == 0 else total)
+            offsets, total = plan_block([buffer.interval for buffer in buffers], WORKSPACE_ALIGNMENT)
+            block = scope.workspace(WORKSPACE_ALIGNMENT if total == 0 else total)
             for buffer, offset in zip(buffers, offsets, strict=True):
                 address = block if offset == 0 else f"({block} + {c_dim(offset)})"
                 scope.statements.append(f"{buffer.ctype} *const {buffer.name} = ({buffer.ctype} *){address};")

@@ -11,7 +11,15 @@ from byoc_core.errors import InternalError, ToolchainError
 from byoc_core.native.loader import ArgumentSpec, NativeLibrary
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain, has_parallel_loops
 from byoc_core.runtime.csource.library_pool import CONSTANT_TABLE, library_pool
-from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, Signature
+from byoc_core.runtime.module import (
+    CallSteps,
+    CallTraits,
+    NativeEntry,
+    NDArray,
+    PackedFunction,
+    RuntimeModule,
+    Signature,
+)
 from byoc_core.runtime.threads import use_openmp
 from byoc_core.runtime.threads.fork_lock import ForkLock
 
@@ -35,6 +43,7 @@ class CSourceModule(RuntimeModule):
         traits: permissions of functions beyond the plain contract, by symbol.
         not_held: files used in the build but absent from the artifact, by name: objects, and ``"headers"``. The module
             runs, and cannot be built again.
+        steps: the calls that may replace a function's call, by symbol; see :meth:`RuntimeModule.call_steps`.
     """
 
     def __init__(
@@ -47,6 +56,7 @@ class CSourceModule(RuntimeModule):
         library: CompiledLibrary | None = None,
         traits: Mapping[str, CallTraits] | None = None,
         not_held: Sequence[str] = (),
+        steps: Mapping[str, CallSteps] = MappingProxyType({}),
     ) -> None:
         self._source = source
         self._signatures = MappingProxyType(dict(functions))
@@ -57,6 +67,7 @@ class CSourceModule(RuntimeModule):
             {symbol: permissions for symbol, permissions in (traits or {}).items() if permissions != CallTraits()}
         )
         self._not_held = tuple(not_held)
+        self._steps = steps
         self._loaded: NativeLibrary | None = None
         self._functions: dict[str, PackedFunction] = {}
         self._fork_lock = ForkLock()
@@ -150,6 +161,10 @@ class CSourceModule(RuntimeModule):
     def call_traits(self, name: str) -> CallTraits:
         """Return the permissions of a function for callers; build nothing."""
         return self._traits.get(name, CallTraits())
+
+    def call_steps(self, name: str) -> CallSteps | None:
+        """Return the calls that may replace a call of a function, if any are stated."""
+        return self._steps.get(name)
 
     def find_function(self, name: str) -> PackedFunction:
         """Return a function; build and load the library the first time.
