@@ -14,6 +14,8 @@ from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from byoc_core.vm.program import Program
 
 __all__ = ["Executable"]
@@ -219,6 +221,41 @@ class Executable:
         from byoc_core.artifact.library_export import export_library
 
         export_library(self, path)
+
+    def export_c(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        name: str = "model",
+        max_sizes: Mapping[str, int] | None = None,
+        constants: str = "auto",
+        test_inputs: Mapping[str, NDArray] | None = None,
+    ) -> tuple[Path, ...]:
+        """Write the functions as C11 sources with a header, a test program, a Makefile and a CMake file.
+
+        The C uses no heap, no threads and no written globals; intermediates lie in a workspace of the caller. The
+        function ``main`` becomes ``<name>_run(inputs, outputs, workspace)``.
+
+        Args:
+            folder: created if missing; files of the same names are replaced.
+            name: the prefix of all C names, a C identifier. Models with different names may be linked together.
+            max_sizes: the largest size of each symbol: the bytes of the workspace are then a constant. Without largest
+                sizes, a function of the header returns the bytes for given sizes.
+            constants: ``"array"`` for C arrays, ``"object"`` for a binary file included by the assembler, ``"auto"``
+                for arrays up to 256 KiB in all.
+            test_inputs: inputs of the test program by name; inputs left out are drawn at random.
+
+        Returns:
+            The written files.
+
+        Raises:
+            CodegenError: a function has parts without a form in C; all are listed.
+            OptionsError: an argument has an impossible value.
+            OSError: a file cannot be written.
+        """
+        from byoc_core.artifact.plain_c.export import export_c
+
+        return export_c(self, folder, name=name, max_sizes=max_sizes, constants=constants, test_inputs=test_inputs)
 
     def __repr__(self) -> str:
         kinds = ", ".join(module.type_key for module in self.modules) or "no modules"

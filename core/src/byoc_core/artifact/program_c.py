@@ -76,9 +76,17 @@ class NativeProgram:
         """Return whether machine code can run a function alone."""
         return not self._obstacles[function.name]
 
+    def obstacles(self, function: VMFunction) -> tuple[str, ...]:
+        """Return everything in a function that machine code alone cannot run, each once."""
+        return tuple(dict.fromkeys(self._obstacles[function.name]))
+
+    def owner(self, symbol: str) -> RuntimeModule | None:
+        """Return the module defining an external symbol."""
+        return self._owners.get(symbol)
+
     def reason(self, function: VMFunction) -> str:
         """Return the reasons for a function's need of Python, for the middle of a sentence."""
-        found = list(dict.fromkeys(self._obstacles[function.name]))
+        found = self.obstacles(function)
         more = f" and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
         return f"needs Python for {', '.join(found[:_MAX_NAMED])}{more}"
 

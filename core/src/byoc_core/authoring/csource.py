@@ -49,10 +49,11 @@ from byoc_core.authoring.csource_types import (
     c_type,
 )
 from byoc_core.authoring.csource_units import FunctionText, in_units
-from byoc_core.authoring.csource_wrapper import packed_export, wrapper_function
+from byoc_core.authoring.csource_wrapper import packed_export, size_checks, wrapper_function
 from byoc_core.backend.hooks import KernelReport
 from byoc_core.errors import CodegenError, UndefinedSymbolError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, TensorType, Value, Var
+from byoc_core.native.plain_c import PLAIN_C
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallTraits, NDArray, Signature, TensorSpec
@@ -183,11 +184,12 @@ class CSourceCodegen:
         texts: list[FunctionText] = []
         # A kernel of one function may serve the others: visit all before taking any text.
         for scope in list(self._visited(functions, pool, definitions)):
-            callers = (scope.raw_function(), wrapper_function(scope), packed_export(scope))
+            outer = f"#ifndef {PLAIN_C}\n{wrapper_function(scope)}\n\n{packed_export(scope)}\n#endif"
+            callers = tuple(filter(None, (size_checks(scope), scope.raw_function(), outer)))
             texts.append(FunctionText(scope.function.name, scope.records, callers))
             signatures[scope.symbol] = _signature(scope)
             traits[scope.symbol] = CallTraits(in_place=scope.in_place, workspace_nbytes=scope.workspace_nbytes)
-        tables = [f"BYOC_EXPORT const void *byoc_constants[{len(pool.table)}];"] if pool.table else []
+        tables = [f"BYOC_CONSTANT_TABLE({len(pool.table)});"] if pool.table else []
         tables += pool.literals.values()
         written = [*tables, *definitions.texts, *(text for function in texts for text in function.texts)]
         head = _HEADERS + self.preamble("\n".join(written))

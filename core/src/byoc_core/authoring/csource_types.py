@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from byoc_core.dtypes import to_numpy
-from byoc_core.native.c_text import c_dim, c_identifier
+from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_dim, c_identifier
 
 __all__ = [
     "COMPUTED_DTYPES",
@@ -24,19 +24,7 @@ __all__ = [
     "c_type",
 ]
 
-_COMPUTED: dict[str, str] = {
-    "float32": "float",
-    "float64": "double",
-    **{f"int{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
-    "bool": "uint8_t",
-}
-_HALVES: dict[str, str] = {"float16": "byoc_f16", "bfloat16": "byoc_bf16"}
-
-C_TYPES: dict[str, str] = {**_COMPUTED, **_HALVES}
-"""The C type of every dtype held by generated C; a bool is a byte with value 0 or 1."""
-
-COMPUTED_DTYPES = tuple(_COMPUTED)
+COMPUTED_DTYPES = tuple(dtype for dtype in C_TYPES if dtype not in HALF_DTYPES)
 """The dtypes for arithmetic in generated C."""
 
 _MATH = (
@@ -47,7 +35,7 @@ _MATH = (
 
 C_LIBRARY_NAMES = frozenset(
     {
-        *(name for name in _COMPUTED.values() if name.endswith("_t")),
+        *(name for name in C_TYPES.values() if name.endswith("_t")),
         *(f"{name}{suffix}" for name in _MATH for suffix in ("", "f")),
         *(
             f"{sign}INT{kind}_{end}"
@@ -64,9 +52,6 @@ C_LIBRARY_NAMES = frozenset(
     }
 )
 """Names of the C library used by generated C, and the library's macros: hidden by variables of the same name."""
-
-HALF_DTYPES = frozenset(_HALVES)
-"""The dtypes that generated C only moves, casts and selects: C structures, without arithmetic."""
 
 
 def c_type(dtype: str) -> str:

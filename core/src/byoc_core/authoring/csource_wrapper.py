@@ -15,7 +15,7 @@ from byoc_core.dims import Dim, DimExpr, broadcast_pairs, symbols_of
 from byoc_core.dtypes import DLCode, dtype_info
 from byoc_core.errors import CodegenError
 
-__all__ = ["packed_export", "wrapper_function"]
+__all__ = ["packed_export", "size_checks", "wrapper_function"]
 
 _CODES = {
     DLCode.FLOAT: "kDLFloat",
@@ -54,11 +54,12 @@ def wrapper_function(scope: FunctionScope) -> str:
         if (name, axis) not in solved:
             check = f"byoc_check_size({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}, {c_dim(dim)})"
             lines.append(f"  if ({check}) return -1;")
-    lines += [f"  if ({check}) return -1;" for check in scope.checks]
+    if scope.checks:
+        lines.append(f"  if ({scope.symbol}_sizes_({', '.join(_size_names(scope))})) return -1;")
     params = list(zip(scope.function.params, scope.inputs, strict=True))
     bools = [name for param, name in params if tensor_type(param, scope.where)[1] == "bool"]
     data = [f"byoc_bools_{bools.index(name)}" if name in bools else f"byoc_data({name})" for _, name in arguments]
-    sizes = [f"dim_{c_identifier(symbol)}" for symbol in scope.symbols]
+    sizes = _size_names(scope)
     if scope.workspace_nbytes != 0:
         check = f"byoc_check_workspace({_quoted(scope.symbol)}, workspace, {c_dim(scope.workspace_nbytes)})"
         lines.append(f"  if (workspace && {check}) return -1;")
@@ -67,6 +68,33 @@ def wrapper_function(scope: FunctionScope) -> str:
     call = f"{scope.symbol}_({', '.join([*data, *sizes])})"
     lines += _bool_lines(scope, bools, call) if bools else [f"  return {call};"]
     return "\n".join([f"{head} {{", *lines, "}"])
+
+
+def size_checks(scope: FunctionScope) -> str:
+    """Return ``<symbol>_sizes_``, which compares symbolic sizes; an empty text if there is nothing to compare."""
+    pairs = _broadcast_checks(scope)
+    if not scope.checks and not pairs:
+        return ""
+    names = _size_names(scope)
+    lines = [
+        *(f"  (void){name};" for name in names),
+        *(f"  if ({check}) return -1;" for check in (*pairs, *scope.checks)),
+    ]
+    parameters = ", ".join(f"int64_t {name}" for name in names)
+    head = f"BYOC_EXPORT int32_t {scope.symbol}_sizes_({parameters})"
+    return "\n".join([f"{head} {{", *lines, "  return 0;", "}"])
+
+
+def _size_names(scope: FunctionScope) -> list[str]:
+    return [f"dim_{c_identifier(symbol)}" for symbol in scope.symbols]
+
+
+def _broadcast_checks(scope: FunctionScope) -> list[str]:
+    """Return the checks of broadcasting pairs of sizes in the signature, each once."""
+    values = (*scope.function.params, *scope.function.results)
+    dims = [dim for value in values for dim in tensor_type(value, scope.where)[0]]
+    pairs = dict.fromkeys((c_dim(left), c_dim(right)) for dim in dims for left, right in broadcast_pairs(dim))
+    return [f"byoc_check_broadcast({_quoted(scope.symbol)}, {left}, {right})" for left, right in pairs]
 
 
 def _bool_lines(scope: FunctionScope, bools: Sequence[str], call: str) -> list[str]:
@@ -101,13 +129,7 @@ def _solve(scope: FunctionScope, axes: list[tuple[str, int, Dim]], lines: list[s
         raise CodegenError(
             scope.where, f"the size of {', '.join(sorted(missing))} cannot be computed from the shapes of the arguments"
         )
-    checked: set[tuple[str, str]] = set()
-    for _, _, dim in axes:
-        for left, right in broadcast_pairs(dim):
-            pair = (c_dim(left), c_dim(right))
-            if pair not in checked:
-                checked.add(pair)
-                lines.append(f"  if (byoc_check_broadcast({_quoted(scope.symbol)}, {pair[0]}, {pair[1]})) return -1;")
+    lines += [f"  if ({check}) return -1;" for check in _broadcast_checks(scope)]
     return used
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byoc_core.dims import evaluate, solve_symbol, symbols_of
+from byoc_core.dims import solve_symbol, symbols_of
 from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import CallError, FrontendError, OptionsError, near_names
 
 if TYPE_CHECKING:
-    from byoc_core.runtime.module import NDArray, Signature, TensorSpec
+    from byoc_core.runtime.module import NDArray, Signature
 
 __all__ = ["check_missing", "complete_inputs", "describe_drawn", "parse_sets_of_sizes", "parse_sizes", "read_inputs"]
 
@@ -110,8 +110,10 @@ def _read_input(text: str, input_names: Sequence[str]) -> dict[str, NDArray]:
 
 def describe_drawn(signature: Signature, inputs: dict[str, NDArray], file_inputs: Collection[str], seed: int) -> str:
     """Return a sentence about the randomly drawn inputs; empty if all inputs were given."""
+    from byoc_core.runtime.drawn_inputs import distribution_of
+
     drawn = [
-        f"{spec.name} ({spec.dtype} {list(inputs[spec.name].shape)}, {_law(spec)})"
+        f"{spec.name} ({spec.dtype} {list(inputs[spec.name].shape)}, {distribution_of(spec)})"
         for spec in signature.inputs
         if spec.name not in file_inputs
     ]
@@ -193,6 +195,8 @@ def complete_inputs(
                 f"--dim {name}", "differs from the size of the given inputs", got=size, expected=implied[name]
             )
     all_sizes = {**implied, **sizes}
+    from byoc_core.runtime.drawn_inputs import draw_input
+
     generator = np.random.default_rng(seed)
     used: dict[str, int] = {}
     complete = {}
@@ -201,7 +205,7 @@ def complete_inputs(
             complete[spec.name] = inputs[spec.name]
             continue
         used |= {name: all_sizes.get(name, 1) for dim in spec.shape for name in sorted(symbols_of(dim))}
-        complete[spec.name] = _draw(generator, spec, used)
+        complete[spec.name] = draw_input(generator, spec, used)
     return complete, used
 
 
@@ -213,26 +217,6 @@ def _implied_sizes(signature: Signature, inputs: dict[str, NDArray]) -> dict[str
             if solved is not None:
                 sizes.setdefault(*solved)
     return sizes
-
-
-def _draw(generator: np.random.Generator, spec: TensorSpec, sizes: dict[str, int]) -> NDArray:
-    shape = tuple(evaluate(dim, sizes) for dim in spec.shape)
-    try:
-        if _law(spec) == _NORMAL:
-            return generator.standard_normal(shape).astype(to_numpy(spec.dtype))
-        return generator.integers(0, 2, shape).astype(to_numpy(spec.dtype))
-    except (ValueError, OverflowError) as error:
-        raise CallError(
-            f"input `{spec.name}`", "exceeds the largest possible array", got=f"shape {list(shape)}"
-        ) from error
-
-
-_NORMAL = "standard normal"
-
-
-def _law(spec: TensorSpec) -> str:
-    """Return the name of an input's random distribution."""
-    return _NORMAL if dtype_info(spec.dtype).kind == "float" else "zeros and ones"
 
 
 def _read_array(file: Path, name: str) -> NDArray:

@@ -10,7 +10,7 @@ The package is in the lowest layer because both the compiler and the VM evaluate
 """
 
 from byoc_core.dims.algebra import Dim, DimExpr, is_name, product, symbol, total
-from byoc_core.dims.bounds import is_nonnegative, is_positive
+from byoc_core.dims.bounds import is_nonnegative, is_positive, upper_bound
 from byoc_core.dims.division import ceildiv, exact_div
 from byoc_core.dims.rough import rough_product
 from byoc_core.dims.selection import broadcast_dim, dim_max, dim_min
@@ -58,4 +58,5 @@ __all__ = [
     "symbol",
     "symbols_of",
     "total",
+    "upper_bound",
 ]

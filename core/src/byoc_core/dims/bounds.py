@@ -6,11 +6,11 @@ planning and loops of generated C rely on every proof.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from byoc_core.dims.algebra import Atom, Dim, Monomial, from_terms
 
-__all__ = ["is_nonnegative", "is_positive"]
+__all__ = ["is_nonnegative", "is_positive", "upper_bound"]
 
 _MAX_BOUNDED_CALLS = 6  # bounds branch in two at each call
 
@@ -26,6 +26,42 @@ def is_nonnegative(dim: Dim) -> bool:
 def is_positive(dim: Dim) -> bool:
     """Return whether a dimension is certainly one or more (``False``: not provable this way)."""
     return is_nonnegative(dim - 1)
+
+
+def upper_bound(dim: Dim, largest: Mapping[str, int]) -> int:
+    """Return a number not exceeded by a dimension for all sizes from 0 to the largest size of each symbol.
+
+    The bound is the value at the largest sizes if no term is subtracted, and not smaller otherwise. For a subtracted
+    term of possibly negative value the bound need not hold; sizes have no such terms.
+
+    Args:
+        dim: the dimension.
+        largest: the largest size of each symbol of the dimension.
+
+    Raises:
+        KeyError: a symbol has no largest size.
+    """
+    if isinstance(dim, int):
+        return dim
+    bound = 0
+    for monomial, factor in dim.terms:
+        value = factor
+        for atom, exponent in monomial:
+            value *= _largest_value(atom, largest) ** exponent
+        bound += value if factor > 0 or not monomial else 0
+    return bound
+
+
+def _largest_value(atom: Atom, largest: Mapping[str, int]) -> int:
+    if not atom.op:
+        return largest[atom.name]
+    bounds = [max(upper_bound(argument, largest), 0) for argument in atom.args]
+    if atom.op == "floordiv":
+        divisor = atom.args[1]
+        return bounds[0] // divisor if isinstance(divisor, int) and divisor > 0 else bounds[0]
+    if atom.op == "mod":
+        return max(min(bounds[0], bounds[1] - 1), 0)
+    return min(bounds) if atom.op == "min" else max(bounds)
 
 
 def _prove_nonnegative(dim: Dim, calls_left: int) -> bool:

@@ -173,6 +173,9 @@ BYOC_LOCAL void byoc_free_workspace(void *workspace);
 /* Return the address of a tensor's first element. */
 static inline void *byoc_data(const DLTensor *tensor) { return (char *)tensor->data + tensor->byte_offset; }
 
+/* Defines the table of pointers to the constants of a source; filled when the library is loaded. */
+#define BYOC_CONSTANT_TABLE(count) BYOC_EXPORT const void *byoc_constants[count]
+
 /* Precedes a loop with independent iterations: no iteration writes an element read or written by another iteration.
  * Compilers then omit overlap checks of outputs and inputs. Overlapping outputs and inputs coincide completely (in
  * place), and each iteration reads an element before writing the element. */

@@ -6,7 +6,21 @@ import re
 
 from byoc_core.dims import Dim, DimExpr
 
-__all__ = ["c_dim", "c_identifier", "c_real", "c_string"]
+__all__ = ["C_TYPES", "HALF_DTYPES", "c_dim", "c_identifier", "c_real", "c_string"]
+
+C_TYPES: dict[str, str] = {
+    "float32": "float",
+    "float64": "double",
+    **{f"int{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
+    "bool": "uint8_t",
+    "float16": "byoc_f16",
+    "bfloat16": "byoc_bf16",
+}
+"""The C type of every dtype held by generated C; a bool is a byte with value 0 or 1."""
+
+HALF_DTYPES = frozenset({"float16", "bfloat16"})
+"""The dtypes that generated C only moves, casts and selects: C structures, without arithmetic."""
 
 _KEYWORDS = frozenset(
     [

@@ -50,6 +50,7 @@ _PRECEDENCE = {
     "||": 4,
 }
 _SELECT = 3
+_BITWISE = ("&", "|", "^")
 _PARENTHESISED_OPERATORS = {*BITWISE, *LOGIC}
 """Operators of little-known precedence: compilers warn if another operator is an operand."""
 
@@ -151,7 +152,9 @@ class ExpressionPrinter:
                 texts = map(self._argument, (condition, then, otherwise))
                 return f"BYOC_SELECT({type_name(then.type)}, {', '.join(texts)})", _ATOM
             case Select(condition, then, otherwise):
-                parts = (self.text(item, _SELECT + 1) for item in (condition, then, otherwise))
+                parts = [self.text(item, _SELECT + 1) for item in (condition, then, otherwise)]
+                if isinstance(condition, Binary) and condition.operator in _BITWISE:
+                    parts[0] = self.atom(condition)  # clang warns without parentheses
                 return "{} ? {} : {}".format(*parts), _SELECT
             case Element():
                 return c_form(expression, [self.atom(item) for item in expression.operands]), _UNARY

@@ -1,0 +1,136 @@
+"""The constants of exported C: arrays in C text, or a binary file included by the assembler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import numpy as np
+
+from byoc_core.errors import OptionsError
+from byoc_core.native.c_text import C_TYPES, HALF_DTYPES
+from byoc_core.runtime.module import NDArray
+
+__all__ = ["ALIGNMENT", "CONSTANT_FORMS", "ConstantFiles"]
+
+ALIGNMENT = 64
+"""Alignment of each constant in bytes, as in an artifact."""
+
+CONSTANT_FORMS = ("auto", "array", "object")
+ConstantForm = Literal["auto", "array", "object"]
+
+_MAX_TEXT_NBYTES = 1 << 18
+_INCLUDED = """\
+#if defined(__APPLE__)
+#define SECTION ".const_data\\n"
+#define SYMBOL "_{symbol}"
+#define PREVIOUS ".text\\n"
+#elif defined(_WIN32)
+#define SECTION ".section .rdata,\\"dr\\"\\n"
+#define SYMBOL "{symbol}"
+#define PREVIOUS ".text\\n"
+#else
+#define SECTION ".section .rodata.{symbol},\\"a\\"\\n"
+#define SYMBOL "{symbol}"
+#define PREVIOUS ".text\\n"
+#endif
+__asm__(SECTION ".globl " SYMBOL "\\n.balign {alignment}\\n" SYMBOL ":\\n.incbin \\"{file}\\"\\n" PREVIOUS);
+"""
+
+
+class ConstantFiles:
+    """The files with all constants of a model.
+
+    Args:
+        prefix: the model's name.
+        arrays: the arrays by digest, in order.
+        form: ``"array"``: C arrays, for any C compiler; ``"object"``: a binary file included by the assembler of gcc,
+            clang or zig; ``"auto"``: arrays up to 256 KiB in all.
+
+    Raises:
+        OptionsError: the form is unknown.
+    """
+
+    def __init__(self, prefix: str, arrays: Mapping[str, NDArray], form: str = "auto") -> None:
+        if form not in CONSTANT_FORMS:
+            raise OptionsError("option `constants`", "unknown form", got=repr(form), expected=", ".join(CONSTANT_FORMS))
+        self._prefix = prefix
+        self._arrays = {digest: np.ascontiguousarray(array) for digest, array in arrays.items()}
+        self.nbytes = sum(array.nbytes for array in self._arrays.values())
+        self.is_text = form == "array" or (form == "auto" and self.nbytes <= _MAX_TEXT_NBYTES)
+        self._offsets: dict[str, int] = {}
+        end = 0
+        for digest, array in self._arrays.items():
+            self._offsets[digest] = end
+            end += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+
+    def expressions(self) -> dict[str, str]:
+        """Return a C expression of the address of each constant, by digest; constant expressions of C."""
+        if self.is_text:
+            return {digest: f"{self._prefix}_constant_{number}" for number, digest in enumerate(self._arrays)}
+        return {digest: f"{self._symbol} + {offset}" for digest, offset in self._offsets.items()}
+
+    def declarations(self) -> Iterator[str]:
+        """Yield the declarations behind :meth:`expressions`."""
+        if not self._arrays:
+            return
+        if self.is_text:
+            for number, array in enumerate(self._arrays.values()):
+                yield f"extern const {_ctype(array)} {self._prefix}_constant_{number}[{max(array.size, 1)}];"
+        else:
+            yield f"extern const unsigned char {self._symbol}[];"
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files by name; none without constants."""
+        if not self._arrays:
+            return {}
+        if self.is_text:
+            lines = ["/* Constants. */", "#include <math.h>", "#include <stdint.h>", "", *self._definitions()]
+            return {f"{self._prefix}_constants.c": ("\n".join(lines) + "\n").encode()}
+        name = f"{self._prefix}_constants.bin"
+        text = _INCLUDED.format(symbol=self._symbol, alignment=ALIGNMENT, file=name)
+        head = "/* Constants, included as binary data. */\nextern const unsigned char {0}[];\n"
+        source = (head.format(self._symbol) + text).encode()
+        return {f"{self._prefix}_constants.c": source, name: self._data()}
+
+    @property
+    def _symbol(self) -> str:
+        return f"{self._prefix}_constant_data"
+
+    def _data(self) -> bytes:
+        padded = (array.tobytes() + bytes(-array.nbytes % ALIGNMENT) for array in self._arrays.values())
+        return b"".join(padded)
+
+    def _definitions(self) -> Iterator[str]:
+        for number, array in enumerate(self._arrays.values()):
+            name, ctype = f"{self._prefix}_constant_{number}", _ctype(array)
+            yield f"extern const {ctype} {name}[{max(array.size, 1)}];"
+            yield f"_Alignas({ALIGNMENT}) const {ctype} {name}[{max(array.size, 1)}] = {{"
+            literals = [_literal(value) for value in _bits(array)] or ["0"]
+            yield from (f"  {', '.join(literals[start : start + 8])}," for start in range(0, len(literals), 8))
+            yield "};"
+
+
+def _ctype(array: NDArray) -> str:
+    return "uint16_t" if array.dtype.name in HALF_DTYPES else C_TYPES[array.dtype.name]
+
+
+def _bits(array: NDArray) -> NDArray:
+    flat = array.reshape(-1)
+    return flat.view(np.uint16) if array.dtype.name in HALF_DTYPES else flat
+
+
+def _literal(value: np.generic) -> str:
+    """Return a C constant of exactly this value; floats in hexadecimal."""
+    if isinstance(value, np.floating):
+        number = float(value)
+        if number != number:
+            return "NAN"
+        if number in (float("inf"), float("-inf")):
+            return "INFINITY" if number > 0 else "-INFINITY"
+        return number.hex() + ("f" if value.dtype == np.float32 else "")
+    number = int(value)
+    if number == -(1 << 63):
+        return "INT64_MIN"
+    suffix = {"int64": "LL", "uint64": "ULL", "uint32": "U"}.get(value.dtype.name, "")
+    return f"{number}{suffix}"

@@ -1,0 +1,229 @@
+"""A function of a program as a C function: the calls in order, over pointers into one workspace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from byoc_core.artifact.plain_c.layout import WorkspaceLayout
+from byoc_core.artifact.plain_c.names import FunctionNames
+from byoc_core.artifact.program_c import NativeProgram
+from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative, match_symbols, product, symbols_of
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import InternalError
+from byoc_core.native.c_text import C_TYPES
+from byoc_core.opset.layout import row_major
+from byoc_core.runtime.csource import CSourceModule
+from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
+from byoc_core.vm.program import Register, RegisterKind, View, VMFunction
+
+__all__ = ["FunctionText", "raw_prototype", "size_check_symbol", "size_symbols"]
+
+
+def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
+    """Return the function checking the symbolic sizes of a generated function; ``None`` if there is none."""
+    name = f"{symbol}_sizes_"
+    return name if f"int32_t {name}(" in module.get_source("c") else None
+
+
+def raw_prototype(module: CSourceModule, symbol: str) -> str:
+    """Return the declaration of a generated function over plain pointers."""
+    signature = module.signatures[symbol]
+    types = [f"const {C_TYPES[spec.dtype]} *" for spec in signature.inputs]
+    types += [f"{C_TYPES[spec.dtype]} *" for spec in signature.outputs]
+    types += ["int64_t"] * len(size_symbols(module, symbol))
+    types += ["char *"] if module.call_traits(symbol).workspace_nbytes != 0 else []
+    return f"int32_t {symbol}_({', '.join(types) or 'void'});"
+
+
+def size_symbols(module: CSourceModule, symbol: str) -> list[str]:
+    """Return the symbols whose sizes a generated function takes behind the pointers, in order."""
+    signature = module.signatures[symbol]
+    return sorted(
+        {n for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape for n in symbols_of(dim)}
+    )
+
+
+class FunctionText:
+    """The C of a function.
+
+    Args:
+        native: the program, with a function for machine code alone.
+        function: the function.
+        names: the C names of all functions of the program, by name.
+        layouts: the workspaces of all functions.
+        constants: C expressions of the program's constants, by digest.
+    """
+
+    def __init__(
+        self,
+        native: NativeProgram,
+        function: VMFunction,
+        names: Mapping[str, FunctionNames],
+        layouts: Mapping[str, WorkspaceLayout],
+        constants: Mapping[str, str],
+    ) -> None:
+        self._native = native
+        self._program = native.program
+        self._function = function
+        self._all_names = names
+        self._names = names[function.name]
+        self._layout = layouts[function.name]
+        self._constants = constants
+        self._registers = native.program.registers(function)
+        pointers = (*self._names.inputs, *(f"{name}_out" for name in self._names.outputs))
+        self._variables = dict(enumerate(pointers))
+
+    def prototype(self) -> str:
+        """Return the head of the C function."""
+        function, names = self._function, self._names
+        parameters = [
+            *(f"const {C_TYPES[s.dtype]} *{n}" for s, n in zip(function.params, names.inputs, strict=True)),
+            *(f"{C_TYPES[s.dtype]} *{n}_out" for s, n in zip(function.results, names.outputs, strict=True)),
+            *(f"int64_t {names.size_variable(name)}" for name in names.sizes),
+            "char *workspace",
+        ]
+        return f"static int32_t {names.body}({', '.join(parameters)})"
+
+    def definition(self) -> str:
+        """Return the C function."""
+        body = [*self._declarations(), *self._statements()]
+        words = set(re.findall(r"\w+", "\n".join(body)))
+        parameters = re.findall(r"(\w+)[,)]", self.prototype())
+        unused = [f"  (void){name};" for name in parameters if name not in words]
+        return "\n".join([f"{self.prototype()} {{", *unused, *body, "}"])
+
+    def size_checks(self) -> list[str]:
+        """Return C conditions over the sizes, each true for sizes without a meaning."""
+        dims = list(dict.fromkeys(dim for register in self._registers for dim in register.shape))
+        pairs = dict.fromkeys(pair for dim in (*dims, *self._function.storages) for pair in broadcast_pairs(dim))
+        texts = [f"byoc_check_broadcast(NULL, {self._text(left)}, {self._text(right)})" for left, right in pairs]
+        texts += [f"{self._text(dim)} < 0" for dim in dims if not is_nonnegative(dim)]
+        return texts
+
+    def _text(self, dim: Dim) -> str:
+        return self._names.size_text(dim)
+
+    def _declarations(self) -> Iterator[str]:
+        used = sorted({number for instruction in self._function.code for number in _operands(instruction)})
+        bases = {self._view(number).base for number in used if self._registers[number].kind is RegisterKind.VIEW}
+        for number in sorted({*used, *bases}):
+            register = self._registers[number]
+            if register.kind in (RegisterKind.PARAM, RegisterKind.RESULT):
+                continue
+            self._variables[number] = str(register)
+            ctype = C_TYPES[register.dtype]
+            comment = f" /* {register.dtype}[{', '.join(map(str, register.shape))}] */".replace("*/ */", "* / */")
+            yield f"  {ctype} *const {register} = {self._address(number, register)};{comment}"
+
+    def _address(self, number: int, register: Register) -> str:
+        ctype = C_TYPES[register.dtype]
+        match register.kind:
+            case RegisterKind.CONSTANT:
+                digest = self._program.constants[self._function.constants[register.index]].digest
+                return f"({ctype} *)(uintptr_t)({self._constants[digest]})"
+            case RegisterKind.TENSOR:
+                tensor = self._function.tensors[register.index]
+                return f"({ctype} *)(workspace + {self._text(self._layout.starts[tensor.storage] + tensor.offset)})"
+            case RegisterKind.VIEW:
+                view = self._view(number)
+                return f"({ctype} *)(uintptr_t)({self._variables[view.base]} + {self._text(view.layout.offset)})"
+        raise InternalError(f"function `{self._function.name}`", f"register {register} has no address")
+
+    def _view(self, number: int) -> View:
+        return self._function.views[number - self._function.first_view]
+
+    def _statements(self) -> Iterator[str]:
+        targets = {i.target for i in self._function.code if isinstance(i, Goto)}
+        targets |= {i.otherwise for i in self._function.code if isinstance(i, If)}
+        for number, instruction in enumerate(self._function.code):
+            if number in targets:
+                yield f"label_{number}:;"
+            match instruction:
+                case Ret():
+                    yield "  return 0;"
+                case Goto(target=target):
+                    yield f"  goto label_{target};"
+                case If(condition=condition, otherwise=target):
+                    yield f"  if (!*{self._variables[condition]}) goto label_{target};"
+                case Call(kind=CallKind.EXTERN):
+                    yield from self._extern(instruction)
+                case Call(kind=CallKind.FUNCTION):
+                    yield from self._call(instruction)
+                case Call(kind=CallKind.BUILTIN):
+                    yield from self._builtin(instruction)
+                case _:
+                    raise InternalError(f"function `{self._function.name}`", "has an instruction without a C form")
+
+    def _extern(self, call: Call) -> Iterator[str]:
+        symbol = self._program.externs[call.callee]
+        module = self._native.owner(symbol)
+        assert isinstance(module, CSourceModule)
+        signature = module.signatures[symbol]
+        count = len(signature.inputs) + len(signature.outputs)
+        numbers = (*call.args, *call.results)
+        declared = [dim for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape]
+        sizes = match_symbols(declared, [dim for n in numbers[:count] for dim in self._registers[n].shape])
+        size_texts = [self._text(sizes[name]) for name in size_symbols(module, symbol)]
+        check = size_check_symbol(module, symbol)
+        if check is not None:
+            yield f"  if ({check}({', '.join(size_texts)})) return -1;"
+        pointers = [self._variables[number] for number in numbers[:count]]
+        scratch = [f"(char *){self._variables[number]}" for number in numbers[count:]]
+        yield f"  if ({symbol}_({', '.join([*pointers, *size_texts, *scratch])})) return -1;"
+
+    def _call(self, call: Call) -> Iterator[str]:
+        callee = self._program.functions[call.callee]
+        numbers = (*call.args, *call.results)
+        declared = [dim for spec in (*callee.params, *callee.results) for dim in spec.shape]
+        sizes = match_symbols(declared, [dim for number in numbers for dim in self._registers[number].shape])
+        names = self._all_names[callee.name]
+        arguments = [self._variables[number] for number in numbers]
+        arguments += [self._text(sizes[name]) for name in names.sizes]
+        arguments.append(f"workspace + {self._text(self._layout.callees)}")
+        yield f"  if ({names.body}({', '.join(arguments)})) return -1;"
+
+    def _builtin(self, call: Call) -> Iterator[str]:
+        args = [self._variables[number] for number in call.args]
+        (result,) = (self._variables[number] for number in call.results)
+        match Builtin(call.callee):
+            case Builtin.COPY:
+                yield from self._copy(call.args[0], call.results[0])
+            case Builtin.ZERO:
+                yield f"  *{result} = 0;"
+            case Builtin.INCREMENT:
+                yield f"  *{result} = (int64_t)((uint64_t)*{result} + 1);"
+            case Builtin.LOOP_TEST:
+                yield f"  *{result} = *{args[2]} && *{args[0]} < *{args[1]};"
+            case _:
+                raise InternalError(f"function `{self._function.name}`", "calls a builtin without a C form")
+
+    def _copy(self, source: int, target: int) -> Iterator[str]:
+        shape = self._registers[target].shape
+        strides = [self._strides(number) for number in (source, target)]
+        names = [self._variables[number] for number in (source, target)]
+        if strides == [None, None]:
+            itemsize = dtype_info(self._registers[target].dtype).itemsize
+            yield f"  memmove({names[1]}, {names[0]}, (size_t){self._text(product(shape))} * {itemsize});"
+            return
+        steps = [row_major(shape) if item is None else item for item in strides]
+        axes = range(len(shape))
+        for axis in axes:
+            yield f"  for (int64_t i{axis} = 0; i{axis} < {self._text(shape[axis])}; ++i{axis})"
+        places = [" + ".join([f"i{axis} * {self._text(step[axis])}" for axis in axes] or ["0"]) for step in steps]
+        yield f"    {names[1]}[{places[1]}] = {names[0]}[{places[0]}];"
+
+    def _strides(self, number: int) -> tuple[Dim, ...] | None:
+        if self._registers[number].kind is not RegisterKind.VIEW:
+            return None
+        view = self._view(number)
+        return None if view.is_compact else view.strides
+
+
+def _operands(instruction: Instruction) -> Sequence[int]:
+    match instruction:
+        case Call(args=args, results=results):
+            return (*args, *results)
+        case If(condition=condition):
+            return (condition,)
+    return ()

@@ -1,0 +1,260 @@
+"""The header and the source of an exported model: structures of pointers, size queries, metadata, the functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from byoc_core.artifact.plain_c.constants import ConstantFiles
+from byoc_core.artifact.plain_c.function_text import FunctionText, raw_prototype, size_check_symbol, size_symbols
+from byoc_core.artifact.plain_c.layout import WorkspaceLayout
+from byoc_core.artifact.plain_c.names import FunctionNames
+from byoc_core.artifact.program_c import NativeProgram
+from byoc_core.dims import Dim
+from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_string
+from byoc_core.runtime.csource import CSourceModule
+from byoc_core.runtime.module import TensorSpec
+from byoc_core.vm.instructions import Call, CallKind
+from byoc_core.vm.program import ALIGNMENT, VMFunction
+
+__all__ = ["ModelText"]
+
+_STATUSES = """\
+/* Statuses of a run. */
+enum {{
+  {upper}_OK = 0,
+  {upper}_FAILED = -1,       /* a value without a meaning for an op, such as an index out of range */
+  {upper}_BAD_SIZE = -2,     /* a size is negative, above its maximum, or does not fit another size */
+  {upper}_BAD_ARGUMENT = -3, /* a pointer is NULL, or the workspace is not aligned */
+}};
+
+/* Bytes to which the address of a workspace must be aligned. */
+#define {upper}_WORKSPACE_ALIGNMENT {alignment}
+
+/* An input or output: sizes of -1 are symbolic. */
+struct {prefix}_tensor {{
+  const char *name;
+  const char *dtype;
+  int32_t ndim;
+  const int64_t *shape;
+}};
+"""
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """The C of a model.
+
+    Attributes:
+        prefix: the model's name, a C identifier.
+        native: the program.
+        names: the C names of all functions, by name.
+        layouts: the workspaces of all functions, by name.
+        constants: the constants.
+        max_sizes: the largest size of each symbol, or ``None``.
+        modules: the sources of generated C, in the order of their tables of constants.
+    """
+
+    prefix: str
+    native: NativeProgram
+    names: Mapping[str, FunctionNames]
+    layouts: Mapping[str, WorkspaceLayout]
+    constants: ConstantFiles
+    max_sizes: Mapping[str, int] | None
+    modules: Sequence[CSourceModule]
+
+    @property
+    def _functions(self) -> Sequence[VMFunction]:
+        return self.native.program.functions
+
+    def header(self) -> str:
+        """Return ``<prefix>.h``."""
+        upper = self.prefix.upper()
+        lines = [
+            f"/* Model {self.prefix}: C functions without heap, threads and written globals. Any number of threads may",
+            " * call a function at once, each with a separate workspace. */",
+            f"#ifndef {upper}_H_",
+            f"#define {upper}_H_",
+            "",
+            "#include <stddef.h>",
+            "#include <stdint.h>",
+            "",
+            "#ifdef __cplusplus",
+            'extern "C" {',
+            "#endif",
+            "",
+            _STATUSES.format(upper=upper, prefix=self.prefix, alignment=ALIGNMENT),
+        ]
+        for function in self._functions:
+            lines += self._declarations(function)
+        lines += ["#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {upper}_H_ */"]
+        return "\n".join(lines) + "\n"
+
+    def _declarations(self, function: VMFunction) -> Iterator[str]:
+        names, layout = self.names[function.name], self.layouts[function.name]
+        upper = f"{self.prefix}{names.suffix}".upper()
+        if self.max_sizes is not None:
+            for name, member in names.sizes.items():
+                yield f"/* The largest size `{name}`. */"
+                yield f"#define {upper}_MAX_{member.upper()} {self.max_sizes[name]}"
+        if isinstance(layout.nbytes, int):
+            yield "/* Bytes of the workspace. */"
+            yield f"#define {upper}_WORKSPACE_SIZE {max(layout.nbytes, 1)}"
+        yield from ("", f"/* Function `{function.name}`: inputs and sizes. */")
+        yield from self._structure(
+            f"{self.prefix}{names.suffix}_inputs", function.params, names.inputs, "const ", names
+        )
+        yield f"/* Function `{function.name}`: outputs; no output may overlap an input or another output. */"
+        yield from self._structure(f"{self.prefix}{names.suffix}_outputs", function.results, names.outputs, "", None)
+        yield "/* Return the bytes of the workspace, or -1 for sizes without a meaning. */"
+        yield f"{self._size_head(function)};"
+        yield "/* Run the function; return a status. */"
+        yield f"{self._run_head(function)};"
+        yield "/* The inputs and outputs in order, with their counts. */"
+        for kind, specs in (("input", function.params), ("output", function.results)):
+            yield f"#define {upper}_NUM_{kind.upper()}S {len(specs)}"
+            yield f"extern const struct {self.prefix}_tensor {self.prefix}{names.suffix}_{kind}_info[];"
+        yield ""
+
+    def _structure(
+        self,
+        name: str,
+        specs: Sequence[TensorSpec],
+        members: Sequence[str],
+        qualifier: str,
+        names: FunctionNames | None,
+    ) -> Iterator[str]:
+        yield f"struct {name} {{"
+        for spec, member in zip(specs, members, strict=True):
+            shape = ", ".join(map(str, spec.shape)).replace("*/", "* /")
+            yield f"  {qualifier}{_public_type(spec.dtype)} *{member}; /* {spec.dtype}[{shape}] */"
+        for symbol, member in () if names is None else names.sizes.items():
+            yield f"  int64_t {member}; /* size {symbol} */"
+        if not specs and not (names is not None and names.sizes):
+            yield "  char unused;"
+        yield "};"
+
+    def _size_head(self, function: VMFunction) -> str:
+        names = self.names[function.name]
+        sizes = ", ".join(f"int64_t {member}" for member in names.sizes.values())
+        return f"int64_t {self.prefix}{names.suffix}_workspace_size({sizes or 'void'})"
+
+    def _run_head(self, function: VMFunction) -> str:
+        names = self.names[function.name]
+        kind = f"{self.prefix}{names.suffix}"
+        parameters = f"const struct {kind}_inputs *inputs, const struct {kind}_outputs *outputs, void *workspace"
+        return f"int32_t {names.run}({parameters})"
+
+    def source(self) -> str:
+        """Return ``<prefix>.c``."""
+        texts = [
+            FunctionText(self.native, f, self.names, self.layouts, self.constants.expressions())
+            for f in self._functions
+        ]
+        lines = [
+            f'#include "{self.prefix}.h"',
+            "",
+            "#include <string.h>",
+            "",
+            '#include "byoc_ffi.h"',
+            '#include "byoc_scalar.h"',
+            f'#include "{self.prefix}_symbols.h"',
+            "",
+            *self.constants.declarations(),
+            *self._tables(),
+            *self._prototypes(),
+            *(f"{text.prototype()};" for text in texts),
+            "",
+        ]
+        for function, text in zip(self._functions, texts, strict=True):
+            lines += [text.definition(), "", *self._public(function, text), ""]
+        return "\n".join(lines) + "\n"
+
+    def _tables(self) -> Iterator[str]:
+        """Yield the tables of pointers to constants, one for each source of generated C."""
+        expressions = self.constants.expressions()
+        for number, module in enumerate(self.modules):
+            if module.constants:
+                pointers = ", ".join(expressions[digest] for digest in module.constants)
+                table = f"const void *const {self.prefix}_constants_{number}[{len(module.constants)}]"
+                yield f"extern {table};\n{table} = {{{pointers}}};"
+
+    def _prototypes(self) -> Iterator[str]:
+        for symbol, module in self._called():
+            yield raw_prototype(module, symbol)
+            check = size_check_symbol(module, symbol)
+            if check is not None:
+                count = len(size_symbols(module, symbol))
+                yield f"int32_t {check}({', '.join(['int64_t'] * count) or 'void'});"
+
+    def _called(self) -> Iterator[tuple[str, CSourceModule]]:
+        externs = self.native.program.externs
+        symbols = dict.fromkeys(
+            externs[call.callee]
+            for function in self._functions
+            for call in function.code
+            if isinstance(call, Call) and call.kind is CallKind.EXTERN
+        )
+        for symbol in symbols:
+            module = self.native.owner(symbol)
+            assert isinstance(module, CSourceModule)
+            yield symbol, module
+
+    def _public(self, function: VMFunction, text: FunctionText) -> Iterator[str]:
+        names, layout = self.names[function.name], self.layouts[function.name]
+        for kind, specs in (("input", function.params), ("output", function.results)):
+            yield from self._info(f"{self.prefix}{names.suffix}_{kind}_info", specs)
+        bad = [f"{names.size_variable(name)} < 0" for name in names.sizes]
+        if self.max_sizes is not None:
+            bad += [f"{names.size_variable(name)} > {self.max_sizes[name]}" for name in names.sizes]
+        bad += text.size_checks()
+        sizes = ", ".join(f"int64_t {names.size_variable(name)}" for name in names.sizes)
+        yield f"static int32_t {names.body}_sizes({sizes or 'void'}) {{"
+        yield from (f"  if ({condition}) return -1;" for condition in bad)
+        yield from ("  return 0;", "}", "")
+        variables = ", ".join(names.size_variable(name) for name in names.sizes)
+        yield f"{self._size_head(function)} {{"
+        yield from (f"  const int64_t {names.size_variable(name)} = {member};" for name, member in names.sizes.items())
+        yield f"  if ({names.body}_sizes({variables})) return -1;"
+        yield f"  return {_at_least_one(layout.nbytes, names)};"
+        yield "}"
+        yield ""
+        yield f"{self._run_head(function)} {{"
+        upper = self.prefix.upper()
+        pointers = [*(f"!inputs->{name}" for name in names.inputs), *(f"!outputs->{name}" for name in names.outputs)]
+        yield f"  if (!inputs || !outputs || !workspace) return {upper}_BAD_ARGUMENT;"
+        yield f"  if ((uintptr_t)workspace % {upper}_WORKSPACE_ALIGNMENT) return {upper}_BAD_ARGUMENT;"
+        if pointers:
+            yield f"  if ({' || '.join(pointers)}) return {upper}_BAD_ARGUMENT;"
+        members = ", ".join(f"inputs->{member}" for member in names.sizes.values())
+        yield f"  if ({names.body}_sizes({members})) return {upper}_BAD_SIZE;"
+        arguments = [
+            *(_as_inner(f"inputs->{n}", s, "const ") for n, s in zip(names.inputs, function.params, strict=True)),
+            *(_as_inner(f"outputs->{n}", s, "") for n, s in zip(names.outputs, function.results, strict=True)),
+            *(f"inputs->{member}" for member in names.sizes.values()),
+            "(char *)workspace",
+        ]
+        yield f"  return {names.body}({', '.join(arguments)}) ? {upper}_FAILED : {upper}_OK;"
+        yield "}"
+
+    def _info(self, name: str, specs: Sequence[TensorSpec]) -> Iterator[str]:
+        for number, spec in enumerate(specs):
+            sizes = ", ".join(str(dim) if isinstance(dim, int) else "-1" for dim in spec.shape)
+            yield f"static const int64_t {name}_{number}[] = {{{sizes or '0'}}};"
+        rows = [
+            f"{{{c_string(spec.name)}, {c_string(spec.dtype)}, {len(spec.shape)}, {name}_{number}}}"
+            for number, spec in enumerate(specs)
+        ]
+        yield f"const struct {self.prefix}_tensor {name}[] = {{{', '.join(rows) or '{NULL, NULL, 0, NULL}'}}};"
+
+
+def _at_least_one(nbytes: Dim, names: FunctionNames) -> str:
+    return str(max(nbytes, 1)) if isinstance(nbytes, int) else f"byoc_max({names.size_text(nbytes)}, 1)"
+
+
+def _public_type(dtype: str) -> str:
+    return "uint16_t" if dtype in HALF_DTYPES else C_TYPES[dtype]
+
+
+def _as_inner(expression: str, spec: TensorSpec, qualifier: str) -> str:
+    return f"({qualifier}{C_TYPES[spec.dtype]} *){expression}" if spec.dtype in HALF_DTYPES else expression
