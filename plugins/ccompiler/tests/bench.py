@@ -19,6 +19,8 @@ from byoc_core.runtime.csource import CSourceModule
 
 NDArray = npt.NDArray[Any]
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
+PORTABLE = "portable"
+"""The name standing in tables of processors for C without vectors and extensions."""
 
 
 class Builder(FunctionBuilder):
@@ -30,9 +32,16 @@ class Builder(FunctionBuilder):
 
 
 class Bench:
-    """A collection of functions, compiled all at once (a compiler run costs more than a kernel) and run."""
+    """A collection of functions, compiled all at once (a compiler run costs more than a kernel) and run.
+
+    Args:
+        options: options of the backend; :data:`PORTABLE` as ``march`` is the option ``portable``.
+    """
 
     def __init__(self, **options: object) -> None:
+        if options.get("march") == PORTABLE:
+            flags = (*tuple(options.get("extra_flags", WARNINGS)), "-pedantic-errors")  # type: ignore[call-overload]
+            options = {**options, "march": "native", "portable": True, "extra_flags": flags}
         self.options = CCompilerOptions.model_validate({"opt_level": 2, "extra_flags": WARNINGS, **options})
         self.functions: list[Function] = []
         self.constants: dict[str, NDArray] = {}

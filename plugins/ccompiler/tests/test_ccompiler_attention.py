@@ -10,7 +10,7 @@ from byoc_core.dims import Dim, symbol
 from byoc_core.ir import TensorType
 from byoc_core.runtime.module import NDArray
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import PORTABLE, Bench
 
 CASES: dict[str, tuple[Any, ...]] = {
     "plain": ((1, 2, 5, 8), (1, 2, 7, 8), 8, None, {}),
@@ -50,7 +50,7 @@ def assert_near(actual: NDArray, oracle: NDArray, values: NDArray, length: int, 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("march", ["native", "generic"])
+@pytest.mark.parametrize("march", ["native", "generic", PORTABLE])
 def test_attention_is_that_of_float64(march: str, dtype: str) -> None:
     bench = Bench(march=march)
     cases = []

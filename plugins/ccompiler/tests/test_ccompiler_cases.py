@@ -23,7 +23,7 @@ from byoc_core.ops.cases import OpCase, canonical_cases, dtypes_of, new_function
 from byoc_core.runtime import threads
 from byoc_core.runtime.threads.openmp import load_openmp
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import PORTABLE, Bench
 
 NDArray = npt.NDArray[Any]
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
@@ -81,9 +81,10 @@ def _bytes(array: NDArray) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
 
+@pytest.mark.parametrize("march", ["native", PORTABLE])
 @pytest.mark.parametrize("names", [MOVING, EXACT], ids=["moving", "exact"])
-def test_what_moves_or_does_not_round_differently_gives_the_same_bits(names: str) -> None:
-    bench = Bench(opt_level=0)
+def test_what_moves_or_does_not_round_differently_gives_the_same_bits(names: str, march: str) -> None:
+    bench = Bench(opt_level=0, march=march)
     added = _add_all(bench, _cases(names))
     assert {case.op for case, _, _ in added} == set(names.split())
     for case, dtype, function in added:
@@ -93,9 +94,10 @@ def test_what_moves_or_does_not_round_differently_gives_the_same_bits(names: str
             assert _bytes(actual) == _bytes(expected), (case, dtype)
 
 
-def test_what_rounds_is_as_near_to_the_exact_result_as_the_reference() -> None:
+@pytest.mark.parametrize("march", ["native", PORTABLE])
+def test_what_rounds_is_as_near_to_the_exact_result_as_the_reference(march: str) -> None:
     """The bound covers sums of a few tens of terms, each within a few units of the last place of the largest."""
-    bench = Bench(opt_level=1)
+    bench = Bench(opt_level=1, march=march)
     added = _add_all(bench, _cases(ROUNDING))
     assert {case.op for case, _, _ in added} == set(ROUNDING.split())
     for case, dtype, function in added:
@@ -121,9 +123,10 @@ def test_moves_are_compiled_for_all_dtypes_that_c_holds() -> None:
     assert {dtype for dtype in all_dtypes() if dtype not in dtypes} == {"float8_e4m3fn", "float8_e5m2", "int4"}
 
 
-def test_empty_axes_are_right_and_known_to_be_empty_without_a_warning() -> None:
+@pytest.mark.parametrize("march", ["native", PORTABLE])
+def test_empty_axes_are_right_and_known_to_be_empty_without_a_warning(march: str) -> None:
     """Each size of each case in turn is 0, in all places; cases refused by the type rules are left out."""
-    bench = Bench(opt_level=0)
+    bench = Bench(opt_level=0, march=march)
     added: list[tuple[OpCase, Function]] = []
     for name in f"{MOVING} {EXACT} {ROUNDING}".split():
         for case in canonical_cases(default_ops())[name]:

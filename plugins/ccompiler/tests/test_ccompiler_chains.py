@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from byoc_core.ir import Function, Value, tensor
 
-from plugins.ccompiler.tests.bench import Bench, Builder, assert_sum
+from plugins.ccompiler.tests.bench import PORTABLE, Bench, Builder, assert_sum
 
 Case = tuple[tuple[int, int, int, int], int, int, tuple[int, int], dict[str, Any]]
 LARGE = "byoc_ccompiler.chains._LARGE_NBYTES"
@@ -83,7 +83,13 @@ def _add(bench: Bench, case: Case, dtype: str, *, first: bool, all_results: bool
 
 @pytest.mark.parametrize(
     ("dtype", "march"),
-    [("float32", "generic"), ("float32", "x86-64-v3"), ("float32", "native"), ("float64", "native")],
+    [
+        ("float32", "generic"),
+        ("float32", "x86-64-v3"),
+        ("float32", "native"),
+        ("float64", "native"),
+        ("float32", PORTABLE),
+    ],
 )
 def test_geometries(monkeypatch: pytest.MonkeyPatch, dtype: str, march: str) -> None:
     monkeypatch.setattr(LARGE, 0)
@@ -103,7 +109,7 @@ def test_geometries(monkeypatch: pytest.MonkeyPatch, dtype: str, march: str) -> 
         np.testing.assert_array_equal(actual, bench.run(steps, image)[-1])
 
 
-@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native", PORTABLE])
 def test_the_first_convolution_of_a_network(monkeypatch: pytest.MonkeyPatch, march: str) -> None:
     """In an image of few channels, in any order, one by one or in a batch (then it stays alone)."""
     monkeypatch.setattr(LARGE, 0)

@@ -12,7 +12,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench, assert_sum
+from plugins.ccompiler.tests.bench import PORTABLE, Bench, assert_sum
 
 
 def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
@@ -61,7 +61,7 @@ CHANNELS_LAST: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native", PORTABLE])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_channels_last(dtype: str, march: str) -> None:
     bench = Bench(march=march, winograd="off")
@@ -114,7 +114,7 @@ def _geometries(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...],
 @given(
     st.lists(st.tuples(_geometries(), st.booleans()), min_size=4, max_size=6),
     st.sampled_from(["float32", "float64"]),
-    st.sampled_from(["generic", "x86-64-v3", "native"]),
+    st.sampled_from(["generic", "x86-64-v3", "native", PORTABLE]),
 )
 def test_any_geometry(cases: list[tuple[Any, bool]], dtype: str, march: str) -> None:
     bench = Bench(march=march, opt_level=1, winograd="off")

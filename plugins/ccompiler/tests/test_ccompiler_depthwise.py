@@ -13,7 +13,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench, assert_sum
+from plugins.ccompiler.tests.bench import PORTABLE, Bench, assert_sum
 
 
 def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
@@ -49,7 +49,7 @@ CASES: dict[str, tuple[Any, tuple[int, int], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native", PORTABLE])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_geometries(dtype: str, march: str) -> None:
     bench = Bench(march=march)

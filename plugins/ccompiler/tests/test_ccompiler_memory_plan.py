@@ -15,7 +15,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import PORTABLE, Bench
 
 SHAPE = (2, 6, 4)
 
@@ -156,7 +156,7 @@ def test_random_mixtures_of_views_are_right(data: st.DataObject) -> None:
         _check(bench, function, *_draw(SHAPE, SHAPE))
 
 
-@pytest.mark.parametrize("march", ["native", "generic"])
+@pytest.mark.parametrize("march", ["native", "generic", PORTABLE])
 def test_strided_views_reach_every_form_of_kernel(march: str) -> None:
     bench = Bench(march=march)
     builder = bench.builder()

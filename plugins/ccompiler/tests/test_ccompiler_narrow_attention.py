@@ -16,7 +16,7 @@ from byoc_core.ir import tensor
 from byoc_core.opset.families import KERNELS
 from onnx import TensorProto, numpy_helper
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import PORTABLE, Bench
 
 SHAPES: list[tuple[tuple[int, ...], int]] = [
     *(((3, size), -1) for size in (1, 7, 8, 9, 16, 17, 33, 200)),
@@ -37,7 +37,7 @@ def draw_multiples(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
     return np.random.default_rng(seed).choice(steps, shape).astype(to_numpy(dtype))
 
 
-@pytest.mark.parametrize("march", ["native", "generic"])
+@pytest.mark.parametrize("march", ["native", "generic", PORTABLE])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_a_softmax_by_steps_has_the_bits_of_the_reference(march: str, dtype: str) -> None:
     bench = Bench(march=march)

@@ -14,7 +14,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench, sizes_of
+from plugins.ccompiler.tests.bench import PORTABLE, Bench, sizes_of
 
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 IMAGES = {1: (2, 5, 23), 2: (2, 5, 11, 14), 3: (1, 3, 6, 7, 9)}
@@ -99,7 +99,7 @@ def test_windows(bench: Bench, layout: str, dtype: str) -> None:
         np.testing.assert_array_equal(np.isinf(actual), np.isinf(expected))
 
 
-@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native", PORTABLE])
 def test_many_channels(march: str) -> None:
     bench = Bench(march=march)
     functions = [

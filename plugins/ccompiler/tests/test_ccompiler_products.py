@@ -18,7 +18,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench, assert_sum
+from plugins.ccompiler.tests.bench import PORTABLE, Bench, assert_sum
 from plugins.ccompiler.tests.emulated_instructions import need_processor
 
 MARCHES = ["generic", "native"]
@@ -72,7 +72,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("march", [*MARCHES, "x86-64-v3"])
+@pytest.mark.parametrize("march", [*MARCHES, "x86-64-v3", PORTABLE])
 def test_all_forms_on_every_vector_unit(march: str, dtype: str) -> None:
     if march == "x86-64-v3":
         need_processor("avx2", "fma")

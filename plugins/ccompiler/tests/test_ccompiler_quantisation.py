@@ -23,7 +23,7 @@ from byoc_core.dims import symbol
 from byoc_core.ir import Function, FunctionBuilder, TensorType, Value, tensor
 from byoc_core.transform.byte_weights import to_bytes
 
-from plugins.ccompiler.tests.bench import WARNINGS, Bench
+from plugins.ccompiler.tests.bench import PORTABLE, WARNINGS, Bench
 from plugins.ccompiler.tests.emulated_instructions import BYTE_FLAGS, emulate, need_processor
 
 NDArray = npt.NDArray[Any]
@@ -116,7 +116,7 @@ EMULATED, NEON, PLAIN = "emulated AVX-VNNI", "shapes of NEON", "without instruct
 HIDDEN = ("__SSE2__", "__AVX2__", "__AVXVNNI__", "__AVX512BW__", "__AVX512VNNI__")
 
 
-@pytest.fixture(params=["native", "x86-64-v3", "generic", PLAIN, NEON, EMULATED])
+@pytest.fixture(params=["native", "x86-64-v3", "generic", PLAIN, NEON, EMULATED, PORTABLE])
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Return the options for compiling for a processor: this machine's, or an emulated processor."""
     name: str = request.param

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from byoc_core.ir import tensor
 
-from plugins.ccompiler.tests.bench import Bench, sizes_of
+from plugins.ccompiler.tests.bench import PORTABLE, Bench, sizes_of
 from plugins.ccompiler.tests.random_products import try_seed
 
 
@@ -36,7 +36,7 @@ def test_a_symbol_beside_known_columns_turns_out_to_be_one(bench: Bench, num_col
                 np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize("march", ["native", "generic"])
+@pytest.mark.parametrize("march", ["native", "generic", PORTABLE])
 @pytest.mark.parametrize("opt_level", [2, 3])
 def test_no_warning_where_nothing_is_left_over(march: str, opt_level: int) -> None:
     """GCC takes remainder loops for endless unless their emptiness is visible."""

@@ -10,7 +10,7 @@ import pytest
 from byoc_core.ir import FunctionBuilder, Value, tensor
 from byoc_core.runtime.module import NDArray
 
-from plugins.ccompiler.tests.bench import Bench, Builder, assert_sum, sizes_of
+from plugins.ccompiler.tests.bench import PORTABLE, Bench, Builder, assert_sum, sizes_of
 
 UNIT = float(np.finfo("float32").eps) / 2
 
@@ -67,7 +67,7 @@ def test_reductions_of_floats(bench: Bench, dtype: str) -> None:
             assert_sum(actual, oracle, magnitude, min(x.size, 280))
 
 
-@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native", PORTABLE])
 def test_rows_of_every_short_length(march: str) -> None:
     bench = Bench(march=march)
     functions = {
@@ -218,7 +218,7 @@ NORMS: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native", PORTABLE])
 def test_norms(march: str) -> None:
     bench = Bench(march=march)
     functions = []

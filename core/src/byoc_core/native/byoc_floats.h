@@ -13,8 +13,13 @@
 #if defined(BYOC_CUDA_H_)
 /* Defined in byoc_cuda.h. */
 #elif defined(BYOC_HAS_FMA) || defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__aarch64__)
+#if defined(__GNUC__) || defined(__clang__)
 #define BYOC_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
 #define BYOC_FMA_F64(a, b, c) __builtin_fma(a, b, c)
+#else
+#define BYOC_FMA_F32(a, b, c) fmaf(a, b, c)
+#define BYOC_FMA_F64(a, b, c) fma(a, b, c)
+#endif
 #else
 #define BYOC_FMA_F32(a, b, c) ((a) * (b) + (c))
 #define BYOC_FMA_F64(a, b, c) ((a) * (b) + (c))

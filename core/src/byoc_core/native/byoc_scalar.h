@@ -41,10 +41,15 @@
 #if defined(__clang__)
 #define BYOC_UNROLL _Pragma("unroll")
 #define BYOC_ROLL
-#else
+#elif defined(__GNUC__)
 #define BYOC_UNROLL _Pragma("GCC unroll 32")
 #define BYOC_ROLL _Pragma("GCC unroll 1")
+#else
+#define BYOC_UNROLL
+#define BYOC_ROLL
 #endif
+
+#if defined(__GNUC__) || defined(__clang__)
 
 /* Shuffle the lanes of two vectors, numbered consecutively, into the given order. */
 #if defined(__clang__) || __GNUC__ >= 12
@@ -58,6 +63,8 @@
  * two. */
 #define BYOC_SELECT(type, mask, one, other) \
   ((type)(((mask) & (__typeof__(mask))(one)) + (~(mask) & (__typeof__(mask))(other))))
+
+#endif
 
 #include "byoc_activations.h"
 #include "byoc_half.h"

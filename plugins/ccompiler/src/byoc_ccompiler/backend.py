@@ -32,7 +32,7 @@ from byoc_ccompiler.patterns import patterns
 from byoc_ccompiler.regions import prepare_regions
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.support import reject_step
-from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_ccompiler.vector_unit import NO_VECTORS, VectorUnit
 
 __all__ = [
     "byoc_backend_info",
@@ -85,7 +85,8 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
     """Return a compiled C module of the supported functions, and a rejection for each of the other functions."""
     options = _options(context)
-    build = BuildOptions(options.opt_level, options.march, options.extra_flags, options.target)
+    march = "generic" if options.portable else options.march
+    build = BuildOptions(options.opt_level, march, options.extra_flags, options.target)
     rejections = {}
     accepted = []
     for function in functions:
@@ -119,6 +120,8 @@ def _codegen(context: CompileContext, build: BuildOptions) -> CSourceCodegen:
     options = _options(context)
     if options.tutorial:
         return CSourceCodegen(build)
+    if options.portable:
+        return FusedCodegen(build, NO_VECTORS, options)
     target = find_toolchain(options.target).target(options.march, options.target)
     return FusedCodegen(build, VectorUnit.of_features(target.machine, target.features), options)
 

@@ -21,6 +21,7 @@ from byoc_core.authoring.csource import (
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
+from byoc_core.native.plain_c import PORTABLE_C
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_block
 
@@ -109,7 +110,9 @@ class FusedCodegen(CSourceCodegen):
             scope.bind(outer, scope.value(inner))
 
     def preamble(self, text: str) -> str:
-        """Return the include of the header of parallel loops, if the text has any."""
+        """Return the include of the header of parallel loops, if the text has any; else the mark of portable C."""
+        if self.user_options.portable:
+            return f"#define {PORTABLE_C} 1\n"
         return f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
 
     def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], memory: MemoryPlan) -> list[list[str]]:

@@ -54,6 +54,7 @@ from byoc_core.dims import Dim
 from byoc_core.ir import Binding, Constant, Value, Var
 
 from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.portable import PORTABLE, has_large_arrays, move_arrays, plain_function
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
@@ -109,6 +110,7 @@ class KernelContext:
         callees: the C functions shared by kernels, by their identity, because printing is slow.
         uses: the uses of these functions, beside the functions to keep them alive.
         calls: the estimated work of these functions, beside the functions likewise.
+        plain_functions: the forms for any C compiler of these functions, beside the functions likewise.
     """
 
     scope: FunctionScope
@@ -118,6 +120,13 @@ class KernelContext:
     callees: dict[int, Callee] = field(default_factory=dict)
     uses: dict[int, tuple[Function, Uses]] = field(default_factory=dict)
     calls: KnownCalls = field(default_factory=dict)
+    plain_functions: dict[int, tuple[Function, Function]] = field(default_factory=dict)
+
+    def plain(self, function: Function) -> Function:
+        """Return the form for any C compiler of a C function shared by kernels, computed once."""
+        if id(function) not in self.plain_functions:
+            self.plain_functions[id(function)] = function, plain_function(function)
+        return self.plain_functions[id(function)][1]
 
     def uses_of(self, function: Function) -> Uses:
         """Return the uses of a C function shared by kernels, computed once."""
@@ -230,6 +239,7 @@ class Kernel:
         Args:
             function: the function; the name is a hint, behind ``byoc_shared_``.
         """
+        function = self.context.plain(function) if self.options.portable else function
         registered = self.context.callees.get(id(function))
         if registered is not None and registered.function is function:
             return registered
@@ -298,6 +308,8 @@ class Kernel:
             block: the statements, over the buffers of :meth:`source` and :meth:`target`.
         """
         block = (*(check for checks in self.checks.values() for check in checks), *block)
+        if self.options.portable:
+            block = self._plain(block)
         buffers = [*self._inputs.values(), *(self.target(value) for value in self.stored)]
         if self._scratch_buffer is not None:
             buffers.append(self._scratch_buffer)
@@ -308,6 +320,14 @@ class Kernel:
         self._function = simplify(Function("", tuple(buffers), (*block, *ends), result))
         works = parallel_works(self._function, self.context.calls)
         self.parallel_loops = [work for work in works if work.is_worth_waking or work.is_worth_sharing]
+
+    def _plain(self, block: Block) -> Block:
+        """Return the statements for any C compiler, with large arrays in scratch memory."""
+        block = plain_function(Function("", (), block)).body
+        if has_large_arrays(block):
+            scratch = self._scratch_buffer or self.scratch_memory(0, "uint8")
+            block, self.scratch = move_arrays(block, scratch, self.scratch)
+        return block
 
     def declare(self, *, has_team: bool) -> None:
         """Declare the finished kernel.
@@ -333,8 +353,8 @@ class Kernel:
             return
         self._share(uses)
         facts = KernelFacts(tuple(origins), function, schedule=self.schedule)
-        text = print_function(function, C11_KERNELS, uses)
-        prototype = print_prototype(function, C11_KERNELS, uses)
+        target = PORTABLE if self.options.portable else C11_KERNELS
+        text, prototype = print_function(function, target, uses), print_prototype(function, target, uses)
         self.name = self.scope.declare_kernel(text, hint, facts, key=key, prototype=prototype)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from byoc_core.dtypes import float_limits
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["CCompilerOptions"]
 
@@ -31,6 +31,10 @@ class CCompilerOptions(BaseModel):
             Winograd's algorithm is not used with ``bfloat16``. The option is fast on processors with bfloat16 matrix
             multiplication, and correct on all.
         tutorial: one kernel per op and one buffer per intermediate, elementwise ops only: C to read, not to race.
+        portable: C11 for any compiler: no vector types, no compiler extensions, no intrinsics. The C is the same on all
+            machines, runs on a single thread, and keeps large arrays in scratch memory: kernels take less than 4 KiB of
+            the stack, on 32-bit machines too. Loops are written for the vectoriser of the C compiler. Winograd's
+            algorithm is not used. With ``march`` left at ``native`` or set to ``generic`` only, and ``float32`` only.
         extra_flags: further flags for the C compiler.
         target: the target triple as named by ``zig cc`` (``aarch64-linux-gnu``); empty for this machine. The artifact
             records the machine, and is refused on others. Needs zig (``byoc-ccompiler[zig]``).
@@ -55,6 +59,9 @@ class CCompilerOptions(BaseModel):
         description="factors of matrix products and convolutions: float32, or rounded to bfloat16 (sums stay float32)",
     )
     tutorial: bool = Field(default=False, description="plain C, one kernel per op; elementwise ops only")
+    portable: bool = Field(
+        default=False, description="C11 for any compiler: no vector types, no compiler extensions, no intrinsics"
+    )
     extra_flags: tuple[str, ...] = Field((), description="further flags for the C compiler")
     target: str = Field(
         "",
@@ -62,6 +69,15 @@ class CCompilerOptions(BaseModel):
         description="target triple of zig, such as aarch64-linux-gnu; empty for this machine",
     )
     keep_source: Path | None = Field(None, description="folder for the generated C and a build script")
+
+    @model_validator(mode="after")
+    def _check_portable(self) -> CCompilerOptions:
+        """Check that portable C is asked for nothing depending on a machine."""
+        if self.portable and self.march not in ("native", "generic"):
+            raise ValueError(f"`march` is {self.march}, but portable C depends on no processor: leave `march` out")
+        if self.portable and self.precision != "float32":
+            raise ValueError(f"`precision` is {self.precision}, but portable C has float32 products only")
+        return self
 
     @property
     def unit_roundoff(self) -> Mapping[str, float]:

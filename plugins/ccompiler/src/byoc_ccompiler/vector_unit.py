@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 from byoc_core.dtypes import dtype_info
 
-__all__ = ["VECTOR_SETS", "VectorSet", "VectorUnit"]
+__all__ = ["NO_VECTORS", "VECTOR_SETS", "VectorSet", "VectorUnit"]
+
+_SCALAR_ROWS, _SCALAR_COLUMNS = 4, 16
+"""Rows and columns of a tile without vectors: the factors of the rows stay in registers, the columns are a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class VectorUnit:
     """The size and number of the machine's vector registers.
 
     Attributes:
-        nbytes: bytes of a register.
+        nbytes: bytes of a register; 0 for kernels without vectors, with loops for the C compiler to vectorise.
         registers: number of registers.
     """
 
@@ -33,12 +36,19 @@ class VectorUnit:
         return next(found, cls(16, 32))
 
     def lanes(self, dtype: str) -> int:
-        """Return the number of elements in a register."""
-        return self.nbytes // dtype_info(dtype).itemsize
+        """Return the number of elements in a register, 1 without vectors."""
+        return self.nbytes // dtype_info(dtype).itemsize if self.has_vectors else 1
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether kernels use vector types."""
+        return self.nbytes > 0
 
     @property
     def panel_vectors(self) -> int:
         """Vectors in a row of a full panel; with :meth:`panel_rows`, enough to keep multipliers busy from registers."""
+        if not self.has_vectors:
+            return _SCALAR_COLUMNS
         return 4 if self.registers >= 32 else 2
 
     def panel_rows(self, vectors: int) -> int:
@@ -47,6 +57,8 @@ class VectorUnit:
 
     def rows_for(self, vectors: int) -> int:
         """Return the number of rows of ``vectors`` fitting into the registers, beside their operands."""
+        if not self.has_vectors:
+            return _SCALAR_ROWS
         return max(1, (self.registers - vectors - 2) // vectors)
 
 
@@ -71,6 +83,9 @@ class VectorSet:
     flags: tuple[str, ...]
     predicate: str
 
+
+NO_VECTORS = VectorUnit(0, 16)
+"""No vectors: C for any compiler."""
 
 _X86 = ("x86_64", "AMD64", "i686")
 _ARM = ("aarch64", "arm64", "ARM64")

@@ -19,7 +19,7 @@ from byoc_core.artifact.program_c import NativeProgram
 from byoc_core.errors import OptionsError
 from byoc_core.file_replacement import replace_file
 from byoc_core.native.c_text import c_identifier
-from byoc_core.native.plain_c import plain_c_headers
+from byoc_core.native.plain_c import PORTABLE_C, plain_c_headers
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import NDArray
 from byoc_core.vm.program import Program
@@ -47,6 +47,8 @@ def export_c(
     native = NativeProgram(executable.program, executable.modules)
     check_plain(native)
     modules = [module for module in executable.modules if isinstance(module, CSourceModule)]
+    if constants == "auto" and any(f"#define {PORTABLE_C} " in module.get_source("c") for module in modules):
+        constants = "array"
     constant_files = ConstantFiles(name, _constants(executable, modules), constants)
     names = {function.name: FunctionNames(name, function) for function in executable.program.functions}
     layouts = lay_out_workspaces(executable.program, max_sizes)
@@ -62,7 +64,7 @@ def export_c(
     texts = {file: module.get_source("c") for file, module in sources.items()} or {"empty.c": ""}
     files |= {file: header.encode() for file, header in plain_c_headers(texts).items()}
     vector = make_test_vector(executable, max_sizes, test_inputs)
-    files |= project_files(name, [f for f in files if f.endswith(".c")], modules, names, layouts, vector)
+    files |= project_files(name, [f for f in files if f.endswith(".c")], modules, names, layouts, vector, constants)
     return _write(Path(folder), files)
 
 

@@ -72,6 +72,7 @@ def project_files(
     names: Mapping[str, FunctionNames],
     layouts: Mapping[str, WorkspaceLayout],
     vector: TestVector | None,
+    constants: str,
 ) -> dict[str, bytes]:
     """Return the files by name.
 
@@ -82,12 +83,13 @@ def project_files(
         names: the C names of all functions, by name.
         layouts: the workspaces of all functions, by name.
         vector: the test vector, if there is one.
+        constants: the form of the test vector's arrays, as of the constants.
     """
     files: dict[str, bytes] = {}
     test_sources = ["main.c"]
     if vector is not None:
         arrays = {f"{kind}{n}": a for kind in ("in", "out") for n, a in enumerate(_arrays(vector, kind))}
-        test_files = ConstantFiles(f"{name}_test", arrays)
+        test_files = ConstantFiles(f"{name}_test", arrays, constants)
         files |= test_files.files()
         files["main.c"] = _main(name, names[vector.function], layouts[vector.function], vector, test_files).encode()
         test_sources += [file for file in test_files.files() if file.endswith(".c")]

@@ -78,7 +78,7 @@ from byoc_core.authoring.c.statements import (
 )
 from byoc_core.authoring.c.strides import stride_of
 from byoc_core.authoring.c.targets import C11, C11_KERNELS, C11_VECTORS, CUDA, TARGETS, Target
-from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_in, variables_in
+from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_in, variables_in, with_blocks
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
@@ -194,6 +194,7 @@ __all__ = [
     "vector_typedefs",
     "vectorised",
     "verify",
+    "with_blocks",
 ]
 
 __getattr__ = lazy_names(__name__, {"interpreter": ("interpret",)})

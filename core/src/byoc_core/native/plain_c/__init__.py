@@ -11,10 +11,14 @@ from pathlib import Path
 
 from byoc_core.native.compile_units import support_files
 
-__all__ = ["PLAIN_C", "plain_c_headers"]
+__all__ = ["PLAIN_C", "PORTABLE_C", "plain_c_headers"]
 
 PLAIN_C = "BYOC_PLAIN_C"
 """The macro for compiling the raw functions of a source alone."""
+
+
+PORTABLE_C = "BYOC_PORTABLE_C"
+"""The macro defined by a source for any C11 compiler: the constants of its export are arrays."""
 
 
 def plain_c_headers(texts: Mapping[str, str]) -> dict[str, str]:

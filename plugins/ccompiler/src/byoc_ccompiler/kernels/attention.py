@@ -105,14 +105,15 @@ class AttentionSchedule:
 
 def choose_schedule(layer: AttentionLayer, unit: VectorUnit) -> AttentionSchedule:
     """Return the schedule of a layer: scores of a block stay in the nearest cache, like arrays of small heads."""
+    vectors = _VECTORS if unit.has_vectors else unit.panel_vectors
     is_small = all(isinstance(size, int) and size <= _MAX_SIZE for size in (layer.size, layer.width))
     return AttentionSchedule(
-        panel_vectors=_VECTORS,
-        queries=unit.panel_rows(_VECTORS),
+        panel_vectors=vectors,
+        queries=unit.panel_rows(vectors),
         keys=_LINE_NBYTES // dtype_info(layer.dtype).itemsize,
         folds_mask=layer.has_mask_of_keys,
-        is_on_stack=is_small and not layer.stage,
-        workers=MAX_WORKERS,
+        is_on_stack=unit.has_vectors and is_small and not layer.stage,
+        workers=MAX_WORKERS if unit.has_vectors else 1,
     )
 
 
@@ -381,6 +382,7 @@ def _write(kernel: Kernel) -> None:
     items = layer.batch, layer.heads, blocks
     arrays_size, count = total(writer.widths.values()) * schedule.queries, product(items)
     packed, workers = product((layer.batch, layer.groups, writer.panels)), dim_min(count, schedule.workers)
+    packed = 1 if packed == 0 else packed  # two pointers to the same element look like overlapping memory
     memory = kernel.scratch_memory(packed if schedule.is_on_stack else packed + workers * arrays_size, layer.dtype)
     item, worker = c.Variable("item"), c.Variable("worker")
     pair = writer.b * layer.groups + writer.h // (layer.heads // layer.groups if layer.groups != 0 else 1)

@@ -82,7 +82,8 @@ def write_lines(
         kernel.finish_block(())
         return
     count = view.outer * view.inner
-    workers = dim_min(count, MAX_WORKERS)
+    most_workers = MAX_WORKERS if kernel.unit.has_vectors else 1
+    workers = dim_min(count, most_workers)
     memory = kernel.scratch_memory(workers * scratch, dtype)
     worker, line, line_memory = (
         c.Variable("worker"),
@@ -90,10 +91,10 @@ def write_lines(
         c.Buffer("line_memory", dtype, c.MemoryAccess.WRITE),
     )
     # If there are fewer workers, each has one line.
-    lines = c.For(line, worker, c.Size(count), body(line, line_memory), step=MAX_WORKERS)
+    lines = c.For(line, worker, c.Size(count), body(line, line_memory), step=most_workers)
     share = (c.Alias(line_memory, memory, worker * scratch), lines)
     # For a number of lines known only in a call, a worker is assumed to have one line: a late choice of threads.
-    most = max(count // MAX_WORKERS, 1) if isinstance(count, int) else 1
+    most = max(count // most_workers, 1) if isinstance(count, int) else 1
     round_ps = None if line_ps is None else line_ps * most
     kernel.finish_block((c.For(worker, c.Size(0), c.Size(workers), share, 1, c.LoopKind.PARALLEL, 1, round_ps),))
 

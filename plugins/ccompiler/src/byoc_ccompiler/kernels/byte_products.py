@@ -23,7 +23,9 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.conv2d import require_room
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import epilogue
+from byoc_ccompiler.kernels.pointwise import element_sum
 from byoc_ccompiler.kernels.product_schedules import SizedSchedule, check_laws
+from byoc_ccompiler.kernels.tiles import in_parts
 from byoc_ccompiler.kernels.words import Blocks, RunWriter, WordFormat, pack_panels, word_tile
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -36,6 +38,9 @@ MAX_DEPTH = 1 << 16
 
 _GATHERED_NBYTES, _GATHERED_ROWS, _NEAR_NBYTES = 1 << 15, 48, 3 << 13
 """Maximum bytes, and rows, gathered at a time, but at least a tile; bytes of a panel staying in the nearest cache."""
+
+_STEPS = 4
+"""Bytes of a row multiplied at a time without vectors."""
 
 _BYTE, _WIDE = c.CType("uint8"), c.CType("int32")
 
@@ -95,16 +100,64 @@ class ByteSchedule(SizedSchedule):
     part: int
 
 
+def word_nbytes(unit: VectorUnit) -> int:
+    """Return the bytes in a word: without vectors, a word is a byte."""
+    return 4 if unit.has_vectors else 1
+
+
 def choose(num_rows: Dim, words: int, columns: int, unit: VectorUnit) -> ByteSchedule:
     """Return the schedule of a product with ``words`` words in a row."""
-    lanes = unit.lanes("int32")
+    lanes, nbytes = unit.lanes("int32"), word_nbytes(unit)
     vectors = -(-columns // (-(-columns // (unit.panel_vectors * lanes)) * lanes))
     known_rows = num_rows if isinstance(num_rows, int) else _GATHERED_ROWS
-    tile_rows = max(1, min(unit.panel_rows(vectors), MAX_DEPTH // (4 * words), known_rows))
-    most_tiles = max(1, min(_GATHERED_ROWS, _GATHERED_NBYTES // (4 * words)) // tile_rows)
+    tile_rows = max(1, min(unit.panel_rows(vectors), MAX_DEPTH // (nbytes * words), known_rows))
+    most_tiles = max(1, min(_GATHERED_ROWS, _GATHERED_NBYTES // (nbytes * words)) // tile_rows)
     block_rows = min(most_tiles, max(1, -(-known_rows // tile_rows))) * tile_rows
-    part = -(-words // -(-words // max(1, _NEAR_NBYTES // (4 * vectors * lanes))))
+    part = -(-words // -(-words // max(1, _NEAR_NBYTES // (nbytes * vectors * lanes))))
     return ByteSchedule(vectors, tile_rows, block_rows, part)
+
+
+def _byte_tile(rows: int, width: int) -> c.Function:
+    """Return a C function multiplying rows of bytes by a panel, without vectors: a loop over the columns.
+
+    The parameters and the result are the same as of :func:`~byoc_ccompiler.kernels.words.word_tile`, with bytes in
+    place of words.
+    """
+    left, panel, start = c.Buffer("left", "uint8"), c.Buffer("panel", "int8"), c.Buffer("start", "int32")
+    sums = c.Buffer("sums", "int32", c.MemoryAccess.SHARED)
+    acc = c.Buffer("acc", "int32", c.MemoryAccess.WRITE, rows * width)
+    count, row_step, start_step, pitch, j, n = c.variables("count row_step start_step pitch j n")
+
+    def each(to: c.Buffer, apart: Dim | c.Expression, value: c.Expression) -> c.For:
+        """Return the loops over rows and columns setting each sum."""
+        columns = c.For(n, c.Size(0), c.Size(width), (c.Store(to, j * apart + n, value),))
+        return c.For(j, c.Size(0), c.Size(rows), (columns,))
+
+    def some_steps(number: int, k: c.Expression) -> c.Block:
+        """Return the statements of some steps: the factors of all rows, and a loop over the columns."""
+        factors = [[c.Variable("factor", _WIDE) for _ in range(number)] for _ in range(rows)]
+        columns = [c.Variable("column", _WIDE) for _ in range(number)]
+        column, lets = c.Variable("n"), list[c.Statement]()
+        for row, values in enumerate(factors):
+            lets += (c.Let(v, c.Cast(left[row_step * row + k + s], _WIDE)) for s, v in enumerate(values))
+        body: list[c.Statement] = [
+            c.Let(value, c.Cast(panel[(k + step) * width + column], _WIDE)) for step, value in enumerate(columns)
+        ]
+        for row, values in enumerate(factors):
+            terms = [value * factor for value, factor in zip(columns, values, strict=True)]
+            old, added = c.Variable("old", _WIDE), c.Variable("added", _WIDE)
+            at = column + row * width
+            body += (c.Let(old, acc[at]), c.Let(added, sum(terms[1:], start=terms[0])))
+            body.append(c.Store(acc, at, element_sum(old, added)))
+        return (*lets, c.For(column, c.Size(0), c.Size(width), tuple(body), kind=c.LoopKind.ROLLED))
+
+    body = (
+        c.LocalArray(acc),
+        each(acc, width, start[j * start_step + n]),
+        *in_parts("k", count, _STEPS, some_steps),
+        each(sums, pitch, acc[j * width + n]),
+    )
+    return c.Function(f"byte_tile_{rows}x{width}", (left, panel, count, row_step, start, start_step, sums, pitch), body)
 
 
 def _write(kernel: Kernel) -> None:
@@ -116,32 +169,37 @@ def _write(kernel: Kernel) -> None:
     # A row of weights is a window of the image: line by line, pixel by pixel, channels last.
     matrix = array if array.ndim == 2 else array.transpose(0, 2, 3, 1).reshape(array.shape[0], -1)
     columns, depth = matrix.shape
-    num_rows, words = product(shape_of(step.result)[:-1]), -(-depth // 4)
+    num_rows, nbytes = product(shape_of(step.result)[:-1]), word_nbytes(kernel.unit)
+    words = -(-depth // nbytes)
     kernel.schedule = schedule = choose(num_rows, words, columns, kernel.unit)
+    left_dtype, right_dtype = ("int32", "int32") if kernel.unit.has_vectors else ("uint8", "int8")
     check_laws({"rows divide into full tiles": schedule.block_rows % schedule.tile_rows == 0})
     block_rows, tile_rows, part = schedule.block_rows, schedule.tile_rows, schedule.part
     blocks = Blocks(num_rows, columns, block_rows, schedule.vectors * kernel.unit.lanes("int32"))
     panel, width = blocks.panel, blocks.width
     # Signed bytes are shifted by half the range, and so is the zero point.
     zero = int_of(step.binding, "zero_point") + (128 if dtype_of(x) == "int8" else 0)
-    rows = c.Buffer("rows", "int32", c.MemoryAccess.WRITE, block_rows * words)
+    rows = c.Buffer("rows", left_dtype, c.MemoryAccess.WRITE, block_rows * words)
     line, beyond = c.Buffer("bytes", "uint8", c.MemoryAccess.WRITE), c.Variable("beyond", _BYTE)
     source = kernel.source(x, "x")
     # The sums include the share of a data-dependent zero point; the share is subtracted later.
     shift = c.Cast(kernel.source(border[0], "border")[0], _WIDE) if border else None
     outside = c.Cast(shift + zero, _BYTE) if shift is not None else c.Literal(zero, _BYTE)
-    writer = _byte_rows(line, 4 * words, beyond)
+    writer = _byte_rows(line, nbytes * words, beyond)
     if step.op == BYTE_PRODUCT.name:
         gather = blocks.gather_rows(source, depth, depth, writer)
     else:
         gather = blocks.gather_windows(source, ConvolutionGeometry.of_step(step), kernel.strides(x), writer)
-    panels = kernel.source(constants.derive(pack_panels(matrix.T, width, words, "int32")), "weights")
+    panels = kernel.source(constants.derive(pack_panels(matrix.T, width, words, right_dtype)), "weights")
     # The start of the sums of each column: the negative share of the zero point. Sums wrap around.
     shares = np.zeros(-(-columns // width) * width, np.int64)
     shares[:columns] = matrix.sum(axis=1, dtype=np.int64) * -zero
     starts = kernel.source(constants.derive(shares.astype(np.int32)), "starts")
     sums = c.Buffer("sums", "int32", c.MemoryAccess.WRITE, block_rows * width)
-    tile = kernel.shared_function(word_tile(kernel.unit, _BYTES, tile_rows, schedule.vectors, width))
+    function = _byte_tile(tile_rows, width)
+    if kernel.unit.has_vectors:
+        function = word_tile(kernel.unit, _BYTES, tile_rows, schedule.vectors, width)
+    tile = kernel.shared_function(function)
     k, count, row = c.variables("k count row")
 
     def tiles(start: c.Address, start_step: int) -> c.For:
@@ -155,7 +213,7 @@ def _write(kernel: Kernel) -> None:
     products = c.For(k, c.Size(0), c.Size(words), parts, step=part)
     multiply = (c.LocalArray(sums), products, *epilogue(kernel, blocks.tile(sums)))
     # A tile may read bytes not gathered.
-    has_gaps = 4 * words != depth or not isinstance(num_rows, int) or num_rows % tile_rows != 0
+    has_gaps = nbytes * words != depth or not isinstance(num_rows, int) or num_rows % tile_rows != 0
     arrays = (c.LocalArray(rows, is_zeroed=has_gaps, alignment=64), c.Alias(line, rows, c.Size(0)))
     kernel.finish_block((blocks.loop(gather, multiply, (*arrays, c.Let(beyond, outside))),))
 

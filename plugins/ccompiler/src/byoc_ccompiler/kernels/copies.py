@@ -12,6 +12,7 @@ from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.portable import FETCHES
 
 __all__ = [
     "Layout",
@@ -247,12 +248,12 @@ def _evaluate(x: object, offset: int, lines: int = 1) -> None:
 
 def fetch(buffer: c.Buffer, offset: c.Expression, nbytes: int) -> c.Evaluate:
     """Return the statement prefetching bytes of a buffer, from an element possibly behind the end of the buffer."""
-    return _fetched(c.Callee("vec_fetch", _evaluate, definition=_FETCH), buffer, offset, c.Size(nbytes // 64))
+    return _fetched(c.Callee(FETCHES[0], _evaluate, definition=_FETCH), buffer, offset, c.Size(nbytes // 64))
 
 
 def fetch_line(buffer: c.Buffer, offset: c.Expression) -> c.Evaluate:
     """Return the statement prefetching an element, possibly behind a buffer's end, for a later use."""
-    return _fetched(c.Callee("vec_fetch_line", _evaluate, definition=_FETCH_LINE), buffer, offset)
+    return _fetched(c.Callee(FETCHES[1], _evaluate, definition=_FETCH_LINE), buffer, offset)
 
 
 def _fetched(callee: c.Callee, buffer: c.Buffer, offset: c.Expression, *lines: c.Expression) -> c.Evaluate:

@@ -34,6 +34,7 @@ __all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_
 
 _CHUNK = 256  # maximum channels of a block with sums waiting together
 _MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns read by a block: at the border each has an address
+_SCALAR_REACH = 16  # the same without vectors, on machines with small stacks
 _MOST_PARTS = 16  # maximum rings with room: the threads sharing a chain
 _FIRST = c.Size(0)
 _NOTHING: c.Block = ()
@@ -114,7 +115,7 @@ class _Block:
         body = (
             c.Let(count, c.index_min(c.Size(chunk), c.Size(geometry.channels) - c0)),
             c.Let(x_count, c.index_min(c.Size(self.columns), c.Size(geometry.out_width) - x0)),
-            c.LocalArray(self.sums, alignment=self.kernel.unit.nbytes),
+            c.LocalArray(self.sums, alignment=self.kernel.unit.nbytes or None),
             summed,
             c.For(self.y, y0, end, (*before, *epilogue(self.kernel, tile))),
         )
@@ -140,8 +141,13 @@ def _has_filters(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
 
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
     """Return whether each of at least a vector of channels has one filter small enough to be unrolled."""
-    is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _MAX_REACH
+    is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _max_reach(unit)
     return is_small and _has_filters(geometry, unit)
+
+
+def _max_reach(unit: VectorUnit) -> int:
+    """Return the maximum of rows, and of columns, read by a block."""
+    return _MAX_REACH if unit.has_vectors else _SCALAR_REACH
 
 
 def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> DepthwiseSchedule | None:
@@ -156,7 +162,7 @@ def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> Depthwise
     (down, right), (_, width), total = geometry.strides, _reach(geometry), geometry.out_width
     rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
     room = (unit.registers // 2 - 2) // rows
-    sizes = range(max(1, min(room, (_MAX_REACH - width) // right + 1, 8)), 0, -1)
+    sizes = range(max(1, min(room, (_max_reach(unit) - width) // right + 1, 8)), 0, -1)
     columns = min(sizes, key=lambda size: -(-total // size) * (size + 1)) if isinstance(total, int) else sizes[0]
     channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
     padded_channels = -(-channels // lanes) * lanes
@@ -243,7 +249,7 @@ def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
     )
     body = (
         # The last vector may begin inside the one before.
-        c.Let(channel, c.index_min(c1, count - lanes)),
+        c.Let(channel, c.index_min(c1, count - lanes) if lanes > 1 else c1),
         c.LocalArray(acc, lanes=lanes),
         each(k, num_sums, c.Store(acc, k * lanes, c.Broadcast(c.Literal(0, c.CType(dtype)), lanes))),
         each(i, geometry.filter_height, each(j, geometry.filter_width, *of_tap)),
@@ -267,7 +273,8 @@ def choose_chain(kernel: Kernel) -> ChainSchedule:
         expand = choose_tiles(unit, shapes[0], shape.width, has_gaps(shapes[0], image))
     if at + 1 < len(shapes):
         project = choose_tiles(unit, shapes[-1], width * min(block.rows, height))
-    grain = -(-known_size(shape.batch) * -(-height // block.rows) // _MOST_PARTS)
+    num_parts = _MOST_PARTS if unit.has_vectors else 1
+    grain = -(-known_size(shape.batch) * -(-height // block.rows) // num_parts)
     return ChainSchedule(block, expand, project, grain)
 
 
@@ -313,7 +320,7 @@ class _Chain:
         """Return the statements of the kernel."""
         shape, row_size, in_rows = self.shape, self.row_size, self.outputs.in_rows
         num_blocks = known_size(shape.batch) * self.blocks_down
-        grain, nbytes = self.schedule.grain, self.kernel.unit.nbytes
+        grain, nbytes = self.schedule.grain, self.kernel.unit.nbytes or 1
         waiting = self.outputs.rows * self.line_size if self.project else 0
         part_size = -(-((in_rows + 1) * row_size + waiting) // nbytes) * nbytes
         rings = c.Buffer("rings", shape.dtype, c.MemoryAccess.WRITE, -(-num_blocks // grain) * part_size)

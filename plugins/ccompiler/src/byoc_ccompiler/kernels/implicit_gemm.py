@@ -120,7 +120,12 @@ def _tiles(plan: PixelPlan, source: c.Buffer, packed: c.Buffer, leading: tuple[c
 def _next_panel(plan: PixelPlan, packed: c.Buffer, block: c.Variable, panel: c.Variable) -> tuple[c.Expression, ...]:
     """Return the prefetch of a tile's share of the next panel: few tiles would not hide the latency of memory."""
     blocks, size = plan.blocks, plan.panel_size
-    if not plan.schedule.panels_outside or not isinstance(blocks, int) or not 2 <= blocks <= _FEW_BLOCKS:
+    if (
+        not plan.kernel.unit.has_vectors
+        or not plan.schedule.panels_outside
+        or not isinstance(blocks, int)
+        or not 2 <= blocks <= _FEW_BLOCKS
+    ):
         return ()
     share = -(-plan.columns // blocks)
     first = c.index_min(block * (size // blocks), size - size // plan.columns * share)

@@ -29,6 +29,7 @@ _PANEL_NBYTES = 3 << 18  # a panel up to this size stays in the second-level cac
 _TOO_LARGE = 1.3  # slowdown of a step with a panel above this size, about
 _REGISTER_POINTERS = 10  # pointers of a tile's rows staying in registers
 _CACHE_NBYTES = 24  # bytes from the second-level cache in a cycle, about
+_FEW_POINTERS = 1 << 8  # the same without vectors, on small machines: 2 KiB of the stack
 MAX_POINTERS = 1 << 13  # maximum pointers to runs of factors on the stack
 _MOST_PIXELS = 64  # with more pixels, fetching a panel from memory is short beside computing with the panel
 _LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
@@ -61,7 +62,7 @@ class PixelSchedule:
 
 def choose_schedule(kernel: Kernel, shape: ConvolutionGeometry) -> PixelSchedule | None:
     """Return the schedule of a convolution, channels last; ``None`` if a window has too many runs."""
-    if shape.num_runs > MAX_POINTERS:
+    if shape.num_runs > most_pointers(kernel.unit):
         return None
     image, weight = kernel.group.steps[0].operands
     copies, columns = (
@@ -70,6 +71,8 @@ def choose_schedule(kernel: Kernel, shape: ConvolutionGeometry) -> PixelSchedule
     )
     pixels = (replace(shape, batch=1) if copies else shape).num_pixels
     schedule = choose_tiles(kernel.unit, shape, pixels, copies)
+    if not kernel.unit.has_vectors:
+        return schedule
     if not isinstance(pixels, int) or not 1 < pixels <= _MOST_PIXELS or not isinstance(weight, Constant):
         return schedule
     blocks = -(-pixels // min(_MOST_ROWS, kernel.unit.rows_for(_VECTORS)))
@@ -94,6 +97,8 @@ def has_gaps(shape: ConvolutionGeometry, steps: Steps) -> bool:
 
 def choose_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copies: bool = False) -> PixelSchedule:
     """Return the tiles of the least total cost, for ``pixels`` pixels passing at a time."""
+    if not unit.has_vectors:
+        return _choose_scalar_tiles(unit, shape, pixels, copies)
     lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
     best, best_cost = (1, 1), float("inf")
     for vectors in (4, 2, 3, 1):
@@ -107,6 +112,20 @@ def choose_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copi
             if cost < best_cost * 0.995:
                 best, best_cost = (rows, vectors), cost
     return PixelSchedule(*best, copies, _is_large(shape, best[1] * lanes))
+
+
+def _choose_scalar_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copies: bool) -> PixelSchedule:
+    """Return the tiles without vectors: panels of about equal width, and as many rows as there is room for."""
+    panels = -(-shape.group_out_channels // unit.panel_vectors)
+    columns = -(-shape.group_out_channels // panels)
+    rows = max(1, min(unit.rows_for(columns), most_pointers(unit) // shape.num_runs))
+    rows = max(1, min(rows, pixels)) if isinstance(pixels, int) else rows
+    return PixelSchedule(rows, columns, copies, _is_large(shape, columns))
+
+
+def most_pointers(unit: VectorUnit) -> int:
+    """Return the maximum of pointers to runs of factors on the stack: few for kernels without vectors."""
+    return MAX_POINTERS if unit.has_vectors else _FEW_POINTERS
 
 
 def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:

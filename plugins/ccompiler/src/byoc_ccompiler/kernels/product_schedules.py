@@ -175,7 +175,8 @@ def _choose_panels(p: Product, unit: VectorUnit) -> PanelSchedule:
         is_apart = p.batch == () and ceildiv(p.num_rows, outer) != 1
         right = RightOperand.PACKED_APART if is_apart else RightOperand.PACKED
     # The continuation of a panel is prefetched if far away and if enough rows pass.
-    fetches = not (right is RightOperand.IN_PLACE or has_few_rows or (depth_block is None and is_cached))
+    stays_near = right is RightOperand.IN_PLACE or has_few_rows or (depth_block is None and is_cached)
+    fetches = unit.has_vectors and not stays_near
     schedule = PanelSchedule(right, vectors, chunk, outer, depth_block, fetches)
     return replace(schedule, outer=p.num_rows) if schedule.packs_inside(p, unit) else schedule
 

@@ -103,8 +103,8 @@ def row_schedule(kernel: Kernel, layouts: Mapping[Any, Layout]) -> RowSchedule:
     parallel = next((index.name for index, size in zip(outer.variables, outer.sizes, strict=True) if size != 1), None)
     if columns:
         width = _width(group, inner, across)
-        parallel = parallel or BLOCK_LOOP
-        return RowSchedule(columns, width, parallel, chunk=_COLUMN_CHUNK, fetched=_FETCHED_AHEAD)
+        parallel, fetched = parallel or BLOCK_LOOP, _FETCHED_AHEAD if kernel.unit.has_vectors else 0
+        return RowSchedule(columns, width, parallel, chunk=_COLUMN_CHUNK, fetched=fetched)
     row_size = product(inner.sizes)
     dtypes = {dtype_of(step.operands[0]) for step in group.steps if step.op in REDUCTIONS}
     is_alone = num_passes(group) == 1 and not outer.sizes and len(inner.sizes) == 1 and len(dtypes) == 1
@@ -113,7 +113,7 @@ def row_schedule(kernel: Kernel, layouts: Mapping[Any, Layout]) -> RowSchedule:
         parallel=BLOCK_LOOP if is_shared else parallel,
         block=_BLOCK if is_shared else 0,
         vector_nbytes=kernel.unit.nbytes,
-        fetched=_FETCHED,
+        fetched=_FETCHED if kernel.unit.has_vectors else 0,
         lender_nbytes=LONG_NBYTES,
     )
 

@@ -7,6 +7,7 @@ reassociation, no ``-ffast-math``. Products and sums are contracted (fused multi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from byoc_core.authoring import c
@@ -20,7 +21,10 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["DEPTH_CHUNK", "in_parts", "multiply", "steps_of_a_line", "tile_function"]
 
 _STEPS = 4
-"""Steps of a tile unrolled if memory is prefetched and registers are left."""
+"""Steps of a tile unrolled if memory is prefetched and registers are left, and steps at a time without vectors."""
+
+_LEAST_ROLLED = 8
+"""Columns of a loop left to the vectoriser of the C compiler; shorter loops are unrolled."""
 
 _LINE_NBYTES = 64
 """Bytes prefetched at once."""
@@ -53,6 +57,7 @@ def multiply(
     ``ahead`` is memory to prefetch meanwhile: an address, elements behind the address, and elements in each step.
     """
     dtype, steps = sums.buffer.dtype, () if panel_step is None else (panel_step,)
+    ahead = ahead if kernel.unit.has_vectors else ()
     is_plain = pitch is None and adds == _FALSE and left[2:] in ((), (_ZERO,))
     function = tile_function(
         kernel.unit,
@@ -103,6 +108,8 @@ def tile_function(
 ) -> c.Function:
     """Return a function multiplying rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
 
+    Without vectors, some steps at a time are added in a loop over the columns, for a C compiler to vectorise.
+
     A panel has ``vectors * lanes`` columns; the columns of one ``k`` lie side by side. All may lie at any address.
     Parameters in C: ``a, a_row_step, panel, [panel_step,] depth, [ahead, ahead_at, ahead_step,] sums, pitch, adds``.
     Row ``j`` starts at ``a + j * a_row_step``. Steps of a strided panel lie ``panel_step`` elements apart. In each step
@@ -125,10 +132,12 @@ def tile_function(
     sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
     # The numbers of the vectors' first elements, and the multiplicand of each vector in a step.
     parts = {n: c.Variable("part", type_.with_lanes(lanes)) for n in range(0, panels * width, lanes)}
-    row_at = t * rows + j if indirect else j * a_row_step
     start = first if indirect and not is_plain else _ZERO
 
-    def vector(of: c.Buffer, n: int) -> c.Load:
+    def row_at(number: c.Expression) -> c.Expression:
+        return t * rows + number if indirect else number * a_row_step
+
+    def vector(of: c.Buffer, n: int | c.Expression) -> c.Load:
         apart = c.Size(panels * width) if of is acc or is_plain else pitch
         return c.Load(of, j * apart + n, lanes)
 
@@ -137,16 +146,26 @@ def tile_function(
         body = (*before, *(c.Store(to, vector(to, n).index, value(n)) for n in parts))
         return c.For(j, _ZERO, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
+    def whole(to: c.Buffer, value: Callable[[int | c.Expression], c.Expression]) -> c.For:
+        """Return the loops over rows and columns setting all sums."""
+        if unit.has_vectors:
+            return each(to, value)
+        n = c.Variable("n")
+        columns = c.For(n, _ZERO, c.Size(panels * width), (c.Store(to, vector(to, n).index, value(n)),))
+        return c.For(j, _ZERO, c.Size(rows), (columns,), kind=c.LoopKind.UNROLLED)
+
     nothing, factor = c.Broadcast(c.Literal(0, type_), lanes), c.Broadcast(scale, lanes)
-    clear = each(acc, lambda _: nothing)
-    added = each(sums, lambda n: vector(sums, n) + vector(acc, n))
-    finish = c.If(is_later, (added,), (each(sums, lambda n: vector(acc, n)),))
+    clear = whole(acc, lambda _: nothing)
+    added = whole(sums, lambda n: vector(sums, n) + vector(acc, n))
+    finish = c.If(is_later, (added,), (whole(sums, lambda n: vector(acc, n)),))
 
     def step_of(at: c.Expression) -> c.Expression:
         return t * depth + (at - start) if indirect else at
 
     def some_steps(count: int, at: c.Expression) -> c.Block:
         """Return the statements of some steps."""
+        if not unit.has_vectors:
+            return some_steps_by_column(count, at)
         u = c.Variable("u")
         index = at if count == 1 else at + u
         panels_at = {n: (step_of(index) + n // width * depth) * (panel_step if strided else width) for n in parts}
@@ -155,7 +174,7 @@ def tile_function(
             each(
                 acc,
                 lambda n: vector(acc, n) + factor * parts[n],
-                c.Alias(row, left, row_at),
+                c.Alias(row, left, row_at(j)),
                 c.Let(scale, row[index]),
             ),
         )
@@ -166,13 +185,40 @@ def tile_function(
             *(single_step if count == 1 else (c.For(u, _ZERO, c.Size(count), single_step, kind=c.LoopKind.UNROLLED),)),
         )
 
+    def some_steps_by_column(count: int, at: c.Expression) -> c.Block:
+        """Return the statements of some steps: the factors of all rows, and a loop over the columns of each panel."""
+        block: list[c.Statement] = []
+        factors: list[list[c.Variable]] = []
+        for number in range(rows):
+            own = replace(row)
+            factors.append([replace(scale) for _ in range(count)])
+            block.append(c.Alias(own, left, row_at(c.Size(number))))
+            block += (c.Let(value, own[at + step]) for step, value in enumerate(factors[-1]))
+        for number in range(panels):
+            n, own_parts = c.Variable("n"), [c.Variable("part", type_) for _ in range(count)]
+            steps = (step_of(at + step) + number * depth for step in range(count))
+            firsts = (step * (panel_step if strided else width) for step in steps)
+            body: list[c.Statement] = [
+                c.Let(part, panel[first + n]) for part, first in zip(own_parts, firsts, strict=True)
+            ]
+            for of_row, values in enumerate(factors):
+                index = n + (of_row * panels + number) * width
+                total: c.Expression = acc[index]
+                for value, part in zip(values, own_parts, strict=True):
+                    total += value * part
+                body.append(c.Store(acc, index, total))
+            kind = c.LoopKind.ROLLED if width >= _LEAST_ROLLED else c.LoopKind.UNROLLED
+            block.append(c.For(n, _ZERO, c.Size(width), tuple(body), kind=kind))
+        return tuple(block)
+
     # Compilers load the vectors of the next step early, and without registers for these spill sums.
     has_room = (rows + 2) * len(parts) <= unit.registers
+    steps_at_once = _STEPS if not unit.has_vectors or (fetch_interval and has_room) else 1
     chunk_ends = (finish, clear, c.Assign(room, c.Size(DEPTH_CHUNK)), c.Assign(is_later, c.Literal(True, c.BOOL)))
     chunk = (
         c.Let(end, c.index_min(start + depth, begin + room)),
         c.Assign(room, room - (end - begin)),
-        *in_parts(k.name, end, _STEPS if fetch_interval and has_room else 1, some_steps, begin),
+        *in_parts(k.name, end, steps_at_once, some_steps, begin),
         c.Assign(begin, end),
         c.If(room.compare("==", 0), chunk_ends),
     )

@@ -171,7 +171,7 @@ def has_form(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
 
 def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) -> WinogradPlan | None:
     """Return the cheapest plan permitted by the option ``winograd``, ``None`` if direct convolution should win."""
-    if option == "off" or not has_form(geometry, unit):
+    if option == "off" or not unit.has_vectors or not has_form(geometry, unit):
         return None
     best = make_plan(geometry, unit, 2)
     if option == "auto":

@@ -58,9 +58,12 @@ class WordFormat:
 
 
 def pack_panels(matrix: NDArray, width: int, num_words: int, dtype: str) -> NDArray:
-    """Return a matrix (depth x columns) as zero-padded panels: panels x words of a column x columns of a panel."""
+    """Return a matrix (depth x columns) as zero-padded panels: panels x words of a column x columns of a panel.
+
+    If ``dtype`` is the dtype of the matrix, a word is a single number.
+    """
     depth, columns = matrix.shape
-    count, panels = 4 // matrix.itemsize, -(-columns // width)
+    count, panels = np.dtype(dtype).itemsize // matrix.itemsize, -(-columns // width)
     padded = np.zeros((num_words * count, panels * width), matrix.dtype)
     padded[:depth, :columns] = matrix
     apart = padded.reshape(num_words, count, panels, width).transpose(2, 0, 3, 1)
