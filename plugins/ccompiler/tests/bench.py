@@ -39,10 +39,10 @@ class Bench:
     """
 
     def __init__(self, **options: object) -> None:
+        flags: tuple[str, ...] = WARNINGS
         if options.get("march") == PORTABLE:
-            flags = (*tuple(options.get("extra_flags", WARNINGS)), "-pedantic-errors")  # type: ignore[call-overload]
-            options = {**options, "march": "native", "portable": True, "extra_flags": flags}
-        self.options = CCompilerOptions.model_validate({"opt_level": 2, "extra_flags": WARNINGS, **options})
+            options, flags = {**options, "march": "native", "portable": True}, (*WARNINGS, "-pedantic-errors")
+        self.options = CCompilerOptions.model_validate({"opt_level": 2, "extra_flags": flags, **options})
         self.functions: list[Function] = []
         self.constants: dict[str, NDArray] = {}
         self._module: CSourceModule | None = None
