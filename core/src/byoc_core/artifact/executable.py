@@ -242,7 +242,7 @@ class Executable:
             max_sizes: the largest size of each symbol: the bytes of the workspace are then a constant. Without largest
                 sizes, a function of the header returns the bytes for given sizes.
             constants: ``"array"`` for C arrays, ``"object"`` for a binary file included by the assembler, ``"auto"``
-                for arrays up to 256 KiB in all.
+                for arrays up to 256 KiB in all, or of any size if the C is for any compiler.
             test_inputs: inputs of the test program by name; inputs left out are drawn at random.
 
         Returns:

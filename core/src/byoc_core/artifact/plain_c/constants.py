@@ -21,7 +21,9 @@ ConstantForm = Literal["auto", "array", "object"]
 
 _MAX_TEXT_NBYTES = 1 << 18
 _INCLUDED = """\
-#if defined(__APPLE__)
+#if !defined(__GNUC__) && !defined(__clang__)
+#error "binary constants need gcc or clang: export with constants=\"array\""
+#elif defined(__APPLE__)
 #define SECTION ".const_data\\n"
 #define SYMBOL "_{symbol}"
 #define PREVIOUS ".text\\n"

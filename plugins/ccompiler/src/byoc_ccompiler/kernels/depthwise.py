@@ -33,8 +33,7 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_filter", "write", "write_chain"]
 
 _CHUNK = 256  # maximum channels of a block with sums waiting together
-_MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns read by a block: at the border each has an address
-_SCALAR_REACH = 16  # the same without vectors, on machines with small stacks
+_MAX_TAPS, _MAX_REACH = 49, {True: 32, False: 16}  # of a filter; rows, columns read by a block, with vectors or without
 _MOST_PARTS = 16  # maximum rings with room: the threads sharing a chain
 _FIRST = c.Size(0)
 _NOTHING: c.Block = ()
@@ -141,13 +140,10 @@ def _has_filters(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
 
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
     """Return whether each of at least a vector of channels has one filter small enough to be unrolled."""
-    is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _max_reach(unit)
+    is_small = (
+        geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _MAX_REACH[unit.has_vectors]
+    )
     return is_small and _has_filters(geometry, unit)
-
-
-def _max_reach(unit: VectorUnit) -> int:
-    """Return the maximum of rows, and of columns, read by a block."""
-    return _MAX_REACH if unit.has_vectors else _SCALAR_REACH
 
 
 def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> DepthwiseSchedule | None:
@@ -162,7 +158,7 @@ def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> Depthwise
     (down, right), (_, width), total = geometry.strides, _reach(geometry), geometry.out_width
     rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
     room = (unit.registers // 2 - 2) // rows
-    sizes = range(max(1, min(room, (_max_reach(unit) - width) // right + 1, 8)), 0, -1)
+    sizes = range(max(1, min(room, (_MAX_REACH[unit.has_vectors] - width) // right + 1, 8)), 0, -1)
     columns = min(sizes, key=lambda size: -(-total // size) * (size + 1)) if isinstance(total, int) else sizes[0]
     channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
     padded_channels = -(-channels // lanes) * lanes
@@ -273,8 +269,7 @@ def choose_chain(kernel: Kernel) -> ChainSchedule:
         expand = choose_tiles(unit, shapes[0], shape.width, has_gaps(shapes[0], image))
     if at + 1 < len(shapes):
         project = choose_tiles(unit, shapes[-1], width * min(block.rows, height))
-    num_parts = _MOST_PARTS if unit.has_vectors else 1
-    grain = -(-known_size(shape.batch) * -(-height // block.rows) // num_parts)
+    grain = -(-known_size(shape.batch) * -(-height // block.rows) // (_MOST_PARTS if unit.has_vectors else 1))
     return ChainSchedule(block, expand, project, grain)
 
 

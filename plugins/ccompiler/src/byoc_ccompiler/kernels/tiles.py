@@ -6,7 +6,7 @@ reassociation, no ``-ffast-math``. Products and sums are contracted (fused multi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -93,6 +93,35 @@ def in_parts(
     return (c.For(index, begin, parts_end, body(part, index), step=part), c.For(rest, parts_end, end, body(1, rest)))
 
 
+def _add_columns(
+    acc: c.Buffer,
+    sums_at: Sequence[int],
+    factors: Sequence[Sequence[c.Expression]],
+    steps: Sequence[c.Load],
+    width: int,
+) -> c.For:
+    """Return the loop over columns adding some steps to the sums of each row.
+
+    Args:
+        acc: the sums.
+        sums_at: the offset of the sums of each row.
+        factors: the factors of each row, one for each step.
+        steps: the first column of each step of a panel.
+        width: columns.
+    """
+    n, parts = c.Variable("n"), [c.Variable("part", step.type) for step in steps]
+    body: list[c.Statement] = [
+        c.Let(part, step.buffer[step.index + n]) for part, step in zip(parts, steps, strict=True)
+    ]
+    for at, values in zip(sums_at, factors, strict=True):
+        total: c.Expression = acc[n + at]
+        for value, part in zip(values, parts, strict=True):
+            total += value * part
+        body.append(c.Store(acc, n + at, total))
+    kind = c.LoopKind.ROLLED if width >= _LEAST_ROLLED else c.LoopKind.UNROLLED
+    return c.For(n, _ZERO, c.Size(width), tuple(body), kind=kind)
+
+
 @cache
 def tile_function(
     unit: VectorUnit,
@@ -108,9 +137,8 @@ def tile_function(
 ) -> c.Function:
     """Return a function multiplying rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
 
-    Without vectors, some steps at a time are added in a loop over the columns, for a C compiler to vectorise.
-
     A panel has ``vectors * lanes`` columns; the columns of one ``k`` lie side by side. All may lie at any address.
+    Without vectors, some steps at a time are added in a loop over the columns, for a C compiler to vectorise.
     Parameters in C: ``a, a_row_step, panel, [panel_step,] depth, [ahead, ahead_at, ahead_step,] sums, pitch, adds``.
     Row ``j`` starts at ``a + j * a_row_step``. Steps of a strided panel lie ``panel_step`` elements apart. In each step
     ``ahead_step`` more elements behind ``ahead + ahead_at`` are prefetched into the second-level cache, a line every
@@ -146,7 +174,7 @@ def tile_function(
         body = (*before, *(c.Store(to, vector(to, n).index, value(n)) for n in parts))
         return c.For(j, _ZERO, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
-    def whole(to: c.Buffer, value: Callable[[int | c.Expression], c.Expression]) -> c.For:
+    def each_sum(to: c.Buffer, value: Callable[[int | c.Expression], c.Expression]) -> c.For:
         """Return the loops over rows and columns setting all sums."""
         if unit.has_vectors:
             return each(to, value)
@@ -155,9 +183,9 @@ def tile_function(
         return c.For(j, _ZERO, c.Size(rows), (columns,), kind=c.LoopKind.UNROLLED)
 
     nothing, factor = c.Broadcast(c.Literal(0, type_), lanes), c.Broadcast(scale, lanes)
-    clear = whole(acc, lambda _: nothing)
-    added = whole(sums, lambda n: vector(sums, n) + vector(acc, n))
-    finish = c.If(is_later, (added,), (whole(sums, lambda n: vector(acc, n)),))
+    clear = each_sum(acc, lambda _: nothing)
+    added = each_sum(sums, lambda n: vector(sums, n) + vector(acc, n))
+    finish = c.If(is_later, (added,), (each_sum(sums, lambda n: vector(acc, n)),))
 
     def step_of(at: c.Expression) -> c.Expression:
         return t * depth + (at - start) if indirect else at
@@ -195,20 +223,10 @@ def tile_function(
             block.append(c.Alias(own, left, row_at(c.Size(number))))
             block += (c.Let(value, own[at + step]) for step, value in enumerate(factors[-1]))
         for number in range(panels):
-            n, own_parts = c.Variable("n"), [c.Variable("part", type_) for _ in range(count)]
             steps = (step_of(at + step) + number * depth for step in range(count))
-            firsts = (step * (panel_step if strided else width) for step in steps)
-            body: list[c.Statement] = [
-                c.Let(part, panel[first + n]) for part, first in zip(own_parts, firsts, strict=True)
-            ]
-            for of_row, values in enumerate(factors):
-                index = n + (of_row * panels + number) * width
-                total: c.Expression = acc[index]
-                for value, part in zip(values, own_parts, strict=True):
-                    total += value * part
-                body.append(c.Store(acc, index, total))
-            kind = c.LoopKind.ROLLED if width >= _LEAST_ROLLED else c.LoopKind.UNROLLED
-            block.append(c.For(n, _ZERO, c.Size(width), tuple(body), kind=kind))
+            firsts = [step * (panel_step if strided else width) for step in steps]
+            sums_at = [(of_row * panels + number) * width for of_row in range(rows)]
+            block.append(_add_columns(acc, sums_at, factors, [panel[first] for first in firsts], width))
         return tuple(block)
 
     # Compilers load the vectors of the next step early, and without registers for these spill sums.
