@@ -11,7 +11,7 @@ import pytest
 from byoc_ccompiler.kernels import copies
 from byoc_ccompiler.kernels.product_schedules import even_part
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, steps_of_a_line, tile_function
-from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_ccompiler.vector_unit import NO_VECTORS, VectorUnit
 from byoc_core.authoring import c
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 from byoc_core.runtime.module import NDArray
@@ -22,7 +22,12 @@ from plugins.ccompiler.tests.bench import assert_sum
 
 SHAPES = [(1, 2), (5, 1), (8, 2)]
 DEPTHS = (0, 1, 7, DEPTH_CHUNK, DEPTH_CHUNK + 1, 3 * DEPTH_CHUNK + 5)
-UNITS = [(VectorUnit(16, 16), "generic"), (VectorUnit(32, 16), "generic"), (VectorUnit(64, 32), "native")]
+UNITS = [
+    (VectorUnit(16, 16), "generic"),
+    (VectorUnit(32, 16), "generic"),
+    (VectorUnit(64, 32), "native"),
+    (NO_VECTORS, "generic"),
+]
 HEADERS = '#include "byoc_ffi.h"\n#include "byoc_scalar.h"\n'
 
 
@@ -87,9 +92,10 @@ def test_panel_tiles_of_scattered_rows(tmp_path: Path, unit: VectorUnit, march: 
             _check(sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)
 
 
+@pytest.mark.parametrize(("unit", "vectors"), [(VectorUnit(32, 16), 2), (NO_VECTORS, 8)])
 @pytest.mark.parametrize(("depth", "panels"), [(3, 1), (5, 4), (DEPTH_CHUNK + 1, 2)])
-def test_a_row_times_panels(depth: int, panels: int) -> None:
-    function = c.verify(tile_function(VectorUnit(32, 16), "float64", 1, 2, panels=panels))
+def test_a_row_times_panels(depth: int, panels: int, unit: VectorUnit, vectors: int) -> None:
+    function = c.verify(tile_function(unit, "float64", 1, vectors, panels=panels))
     rng = np.random.default_rng(depth)
     row, matrices, sums = (rng.standard_normal(size) for size in (depth, (panels, depth, 8), panels * 8))
     expected = sums + np.einsum("k,pkn->pn", row, matrices).reshape(-1)

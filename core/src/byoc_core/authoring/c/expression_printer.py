@@ -172,8 +172,6 @@ class ExpressionPrinter:
 
     def _print_rest(self, expression: Expression) -> tuple[str, int]:
         match expression:
-            case Broadcast(operand, 1) | Lane(operand, _) if operand.type.lanes == 1:
-                return self._print(operand)
             case Broadcast(operand, _):
                 zeros = self._compound(expression.type, "0")
                 if isinstance(operand, Literal) and operand.value == 0 and not np.signbit(operand.value):

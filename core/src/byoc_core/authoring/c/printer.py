@@ -310,7 +310,7 @@ class BlockPrinter:
             self._vector_arrays[buffer] = statement.lanes
         align = "" if statement.alignment is None else f"{self._target.align.format(nbytes=statement.alignment)} "
         zeros, static = " = {0}" if statement.is_zeroed else "", "" if buffer.is_writable else "static "
-        return f"{static}{align}{type_}{self._names.declare(buffer)}[{max(count, 1)}]{zeros};"
+        return f"{static}{align}{type_}{self._names.declare(buffer)}[{count}]{zeros};"
 
     def _loop(self, statement: For, indent: str) -> list[str]:
         start, stop = self._expressions.text(statement.start), self._expressions.text(statement.stop, 11)

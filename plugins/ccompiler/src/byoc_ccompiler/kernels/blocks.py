@@ -21,7 +21,7 @@ from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_location
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.product_schedules import PanelSchedule, RightOperand, check_laws
-from byoc_ccompiler.kernels.tiles import multiply
+from byoc_ccompiler.kernels.tiles import in_lanes, multiply
 from byoc_ccompiler.kernels.transposes import turn_function
 from byoc_ccompiler.rejections import FLOATS
 
@@ -96,7 +96,7 @@ def pack_function(kernel: Kernel, dtype: str, width: int) -> c.Callee:
             turned,
             depth,
             (
-                c.Store(panel, rest * width + n, c.Broadcast(zero, lanes)),
+                c.Store(panel, rest * width + n, in_lanes(zero, lanes)),
                 c.For(j, n, end, (c.Store(panel, rest * width + j, element),)),
             ),
         ),

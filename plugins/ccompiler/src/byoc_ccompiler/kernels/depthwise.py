@@ -28,6 +28,7 @@ from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule, choose_tiles, has_gaps
 from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, PixelPlan, WindowRows
+from byoc_ccompiler.kernels.tiles import in_lanes
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_filter", "write", "write_chain"]
@@ -163,9 +164,8 @@ def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> Depthwise
     channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
     padded_channels = -(-channels // lanes) * lanes
     chunks = range(min(_CHUNK // lanes * lanes, padded_channels), 0, -lanes)
-    return DepthwiseSchedule(
-        rows, columns, next((size for size in chunks if _is_chunk(size, channels, lanes)), padded_channels)
-    )
+    chunk = next((size for size in chunks if _is_chunk(size, channels, lanes)), padded_channels)
+    return DepthwiseSchedule(rows, columns, chunk)
 
 
 def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
@@ -247,7 +247,7 @@ def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
         # The last vector may begin inside the one before.
         c.Let(channel, c.index_min(c1, count - lanes) if lanes > 1 else c1),
         c.LocalArray(acc, lanes=lanes),
-        each(k, num_sums, c.Store(acc, k * lanes, c.Broadcast(c.Literal(0, c.CType(dtype)), lanes))),
+        each(k, num_sums, c.Store(acc, k * lanes, in_lanes(c.Literal(0, c.CType(dtype)), lanes))),
         each(i, geometry.filter_height, each(j, geometry.filter_width, *of_tap)),
         each(k, num_sums, c.Store(sums, k * block.chunk + channel, c.Load(acc, k * lanes, lanes))),
     )

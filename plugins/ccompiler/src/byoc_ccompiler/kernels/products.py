@@ -19,7 +19,7 @@ from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.product_schedules import DotSchedule, PanelSchedule, StretchSchedule, check_laws, choose
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, in_parts
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, in_lanes, in_parts
 from byoc_ccompiler.rejections import FLOATS, operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
 from byoc_ccompiler.steps import Step, shape_of
@@ -135,7 +135,7 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
     part = (
         c.Let(end, c.index_min(depth, begin + chunk)),
         c.Let(vector_end, begin + (end - begin) // lanes * lanes),
-        *(c.Declare(value, c.Broadcast(c.Literal(0, type_), lanes)) for value in values),
+        *(c.Declare(value, in_lanes(c.Literal(0, type_), lanes)) for value in values),
         c.For(k, begin, vector_end, step, step=lanes),
         *(item for number, value in enumerate(values) for item in _lane_sum(value, totals, c.Size(number))),
         *loops_around(finish, (i, j), (rows, columns)),
@@ -153,7 +153,7 @@ def _lane_sum(vector: c.Expression, to: c.Buffer, index: c.Expression) -> c.Bloc
         block.append(c.Let(part, vector))
         vector = part + c.Shuffle(part, part, tuple(lane % size + size for lane in range(part.type.lanes)))
         size //= 2
-    return (*block, c.Store(to, index, c.Lane(vector, _ZERO)))
+    return (*block, c.Store(to, index, c.Lane(vector, _ZERO) if vector.type.lanes > 1 else vector))
 
 
 def _write_rows(kernel: Kernel, p: Product, schedule: StretchSchedule) -> None:

@@ -18,7 +18,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH_CHUNK", "in_parts", "multiply", "steps_of_a_line", "tile_function"]
+__all__ = ["DEPTH_CHUNK", "in_lanes", "in_parts", "multiply", "steps_of_a_line", "tile_function"]
 
 _STEPS = 4
 """Steps of a tile unrolled if memory is prefetched and registers are left, and steps at a time without vectors."""
@@ -73,6 +73,11 @@ def multiply(
     target = (sums,) if is_plain else (sums, row_size, adds)
     arguments = (*left[: 2 if is_plain else 3], panel, *steps, depth, *ahead, *target)
     return c.Evaluate(c.Call(kernel.shared_function(function), arguments))
+
+
+def in_lanes(value: c.Expression, lanes: int) -> c.Expression:
+    """Return a vector with a value in all lanes; the value for one lane."""
+    return c.Broadcast(value, lanes) if lanes > 1 else value
 
 
 def steps_of_a_line(step: c.Expression, dtype: str) -> int:
@@ -182,7 +187,7 @@ def tile_function(
         columns = c.For(n, _ZERO, c.Size(panels * width), (c.Store(to, vector(to, n).index, value(n)),))
         return c.For(j, _ZERO, c.Size(rows), (columns,), kind=c.LoopKind.UNROLLED)
 
-    nothing, factor = c.Broadcast(c.Literal(0, type_), lanes), c.Broadcast(scale, lanes)
+    nothing, factor = in_lanes(c.Literal(0, type_), lanes), in_lanes(scale, lanes)
     clear = each_sum(acc, lambda _: nothing)
     added = each_sum(sums, lambda n: vector(sums, n) + vector(acc, n))
     finish = c.If(is_later, (added,), (each_sum(sums, lambda n: vector(acc, n)),))
