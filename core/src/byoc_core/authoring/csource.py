@@ -53,7 +53,7 @@ from byoc_core.authoring.csource_wrapper import packed_export, size_checks, wrap
 from byoc_core.backend.hooks import KernelReport
 from byoc_core.errors import CodegenError, UndefinedSymbolError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, TensorType, Value, Var
-from byoc_core.native.plain_c import PLAIN_C
+from byoc_core.native.plain_c import PLAIN_C, PORTABLE_C
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallTraits, NDArray, Signature, TensorSpec
@@ -65,6 +65,7 @@ __all__ = [
     "END_ITEM",
     "FIRST_ITEM",
     "PARALLEL_HEADER",
+    "PORTABLE_C",
     "SCALAR_OPS",
     "WORKSPACE_ALIGNMENT",
     "CSourceCodegen",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from byoc_core.authoring.csource import (
     PARALLEL_HEADER,
+    PORTABLE_C,
     WORKSPACE_ALIGNMENT,
     CSourceCodegen,
     FunctionScope,
@@ -21,7 +22,6 @@ from byoc_core.authoring.csource import (
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
-from byoc_core.native.plain_c import PORTABLE_C
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_block
 
