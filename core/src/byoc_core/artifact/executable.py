@@ -257,6 +257,52 @@ class Executable:
 
         return export_c(self, folder, name=name, max_sizes=max_sizes, constants=constants, test_inputs=test_inputs)
 
+    def export_archive(
+        self, path: str | os.PathLike[str], *, name: str = "model", max_sizes: Mapping[str, int] | None = None
+    ) -> tuple[Path, ...]:
+        """Write the functions as a static library, with the header ``<name>.h`` beside it.
+
+        The library holds the compiled C of :meth:`export_c`, for the machine of the generated C.
+
+        Args:
+            path: the file, such as ``libmodel.a``.
+            name: the prefix of all C names, a C identifier.
+            max_sizes: as for :meth:`export_c`.
+
+        Returns:
+            The library and the header.
+
+        Raises:
+            CodegenError: a function has parts without a form in C; all are listed.
+            OptionsError: an argument has an impossible value.
+            ToolchainError: there is no C compiler, or the C compiler failed.
+        """
+        from byoc_core.artifact.plain_c.export import export_archive
+
+        return export_archive(self, path, name=name, max_sizes=max_sizes)
+
+    def export_wheel(self, folder: str | os.PathLike[str], *, name: str = "model", version: str = "0.1") -> Path:
+        """Write a Python wheel with one function, ``<name>.run``, over numpy arrays.
+
+        The wheel holds the compiled C of :meth:`export_c`, and needs numpy, but no package of byoc and no compiler.
+
+        Args:
+            folder: created if missing; gets ``<name>-<version>-py3-none-<platform>.whl``.
+            name: the name of the package, a C identifier.
+            version: the version of the package.
+
+        Returns:
+            The wheel.
+
+        Raises:
+            CodegenError: a function has parts without a form in C; all are listed.
+            OptionsError: the name or the version is impossible.
+            ToolchainError: there is no C compiler, or the C compiler failed.
+        """
+        from byoc_core.artifact.plain_c.wheel import export_wheel
+
+        return export_wheel(self, folder, name=name, version=version)
+
     def __repr__(self) -> str:
         kinds = ", ".join(module.type_key for module in self.modules) or "no modules"
         return f"<executable {', '.join(self.functions)}: {kinds}>"

@@ -69,6 +69,16 @@ _HOMES = {
             "byoc run model.onnx --random-inputs --dim n=8 --seed 1",
         ),
     ),
+    "export": _Home(
+        "export",
+        "export_model",
+        (
+            "byoc export model.onnx --backend NAME -o model_c && make -C model_c check",
+            "byoc export model.byoc --format c --max n=128 --name encoder",
+            "byoc export model.byoc --format c-archive -o libmodel.a",
+            "byoc export model.byoc --format wheel -o dist",
+        ),
+    ),
     "explain": _Home(
         "explain",
         "explain_offload",

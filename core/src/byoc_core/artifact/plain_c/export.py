@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from byoc_core.artifact.plain_c.constants import ConstantFiles
-from byoc_core.artifact.plain_c.layout import lay_out_workspaces
+from byoc_core.artifact.plain_c.layout import WorkspaceLayout, lay_out_workspaces
 from byoc_core.artifact.plain_c.model_text import ModelText
 from byoc_core.artifact.plain_c.names import FunctionNames
 from byoc_core.artifact.plain_c.obstacles import check_plain
@@ -18,8 +19,11 @@ from byoc_core.artifact.plain_c.test_vector import make_test_vector
 from byoc_core.artifact.program_c import NativeProgram
 from byoc_core.errors import OptionsError
 from byoc_core.file_replacement import replace_file
+from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.c_text import c_identifier
 from byoc_core.native.plain_c import plain_c_headers
+from byoc_core.native.static_build import build_archive
+from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import NDArray
 from byoc_core.vm.program import Program
@@ -28,19 +32,37 @@ from byoc_core.vm.verify import verify
 if TYPE_CHECKING:
     from byoc_core.artifact.executable import Executable
 
-__all__ = ["export_c"]
+__all__ = ["PlainModel", "export_archive", "export_c", "plain_model"]
 
 
-def export_c(
-    executable: Executable,
-    folder: str | os.PathLike[str],
-    *,
-    name: str = "model",
-    max_sizes: Mapping[str, int] | None = None,
-    constants: str = "auto",
-    test_inputs: Mapping[str, NDArray] | None = None,
-) -> tuple[Path, ...]:
-    """Write an executable as C sources; see :meth:`Executable.export_c`."""
+@dataclass(frozen=True, slots=True)
+class PlainModel:
+    """A model as C.
+
+    Attributes:
+        name: the prefix of all C names.
+        files: the sources, headers and constants by file name, without test program and build files.
+        modules: the sources of generated C.
+        names: the C names of all functions, by name.
+        layouts: the workspaces of all functions, by name.
+    """
+
+    name: str
+    files: Mapping[str, bytes]
+    modules: Sequence[CSourceModule]
+    names: Mapping[str, FunctionNames]
+    layouts: Mapping[str, WorkspaceLayout]
+
+    @property
+    def options(self) -> BuildOptions:
+        """The options of compiling and linking all sources."""
+        return merge_linkage([module.options for module in self.modules]) if self.modules else BuildOptions()
+
+
+def plain_model(
+    executable: Executable, name: str, max_sizes: Mapping[str, int] | None = None, constants: str = "auto"
+) -> PlainModel:
+    """Return an executable as C; see :meth:`Executable.export_c`."""
     verify(executable.program)
     _check_name(name)
     _check_max_sizes(executable.program, max_sizes)
@@ -61,9 +83,43 @@ def export_c(
     }
     texts = {file: module.get_source("c") for file, module in sources.items()} or {"empty.c": ""}
     files |= {file: header.encode() for file, header in plain_c_headers(texts).items()}
+    return PlainModel(name, files, modules, names, layouts)
+
+
+def export_c(
+    executable: Executable,
+    folder: str | os.PathLike[str],
+    *,
+    name: str = "model",
+    max_sizes: Mapping[str, int] | None = None,
+    constants: str = "auto",
+    test_inputs: Mapping[str, NDArray] | None = None,
+) -> tuple[Path, ...]:
+    """Write an executable as C sources; see :meth:`Executable.export_c`."""
+    model = plain_model(executable, name, max_sizes, constants)
     vector = make_test_vector(executable, max_sizes, test_inputs)
-    files |= project_files(name, [f for f in files if f.endswith(".c")], modules, names, layouts, vector)
+    sources = [file for file in model.files if file.endswith(".c")]
+    files = {**model.files, **project_files(name, sources, model.modules, model.names, model.layouts, vector)}
     return _write(Path(folder), files)
+
+
+def export_archive(
+    executable: Executable,
+    path: str | os.PathLike[str],
+    *,
+    name: str = "model",
+    max_sizes: Mapping[str, int] | None = None,
+) -> tuple[Path, ...]:
+    """Write an executable as a static library and a header; see :meth:`Executable.export_archive`."""
+    model = plain_model(executable, name, max_sizes, "object")
+    data = build_archive(model.files, model.options)
+    file = Path(path)
+    header = file.with_name(f"{name}.h")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for target, content in ((file, data), (header, model.files[f"{name}.h"])):
+        with replace_file(target) as stream:
+            stream.write(content)
+    return (file, header)
 
 
 def _check_name(name: str) -> None:
