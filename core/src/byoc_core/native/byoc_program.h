@@ -15,7 +15,7 @@ typedef struct {
   uint8_t code, bits;  /* of an element, as in DLPack */
   uint8_t is_strided;  /* the strides follow the shape among the sizes */
   int32_t itemsize;    /* bytes */
-  int32_t ndim, place;
+  int32_t ndim, location;
 } byoc_register;
 
 /* Check the arguments of a call, and compute for the sizes of the arguments: the shapes and strides of all registers in
