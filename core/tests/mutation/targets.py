@@ -77,7 +77,13 @@ TARGETS = {
     ),
     "plan-storage": Target(
         "byoc_core",
-        ("runtime/plan_storage.py", "runtime/sweep_storage.py", "runtime/symbolic_storage.py"),
+        (
+            "runtime/climb_storage.py",
+            "runtime/plan_storage.py",
+            "runtime/storage_gaps.py",
+            "runtime/sweep_storage.py",
+            "runtime/symbolic_storage.py",
+        ),
         (
             "core/tests/runtime/test_plan_reference.py",
             "core/tests/runtime/test_plan_storage.py",
