@@ -34,7 +34,7 @@ def climb(
     conflicts = _find_conflicts(spans)
     order = list(order)
     offsets = [0] * len(spans)
-    _place(conflicts, sizes, order, offsets, 0, sum(sizes))
+    _assign_offsets(conflicts, sizes, order, offsets, 0, sum(sizes))
     total = _top(offsets, sizes)
     state = 1
     for _ in range(num_steps):
@@ -53,7 +53,7 @@ def climb(
         first, second = rank[other], rank[number]
         candidate = offsets.copy()
         order[first], order[second] = order[second], order[first]
-        if _place(conflicts, sizes, order, candidate, first, total):
+        if _assign_offsets(conflicts, sizes, order, candidate, first, total):
             offsets, total = candidate, _top(candidate, sizes)
         else:
             order[first], order[second] = order[second], order[first]
@@ -79,7 +79,7 @@ def _find_conflicts(spans: Sequence[tuple[int, int]]) -> list[list[int]]:
     return conflicts
 
 
-def _place(
+def _assign_offsets(
     conflicts: Sequence[Sequence[int]],
     sizes: Sequence[int],
     order: Sequence[int],
