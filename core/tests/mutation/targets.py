@@ -48,7 +48,7 @@ TARGETS = {
     ),
     "vm-dataflow": Target(
         "byoc_core",
-        ("vm/dataflow.py",),
+        ("vm/dataflow.py", "vm/liveness.py"),
         (
             "core/tests/vm/test_vm_dataflow.py",
             "core/tests/vm/test_vm_paths.py",
