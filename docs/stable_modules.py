@@ -48,6 +48,7 @@ STABLE_MODULES = {
     "byoc_core.script": "models as Python functions",
     "byoc_core.transform": "passes, the rewriter, the reference interpreter",
     "byoc_core.transform.byte_weights": "weights of integer products as signed bytes",
+    "byoc_core.vm.memory_map": "the buffers of a function in the arena",
 }
 """The modules open to programs and plugins, with their purposes; the stable names of a module are its ``__all__``."""
 

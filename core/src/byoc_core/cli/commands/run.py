@@ -90,18 +90,12 @@ def run_model(
 
 def _open(model: Path, flags: RequestFlags, max_nodes: int | None, *, allow_native: bool) -> Executable:
     from byoc_core.artifact import load
-    from byoc_core.cli.selection import build_model, is_artifact, refuse_flags
+    from byoc_core.cli.selection import build_model, is_artifact, refuse_request
     from byoc_core.errors import UntrustedCodeError
 
     if not is_artifact(model):
         return build_model(model, flags.to_request(), max_nodes=max_nodes)
-    model_flags = {
-        "--config": flags.names_given("config"),
-        "--backend and --option": flags.names_given("backend", "option"),
-        "--strict": flags.strict,
-        "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
-    }
-    refuse_flags(model, model_flags)
+    refuse_request(model, flags, max_nodes)
     try:
         return load(model, allow_native=allow_native)
     except UntrustedCodeError as error:
