@@ -1,7 +1,8 @@
 """Places for few buffers: a hill climb over the order of greedy placement.
 
-Source: the hill climb of TVM's unified static memory planner (RFC 0009). Unlike there, a step keeps the places of all
-buffers before the first swapped buffer, and the numbers for random choices come from a generator of this module.
+Source: the hill climb of TVM's unified static memory planner (RFC 0009). There, a step swaps two neighbours of a buffer
+at the arena's top, and some steps to larger arenas are kept. Here, a step swaps the buffer at the top, and keeps the
+places of all buffers before the first swapped buffer.
 """
 
 from __future__ import annotations
