@@ -78,6 +78,9 @@ FIGURES = {
     "convolutions": Figure("benchmarks.convolutions", "run", 15, "convolutions beside ONNX Runtime and PyTorch"),
     "winograd": Figure("benchmarks.filters", "run_winograd", 15, "3x3 convolutions, beside ONNX Runtime and PyTorch"),
     "depthwise": Figure("benchmarks.filters", "run_depthwise", 15, "depthwise convolutions, beside peers"),
+    "storage-plans": Figure(
+        "benchmarks.storage_plans", "run", 1, "arenas over the peak, beside TFLite and TVM", (), True
+    ),
     "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: distance from the optimum, time", SIZES),
 }
 

@@ -48,7 +48,7 @@ TARGETS = {
     ),
     "vm-dataflow": Target(
         "byoc_core",
-        ("vm/dataflow.py",),
+        ("vm/dataflow.py", "vm/liveness.py"),
         (
             "core/tests/vm/test_vm_dataflow.py",
             "core/tests/vm/test_vm_paths.py",
@@ -77,7 +77,13 @@ TARGETS = {
     ),
     "plan-storage": Target(
         "byoc_core",
-        ("runtime/plan_storage.py", "runtime/sweep_storage.py", "runtime/symbolic_storage.py"),
+        (
+            "runtime/climb_storage.py",
+            "runtime/plan_storage.py",
+            "runtime/storage_gaps.py",
+            "runtime/sweep_storage.py",
+            "runtime/symbolic_storage.py",
+        ),
         (
             "core/tests/runtime/test_plan_reference.py",
             "core/tests/runtime/test_plan_storage.py",

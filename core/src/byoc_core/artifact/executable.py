@@ -16,6 +16,7 @@ from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from byoc_core.vm.memory_map import MemoryMap
     from byoc_core.vm.program import Program
 
 __all__ = ["Executable"]
@@ -113,6 +114,22 @@ class Executable:
                 hint=near_names(name, functions) or None,
             )
         return functions[name]
+
+    def memory_map(self, function: str = "main", sizes: Mapping[str, int] | None = None) -> MemoryMap:
+        """Return the planned memory of a function: buffers with live ranges and offsets, arena, and lower bound.
+
+        Args:
+            function: the name of the function.
+            sizes: the sizes of the inputs' symbols; ``None`` leaves symbolic sizes as symbols.
+
+        Raises:
+            CallError: there is no such function, or a size is missing.
+        """
+        from byoc_core.vm.memory_map import memory_map
+
+        self.signature(function)  # refuses unknown names
+        index = self.program.function_names.index(function)
+        return memory_map(self.program, self.program.functions[index], sizes)
 
     def report(self) -> str:
         """Return the offload report as text: the share of each backend, and the reasons for ops on the host."""

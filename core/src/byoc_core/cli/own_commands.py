@@ -92,6 +92,15 @@ _HOMES = {
             "byoc explain model.onnx --json > report.json",
         ),
     ),
+    "plan": _Home(
+        "plan",
+        "plan_memory",
+        (
+            "byoc plan model.byoc",
+            "byoc plan model.onnx --backend NAME -o plan.svg",
+            "byoc plan model.byoc --dim n=8 --json > plan.json",
+        ),
+    ),
     "debug": _Home(
         "debug",
         "debug",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from byoc_core.cli.request import CONSTRAINT_FLAGS
 from byoc_core.errors import ArtifactError, OptionsError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "open_executable",
     "parse_share",
     "refuse_flags",
+    "refuse_request",
 ]
 
 RequireOffloadOption = Annotated[
@@ -185,6 +187,24 @@ def refuse_flags(model: Path, flags: Mapping[str, bool]) -> None:
     for flag in (flag for flag, is_given in flags.items() if is_given):
         verb = "do" if " and " in flag else "does"
         raise OptionsError(flag, f"{verb} not apply to the compiled model `{model}`")
+
+
+def refuse_request(model: Path, flags: RequestFlags, max_nodes: int | None) -> None:
+    """Check that no flag of a compilation is given for an artifact.
+
+    Raises:
+        OptionsError: a flag is given.
+    """
+    model_flags = {
+        "--config": flags.names_given("config"),
+        "--backend and --option": flags.names_given("backend", "option"),
+        "--force, --stop-at, --allow, --min-* and --sideways": flags.names_given(*CONSTRAINT_FLAGS),
+        "--strict": flags.strict,
+        "--specialize": flags.names_given("specialize"),
+        "--policy": flags.names_given("policy"),
+        "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
+    }
+    refuse_flags(model, model_flags)
 
 
 def build_model(
