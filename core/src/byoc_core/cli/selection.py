@@ -256,13 +256,7 @@ def open_executable(model: Path, flags: RequestFlags, max_nodes: int | None, *, 
 
     if not is_artifact(model):
         return build_model(model, flags.to_request(), max_nodes=max_nodes)
-    model_flags = {
-        "--config": flags.names_given("config"),
-        "--backend and --option": flags.names_given("backend", "option"),
-        "--strict": flags.strict,
-        "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
-    }
-    refuse_flags(model, model_flags)
+    refuse_request(model, flags, max_nodes)
     try:
         return load(model, allow_native=allow_native)
     except UntrustedCodeError as error:

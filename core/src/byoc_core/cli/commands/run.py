@@ -83,21 +83,3 @@ def run_model(
     if output is not None:
         save_outputs(output, outputs)
         console.print(f"wrote {output}", soft_wrap=True)
-<<<<<<< HEAD
-=======
-
-
-def _open(model: Path, flags: RequestFlags, max_nodes: int | None, *, allow_native: bool) -> Executable:
-    from byoc_core.artifact import load
-    from byoc_core.cli.selection import build_model, is_artifact, refuse_request
-    from byoc_core.errors import UntrustedCodeError
-
-    if not is_artifact(model):
-        return build_model(model, flags.to_request(), max_nodes=max_nodes)
-    refuse_request(model, flags, max_nodes)
-    try:
-        return load(model, allow_native=allow_native)
-    except UntrustedCodeError as error:
-        hint = "Pass --allow-native if you trust the origin of the artifact."
-        raise UntrustedCodeError(error.where, error.problem, hint=hint) from error
->>>>>>> planner
