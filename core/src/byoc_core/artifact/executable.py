@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from byoc_core.runtime.pools import Pool
     from byoc_core.vm.memory_map import MemoryMap
     from byoc_core.vm.program import Program
 
@@ -247,6 +248,8 @@ class Executable:
         max_sizes: Mapping[str, int] | None = None,
         constants: str = "auto",
         test_inputs: Mapping[str, NDArray] | None = None,
+        pools: Sequence[Pool] = (),
+        places_arguments: bool = False,
     ) -> tuple[Path, ...]:
         """Write the functions as C11 sources with a header, a test program, a Makefile and a CMake file.
 
@@ -261,6 +264,11 @@ class Executable:
             constants: ``"array"`` for C arrays, ``"object"`` for a binary file included by the assembler, ``"auto"``
                 for arrays up to 256 KiB in all.
             test_inputs: inputs of the test program by name; inputs left out are drawn at random.
+            pools: the memories of a run, in order of preference: often used buffers go to the first pools within their
+                limits. A pool without access ``write`` only limits the bytes of the constants. By default, a single
+                workspace without limit.
+            places_arguments: whether inputs and outputs lie in the pools too, at addresses returned by functions of the
+                header, and share memory with intermediates.
 
         Returns:
             The written files.
@@ -268,11 +276,21 @@ class Executable:
         Raises:
             CodegenError: a function has parts without a form in C; all are listed.
             OptionsError: an argument has an impossible value.
+            MemoryLimitError: a pool is too small; names pools, bytes needed, and the largest buffers at the peak.
             OSError: a file cannot be written.
         """
         from byoc_core.artifact.plain_c.export import export_c
 
-        return export_c(self, folder, name=name, max_sizes=max_sizes, constants=constants, test_inputs=test_inputs)
+        return export_c(
+            self,
+            folder,
+            name=name,
+            max_sizes=max_sizes,
+            constants=constants,
+            test_inputs=test_inputs,
+            pools=pools,
+            places_arguments=places_arguments,
+        )
 
     def export_archive(
         self, path: str | os.PathLike[str], *, name: str = "model", max_sizes: Mapping[str, int] | None = None

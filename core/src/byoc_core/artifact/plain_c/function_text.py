@@ -81,7 +81,7 @@ class FunctionText:
             *(f"const {C_TYPES[s.dtype]} *{n}" for s, n in zip(function.params, names.inputs, strict=True)),
             *(f"{C_TYPES[s.dtype]} *{n}_out" for s, n in zip(function.results, names.outputs, strict=True)),
             *(f"int64_t {names.size_variable(name)}" for name in names.sizes),
-            "char *workspace",
+            *(f"char *{pool}" for pool in names.pools),
         ]
         return f"static int32_t {names.body}({', '.join(parameters)})"
 
@@ -123,8 +123,8 @@ class FunctionText:
                 digest = self._program.constants[self._function.constants[register.index]].digest
                 return f"({ctype} *)(uintptr_t)({self._constants[digest]})"
             case RegisterKind.TENSOR:
-                tensor = self._function.tensors[register.index]
-                return f"({ctype} *)(workspace + {self._text(self._layout.starts[tensor.storage] + tensor.offset)})"
+                place = self._layout.tensors[register.index]
+                return f"({ctype} *)({self._names.pools[place.pool]} + {self._text(place.offset)})"
             case RegisterKind.VIEW:
                 view = self._view(number)
                 return f"({ctype} *)(uintptr_t)({self._variables[view.base]} + {self._text(view.layout.offset)})"
@@ -180,7 +180,8 @@ class FunctionText:
         names = self._all_names[callee.name]
         arguments = [self._variables[number] for number in numbers]
         arguments += [self._text(sizes[name]) for name in names.sizes]
-        arguments.append(f"workspace + {self._text(self._layout.callees)}")
+        offsets = zip(self._names.pools, self._layout.callees, strict=True)
+        arguments += [f"{pool} + {self._text(offset)}" for pool, offset in offsets]
         yield f"  if ({names.body}({', '.join(arguments)})) return -1;"
 
     def _builtin(self, call: Call) -> Iterator[str]:

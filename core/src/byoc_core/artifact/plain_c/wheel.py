@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
-from byoc_core.artifact.plain_c.export import PlainModel, plain_model
+from byoc_core.artifact.plain_c.plain_model import PlainModel, plain_model
 from byoc_core.artifact.plain_c.wheel_module import python_module
 from byoc_core.errors import CodegenError, OptionsError
 from byoc_core.file_replacement import replace_file

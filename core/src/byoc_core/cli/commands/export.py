@@ -15,8 +15,9 @@ from byoc_core.errors import OptionsError
 
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
+    from byoc_core.runtime.pools import Pool
 
-__all__ = ["ExportFormat", "export_model"]
+__all__ = ["ExportFormat", "export_model", "parse_pool"]
 
 
 class ExportFormat(StrEnum):
@@ -71,6 +72,19 @@ def export_model(
     constants: Annotated[
         str, typer.Option("--constants", help="Constants in C: array, object (a binary file), or auto.")
     ] = "auto",
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pool",
+            metavar="NAME=BYTES",
+            help="A memory of a run, in order of preference; repeat for several: sram=65536, dram=any, "
+            "flash=1000000:read (for constants only).",
+            show_default=False,
+        ),
+    ] = None,
+    arguments_in_pools: Annotated[
+        bool, typer.Option("--arguments-in-pools", help="Plan inputs and outputs into the memories too.")
+    ] = False,
     allow_native: AllowNativeOption = False,
     *,
     flags: RequestFlags,
@@ -88,9 +102,23 @@ def export_model(
         raise OptionsError("--max", f"has no effect on the format `{format.value}`", expected="--format c or c-archive")
     if constants != "auto" and format is not ExportFormat.C:
         raise OptionsError("--constants", f"has no effect on the format `{format.value}`", expected="--format c")
+    if (pool or arguments_in_pools) and format is not ExportFormat.C:
+        flag = "--pool" if pool else "--arguments-in-pools"
+        raise OptionsError(flag, f"has no effect on the format `{format.value}`", expected="--format c")
+    pools = [parse_pool(text) for text in pool or ()]
     target = output if output is not None else Path(_DEFAULT_OUTPUTS[format].format(name=name))
     executable = open_executable(model, flags, max_nodes, allow_native=allow_native)
-    written = _export(executable, format, target, name, sizes, constants)
+    if format is ExportFormat.C:
+        written = executable.export_c(
+            target,
+            name=name,
+            max_sizes=sizes,
+            constants=constants,
+            pools=pools,
+            places_arguments=arguments_in_pools,
+        )
+    else:
+        written = _export(executable, format, target, name, sizes)
     console = open_console()
     if format is ExportFormat.C:
         nbytes = sum(path.stat().st_size for path in written)
@@ -101,21 +129,38 @@ def export_model(
         console.print(f"wrote {path}", soft_wrap=True)
 
 
+def parse_pool(text: str) -> Pool:
+    """Return a pool from ``name=bytes``, ``name=any``, ``name=bytes:alignment`` or ``name=bytes:read``.
+
+    Raises:
+        OptionsError: the text has another form.
+    """
+    from byoc_core.runtime.pools import Pool
+
+    name, equals, rest = text.partition("=")
+    limit, *details = rest.split(":")
+    numbers = [item for item in details if item.isascii() and item.isdigit()]
+    is_limit = limit == "any" or (limit.isascii() and limit.isdigit())
+    if not (name and equals and is_limit) or len(numbers) > 1 or set(details) - {*numbers, "read"}:
+        raise OptionsError("--pool", "is malformed", got=repr(text), expected="NAME=BYTES[:ALIGNMENT][:read]")
+    return Pool(
+        name.strip(),
+        None if limit == "any" else int(limit),
+        alignment=int(numbers[0]) if numbers else 64,
+        accesses=frozenset({"read"}) if "read" in details else frozenset({"read", "write"}),
+    )
+
+
 def _export(
     executable: Executable,
     format: ExportFormat,  # noqa: A002 - as the option
     target: Path,
     name: str,
     max_sizes: dict[str, int] | None,
-    constants: str,
 ) -> tuple[Path, ...]:
-    match format:
-        case ExportFormat.C:
-            return executable.export_c(target, name=name, max_sizes=max_sizes, constants=constants)
-        case ExportFormat.C_ARCHIVE:
-            return executable.export_archive(target, name=name, max_sizes=max_sizes)
-        case ExportFormat.WHEEL:
-            return (executable.export_wheel(target, name=name),)
-        case ExportFormat.LIBRARY:
-            executable.export_library(target)
-            return (target,)
+    if format is ExportFormat.C_ARCHIVE:
+        return executable.export_archive(target, name=name, max_sizes=max_sizes)
+    if format is ExportFormat.WHEEL:
+        return (executable.export_wheel(target, name=name),)
+    executable.export_library(target)
+    return (target,)
