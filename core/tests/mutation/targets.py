@@ -48,7 +48,7 @@ TARGETS = {
     ),
     "vm-dataflow": Target(
         "byoc_core",
-        ("vm/dataflow.py", "vm/liveness.py"),
+        ("vm/dataflow.py",),
         (
             "core/tests/vm/test_vm_dataflow.py",
             "core/tests/vm/test_vm_paths.py",
@@ -56,6 +56,21 @@ TARGETS = {
             "core/tests/vm/test_vm_views.py",
         ),
         ("core/tests/vm/test_vm_dataflow.py::test_verifying_ten_thousand_instructions_takes_one_pass",),
+    ),
+    "memory-map": Target(
+        "byoc_core",
+        ("runtime/pools.py", "vm/liveness.py", "vm/memory_map.py"),
+        (
+            "core/tests/runtime/test_pools.py",
+            "core/tests/vm/test_memory_map.py",
+            "core/tests/vm/test_vm_dataflow.py",
+            "core/tests/vm/test_vm_paths.py",
+            "core/tests/vm/test_vm_views.py",
+        ),
+        (
+            "core/tests/runtime/test_pools.py::test_many_buffers_in_a_pool_with_a_limit",
+            "core/tests/vm/test_vm_dataflow.py::test_verifying_ten_thousand_instructions_takes_one_pass",
+        ),
     ),
     "merging": Target(
         "byoc_core",

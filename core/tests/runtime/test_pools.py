@@ -176,6 +176,41 @@ def test_too_small_pools_name_the_bytes_and_the_largest_buffers() -> None:
     assert str(caught.value) == TOO_SMALL
 
 
+ONE_TOO_MANY = """\
+pool `sram`: too small for 1 buffer: `late` (60 bytes). Raise the limit of a pool, or add a pool.
+pool `sram`: 110 bytes needed (lower bound 110), limit 100 bytes
+  largest buffers at the peak: `late` (60 bytes), `whole` (50 bytes), at point 3"""
+
+
+def test_the_peak_of_an_error_is_the_point_with_the_most_bytes() -> None:
+    buffers = [
+        PoolBuffer(50, 0, 5, name="whole", weight=2),
+        PoolBuffer(20, 1, 2, name="early"),
+        PoolBuffer(60, 3, 4, name="late"),
+        PoolBuffer(10, 5, 5, name="last"),
+    ]
+    with pytest.raises(MemoryLimitError) as caught:
+        plan_pools(buffers, [Pool("sram", 100, 1)])
+    assert str(caught.value) == ONE_TOO_MANY
+
+
+def test_short_live_ranges_come_first_among_equals_then_large_buffers() -> None:
+    pools = [Pool("sram", 64), Pool("dram")]
+    assert plan_pools([PoolBuffer(64, 0, 9), PoolBuffer(64, 8, 9)], pools).pools == (1, 0)
+    assert plan_pools([PoolBuffer(32, 0, 9), PoolBuffer(64, 0, 9)], pools).pools == (1, 0)
+
+
+def test_a_buffer_as_large_as_the_pool_fits() -> None:
+    assert plan_pools([PoolBuffer(100, 0, 0)], [Pool("sram", 100)]).nbytes == (100,)
+
+
+def test_all_missing_accesses_are_named() -> None:
+    with pytest.raises(MemoryLimitError, match="pool `rom` has no access to write"):
+        plan_pools([PoolBuffer(1, 0, 0)], [Pool("rom", accesses=READ)])
+    with pytest.raises(OptionsError, match="unknown accesses; got jump, run, expected"):
+        PoolBuffer(1, 0, 0, accesses=frozenset({"run", "jump"}))
+
+
 def test_a_pool_that_is_not_permitted_is_named() -> None:
     with pytest.raises(
         MemoryLimitError, match="`x`: has no possible pool: pool `a` has 9 bytes, not 50; pool `b` is not"

@@ -102,6 +102,12 @@ def test_other_results_are_no_workspaces(scratch: PlannedTensor, code: Any) -> N
     assert {buffer.purpose for buffer in found.buffers if buffer.name != "t2"} == {Purpose.INTERMEDIATE}
 
 
+def test_a_tensor_read_by_a_call_with_a_workspace_is_none() -> None:
+    scratch = tensor_at(64, size=100, dtype="uint8")
+    found = map_of(next_(0, 2, 3), next_(3, 1, 4), Ret((1,)), tensors=[tensor_at(0), scratch, tensor_at(192, size=9)])
+    assert [buffer.purpose for buffer in found.buffers] == [Purpose.INTERMEDIATE] * 3
+
+
 def test_a_value_of_a_loop_is_live_in_the_whole_loop() -> None:
     """t0 lives around the back edge; t1 is written and read within a round; t2 is read behind the loop."""
     function = VMFunction(
@@ -217,6 +223,25 @@ def test_tensors_of_symbolic_size_with_shared_bytes_reach_to_the_end_of_the_stor
     function = VMFunction("main", (spec("x", "n"),), (spec("y", "n"),), (), (8 * n,), tensors, (), code)
     found = memory_map(Program((function,), ("next",)), function)
     assert [(buffer.name, str(buffer.nbytes)) for buffer in found.buffers] == [("t0+t1", "8*n")]
+
+
+def test_tensors_of_disjoint_ranges_share_bytes_as_separate_buffers() -> None:
+    found = map_of(next_(0, 3), next_(3, 1), next_(0, 2), next_(2, 1), Ret((1,)), tensors=[tensor_at(0), tensor_at(0)])
+    assert [(buffer.name, buffer.first, buffer.last) for buffer in found.buffers] == [("t0", 2, 3), ("t1", 0, 1)]
+
+
+def test_the_size_of_each_buffer_must_be_given() -> None:
+    n, m = parse_dim("n"), parse_dim("m")
+    params = (spec("x", "n"), spec("z", "m"))
+    tensors = (PlannedTensor(0, 0, "float32", (n,)), PlannedTensor(1, 0, "float32", (m,)))
+    code = (next_(0, 3), next_(1, 4), next_(3, 2), next_(4, 2), Ret((2,)))
+    function = VMFunction("main", params, (spec("y", "n"),), (), (4 * n, 4 * m), tensors, (), code)
+    program = Program((function,), ("next",))
+    with pytest.raises(CallError, match="got no value of m, n, expected"):
+        memory_map(program, function, {})
+    with pytest.raises(CallError, match="got no value of n, expected"):
+        memory_map(program, function, {"m": 2})
+    assert memory_map(program, function, {"n": 17, "m": 2}).buffers[1].offset == 128
 
 
 def test_an_unlawful_program_has_no_map() -> None:

@@ -148,10 +148,7 @@ def plan_pools(buffers: Sequence[PoolBuffer], pools: Sequence[Pool]) -> PoolPlan
         # The first round follows the weights: its leftovers are easier to understand than later leftovers.
         error = error or _limit_error(buffers, pools, candidates, contents, left)
         is_left = frozenset(left)
-        moved = [*left, *(number for number in order if number not in is_left)]
-        if moved == order:
-            break
-        order = moved
+        order = [*left, *(number for number in order if number not in is_left)]
     assert error is not None
     raise error
 
