@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
 from byoc_core.artifact.program_c import NativeProgram
-from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative, match_symbols, product, symbols_of
+from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative, match_symbols, product, substitute, symbols_of
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import InternalError
 from byoc_core.native.c_text import C_TYPES
@@ -163,7 +163,9 @@ class FunctionText:
         count = len(signature.inputs) + len(signature.outputs)
         numbers = (*call.args, *call.results)
         declared = [dim for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape]
-        sizes = match_symbols(declared, [dim for n in numbers[:count] for dim in self._registers[n].shape])
+        passed = [dim for number in numbers[:count] for dim in self._registers[number].shape]
+        sizes = match_symbols(declared, passed)
+        yield from self._equal([substitute(dim, sizes) for dim in declared], passed)
         size_texts = [self._text(sizes[name]) for name in size_symbols(module, symbol)]
         check = size_check_symbol(module, symbol)
         if check is not None:
@@ -176,13 +178,20 @@ class FunctionText:
         callee = self._program.functions[call.callee]
         numbers = (*call.args, *call.results)
         declared = [dim for spec in (*callee.params, *callee.results) for dim in spec.shape]
-        sizes = match_symbols(declared, [dim for number in numbers for dim in self._registers[number].shape])
+        passed = [dim for number in numbers for dim in self._registers[number].shape]
+        sizes = match_symbols(declared, passed)
+        yield from self._equal([substitute(dim, sizes) for dim in declared], passed)
         names = self._all_names[callee.name]
         arguments = [self._variables[number] for number in numbers]
         arguments += [self._text(sizes[name]) for name in names.sizes]
         offsets = zip(self._names.pools, self._layout.callees, strict=True)
         arguments += [f"{pool} + {self._text(offset)}" for pool, offset in offsets]
         yield f"  if ({names.body}({', '.join(arguments)})) return -1;"
+
+    def _equal(self, left: Sequence[Dim], right: Sequence[Dim]) -> Iterator[str]:
+        """Yield checks of sizes equal in every lawful call, but not by their expressions."""
+        pairs = dict.fromkeys((a, b) for a, b in zip(left, right, strict=True) if a != b)
+        yield from (f"  if ({self._text(a)} != {self._text(b)}) return -1;" for a, b in pairs)
 
     def _builtin(self, call: Call) -> Iterator[str]:
         args = [self._variables[number] for number in call.args]
@@ -201,6 +210,7 @@ class FunctionText:
 
     def _copy(self, source: int, target: int) -> Iterator[str]:
         shape = self._registers[target].shape
+        yield from self._equal(self._registers[source].shape, shape)
         strides = [self._strides(number) for number in (source, target)]
         names = [self._variables[number] for number in (source, target)]
         if strides == [None, None]:
