@@ -187,3 +187,29 @@ def test_simultaneously_live_buffers_never_share_bytes(widths: list[int], limit:
         for right, other, b in spans[:index]:
             if left == right and a.start <= b.end and b.start <= a.end:
                 assert offset + a.nbytes <= other or other + b.nbytes <= offset
+
+
+def test_the_largest_sizes_of_called_functions_hold_in_each_call(tmp_path: Path) -> None:
+    module = byoc_core.parse(
+        """
+@R.ir_module
+class Module:
+    @R.function
+    def inner(x: R.Tensor(("m", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+        a = R.matmul(x, w)
+        b = R.matmul(a, w)
+        return b
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+        a = inner(x, w)
+        b = R.matmul(a, w)
+        return b
+"""
+    )
+    executable = byoc_core.build(module, backends=[Stretcher()], strict=True)
+    assert {function.name for function in executable.program.functions} == {"inner", "main"}
+    assert "model_run(" in run(tmp_path / "symbolic", executable)
+    with pytest.raises(OptionsError, match="too small for `m` of function `inner`, called by `main`"):
+        executable.export_c(tmp_path / "small", max_sizes={"n": 9, "m": 8})
+    header = run(tmp_path / "bounded", executable, max_sizes={"n": 9, "m": 9})
+    assert sizes_in(header)["workspace"] == 2 * 320

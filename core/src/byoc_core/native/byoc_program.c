@@ -92,82 +92,34 @@ static int32_t check_separate(const byoc_program *program, const DLTensor *const
   return 0;
 }
 
-static int32_t check_sizes(const byoc_program *program, const int64_t *sizes) {
-  for (int32_t i = 0; i < program->num_registers; ++i) {
-    const byoc_register *reg = &program->registers[i];
-    for (int32_t axis = 0; axis < reg->ndim; ++axis)
-      if (sizes[axis] < 0)
-        return byoc_fail("ValueError", "function `%s`, register %d: axis %d has a negative size; got %lld", program->name,
-                         (int)i, (int)axis, (long long)sizes[axis]);
-    sizes += reg->ndim * (1 + reg->is_strided);
-  }
-  return 0;
-}
-
-/* Set the tensor of each register and all operands for this call. */
-static void fill_tensors(const byoc_program *program, const DLTensor *const *arguments, int64_t *sizes,
-                         const int64_t *offsets, char *arena, byoc_frame *frame) {
-  const int32_t num_arguments = program->num_params + program->num_results;
-  for (int32_t i = 0; i < program->num_registers; ++i) {
-    const byoc_register *reg = &program->registers[i];
-    const char *base = arena;
-    if (reg->location >= 0) {
-      base = frame->tensors[reg->location].data;
-    } else if (reg->location == BYOC_IN_ARGUMENT) {
-      base = byoc_data(arguments[i]);
-    } else if (reg->location == BYOC_IN_CONSTANT) {
-      base = program->constants[i - num_arguments];
-    }
-    frame->tensors[i] = (DLTensor){
-        .data = (char *)(uintptr_t)base + offsets[i],
-        .device = {kDLCPU, 0},
-        .ndim = reg->ndim,
-        .dtype = {reg->code, reg->bits, 1},
-        .shape = sizes,
-        .strides = reg->is_strided ? sizes + reg->ndim : NULL,
-    };
-    frame->itemsizes[i] = reg->itemsize;
-    sizes += reg->ndim * (1 + reg->is_strided);
-  }
-  for (int32_t i = 0; i < program->num_operands; ++i)
-    frame->operands[i] = (TVMFFIAny){.type_index = kTVMFFIDLTensorPtr, .v_ptr = &frame->tensors[program->operands[i]]};
-}
-
-static int32_t run(const byoc_program *program, const byoc_frame *frame) {
-  byoc_stop stop = {0, 0};
-  for (;;) {
-    stop = byoc_run(frame, stop.index);
-    if (stop.status) return -1; /* the failed function has set the error */
-    const int32_t op = frame->code[stop.index].op;
-    if (op == BYOC_RET) return 0;
-    if (op != BYOC_IF && op != BYOC_GOTO) /* jumps only pause */
-      return byoc_fail("ValueError", "function `%s`, instruction %d: the shapes of a copy differ", program->name,
-                       (int)stop.index);
-  }
-}
-
 static int32_t fail_allocation(const byoc_program *program, int64_t nbytes) {
   return byoc_fail("MemoryError", "function `%s`: %lld bytes for intermediates cannot be allocated", program->name,
                    (long long)nbytes);
 }
 
-/* Run a function with known sizes, in a block beginning with the tables of `frame`. */
-static int32_t run_with_sizes(const byoc_program *program, const DLTensor *const *arguments, int64_t *sizes,
-                              const int64_t *offsets, int64_t arena_nbytes) {
-  const size_t tensors_nbytes = (size_t)program->num_registers * sizeof(DLTensor);
-  const size_t operands_nbytes = (size_t)program->num_operands * sizeof(TVMFFIAny);
-  const size_t itemsizes_nbytes = (size_t)program->num_registers * sizeof(int64_t);
-  if (arena_nbytes < 0 || (uint64_t)arena_nbytes > SIZE_MAX / 2) return fail_allocation(program, arena_nbytes);
-  const size_t tables_nbytes = tensors_nbytes + operands_nbytes + itemsizes_nbytes;
-  block *memory = take_block(tables_nbytes + BYOC_ALIGNMENT + (size_t)arena_nbytes);
-  if (!memory) return fail_allocation(program, arena_nbytes);
-  char *start = (char *)(memory + 1);
-  char *arena = start + tables_nbytes;
-  arena += (BYOC_ALIGNMENT - (uintptr_t)arena % BYOC_ALIGNMENT) % BYOC_ALIGNMENT;
-  byoc_frame frame = {program->code, (TVMFFIAny *)(start + tensors_nbytes), (DLTensor *)start,
-                      (int64_t *)(start + tensors_nbytes + operands_nbytes)};
-  fill_tensors(program, arguments, sizes, offsets, arena, &frame);
-  const int32_t status = run(program, &frame);
+/* Set the address of each argument. Bools must be bytes of 0 or 1: other bools are copied, and `copies` frees them. */
+static int32_t fill_pointers(const byoc_program *program, const DLTensor *const *arguments, void **pointers,
+                             uint8_t **copies) {
+  for (int32_t i = 0; i < program->num_params + program->num_results; ++i) {
+    pointers[i] = byoc_data(arguments[i]);
+    if (i < program->num_params && arguments[i]->dtype.code == kDLBool) {
+      const uint8_t *bytes = NULL;
+      if (byoc_read_bools(program->name, program->argument_names[i], arguments[i], &bytes, &copies[i])) return -1;
+      pointers[i] = (void *)(uintptr_t)bytes;
+    }
+  }
+  return 0;
+}
+
+/* Run a function with known sizes, in a workspace of the thread. */
+static int32_t run_with_sizes(const byoc_program *program, void *const *pointers, const int64_t *sizes,
+                              int64_t nbytes) {
+  if (nbytes < 0 || (uint64_t)nbytes > SIZE_MAX / 2) return fail_allocation(program, nbytes);
+  block *memory = take_block(BYOC_ALIGNMENT + (size_t)nbytes);
+  if (!memory) return fail_allocation(program, nbytes);
+  char *workspace = (char *)(memory + 1);
+  workspace += (BYOC_ALIGNMENT - (uintptr_t)workspace % BYOC_ALIGNMENT) % BYOC_ALIGNMENT;
+  const int32_t status = program->calls(pointers, sizes, workspace);
   return_block(memory);
   return status;
 }
@@ -175,21 +127,25 @@ static int32_t run_with_sizes(const byoc_program *program, const DLTensor *const
 int32_t byoc_run_program(const byoc_program *program, const TVMFFIAny *args, int32_t num_args) {
   const int32_t num_arguments = program->num_params + program->num_results;
   if (byoc_check_count(program->name, num_args, num_arguments)) return -1;
-  const size_t pointers_nbytes = (size_t)num_arguments * sizeof(DLTensor *);
-  const size_t sizes_nbytes = (size_t)(program->num_sizes + program->num_registers) * sizeof(int64_t);
-  block *memory = take_block(pointers_nbytes + sizes_nbytes);
-  if (!memory) return fail_allocation(program, (int64_t)(pointers_nbytes + sizes_nbytes));
-  int64_t *sizes = (int64_t *)(memory + 1), *offsets = sizes + program->num_sizes, arena_nbytes = 0;
-  const DLTensor **arguments = (const DLTensor **)(offsets + program->num_registers);
+  const size_t pointers_nbytes = (size_t)num_arguments * (sizeof(DLTensor *) + sizeof(void *) + sizeof(uint8_t *));
+  const size_t tables_nbytes = (size_t)program->num_sizes * sizeof(int64_t) + pointers_nbytes;
+  block *memory = take_block(tables_nbytes);
+  if (!memory) return fail_allocation(program, (int64_t)tables_nbytes);
+  int64_t *sizes = (int64_t *)(memory + 1), nbytes = 0;
+  const DLTensor **arguments = (const DLTensor **)(sizes + program->num_sizes);
+  void **pointers = (void **)(arguments + num_arguments);
+  uint8_t **copies = (uint8_t **)(pointers + num_arguments);
+  memset(copies, 0, (size_t)num_arguments * sizeof *copies);
   int32_t status = 0;
   for (int32_t i = 0; i < num_arguments && !status; ++i) {
     arguments[i] = byoc_tensor(program->name, program->argument_names[i], &args[i]);
     if (!arguments[i]) status = -1;
   }
-  if (!status) status = program->measure(arguments, sizes, offsets, &arena_nbytes);
+  if (!status) status = program->measure(arguments, sizes, &nbytes);
   if (!status) status = check_separate(program, arguments);
-  if (!status) status = check_sizes(program, sizes);
-  if (!status) status = run_with_sizes(program, arguments, sizes, offsets, arena_nbytes);
+  if (!status) status = fill_pointers(program, arguments, pointers, copies);
+  if (!status) status = run_with_sizes(program, pointers, sizes, nbytes);
+  for (int32_t i = 0; i < program->num_params; ++i) free(copies[i]);
   return_block(memory);
   return status;
 }

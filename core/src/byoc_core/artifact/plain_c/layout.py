@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from byoc_core.dims import Dim, dim_max, symbols_of, upper_bound
+from byoc_core.dims import Dim, dim_max, match_symbols, substitute, symbols_of, upper_bound
 from byoc_core.errors import OptionsError
 from byoc_core.runtime.pools import Pool, PoolBuffer, plan_pools
 from byoc_core.vm.instructions import Call, CallKind, Goto, If
@@ -57,6 +57,7 @@ def lay_out_workspaces(
     pools: Sequence[Pool] = (DEFAULT_POOL,),
     *,
     places_arguments: bool = False,
+    only: Sequence[VMFunction] | None = None,
 ) -> dict[str, WorkspaceLayout]:
     """Return the layout of the workspace of each function, by name.
 
@@ -66,12 +67,14 @@ def lay_out_workspaces(
             symbols.
         pools: the memories, in order of preference.
         places_arguments: whether inputs and outputs have places in the workspace too.
+        only: the functions to lay out, with the functions called by these; ``None`` for all.
 
     Raises:
         OptionsError: a limit, a second pool or places of arguments need the largest sizes.
         MemoryLimitError: a pool is too small; names pools, bytes needed, and the largest buffers at the peak.
     """
-    return _Layouts(program, max_sizes, pools, places_arguments=places_arguments).run()
+    layouts = _Layouts(program, max_sizes, pools, places_arguments=places_arguments)
+    return layouts.run(program.functions if only is None else only)
 
 
 class _Layouts:
@@ -84,23 +87,49 @@ class _Layouts:
         self._places_arguments = places_arguments
         self._layouts: dict[str, WorkspaceLayout] = {}
 
-    def run(self) -> dict[str, WorkspaceLayout]:
-        for function in self._program.functions:
+    def run(self, functions: Sequence[VMFunction]) -> dict[str, WorkspaceLayout]:
+        for function in functions:
             self._visit(function)
         return self._layouts
 
     def _visit(self, function: VMFunction) -> WorkspaceLayout:
         if function.name not in self._layouts:
             callees = [
-                self._visit(self._program.functions[call.callee]).nbytes
+                self._needed_by(function, call)
                 for call in function.code
                 if isinstance(call, Call) and call.kind is CallKind.FUNCTION
             ]
             self._layouts[function.name] = self._lay_out(function, callees)
         return self._layouts[function.name]
 
+    def _needed_by(self, function: VMFunction, call: Call) -> tuple[Dim, ...]:
+        """Return the bytes of each pool for a called function, in the symbols of the caller.
+
+        Raises:
+            OptionsError: the call may exceed the largest sizes of the called function.
+        """
+        callee = self._program.functions[call.callee]
+        registers = self._program.registers(function)
+        declared = [dim for spec in (*callee.params, *callee.results) for dim in spec.shape]
+        passed = [dim for number in (*call.args, *call.results) for dim in registers[number].shape]
+        sizes = match_symbols(declared, passed)
+        nbytes = self._visit(callee).nbytes
+        if self._max_sizes is None:
+            return tuple(substitute(size, sizes) for size in nbytes)
+        for name, dim in sizes.items():
+            bound = self._bound(dim)
+            if bound > self._max_sizes.get(name, bound):
+                raise OptionsError(
+                    "option `max_sizes`",
+                    f"is too small for `{name}` of function `{callee.name}`, called by `{function.name}`",
+                    got=self._max_sizes[name],
+                    expected=f"{bound} or more",
+                )
+        return nbytes
+
     def _lay_out(self, function: VMFunction, callees: Sequence[tuple[Dim, ...]]) -> WorkspaceLayout:
-        sizes = {name for nbytes in self._sizes_of(function) for name in symbols_of(nbytes)}
+        all_nbytes = [*self._sizes_of(function), *(nbytes for needed in callees for nbytes in needed)]
+        sizes = {name for nbytes in all_nbytes for name in symbols_of(nbytes)}
         is_plain = len(self._pools) == 1 and self._pools[0] == DEFAULT_POOL and not self._places_arguments
         if sizes and self._max_sizes is None:
             if not is_plain:

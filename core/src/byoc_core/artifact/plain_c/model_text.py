@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.constants import ConstantFiles
 from byoc_core.artifact.plain_c.function_text import FunctionText, raw_prototype, size_check_symbol, size_symbols
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
-from byoc_core.artifact.program_c import NativeProgram
 from byoc_core.dims import Dim
 from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_string
 from byoc_core.runtime.csource import CSourceModule

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.constants import ConstantFiles
 from byoc_core.artifact.plain_c.layout import DEFAULT_POOL, WorkspaceLayout, lay_out_workspaces
 from byoc_core.artifact.plain_c.model_text import ModelText
 from byoc_core.artifact.plain_c.names import FunctionNames
 from byoc_core.artifact.plain_c.obstacles import check_plain
-from byoc_core.artifact.program_c import NativeProgram
 from byoc_core.errors import MemoryLimitError, OptionsError
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.c_text import c_identifier

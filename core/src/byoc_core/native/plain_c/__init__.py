@@ -11,10 +11,15 @@ from pathlib import Path
 
 from byoc_core.native.compile_units import support_files
 
-__all__ = ["PLAIN_C", "plain_c_headers"]
+__all__ = ["PLAIN_C", "has_raw_functions", "plain_c_headers"]
 
 PLAIN_C = "BYOC_PLAIN_C"
 """The macro for compiling the raw functions of a source alone."""
+
+
+def has_raw_functions(source: str) -> bool:
+    """Return whether a generated source has raw functions over plain pointers, as written by the kit for C."""
+    return f"#ifndef {PLAIN_C}" in source
 
 
 def plain_c_headers(texts: Mapping[str, str]) -> dict[str, str]:
