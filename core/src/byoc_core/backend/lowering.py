@@ -7,7 +7,7 @@ the C. A complete lowering of a function of composites::
     def byoc_lower(function, builder):
         builder.link(objects=["toy.o"])
         for call in function.bindings:
-            inputs = [builder.buffer(operand) for operand in call.operands]
+            inputs = builder.operands(call)
             rows, columns = call.result.type.shape
             output = builder.buffer(call.result).written()
             builder.call_extern(call.attrs["name"].replace(".", "_"), *inputs, output, rows, columns)
@@ -31,7 +31,7 @@ from byoc_core.backend.lowered_function import Copy, CValue, ExternCall, Loop, L
 from byoc_core.dims import Dim, DimExpr, shape_symbols, symbol
 from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant, ConstantStore
-from byoc_core.ir.module import Function, Value, Var
+from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.c_text import c_identifier
 from byoc_core.native.toolchain import BuildOptions
@@ -86,6 +86,20 @@ class LoweringBuilder:
             if role is BufferRole.INTERMEDIATE:
                 self._intermediates.append(buffer)
         return self._buffers[value]
+
+    def operands(self, binding: Binding) -> tuple[Buffer, ...]:
+        """Return the buffers of all values read by an op, or by the ops inside a composite, in order of first use.
+
+        The body of a composite holds bound constants, so these are no operands of the composite itself. Here a bound
+        weight stands at the same position as a weight passed as a parameter.
+        """
+        if not binding.regions:
+            return tuple(map(self.buffer, binding.operands))
+        (body,) = binding.regions
+        outer: dict[Value, Value] = dict(zip(body.params, binding.operands, strict=True))
+        read = dict.fromkeys(operand for inner in body.bindings for operand in inner.operands)
+        values = dict.fromkeys(outer.get(v, v) for v in read if v in outer or isinstance(v, Constant))
+        return tuple(map(self.buffer, values))
 
     def allocate(self, type_: TensorType, name: str = "buffer") -> Buffer:
         """Return a new intermediate buffer: memory in the planned workspace, with undefined content.
