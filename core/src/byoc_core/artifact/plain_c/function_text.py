@@ -129,8 +129,8 @@ class FunctionText:
                 digest = self._program.constants[self._function.constants[register.index]].digest
                 return f"({ctype} *)(uintptr_t)({self._constants[digest]})"
             case RegisterKind.TENSOR:
-                place = self._layout.tensors[register.index]
-                return f"({ctype} *)({self._names.pools[place.pool]} + {self._text(place.offset)})"
+                location = self._layout.tensors[register.index]
+                return f"({ctype} *)({self._names.pools[location.pool]} + {self._text(location.offset)})"
             case RegisterKind.VIEW:
                 view = self._view(number)
                 return f"({ctype} *)(uintptr_t)({self._variables[view.base]} + {self._text(view.layout.offset)})"
@@ -276,8 +276,8 @@ class FunctionText:
         axes = range(len(shape))
         for axis in axes:
             yield f"  for (int64_t i{axis} = 0; i{axis} < {self._text(shape[axis])}; ++i{axis})"
-        places = [" + ".join([f"i{axis} * {self._text(step[axis])}" for axis in axes] or ["0"]) for step in steps]
-        yield f"    {names[1]}[{places[1]}] = {names[0]}[{places[0]}];"
+        indexes = [" + ".join([f"i{axis} * {self._text(step[axis])}" for axis in axes] or ["0"]) for step in steps]
+        yield f"    {names[1]}[{indexes[1]}] = {names[0]}[{indexes[0]}];"
 
     def _strides(self, number: int) -> tuple[Dim, ...] | None:
         if self._registers[number].kind is not RegisterKind.VIEW:

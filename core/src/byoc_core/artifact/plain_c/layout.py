@@ -16,15 +16,15 @@ from byoc_core.vm.instructions import Call, CallKind, Goto, If
 from byoc_core.vm.memory_map import MemoryBuffer, memory_map
 from byoc_core.vm.program import ALIGNMENT, Program, VMFunction, nbytes_of
 
-__all__ = ["DEFAULT_POOL", "Place", "WorkspaceLayout", "lay_out_workspaces"]
+__all__ = ["DEFAULT_POOL", "PoolOffset", "WorkspaceLayout", "lay_out_workspaces"]
 
 DEFAULT_POOL = Pool("workspace", alignment=ALIGNMENT)
 """The pool of a model without stated pools."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The memory of a buffer: the index of the pool, and bytes from the pool's first byte."""
+class PoolOffset:
+    """The location of a buffer: the index of the pool, and bytes from the pool's first byte."""
 
     pool: int
     offset: Dim
@@ -35,17 +35,17 @@ class WorkspaceLayout:
     """The workspace of a function.
 
     Attributes:
-        tensors: the place of each planned tensor.
-        inputs: the place of each input; empty if the caller passes pointers.
-        outputs: the place of each output; empty if the caller passes pointers.
+        tensors: pool and offset of each planned tensor.
+        inputs: pool and offset of each input; empty if the caller passes pointers.
+        outputs: pool and offset of each output; empty if the caller passes pointers.
         callees: for each pool, the offset of the memory of called functions.
         nbytes: bytes of each pool, called functions included.
         lower_bounds: the peak of live bytes of each pool, called functions excluded; ``None`` with symbolic sizes.
     """
 
-    tensors: tuple[Place, ...]
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...]
+    tensors: tuple[PoolOffset, ...]
+    inputs: tuple[PoolOffset, ...]
+    outputs: tuple[PoolOffset, ...]
     callees: tuple[Dim, ...]
     nbytes: tuple[Dim, ...]
     lower_bounds: tuple[int, ...] | None
@@ -66,11 +66,11 @@ def lay_out_workspaces(
         max_sizes: the largest size of each symbol, for offsets independent of the sizes; ``None`` for offsets over the
             symbols.
         pools: the memories, in order of preference.
-        places_arguments: whether inputs and outputs have places in the workspace too.
+        places_arguments: whether inputs and outputs lie in the workspace too.
         only: the functions to lay out, with the functions called by these; ``None`` for all.
 
     Raises:
-        OptionsError: a limit, a second pool or places of arguments need the largest sizes.
+        OptionsError: a limit, a second pool or arguments in the workspace need the largest sizes.
         MemoryLimitError: a pool is too small; names pools, bytes needed, and the largest buffers at the peak.
     """
     layouts = _Layouts(program, max_sizes, pools, places_arguments=places_arguments)
@@ -157,7 +157,7 @@ class _Layouts:
         largest: Dim = 0
         for (nbytes,) in callees:
             largest = nbytes if largest == 0 else dim_max(largest, nbytes)
-        tensors = tuple(Place(0, starts[tensor.storage] + tensor.offset) for tensor in function.tensors)
+        tensors = tuple(PoolOffset(0, starts[tensor.storage] + tensor.offset) for tensor in function.tensors)
         return WorkspaceLayout(tensors, (), (), (end,), (end + largest,), None)
 
     def _planned(self, function: VMFunction, callees: Sequence[tuple[Dim, ...]]) -> WorkspaceLayout:
@@ -168,7 +168,7 @@ class _Layouts:
         if self._places_arguments:
             buffers += self._argument_buffers(function, counts)
         planned = plan_pools(buffers, self._pools)
-        places = [Place(pool, offset) for pool, offset in zip(planned.pools, planned.offsets, strict=True)]
+        locations = [PoolOffset(pool, offset) for pool, offset in zip(planned.pools, planned.offsets, strict=True)]
         ends = tuple(
             -(-nbytes // p.alignment) * p.alignment for nbytes, p in zip(planned.nbytes, self._pools, strict=True)
         )
@@ -183,12 +183,12 @@ class _Layouts:
                     expected=f"{total:,} bytes",
                 )
         first_tensor = function.first_view - len(function.dynamics) - len(function.tensors)
-        tensors: dict[int, Place] = {}
-        for buffer, place in zip(found.buffers, places[:num_intermediates], strict=True):
+        tensors: dict[int, PoolOffset] = {}
+        for buffer, location in zip(found.buffers, locations[:num_intermediates], strict=True):
             for register, offset in zip(buffer.registers, buffer.relative_offsets, strict=True):
                 if register < function.first_view:
-                    tensors[register - first_tensor] = Place(place.pool, place.offset + offset)
-        arguments = places[num_intermediates:]
+                    tensors[register - first_tensor] = PoolOffset(location.pool, location.offset + offset)
+        arguments = locations[num_intermediates:]
         count = len(function.params) if arguments else 0
         return WorkspaceLayout(
             tuple(tensors[number] for number in range(len(function.tensors))),

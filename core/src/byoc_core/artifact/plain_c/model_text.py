@@ -154,14 +154,14 @@ class ModelText:
             ("input", function.params, names.inputs, layout.inputs),
             ("output", function.results, names.outputs, layout.outputs),
         )
-        for kind, specs, members, places in groups:
-            for spec, member, place in zip(specs, members, places, strict=True):
+        for kind, specs, members, locations in groups:
+            for spec, member, location in zip(specs, members, locations, strict=True):
                 shape = ", ".join(map(str, spec.shape)).replace("*/", "* /")
                 ctype = _public_type(spec.dtype)
-                base = "workspace" if self._is_single else f"pools->{self.pools[place.pool].name}"
+                base = "workspace" if self._is_single else f"pools->{self.pools[location.pool].name}"
                 yield f"/* {spec.dtype}[{shape}] */"
                 yield f"static inline {ctype} *{self.prefix}{names.suffix}_{kind}_{member}({parameter}) {{"
-                yield f"  return ({ctype} *)(void *)((char *){base} + {place.offset});"
+                yield f"  return ({ctype} *)(void *)((char *){base} + {location.offset});"
                 yield "}"
 
     def _structure(

@@ -102,8 +102,8 @@ def _check_max_sizes(program: Program, max_sizes: Mapping[str, int] | None) -> N
     symbols = sorted({name for function in program.functions for name in function.input_symbols})
     for symbol, size in (max_sizes or {}).items():
         if symbol not in symbols:
-            known = ", ".join(symbols) or "no symbolic size"
-            raise OptionsError("option `max_sizes`", f"unknown size `{symbol}`", expected=known)
+            names_text = ", ".join(symbols) or "no symbolic size"
+            raise OptionsError("option `max_sizes`", f"unknown size `{symbol}`", expected=names_text)
         if size < 1:
             raise OptionsError(
                 "option `max_sizes`", f"impossible maximum of `{symbol}`", got=size, expected="1 or more"
