@@ -121,6 +121,8 @@ class _Checker:
 
     def _check_bounds(self, part: BufferPart) -> None:
         self._check_symbols((part.offset, part.size), f"a part of `{part.buffer.name}`")
+        if part.offset == 0 and part.size == part.buffer.size:
+            return  # no size is negative at run time, provable or not
         bounds = (part.offset, part.size, part.buffer.size - part.offset - part.size)
         if not all(map(self._is_nonnegative, bounds)):
             raise self._error(
