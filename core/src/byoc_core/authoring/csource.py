@@ -29,7 +29,7 @@ A backend overrides the differing parts, in the smallest case the two visits::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from byoc_core.authoring.csource_kernels import KernelFacts, report_kernels
 from byoc_core.authoring.csource_loops import LoopNest, align
@@ -236,10 +236,15 @@ class CSourceCodegen:
                         f"function `{function.name}`", f"exports the symbol `{exported}`, also exported by `{owner}`"
                     )
             symbols.add(symbol)
-            scope = FunctionScope(function, symbol, pool, definitions)
+            scope = FunctionScope(function, symbol, pool, definitions, self.reserved_names)
             self.visit_function(scope)
             scope.copy_remaining_results()
             yield scope
+
+    @property
+    def reserved_names(self) -> Collection[str]:
+        """The C names declared by :meth:`preamble` and used by functions, so no parameter gets such a name."""
+        return ()
 
     def preamble(self, text: str) -> str:
         """Return C text placed once, after the standard headers: includes and declarations of the backend.

@@ -1,11 +1,11 @@
 """The laws of lowered functions, checked for all sizes of the symbols.
 
-- Every part lies inside its buffer, in each round of the surrounding loops.
+- Every part lies inside its buffer, in each round of the surrounding loops; the buffer belongs to the function.
 - Inputs and constants are never changed.
 - A part is read only behind statements writing every element of the part; outputs are written completely.
 - A changed part shares no element with another argument of the same call.
 - Every statement writes a buffer.
-- Every symbol is a size of the function's signature or the index of a surrounding loop.
+- Every symbol is a size of the parameters or the index of a surrounding loop.
 
 Written elements are tracked as intervals of offsets. A loop writing adjacent or overlapping intervals writes their
 union; an interval with gaps counts as unwritten. Proofs may be missed: such a function is refused.
@@ -50,18 +50,21 @@ class _Checker:
     def __init__(self, lowered: LoweredFunction) -> None:
         self._lowered = lowered
         self._where = f"function `{lowered.function.name}`"
-        self._symbols = shape_symbols(dim for buffer in (*lowered.inputs, *lowered.outputs) for dim in buffer.shape)
+        self._symbols = shape_symbols(dim for buffer in lowered.inputs for dim in buffer.shape)
+        self._own = {*lowered.inputs, *lowered.outputs, *lowered.intermediates}
         self._written: dict[Buffer, list[_Span]] = {}
         self._loops: list[Loop] = []
         self._statement = ""
 
     def run(self) -> None:
-        for buffer in self._lowered.intermediates:
+        for buffer in (*self._lowered.outputs, *self._lowered.intermediates):
             self._check_symbols(buffer.shape, f"the size of buffer `{buffer.name}`")
         for number, statement in enumerate(self._lowered.statements):
             self._run([statement])
             if all(part.access is Access.READ for part in parts_of(statement)):
-                self._statement = f", statement {number}"
+                self._statement = f", statement {number}" + (
+                    self._statement if isinstance(statement, ExternCall) else ""
+                )
                 raise self._error("writes no buffer")
         self._statement = ""
         for output in self._lowered.outputs:
@@ -100,6 +103,8 @@ class _Checker:
 
     def _access(self, parts: Sequence[BufferPart]) -> None:
         for part in parts:
+            if part.buffer.constant is None and part.buffer not in self._own:
+                raise self._error(f"{part.access.value} `{part.buffer.name}`, a buffer of another function")
             self._check_bounds(part)
             if part.access is not Access.READ and part.buffer.role in (BufferRole.INPUT, BufferRole.CONSTANT):
                 raise self._error(f"{part.access.value} `{part.buffer.name}`, an {part.buffer.role.value} buffer")
@@ -129,12 +134,12 @@ class _Checker:
                 f"{part.access.value} {_text(part)}, not provably inside the buffer", f"{part.buffer.size} elements"
             )
 
-    def _check_symbols(self, dims: Iterable[Dim], what: str) -> None:
+    def _check_symbols(self, dims: Iterable[Dim], subject: str) -> None:
         indexes = {loop.index for loop in self._loops}
         unknown = shape_symbols(dims) - self._symbols - indexes
         if unknown:
             raise self._error(
-                f"{what} has an unknown symbol",
+                f"{subject} has an unknown symbol",
                 ", ".join(sorted(unknown)),
                 ", ".join(sorted(self._symbols | indexes)) or "no symbol",
             )

@@ -115,15 +115,17 @@ class LoweringBuilder:
         """Add a call of a C function behind all statements added before.
 
         Args:
-            symbol: the C function. A function named in no source, prototype or header of the lowering is declared from
-                the arguments: pointers, ``int64_t`` for sizes, ``double`` for floats.
+            symbol: the C function. A lowering with headers leaves declarations to the headers. Without headers, a
+                function named in no source is declared from the arguments: pointers, ``int64_t`` for sizes, ``double``
+                for floats. Pointers to ``bool`` are ``uint8_t *``; to ``float16`` and ``bfloat16``, pointers to
+                structures of 16 bits.
             arguments: in the order of the C parameters: buffers to read, parts, ``buffer.written()`` and
                 ``buffer.updated()``; sizes; finite floats; other scalars as :class:`CValue`.
             returns_status: whether the function returns an ``int``; a value other than 0 ends the region's call with an
                 error. Another result is ignored.
 
         Raises:
-            CodegenError: the symbol is not a C identifier, or an argument has another type.
+            CodegenError: the symbol is not a C identifier, or an argument has another type or is too large.
         """
         if not symbol.isascii() or c_identifier(symbol) != symbol:
             raise CodegenError(self._where, "calls a symbol with an impossible name", got=repr(symbol))
@@ -131,7 +133,8 @@ class LoweringBuilder:
 
     def copy(self, source: Buffer | BufferPart, target: Buffer | BufferPart) -> None:
         """Add a copy of all elements of a part to a part of equal size and dtype."""
-        self._body.append(Copy(_part(source), replace(_part(target), access=Access.WRITE)))
+        parts = replace(_part(source), access=Access.READ), replace(_part(target), access=Access.WRITE)
+        self._body.append(Copy(*parts))
 
     @contextmanager
     def loop(self, extent: Dim) -> Iterator[DimExpr]:
@@ -139,7 +142,12 @@ class LoweringBuilder:
 
         The value is the index, for offsets and arguments inside the block: 0 to ``extent``, exclusive. The rounds run
         in order. An extent may be symbolic.
+
+        Raises:
+            CodegenError: the extent is no size.
         """
+        if isinstance(extent, bool) or not isinstance(extent, int | DimExpr):
+            raise CodegenError(self._where, "adds a loop of an impossible extent", got=repr(extent), expected="a size")
         index = symbol(self._index_name())
         outer, self._body = self._body, []
         try:
@@ -154,7 +162,11 @@ class LoweringBuilder:
         self._includes.setdefault(f"#include {name}")
 
     def add_source(self, text: str) -> None:
-        """Add C text before the calls: prototypes and ``static`` functions. Equal text is added once."""
+        """Add C text before the calls: prototypes and ``static`` functions. Equal text is added once.
+
+        The lowered functions of a module share a single C file. If the texts of several functions clash, each function
+        is compiled in a file of its own.
+        """
         self._sources.setdefault(text.strip())
 
     def link(
@@ -194,16 +206,18 @@ class LoweringBuilder:
         Raises:
             CodegenError: see :func:`byoc_core.backend.lowered_checks.check_lowered`.
         """
-        for result, output in zip(self.function.results, self.outputs, strict=True):
-            source = self.buffer(result)
-            if source is not output:
-                self.copy(source, output)
+        sources = map(self.buffer, self.function.results)
+        copies = [
+            Copy(source.part(0), output.written())
+            for source, output in zip(sources, self.outputs, strict=True)
+            if source is not output
+        ]
         lowered = LoweredFunction(
             self.function,
             self.inputs,
             self.outputs,
             tuple(self._intermediates),
-            tuple(self._body),
+            (*self._body, *copies),
             (*self._includes, *self._sources),
             self.options,
         )
@@ -216,15 +230,17 @@ class LoweringBuilder:
                 return _part(argument)
             case bool():
                 return CValue(str(int(argument)), "int")
-            case int() | DimExpr() | CValue():
+            case int() if argument.bit_length() < 64:
+                return argument
+            case DimExpr() | CValue():
                 return argument
             case float() if math.isfinite(argument):
-                return CValue(repr(argument), "double")
+                return CValue(repr(float(argument)), "double")  # numpy's float64 is a float of another text
         raise CodegenError(
             f"{self._where}, call of `{called}`",
-            "has an argument of an impossible type",
+            "has an impossible argument",
             got=f"{argument!r} ({type(argument).__qualname__})",
-            expected="a buffer, a part of a buffer, a size, a finite float or a CValue",
+            expected="a buffer, a part of a buffer, a size of 64 bits, a finite float or a CValue",
         )
 
     def _output(self, result: Value) -> Buffer:
