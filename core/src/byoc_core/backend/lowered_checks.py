@@ -190,7 +190,9 @@ class _Checker:
 
     def _is_nonnegative(self, dim: Dim) -> bool:
         """Return whether an expression is provably zero or more in all rounds of the surrounding loops."""
-        return all(map(is_nonnegative, _corners(dim, self._loops)))
+        # A loop without a round runs nothing: the sizes that would end such a loop at once are 1 or more.
+        least = {name: symbol(name) + 1 for loop in self._loops for name in _positive_symbols(loop.extent)}
+        return all(is_nonnegative(substitute(corner, least)) for corner in _corners(dim, self._loops))
 
     def _written_text(self, buffer: Buffer) -> str:
         spans = ", ".join(f"{start} to {end}" for start, end in self._written.get(buffer, ()))
@@ -202,6 +204,13 @@ class _Checker:
 
 def _text(part: BufferPart) -> str:
     return f"elements {part.offset} to {part.offset + part.size} of `{part.buffer.name}`"
+
+
+def _positive_symbols(extent: Dim) -> Iterator[str]:
+    """Yield the symbols of a number of rounds that are 1 or more in each round."""
+    for name in symbols_of(extent):
+        if substitute(extent, {name: 0}) == 0:
+            yield name
 
 
 def _corners(dim: Dim, loops: Sequence[Loop]) -> Iterator[Dim]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -21,7 +21,17 @@ from byoc_core.runtime.hooks import Status
 
 from byoc_cblas.wheel import DISTRIBUTION, find_file
 
-__all__ = ["SYSTEM_NAMES", "Library", "Missing", "ThreadControl", "find_library", "library_status"]
+__all__ = [
+    "SYSTEM_NAMES",
+    "Candidate",
+    "Library",
+    "Missing",
+    "ThreadControl",
+    "candidates",
+    "find_library",
+    "library_status",
+    "look_for_library",
+]
 
 SYSTEM_NAMES = ("openblas", "mkl_rt", "cblas", "blas")
 """Link names of the system's libraries, in the order of ``auto``."""
@@ -36,12 +46,13 @@ _PATIENCE_S = 20.0
 
 
 class ThreadControl(Enum):
-    """The functions of a library for setting the number of its threads."""
+    """The functions of a library for setting the number of threads; the value is the name of a file in the folder ``c``."""
 
-    PRIVATE_OPENBLAS = "OpenBLAS under names of its own: set to one thread"
-    OPENBLAS = "OpenBLAS, perhaps shared with other code: one thread during a call"
-    MKL = "MKL: one thread during a call, for the calling thread"
-    NONE = "none"
+    PRIVATE_OPENBLAS = "private_openblas"
+    """OpenBLAS with function names used by no other code of the process."""
+    OPENBLAS = "openblas"
+    MKL = "mkl"
+    NONE = "no_threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,15 @@ class Library:
 
     def __str__(self) -> str:
         return f"{self.path} ({self.origin})"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file to examine; the attributes as in :class:`Library`."""
+
+    path: Path
+    folder: str
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,54 +118,62 @@ def library_status(choice: str = "auto") -> Status:
 
 @cache
 def _find_once(choice: str) -> Library | Missing:
+    return look_for_library(choice, candidates(choice))
+
+
+def look_for_library(choice: str, files: Iterable[Candidate | Missing]) -> Library | Missing:
+    """Look for a usable library, and return the first, or the reason against the first candidate.
+
+    Args:
+        choice: the choice, for the message.
+        files: the files to examine, in order, or reasons against a choice.
+    """
     first: Missing | None = None
-    for candidate in _candidates(choice):
-        found = candidate if isinstance(candidate, Missing) else _examine(*candidate)
+    for candidate in files:
+        found = candidate if isinstance(candidate, Missing) else _examine(candidate)
         if isinstance(found, Library):
             return found
         first = first or found
-    if first is not None:
-        return first
-    wanted = "no BLAS" if choice == "auto" else f"no library `{choice}`"
-    return Missing(f"{wanted} was found", _REMEDY)
+    subject = "no BLAS" if choice == "auto" else f"no library `{choice}`"
+    return first or Missing(f"{subject} was found", _REMEDY)
 
 
-def _candidates(choice: str) -> Iterator[tuple[Path, str, str] | Missing]:
-    """Yield the files for a choice, each with the linker's folder and the origin."""
+def candidates(choice: str) -> Iterator[Candidate | Missing]:
+    """Yield the files for a choice, in order, or the reason against the choice."""
     if choice not in ("auto", "scipy-openblas", *_CHOICES):
         yield _named_file(Path(choice))
         return
     if choice in ("auto", "scipy-openblas"):
         path = find_file()
         if path is not None:
-            yield path, str(path.parent), f"of distribution {DISTRIBUTION}"
+            yield Candidate(path, str(path.parent), f"of distribution {DISTRIBUTION}")
     for name in SYSTEM_NAMES if choice == "auto" else _CHOICES.get(choice, ()):
         yield from _system_files(name)
 
 
-def _named_file(path: Path) -> tuple[Path, str, str] | Missing:
+def _named_file(path: Path) -> Candidate | Missing:
     remedy = "Set the option `library` to auto, scipy-openblas, openblas, mkl, or the path of a shared library."
     if not path.is_file():
         return Missing(f"the library `{path}` does not exist", remedy)
     if not (path.name.startswith("lib") and path.name.endswith(_suffix())):
         return Missing(
-            f"a linker does not find a library with the file name `{path.name}`", f"Name it lib*{_suffix()}."
+            f"a linker does not find a library with the file name `{path.name}`", f"Name the file lib*{_suffix()}."
         )
-    return path.absolute(), str(path.absolute().parent), "named by the option `library`"
+    return Candidate(path.absolute(), str(path.absolute().parent), "named by the option `library`")
 
 
-def _system_files(name: str) -> Iterator[tuple[Path, str, str]]:
+def _system_files(name: str) -> Iterator[Candidate]:
     file = f"lib{name}{_suffix()}"
     if Toolchain.status().ok and not find_toolchain().is_zig:
         answer = _ask([*find_toolchain().command, f"-print-file-name={file}"])
         if Path(answer).is_absolute() and Path(answer).is_file():
-            yield Path(answer), "", "of the system"
+            yield Candidate(Path(answer), "", "of the system")
     folder = _ask(["pkg-config", "--variable=libdir", name])
     if folder and (Path(folder) / file).is_file():
-        yield Path(folder) / file, folder, "found by pkg-config"
+        yield Candidate(Path(folder) / file, folder, "found by pkg-config")
     own = Path(sys.prefix) / "lib"
     if (own / file).is_file():
-        yield own / file, str(own), "of this Python environment"
+        yield Candidate(own / file, str(own), "of this Python environment")
 
 
 def _ask(command: list[str]) -> str:
@@ -157,12 +185,13 @@ def _ask(command: list[str]) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _examine(path: Path, folder: str, origin: str) -> Library | Missing:
-    where = f"{path} ({origin})"
+def _examine(candidate: Candidate) -> Library | Missing:
+    path = candidate.path
+    where = f"{path} ({candidate.origin})"
     try:
         handle = ctypes.CDLL(str(path))
     except OSError as error:
-        return Missing(f"{where} cannot be loaded: {error}", _REMEDY)
+        return Missing(f"{where} cannot be loaded: {str(error).removeprefix(f'{path}: ')}", _REMEDY)
     prefix = next((text for text in _PREFIXES if hasattr(handle, f"{text}cblas_sgemm")), None)
     if prefix is None:
         return Missing(f"{where} has no function `cblas_sgemm` with sizes of 32 bits", _REMEDY)
@@ -173,7 +202,7 @@ def _examine(path: Path, folder: str, origin: str) -> Library | Missing:
     if "USE64BITINT" in config:
         return Missing(f"{where} has sizes of 64 bits, expected 32", _REMEDY)
     name = path.name.removeprefix("lib").removesuffix(_suffix())
-    return Library(name, str(path), folder, origin, prefix, _thread_control(handle, prefix))
+    return Library(name, str(path), candidate.folder, candidate.origin, prefix, _thread_control(handle, prefix))
 
 
 def _config(handle: ctypes.CDLL, prefix: str) -> str:

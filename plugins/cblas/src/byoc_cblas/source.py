@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from byoc_cblas.library import Library, ThreadControl
+from byoc_cblas.library import Library
 
 __all__ = ["C_TYPES", "sources"]
 
@@ -26,19 +26,11 @@ def sources(library: Library, dtype: str, *, convolution: bool = False) -> Itera
         dtype: ``"float32"`` or ``"float64"``.
         convolution: whether convolutions are needed.
     """
-    yield _read(f"{_THREAD_FILES[library.threads]}.c").replace("PREFIX_", library.prefix)
+    yield _read(f"{library.threads.value}.c").replace("PREFIX_", library.prefix)
     for name in ("products", "convolution") if convolution else ("products",):
         text = _read(f"{name}.c").replace("CBLAS_ge", f"{library.prefix}cblas_{_LETTERS[dtype]}ge")
         text = text.replace("WAKING_PS", f"{_WAKING_PS}.0").replace("SHARING_PS", f"{_SHARING_PS}.0")
         yield text.replace("REAL", C_TYPES[dtype])
-
-
-_THREAD_FILES = {
-    ThreadControl.PRIVATE_OPENBLAS: "private_openblas",
-    ThreadControl.OPENBLAS: "openblas",
-    ThreadControl.MKL: "mkl",
-    ThreadControl.NONE: "no_threads",
-}
 
 
 @cache

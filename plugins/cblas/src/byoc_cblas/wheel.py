@@ -18,7 +18,7 @@ _PACKAGE = "scipy_openblas32"
 def find_file() -> Path | None:
     """Return the file of the library; ``None`` if the distribution is missing.
 
-    Compiled regions request the library by its file name, and the core calls this function for the file: see the
+    Compiled regions request the library by the file name, and the core calls this function for the file: see the
     entry-point group ``byoc.libraries``.
     """
     spec = find_spec(_PACKAGE)
