@@ -46,7 +46,7 @@ _PATIENCE_S = 20.0
 
 
 class ThreadControl(Enum):
-    """The functions of a library for setting the number of threads; the value is the name of a file in the folder ``c``."""
+    """The functions of a library for setting the number of threads; the value is the name of a file of C."""
 
     PRIVATE_OPENBLAS = "private_openblas"
     """OpenBLAS with function names used by no other code of the process."""
