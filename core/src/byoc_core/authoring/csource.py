@@ -195,7 +195,7 @@ class CSourceCodegen:
         cited = {digest: pool.arrays[digest] for digest in pool.table}
         module = CSourceModule(source, signatures, constants=cited, options=self.options, traits=traits)
         if self.checks_links:
-            _check_links(module, {function.name: "\n".join(function.texts) for function in texts})
+            _check_links(module, texts)
         return module
 
     @property
@@ -305,20 +305,22 @@ def _listed(
     return (functions,) if isinstance(functions, Function) else tuple(functions), constants or {}
 
 
-def _check_links(module: CSourceModule, texts: Mapping[str, str]) -> None:
-    """Build a module with calls to libraries; `texts` are the C texts of each function."""
+def _check_links(module: CSourceModule, functions: Sequence[FunctionText]) -> None:
+    """Build a module with calls to libraries."""
     try:
         module.build()
     except UndefinedSymbolError as error:
         symbols = error.symbols
-        users = [name for name, text in texts.items() if any(re.search(rf"\b{s}\b", text) for s in symbols)]
+        called = re.compile(rf"\b({'|'.join(symbols)})\b")
+        users = [function.name for function in functions if any(map(called.search, function.texts))]
+        names = dict.fromkeys(users or [function.name for function in functions])
         options = module.options
         linked = [*(f"library `{name}`" for name in options.libraries), *options.extra_objects]
         folders = ", ".join([*options.library_dirs, "the folders of the linker"])
         raise CodegenError(
-            f"function {', '.join(f'`{name}`' for name in users or texts)}",
+            f"function {', '.join(f'`{name}`' for name in names)}",
             f"calls {', '.join(f'`{name}`' for name in symbols)}, defined by no library",
-            expected=f"a definition in {', '.join(linked)}; looked for in {folders}",
+            expected=f"a definition in {', '.join(linked)}; looked for in {folders}" if linked else "a linked library",
             detail=error.detail,
         ) from error
 

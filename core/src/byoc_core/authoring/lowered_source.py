@@ -145,7 +145,7 @@ class _LoweredCodegen(CSourceCodegen):
         pointers |= dict(zip(lowered.outputs, scope.outputs, strict=True))
         buffers, intervals = _intervals(lowered, steps)
         for buffer in buffers:
-            scope.require_at_least("lowered", f"buffer `{buffer.name}`", buffer.shape, [0] * len(buffer.shape))
+            scope.require_at_least("allocate", f"buffer `{buffer.name}`", buffer.shape, [0] * len(buffer.shape))
         if buffers:
             offsets, nbytes = plan_block(intervals, WORKSPACE_ALIGNMENT)
             block = scope.workspace(WORKSPACE_ALIGNMENT if nbytes == 0 else nbytes)
@@ -295,10 +295,10 @@ def _step(
 
     def missing() -> frozenset[str]:
         shapes = shape_symbols(dim for buffer in (*reads, *writes) for dim in buffer.shape)
-        return (symbols_in(statement) | shapes) - _determined((*reads, *writes))
+        return (symbols_in(statement) | shapes) - _determined(reads)
 
+    # Outputs determine no sizes: a function with sizes known only from its outputs would return new tensors.
     while unknown := missing():
-        # The shapes of further inputs determine the sizes.
         further = (buffer for buffer in lowered.inputs if buffer not in reads and unknown & _determined([buffer]))
         found = next(further, None)
         if found is None:
@@ -312,7 +312,9 @@ def _step(
     symbol = f"{_symbol(lowered.function)}_step{number}"
     binding = Binding(results, CALL_DPS_PACKED, params, CALL_DPS_PACKED.normalise_attrs({"symbol": symbol}))
     attrs = {"global_symbol": symbol, "lowered": _symbol(lowered.function)}
-    return _Step(Function(symbol, params, (binding,), results, attrs), tuple(reads), tuple(writes), statement)
+    return _Step(
+        Function(lowered.function.name, params, (binding,), results, attrs), tuple(reads), tuple(writes), statement
+    )
 
 
 def _determined(buffers: Iterable[Buffer]) -> frozenset[str]:

@@ -67,8 +67,8 @@ class Buffer:
         Raises:
             CodegenError: offset or size is neither an integer nor a symbolic size.
         """
-        for dim in (offset, size):
-            if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int | DimExpr)):
+        for dim in (offset,) if size is None else (offset, size):
+            if isinstance(dim, bool) or not isinstance(dim, int | DimExpr):
                 raise CodegenError(
                     f"buffer `{self.name}`",
                     "has a part of an impossible offset or size",
