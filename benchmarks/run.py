@@ -61,6 +61,7 @@ FIGURES = {
     "dnnl": Figure("benchmarks.models", "run_dnnl", 7, "whole models by dnnl, beside peers", has_models=True),
     "dnnl-layers": Figure("benchmarks.layers", "run", 5, "layers of models by dnnl, beside peers", has_models=True),
     "dnnl-layers-bfloat16": Figure("benchmarks.layers", "run_bfloat16", 5, "layers by dnnl, bfloat16", has_models=True),
+    "cblas": Figure("benchmarks.cblas", "run", 9, "perceptrons and convolutions by cblas, beside backends and peers"),
     "dnnl-calls": Figure("benchmarks.dnnl_calls", "run", 15, "calls of oneDNN's regions, native and through ctypes"),
     "dnnl-quantised": Figure("benchmarks.models", "run_dnnl_quantised", 7, "quantised models by dnnl", has_models=True),
     "dnnl-bfloat16": Figure("benchmarks.models", "run_dnnl_bfloat16", 7, "models by dnnl in bfloat16", has_models=True),
