@@ -191,8 +191,15 @@ def requests(models: Sequence[Model]) -> Iterator[bytes]:
 
 def try_batch(first_seed: int, count: int, obstacles: Counter[str], jobs: int) -> tuple[int, list[str]]:
     """Try the models of neighbouring seeds; return the number of runs, and the faults."""
-    drawn = (draw_model(first_seed + k, f"m{k}", obstacles) for k in range(count))
-    models = [model for model in drawn if model is not None]
+    models: list[Model] = []
+    faults: list[str] = []
+    for k in range(count):
+        try:
+            model = draw_model(first_seed + k, f"m{k}", obstacles)
+        except ByocError as error:
+            faults.append(f"seed {first_seed + k} cannot be built: {error}")
+        else:
+            models += [] if model is None else [model]
     with tempfile.TemporaryDirectory(prefix="byoc-plain-c-") as path:
         folder = Path(path)
         for model in models:
@@ -215,8 +222,10 @@ def try_batch(first_seed: int, count: int, obstacles: Counter[str], jobs: int) -
             [str(folder / "driver")], input=b"".join(requests(models)), capture_output=True, check=False
         )
     if finished.returncode:
-        return 0, [f"seeds from {first_seed}: status {finished.returncode}: {finished.stderr.decode()[:4000]}"]
-    return _compare(models, finished.stdout)
+        stderr = finished.stderr.decode()[:4000]
+        return 0, [*faults, f"seeds from {first_seed}: status {finished.returncode}: {stderr}"]
+    runs, more = _compare(models, finished.stdout)
+    return runs, [*faults, *more]
 
 
 def _compare(models: Sequence[Model], data: bytes) -> tuple[int, list[str]]:
