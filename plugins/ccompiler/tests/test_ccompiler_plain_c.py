@@ -95,7 +95,7 @@ def test_a_model_is_c_without_any_remainder(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["lenet", "lstm", "encoder"])
 def test_clang_accepts_the_c(tmp_path: Path, name: str) -> None:
     if shutil.which("clang") is None:
-        pytest.skip("no clang: apt-get install clang")
+        pytest.skip("clang is not installed: apt-get install clang")
     model, sizes, inputs = MODELS[name]()
     executable = build(model)
     symbols = {symbol for function in executable.program.functions for symbol in function.input_symbols}
