@@ -37,7 +37,9 @@ def declared_library(name: str) -> Path | None:
         return None
     try:
         path = _call(catalog.load(name))
-    except Exception as error:  # noqa: BLE001 - the border to code of others
+    except (KeyboardInterrupt, MemoryError):  # neither is the fault of the distribution
+        raise
+    except BaseException as error:  # noqa: BLE001 - the border to code of others
         if catalog.find(name) == record:  # not yet quarantined by a failed import
             remedy = f"Report this to the authors of {record.distribution}."
             catalog.quarantine(record, f"`{record.value}` raised {type(error).__name__}: {error}", remedy)

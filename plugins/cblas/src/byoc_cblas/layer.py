@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
-from byoc_core.ir import COMPOSITE, Binding, TensorType, Value, Var
-from byoc_core.opset.attributes import AttrValue
+from byoc_core.ir import COMPOSITE, AttrValue, Binding, TensorType, Value, Var
 
 from byoc_cblas.source import C_TYPES
 
