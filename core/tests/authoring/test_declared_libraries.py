@@ -79,8 +79,8 @@ def test_a_setting_goes_before_the_declaration(site: Site, library: Path, tmp_pa
         (
             "import missing_module\n",
             (
-                "(broken): importing `fast:find` raised ModuleNotFoundError: No module named 'missing_module'. Install "
-                "the missing module `missing_module`; if it is the plugin's own, "
+                "(broken): importing `fast:find` raised ModuleNotFoundError: No module named 'missing_module'. "
+                "Install the missing module `missing_module`; if it is the plugin's own, "
                 "pip install --force-reinstall byoc-fast."
             ),
         ),

@@ -107,7 +107,9 @@ def test_without_the_plugin_a_setting_names_the_folder(
 ) -> None:
     printed = run_in(tmp_path, HIDE + RUN)
     assert not (tmp_path / "out.npy").exists()
-    assert "needs library `libscipy_openblas.so`, but the library is not found. Install the library, or add" in printed
+    assert (
+        "needs library `libscipy_openblas.so`, but the library is not found. pip install byoc-cblas, or add" in printed
+    )
     assert run_in(tmp_path, HIDE + RUN, BYOC_LIBRARY_PATH=library.folder) == ""
     check_output(tmp_path)
 

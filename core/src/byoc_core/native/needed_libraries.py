@@ -16,6 +16,8 @@ from byoc_core.errors import ArtifactError
 from byoc_core.native.declared_libraries import declared_library, find_unusable_declaration
 from byoc_core.native.elf import read_dynamic_names
 from byoc_core.native.linkage import SharedLibrary
+from byoc_core.plugin import LIBRARIES_GROUP
+from byoc_core.plugin.released import released_distributions
 
 __all__ = ["LIBRARY_PATH", "link_needed_libraries", "missing_library", "missing_library_error"]
 
@@ -62,7 +64,9 @@ def missing_library(message: str) -> str | None:
 
 def missing_library_error(name: str, missing: str) -> ArtifactError:
     """Return the error for compiled code with a missing library."""
-    hint = f"Install the library, or add the folder to ${LIBRARY_PATH}: artifacts do not contain shared libraries."
+    home = released_distributions(LIBRARIES_GROUP).get(missing)
+    install = f"pip install {home}" if home is not None else "Install the library"
+    hint = f"{install}, or add the folder to ${LIBRARY_PATH}: artifacts do not contain shared libraries."
     faulty = find_unusable_declaration(missing)
     if faulty is not None:
         hint += f" The declaration by {faulty.label} is unusable ({faulty.state}): {faulty.reason}. {faulty.remedy}"
