@@ -67,8 +67,8 @@ def _check_functions(subject: Subject, case: str) -> None:
 
 def _steps(modules: Iterable[RuntimeModule]) -> frozenset[str]:
     """Return the functions of single statements of lowered regions, added by the core beside the regions' functions."""
-    stated = (module.call_steps(name) for module in modules for name in module.function_names)
-    return frozenset(step.symbol for steps in stated if steps is not None for step in steps.steps)
+    call_steps = (module.call_steps(name) for module in modules for name in module.function_names)
+    return frozenset(step.symbol for steps in call_steps if steps is not None for step in steps.steps)
 
 
 def _check_tensors(region: Function, role: str, values: Sequence[Value], specs: Sequence[TensorSpec]) -> None:
