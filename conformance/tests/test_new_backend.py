@@ -200,13 +200,34 @@ def test_the_tests_of_a_package_are_red_when_its_engine_is_wrong(kind: Kind, tmp
     assert done.returncode == 1, done.stdout
 
 
-def test_the_calls_of_a_lowered_region_are_no_functions_beyond_the_requested_functions(
-    tmp_path: Path, installing: Installing
-) -> None:
-    items = [item for item in all_items() if item.promise.name in {"codegen-functions", "codegen-leaves-input"}]
-    with Runner(SubjectSpec(installing(_write(Kind.LOWERING)(tmp_path / "package")))) as runner:
+ONE_CALL = """\
+            builder.call_extern("fresh_lowering_dense_relu", x, weight, bias, output.written(), *sizes)
+"""
+THREE_CALLS = """\
+            scratch = builder.allocate(binding.result.type)
+            builder.call_extern("fresh_lowering_dense_relu", x, weight, bias, scratch.written(), *sizes)
+            builder.call_extern("fresh_lowering_clip", scratch.updated(), scratch.size)
+            builder.copy(scratch, output)
+"""
+CLIP = """
+static inline void fresh_lowering_clip(float *a, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) a[i] = a[i] < 0.0f ? 0.0f : a[i];
+}
+"""
+
+
+def test_the_kit_judges_lowered_regions_with_scratch_memory_and_updates(tmp_path: Path, installing: Installing) -> None:
+    package = _write(Kind.LOWERING)(tmp_path / "package")
+    folder = package / "src" / "byoc_fresh_lowering"
+    text = (folder / "lowering.py").read_text("utf-8")
+    assert ONE_CALL in text
+    (folder / "lowering.py").write_text(text.replace(ONE_CALL, THREE_CALLS), "utf-8")
+    (folder / "library.c").write_text((folder / "library.c").read_text("utf-8") + CLIP, "utf-8")
+    names = {"codegen-functions", "codegen-leaves-input", "save-and-load", "inputs-unwritten", "permitted-workspace"}
+    items = [item for item in all_items() if item.promise.name in names]
+    with Runner(SubjectSpec(installing(package))) as runner:
         outcomes = {item.id: runner.run(item).outcome for item in items}
-    assert [outcome.status for outcome in outcomes.values()] == [Status.PASSED] * 2, outcomes
+    assert [outcome.status for outcome in outcomes.values()] == [Status.PASSED] * len(names), outcomes
 
 
 def test_the_lint_finds_nothing(backend: str) -> None:
