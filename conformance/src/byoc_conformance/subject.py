@@ -279,8 +279,8 @@ class Attempt:
 
     @cached_property
     def _whole_executable(self) -> byoc_core.Executable:
-        whole = with_whole_regions(self.compiled)
-        return self.executable if whole is self.compiled else byoc_core.build(whole)
+        module = with_whole_regions(self.compiled)
+        return self.executable if module is self.compiled else byoc_core.build(module)
 
     @cached_property
     def _compiled(self) -> tuple[IRModule, Mapping[str, str]]:
