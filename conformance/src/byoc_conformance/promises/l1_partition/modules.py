@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from byoc_core.backend.hooks import CompileContext
 from byoc_core.errors import ByocError
@@ -11,6 +11,7 @@ from byoc_core.ir import EXTERNAL_MODULES, Function, TensorType, Value, digest_o
 from byoc_core.runtime import runtimes
 from byoc_core.runtime.module import RuntimeModule, TensorSpec
 
+from byoc_conformance.lowered_calls import step_functions
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l1_partition.case_functions import few_claims
@@ -46,8 +47,7 @@ def _compiled(subject: Subject) -> tuple[RuntimeModule, ...]:
 
 def _check_functions(subject: Subject, case: str) -> None:
     modules, regions = _compiled(subject), _regions(few_claims(subject))
-    steps = _steps(modules)
-    returned = [name for module in modules for name in module.function_names if name not in steps]
+    returned = [name for module in modules for name in module.function_names if name not in step_functions(module)]
     if sorted(returned) != sorted(regions):
         extra, missing = sorted(set(returned) - set(regions)), sorted(set(regions) - set(returned))
         deviations = [
@@ -58,17 +58,11 @@ def _check_functions(subject: Subject, case: str) -> None:
             "expected exactly the requested functions"
         )
     for module in modules:
-        for name in module.function_names:
-            signature = module.get_function(name).signature if name not in steps else None
+        for name in (name for name in module.function_names if name in regions):
+            signature = module.get_function(name).signature
             if signature is not None:
                 _check_tensors(regions[name], "input", regions[name].params, signature.inputs)
                 _check_tensors(regions[name], "output", regions[name].results, signature.outputs)
-
-
-def _steps(modules: Iterable[RuntimeModule]) -> frozenset[str]:
-    """Return the functions of single statements of lowered regions, added by the core beside the regions' functions."""
-    call_steps = (module.call_steps(name) for module in modules for name in module.function_names)
-    return frozenset(step.symbol for steps in call_steps if steps is not None for step in steps.steps)
 
 
 def _check_tensors(region: Function, role: str, values: Sequence[Value], specs: Sequence[TensorSpec]) -> None:
