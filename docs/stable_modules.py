@@ -15,6 +15,7 @@ STABLE_MODULES = {
     "byoc_core.authoring.layouts": "layouts of values, and the effect of view ops on layouts",
     "byoc_core.backend": "the registry of backends",
     "byoc_core.backend.hooks": "the hooks of a backend, with the argument and result types",
+    "byoc_core.backend.lowering": "the builder of lowered functions: buffers, calls, loops",
     "byoc_core.cli.console": "consoles and tables, for commands of other distributions",
     "byoc_core.debugging": "comparison of regions with the reference kernels",
     "byoc_core.debugging.rounding": "the allowed error of each op",
@@ -41,12 +42,14 @@ STABLE_MODULES = {
     "byoc_core.runtime.hooks": "the hooks of a runtime, with the argument and result types",
     "byoc_core.runtime.module": "modules of compiled functions",
     "byoc_core.runtime.plan_storage": "offsets of buffers with different live ranges",
+    "byoc_core.runtime.pools": "places of buffers in several memories with limits",
     "byoc_core.runtime.symbolic_storage": "offsets of buffers of symbolic sizes",
     "byoc_core.runtime.threads": "threads of the process and of a call; locks usable after a fork",
     "byoc_core.runtime.vector_functions": "vectorised float32 functions of the C extension, by address",
     "byoc_core.script": "models as Python functions",
     "byoc_core.transform": "passes, the rewriter, the reference interpreter",
     "byoc_core.transform.byte_weights": "weights of integer products as signed bytes",
+    "byoc_core.vm.memory_map": "the buffers of a function in the arena",
 }
 """The modules open to programs and plugins, with their purposes; the stable names of a module are its ``__all__``."""
 

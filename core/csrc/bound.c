@@ -7,26 +7,26 @@ typedef struct {
   PyObject_HEAD
   FrameObject *frame;
   PyObject *results;
-  PyThread_type_lock lock; /* held while the frame runs */
-  unsigned num_forks;      /* of the last process to take the lock */
-  unsigned long runner;    /* the thread running the frame, if any */
+  PyThread_type_lock lock;      /* held while the frame runs */
+  unsigned num_forks;           /* of the last process to take the lock */
+  unsigned long running_thread; /* the thread running the frame, if any */
   int is_running;
 } BoundObject;
 
 static unsigned num_forks; /* forks between the process loading the extension and this process */
 
-static void in_child(void) { ++num_forks; }
-static void count_forks(void) { (void)pthread_atfork(NULL, NULL, in_child); }
+static void count_fork(void) { ++num_forks; }
+static void register_fork_handler(void) { (void)pthread_atfork(NULL, NULL, count_fork); }
 
 /* Take the lock; fail in the thread holding the lock. */
-static int begin(BoundObject *self) {
+static int acquire_frame(BoundObject *self) {
   const unsigned long thread = PyThread_get_thread_ident();
-  if (self->is_running && self->runner == thread && self->num_forks == num_forks) {
+  if (self->is_running && self->running_thread == thread && self->num_forks == num_forks) {
     PyErr_SetString(PyExc_RuntimeError, "a bound function cannot be called inside itself in one thread");
     return -1;
   }
-  int is_taken = PyThread_acquire_lock(self->lock, NOWAIT_LOCK);
-  if (!is_taken && self->num_forks != num_forks) {
+  int is_locked = PyThread_acquire_lock(self->lock, NOWAIT_LOCK);
+  if (!is_locked && self->num_forks != num_forks) {
     /* The holder is a thread missing in this forked process. A locked lock cannot be freed. */
     PyThread_type_lock lock = PyThread_allocate_lock();
     if (!lock) {
@@ -34,26 +34,26 @@ static int begin(BoundObject *self) {
       return -1;
     }
     self->lock = lock;
-    is_taken = PyThread_acquire_lock(lock, NOWAIT_LOCK);
+    is_locked = PyThread_acquire_lock(lock, NOWAIT_LOCK);
   }
-  if (!is_taken) {
+  if (!is_locked) {
     Py_BEGIN_ALLOW_THREADS;
     PyThread_acquire_lock(self->lock, WAIT_LOCK);
     Py_END_ALLOW_THREADS;
   }
-  self->runner = thread;
+  self->running_thread = thread;
   self->num_forks = num_forks;
   self->is_running = 1;
   return 0;
 }
 
-static void end(BoundObject *self) {
+static void release_frame(BoundObject *self) {
   self->is_running = 0;
   PyThread_release_lock(self->lock);
 }
 
 /* Point a laid-out frame to arrays, kept alive by the frame. */
-static int hold(FrameObject *frame, PyObject *arrays) {
+static int attach_arrays(FrameObject *frame, PyObject *arrays) {
   const Py_ssize_t count = PyTuple_Size(arrays);
   if (count > frame->code->num_registers || !frame->is_laid_out) {
     PyErr_SetString(PyExc_ValueError, "too many arrays for the registers of the frame, or the frame is not laid out");
@@ -61,28 +61,28 @@ static int hold(FrameObject *frame, PyObject *arrays) {
   }
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject *array = PyTuple_GetItem(arrays, i);
-    const Register *known = &frame->code->registers[i];
-    if (!PyArray_Check(array) || known->place != BYOC_ARGUMENT || known->ndim != PyArray_NDIM((PyArrayObject *)array)) {
+    const Register *reg = &frame->code->registers[i];
+    if (!PyArray_Check(array) || reg->memory_kind != BYOC_ARGUMENT || reg->ndim != PyArray_NDIM((PyArrayObject *)array)) {
       PyErr_SetString(PyExc_TypeError, "a register needs an array of equal rank");
       return -1;
     }
-    PyObject *before = frame->arrays[i];
+    PyObject *replaced = frame->arrays[i];
     frame->arrays[i] = Py_NewRef(array);
-    Py_XDECREF(before);
+    Py_XDECREF(replaced);
   }
   byoc_frame_point(frame, 0, frame->arrays, count);
-  byoc_frame_follow(frame);
+  byoc_frame_point_views(frame);
   return 0;
 }
 
 static PyObject *bound_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"frame", "arrays", "results", NULL};
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  static pthread_once_t fork_handler_once = PTHREAD_ONCE_INIT;
   PyObject *frame, *arrays, *results;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O", names, byoc_frame_type, &frame, &PyTuple_Type, &arrays, &results))
     return NULL;
-  if (hold((FrameObject *)frame, arrays)) return NULL;
-  (void)pthread_once(&once, count_forks);
+  if (attach_arrays((FrameObject *)frame, arrays)) return NULL;
+  (void)pthread_once(&fork_handler_once, register_fork_handler);
   BoundObject *self = (BoundObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
   self->num_forks = num_forks;
@@ -101,9 +101,9 @@ static PyObject *bound_call(BoundObject *self, PyObject *args, PyObject *kwargs)
     PyErr_SetString(PyExc_TypeError, "a bound function takes no arguments: its buffers are fixed");
     return NULL;
   }
-  if (begin(self)) return NULL;
-  const int status = byoc_frame_run_whole(self->frame);
-  end(self);
+  if (acquire_frame(self)) return NULL;
+  const int status = byoc_frame_run_to_end(self->frame);
+  release_frame(self);
   return status ? NULL : Py_NewRef(self->results);
 }
 

@@ -12,9 +12,9 @@ static int read_instruction(CodeObject *self, PyObject *item, byoc_instruction *
     PyErr_SetString(PyExc_ValueError, "an instruction has an unknown operation, a bad target or no function");
     return -1;
   }
-  static const int least_operands[BYOC_NUM_OPS] = {[BYOC_COPY] = 2, [BYOC_ZERO] = 1,      [BYOC_INCREMENT] = 1,
+  static const int min_operands[BYOC_NUM_OPS] = {[BYOC_COPY] = 2, [BYOC_ZERO] = 1,      [BYOC_INCREMENT] = 1,
                                                    [BYOC_IF] = 1,   [BYOC_LOOP_TEST] = 4};
-  if (count < least_operands[op]) {
+  if (count < min_operands[op]) {
     PyErr_SetString(PyExc_ValueError, "an instruction has too few operands");
     return -1;
   }
@@ -24,20 +24,20 @@ static int read_instruction(CodeObject *self, PyObject *item, byoc_instruction *
     self->steps[out - self->instructions] = Py_NewRef(step);
     self->has_steps = 1;
   }
-  int32_t *grown = PyMem_Realloc(self->operands, (size_t)(*num_operands + count + 1) * sizeof *grown);
-  if (!grown) {
+  int32_t *operands = PyMem_Realloc(self->operands, (size_t)(*num_operands + count + 1) * sizeof *operands);
+  if (!operands) {
     PyErr_NoMemory();
     return -1;
   }
-  self->operands = grown;
+  self->operands = operands;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    long number = PyLong_AsLong(PyTuple_GetItem(registers, i));
-    if (number == -1 && PyErr_Occurred()) return -1;
-    if (number < 0 || number >= self->num_registers || self->registers[number].place == BYOC_NOWHERE) {
+    long index = PyLong_AsLong(PyTuple_GetItem(registers, i));
+    if (index == -1 && PyErr_Occurred()) return -1;
+    if (index < 0 || index >= self->num_registers || self->registers[index].memory_kind == BYOC_UNUSED) {
       PyErr_SetString(PyExc_ValueError, "an instruction names a register without memory");
       return -1;
     }
-    self->operands[(*num_operands)++] = (int32_t)number;
+    self->operands[(*num_operands)++] = (int32_t)index;
   }
   return 0;
 }

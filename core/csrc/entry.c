@@ -20,13 +20,13 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* Return NULL without an exception if Python must run the function. */
 static PyObject *call_plan(PlanObject *plan, PyObject *args) {
-  PyObject *few[16], **inputs = few;
+  PyObject *stack_inputs[16], **inputs = stack_inputs;
   Py_ssize_t count = plan->num_inputs;
   if (PyTuple_Size(args) != count) return NULL;
   if (count > 16 && !(inputs = PyMem_Calloc((size_t)count, sizeof *inputs))) return PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < count; ++i) inputs[i] = PyTuple_GetItem(args, i);
   PyObject *result = byoc_plan_run(plan, inputs, NULL);
-  if (inputs != few) PyMem_Free(inputs);
+  if (inputs != stack_inputs) PyMem_Free(inputs);
   return result;
 }
 

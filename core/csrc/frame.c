@@ -2,10 +2,10 @@
 
 enum { ALIGNMENT = 64 };
 
-/* Return the next part of a block, for `count` elements; `nbytes` is a multiple of 8. */
-static char *take_part(char **end, size_t count, size_t nbytes) {
-  char *start = *end;
-  *end += count * nbytes;
+/* Return the next table of a block, with `count` elements; `nbytes` is a multiple of 8. */
+static char *next_table(char **next, size_t count, size_t nbytes) {
+  char *start = *next;
+  *next += count * nbytes;
   return start;
 }
 
@@ -22,30 +22,30 @@ static int make_block(FrameObject *self) {
   const size_t num_registers = (size_t)code->num_registers, num_operands = (size_t)code->num_operands;
   const size_t num_sizes = (size_t)code->num_symbols + (size_t)code->num_operations + 1, num_dims = count_dims(code);
   const size_t num_storages = (size_t)code->num_storages;
-  char *end = PyMem_Calloc(1, num_registers * (sizeof(DLTensor) + sizeof(int64_t) + sizeof(PyObject *)) +
+  char *next = PyMem_Calloc(1, num_registers * (sizeof(DLTensor) + sizeof(int64_t) + sizeof(PyObject *)) +
                                   num_operands * sizeof(TVMFFIAny) + (num_sizes + num_dims) * sizeof(int64_t) +
                                   (num_storages + 1) * sizeof(char *));
-  if (!end) return -1;
-  self->block = end;
+  if (!next) return -1;
+  self->block = next;
   self->frame.code = code->instructions;
-  self->frame.tensors = (DLTensor *)take_part(&end, num_registers, sizeof(DLTensor));
-  self->frame.operands = (TVMFFIAny *)take_part(&end, num_operands, sizeof(TVMFFIAny));
-  self->frame.itemsizes = (int64_t *)take_part(&end, num_registers, sizeof(int64_t));
-  self->sizes = (int64_t *)take_part(&end, num_sizes, sizeof(int64_t));
-  int64_t *dims = (int64_t *)take_part(&end, num_dims, sizeof(int64_t));
-  self->starts = (char **)take_part(&end, num_storages, sizeof(char *));
-  self->arrays = (PyObject **)take_part(&end, num_registers, sizeof(PyObject *));
+  self->frame.tensors = (DLTensor *)next_table(&next, num_registers, sizeof(DLTensor));
+  self->frame.operands = (TVMFFIAny *)next_table(&next, num_operands, sizeof(TVMFFIAny));
+  self->frame.itemsizes = (int64_t *)next_table(&next, num_registers, sizeof(int64_t));
+  self->sizes = (int64_t *)next_table(&next, num_sizes, sizeof(int64_t));
+  int64_t *dims = (int64_t *)next_table(&next, num_dims, sizeof(int64_t));
+  self->storage_starts = (char **)next_table(&next, num_storages, sizeof(char *));
+  self->arrays = (PyObject **)next_table(&next, num_registers, sizeof(PyObject *));
   for (size_t i = 0; i < num_registers; ++i) {
-    const Register *known = &code->registers[i];
+    const Register *reg = &code->registers[i];
     self->frame.tensors[i] = (DLTensor){
         .device = {kDLCPU, 0},
-        .ndim = known->ndim,
-        .dtype = known->dtype,
+        .ndim = reg->ndim,
+        .dtype = reg->dtype,
         .shape = dims,
-        .strides = known->is_strided ? dims + known->ndim : NULL,
+        .strides = reg->is_strided ? dims + reg->ndim : NULL,
     };
-    self->frame.itemsizes[i] = known->itemsize;
-    dims += known->ndim * (1 + known->is_strided);
+    self->frame.itemsizes[i] = reg->itemsize;
+    dims += reg->ndim * (1 + reg->is_strided);
   }
   for (size_t i = 0; i < num_operands; ++i) {
     self->frame.operands[i].type_index = kTVMFFIDLTensorPtr;
@@ -77,21 +77,21 @@ int byoc_frame_compute(FrameObject *frame) {
 /* Provide an arena of at least `nbytes` bytes. A replaced arena is larger by an extra eighth: otherwise sizes rising by
  * 1 would take new memory in each call. */
 static int provide_arena(FrameObject *frame, int64_t nbytes) {
-  npy_intp wanted = (npy_intp)nbytes;
+  npy_intp arena_nbytes = (npy_intp)nbytes;
   if (nbytes < 0 || nbytes > PTRDIFF_MAX - nbytes / 8 - ALIGNMENT) return 0;
   if (frame->arena) {
-    if (PyArray_NBYTES((PyArrayObject *)frame->arena) >= wanted + ALIGNMENT) return 1;
-    wanted += wanted / 8;
+    if (PyArray_NBYTES((PyArrayObject *)frame->arena) >= arena_nbytes + ALIGNMENT) return 1;
+    arena_nbytes += arena_nbytes / 8;
   }
-  wanted += ALIGNMENT;
+  arena_nbytes += ALIGNMENT;
   Py_CLEAR(frame->arena);
-  frame->arena = PyArray_SimpleNew(1, &wanted, NPY_UINT8);
+  frame->arena = PyArray_SimpleNew(1, &arena_nbytes, NPY_UINT8);
   if (!frame->arena) PyErr_Clear();
   return frame->arena != NULL;
 }
 
 /* Compute the start of each storage; return 0 if a size is negative, or memory is missing. */
-static int place_storages(FrameObject *frame) {
+static int lay_out_storages(FrameObject *frame) {
   const CodeObject *code = frame->code;
   int64_t total = 0;
   for (int32_t i = 0; i < code->num_storages; ++i) {
@@ -104,36 +104,36 @@ static int place_storages(FrameObject *frame) {
   char *start = PyArray_BYTES((PyArrayObject *)frame->arena);
   start += (ALIGNMENT - (uintptr_t)start % ALIGNMENT) % ALIGNMENT;
   for (int32_t i = 0; i < code->num_storages; ++i) {
-    frame->starts[i] = start;
+    frame->storage_starts[i] = start;
     start += (frame->sizes[code->storages[i]] + ALIGNMENT - 1) & -(int64_t)ALIGNMENT;
   }
   return 1;
 }
 
 /* Set the shape and strides of a register; return 0 if an axis has a negative size. */
-static int set_dims(const FrameObject *frame, int32_t number) {
-  const Register *known = &frame->code->registers[number];
-  int64_t *dims = frame->frame.tensors[number].shape;
-  for (int32_t i = 0; i < known->ndim * (1 + known->is_strided); ++i) {
-    dims[i] = frame->sizes[known->dims[i]];
-    if (i < known->ndim && dims[i] < 0) return 0;
+static int set_dims(const FrameObject *frame, int32_t index) {
+  const Register *reg = &frame->code->registers[index];
+  int64_t *dims = frame->frame.tensors[index].shape;
+  for (int32_t i = 0; i < reg->ndim * (1 + reg->is_strided); ++i) {
+    dims[i] = frame->sizes[reg->dims[i]];
+    if (i < reg->ndim && dims[i] < 0) return 0;
   }
   return 1;
 }
 
 int byoc_frame_lay_out(FrameObject *frame) {
   const CodeObject *code = frame->code;
-  byoc_frame_forget_arrays(frame);
+  byoc_frame_release_arrays(frame);
   for (int32_t i = 0; i < code->num_registers; ++i)
     if (!set_dims(frame, i)) return 0;
-  if (!place_storages(frame)) return 0;
+  if (!lay_out_storages(frame)) return 0;
   for (int32_t i = 0; i < code->num_registers; ++i) {
-    const Register *known = &code->registers[i];
+    const Register *reg = &code->registers[i];
     char *base = NULL;
-    if (known->place == BYOC_TENSOR) base = frame->starts[known->home];
-    if (known->place == BYOC_VIEW) base = frame->frame.tensors[known->home].data;
-    if (known->place == BYOC_CONSTANT) base = PyArray_BYTES((PyArrayObject *)known->array);
-    frame->frame.tensors[i].data = base ? base + frame->sizes[known->offset] : NULL;
+    if (reg->memory_kind == BYOC_TENSOR) base = frame->storage_starts[reg->owner];
+    if (reg->memory_kind == BYOC_VIEW) base = frame->frame.tensors[reg->owner].data;
+    if (reg->memory_kind == BYOC_CONSTANT) base = PyArray_BYTES((PyArrayObject *)reg->array);
+    frame->frame.tensors[i].data = base ? base + frame->sizes[reg->offset] : NULL;
   }
   frame->is_laid_out = 1;
   return 1;
@@ -149,59 +149,59 @@ void byoc_frame_point(FrameObject *frame, int32_t first, PyObject *const *arrays
   }
 }
 
-void byoc_frame_follow(FrameObject *frame) {
-  for (int32_t i = 0; i < frame->code->num_followers; ++i) {
-    const int32_t number = frame->code->followers[i];
-    const Register *known = &frame->code->registers[number];
-    frame->frame.tensors[number].data = (char *)frame->frame.tensors[known->home].data + frame->sizes[known->offset];
+void byoc_frame_point_views(FrameObject *frame) {
+  for (int32_t i = 0; i < frame->code->num_argument_views; ++i) {
+    const int32_t index = frame->code->argument_views[i];
+    const Register *reg = &frame->code->registers[index];
+    frame->frame.tensors[index].data = (char *)frame->frame.tensors[reg->owner].data + frame->sizes[reg->offset];
   }
 }
 
-void byoc_frame_forget_arguments(FrameObject *frame) {
+void byoc_frame_release_arguments(FrameObject *frame) {
   const CodeObject *code = frame->code;
-  for (int32_t i = 0; i < code->num_registers && code->registers[i].place == BYOC_ARGUMENT; ++i)
+  for (int32_t i = 0; i < code->num_registers && code->registers[i].memory_kind == BYOC_ARGUMENT; ++i)
     Py_CLEAR(frame->arrays[i]);
-  for (int32_t i = 0; i < code->num_followers; ++i) Py_CLEAR(frame->arrays[code->followers[i]]);
+  for (int32_t i = 0; i < code->num_argument_views; ++i) Py_CLEAR(frame->arrays[code->argument_views[i]]);
 }
 
-void byoc_frame_forget_arrays(FrameObject *frame) {
+void byoc_frame_release_arrays(FrameObject *frame) {
   for (int32_t i = 0; i < frame->code->num_registers; ++i) Py_CLEAR(frame->arrays[i]);
 }
 
-static PyObject *make_array(FrameObject *frame, int32_t number, PyObject *base) {
-  const Register *known = &frame->code->registers[number];
-  const DLTensor *tensor = &frame->frame.tensors[number];
+static PyObject *make_array(FrameObject *frame, int32_t index, PyObject *base) {
+  const Register *reg = &frame->code->registers[index];
+  const DLTensor *tensor = &frame->frame.tensors[index];
   npy_intp shape[BYOC_MAX_NDIM], strides[BYOC_MAX_NDIM];
-  for (int32_t axis = 0; axis < known->ndim; ++axis) {
+  for (int32_t axis = 0; axis < reg->ndim; ++axis) {
     shape[axis] = (npy_intp)tensor->shape[axis];
-    if (known->is_strided) strides[axis] = (npy_intp)(tensor->strides[axis] * known->itemsize);
+    if (reg->is_strided) strides[axis] = (npy_intp)(tensor->strides[axis] * reg->itemsize);
   }
   const int flags = PyArray_ISWRITEABLE((PyArrayObject *)base) ? NPY_ARRAY_CARRAY : NPY_ARRAY_CARRAY_RO;
-  Py_INCREF((PyObject *)known->descr);
-  PyObject *array = PyArray_NewFromDescr(&PyArray_Type, known->descr, known->ndim, shape,
-                                         known->is_strided ? strides : NULL, tensor->data, flags, NULL);
+  Py_INCREF((PyObject *)reg->descr);
+  PyObject *array = PyArray_NewFromDescr(&PyArray_Type, reg->descr, reg->ndim, shape,
+                                         reg->is_strided ? strides : NULL, tensor->data, flags, NULL);
   if (!array) return NULL;
   if (PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(base))) Py_CLEAR(array);
   return array;
 }
 
-PyObject *byoc_frame_array(FrameObject *frame, int32_t number) {
-  const Register *known = &frame->code->registers[number];
-  if (known->place == BYOC_CONSTANT) return Py_NewRef(known->array);
-  if (!frame->arrays[number]) {
+PyObject *byoc_frame_array(FrameObject *frame, int32_t index) {
+  const Register *reg = &frame->code->registers[index];
+  if (reg->memory_kind == BYOC_CONSTANT) return Py_NewRef(reg->array);
+  if (!frame->arrays[index]) {
     PyObject *base = NULL;
-    if (known->place == BYOC_VIEW) base = byoc_frame_array(frame, known->home);
-    if (known->place == BYOC_TENSOR) base = Py_NewRef(frame->arena);
+    if (reg->memory_kind == BYOC_VIEW) base = byoc_frame_array(frame, reg->owner);
+    if (reg->memory_kind == BYOC_TENSOR) base = Py_NewRef(frame->arena);
     if (!base) {
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "an argument is missing");
       return NULL;
     }
-    PyObject *made = make_array(frame, number, base);
+    PyObject *array = make_array(frame, index, base);
     Py_DECREF(base);
-    if (!made) return NULL;
-    frame->arrays[number] = made;
+    if (!array) return NULL;
+    frame->arrays[index] = array;
   }
-  return Py_NewRef(frame->arrays[number]);
+  return Py_NewRef(frame->arrays[index]);
 }
 
 static PyObject *frame_lay_out(FrameObject *self, PyObject *args) {
@@ -222,9 +222,9 @@ static PyObject *frame_lay_out(FrameObject *self, PyObject *args) {
 
 static PyObject *frame_point(FrameObject *self, PyObject *args) {
   int first;
-  PyObject *given;
-  if (!PyArg_ParseTuple(args, "iO!", &first, &PyList_Type, &given)) return NULL;
-  const Py_ssize_t count = PyList_Size(given);
+  PyObject *array_list;
+  if (!PyArg_ParseTuple(args, "iO!", &first, &PyList_Type, &array_list)) return NULL;
+  const Py_ssize_t count = PyList_Size(array_list);
   if (first < 0 || first + count > self->code->num_registers) {
     PyErr_SetString(PyExc_ValueError, "too many arrays for the registers of the frame");
     return NULL;
@@ -232,7 +232,7 @@ static PyObject *frame_point(FrameObject *self, PyObject *args) {
   PyObject **arrays = PyMem_Calloc((size_t)count + 1, sizeof *arrays);
   if (!arrays) return PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject *array = PyList_GetItem(given, i);
+    PyObject *array = PyList_GetItem(array_list, i);
     if (array == Py_None) continue;
     arrays[i] = array;
     if (!PyArray_Check(array) || self->frame.tensors[first + i].ndim != PyArray_NDIM((PyArrayObject *)array)) {
@@ -242,7 +242,7 @@ static PyObject *frame_point(FrameObject *self, PyObject *args) {
     }
   }
   byoc_frame_point(self, (int32_t)first, arrays, count);
-  byoc_frame_follow(self);
+  byoc_frame_point_views(self);
   PyMem_Free(arrays);
   Py_RETURN_NONE;
 }
@@ -277,7 +277,7 @@ static int frame_traverse(FrameObject *self, visitproc visit, void *arg) {
 }
 
 static int frame_clear(FrameObject *self) {
-  if (self->block) byoc_frame_forget_arrays(self);
+  if (self->block) byoc_frame_release_arrays(self);
   return 0;
 }
 

@@ -1,7 +1,7 @@
 /* The extension module `byoc_core._native`: runs the native calls of a program in a single run. */
 #define BYOC_IMPORTS_NUMPY
 #include "objects.h"
-#include "spread.h"
+#include "team.h"
 #include "vector_functions.h"
 
 PyTypeObject *byoc_code_type, *byoc_frame_type, *byoc_plan_type;
@@ -14,9 +14,9 @@ static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
 
 /* Return the addresses of a function for all instruction sets of the processor, the fastest last. */
 static PyObject *addresses_of(int function) {
-  PyObject *found[3] = {NULL};
+  PyObject *items[3] = {NULL};
   Py_ssize_t count = 0;
-#define ADD(table) found[count++] = PyLong_FromVoidPtr((void *)(uintptr_t)(table)[function])
+#define ADD(table) items[count++] = PyLong_FromVoidPtr((void *)(uintptr_t)(table)[function])
   ADD(byoc_vector_any);
 #if defined(__x86_64__)
   const int has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -28,9 +28,9 @@ static PyObject *addresses_of(int function) {
 #undef ADD
   PyObject *addresses = PyTuple_New(count);
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!found[i]) Py_CLEAR(addresses);
-    if (addresses) (void)PyTuple_SetItem(addresses, i, found[i]);
-    else Py_XDECREF(found[i]);
+    if (!items[i]) Py_CLEAR(addresses);
+    if (addresses) (void)PyTuple_SetItem(addresses, i, items[i]);
+    else Py_XDECREF(items[i]);
   }
   return addresses;
 }
@@ -87,10 +87,10 @@ PyMODINIT_FUNC PyInit__native(void) {
   for (size_t i = 0; i < sizeof operations / sizeof *operations; ++i) {
     if (PyModule_AddIntConstant(module, operations[i].name, operations[i].value)) goto fail;
   }
-  PyObject *spread = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)&byoc_spread_run);
-  const int added = spread ? PyModule_AddObjectRef(module, "SPREAD_RUN", spread) : -1;
-  Py_XDECREF(spread);
-  if (added || add_vector_functions(module)) goto fail;
+  PyObject *address = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)&byoc_team_run);
+  const int status = address ? PyModule_AddObjectRef(module, "TEAM_RUNNER", address) : -1;
+  Py_XDECREF(address);
+  if (status || add_vector_functions(module)) goto fail;
   byoc_code_type = (PyTypeObject *)add_type(module, &byoc_code_spec);
   byoc_frame_type = (PyTypeObject *)add_type(module, &byoc_frame_spec);
   byoc_plan_type = (PyTypeObject *)add_type(module, &byoc_plan_spec);

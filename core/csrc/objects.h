@@ -17,25 +17,25 @@
 
 enum { BYOC_MAX_NDIM = 64 };
 
-/* The memory of a register. */
+/* The kind of memory of a register. */
 enum {
-  BYOC_NOWHERE,  /* not used by native code */
+  BYOC_UNUSED,   /* not used by native code */
   BYOC_ARGUMENT, /* passed with each call */
   BYOC_CONSTANT,
   BYOC_TENSOR, /* a storage of the arena */
   BYOC_VIEW,   /* another register */
-  BYOC_NUM_PLACES
+  BYOC_NUM_MEMORY_KINDS
 };
 
 /* The data of a register known before a call. Sizes are indices into the function's table. */
 typedef struct {
-  int32_t place, home; /* home: the storage, or the base register of a view */
+  int32_t memory_kind, owner; /* owner: the storage, or the base register of a view */
   int32_t ndim, is_strided;
   DLDataType dtype;
   int64_t itemsize;
   PyArray_Descr *descr;
   int32_t *dims;   /* shape, then strides in elements if strided */
-  int32_t offset;  /* bytes from the start of the home: a size */
+  int32_t offset;  /* bytes from the start of the owner: a size */
   PyObject *array; /* of a constant */
 } Register;
 
@@ -47,7 +47,7 @@ typedef struct {
   int32_t *operands; /* registers, of all instructions */
   Register *registers;
   int32_t num_instructions, num_operands, num_registers;
-  int32_t *followers, num_followers; /* the views of arguments */
+  int32_t *argument_views, num_argument_views; /* registers */
   byoc_size_operation *operations;
   int32_t *storages; /* bytes of each storage: a size */
   int32_t num_operations, num_symbols, num_storages;
@@ -61,12 +61,12 @@ typedef struct {
   PyObject_HEAD
   CodeObject *code;
   byoc_frame frame;
-  void *block;    /* memory of the tables below and in `frame`, and of shapes */
-  int64_t *sizes; /* the function's table */
-  char **starts;  /* of storages */
-  PyObject *arena;   /* an array of bytes, or NULL */
-  PyObject **arrays; /* by register, for steps in Python; NULL until needed */
-  int is_laid_out;   /* whether registers and arena fit the sizes */
+  void *block;           /* memory of the tables below and in `frame`, and of shapes */
+  int64_t *sizes;        /* the function's table */
+  char **storage_starts; /* addresses */
+  PyObject *arena;       /* an array of bytes, or NULL */
+  PyObject **arrays;     /* by register, for steps in Python; NULL until needed */
+  int is_laid_out;       /* whether registers and arena fit the sizes */
   int is_running;
 } FrameObject;
 
@@ -105,21 +105,21 @@ int byoc_frame_lay_out(FrameObject *frame);
 /* Point registers from `first` on to the data of arrays of equal rank (NULL: leave a register unchanged); then move the
  * views of these registers. */
 void byoc_frame_point(FrameObject *frame, int32_t first, PyObject *const *arrays, Py_ssize_t count);
-void byoc_frame_follow(FrameObject *frame);
+void byoc_frame_point_views(FrameObject *frame);
 
 /* Release the arrays made for Python's steps: the arrays of arguments and of views of arguments; all arrays. */
-void byoc_frame_forget_arguments(FrameObject *frame);
-void byoc_frame_forget_arrays(FrameObject *frame);
+void byoc_frame_release_arguments(FrameObject *frame);
+void byoc_frame_release_arrays(FrameObject *frame);
 
 /* Return a new reference to a register as an array. */
-PyObject *byoc_frame_array(FrameObject *frame, int32_t number);
+PyObject *byoc_frame_array(FrameObject *frame, int32_t index);
 
 /* Run a frame from an instruction on, native instructions without the interpreter lock. Return the instruction at the
  * stop, or -1 with an exception set. */
 int32_t byoc_frame_run(FrameObject *frame, int32_t index);
 
-/* Run a function completely; return -1 with an exception. */
-int byoc_frame_run_whole(FrameObject *frame);
+/* Run a function to its end; return -1 with an exception. */
+int byoc_frame_run_to_end(FrameObject *frame);
 
 /* Run a function on all of its inputs. Return the result, or NULL: with an exception, or without an exception if Python
  * must run the function, for example because an array does not fit. `outputs` is NULL for new outputs; a NULL entry

@@ -6,7 +6,7 @@ enum { MAX_STACK_ARGUMENTS = 16 };
 static int are_arguments(const CodeObject *code, Py_ssize_t count) {
   if (count > code->num_registers) return 0;
   for (Py_ssize_t i = 0; i < count; ++i)
-    if (code->registers[i].place != BYOC_ARGUMENT) return 0;
+    if (code->registers[i].memory_kind != BYOC_ARGUMENT) return 0;
   return 1;
 }
 
@@ -59,16 +59,16 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
 }
 
 /* Return a frame to the plan, with the reference; free the frame if memory for the list is missing. */
-static void give_frame(PlanObject *plan, FrameObject *frame) {
+static void return_frame(PlanObject *plan, FrameObject *frame) {
   if (plan->num_frames == plan->max_frames) {
-    Py_ssize_t wanted = 2 * plan->max_frames + 2;
-    FrameObject **grown = PyMem_Realloc(plan->frames, (size_t)wanted * sizeof *grown);
-    if (!grown) {
+    Py_ssize_t max_frames = 2 * plan->max_frames + 2;
+    FrameObject **frames = PyMem_Realloc(plan->frames, (size_t)max_frames * sizeof *frames);
+    if (!frames) {
       Py_DECREF((PyObject *)frame);
       return;
     }
-    plan->frames = grown;
-    plan->max_frames = wanted;
+    plan->frames = frames;
+    plan->max_frames = max_frames;
   }
   plan->frames[plan->num_frames++] = frame;
 }
@@ -85,22 +85,22 @@ static FrameObject *take_frame(PlanObject *plan) {
 }
 
 /* Return whether a value is an array of the register's dtype and rank, compact and aligned. */
-static int is_like(const Register *known, PyObject *value) {
+static int fits_register(const Register *reg, PyObject *value) {
   if (!PyArray_CheckExact(value)) return 0;
   PyArrayObject *array = (PyArrayObject *)value;
-  if (PyArray_NDIM(array) != known->ndim) return 0;
-  const int wanted = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
-  if ((PyArray_FLAGS(array) & wanted) != wanted) return 0;
-  return PyArray_DESCR(array) == known->descr || PyArray_EquivTypes(PyArray_DESCR(array), known->descr);
+  if (PyArray_NDIM(array) != reg->ndim) return 0;
+  const int required_flags = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
+  if ((PyArray_FLAGS(array) & required_flags) != required_flags) return 0;
+  return PyArray_DESCR(array) == reg->descr || PyArray_EquivTypes(PyArray_DESCR(array), reg->descr);
 }
 
 /* Return whether every byte of a bool array is 0 or 1; otherwise the caller's Python code makes a copy. */
 static int has_clean_bools(PyObject *value) {
   const unsigned char *bytes = (const unsigned char *)PyArray_BYTES((PyArrayObject *)value);
   const npy_intp count = PyArray_SIZE((PyArrayObject *)value);
-  unsigned char all = 0;
-  for (npy_intp k = 0; k < count; ++k) all |= bytes[k];
-  return all <= 1;
+  unsigned char combined_bits = 0;
+  for (npy_intp k = 0; k < count; ++k) combined_bits |= bytes[k];
+  return combined_bits <= 1;
 }
 
 static int has_shape(PyObject *array, const DLTensor *tensor) {
@@ -124,9 +124,9 @@ static int lay_out(const PlanObject *plan, FrameObject *frame, PyObject *const *
   }
   if (!byoc_frame_compute(frame)) return 0;
   for (int32_t i = 0; i < plan->num_inputs; ++i) {
-    const Register *known = &plan->code->registers[i];
-    for (int32_t axis = 0; axis < known->ndim; ++axis)
-      if (PyArray_DIM((PyArrayObject *)inputs[i], axis) != frame->sizes[known->dims[axis]]) return 0;
+    const Register *reg = &plan->code->registers[i];
+    for (int32_t axis = 0; axis < reg->ndim; ++axis)
+      if (PyArray_DIM((PyArrayObject *)inputs[i], axis) != frame->sizes[reg->dims[axis]]) return 0;
   }
   return byoc_frame_lay_out(frame);
 }
@@ -135,7 +135,7 @@ static int lay_out(const PlanObject *plan, FrameObject *frame, PyObject *const *
 static int can_read(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs) {
   int is_laid_out = frame->is_laid_out;
   for (int32_t i = 0; i < plan->num_inputs; ++i) {
-    if (!is_like(&plan->code->registers[i], inputs[i])) return 0;
+    if (!fits_register(&plan->code->registers[i], inputs[i])) return 0;
     if (PyArray_TYPE((PyArrayObject *)inputs[i]) == NPY_BOOL && !has_clean_bools(inputs[i])) return 0;
     is_laid_out = is_laid_out && has_shape(inputs[i], &frame->frame.tensors[i]);
   }
@@ -151,11 +151,11 @@ static int overlaps(PyArrayObject *left, PyArrayObject *right) {
 /* Return whether the function of a laid-out frame can write the outputs. */
 static int can_write(const PlanObject *plan, const FrameObject *frame, PyObject *const *inputs, PyObject *const *outputs) {
   for (int32_t i = 0; i < plan->num_outputs; ++i) {
-    const int32_t number = plan->num_inputs + i;
+    const int32_t reg_index = plan->num_inputs + i;
     PyArrayObject *output = (PyArrayObject *)outputs[i];
     if (!output) continue;
-    if (!is_like(&plan->code->registers[number], outputs[i]) || !PyArray_ISWRITEABLE(output) ||
-        !has_shape(outputs[i], &frame->frame.tensors[number]))
+    if (!fits_register(&plan->code->registers[reg_index], outputs[i]) || !PyArray_ISWRITEABLE(output) ||
+        !has_shape(outputs[i], &frame->frame.tensors[reg_index]))
       return 0;
     for (int32_t j = 0; j < plan->num_inputs; ++j)
       if (overlaps(output, (PyArrayObject *)inputs[j])) return 0;
@@ -166,9 +166,9 @@ static int can_write(const PlanObject *plan, const FrameObject *frame, PyObject 
 }
 
 static PyObject *make_output(const PlanObject *plan, const FrameObject *frame, int32_t index) {
-  const int32_t number = plan->num_inputs + index;
-  const DLTensor *tensor = &frame->frame.tensors[number];
-  PyArray_Descr *dtype = plan->code->registers[number].descr;
+  const int32_t reg_index = plan->num_inputs + index;
+  const DLTensor *tensor = &frame->frame.tensors[reg_index];
+  PyArray_Descr *dtype = plan->code->registers[reg_index].descr;
   npy_intp shape[BYOC_MAX_NDIM];
   for (int32_t axis = 0; axis < tensor->ndim; ++axis) shape[axis] = (npy_intp)tensor->shape[axis];
   Py_INCREF((PyObject *)dtype);
@@ -176,9 +176,10 @@ static PyObject *make_output(const PlanObject *plan, const FrameObject *frame, i
 }
 
 /* Store a new reference to an array for each output; return -1 without an exception if an array cannot be created. */
-static int make_outputs(const PlanObject *plan, const FrameObject *frame, PyObject *const *given, PyObject **outputs) {
+static int make_outputs(const PlanObject *plan, const FrameObject *frame, PyObject *const *caller_outputs,
+                        PyObject **outputs) {
   for (int32_t i = 0; i < plan->num_outputs; ++i) {
-    outputs[i] = given && given[i] ? Py_NewRef(given[i]) : make_output(plan, frame, i);
+    outputs[i] = caller_outputs && caller_outputs[i] ? Py_NewRef(caller_outputs[i]) : make_output(plan, frame, i);
     if (!outputs[i]) {
       PyErr_Clear();
       while (i) Py_DECREF(outputs[--i]);
@@ -191,55 +192,56 @@ static int make_outputs(const PlanObject *plan, const FrameObject *frame, PyObje
 /* Return the result of a call; take over the references to the outputs. */
 static PyObject *pack_outputs(Py_ssize_t count, PyObject **outputs) {
   if (count == 1) return outputs[0];
-  PyObject *packed = PyTuple_New(count);
+  PyObject *tuple = PyTuple_New(count);
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (packed)
-      PyTuple_SetItem(packed, i, outputs[i]);
+    if (tuple)
+      PyTuple_SetItem(tuple, i, outputs[i]);
     else
       Py_DECREF(outputs[i]);
   }
-  return packed;
+  return tuple;
 }
 
 /* Show arrays to Python's steps as registers. */
-static void show(FrameObject *frame, int32_t first, PyObject *const *arrays, int32_t count) {
+static void attach_arrays(FrameObject *frame, int32_t first, PyObject *const *arrays, int32_t count) {
   for (int32_t i = 0; i < count; ++i) frame->arrays[first + i] = Py_NewRef(arrays[i]);
 }
 
 /* Run a function on fitting arrays. */
-static int run_on(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs, PyObject *const *outputs) {
+static int run_with_arrays(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs, PyObject *const *outputs) {
   byoc_frame_point(frame, 0, inputs, plan->num_inputs);
   byoc_frame_point(frame, plan->num_inputs, outputs, plan->num_outputs);
-  byoc_frame_follow(frame);
-  if (!plan->code->has_steps) return byoc_frame_run_whole(frame);
-  show(frame, 0, inputs, plan->num_inputs);
-  show(frame, plan->num_inputs, outputs, plan->num_outputs);
-  const int status = byoc_frame_run_whole(frame);
-  byoc_frame_forget_arguments(frame);
+  byoc_frame_point_views(frame);
+  if (!plan->code->has_steps) return byoc_frame_run_to_end(frame);
+  attach_arrays(frame, 0, inputs, plan->num_inputs);
+  attach_arrays(frame, plan->num_inputs, outputs, plan->num_outputs);
+  const int status = byoc_frame_run_to_end(frame);
+  byoc_frame_release_arguments(frame);
   return status;
 }
 
-static PyObject *run_in(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs, PyObject *const *given) {
-  PyObject *few[MAX_STACK_ARGUMENTS], **outputs = few, *result = NULL;
-  if (!can_read(plan, frame, inputs) || (given && !can_write(plan, frame, inputs, given))) return NULL;
+static PyObject *run_in_frame(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs,
+                              PyObject *const *caller_outputs) {
+  PyObject *stack_outputs[MAX_STACK_ARGUMENTS], **outputs = stack_outputs, *result = NULL;
+  if (!can_read(plan, frame, inputs) || (caller_outputs && !can_write(plan, frame, inputs, caller_outputs))) return NULL;
   if (plan->num_outputs > MAX_STACK_ARGUMENTS && !(outputs = PyMem_Calloc((size_t)plan->num_outputs, sizeof *outputs)))
     return PyErr_NoMemory();
-  if (!make_outputs(plan, frame, given, outputs)) {
-    if (!run_on(plan, frame, inputs, outputs)) {
+  if (!make_outputs(plan, frame, caller_outputs, outputs)) {
+    if (!run_with_arrays(plan, frame, inputs, outputs)) {
       result = pack_outputs(plan->num_outputs, outputs);
     } else {
       for (int32_t i = 0; i < plan->num_outputs; ++i) Py_DECREF(outputs[i]);
     }
   }
-  if (outputs != few) PyMem_Free(outputs);
+  if (outputs != stack_outputs) PyMem_Free(outputs);
   return result;
 }
 
-PyObject *byoc_plan_run(PlanObject *plan, PyObject *const *inputs, PyObject *const *given) {
+PyObject *byoc_plan_run(PlanObject *plan, PyObject *const *inputs, PyObject *const *outputs) {
   FrameObject *frame = take_frame(plan);
   if (!frame) return NULL;
-  PyObject *result = run_in(plan, frame, inputs, given);
-  give_frame(plan, frame);
+  PyObject *result = run_in_frame(plan, frame, inputs, outputs);
+  return_frame(plan, frame);
   return result;
 }
 
@@ -263,12 +265,12 @@ static PyObject *plan_run(PlanObject *self, PyObject *args) {
 }
 
 /* Create the first frame; leave a failed layout to the call. */
-static PyObject *plan_prepare(PlanObject *self, PyObject *ignored) {
+static PyObject *plan_prepare(PlanObject *self, PyObject *unused) {
   FrameObject *frame = take_frame(self);
   if (!frame) return NULL;
-  const int is_done = byoc_frame_compute(frame) && byoc_frame_lay_out(frame);
-  give_frame(self, frame);
-  return PyBool_FromLong(is_done);
+  const int is_laid_out = byoc_frame_compute(frame) && byoc_frame_lay_out(frame);
+  return_frame(self, frame);
+  return PyBool_FromLong(is_laid_out);
 }
 
 static int plan_traverse(PlanObject *self, visitproc visit, void *arg) {

@@ -1,14 +1,14 @@
 #include "objects.h"
 
 /* Read the index of a size. */
-static int read_size_number(const CodeObject *self, PyObject *item, int32_t *out) {
-  const long number = PyLong_AsLong(item);
-  if (number == -1 && PyErr_Occurred()) return -1;
-  if (number < 0 || number >= (long)self->num_symbols + self->num_operations) {
+static int read_size_index(const CodeObject *self, PyObject *item, int32_t *out) {
+  const long index = PyLong_AsLong(item);
+  if (index == -1 && PyErr_Occurred()) return -1;
+  if (index < 0 || index >= (long)self->num_symbols + self->num_operations) {
     PyErr_SetString(PyExc_ValueError, "the number of a size is out of range");
     return -1;
   }
-  *out = (int32_t)number;
+  *out = (int32_t)index;
   return 0;
 }
 
@@ -16,9 +16,10 @@ static int read_operation(const CodeObject *self, int32_t index, PyObject *item,
   int op, left, right;
   long long value;
   if (!PyArg_ParseTuple(item, "iiiL;an operation is (op, left, right, value)", &op, &left, &right, &value)) return -1;
-  const int32_t known = self->num_symbols + index;
+  const int32_t num_earlier = self->num_symbols + index;
   const int is_constant = op == BYOC_SIZE_CONSTANT || op == BYOC_SIZE_UNKNOWN;
-  if (op < 0 || op >= BYOC_NUM_SIZE_OPS || left < 0 || right < 0 || (!is_constant && (left >= known || right >= known))) {
+  if (op < 0 || op >= BYOC_NUM_SIZE_OPS || left < 0 || right < 0 ||
+      (!is_constant && (left >= num_earlier || right >= num_earlier))) {
     PyErr_SetString(PyExc_ValueError, "an operation is unknown, or reads a later operation");
     return -1;
   }
@@ -48,7 +49,7 @@ int byoc_read_sizes(CodeObject *self, PyObject *sizes) {
     if (read_operation(self, (int32_t)i, PyTuple_GetItem(operations, i), &self->operations[i])) return -1;
   self->num_operations = (int32_t)num_operations;
   for (Py_ssize_t i = 0; i < num_storages; ++i)
-    if (read_size_number(self, PyTuple_GetItem(storages, i), &self->storages[i])) return -1;
+    if (read_size_index(self, PyTuple_GetItem(storages, i), &self->storages[i])) return -1;
   self->num_storages = (int32_t)num_storages;
   return 0;
 }
@@ -69,38 +70,38 @@ static int read_dims(const CodeObject *self, Register *out, PyObject *shape, PyO
   }
   for (Py_ssize_t i = 0; i < ndim * (1 + is_strided); ++i) {
     PyObject *item = i < ndim ? PyTuple_GetItem(shape, i) : PyTuple_GetItem(strides, i - ndim);
-    if (read_size_number(self, item, &out->dims[i])) return -1;
+    if (read_size_index(self, item, &out->dims[i])) return -1;
   }
   return 0;
 }
 
 /* Return whether the memory of a register exists. */
-static int is_placed(const CodeObject *self, const Register *found, Py_ssize_t count) {
-  switch (found->place) {
+static int has_memory(const CodeObject *self, const Register *reg, Py_ssize_t count) {
+  switch (reg->memory_kind) {
     case BYOC_TENSOR:
-      return found->home >= 0 && found->home < self->num_storages;
+      return reg->owner >= 0 && reg->owner < self->num_storages;
     case BYOC_VIEW:
-      return found->home >= 0 && found->home < count && self->registers[found->home].place != BYOC_VIEW &&
-             self->registers[found->home].place != BYOC_NOWHERE;
+      return reg->owner >= 0 && reg->owner < count && self->registers[reg->owner].memory_kind != BYOC_VIEW &&
+             self->registers[reg->owner].memory_kind != BYOC_UNUSED;
     case BYOC_CONSTANT:
-      return PyArray_Check(found->array);
+      return PyArray_Check(reg->array);
     default:
-      return found->place == BYOC_ARGUMENT;
+      return reg->memory_kind == BYOC_ARGUMENT;
   }
 }
 
-static int read_register(CodeObject *self, Py_ssize_t number, PyObject *item) {
-  Register *out = &self->registers[number];
+static int read_register(CodeObject *self, Py_ssize_t index, PyObject *item) {
+  Register *out = &self->registers[index];
   int dtype_code, bits, offset;
   Py_ssize_t itemsize;
   PyArray_Descr *descr;
   PyObject *shape, *strides, *array;
   if (item == Py_None) return 0;
   if (!PyArg_ParseTuple(item,
-                        "iiiinO!O!OiO;a register is (place, home, dtype code, bits, itemsize, dtype, shape, strides, offset, "
-                        "array)",
-                        &out->place, &out->home, &dtype_code, &bits, &itemsize, &PyArrayDescr_Type, &descr, &PyTuple_Type,
-                        &shape, &strides, &offset, &array))
+                        "iiiinO!O!OiO;a register is (memory kind, owner, dtype code, bits, itemsize, dtype, shape, strides, "
+                        "offset, array)",
+                        &out->memory_kind, &out->owner, &dtype_code, &bits, &itemsize, &PyArrayDescr_Type, &descr,
+                        &PyTuple_Type, &shape, &strides, &offset, &array))
     return -1;
   out->dtype = (DLDataType){(uint8_t)dtype_code, (uint8_t)bits, 1};
   out->itemsize = itemsize;
@@ -113,7 +114,7 @@ static int read_register(CodeObject *self, Py_ssize_t number, PyObject *item) {
   }
   out->offset = offset;
   if (read_dims(self, out, shape, strides)) return -1;
-  if (!is_placed(self, out, number)) {
+  if (!has_memory(self, out, index)) {
     PyErr_SetString(PyExc_ValueError, "a register lies outside all storages");
     return -1;
   }
@@ -127,17 +128,17 @@ int byoc_read_registers(CodeObject *self, PyObject *registers) {
     return -1;
   }
   self->registers = PyMem_Calloc((size_t)count + 1, sizeof *self->registers);
-  self->followers = PyMem_Calloc((size_t)count + 1, sizeof *self->followers);
-  if (!self->registers || !self->followers) {
+  self->argument_views = PyMem_Calloc((size_t)count + 1, sizeof *self->argument_views);
+  if (!self->registers || !self->argument_views) {
     PyErr_NoMemory();
     return -1;
   }
   self->num_registers = (int32_t)count;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (read_register(self, i, PyTuple_GetItem(registers, i))) return -1;
-    const Register *found = &self->registers[i];
-    if (found->place == BYOC_VIEW && self->registers[found->home].place == BYOC_ARGUMENT)
-      self->followers[self->num_followers++] = (int32_t)i;
+    const Register *reg = &self->registers[i];
+    if (reg->memory_kind == BYOC_VIEW && self->registers[reg->owner].memory_kind == BYOC_ARGUMENT)
+      self->argument_views[self->num_argument_views++] = (int32_t)i;
   }
   return 0;
 }
@@ -149,7 +150,7 @@ void byoc_free_registers(CodeObject *self) {
     PyMem_Free(self->registers[i].dims);
   }
   PyMem_Free(self->registers);
-  PyMem_Free(self->followers);
+  PyMem_Free(self->argument_views);
   PyMem_Free(self->operations);
   PyMem_Free(self->storages);
 }

@@ -5,12 +5,12 @@
 /* Make Python raise the error of an instruction. `reason` is the status returned by the instruction's function, or the
  * exception; the reference is taken over. */
 static void raise_failure(const CodeObject *code, int32_t index, PyObject *reason) {
-  PyObject *number = PyLong_FromLong(index);
-  PyObject *made = number && reason ? PyObject_CallFunctionObjArgs(code->fail, number, reason, NULL) : NULL;
-  Py_XDECREF(number);
+  PyObject *instruction = PyLong_FromLong(index);
+  PyObject *result = instruction && reason ? PyObject_CallFunctionObjArgs(code->fail, instruction, reason, NULL) : NULL;
+  Py_XDECREF(instruction);
   Py_XDECREF(reason);
-  if (made) {
-    Py_DECREF(made);
+  if (result) {
+    Py_DECREF(result);
     PyErr_SetString(PyExc_RuntimeError, "`fail` returned without raising");
   }
 }
@@ -84,7 +84,7 @@ int32_t byoc_frame_run(FrameObject *frame, int32_t index) {
   return index;
 }
 
-int byoc_frame_run_whole(FrameObject *frame) {
+int byoc_frame_run_to_end(FrameObject *frame) {
   const int32_t index = byoc_frame_run(frame, 0);
   if (index < 0) return -1;
   if (frame->frame.code[index].op == BYOC_RET) return 0;

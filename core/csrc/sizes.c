@@ -1,20 +1,20 @@
 #include "sizes.h"
 
 /* Compute the quotient, rounded down, and the remainder. */
-static int divide(int64_t left, int64_t right, int64_t *quotient, int64_t *rest) {
+static int divide(int64_t left, int64_t right, int64_t *quotient, int64_t *remainder) {
   if (right == 0 || (left == INT64_MIN && right == -1)) return 0;
   *quotient = left / right;
-  *rest = left % right;
-  if (*rest && (*rest < 0) != (right < 0)) {
+  *remainder = left % right;
+  if (*remainder && (*remainder < 0) != (right < 0)) {
     --*quotient;
-    *rest += right;
+    *remainder += right;
   }
   return 1;
 }
 
 static int compute(const byoc_size_operation *operation, const int64_t *sizes, int64_t *result) {
   const int64_t left = sizes[operation->left], right = sizes[operation->right];
-  int64_t other;
+  int64_t unused;
   switch (operation->op) {
     case BYOC_SIZE_CONSTANT:
       *result = operation->value;
@@ -24,9 +24,9 @@ static int compute(const byoc_size_operation *operation, const int64_t *sizes, i
     case BYOC_SIZE_MULTIPLY:
       return !__builtin_mul_overflow(left, right, result);
     case BYOC_SIZE_FLOORDIV:
-      return divide(left, right, result, &other);
+      return divide(left, right, result, &unused);
     case BYOC_SIZE_MOD:
-      return divide(left, right, &other, result);
+      return divide(left, right, &unused, result);
     case BYOC_SIZE_MAX:
       *result = left > right ? left : right;
       return 1;

@@ -13,7 +13,7 @@ typedef struct {
 } byoc_call;
 
 /* Begin a call in this thread with so many requested threads; 0 for the number of the process. */
-byoc_call byoc_threads_enter(int wanted);
+byoc_call byoc_threads_enter(int requested);
 
 /* End the call begun in this thread by byoc_threads_enter. */
 void byoc_threads_leave(byoc_call call);
@@ -22,12 +22,13 @@ void byoc_threads_leave(byoc_call call);
 int byoc_threads_number(void);
 
 /* Set the number of threads of the process. */
-void byoc_threads_set_limit(int number);
+void byoc_threads_set_limit(int max_threads);
 
 /* Set the functions of the OpenMP library; `pause` is omp_pause_resource_all, or NULL. */
 void byoc_threads_set_openmp(int (*max_threads)(void), void (*set_num_threads)(int), int (*pause)(int));
 
-/* Forget the other threads, because a forked child has none of these; `alone`: the child must never have workers. */
-void byoc_threads_start_anew(int alone);
+/* Forget the other threads, because a forked child has none of these; `without_workers`: the child must never have
+ * workers. */
+void byoc_threads_reset_after_fork(int without_workers);
 
 #endif /* BYOC_THREADS_H_ */

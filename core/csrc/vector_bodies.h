@@ -23,29 +23,29 @@ static void elu_each(const float *restrict x, float *restrict y, int64_t count) 
 }
 
 /* Return an integer ordered as the float with these bits; the function is its own inverse. */
-static inline int32_t ordered(uint32_t bits) { return (int32_t)(bits ^ (bits >> 31) * 0x7fffffffu); }
+static inline int32_t order_key(uint32_t bits) { return (int32_t)(bits ^ (bits >> 31) * 0x7fffffffu); }
 
 static inline float largest(const float *x, int64_t count) {
-  int32_t found = INT32_MIN; /* stands for a NaN; below all others */
+  int32_t max_key = INT32_MIN; /* stands for a NaN; below all others */
   for (int64_t i = 0; i < count; ++i) {
-    const int32_t next = ordered(byoc_bits_f32(x[i]));
-    found = next > found ? next : found;
+    const int32_t key = order_key(byoc_bits_f32(x[i]));
+    max_key = key > max_key ? key : max_key;
   }
-  return byoc_from_bits_f32((uint32_t)ordered((uint32_t)found));
+  return byoc_from_bits_f32((uint32_t)order_key((uint32_t)max_key));
 }
 
 /* Return the sum; lane sums of blocks are added in float64. */
 static inline double sum(const float *x, int64_t count) {
-  double found = 0;
+  double total = 0;
   int64_t i = 0;
   for (; i + BLOCK <= count; i += BLOCK) {
     float lanes[LANES] = {0};
     for (int step = 0; step < BLOCK; step += LANES)
       for (int lane = 0; lane < LANES; ++lane) lanes[lane] += x[i + step + lane];
-    for (int lane = 0; lane < LANES; ++lane) found += (double)lanes[lane];
+    for (int lane = 0; lane < LANES; ++lane) total += (double)lanes[lane];
   }
-  for (; i < count; ++i) found += (double)x[i];
-  return found;
+  for (; i < count; ++i) total += (double)x[i];
+  return total;
 }
 
 /* Exponentials equal to 1 are counted separately: in a row dominated by a single number, the other exponentials alone
@@ -58,8 +58,8 @@ static void log_softmax_row(const float *restrict x, float *restrict y, int64_t 
     num_tops += x[i] == top;
     y[i] = x[i] == top ? 0 : power;
   }
-  const double others = sum(y, count) + (num_tops - 1) + (top - top); /* NaN if the largest number is infinite */
-  const float log_sum = others <= 1 ? byoc_log1p_unit_f32((float)others) : byoc_log_f32((float)(1 + others));
+  const double rest_sum = sum(y, count) + (num_tops - 1) + (top - top); /* NaN if the largest number is infinite */
+  const float log_sum = rest_sum <= 1 ? byoc_log1p_unit_f32((float)rest_sum) : byoc_log_f32((float)(1 + rest_sum));
   for (int64_t i = 0; i < count; ++i) y[i] = (x[i] - top) - log_sum;
 }
 

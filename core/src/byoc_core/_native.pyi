@@ -9,7 +9,7 @@ import numpy.typing as npt
 _NDArray: TypeAlias = npt.NDArray[Any]
 # Operation, registers, target, address of the function and of the context, step in Python.
 _Instruction: TypeAlias = tuple[int, tuple[int, ...], int, int, int, Callable[..., object] | None]
-# Location, storage or base register, dtype code and bits (DLPack), bytes of an element, dtype, shape, strides in
+# Kind of memory, storage or base register, dtype code and bits (DLPack), bytes of an element, dtype, shape, strides in
 # elements (or None), offset in bytes in the storage or base, array of a constant. Shape, strides and offset are indexes
 # into the table of sizes.
 _Register: TypeAlias = tuple[
@@ -30,7 +30,7 @@ LOOP_TEST: int
 IF: int
 GOTO: int
 
-# Locations of registers.
+# Kinds of memory of registers.
 ARGUMENT: int
 CONSTANT: int
 TENSOR: int
@@ -49,15 +49,15 @@ SIZE_BROADCAST: int
 
 # The accounts of byoc_core.runtime.threads.worker_accounts; the addresses: omp_get_max_threads, omp_set_num_threads,
 # omp_pause_resource_all or 0, GOMP_parallel, omp_get_num_threads and omp_get_thread_num.
-def threads_enter(wanted: int, /) -> tuple[int, int, int]: ...
+def threads_enter(requested: int, /) -> tuple[int, int, int]: ...
 def threads_leave(token: tuple[int, int, int], /) -> None: ...
 def threads_number() -> int: ...
-def threads_set_limit(number: int, /) -> None: ...
+def threads_set_limit(max_threads: int, /) -> None: ...
 def threads_set_openmp(addresses: tuple[int, int, int, int, int, int], /) -> None: ...
-def threads_start_anew(alone: bool, /) -> None: ...
+def threads_reset_after_fork(without_workers: bool, /) -> None: ...
 
 # The address returned by byoc_core.runtime.threads.team_runner.
-SPREAD_RUN: int
+TEAM_RUNNER: int
 
 # Addresses of functions of float32 (core/csrc/vector_functions.h) by name, for each instruction set of the
 # processor, the fastest last.

@@ -26,6 +26,7 @@
     │   └── UntrustedCodeError      the artifact holds native code, and nobody allowed native code
     ├── ProgramError                VM bytecode is malformed
     ├── LinkError                   a program's external symbols or constants cannot be resolved
+    ├── MemoryLimitError            buffers exceed the memory of a target
     ├── CallError                   a call's arguments do not fit the function's signature
     ├── ExecutionError              a function failed while running
     └── InternalError               a law guaranteed by byoc itself is broken: our bug
@@ -55,6 +56,7 @@ __all__ = [
     "IRTypeError",
     "InternalError",
     "LinkError",
+    "MemoryLimitError",
     "MissingCaptureError",
     "OptionsError",
     "PartitionError",
@@ -221,6 +223,10 @@ class ProgramError(ByocError):
 
 class LinkError(ByocError):
     """A program's external symbols or constants cannot be resolved."""
+
+
+class MemoryLimitError(ByocError):
+    """Buffers exceed the memory of a target."""
 
 
 class CallError(ByocError):

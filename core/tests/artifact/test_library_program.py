@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.artifact import Executable, load_module
-from byoc_core.artifact.program_c import NativeProgram
+from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.digest import digest_of
 from byoc_core.dims import Dim, parse_dim, symbol
 from byoc_core.errors import ExecutionError
@@ -446,6 +446,13 @@ def test_every_reason_is_said() -> None:
         "calls_packed": "needs Python for the call of `packed`, `one`, a function returning results",
         "unsolved": "needs Python for sizes not determined by a linear equation with a single unknown",
     }
+
+
+def test_a_function_calling_itself_is_left_to_python() -> None:
+    function = one_call("again", Call(CallKind.FUNCTION, 0, (0,), (1,)))
+    assert reason(Executable(Program((function,)), (), {}, {}), "again") == (
+        "needs Python for `again`, a function calling itself"
+    )
 
 
 def test_what_a_function_does_not_permit_is_a_reason() -> None:

@@ -203,7 +203,7 @@ def test_an_object_without_the_required_hooks_is_refused() -> None:
     half = types.SimpleNamespace(byoc_backend_info=hookimpl(lambda: BackendInfo("npu")))
     assert message_of(PluginError, lambda: EMPTY.get(half)) == (
         "plugin `SimpleNamespace`: the plugin does not implement the hook `byoc_codegen`. "
-        "The hook is required in this group."
+        "The hook is required in this group, or `byoc_lower` in place of it."
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 from byoc_core import script as R
 from byoc_core.backend import backends, hook_specs
 from byoc_core.backend import hooks as backend_hooks
-from byoc_core.backend.hooks import BackendInfo, CodegenResult, hookimpl
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, Rejection, Support, hookimpl
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import IRModule
 from byoc_core.ops import default_ops
@@ -174,6 +174,18 @@ def try_generated_kernels(hook: Callable[..., object]) -> None:
 def try_codegen(hook: Callable[..., object]) -> None:
     backend = backend_of(byoc_codegen=hook, byoc_partition=example_of("byoc_partition")["byoc_partition"])
     executable = byoc_core.build(MODULE, [backend])
+    x, w = np.ones((2, 2, 3), np.float32)
+    assert np.allclose(byoc_core.VirtualMachine(executable)["main"](x, w), np.tanh(2), rtol=1e-6)
+
+
+def try_lower(hook: Callable[..., object]) -> None:
+    backend = types.SimpleNamespace(
+        byoc_backend_info=hookimpl(lambda: BackendInfo("mynpu", native=True)),
+        byoc_supports=hookimpl(lambda binding: Support() if binding.op.name == "add" else Rejection("op", "no code")),
+        byoc_lower=hook,
+    )
+    executable = byoc_core.build(MODULE, [backend], strict=True)
+    assert [module.type_key for module in executable.modules].count("csource") == 1  # it was offloaded
     x, w = np.ones((2, 2, 3), np.float32)
     assert np.allclose(byoc_core.VirtualMachine(executable)["main"](x, w), np.tanh(2), rtol=1e-6)
 

@@ -126,7 +126,7 @@ def test_an_artifact_that_cannot_be_run(byoc: RunByoc, artifact: Path, fault: st
     assert not Path("out.npz").exists()
 
 
-@pytest.mark.parametrize("command", ["inspect", "run", "verify", "explain"])
+@pytest.mark.parametrize("command", ["inspect", "run", "verify", "explain", "plan"])
 @pytest.mark.parametrize("name", ["byoc-npu-driver", "numpy --index-url http://evil", "x; rm -rf ~", "-r evil.txt"])
 def test_a_distribution_that_an_artifact_names_is_doubted(
     byoc: RunByoc, artifact: Path, command: str, name: str
@@ -234,6 +234,8 @@ _COMPILING = {
     "debug": ("m.onnx", "--no-isolate"),
     "demo": ("--strict",),
     "explain": ("m.onnx", "--strict"),
+    "export": ("m.onnx", "--strict"),
+    "plan": ("m.onnx", "--strict"),
     "run": ("m.onnx", "--strict"),
 }
 """The commands compiling for backends, each with the option for strictness; `byoc debug` is always strict."""

@@ -69,6 +69,8 @@ def test_no_command_prints_what_a_terminal_obeys(byoc: RunByoc, name: str) -> No
         ("explain", "m.onnx"),
         ("explain", "m.onnx", "--ir"),
         ("explain", "m.byoc", "--json"),
+        ("plan", "m.onnx", f"--dim={name}=3", "-o", "m.svg"),
+        ("plan", "m.byoc", f"--dim={name}"),
         ("debug", "m.onnx"),
         ("compile", "m.onnx", "-o", "n.byoc", "--backend", name),
         ("compile", "m.onnx", "-o", "n.byoc", f"--force={name}={name}"),

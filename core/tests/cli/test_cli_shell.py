@@ -14,7 +14,7 @@ from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
-COMMANDS = ("backends", "doctor", "demo", "compile", "run", "explain", "inspect", "verify", "lint-backend")
+COMMANDS = ("backends", "doctor", "demo", "compile", "run", "explain", "plan", "inspect", "verify", "lint-backend")
 
 
 def test_help_lists_every_command_and_teaches_by_example(byoc: RunByoc) -> None:

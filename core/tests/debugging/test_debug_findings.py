@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core import debug_model, parse
-from byoc_core.debugging import CODES, DebugReport, Tolerance
+from byoc_core.debugging import REGION_FINDING_CODES, DebugReport, Tolerance
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import OptionsError
 from byoc_core.ir import IRModule
@@ -82,7 +82,7 @@ def test_each_fault_has_its_code(faulty: Callable[..., object], fault: str, expe
     assert codes(report) == expected
     assert not report.is_right
     assert report.first is report.worst is report.checks[0]
-    assert set(expected) <= set(CODES)
+    assert set(expected) <= set(REGION_FINDING_CODES)
 
 
 def test_the_text_of_a_wrong_value_names_element_and_values(faulty: Callable[..., object]) -> None:

@@ -57,6 +57,21 @@ TARGETS = {
         ),
         ("core/tests/vm/test_vm_dataflow.py::test_verifying_ten_thousand_instructions_takes_one_pass",),
     ),
+    "memory-map": Target(
+        "byoc_core",
+        ("runtime/pools.py", "vm/liveness.py", "vm/memory_map.py"),
+        (
+            "core/tests/runtime/test_pools.py",
+            "core/tests/vm/test_memory_map.py",
+            "core/tests/vm/test_vm_dataflow.py",
+            "core/tests/vm/test_vm_paths.py",
+            "core/tests/vm/test_vm_views.py",
+        ),
+        (
+            "core/tests/runtime/test_pools.py::test_many_buffers_in_a_pool_with_a_limit",
+            "core/tests/vm/test_vm_dataflow.py::test_verifying_ten_thousand_instructions_takes_one_pass",
+        ),
+    ),
     "merging": Target(
         "byoc_core",
         ("partitioning/merging/*.py",),
@@ -77,7 +92,13 @@ TARGETS = {
     ),
     "plan-storage": Target(
         "byoc_core",
-        ("runtime/plan_storage.py", "runtime/sweep_storage.py", "runtime/symbolic_storage.py"),
+        (
+            "runtime/climb_storage.py",
+            "runtime/plan_storage.py",
+            "runtime/storage_gaps.py",
+            "runtime/sweep_storage.py",
+            "runtime/symbolic_storage.py",
+        ),
         (
             "core/tests/runtime/test_plan_reference.py",
             "core/tests/runtime/test_plan_storage.py",

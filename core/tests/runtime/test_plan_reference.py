@@ -9,7 +9,9 @@ from unittest.mock import patch
 
 import pytest
 from byoc_core.runtime import plan_storage
+from byoc_core.runtime.climb_storage import climb
 from byoc_core.runtime.plan_storage import Interval, StoragePlan, peak_nbytes, plan, plan_once
+from byoc_core.runtime.storage_gaps import highest_gap, lowest_gap
 from byoc_core.runtime.sweep_storage import sweep
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -128,7 +130,55 @@ def sweeps(intervals: Sequence[Interval], sizes: Sequence[int], least: int) -> I
                 return
 
 
-def expected_plan(intervals: Sequence[Interval], alignment: int, pairs: int, repairs: int) -> StoragePlan:
+def climbed(
+    spans: Sequence[Place], sizes: Sequence[int], order: Sequence[int], goal: int, num_steps: int
+) -> tuple[int, ...]:
+    """Do as described for :func:`climb`: each step places all buffers again."""
+    intervals = [Interval(size, start, end) for size, (start, end) in zip(sizes, spans, strict=True)]
+    neighbours = [
+        sorted(
+            (n for n in range(len(sizes)) if n != number and meet(intervals[n], intervals[number])),
+            key=lambda n: (spans[n], n),
+        )
+        for number in range(len(sizes))
+    ]
+    order = list(order)
+    offsets = place(intervals, sizes, order, None)
+    state = 1
+
+    def pick(numbers: Sequence[int]) -> int:
+        nonlocal state
+        state = (state * 6364136223846793005 + 1442695040888963407) & ((1 << 64) - 1)
+        return numbers[(state >> 32) * len(numbers) // (1 << 32)]
+
+    for _ in range(num_steps):
+        total = top_of(offsets, sizes)
+        if total <= goal:
+            break
+        number = pick([n for n in order if offsets[n] + sizes[n] == total])
+        earlier = order[: order.index(number)]
+        near = [n for n in neighbours[number] if n in earlier]
+        near += [n for other in near for n in neighbours[other] if n in earlier]
+        if not near:
+            break
+        other = pick(list(dict.fromkeys(near)))
+        swapped = [{number: other, other: number}.get(n, n) for n in order]
+        tried = place(intervals, sizes, swapped, None)
+        if top_of(tried, sizes) <= total:
+            order, offsets = swapped, tried
+    return tuple(offsets)
+
+
+def conflicts_first(intervals: Sequence[Interval], sizes: Sequence[int]) -> list[int]:
+    def conflicting_nbytes(number: int) -> int:
+        return sum(size for size, interval in zip(sizes, intervals, strict=True) if meet(interval, intervals[number]))
+
+    return sorted(range(len(sizes)), key=lambda n: (-conflicting_nbytes(n), -sizes[n], n))
+
+
+def expected_plan(
+    intervals: Sequence[Interval], alignment: int, pairs: int, repairs: int, climbs: int = 0
+) -> StoragePlan:
     """Do as described for :func:`plan`."""
     sizes = [(interval.nbytes + alignment - 1) // alignment * alignment for interval in intervals]
     least = peak(intervals, sizes)
@@ -138,7 +188,9 @@ def expected_plan(intervals: Sequence[Interval], alignment: int, pairs: int, rep
     by_area = sorted(numbers, key=lambda n: (-sizes[n] * (intervals[n].end + 1 - intervals[n].start), n))
     left = pairs // (num_pairs(intervals) + 1)
     best = [sum(sizes[:number]) for number in numbers]
-    for order, ceiling in ((largest, None), (earliest, least), (by_area, None), (earliest, None)):
+    conflicting = conflicts_first(intervals, sizes)
+    tries = ((largest, None), (earliest, least), (by_area, None), (earliest, None), (conflicting, None))
+    for order, ceiling in tries:
         count = min(left, 1 if ceiling is not None else 1 + min(16, repairs // (len(sizes) + 1)))
         if not count or top_of(best, sizes) == least:
             break
@@ -146,10 +198,20 @@ def expected_plan(intervals: Sequence[Interval], alignment: int, pairs: int, rep
         best = min((best, *rounds_of(intervals, sizes, order, ceiling, count)), key=lambda found: top_of(found, sizes))
     if not left:
         best = min((best, *sweeps(intervals, sizes, least)), key=lambda found: top_of(found, sizes))
+    num_steps = min(300, climbs // (num_pairs(intervals) + len(sizes) + 1))
+    spans = [(interval.start, interval.end) for interval in intervals]
+    for again in (False, True):
+        if num_steps and top_of(best, sizes) > least:
+            before = best
+            order = sorted(numbers, key=lambda n: (before[n], n)) if again else conflicting
+            found = list(climbed(spans, sizes, order, least, num_steps))
+            best = min((best, found), key=lambda found: top_of(found, sizes))
     return finished(best, intervals)
 
 
-def expected_plan_once(intervals: Sequence[Interval], alignment: int, pairs: int, _repairs: int) -> StoragePlan:
+def expected_plan_once(
+    intervals: Sequence[Interval], alignment: int, pairs: int, _repairs: int, _climbs: int
+) -> StoragePlan:
     """Do as described for :func:`plan_once`."""
     sizes = [(interval.nbytes + alignment - 1) // alignment * alignment for interval in intervals]
     if num_pairs(intervals) > pairs:
@@ -178,9 +240,10 @@ def test_a_plan_is_what_the_docstring_says(
             [2_000_000, 2_000_000, count, max(count - 1, 0), 3 * per_round, 18 * per_round, 20 * per_round]
         )
         repairs = rng.choice([5000, 0, 2 * len(intervals), 2 * len(intervals) + 2, 3 * len(intervals) + 1])
-        with patch.multiple(plan_storage, _PAIR_BUDGET=pairs, _REPAIR_BUDGET=repairs):
+        climbs = rng.choice([0, per_round + len(intervals) - 1, 9 * (per_round + len(intervals)), 300_000])
+        with patch.multiple(plan_storage, _PAIR_BUDGET=pairs, _REPAIR_BUDGET=repairs, _CLIMB_BUDGET=climbs):
             found = planner(intervals, alignment)
-        assert found == expected(intervals, alignment, pairs, repairs), f"seed {seed}"
+        assert found == expected(intervals, alignment, pairs, repairs, climbs), f"seed {seed}"
 
 
 def test_each_try_of_a_plan_is_what_the_docstring_says() -> None:
@@ -219,10 +282,38 @@ def test_all_placements_together_keep_to_the_budget_and_use_it() -> None:
 
         per_buffer = len(intervals) + 1
         room = repairs * per_buffer + rng.randrange(per_buffer)
-        with patch.multiple(plan_storage, _place_repeatedly=place_badly, _PAIR_BUDGET=budget, _REPAIR_BUDGET=room):
+        budgets: dict[str, Any] = {"_PAIR_BUDGET": budget, "_REPAIR_BUDGET": room, "_CLIMB_BUDGET": 0}
+        with patch.multiple(plan_storage, _place_repeatedly=place_badly, **budgets):
             plan(intervals, 1)
         if sum(interval.nbytes for interval in intervals) > peak_nbytes(intervals):
-            assert sum(rounds) == min(budget // per_round, 1 + 3 * (1 + repairs)), f"seed {seed}"
+            assert sum(rounds) == min(budget // per_round, 1 + 4 * (1 + repairs)), f"seed {seed}"
+
+
+def test_a_climb_is_what_the_docstring_says() -> None:
+    for seed in range(10 * settings().max_examples):
+        rng = random.Random(seed)
+        intervals = random_intervals(rng)
+        spans = [(interval.start, interval.end) for interval in intervals]
+        sizes = [interval.nbytes for interval in intervals]
+        order = rng.sample(range(len(sizes)), len(sizes))
+        goal = rng.choice([0, peak(intervals, sizes)])
+        num_steps = rng.choice([0, 1, 2, 9, 40])
+        assert climb(spans, sizes, order, goal, num_steps) == climbed(spans, sizes, order, goal, num_steps), seed
+
+
+def test_a_climb_ends_at_the_goal_or_lower_than_at_the_start() -> None:
+    """Of random orders, half of the climbs and more must gain: a climb without a step would not."""
+    gains = []
+    for seed in range(40):
+        rng = random.Random(seed)
+        intervals = [Interval(rng.randint(1, 99), start, start + rng.randint(0, 6)) for start in range(20)]
+        spans = [(interval.start, interval.end) for interval in intervals]
+        sizes = [interval.nbytes for interval in intervals]
+        order = rng.sample(range(20), 20)
+        first, last = (top_of(climb(spans, sizes, order, 0, steps), sizes) for steps in (0, 100))
+        assert last <= first
+        gains.append(last < first)
+    assert sum(gains) > len(gains) // 2
 
 
 def test_a_sweep_is_what_the_docstring_says() -> None:
@@ -267,14 +358,14 @@ GAPS: list[tuple[list[Place], int, int, int | None]] = [
 
 @pytest.mark.parametrize(("taken", "size", "lowest", "highest"), GAPS)
 def test_gaps_that_fit_exactly_are_taken(taken: list[Place], size: int, lowest: int, highest: int | None) -> None:
-    assert plan_storage._lowest_gap(taken, size) == lowest
-    assert plan_storage._highest_gap(taken, size, 8) == highest
+    assert lowest_gap(taken, size) == lowest
+    assert highest_gap(taken, size, 8) == highest
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), max_size=5), st.integers(1, 5), st.integers(0, 12))
 def test_gaps_are_those_that_are_free(spans: list[tuple[int, int]], size: int, ceiling: int) -> None:
     taken = sorted((start, start + length) for start, length in spans)
     free = [offset for offset in range(16) if is_free(offset, size, taken)]
-    assert plan_storage._lowest_gap(taken, size) == min(free)
+    assert lowest_gap(taken, size) == min(free)
     below = [offset for offset in free if offset + size <= ceiling]
-    assert plan_storage._highest_gap(taken, size, ceiling) == max(below, default=None)
+    assert highest_gap(taken, size, ceiling) == max(below, default=None)

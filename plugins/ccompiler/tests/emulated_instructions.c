@@ -46,48 +46,48 @@ static const int order[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_R
                               REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
 
 /* Reads an instruction with a VEX prefix of three bytes from map 0F38; whether it is one. */
-static int decode(const greg_t *registers, struct instruction *found) {
+static int decode(const greg_t *registers, struct instruction *instruction) {
   const uint8_t *code = (const uint8_t *)registers[REG_RIP];
   if (code[0] != 0xC4 || (code[1] & 31) != 2 || (code[2] & 0x80)) return 0;
   const int extend_reg = code[1] & 0x80 ? 0 : 8, extend_index = code[1] & 0x40 ? 0 : 8;
   const int extend_base = code[1] & 0x20 ? 0 : 8;
   const int modrm = code[4], mode = modrm >> 6;
-  found->code = code;
-  found->operand = ~(code[2] >> 3) & 15;
-  found->is_long = code[2] >> 2 & 1;
-  found->prefix = code[2] & 3;
-  found->opcode = code[3];
-  found->reg = (modrm >> 3 & 7) | extend_reg;
-  found->rm = (modrm & 7) | extend_base;
-  found->is_memory = mode != 3;
-  found->length = 5;
-  found->stride = 0;
-  found->address = NULL;
-  if (!found->is_memory) return 1;
+  instruction->code = code;
+  instruction->operand = ~(code[2] >> 3) & 15;
+  instruction->is_long = code[2] >> 2 & 1;
+  instruction->prefix = code[2] & 3;
+  instruction->opcode = code[3];
+  instruction->reg = (modrm >> 3 & 7) | extend_reg;
+  instruction->rm = (modrm & 7) | extend_base;
+  instruction->is_memory = mode != 3;
+  instruction->length = 5;
+  instruction->stride = 0;
+  instruction->address = NULL;
+  if (!instruction->is_memory) return 1;
   const uint8_t *next = code + 5;
-  int64_t place = 0;
+  int64_t address = 0;
   int is_relative = 0, has_wide = mode == 2;
   if ((modrm & 7) == 4) {
     const int sib = *next++, index = (sib >> 3 & 7) | extend_index, base = (sib & 7) | extend_base;
-    if (index != 4) found->stride = (int64_t)registers[order[index]] << (sib >> 6);
+    if (index != 4) instruction->stride = (int64_t)registers[order[index]] << (sib >> 6);
     if ((sib & 7) == 5 && mode == 0) has_wide = 1;
-    else place = registers[order[base]];
+    else address = registers[order[base]];
   } else if ((modrm & 7) == 5 && mode == 0) {
     has_wide = is_relative = 1;
   } else {
-    place = registers[order[found->rm]];
+    address = registers[order[instruction->rm]];
   }
   if (mode == 1) {
-    place += (int8_t)*next++;
+    address += (int8_t)*next++;
   } else if (has_wide) {
     int32_t offset;
     memcpy(&offset, next, sizeof(offset));
     next += sizeof(offset);
-    place += offset;
+    address += offset;
   }
-  found->length = (int)(next - code);
-  if (is_relative) place += (int64_t)next;
-  found->address = (uint8_t *)place;
+  instruction->length = (int)(next - code);
+  if (is_relative) address += (int64_t)next;
+  instruction->address = (uint8_t *)address;
   return 1;
 }
 
@@ -139,34 +139,38 @@ static int multiply(struct tile *sums, const struct tile *left, const struct til
   return 1;
 }
 
-/* Copies the rows of a tile from memory, or to it. */
-static int move(const struct instruction *it, struct tile *tile, int is_load) {
+/* Copies the rows of a tile from memory, or to instruction. */
+static int move(const struct instruction *instruction, struct tile *tile, int is_load) {
   if (!tile->rows) return 0;
   for (int row = 0; row < tile->rows; ++row) {
-    uint8_t *place = it->address + row * it->stride;
-    if (is_load) memcpy(tile->data[row], place, tile->nbytes);
-    else memcpy(place, tile->data[row], tile->nbytes);
+    uint8_t *address = instruction->address + row * instruction->stride;
+    if (is_load) memcpy(tile->data[row], address, tile->nbytes);
+    else memcpy(address, tile->data[row], tile->nbytes);
   }
   return 1;
 }
 
-static int run_tiles(const struct instruction *it) {
-  if (it->is_long || it->reg > 7) return 0;
-  struct tile *tile = &tiles[it->reg];
-  if (it->opcode == 0x49 && it->prefix == NO_PREFIX && it->is_memory) return configure(it->address + it->stride);
+static int run_tiles(const struct instruction *instruction) {
+  if (instruction->is_long || instruction->reg > 7) return 0;
+  struct tile *tile = &tiles[instruction->reg];
+  if (instruction->opcode == 0x49 && instruction->prefix == NO_PREFIX && instruction->is_memory)
+    return configure(instruction->address + instruction->stride);
   if (!has_shapes) return 0;
-  if (it->opcode == 0x49 && it->prefix == NO_PREFIX) {
+  if (instruction->opcode == 0x49 && instruction->prefix == NO_PREFIX) {
     has_shapes = 0;
     return 1;
   }
-  if (it->opcode == 0x49 && it->prefix == PREFIX_F2 && !it->is_memory) {
+  if (instruction->opcode == 0x49 && instruction->prefix == PREFIX_F2 && !instruction->is_memory) {
     memset(tile->data, 0, sizeof(tile->data));
     return tile->rows > 0;
   }
-  if (it->opcode == 0x4B && it->prefix == PREFIX_F2 && it->is_memory) return move(it, tile, 1);
-  if (it->opcode == 0x4B && it->prefix == PREFIX_F3 && it->is_memory) return move(it, tile, 0);
-  if (it->opcode == 0x5C && it->prefix == PREFIX_F3 && !it->is_memory && it->rm < 8 && it->operand < 8)
-    return multiply(tile, &tiles[it->rm], &tiles[it->operand]);
+  if (instruction->opcode == 0x4B && instruction->prefix == PREFIX_F2 && instruction->is_memory)
+    return move(instruction, tile, 1);
+  if (instruction->opcode == 0x4B && instruction->prefix == PREFIX_F3 && instruction->is_memory)
+    return move(instruction, tile, 0);
+  if (instruction->opcode == 0x5C && instruction->prefix == PREFIX_F3 && !instruction->is_memory &&
+      instruction->rm < 8 && instruction->operand < 8)
+    return multiply(tile, &tiles[instruction->rm], &tiles[instruction->operand]);
   return 0;
 }
 
@@ -181,39 +185,39 @@ static struct vectors find_vectors(ucontext_t *context) {
   uint8_t *area = (uint8_t *)context->uc_mcontext.fpregs;
   uint32_t nbytes, offset, flags, mask;
   __cpuid_count(0xD, 2, nbytes, offset, flags, mask);
-  const struct vectors found = {area + 160, area + offset};
+  const struct vectors vectors = {area + 160, area + offset};
   uint64_t present;
   memcpy(&present, area + 512, sizeof(present));
-  if (!(present & 2)) memset(found.low, 0, 256);
-  if (!(present & 4)) memset(found.high, 0, 256);
+  if (!(present & 2)) memset(vectors.low, 0, 256);
+  if (!(present & 4)) memset(vectors.high, 0, 256);
   present |= 6;
   memcpy(area + 512, &present, sizeof(present));
-  return found;
+  return vectors;
 }
 
-static void read_vector(const struct vectors *all, int number, uint8_t *to) {
-  memcpy(to, all->low + 16 * number, 16);
-  memcpy(to + 16, all->high + 16 * number, 16);
+static void read_vector(const struct vectors *vectors, int number, uint8_t *target) {
+  memcpy(target, vectors->low + 16 * number, 16);
+  memcpy(target + 16, vectors->high + 16 * number, 16);
 }
 
 /* VPDPBUSD: adds to each 32-bit lane four products of a byte without a sign and one with a sign; sums wrap around. */
-static int run_quads(const struct instruction *it, ucontext_t *context) {
-  if (it->opcode != 0x50 || it->prefix != PREFIX_66) return 0;
-  const struct vectors all = find_vectors(context);
+static int run_quads(const struct instruction *instruction, ucontext_t *context) {
+  if (instruction->opcode != 0x50 || instruction->prefix != PREFIX_66) return 0;
+  const struct vectors vectors = find_vectors(context);
   uint8_t sums[32], left[32], right[32];
-  read_vector(&all, it->reg, sums);
-  read_vector(&all, it->operand, left);
-  if (it->is_memory) memcpy(right, it->address + it->stride, it->is_long ? 32 : 16);
-  else read_vector(&all, it->rm, right);
-  for (int lane = 0; lane < (it->is_long ? 8 : 4); ++lane) {
+  read_vector(&vectors, instruction->reg, sums);
+  read_vector(&vectors, instruction->operand, left);
+  if (instruction->is_memory) memcpy(right, instruction->address + instruction->stride, instruction->is_long ? 32 : 16);
+  else read_vector(&vectors, instruction->rm, right);
+  for (int lane = 0; lane < (instruction->is_long ? 8 : 4); ++lane) {
     uint32_t sum;
     memcpy(&sum, sums + 4 * lane, sizeof(sum));
     for (int k = 4 * lane; k < 4 * lane + 4; ++k) sum += (uint32_t)(left[k] * (int8_t)right[k]);
     memcpy(sums + 4 * lane, &sum, sizeof(sum));
   }
-  if (!it->is_long) memset(sums + 16, 0, 16);
-  memcpy(all.low + 16 * it->reg, sums, 16);
-  memcpy(all.high + 16 * it->reg, sums + 16, 16);
+  if (!instruction->is_long) memset(sums + 16, 0, 16);
+  memcpy(vectors.low + 16 * instruction->reg, sums, 16);
+  memcpy(vectors.high + 16 * instruction->reg, sums + 16, 16);
   __atomic_add_fetch(&num_quads, 1, __ATOMIC_RELAXED);
   return 1;
 }
@@ -225,9 +229,9 @@ static void handle(int number, siginfo_t *info, void *state) {
   (void)info;
   ucontext_t *context = state;
   greg_t *registers = context->uc_mcontext.gregs;
-  struct instruction it;
-  if (decode(registers, &it) && (run_tiles(&it) || run_quads(&it, context))) {
-    registers[REG_RIP] += it.length;
+  struct instruction instruction;
+  if (decode(registers, &instruction) && (run_tiles(&instruction) || run_quads(&instruction, context))) {
+    registers[REG_RIP] += instruction.length;
     return;
   }
   sigaction(SIGILL, &previous, NULL); /* the instruction is tried again, and ends the process */

@@ -6,35 +6,35 @@
 #include <sys/mman.h>
 #endif
 
-enum { KEPT_ARENAS = 16, ALIGNMENT = 64 };
+enum { MAX_POOLED_ARENAS = 16, ALIGNMENT = 64 };
 
-/* The least size for a request of large pages. */
-static const int64_t LARGE = INT64_C(4) << 20, LARGE_PAGE = INT64_C(2) << 20;
+/* The least size of an arena with large pages, and the size of a large page. */
+static const int64_t MIN_LARGE_NBYTES = INT64_C(4) << 20, LARGE_PAGE_NBYTES = INT64_C(2) << 20;
 
 static Arena *pool;
 static int32_t num_pooled;
 
 static char *allocate(int64_t nbytes) {
-  const int64_t alignment = nbytes < LARGE ? ALIGNMENT : LARGE_PAGE;
+  const int64_t alignment = nbytes < MIN_LARGE_NBYTES ? ALIGNMENT : LARGE_PAGE_NBYTES;
   if (nbytes > PTRDIFF_MAX - alignment) return NULL;
   const size_t rounded = (size_t)((nbytes + alignment) & -alignment); /* never 0 */
   void *memory = aligned_alloc((size_t)alignment, rounded);
 #ifdef MADV_HUGEPAGE
-  if (memory && alignment == LARGE_PAGE) (void)madvise(memory, rounded, MADV_HUGEPAGE);
+  if (memory && alignment == LARGE_PAGE_NBYTES) (void)madvise(memory, rounded, MADV_HUGEPAGE);
 #endif
   return memory;
 }
 
 Arena *byoc_take_arena(const void *thread) {
-  Arena **place = &pool;
-  for (Arena **other = &pool; *other; other = &(*other)->next) {
-    if ((*other)->thread != thread) continue;
-    place = other;
+  Arena **link = &pool;
+  for (Arena **candidate = &pool; *candidate; candidate = &(*candidate)->next) {
+    if ((*candidate)->thread != thread) continue;
+    link = candidate;
     break;
   }
-  Arena *arena = *place;
+  Arena *arena = *link;
   if (arena) {
-    *place = arena->next;
+    *link = arena->next;
     arena->next = NULL;
     arena->thread = thread;
     --num_pooled;
@@ -43,7 +43,7 @@ Arena *byoc_take_arena(const void *thread) {
 }
 
 Arena *byoc_put_arena(Arena *arena) {
-  if (num_pooled == KEPT_ARENAS) return arena;
+  if (num_pooled == MAX_POOLED_ARENAS) return arena;
   arena->next = pool;
   pool = arena;
   ++num_pooled;
@@ -62,10 +62,10 @@ Arena *byoc_grow_arena(Arena *arena, int64_t nbytes) {
 }
 
 Arena *byoc_take_all_arenas(void) {
-  Arena *all = pool;
+  Arena *arenas = pool;
   pool = NULL;
   num_pooled = 0;
-  return all;
+  return arenas;
 }
 
 void byoc_free_arenas(Arena *arenas) {

@@ -1,21 +1,21 @@
 /* Calls: pools lend the resources of a call. No Python here. */
 #include "objects.h"
 
-enum { KEPT_FRAMES = 16 };
+enum { MAX_POOLED_FRAMES = 16 };
 
 /* Its address identifies the thread. */
 static _Thread_local char thread;
 
 static Frame *take_frame(ProgramObject *program) {
-  Frame **place = &program->frames;
-  for (Frame **other = &program->frames; *other; other = &(*other)->next) {
-    if ((*other)->thread != &thread) continue;
-    place = other;
+  Frame **link = &program->frames;
+  for (Frame **candidate = &program->frames; *candidate; candidate = &(*candidate)->next) {
+    if ((*candidate)->thread != &thread) continue;
+    link = candidate;
     break;
   }
-  Frame *frame = *place;
+  Frame *frame = *link;
   if (frame) {
-    *place = frame->next;
+    *link = frame->next;
     --program->num_frames;
   }
   return frame;
@@ -38,7 +38,7 @@ void byoc_end(ProgramObject *program, Call *call) {
   Frame *frame = call->frame;
   Arena *arena = call->arena;
   byoc_lock();
-  if (frame && program->num_frames < KEPT_FRAMES) {
+  if (frame && program->num_frames < MAX_POOLED_FRAMES) {
     frame->next = program->frames;
     program->frames = frame;
     ++program->num_frames;

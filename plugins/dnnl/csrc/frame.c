@@ -5,21 +5,21 @@
 
 enum { IN_ORDER = 1 };
 
-static int fail(Failure *failure, int32_t what, int32_t step, int32_t status) {
-  *failure = (Failure){what, step, status};
+static int fail(Failure *failure, int32_t operation, int32_t step, int32_t status) {
+  *failure = (Failure){operation, step, status};
   return FAILED;
 }
 
 void byoc_free_frame(const ProgramObject *program, Frame *frame) {
-  for (int32_t i = 0; i < program->num_places; ++i)
+  for (int32_t i = 0; i < program->num_locations; ++i)
     if (frame->memories[i]) (void)program->api.destroy_memory(frame->memories[i]);
   if (frame->stream) (void)program->api.destroy_stream(frame->stream);
   free(frame);
 }
 
 Frame *byoc_make_frame(const ProgramObject *program, Failure *failure) {
-  const size_t num_places = (size_t)program->num_places, num_arguments = (size_t)program->num_arguments;
-  Frame *frame = calloc(1, sizeof *frame + num_places * (sizeof(char *) + sizeof(void *)) +
+  const size_t num_locations = (size_t)program->num_locations, num_arguments = (size_t)program->num_arguments;
+  Frame *frame = calloc(1, sizeof *frame + num_locations * (sizeof(char *) + sizeof(void *)) +
                                num_arguments * sizeof(Argument));
   if (!frame) {
     (void)fail(failure, IN_ALLOCATION, 0, 0);
@@ -27,17 +27,17 @@ Frame *byoc_make_frame(const ProgramObject *program, Failure *failure) {
   }
   frame->arguments = (Argument *)(frame + 1);
   frame->addresses = (char **)(frame->arguments + num_arguments);
-  frame->memories = (void **)(frame->addresses + num_places);
+  frame->memories = (void **)(frame->addresses + num_locations);
   int status = program->api.create_stream(&frame->stream, program->engine, IN_ORDER);
   if (status) {
     frame->stream = NULL;
     (void)fail(failure, IN_CREATE_STREAM, 0, status);
   }
-  for (size_t i = 0; i < num_places && !status; ++i) {
-    const Place *place = &program->places[i];
-    if (place->kind == CONSTANT) frame->addresses[i] = (char *)(uintptr_t)place->value;
-    if (!place->desc) continue;
-    status = program->api.create_memory(&frame->memories[i], place->desc, program->engine, frame->addresses[i]);
+  for (size_t i = 0; i < num_locations && !status; ++i) {
+    const Location *location = &program->locations[i];
+    if (location->kind == CONSTANT) frame->addresses[i] = (char *)(uintptr_t)location->value;
+    if (!location->desc) continue;
+    status = program->api.create_memory(&frame->memories[i], location->desc, program->engine, frame->addresses[i]);
     if (status) {
       frame->memories[i] = NULL;
       (void)fail(failure, IN_CREATE_MEMORY, 0, status);
@@ -54,14 +54,15 @@ Frame *byoc_make_frame(const ProgramObject *program, Failure *failure) {
   return frame;
 }
 
-/* Sets the addresses of arguments and arena places to the memory of this call. */
-static int point(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena, Failure *failure) {
-  for (int32_t i = 0; i < program->num_places; ++i) {
-    const Place *place = &program->places[i];
-    if (place->kind == CONSTANT) continue;
-    char *address = place->kind == ARGUMENT ? tensors[place->value] : arena + place->value;
+/* Sets the addresses of arguments and arena locations to the memory of this call. */
+static int set_addresses(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena,
+                         Failure *failure) {
+  for (int32_t i = 0; i < program->num_locations; ++i) {
+    const Location *location = &program->locations[i];
+    if (location->kind == CONSTANT) continue;
+    char *address = location->kind == ARGUMENT ? tensors[location->value] : arena + location->value;
     if (address == frame->addresses[i]) continue;
-    if (place->desc) {
+    if (location->desc) {
       const int status = program->api.set_address(frame->memories[i], address);
       if (status) return fail(failure, IN_SET_ADDRESS, 0, status);
     }
@@ -84,7 +85,7 @@ static int run_steps(void *data) {
   for (int32_t i = 0; i < program->num_steps; ++i) {
     const Step *step = &program->steps[i];
     if (step->op == CHECK) {
-      if (!byoc_check(&program->api, frame->addresses[step->check.place], step->check.count, step->check.width,
+      if (!byoc_check(&program->api, frame->addresses[step->check.location], step->check.count, step->check.width,
                       step->check.limit))
         return STOPPED;
       continue;
@@ -103,15 +104,15 @@ static int run_steps(void *data) {
 }
 
 int byoc_run_frame(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena, Failure *failure) {
-  if (point(program, frame, tensors, arena, failure) != DONE) return FAILED;
+  if (set_addresses(program, frame, tensors, arena, failure) != DONE) return FAILED;
   const Api *api = &program->api;
   struct run run = {program, frame, failure};
   if (!api->set_num_threads) return api->run_team ? api->run_team(run_steps, &run) : run_steps(&run);
   /* Some primitives query OpenMP at run time, regardless of the number of threads at creation. */
-  const int before = api->max_threads ? api->max_threads() : 1;
-  if (before == 1) return run_steps(&run);
+  const int saved_num_threads = api->max_threads ? api->max_threads() : 1;
+  if (saved_num_threads == 1) return run_steps(&run);
   api->set_num_threads(1);
-  const int end = run_steps(&run);
-  api->set_num_threads(before);
-  return end;
+  const int outcome = run_steps(&run);
+  api->set_num_threads(saved_num_threads);
+  return outcome;
 }

@@ -8,4 +8,4 @@ void byoc_lock(void) { (void)pthread_mutex_lock(&mutex); }
 void byoc_unlock(void) { (void)pthread_mutex_unlock(&mutex); }
 
 /* A fork waits until no other thread holds the lock: the protected state is consistent in the child. */
-int byoc_keep_lock_over_forks(void) { return pthread_atfork(byoc_lock, byoc_unlock, byoc_unlock); }
+int byoc_register_fork_handlers(void) { return pthread_atfork(byoc_lock, byoc_unlock, byoc_unlock); }

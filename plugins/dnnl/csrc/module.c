@@ -26,7 +26,7 @@ PyMODINIT_FUNC PyInit__native(void) {
       {"CHECK", CHECK},
       {"COMPUTE", COMPUTE},
   };
-  if (byoc_keep_lock_over_forks()) return PyErr_NoMemory();
+  if (byoc_register_fork_handlers()) return PyErr_NoMemory();
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
   for (size_t i = 0; i < sizeof constants / sizeof *constants; ++i)

@@ -38,7 +38,7 @@ typedef struct {
   void *desc; /* dnnl_memory_desc_t; NULL if no primitive uses the tensor */
   int32_t kind;
   int64_t value; /* index of an argument, address of a constant, or offset in the arena in bytes */
-} Place;
+} Location;
 
 /* Operations of steps. */
 enum {
@@ -58,7 +58,7 @@ typedef struct {
       void *primitive;
     } execute;
     struct {
-      int32_t place, width; /* width: bytes of an element, 2 or 4 */
+      int32_t location, width; /* width: bytes of an element, 2 or 4 */
       int64_t count;
       int32_t limit; /* bits of the largest permitted magnitude */
     } check;
@@ -75,8 +75,8 @@ typedef struct Frame {
   struct Frame *next; /* in the pool */
   const void *thread; /* thread of the last use */
   void *stream;
-  char **addresses;    /* by place: addresses in the latest call */
-  void **memories;     /* by place */
+  char **addresses;    /* by location: addresses in the latest call */
+  void **memories;     /* by location */
   Argument *arguments; /* of all steps */
 } Frame;
 
@@ -99,14 +99,14 @@ typedef struct {
   PyObject_HEAD
   Api api;
   void *engine;
-  Place *places;
+  Location *locations;
   Step *steps;
-  Argument *arguments; /* of all steps; the member memory holds the index of a place */
-  int32_t num_places, num_steps, num_arguments;
+  Argument *arguments; /* of all steps; the member memory holds the index of a location */
+  int32_t num_locations, num_steps, num_arguments;
   int32_t num_tensors; /* required by the program; a call may pass more */
   int64_t arena_nbytes;
   PyObject *owner; /* keeps the objects behind the tables alive */
-  PyObject *error; /* error(what, step, status) returns an exception */
+  PyObject *error; /* error(operation, step, status) returns an exception */
   /* Protected by the lock. */
   Frame *frames; /* the pool */
   int32_t num_frames, num_calls; /* frames in the pool; running calls */
@@ -118,7 +118,7 @@ extern PyType_Spec byoc_program_spec, byoc_region_spec;
 /* The lock of all mutable state. The holder waits for nothing else; in a forked child the lock is free. */
 void byoc_lock(void);
 void byoc_unlock(void);
-int byoc_keep_lock_over_forks(void); /* call once; nonzero after a failure */
+int byoc_register_fork_handlers(void); /* call once; nonzero after a failure */
 
 /* The end of a run: all steps are done, a check failed, or an operation failed. */
 enum { DONE, STOPPED, FAILED };
@@ -127,7 +127,7 @@ enum { DONE, STOPPED, FAILED };
 enum { IN_EXECUTE, IN_CREATE_MEMORY, IN_CREATE_STREAM, IN_SET_ADDRESS, IN_WAIT, IN_ALLOCATION };
 
 typedef struct {
-  int32_t what, step, status;
+  int32_t operation, step, status;
 } Failure;
 
 /* With the lock held: begins a call, and so protects the program from being dropped. */
@@ -153,7 +153,7 @@ void byoc_compute(const Api *api, VectorFunction function, const float *x, float
 
 /* Divides work on `count` elements into chunks for the threads of the call; little work stays in the calling thread. */
 typedef void (*Body)(void *data, int64_t first, int64_t count);
-void byoc_share(const Api *api, int64_t count, int64_t chunk, int is_much, Body body, void *data);
+void byoc_share(const Api *api, int64_t count, int64_t chunk, int is_large, Body body, void *data);
 
 /* With the lock held: takes an arena from the pool, preferably of this thread; NULL if the pool is empty. */
 Arena *byoc_take_arena(const void *thread);

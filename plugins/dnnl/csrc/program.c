@@ -29,21 +29,21 @@ static int read_api(ProgramObject *self, PyObject *addresses) {
   return 0;
 }
 
-static int read_places(ProgramObject *self, PyObject *places) {
-  const Py_ssize_t count = PyTuple_Size(places);
-  if (count > INT32_MAX || !(self->places = PyMem_Calloc((size_t)count + 1, sizeof *self->places)))
+static int read_locations(ProgramObject *self, PyObject *locations) {
+  const Py_ssize_t count = PyTuple_Size(locations);
+  if (count > INT32_MAX || !(self->locations = PyMem_Calloc((size_t)count + 1, sizeof *self->locations)))
     return PyErr_NoMemory(), -1;
-  self->num_places = (int32_t)count;
+  self->num_locations = (int32_t)count;
   for (Py_ssize_t i = 0; i < count; ++i) {
     int kind;
     unsigned long long desc;
     long long value;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(places, i), "KiL;a location is (desc, kind, value)", &desc, &kind, &value))
+    if (!PyArg_ParseTuple(PyTuple_GetItem(locations, i), "KiL;a location is (desc, kind, value)", &desc, &kind, &value))
       return -1;
     if (kind < 0 || kind >= NUM_KINDS || (kind == ARGUMENT && (value < 0 || value >= self->num_tensors)) ||
         (kind == ARENA && (value < 0 || value > self->arena_nbytes)))
       return refuse("a location has an unknown kind, or lies outside its memory");
-    self->places[i] = (Place){(void *)(uintptr_t)desc, kind, value};
+    self->locations[i] = (Location){(void *)(uintptr_t)desc, kind, value};
   }
   return 0;
 }
@@ -59,29 +59,30 @@ static int read_execute(ProgramObject *self, Step *step, PyObject *item) {
   step->execute.primitive = (void *)(uintptr_t)primitive;
   step->execute.first = self->num_arguments;
   step->execute.count = (int32_t)count;
-  Argument *grown = PyMem_Realloc(self->arguments, (size_t)(self->num_arguments + count + 1) * sizeof *grown);
-  if (!grown) return PyErr_NoMemory(), -1;
-  self->arguments = grown;
+  const size_t num_allocated = (size_t)(self->num_arguments + count + 1);
+  Argument *all_arguments = PyMem_Realloc(self->arguments, num_allocated * sizeof *all_arguments);
+  if (!all_arguments) return PyErr_NoMemory(), -1;
+  self->arguments = all_arguments;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    int number, place;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(arguments, i), "ii;an argument is (number, location)", &number, &place))
+    int number, location;
+    if (!PyArg_ParseTuple(PyTuple_GetItem(arguments, i), "ii;an argument is (number, location)", &number, &location))
       return -1;
-    if (place < 0 || place >= self->num_places || !self->places[place].desc)
+    if (location < 0 || location >= self->num_locations || !self->locations[location].desc)
       return refuse("an argument has no location with a description");
-    self->arguments[self->num_arguments++] = (Argument){number, (void *)(uintptr_t)place};
+    self->arguments[self->num_arguments++] = (Argument){number, (void *)(uintptr_t)location};
   }
   return 0;
 }
 
 static int read_check(ProgramObject *self, Step *step, PyObject *item) {
-  int place, width, limit;
+  int location, width, limit;
   long long count;
-  if (!PyArg_ParseTuple(item, "iiLii;a step is (CHECK, location, count, width, limit)", &step->op, &place, &count, &width,
-                        &limit))
+  if (!PyArg_ParseTuple(item, "iiLii;a step is (CHECK, location, count, width, limit)", &step->op, &location, &count,
+                        &width, &limit))
     return -1;
-  if (place < 0 || place >= self->num_places || count < 0 || (width != 2 && width != 4) || limit < 0)
+  if (location < 0 || location >= self->num_locations || count < 0 || (width != 2 && width != 4) || limit < 0)
     return refuse("a check has no location, or its numbers are out of range");
-  step->check.place = place;
+  step->check.location = location;
   step->check.width = width;
   step->check.limit = limit;
   step->check.count = count;
@@ -92,11 +93,11 @@ static int read_compute(ProgramObject *self, Step *step, PyObject *item) {
   unsigned long long function;
   int source, target;
   long long rows, columns;
-  if (!PyArg_ParseTuple(item, "iKiiLL;a step is (COMPUTE, function, source, target, rows, columns)", &step->op, &function,
-                        &source, &target, &rows, &columns))
+  if (!PyArg_ParseTuple(item, "iKiiLL;a step is (COMPUTE, function, source, target, rows, columns)", &step->op,
+                        &function, &source, &target, &rows, &columns))
     return -1;
-  if (!function || source < 0 || source >= self->num_places || target < 0 || target >= self->num_places || rows < 0 ||
-      columns < 0 || (columns && rows > INT64_MAX / columns))
+  if (!function || source < 0 || source >= self->num_locations || target < 0 || target >= self->num_locations ||
+      rows < 0 || columns < 0 || (columns && rows > INT64_MAX / columns))
     return refuse("a step has no function or operand, or its numbers are out of range");
   step->compute.function = (VectorFunction)(uintptr_t)function;
   step->compute.source = source;
@@ -125,14 +126,14 @@ static int read_steps(ProgramObject *self, PyObject *steps) {
 }
 
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"functions", "engine", "num_tensors", "arena_nbytes", "places", "steps", "owner", "error",
+  static char *names[] = {"functions", "engine", "num_tensors", "arena_nbytes", "locations", "steps", "owner", "error",
                           NULL};
-  PyObject *functions, *places, *steps, *owner, *error;
+  PyObject *functions, *locations, *steps, *owner, *error;
   unsigned long long engine;
   int num_tensors;
   long long arena_nbytes;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!KiLO!O!OO", names, &PyTuple_Type, &functions, &engine, &num_tensors,
-                                   &arena_nbytes, &PyTuple_Type, &places, &PyTuple_Type, &steps, &owner, &error))
+                                   &arena_nbytes, &PyTuple_Type, &locations, &PyTuple_Type, &steps, &owner, &error))
     return NULL;
   if (num_tensors < 0 || arena_nbytes < 0) return refuse("a size is negative"), NULL;
   ProgramObject *self = (ProgramObject *)PyType_GenericAlloc(type, 0);
@@ -142,7 +143,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
   self->arena_nbytes = arena_nbytes;
   self->owner = Py_NewRef(owner);
   self->error = Py_NewRef(error);
-  if (read_api(self, functions) || read_places(self, places) || read_steps(self, steps)) {
+  if (read_api(self, functions) || read_locations(self, locations) || read_steps(self, steps)) {
     Py_DECREF(self);
     return NULL;
   }
@@ -150,28 +151,28 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 }
 
 static PyObject *program_run(ProgramObject *self, PyObject *args) {
-  enum { FEW = 16 };
-  void *few[FEW], **tensors = few;
+  enum { MAX_STACK_TENSORS = 16 };
+  void *stack_tensors[MAX_STACK_TENSORS], **tensors = stack_tensors;
   const Py_ssize_t count = PyTuple_Size(args);
   if (count < self->num_tensors) return refuse("a program needs more tensors"), NULL;
-  if (count > FEW && !(tensors = PyMem_Calloc((size_t)count, sizeof *tensors))) return PyErr_NoMemory();
-  int end = FAILED;
+  if (count > MAX_STACK_TENSORS && !(tensors = PyMem_Calloc((size_t)count, sizeof *tensors))) return PyErr_NoMemory();
+  int outcome = FAILED;
   Failure failure = {0};
-  Py_ssize_t read = 0;
-  while (read < count && !read_address(PyTuple_GetItem(args, read), &tensors[read])) ++read;
-  if (read == count) {
+  Py_ssize_t num_read = 0;
+  while (num_read < count && !read_address(PyTuple_GetItem(args, num_read), &tensors[num_read])) ++num_read;
+  if (num_read == count) {
     Py_BEGIN_ALLOW_THREADS;
     byoc_lock();
     Call call = byoc_begin(self);
     byoc_unlock();
-    end = byoc_run(self, &call, tensors, &failure);
+    outcome = byoc_run(self, &call, tensors, &failure);
     byoc_end(self, &call);
     Py_END_ALLOW_THREADS;
   }
-  if (tensors != few) PyMem_Free(tensors);
-  if (read < count) return NULL;
-  if (end != FAILED) return PyBool_FromLong(end == DONE);
-  PyObject *error = PyObject_CallFunction(self->error, "iii", failure.what, failure.step, failure.status);
+  if (tensors != stack_tensors) PyMem_Free(tensors);
+  if (num_read < count) return NULL;
+  if (outcome != FAILED) return PyBool_FromLong(outcome == DONE);
+  PyObject *error = PyObject_CallFunction(self->error, "iii", failure.operation, failure.step, failure.status);
   if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
   Py_XDECREF(error);
   return NULL;
@@ -208,7 +209,7 @@ static void program_dealloc(ProgramObject *self) {
   byoc_free_arenas(arenas);
   program_clear(self);
   Py_CLEAR(self->owner);
-  PyMem_Free(self->places);
+  PyMem_Free(self->locations);
   PyMem_Free(self->steps);
   PyMem_Free(self->arguments);
   PyObject_GC_Del(self);
@@ -227,7 +228,7 @@ static PyGetSetDef program_getset[] = {
 };
 
 static PyType_Slot program_slots[] = {
-    {Py_tp_doc, "Program(functions, engine, num_tensors, arena_nbytes, places, steps, owner, error)\n--\n\n"
+    {Py_tp_doc, "Program(functions, engine, num_tensors, arena_nbytes, locations, steps, owner, error)\n--\n\n"
                 "A plan with its primitives; any number of threads may run a program at once."},
     {Py_tp_new, program_new},
     {Py_tp_methods, program_methods},

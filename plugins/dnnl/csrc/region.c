@@ -7,24 +7,24 @@
 #include <string.h>
 
 /* Results of a call. */
-enum { OK = 0, FAILURE_KEPT = -1, OTHER_ARGUMENTS = -2, NO_MEMORY = -3 };
+enum { OK = 0, FAILURE_STORED = -1, MISMATCHED_ARGUMENTS = -2, NO_MEMORY = -3 };
 
 /* A program with its number of threads and sizes. */
 typedef struct {
   ProgramObject *program;
   int64_t *sizes;
   int32_t num_threads; /* 0: the slot is empty or its program is dropped */
-  uint64_t used;       /* time of the last use */
+  uint64_t last_use;   /* time of the last use */
 } Slot;
 
 typedef struct {
   PyObject_HEAD
   int (*max_threads)(void); /* for the calling thread */
-  int32_t num_tensors, num_sizes, num_kept;
+  int32_t num_tensors, num_sizes, max_programs;
   int32_t *ranks; /* of the tensors; num_sizes is the sum */
-  PyObject *find;    /* find(num_threads, shapes) returns a program, or None if Python computes the call */
-  PyObject *compute; /* compute(addresses, shapes) */
-  PyObject *keep;    /* keep(exception) stores the exception of a failed call, by thread */
+  PyObject *find;            /* find(num_threads, shapes) returns a program, or None if Python computes the call */
+  PyObject *compute;         /* compute(addresses, shapes) */
+  PyObject *store_exception; /* store_exception(exception) stores the exception of a failed call, by thread */
   /* Changed with both locks held, Python's and byoc_lock; read with byoc_lock held. */
   Slot *slots;
   int32_t num_slots;
@@ -42,67 +42,67 @@ static Slot *find_slot(RegionObject *self, int32_t num_threads, const int64_t *s
 }
 
 /* With both locks held: returns a slot for another program; NULL if out of memory. */
-static Slot *free_slot(RegionObject *self) {
+static Slot *find_free_slot(RegionObject *self) {
   Slot *oldest = NULL;
   for (int32_t i = 0; i < self->num_slots; ++i) {
     Slot *slot = &self->slots[i];
-    const int may_go = slot->num_threads == 0 || self->num_slots >= self->num_kept;
+    const int is_replaceable = slot->num_threads == 0 || self->num_slots >= self->max_programs;
     const int is_idle = !slot->program || !slot->program->num_calls;
-    if (may_go && is_idle && (!oldest || slot->used < oldest->used)) oldest = slot;
+    if (is_replaceable && is_idle && (!oldest || slot->last_use < oldest->last_use)) oldest = slot;
   }
   if (oldest) return oldest;
-  Slot *grown = realloc(self->slots, (size_t)(self->num_slots + 1) * sizeof *grown);
-  if (!grown) return NULL;
-  self->slots = grown;
-  grown[self->num_slots] = (Slot){0};
-  grown[self->num_slots].sizes = malloc((size_t)(self->num_sizes + 1) * sizeof(int64_t));
-  return grown[self->num_slots].sizes ? &grown[self->num_slots++] : NULL;
+  Slot *slots = realloc(self->slots, (size_t)(self->num_slots + 1) * sizeof *slots);
+  if (!slots) return NULL;
+  self->slots = slots;
+  slots[self->num_slots] = (Slot){0};
+  slots[self->num_slots].sizes = malloc((size_t)(self->num_sizes + 1) * sizeof(int64_t));
+  return slots[self->num_slots].sizes ? &slots[self->num_slots++] : NULL;
 }
 
 /* With byoc_lock held: begins a call of a slot's program; the slot keeps the program until the end. */
 static ProgramObject *begin(RegionObject *self, Slot *slot, Call *call) {
-  slot->used = ++self->time;
+  slot->last_use = ++self->time;
   *call = byoc_begin(slot->program);
   return slot->program;
 }
 
 /* With Python's lock held: stores a program, and begins a call of the stored program; NULL if out of memory. */
-static ProgramObject *keep_program(RegionObject *self, ProgramObject *program, int32_t num_threads,
-                                   const int64_t *sizes, Call *call) {
-  ProgramObject *before = NULL;
+static ProgramObject *store_program(RegionObject *self, ProgramObject *program, int32_t num_threads,
+                                    const int64_t *sizes, Call *call) {
+  ProgramObject *replaced = NULL;
   byoc_lock();
   Slot *slot = find_slot(self, num_threads, sizes); /* another thread may have stored a program before */
-  if (!slot && (slot = free_slot(self))) {
-    before = slot->program;
+  if (!slot && (slot = find_free_slot(self))) {
+    replaced = slot->program;
     slot->program = (ProgramObject *)Py_NewRef((PyObject *)program);
     slot->num_threads = num_threads;
     memcpy(slot->sizes, sizes, (size_t)self->num_sizes * sizeof *sizes);
   }
   program = slot ? begin(self, slot, call) : NULL;
   byoc_unlock();
-  Py_XDECREF((PyObject *)before);
+  Py_XDECREF((PyObject *)replaced);
   return program;
 }
 
-static void keep_exception(RegionObject *self) {
+static void record_exception(RegionObject *self) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   if (value && traceback) (void)PyException_SetTraceback(value, traceback);
-  PyObject *kept = value ? PyObject_CallFunctionObjArgs(self->keep, value, NULL) : NULL;
-  Py_XDECREF(kept);
+  PyObject *result = value ? PyObject_CallFunctionObjArgs(self->store_exception, value, NULL) : NULL;
+  Py_XDECREF(result);
   Py_XDECREF(type);
   Py_XDECREF(value);
   Py_XDECREF(traceback);
   PyErr_Clear();
 }
 
-static void keep_failure(RegionObject *self, ProgramObject *program, const Failure *failure) {
+static void record_failure(RegionObject *self, ProgramObject *program, const Failure *failure) {
   const PyGILState_STATE state = PyGILState_Ensure();
-  PyObject *error = PyObject_CallFunction(program->error, "iii", failure->what, failure->step, failure->status);
+  PyObject *error = PyObject_CallFunction(program->error, "iii", failure->operation, failure->step, failure->status);
   if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
   Py_XDECREF(error);
-  keep_exception(self);
+  record_exception(self);
   PyGILState_Release(state);
 }
 
@@ -131,43 +131,43 @@ static PyObject *addresses_of(const TVMFFIAny *args, int32_t num_args) {
 }
 
 /* Finds a program in Python, and begins a call; NULL if Python computes the call. Not OK: an exception is stored. */
-static int32_t ask_python(RegionObject *self, int32_t num_threads, const int64_t *sizes, const TVMFFIAny *args,
-                          ProgramObject **program, Call *call) {
+static int32_t find_in_python(RegionObject *self, int32_t num_threads, const int64_t *sizes, const TVMFFIAny *args,
+                              ProgramObject **program, Call *call) {
   const PyGILState_STATE state = PyGILState_Ensure();
   PyObject *shapes = shapes_of(args, self->num_tensors);
-  PyObject *found = shapes ? PyObject_CallFunction(self->find, "iO", num_threads, shapes) : NULL;
-  int is_good = found != NULL;
-  if (found && found != Py_None) {
-    is_good = 0;
-    if (!PyObject_TypeCheck(found, byoc_program_type)) {
+  PyObject *answer = shapes ? PyObject_CallFunction(self->find, "iO", num_threads, shapes) : NULL;
+  int has_succeeded = answer != NULL;
+  if (answer && answer != Py_None) {
+    has_succeeded = 0;
+    if (!PyObject_TypeCheck(answer, byoc_program_type)) {
       PyErr_SetString(PyExc_TypeError, "`find` returned no program");
-    } else if (((ProgramObject *)found)->num_tensors > self->num_tensors) {
+    } else if (((ProgramObject *)answer)->num_tensors > self->num_tensors) {
       PyErr_SetString(PyExc_ValueError, "`find` returned a program of other tensors");
     } else {
-      *program = keep_program(self, (ProgramObject *)found, num_threads, sizes, call);
-      if (!(is_good = *program != NULL)) PyErr_NoMemory();
+      *program = store_program(self, (ProgramObject *)answer, num_threads, sizes, call);
+      if (!(has_succeeded = *program != NULL)) PyErr_NoMemory();
     }
   }
-  if (!is_good) keep_exception(self);
+  if (!has_succeeded) record_exception(self);
   Py_XDECREF(shapes);
-  Py_XDECREF(found);
+  Py_XDECREF(answer);
   PyGILState_Release(state);
-  return is_good ? OK : FAILURE_KEPT;
+  return has_succeeded ? OK : FAILURE_STORED;
 }
 
 /* Lets Python compute the results. */
 static int32_t compute(RegionObject *self, const TVMFFIAny *args) {
   const PyGILState_STATE state = PyGILState_Ensure();
   PyObject *shapes = shapes_of(args, self->num_tensors), *addresses = addresses_of(args, self->num_tensors);
-  PyObject *done = NULL;
-  if (shapes && addresses) done = PyObject_CallFunctionObjArgs(self->compute, addresses, shapes, NULL);
-  const int is_done = done != NULL;
-  if (!is_done) keep_exception(self);
+  PyObject *result = NULL;
+  if (shapes && addresses) result = PyObject_CallFunctionObjArgs(self->compute, addresses, shapes, NULL);
+  const int has_result = result != NULL;
+  if (!has_result) record_exception(self);
   Py_XDECREF(shapes);
   Py_XDECREF(addresses);
-  Py_XDECREF(done);
+  Py_XDECREF(result);
   PyGILState_Release(state);
-  return is_done ? OK : FAILURE_KEPT;
+  return has_result ? OK : FAILURE_STORED;
 }
 
 /* Reads the sizes of all axes; returns 0 if a tensor has another rank. */
@@ -181,20 +181,20 @@ static int read_sizes(const RegionObject *self, const TVMFFIAny *args, int64_t *
 }
 
 static int32_t run_program(RegionObject *self, ProgramObject *program, Call *call, const TVMFFIAny *args) {
-  enum { FEW_TENSORS = 32 };
-  void *few[FEW_TENSORS], **tensors = few;
+  enum { MAX_STACK_TENSORS = 32 };
+  void *stack_tensors[MAX_STACK_TENSORS], **tensors = stack_tensors;
   Failure failure = {IN_ALLOCATION, 0, 0};
-  int end = FAILED;
-  if (self->num_tensors > FEW_TENSORS) tensors = malloc((size_t)self->num_tensors * sizeof *tensors);
+  int outcome = FAILED;
+  if (self->num_tensors > MAX_STACK_TENSORS) tensors = malloc((size_t)self->num_tensors * sizeof *tensors);
   if (tensors) {
     for (int32_t i = 0; i < self->num_tensors; ++i) tensors[i] = byoc_data(&args[i]);
-    end = byoc_run(program, call, tensors, &failure);
+    outcome = byoc_run(program, call, tensors, &failure);
   }
-  if (end == FAILED) keep_failure(self, program, &failure);
-  if (tensors != few) free(tensors);
+  if (outcome == FAILED) record_failure(self, program, &failure);
+  if (tensors != stack_tensors) free(tensors);
   byoc_end(program, call);
-  if (end == STOPPED) return compute(self, args);
-  return end == DONE ? OK : FAILURE_KEPT;
+  if (outcome == STOPPED) return compute(self, args);
+  return outcome == DONE ? OK : FAILURE_STORED;
 }
 
 static int32_t run_for(RegionObject *self, int32_t num_threads, const int64_t *sizes, const TVMFFIAny *args) {
@@ -204,22 +204,22 @@ static int32_t run_for(RegionObject *self, int32_t num_threads, const int64_t *s
   ProgramObject *program = slot ? begin(self, slot, &call) : NULL;
   byoc_unlock();
   if (!program) {
-    const int32_t status = ask_python(self, num_threads, sizes, args, &program, &call);
+    const int32_t status = find_in_python(self, num_threads, sizes, args, &program, &call);
     if (status != OK) return status;
   }
   return program ? run_program(self, program, &call, args) : compute(self, args);
 }
 
 static int32_t call_region(void *context, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result) {
-  enum { FEW_SIZES = 32 };
+  enum { MAX_STACK_SIZES = 32 };
   RegionObject *self = context;
-  int64_t few[FEW_SIZES], *sizes = few;
+  int64_t stack_sizes[MAX_STACK_SIZES], *sizes = stack_sizes;
   (void)result;
-  if (num_args != self->num_tensors) return OTHER_ARGUMENTS;
-  if (self->num_sizes > FEW_SIZES && !(sizes = malloc((size_t)self->num_sizes * sizeof *sizes))) return NO_MEMORY;
-  int32_t status = OTHER_ARGUMENTS;
+  if (num_args != self->num_tensors) return MISMATCHED_ARGUMENTS;
+  if (self->num_sizes > MAX_STACK_SIZES && !(sizes = malloc((size_t)self->num_sizes * sizeof *sizes))) return NO_MEMORY;
+  int32_t status = MISMATCHED_ARGUMENTS;
   if (read_sizes(self, args, sizes)) status = run_for(self, self->max_threads(), sizes, args);
-  if (sizes != few) free(sizes);
+  if (sizes != stack_sizes) free(sizes);
   return status;
 }
 
@@ -242,12 +242,12 @@ static int read_ranks(RegionObject *self, PyObject *ranks) {
 }
 
 static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"max_threads", "ranks", "num_kept", "find", "compute", "keep", NULL};
-  PyObject *ranks, *find, *compute_, *keep;
+  static char *names[] = {"max_threads", "ranks", "max_programs", "find", "compute", "store_exception", NULL};
+  PyObject *ranks, *find, *compute_callback, *store_exception;
   unsigned long long max_threads;
-  int num_kept;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KO!iOOO", names, &max_threads, &PyTuple_Type, &ranks, &num_kept,
-                                   &find, &compute_, &keep))
+  int max_programs;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KO!iOOO", names, &max_threads, &PyTuple_Type, &ranks, &max_programs,
+                                   &find, &compute_callback, &store_exception))
     return NULL;
   if (!max_threads) {
     PyErr_SetString(PyExc_ValueError, "the number of threads is unknown");
@@ -256,10 +256,10 @@ static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
   RegionObject *self = (RegionObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
   self->max_threads = (int (*)(void))(uintptr_t)max_threads;
-  self->num_kept = num_kept;
+  self->max_programs = max_programs;
   self->find = Py_NewRef(find);
-  self->compute = Py_NewRef(compute_);
-  self->keep = Py_NewRef(keep);
+  self->compute = Py_NewRef(compute_callback);
+  self->store_exception = Py_NewRef(store_exception);
   if (read_ranks(self, ranks)) {
     Py_DECREF(self);
     return NULL;
@@ -271,7 +271,7 @@ static int region_traverse(RegionObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE((PyObject *)self));
   Py_VISIT(self->find);
   Py_VISIT(self->compute);
-  Py_VISIT(self->keep);
+  Py_VISIT(self->store_exception);
   for (int32_t i = 0; i < self->num_slots; ++i) Py_VISIT(self->slots[i].program);
   return 0;
 }
@@ -279,7 +279,7 @@ static int region_traverse(RegionObject *self, visitproc visit, void *arg) {
 static int region_clear(RegionObject *self) {
   Py_CLEAR(self->find);
   Py_CLEAR(self->compute);
-  Py_CLEAR(self->keep);
+  Py_CLEAR(self->store_exception);
   for (int32_t i = 0; i < self->num_slots; ++i) {
     Py_CLEAR(self->slots[i].program);
     free(self->slots[i].sizes);
@@ -306,7 +306,7 @@ static PyObject *region_context(RegionObject *self, void *closure) {
   return PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)self);
 }
 
-static PyObject *region_tick(RegionObject *self, PyObject *none) {
+static PyObject *region_tick(RegionObject *self, PyObject *unused) {
   byoc_lock();
   const uint64_t time = ++self->time;
   byoc_unlock();
@@ -314,7 +314,7 @@ static PyObject *region_tick(RegionObject *self, PyObject *none) {
 }
 
 /* With byoc_lock held: returns the slot of a program, or NULL. */
-static Slot *slot_of(RegionObject *self, PyObject *program) {
+static Slot *find_program_slot(RegionObject *self, PyObject *program) {
   for (int32_t i = 0; i < self->num_slots; ++i)
     if ((PyObject *)self->slots[i].program == program) return &self->slots[i];
   return NULL;
@@ -322,15 +322,15 @@ static Slot *slot_of(RegionObject *self, PyObject *program) {
 
 static PyObject *region_last_use(RegionObject *self, PyObject *program) {
   byoc_lock();
-  const Slot *slot = slot_of(self, program);
-  const uint64_t time = slot ? slot->used : 0;
+  const Slot *slot = find_program_slot(self, program);
+  const uint64_t time = slot ? slot->last_use : 0;
   byoc_unlock();
   return PyLong_FromUnsignedLongLong(time);
 }
 
 static PyObject *region_drop(RegionObject *self, PyObject *program) {
   byoc_lock();
-  Slot *slot = slot_of(self, program);
+  Slot *slot = find_program_slot(self, program);
   ProgramObject *dropped = NULL;
   if (slot) {
     slot->num_threads = 0;
@@ -359,7 +359,7 @@ static PyGetSetDef region_getset[] = {
 };
 
 static PyType_Slot region_slots[] = {
-    {Py_tp_doc, "Region(max_threads, ranks, num_kept, find, compute, keep)\n--\n\n"
+    {Py_tp_doc, "Region(max_threads, ranks, max_programs, find, compute, store_exception)\n--\n\n"
                 "A function of the native call list: a program for each number of threads and sizes."},
     {Py_tp_new, region_new},
     {Py_tp_methods, region_methods},

@@ -11,22 +11,22 @@ typedef struct {
 } Work;
 
 /* The loop of each thread over chunks. */
-static void work(void *data) {
+static void run_chunks(void *data) {
   Work *work = data;
   for (;;) {
     const int64_t first = atomic_fetch_add_explicit(&work->next, work->chunk, memory_order_relaxed);
     if (first >= work->count) return;
-    const int64_t rest = work->count - first;
-    work->body(work->data, first, rest < work->chunk ? rest : work->chunk);
+    const int64_t num_left = work->count - first;
+    work->body(work->data, first, num_left < work->chunk ? num_left : work->chunk);
   }
 }
 
-void byoc_share(const Api *api, int64_t count, int64_t chunk, int is_much, Body body, void *data) {
-  const int num_threads = is_much && count > chunk && api->max_threads && api->parallel ? api->max_threads() : 1;
+void byoc_share(const Api *api, int64_t count, int64_t chunk, int is_large, Body body, void *data) {
+  const int num_threads = is_large && count > chunk && api->max_threads && api->parallel ? api->max_threads() : 1;
   if (num_threads <= 1) {
     body(data, 0, count);
     return;
   }
-  Work shared = {.body = body, .data = data, .count = count, .chunk = chunk};
-  api->parallel(work, &shared, (unsigned)num_threads, 0);
+  Work work = {.body = body, .data = data, .count = count, .chunk = chunk};
+  api->parallel(run_chunks, &work, (unsigned)num_threads, 0);
 }

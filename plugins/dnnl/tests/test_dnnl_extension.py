@@ -30,15 +30,15 @@ ENGINE, ARENA_NBYTES, FIRST, SECOND = 0xE0, 100, 0xA1, 0xA2
 def make_program(fake: FakeOneDNN, **changes: object) -> Program:
     """Return a program of two steps: argument 0 and a constant into the arena, then the arena into argument 1."""
 
-    def error(what: int, step: int, status: int) -> Exception:
-        return ValueError(f"{what} {step} {status}")
+    def error(operation: int, step: int, status: int) -> Exception:
+        return ValueError(f"{operation} {step} {status}")
 
     fields: dict[str, Any] = {
         "functions": fake.addresses,
         "engine": ENGINE,
         "num_tensors": 2,
         "arena_nbytes": ARENA_NBYTES,
-        "places": (
+        "locations": (
             (0xD0, native.ARGUMENT, 0),
             (0xD1, native.CONSTANT, 0xC0),
             (0xD2, native.ARENA, 64),
@@ -170,10 +170,10 @@ def test_memory_that_cannot_be_had_is_a_failure() -> None:
     [
         ({"functions": (1, 2)}, "a program needs the address of each function"),
         ({"functions": (0,) * 11}, "a function has no address"),
-        ({"places": ((0xD0, 0, 2),)}, "a location has an unknown kind, or lies outside its memory"),
-        ({"places": ((0xD0, 0, -1),)}, "a location has an unknown kind, or lies outside its memory"),
-        ({"places": ((0xD0, 7, 0),)}, "a location has an unknown kind, or lies outside its memory"),
-        ({"places": ((0xD0, 2, ARENA_NBYTES + 1),)}, "a location has an unknown kind, or lies outside its memory"),
+        ({"locations": ((0xD0, 0, 2),)}, "a location has an unknown kind, or lies outside its memory"),
+        ({"locations": ((0xD0, 0, -1),)}, "a location has an unknown kind, or lies outside its memory"),
+        ({"locations": ((0xD0, 7, 0),)}, "a location has an unknown kind, or lies outside its memory"),
+        ({"locations": ((0xD0, 2, ARENA_NBYTES + 1),)}, "a location has an unknown kind, or lies outside its memory"),
         ({"steps": ((0, FIRST, ((1, 4),)),)}, "an argument has no location with a description"),
         ({"steps": ((0, 0, ()),)}, "a step has no primitive"),
         ({"steps": ((9, 0, ()),)}, "the kind of a step is unknown"),
@@ -212,7 +212,7 @@ def holds(elements: np.ndarray[Any, Any], limit: float) -> bool:
     width = elements.itemsize
     bits = int(np.array(limit, elements.dtype).view(f"i{width}"))
     step = (native.CHECK, 0, elements.size, width, bits)
-    program = make_program(FakeOneDNN(), num_tensors=1, places=((0, native.ARGUMENT, 0),), steps=(step,))
+    program = make_program(FakeOneDNN(), num_tensors=1, locations=((0, native.ARGUMENT, 0),), steps=(step,))
     return program.run(elements.ctypes.data)
 
 
@@ -255,8 +255,8 @@ def test_a_function_is_computed_of_all_numbers_or_of_each_row(rows: int, columns
     x = np.arange(rows * max(1, columns), dtype=np.float32)
     memory = np.full(x.size + 2, 7, np.float32)
     step = (native.COMPUTE, ctypes.cast(function, ctypes.c_void_p).value, 0, 1, rows, columns)
-    places = ((0, native.ARGUMENT, 0), (0, native.ARGUMENT, 1))
-    assert make_program(FakeOneDNN(), places=places, steps=(step,)).run(x.ctypes.data, memory[1:].ctypes.data)
+    locations = ((0, native.ARGUMENT, 0), (0, native.ARGUMENT, 1))
+    assert make_program(FakeOneDNN(), locations=locations, steps=(step,)).run(x.ctypes.data, memory[1:].ctypes.data)
     assert given == lengths
     np.testing.assert_array_equal(memory[1:-1], x + np.repeat(np.arange(1, len(lengths) + 1), lengths))
     assert memory[0] == memory[-1] == 7
@@ -267,7 +267,7 @@ class Machine:
 
     Args:
         find: returns the program.
-        num_kept: how many programs the region keeps.
+        max_programs: the number of programs to keep.
     """
 
     def __init__(self, find: Callable[[int, Any], Program | None], max_programs: int = 3) -> None:
@@ -361,7 +361,7 @@ def test_where_there_is_no_program_python_computes() -> None:
 def test_where_a_check_does_not_hold_python_computes() -> None:
     elements = np.array([1, np.nan], np.float32)
     step = (native.CHECK, 0, 2, 4, int(np.float32(2).view(np.int32)))
-    program = make_program(FakeOneDNN(), places=((0, native.ARGUMENT, 0),), steps=(step,))
+    program = make_program(FakeOneDNN(), locations=((0, native.ARGUMENT, 0),), steps=(step,))
     machine = Machine(lambda number, shapes: program)
     assert machine.call((2,), (1, 1), addresses=(elements.ctypes.data, 0x20)) == 0
     assert len(machine.computed) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from byoc_core.runtime.pools import Pool
+    from byoc_core.vm.memory_map import MemoryMap
     from byoc_core.vm.program import Program
 
 __all__ = ["Executable"]
@@ -113,6 +115,22 @@ class Executable:
                 hint=near_names(name, functions) or None,
             )
         return functions[name]
+
+    def memory_map(self, function: str = "main", sizes: Mapping[str, int] | None = None) -> MemoryMap:
+        """Return the planned memory of a function: buffers with live ranges and offsets, arena, and lower bound.
+
+        Args:
+            function: the name of the function.
+            sizes: the sizes of the inputs' symbols; ``None`` leaves symbolic sizes as symbols.
+
+        Raises:
+            CallError: there is no such function, or a size is missing.
+        """
+        from byoc_core.vm.memory_map import memory_map
+
+        self.signature(function)  # refuses unknown names
+        index = self.program.function_names.index(function)
+        return memory_map(self.program, self.program.functions[index], sizes)
 
     def report(self) -> str:
         """Return the offload report as text: the share of each backend, and the reasons for ops on the host."""
@@ -230,6 +248,8 @@ class Executable:
         max_sizes: Mapping[str, int] | None = None,
         constants: str = "auto",
         test_inputs: Mapping[str, NDArray] | None = None,
+        pools: Sequence[Pool] = (),
+        places_arguments: bool = False,
     ) -> tuple[Path, ...]:
         """Write the functions as C11 sources with a header, a test program, a Makefile and a CMake file.
 
@@ -244,6 +264,11 @@ class Executable:
             constants: ``"array"`` for C arrays, ``"object"`` for a binary file included by the assembler, ``"auto"``
                 for arrays up to 256 KiB in all, or of any size if the C is for any compiler.
             test_inputs: inputs of the test program by name; inputs left out are drawn at random.
+            pools: the memories of a run, in order of preference: often used buffers go to the first pools within their
+                limits. A pool without access ``write`` only limits the bytes of the constants. By default, a single
+                workspace without limit.
+            places_arguments: whether inputs and outputs lie in the pools too, at addresses returned by functions of the
+                header, and share memory with intermediates.
 
         Returns:
             The written files.
@@ -251,11 +276,67 @@ class Executable:
         Raises:
             CodegenError: a function has parts without a form in C; all are listed.
             OptionsError: an argument has an impossible value.
+            MemoryLimitError: a pool is too small; names pools, bytes needed, and the largest buffers at the peak.
             OSError: a file cannot be written.
         """
         from byoc_core.artifact.plain_c.export import export_c
 
-        return export_c(self, folder, name=name, max_sizes=max_sizes, constants=constants, test_inputs=test_inputs)
+        return export_c(
+            self,
+            folder,
+            name=name,
+            max_sizes=max_sizes,
+            constants=constants,
+            test_inputs=test_inputs,
+            pools=pools,
+            places_arguments=places_arguments,
+        )
+
+    def export_archive(
+        self, path: str | os.PathLike[str], *, name: str = "model", max_sizes: Mapping[str, int] | None = None
+    ) -> tuple[Path, ...]:
+        """Write the functions as a static library, with the header ``<name>.h`` beside it.
+
+        The library holds the compiled C of :meth:`export_c`, for the machine of the generated C.
+
+        Args:
+            path: the file, such as ``libmodel.a``.
+            name: the prefix of all C names, a C identifier.
+            max_sizes: as for :meth:`export_c`.
+
+        Returns:
+            The library and the header.
+
+        Raises:
+            CodegenError: a function has parts without a form in C; all are listed.
+            OptionsError: an argument has an impossible value.
+            ToolchainError: there is no C compiler, or the C compiler failed.
+        """
+        from byoc_core.artifact.plain_c.export import export_archive
+
+        return export_archive(self, path, name=name, max_sizes=max_sizes)
+
+    def export_wheel(self, folder: str | os.PathLike[str], *, name: str = "model", version: str = "0.1") -> Path:
+        """Write a Python wheel with one function, ``<name>.run``, over numpy arrays.
+
+        The wheel holds the compiled C of :meth:`export_c`, and needs numpy, but no package of byoc and no compiler.
+
+        Args:
+            folder: created if missing; gets ``<name>-<version>-py3-none-<platform>.whl``.
+            name: the name of the package, a C identifier.
+            version: the version of the package.
+
+        Returns:
+            The wheel.
+
+        Raises:
+            CodegenError: a function has parts without a form in C; all are listed.
+            OptionsError: the name or the version is impossible.
+            ToolchainError: there is no C compiler, or the C compiler failed.
+        """
+        from byoc_core.artifact.plain_c.wheel import export_wheel
+
+        return export_wheel(self, folder, name=name, version=version)
 
     def __repr__(self) -> str:
         kinds = ", ".join(module.type_key for module in self.modules) or "no modules"

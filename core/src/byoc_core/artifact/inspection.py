@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from byoc_core.artifact.loading import OpenedArtifact, check_payload, map_file
 from byoc_core.artifact.manifest import split_request
@@ -15,6 +15,10 @@ from byoc_core.artifact.trusted import is_trusted
 from byoc_core.dims import Dim
 from byoc_core.printable import to_printable_lines
 from byoc_core.runtime.module import Signature, TensorSpec
+
+if TYPE_CHECKING:
+    from byoc_core.vm.memory_map import MemoryMap
+    from byoc_core.vm.program import Program
 
 __all__ = ["InspectResult", "ModuleSummary", "RuntimeNeed", "inspect", "verify"]
 
@@ -69,6 +73,7 @@ class InspectResult:
         is_trusted: whether this user has given this permission for this artifact.
         members: size in bytes of each member, by name.
         listing: the program, disassembled.
+        program: the program.
         report_data: the offload report, as data.
         request_data: the compilation request, as data; empty in artifacts of older versions.
         unchecked_modules: indexes of the modules with payloads not checked by any runtime: after :func:`inspect` all
@@ -91,6 +96,7 @@ class InspectResult:
     is_trusted: bool
     members: Mapping[str, int]
     listing: str
+    program: Program
     report_data: Mapping[str, Any]
     request_data: Mapping[str, Any]
     unchecked_modules: tuple[int, ...] = ()
@@ -107,6 +113,16 @@ class InspectResult:
 
     def __repr__(self) -> str:
         return f"<inspection of {self.path}: {', '.join(self.functions)}>"
+
+    def memory_map(self, function: str = "main", sizes: Mapping[str, int] | None = None) -> MemoryMap:
+        """Return the planned memory of a function, as :meth:`Executable.memory_map` does.
+
+        Raises:
+            CallError: there is no such function, or a size is missing.
+        """
+        from byoc_core.artifact.executable import Executable
+
+        return Executable(self.program).memory_map(function, sizes)
 
     def report(self) -> str:
         """Return the offload report as readable text."""
@@ -212,6 +228,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
         is_trusted=is_trusted(digest),
         members=MappingProxyType({name: member.nbytes for name, member in artifact.members.items()}),
         listing=disassemble(program),
+        program=program,
         report_data=MappingProxyType(report),
         request_data=MappingProxyType(request),
         unchecked_modules=tuple(range(len(modules))),

@@ -11,7 +11,8 @@ import os
 from typing import TYPE_CHECKING
 
 from byoc_core.artifact.archive import read_archive
-from byoc_core.artifact.program_c import NativeProgram, program_source
+from byoc_core.artifact.native_program import NativeProgram
+from byoc_core.artifact.program_c import program_source
 from byoc_core.artifact.saving import to_bytes
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.bundle import BundleSource, build_bundle

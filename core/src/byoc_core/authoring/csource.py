@@ -29,7 +29,7 @@ A backend overrides the differing parts, in the smallest case the two visits::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from byoc_core.authoring.csource_kernels import KernelFacts, report_kernels
 from byoc_core.authoring.csource_loops import LoopNest, align
@@ -198,7 +198,7 @@ class CSourceCodegen:
         cited = {digest: pool.arrays[digest] for digest in pool.table}
         module = CSourceModule(source, signatures, constants=cited, options=self.options, traits=traits)
         if self.checks_links:
-            _check_links(module, {function.name: "\n".join(function.texts) for function in texts})
+            _check_links(module, texts)
         return module
 
     @property
@@ -239,10 +239,15 @@ class CSourceCodegen:
                         f"function `{function.name}`", f"exports the symbol `{exported}`, also exported by `{owner}`"
                     )
             symbols.add(symbol)
-            scope = FunctionScope(function, symbol, pool, definitions)
+            scope = FunctionScope(function, symbol, pool, definitions, self.reserved_names)
             self.visit_function(scope)
             scope.copy_remaining_results()
             yield scope
+
+    @property
+    def reserved_names(self) -> Collection[str]:
+        """The C names declared by :meth:`preamble` and used by functions, so no parameter gets such a name."""
+        return ()
 
     def preamble(self, text: str) -> str:
         """Return C text placed once, after the standard headers: includes and declarations of the backend.
@@ -303,20 +308,22 @@ def _listed(
     return (functions,) if isinstance(functions, Function) else tuple(functions), constants or {}
 
 
-def _check_links(module: CSourceModule, texts: Mapping[str, str]) -> None:
-    """Build a module with calls to libraries; `texts` are the C texts of each function."""
+def _check_links(module: CSourceModule, functions: Sequence[FunctionText]) -> None:
+    """Build a module with calls to libraries."""
     try:
         module.build()
     except UndefinedSymbolError as error:
         symbols = error.symbols
-        users = [name for name, text in texts.items() if any(re.search(rf"\b{s}\b", text) for s in symbols)]
+        called = re.compile(rf"\b({'|'.join(symbols)})\b")
+        users = [function.name for function in functions if any(map(called.search, function.texts))]
+        names = dict.fromkeys(users or [function.name for function in functions])
         options = module.options
         linked = [*(f"library `{name}`" for name in options.libraries), *options.extra_objects]
         folders = ", ".join([*options.library_dirs, "the folders of the linker"])
         raise CodegenError(
-            f"function {', '.join(f'`{name}`' for name in users or texts)}",
+            f"function {', '.join(f'`{name}`' for name in names)}",
             f"calls {', '.join(f'`{name}`' for name in symbols)}, defined by no library",
-            expected=f"a definition in {', '.join(linked)}; looked for in {folders}",
+            expected=f"a definition in {', '.join(linked)}; looked for in {folders}" if linked else "a linked library",
             detail=error.detail,
         ) from error
 

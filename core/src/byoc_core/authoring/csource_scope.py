@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from byoc_core.authoring.csource_kernels import KernelFacts, KernelRecord
 from byoc_core.authoring.csource_parallel import team_function
@@ -45,6 +45,7 @@ class FunctionScope:
         symbol: the exported name.
         constants: the constants of the surrounding source.
         definitions: definitions shared by the functions of this source.
+        reserved: C names used by the function, forbidden for parameters.
 
     Attributes:
         inputs: C names of the parameters, in order.
@@ -62,7 +63,12 @@ class FunctionScope:
     """
 
     def __init__(
-        self, function: Function, symbol: str, constants: ConstantPool, definitions: Definitions | None = None
+        self,
+        function: Function,
+        symbol: str,
+        constants: ConstantPool,
+        definitions: Definitions | None = None,
+        reserved: Collection[str] = (),
     ) -> None:
         self.function = function
         self.symbol = symbol
@@ -70,7 +76,7 @@ class FunctionScope:
         self.definitions = definitions or Definitions()
         self.where = f"function `{function.name}`"
         self.names = NameTable()
-        self.names.reserve(_RESERVED)
+        self.names.reserve((*_RESERVED, *reserved))
         self.names.forbid_prefixes(f"{symbol}_", *_RESERVED_PREFIXES)
         for value in (*function.params, *function.results):
             tensor_type(value, self.where)

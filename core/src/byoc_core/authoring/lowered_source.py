@@ -36,6 +36,8 @@ from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_block
 
 __all__ = ["lowered_modules"]
 
+_STRICT = '#pragma GCC diagnostic error "-Wimplicit-function-declaration"'
+
 _STATUS = """\
 /* Return a status of an external function: 0, or -1 with an error. */
 static inline int32_t byoc_external_status(const char *function, const char *callee, int status) {
@@ -112,11 +114,20 @@ class _LoweredCodegen(CSourceCodegen):
         """``True``: every lowered function calls C functions defined elsewhere."""
         return True
 
+    @property
+    def reserved_names(self) -> frozenset[str]:
+        """The called functions and all words of scalar arguments: a parameter of the same name would hide these."""
+        values = [item.text for call in self._calls() for item in call.arguments if isinstance(item, CValue)]
+        return frozenset(call.symbol for call in self._calls()).union(*(re.findall(r"\w+", text) for text in values))
+
     def preamble(self, text: str) -> str:
-        """Return includes, sources and prototypes, each once; prototypes only for functions named nowhere else."""
+        """Return includes, sources and prototypes, each once; prototypes only for functions declared nowhere else."""
         declarations = dict.fromkeys(text for item in self._lowered.values() for text in item.declarations)
+        includes = [text for text in declarations if _is_include(text)]
+        sources = [text for text in declarations if not _is_include(text)]
         has_status = any(call.returns_status for call in self._calls())
-        return "\n".join([*declarations, *([_STATUS] if has_status else []), *self._prototypes(declarations)]) + "\n"
+        lines = [*includes, *([_STRICT] if includes else []), *sources]
+        return "\n".join([*lines, *([_STATUS] if has_status else []), *self._prototypes()]) + "\n"
 
     def visit_function(self, scope: FunctionScope) -> None:
         """Add the calls of a step's function, or of all steps of a lowered function."""
@@ -133,6 +144,8 @@ class _LoweredCodegen(CSourceCodegen):
         pointers = dict(zip(lowered.inputs, scope.inputs, strict=True))
         pointers |= dict(zip(lowered.outputs, scope.outputs, strict=True))
         buffers, intervals = _intervals(lowered, steps)
+        for buffer in buffers:
+            scope.require_at_least("allocate", f"buffer `{buffer.name}`", buffer.shape, [0] * len(buffer.shape))
         if buffers:
             offsets, nbytes = plan_block(intervals, WORKSPACE_ALIGNMENT)
             block = scope.workspace(WORKSPACE_ALIGNMENT if nbytes == 0 else nbytes)
@@ -151,9 +164,10 @@ class _LoweredCodegen(CSourceCodegen):
 
     def _call_steps(self, symbol: str) -> CallSteps:
         lowered, steps = self._lowered[symbol], self._steps[symbol]
-        numbers = {b: n for n, b in enumerate((*lowered.inputs, *lowered.outputs, *lowered.intermediates))}
+        intermediates = _intervals(lowered, steps)[0]
+        numbers = {b: n for n, b in enumerate((*lowered.inputs, *lowered.outputs, *intermediates))}
         return CallSteps(
-            tuple(TensorSpec(buffer.name, buffer.dtype, buffer.shape) for buffer in lowered.intermediates),
+            tuple(TensorSpec(buffer.name, buffer.dtype, buffer.shape) for buffer in intermediates),
             tuple(
                 CallStep(
                     _symbol(step.function),
@@ -168,14 +182,23 @@ class _LoweredCodegen(CSourceCodegen):
         for item in self._lowered.values():
             yield from _extern_calls(item.statements)
 
-    def _prototypes(self, declarations: Iterable[str]) -> list[str]:
-        """Return a prototype, made from the arguments, for each called function named in no other declaration."""
-        texts = list(declarations)
-        has_headers = any(text.startswith("#include") for text in texts)
-        words = {word for text in texts for word in re.findall(r"\w+", text)}
+    def _prototypes(self) -> list[str]:
+        """Return a prototype, made from the arguments, for each called function without another declaration.
+
+        A lowered function's own headers and sources decide, so other functions of the module change nothing.
+        """
         found: dict[str, str] = {}
-        for call in self._calls():
-            if has_headers or call.symbol in words:
+        for item in self._lowered.values():
+            self._add_prototypes(item, found)
+        return list(found.values())
+
+    @staticmethod
+    def _add_prototypes(item: LoweredFunction, found: dict[str, str]) -> None:
+        if any(map(_is_include, item.declarations)):
+            return
+        words = {word for text in item.declarations for word in re.findall(r"\w+", text)}
+        for call in _extern_calls(item.statements):
+            if call.symbol in words:
                 continue
             result = "int" if call.returns_status else "void"
             prototype = f"{result} {call.symbol}({', '.join(map(_parameter_type, call.arguments)) or 'void'});"
@@ -186,7 +209,6 @@ class _LoweredCodegen(CSourceCodegen):
                     got=f"`{prototype}` and `{found[call.symbol]}`",
                     hint="Declare the function with `builder.add_source` or `builder.include`.",
                 )
-        return list(found.values())
 
 
 class _StepText:
@@ -220,6 +242,7 @@ class _StepText:
                 if statement.returns_status:
                     owner = self._scope.function.attrs["lowered"]
                     self._scope.call_checked("byoc_external_status", f'"{owner}"', f'"{symbol}"', call)
+                    self._scope.statements.append("  " * self._depth + self._scope.statements.pop())
                 else:
                     self._add(f"{call};")
             case Copy(source=source, target=target):
@@ -253,9 +276,13 @@ def _steps_of(lowered: LoweredFunction) -> list[_Step]:
         for part in parts_of(statement):
             if part.buffer.role is not BufferRole.CONSTANT:
                 accesses.setdefault(part.buffer, set()).add(part.access)
-        writes = [buffer for buffer, kinds in accesses.items() if kinds != {Access.READ}]
+        defined = written.union(lowered.inputs)
+        # A buffer read before the first write has no elements, or is read in a part without elements.
+        writes = [buffer for buffer, kinds in accesses.items() if kinds != {Access.READ} or buffer not in defined]
+        if number == len(lowered.statements) - 1:  # outputs without elements need no statement
+            writes += [buffer for buffer in lowered.outputs if buffer not in written and buffer not in writes]
         # A buffer written in several steps keeps the elements of earlier steps.
-        reads = [buffer for buffer, kinds in accesses.items() if kinds == {Access.READ} or buffer in written]
+        reads = [buffer for buffer in accesses if buffer in defined]
         written.update(writes)
         steps.append(_step(lowered, number, statement, reads, writes))
     return steps
@@ -264,18 +291,30 @@ def _steps_of(lowered: LoweredFunction) -> list[_Step]:
 def _step(
     lowered: LoweredFunction, number: int, statement: Statement, reads: Sequence[Buffer], writes: Sequence[Buffer]
 ) -> _Step:
-    missing = symbols_in(statement) - _determined((*reads, *writes))
-    for buffer in lowered.inputs:
-        # The shapes of further inputs determine the sizes.
-        if missing & _determined([buffer]) and buffer not in reads:
-            reads = [*reads, buffer]
-            missing -= _determined([buffer])
+    reads = list(reads)
+
+    def missing() -> frozenset[str]:
+        shapes = shape_symbols(dim for buffer in (*reads, *writes) for dim in buffer.shape)
+        return (symbols_in(statement) | shapes) - _determined(reads)
+
+    # Outputs determine no sizes: a function with sizes known only from its outputs would return new tensors.
+    while unknown := missing():
+        further = (buffer for buffer in lowered.inputs if buffer not in reads and unknown & _determined([buffer]))
+        found = next(further, None)
+        if found is None:
+            raise CodegenError(
+                f"function `{lowered.function.name}`",
+                f"the size of {', '.join(sorted(unknown))} cannot be computed from the shapes of the parameters",
+            )
+        reads.append(found)
     params = tuple(Var(buffer.name, TensorType(buffer.shape, buffer.dtype)) for buffer in reads)
     results = tuple(Var(f"{buffer.name}_out", TensorType(buffer.shape, buffer.dtype)) for buffer in writes)
     symbol = f"{_symbol(lowered.function)}_step{number}"
     binding = Binding(results, CALL_DPS_PACKED, params, CALL_DPS_PACKED.normalise_attrs({"symbol": symbol}))
     attrs = {"global_symbol": symbol, "lowered": _symbol(lowered.function)}
-    return _Step(Function(symbol, params, (binding,), results, attrs), tuple(reads), tuple(writes), statement)
+    return _Step(
+        Function(lowered.function.name, params, (binding,), results, attrs), tuple(reads), tuple(writes), statement
+    )
 
 
 def _determined(buffers: Iterable[Buffer]) -> frozenset[str]:
@@ -298,6 +337,10 @@ def _intervals(lowered: LoweredFunction, steps: Sequence[_Step]) -> tuple[list[B
                 ranges[buffer] = (ranges.get(buffer, (number, number))[0], number)
     nbytes = {buffer: product(buffer.shape) * dtype_info(buffer.dtype).itemsize for buffer in ranges}
     return list(ranges), [SymbolicInterval(nbytes[buffer], *span) for buffer, span in ranges.items()]
+
+
+def _is_include(text: str) -> bool:
+    return text.startswith("#include")
 
 
 def _extern_calls(statements: Iterable[Statement]) -> Iterable[ExternCall]:

@@ -164,13 +164,13 @@ class ContainedBackend(BackendHandle):
         """Whether the backend claims by its own algorithm; false if the backend is out."""
         return self._out is None and super().claims_by_itself
 
-    def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-        """Compile functions; if this fails for some, compile the others.
+    def _generate(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+        """Return the result of ``byoc_codegen``; if the hook fails for some functions, compile the others.
 
         Cost: one call of the hook; after an exception, about ``2 * log2(functions)`` more for each faulty function.
         """
         try:
-            return super().codegen(functions, context)
+            return super()._generate(functions, context)
         except ByocError as error:
             if len(functions) == 1:
                 return self._refuse(functions, error)
@@ -179,7 +179,7 @@ class ContainedBackend(BackendHandle):
         if not rest:
             return CodegenResult(None, rejections=faulty)
         try:
-            result = super().codegen(rest, context)
+            result = super()._generate(rest, context)
         except ByocError as error:  # each half compiles by itself, but not both together
             result = self._refuse(rest, error)
         return replace(result, rejections={**result.rejections, **faulty})
@@ -190,16 +190,16 @@ class ContainedBackend(BackendHandle):
         middle = len(functions) // 2
         for half in (functions[:middle], functions[middle:]):
             try:
-                super().codegen(half, context)
+                super()._generate(half, context)
             except ByocError as error:
                 if len(half) == 1:
-                    faulty[half[0].name] = self.contain(self.codegen_hook, error, half[0].name)
+                    faulty[half[0].name] = self.contain("byoc_codegen", error, half[0].name)
                 else:
                     faulty.update(self._find_faulty(half, context))
         return faulty
 
     def _refuse(self, functions: Sequence[Function], error: ByocError) -> CodegenResult:
-        refusals: Mapping[str, Rejection] = {f.name: self.contain(self.codegen_hook, error, f.name) for f in functions}
+        refusals: Mapping[str, Rejection] = {f.name: self.contain("byoc_codegen", error, f.name) for f in functions}
         return CodegenResult(None, rejections=refusals)
 
 

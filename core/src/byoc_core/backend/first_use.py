@@ -39,8 +39,8 @@ class FirstUse:
         refusal = sized if isinstance(sized, Rejection) else rules_refusal(self._handle, sized, self._context)
         if isinstance(sized, Function) and refusal is None:
             result = self._handle.codegen([sized], self._context)
-            if result.module is not None:
-                return result.module
+            if result.modules:
+                return result.modules[0]
             refusal = result.rejections[sized.name]
         assert refusal is not None
         return SizesRefused(f"backend `{self._handle.name}` refuses the sizes: {refusal.text}")

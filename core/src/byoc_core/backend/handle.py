@@ -23,14 +23,14 @@ from byoc_core.backend.rewriting import REWRITES
 from byoc_core.errors import ByocError, ForeignNameError, HookError, VerifyError
 from byoc_core.plugin import PluginRecord
 from byoc_core.plugin.handle import PluginHandle
-from byoc_core.runtime.module import RuntimeModule
+from byoc_core.runtime.module import NDArray, RuntimeModule
 from byoc_core.runtime.registry import runtimes
 from byoc_core.runtime.status import ask_status
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from byoc_core.backend.lowering import LoweringBuilder
+    from byoc_core.backend.lowered_function import LoweredFunction
     from byoc_core.ir.module import Binding, Function, IRModule
     from byoc_core.opset.opdef import OpDef
     from byoc_core.pattern import CompositePattern
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["BackendHandle"]
 
 _T = TypeVar("_T")
+
+_LOWER = "byoc_lower"
 
 
 class BackendHandle:
@@ -246,11 +248,6 @@ class BackendHandle:
         """Whether ops of known sizes and ops of symbolic sizes are kept in separate regions."""
         return False
 
-    @property
-    def codegen_hook(self) -> str:
-        """The hook compiling functions, for messages: ``byoc_codegen``, or ``byoc_lower`` of a plugin without it."""
-        return "byoc_codegen" if self._plugin.has("byoc_codegen") else "byoc_lower"
-
     def codegen_groups(self, functions: Sequence[Function]) -> list[list[Function]]:
         """Return functions in the groups to pass to :meth:`codegen`."""
         return [list(functions)] if functions else []
@@ -268,49 +265,92 @@ class BackendHandle:
 
         Raises:
             HookError: a hook raised, returned a wrong type, or left a function unanswered.
-            CodegenError: a function was lowered against the laws of :mod:`byoc_core.backend.lowered_checks`.
+            CodegenError: a function was lowered against the laws of :mod:`byoc_core.backend.lowered_checks`, or calls
+                an undefined symbol.
+            ToolchainError: no C compiler, or the C of a lowered function does not compile.
         """
-        lowered, refusals = self._lower(functions, context)
+        lowered, refusals, constants = self._lower(functions, context)
+        modules = self._lowered_modules(lowered, {**context.constants, **constants}, refusals)
         remaining = [f for f in functions if f.name not in lowered and f.name not in refusals]
         is_needed = bool(remaining) or not (lowered or refusals)
-        result = self._generate(remaining, context) if is_needed else CodegenResult(None)
-        if not lowered:
-            return replace(result, rejections={**result.rejections, **refusals}) if refusals else result
-        from byoc_core.authoring.lowered_source import lowered_modules
-
-        builders = list(lowered.values())
-        own = {digest: array for builder in builders for digest, array in builder.constants.items()}
-        modules = lowered_modules([builder.finish() for builder in builders], {**context.constants, **own})
+        has_codegen = self._plugin.has("byoc_codegen")
+        result = self._generate(remaining, context) if is_needed and has_codegen else CodegenResult(None)
+        if not lowered and not refusals:
+            return result
         return replace(
             result,
-            constants={**result.constants, **own},
+            constants={**result.constants, **constants},
             rejections={**result.rejections, **refusals},
             lowered=tuple(modules),
         )
 
     def _lower(
         self, functions: Sequence[Function], context: CompileContext
-    ) -> tuple[dict[str, LoweringBuilder], dict[str, Rejection]]:
-        """Return the builders of the functions lowered by ``byoc_lower``, and the refusals, by function name."""
+    ) -> tuple[dict[str, LoweredFunction], dict[str, Rejection], dict[str, NDArray]]:
+        """Return the functions lowered by ``byoc_lower`` and the refusals, by function name; constants by digest."""
+        lowered: dict[str, LoweredFunction] = {}
+        refusals: dict[str, Rejection] = {}
+        constants: dict[str, NDArray] = {}
+        for function in functions if self._plugin.has(_LOWER) else ():
+            try:
+                answer = self._lower_function(function, context, constants)
+            except ByocError as error:
+                answer = self.contain(_LOWER, error, function.name)
+            if isinstance(answer, Rejection):
+                refusals[function.name] = answer
+            elif answer is not None:
+                lowered[function.name] = answer
+        return lowered, refusals, constants
+
+    def _lower_function(
+        self, function: Function, context: CompileContext, constants: dict[str, NDArray]
+    ) -> LoweredFunction | Rejection | None:
+        """Return the answer of ``byoc_lower`` for a function; ``None`` if ``byoc_codegen`` compiles the function."""
         from byoc_core.backend.lowering import LoweringBuilder
 
-        hook = "byoc_lower"
-        lowered: dict[str, LoweringBuilder] = {}
-        refusals: dict[str, Rejection] = {}
-        for function in functions if self._plugin.has(hook) else ():
-            builder = LoweringBuilder(function)
-            answer = self._plugin.call(hook, function=function, builder=builder, context=context)
-            if answer is not None:
-                refusals[function.name] = self._plugin.check(hook, answer, Rejection)
-            elif not builder.is_unused:
-                lowered[function.name] = builder
-            elif not self._plugin.has("byoc_codegen"):
-                raise HookError(
-                    self._plugin.where(hook),
-                    f"neither lowered nor rejected function `{function.name}`",
-                    expected="statements in `builder`, or a Rejection",
-                )
-        return lowered, refusals
+        builder = LoweringBuilder(function)
+        answer = self._plugin.call(_LOWER, function=function, builder=builder, context=context)
+        if answer is not None:
+            return self._plugin.check(_LOWER, answer, Rejection)
+        if builder.is_unused:
+            if self._plugin.has("byoc_codegen"):
+                return None
+            raise HookError(
+                self._plugin.where(_LOWER),
+                f"neither lowered nor rejected function `{function.name}`",
+                expected="statements in `builder`, or a Rejection",
+            )
+        finished = builder.finish()
+        constants.update(builder.constants)
+        return finished
+
+    def _lowered_modules(
+        self, lowered: dict[str, LoweredFunction], constants: Mapping[str, NDArray], refusals: dict[str, Rejection]
+    ) -> list[RuntimeModule]:
+        """Return the modules of lowered functions; if the C of all fails, each function is compiled alone.
+
+        Functions failing alone are moved from ``lowered`` to ``refusals``.
+        """
+        if not lowered:
+            return []
+        from byoc_core.authoring.lowered_source import lowered_modules
+
+        try:
+            return list(lowered_modules(list(lowered.values()), constants))
+        except ByocError as error:
+            if len(lowered) == 1:
+                (name,) = lowered
+                refusals[name] = self.contain(_LOWER, error, name)
+                lowered.clear()
+                return []
+        modules: list[RuntimeModule] = []
+        for name in list(lowered):
+            try:
+                modules += lowered_modules([lowered[name]], constants)
+            except ByocError as error:
+                refusals[name] = self.contain(_LOWER, error, name)
+                del lowered[name]
+        return modules
 
     def _generate(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
         """Return the checked result of ``byoc_codegen``."""
@@ -319,6 +359,8 @@ class BackendHandle:
         result = self._plugin.check(hook, answer, CodegenResult)
         if result.module is not None:
             self._plugin.check(hook, result.module, RuntimeModule, action="returned as `module`")  # type: ignore[type-abstract]
+        if result.lowered:
+            raise HookError(self._plugin.where(hook), "returned `lowered` modules", hint="Implement `byoc_lower`.")
         compiled = dict.fromkeys(() if result.module is None else result.module.function_names)
         for name, rejection in result.rejections.items():
             self._plugin.check(hook, rejection, Rejection, action=f"returned for function `{name}`")

@@ -302,7 +302,7 @@ def byoc_after_partition(module: IRModule, context: CompileContext) -> IRModule:
 
 @hookspec(since="0.1", required=True, alternative="byoc_lower")
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-    """Compile every function annotated for this backend. Required, unless ``byoc_lower`` compiles all functions.
+    """Compile every function annotated for this backend. Required. A backend with ``byoc_lower`` may do without.
 
     Called by: ``RunCodegen``, as part of ``build``, ``explain`` and ``debug_model``; the lint with ``--compile``.
     When: after partition, with all functions annotated with the backend's name as ``Codegen``, in module order, but for
@@ -339,23 +339,29 @@ def byoc_lower(function: Function, builder: LoweringBuilder, context: CompileCon
     Called by: ``RunCodegen``, as part of ``build``, ``explain`` and ``debug_model``; the lint with ``--compile``.
     When: after partition, before ``byoc_codegen``.
     How often: once for each function annotated with the backend's name as ``Codegen``; once more for regions refused by
-        another backend's codegen.
+        another backend's codegen. For a backend without ``dynamic_shapes``, once for each set of sizes.
     Result: the statements added to ``builder``, with ``None``; or a ``Rejection``, treated like a rejection by
-        ``byoc_codegen``. ``None`` without any statement leaves the function to ``byoc_codegen``. The core checks that
-        every part lies inside its buffer, every element is written before a read, outputs are written completely, and
-        changed parts overlap no other argument. The C is compiled and linked at once, so a missing symbol is an error
-        of the build.
-    If it raises: the function is treated as refused by a ``Rejection``. The same holds for statements against the laws
-        and for undefined symbols.
+        ``byoc_codegen``. ``None`` without any statement leaves the function to ``byoc_codegen``; statements need an
+        answer of ``None``. The core checks that every part lies inside its buffer, every element is written before a
+        read, outputs are written completely, and changed parts overlap no other argument. The C is compiled and linked
+        at once, so a missing symbol is an error of the build.
+    If it raises: the function is treated as refused by a ``Rejection``. The same holds for statements against the laws,
+        for undefined symbols and for C refused by the compiler.
 
     Example::
 
         from byoc_core.backend.hooks import hookimpl
 
 
+        SOURCE = (
+            "static void mynpu_add(const float *x, const float *y, float *out, int64_t size) {"
+            " for (int64_t i = 0; i < size; ++i) out[i] = x[i] + y[i]; }"
+        )
+
+
         @hookimpl
         def byoc_lower(function, builder):
-            builder.link(libraries=["mynpu"])
+            builder.add_source(SOURCE)  # or `builder.link(libraries=["mynpu"])`
             for binding in function.bindings:
                 inputs = [builder.buffer(operand) for operand in binding.operands]
                 output = builder.buffer(binding.result)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim, DimExpr, product
+from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant
 
 __all__ = ["Access", "Buffer", "BufferPart", "BufferRole"]
@@ -62,7 +63,18 @@ class Buffer:
         Args:
             offset: elements before the part; may contain indexes of surrounding loops.
             size: the number of elements; by default, all elements behind the offset.
+
+        Raises:
+            CodegenError: offset or size is neither an integer nor a symbolic size.
         """
+        for dim in (offset,) if size is None else (offset, size):
+            if isinstance(dim, bool) or not isinstance(dim, int | DimExpr):
+                raise CodegenError(
+                    f"buffer `{self.name}`",
+                    "has a part of an impossible offset or size",
+                    got=repr(dim),
+                    expected="a size",
+                )
         return BufferPart(self, offset, self.size - offset if size is None else size)
 
     def written(self) -> BufferPart:

@@ -1,11 +1,11 @@
 """The laws of lowered functions, checked for all sizes of the symbols.
 
-- Every part lies inside its buffer, in each round of the surrounding loops.
+- Every part lies inside its buffer, in each round of the surrounding loops; the buffer belongs to the function.
 - Inputs and constants are never changed.
 - A part is read only behind statements writing every element of the part; outputs are written completely.
 - A changed part shares no element with another argument of the same call.
 - Every statement writes a buffer.
-- Every symbol is a size of the function's signature or the index of a surrounding loop.
+- Every symbol is a size of the parameters or the index of a surrounding loop.
 
 Written elements are tracked as intervals of offsets. A loop writing adjacent or overlapping intervals writes their
 union; an interval with gaps counts as unwritten. Proofs may be missed: such a function is refused.
@@ -13,7 +13,7 @@ union; an interval with gaps counts as unwritten. Proofs may be missed: such a f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from byoc_core.backend.lowered_buffers import Access, Buffer, BufferPart, BufferRole
@@ -26,7 +26,7 @@ from byoc_core.backend.lowered_function import (
     Statement,
     parts_of,
 )
-from byoc_core.dims import Dim, is_nonnegative, is_positive, shape_symbols, substitute, symbol, symbols_of
+from byoc_core.dims import Dim, is_nonnegative, shape_symbols, substitute, symbol
 from byoc_core.errors import CodegenError
 
 __all__ = ["check_lowered"]
@@ -50,18 +50,21 @@ class _Checker:
     def __init__(self, lowered: LoweredFunction) -> None:
         self._lowered = lowered
         self._where = f"function `{lowered.function.name}`"
-        self._symbols = shape_symbols(dim for buffer in (*lowered.inputs, *lowered.outputs) for dim in buffer.shape)
+        self._symbols = shape_symbols(dim for buffer in lowered.inputs for dim in buffer.shape)
+        self._own = {*lowered.inputs, *lowered.outputs, *lowered.intermediates}
         self._written: dict[Buffer, list[_Span]] = {}
         self._loops: list[Loop] = []
         self._statement = ""
 
     def run(self) -> None:
-        for buffer in self._lowered.intermediates:
+        for buffer in (*self._lowered.outputs, *self._lowered.intermediates):
             self._check_symbols(buffer.shape, f"the size of buffer `{buffer.name}`")
         for number, statement in enumerate(self._lowered.statements):
             self._run([statement])
             if all(part.access is Access.READ for part in parts_of(statement)):
-                self._statement = f", statement {number}"
+                self._statement = f", statement {number}" + (
+                    self._statement if isinstance(statement, ExternCall) else ""
+                )
                 raise self._error("writes no buffer")
         self._statement = ""
         for output in self._lowered.outputs:
@@ -94,15 +97,17 @@ class _Checker:
         after, self._written = self._written, before
         for buffer, spans in after.items():
             for span in spans:
-                union = _over_rounds(span, loop)
+                union = self._over_rounds(span, loop)
                 if union is not None:
                     self._add(buffer, union)
 
     def _access(self, parts: Sequence[BufferPart]) -> None:
         for part in parts:
+            if part.buffer.constant is None and part.buffer not in self._own:
+                raise self._error(f"{part.access.value} `{part.buffer.name}`, a buffer of another function")
             self._check_bounds(part)
             if part.access is not Access.READ and part.buffer.role in (BufferRole.INPUT, BufferRole.CONSTANT):
-                raise self._error(f"{part.access.value} `{part.buffer.name}`, an {part.buffer.role.value} buffer")
+                raise self._error(f"{part.access.value} `{part.buffer.name}`, never changed", part.buffer.role.value)
             if part.access is not Access.WRITE and not self._is_defined(part):
                 raise self._error(f"reads {_text(part)} before the first write", self._written_text(part.buffer))
         for left, right in combinations(parts, 2):
@@ -121,18 +126,20 @@ class _Checker:
 
     def _check_bounds(self, part: BufferPart) -> None:
         self._check_symbols((part.offset, part.size), f"a part of `{part.buffer.name}`")
+        if (part.offset, part.size) == (0, part.buffer.size):  # a size such as `n-2` is checked in each call
+            return
         bounds = (part.offset, part.size, part.buffer.size - part.offset - part.size)
         if not all(map(self._is_nonnegative, bounds)):
             raise self._error(
                 f"{part.access.value} {_text(part)}, not provably inside the buffer", f"{part.buffer.size} elements"
             )
 
-    def _check_symbols(self, dims: Iterable[Dim], what: str) -> None:
+    def _check_symbols(self, dims: Iterable[Dim], subject: str) -> None:
         indexes = {loop.index for loop in self._loops}
         unknown = shape_symbols(dims) - self._symbols - indexes
         if unknown:
             raise self._error(
-                f"{what} has an unknown symbol",
+                f"{subject} has an unknown symbol",
                 ", ".join(sorted(unknown)),
                 ", ".join(sorted(self._symbols | indexes)) or "no symbol",
             )
@@ -153,7 +160,7 @@ class _Checker:
 
     def _are_disjoint(self, left: BufferPart, right: BufferPart) -> bool:
         gaps = (right.offset - left.offset - left.size, left.offset - right.offset - right.size)
-        return any(map(self._is_nonnegative, gaps))
+        return any(map(self._is_nonnegative, (*gaps, -left.size, -right.size)))
 
     def _add(self, buffer: Buffer, span: _Span) -> None:
         """Add a written interval, merged with all intervals known to touch or to overlap."""
@@ -183,7 +190,21 @@ class _Checker:
 
     def _is_nonnegative(self, dim: Dim) -> bool:
         """Return whether an expression is provably zero or more in all rounds of the surrounding loops."""
-        return all(map(is_nonnegative, _corners(dim, self._loops)))
+        return _is_nonnegative_in_rounds(dim, self._loops)
+
+    def _over_rounds(self, span: _Span, loop: Loop) -> _Span | None:
+        """Return the elements written by all rounds of a loop as an interval; ``None`` if there may be gaps."""
+        start, end = span
+        first, step = _linear(start, loop.index)
+        last, end_step = _linear(end, loop.index)
+        if first is None or step is None or last is None or end_step != step:
+            return None
+        size = last - first
+        if step == size:  # adjacent, and nothing without a round
+            return first, first + step * loop.extent
+        if not all(map(self._is_nonnegative, (loop.extent - 1, size - step, step))):
+            return None
+        return first, first + step * (loop.extent - 1) + size
 
     def _written_text(self, buffer: Buffer) -> str:
         spans = ", ".join(f"{start} to {end}" for start, end in self._written.get(buffer, ()))
@@ -197,21 +218,28 @@ def _text(part: BufferPart) -> str:
     return f"elements {part.offset} to {part.offset + part.size} of `{part.buffer.name}`"
 
 
-def _corners(dim: Dim, loops: Sequence[Loop]) -> Iterator[Dim]:
-    """Yield the values of an expression at the first and last round of each loop.
+def _is_nonnegative_in_rounds(dim: Dim, loops: Sequence[Loop]) -> bool:
+    """Return whether an expression is provably zero or more in all rounds of nested loops.
 
-    The smallest of these values is the smallest of all rounds if the expression is linear in each index. For another
-    expression, the expression itself is yielded, with the indexes as sizes of zero or more.
+    An expression linear in an index is smallest in the first or last round. A round exists, so the extent is at least
+    1: the expression may be reduced by a multiple of the extent less 1. For another expression, the indexes count as
+    sizes of zero or more.
+
+    Cost: up to four proofs for each loop, multiplied over the loops.
     """
-    for number in range(len(loops) - 1, -1, -1):
-        loop = loops[number]
-        if loop.index in symbols_of(dim):
-            if _linear(dim, loop.index)[1] is None:
-                break
-            for value in (0, loop.extent - 1):
-                yield from _corners(substitute(dim, {loop.index: value}), loops[:number])
-            return
-    yield dim
+    if not loops:
+        return is_nonnegative(dim)
+    *outer, loop = loops
+    start, slope = _linear(dim, loop.index)
+    if start is None or slope is None:
+        return is_nonnegative(dim)
+    last = loop.extent - 1
+    scale = next((scale for scale in (slope, -slope) if scale != 0 and is_nonnegative(scale)), 1)
+    return all(
+        _is_nonnegative_in_rounds(value, outer)
+        or (not isinstance(last, int) and _is_nonnegative_in_rounds(value - scale * last, outer))
+        for value in dict.fromkeys((start, start + slope * last))
+    )
 
 
 def _linear(dim: Dim, name: str) -> tuple[Dim | None, Dim | None]:
@@ -219,18 +247,3 @@ def _linear(dim: Dim, name: str) -> tuple[Dim | None, Dim | None]:
     start = substitute(dim, {name: 0})
     slope = substitute(dim, {name: 1}) - start
     return (start, slope) if dim == start + slope * symbol(name) else (None, None)
-
-
-def _over_rounds(span: _Span, loop: Loop) -> _Span | None:
-    """Return the elements written by all rounds of a loop as an interval; ``None`` if there may be gaps."""
-    start, end = span
-    first, step = _linear(start, loop.index)
-    last, end_step = _linear(end, loop.index)
-    if first is None or step is None or last is None or end_step != step:
-        return None
-    size = last - first
-    if step == size:  # adjacent, and nothing without a round
-        return first, first + step * loop.extent
-    if not is_positive(loop.extent) or not is_nonnegative(size - step) or not is_nonnegative(step):
-        return None
-    return first, first + step * (loop.extent - 1) + size

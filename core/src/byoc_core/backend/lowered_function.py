@@ -90,7 +90,7 @@ class LoweredFunction:
         outputs: a buffer for each result, in order.
         intermediates: buffers in the workspace, in order of allocation.
         statements: the statements, in order.
-        declarations: C text placed before the calls: includes, then prototypes, then sources.
+        declarations: C text placed before the calls: includes, then sources.
         options: the options of compiling and linking the C.
     """
 

@@ -7,7 +7,7 @@ the C. A complete lowering of a function of composites::
     def byoc_lower(function, builder):
         builder.link(objects=["toy.o"])
         for call in function.bindings:
-            inputs = [builder.buffer(operand) for operand in call.operands]
+            inputs = builder.operands(call)
             rows, columns = call.result.type.shape
             output = builder.buffer(call.result).written()
             builder.call_extern(call.attrs["name"].replace(".", "_"), *inputs, output, rows, columns)
@@ -31,7 +31,7 @@ from byoc_core.backend.lowered_function import Copy, CValue, ExternCall, Loop, L
 from byoc_core.dims import Dim, DimExpr, shape_symbols, symbol
 from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant, ConstantStore
-from byoc_core.ir.module import Function, Value, Var
+from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.c_text import c_identifier
 from byoc_core.native.toolchain import BuildOptions
@@ -87,6 +87,20 @@ class LoweringBuilder:
                 self._intermediates.append(buffer)
         return self._buffers[value]
 
+    def operands(self, binding: Binding) -> tuple[Buffer, ...]:
+        """Return the buffers of all values read by an op, or by the ops inside a composite, in order of first use.
+
+        The body of a composite holds bound constants, so these are no operands of the composite itself. Here a bound
+        weight stands at the same position as a weight passed as a parameter.
+        """
+        if not binding.regions:
+            return tuple(map(self.buffer, binding.operands))
+        (body,) = binding.regions
+        outer: dict[Value, Value] = dict(zip(body.params, binding.operands, strict=True))
+        read = dict.fromkeys(operand for inner in body.bindings for operand in inner.operands)
+        values = dict.fromkeys(outer.get(v, v) for v in read if v in outer or isinstance(v, Constant))
+        return tuple(map(self.buffer, values))
+
     def allocate(self, type_: TensorType, name: str = "buffer") -> Buffer:
         """Return a new intermediate buffer: memory in the planned workspace, with undefined content.
 
@@ -115,15 +129,17 @@ class LoweringBuilder:
         """Add a call of a C function behind all statements added before.
 
         Args:
-            symbol: the C function. A function named in no source, prototype or header of the lowering is declared from
-                the arguments: pointers, ``int64_t`` for sizes, ``double`` for floats.
+            symbol: the C function. A lowering with headers leaves declarations to the headers. Without headers, a
+                function named in no source is declared from the arguments: pointers, ``int64_t`` for sizes, ``double``
+                for floats. Pointers to ``bool`` are ``uint8_t *``; to ``float16`` and ``bfloat16``, pointers to
+                structures of 16 bits.
             arguments: in the order of the C parameters: buffers to read, parts, ``buffer.written()`` and
                 ``buffer.updated()``; sizes; finite floats; other scalars as :class:`CValue`.
             returns_status: whether the function returns an ``int``; a value other than 0 ends the region's call with an
                 error. Another result is ignored.
 
         Raises:
-            CodegenError: the symbol is not a C identifier, or an argument has another type.
+            CodegenError: the symbol is not a C identifier, or an argument has another type or is too large.
         """
         if not symbol.isascii() or c_identifier(symbol) != symbol:
             raise CodegenError(self._where, "calls a symbol with an impossible name", got=repr(symbol))
@@ -131,7 +147,8 @@ class LoweringBuilder:
 
     def copy(self, source: Buffer | BufferPart, target: Buffer | BufferPart) -> None:
         """Add a copy of all elements of a part to a part of equal size and dtype."""
-        self._body.append(Copy(_part(source), replace(_part(target), access=Access.WRITE)))
+        parts = replace(_part(source), access=Access.READ), replace(_part(target), access=Access.WRITE)
+        self._body.append(Copy(*parts))
 
     @contextmanager
     def loop(self, extent: Dim) -> Iterator[DimExpr]:
@@ -139,7 +156,12 @@ class LoweringBuilder:
 
         The value is the index, for offsets and arguments inside the block: 0 to ``extent``, exclusive. The rounds run
         in order. An extent may be symbolic.
+
+        Raises:
+            CodegenError: the extent is no size.
         """
+        if isinstance(extent, bool) or not isinstance(extent, int | DimExpr):
+            raise CodegenError(self._where, "adds a loop of an impossible extent", got=repr(extent), expected="a size")
         index = symbol(self._index_name())
         outer, self._body = self._body, []
         try:
@@ -154,7 +176,11 @@ class LoweringBuilder:
         self._includes.setdefault(f"#include {name}")
 
     def add_source(self, text: str) -> None:
-        """Add C text before the calls: prototypes and ``static`` functions. Equal text is added once."""
+        """Add C text before the calls: prototypes and ``static`` functions. Equal text is added once.
+
+        The lowered functions of a module share a single C file. If the texts of several functions clash, each function
+        is compiled in a file of its own.
+        """
         self._sources.setdefault(text.strip())
 
     def link(
@@ -194,16 +220,18 @@ class LoweringBuilder:
         Raises:
             CodegenError: see :func:`byoc_core.backend.lowered_checks.check_lowered`.
         """
-        for result, output in zip(self.function.results, self.outputs, strict=True):
-            source = self.buffer(result)
-            if source is not output:
-                self.copy(source, output)
+        sources = map(self.buffer, self.function.results)
+        copies = [
+            Copy(source.part(0), output.written())
+            for source, output in zip(sources, self.outputs, strict=True)
+            if source is not output
+        ]
         lowered = LoweredFunction(
             self.function,
             self.inputs,
             self.outputs,
             tuple(self._intermediates),
-            tuple(self._body),
+            (*self._body, *copies),
             (*self._includes, *self._sources),
             self.options,
         )
@@ -216,15 +244,17 @@ class LoweringBuilder:
                 return _part(argument)
             case bool():
                 return CValue(str(int(argument)), "int")
-            case int() | DimExpr() | CValue():
+            case int() if argument.bit_length() < 64:
+                return argument
+            case DimExpr() | CValue():
                 return argument
             case float() if math.isfinite(argument):
-                return CValue(repr(argument), "double")
+                return CValue(repr(float(argument)), "double")  # numpy's float64 is a float of another text
         raise CodegenError(
             f"{self._where}, call of `{called}`",
-            "has an argument of an impossible type",
+            "has an impossible argument",
             got=f"{argument!r} ({type(argument).__qualname__})",
-            expected="a buffer, a part of a buffer, a size, a finite float or a CValue",
+            expected="a buffer, a part of a buffer, a size of 64 bits, a finite float or a CValue",
         )
 
     def _output(self, result: Value) -> Buffer:

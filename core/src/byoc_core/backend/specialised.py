@@ -186,7 +186,7 @@ class SpecialisedBackend(BackendHandle):
             try:
                 SpecialisedModule(self.name, {variant.function: _signature(function)}, [variant])
             except CallError as error:  # the module does not fit the function passed to codegen
-                return self._inner.contain(self._inner.codegen_hook, error, function.name)
+                return self._inner.contain("byoc_codegen", error, function.name)
             constants.update(result.constants)
             variants.append(variant)
         return variants

@@ -69,6 +69,16 @@ _HOMES = {
             "byoc run model.onnx --random-inputs --dim n=8 --seed 1",
         ),
     ),
+    "export": _Home(
+        "export",
+        "export_model",
+        (
+            "byoc export model.onnx --backend NAME -o model_c && make -C model_c check",
+            "byoc export model.byoc --format c --max n=128 --name encoder",
+            "byoc export model.byoc --format c-archive -o libmodel.a",
+            "byoc export model.byoc --format wheel -o dist",
+        ),
+    ),
     "explain": _Home(
         "explain",
         "explain_offload",
@@ -80,6 +90,15 @@ _HOMES = {
             "byoc explain model.onnx --dim n=8 --require-offload 90%",
             "byoc explain model.onnx --ir > partitioned.py",
             "byoc explain model.onnx --json > report.json",
+        ),
+    ),
+    "plan": _Home(
+        "plan",
+        "plan_memory",
+        (
+            "byoc plan model.byoc",
+            "byoc plan model.onnx --backend NAME -o plan.svg",
+            "byoc plan model.byoc --dim n=8 --json > plan.json",
         ),
     ),
     "debug": _Home(
@@ -116,6 +135,7 @@ _HOMES = {
             "byoc new-backend mynpu                     your kernels run one by one",
             "byoc new-backend mychip --kind engine      your library compiles whole graphs",
             "byoc new-backend mydsp --kind csource      you print C",
+            "byoc new-backend myblas --kind lowering    you call a library of C functions",
             "byoc new-backend mynpu --output npu        into the folder npu",
         ),
     ),

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from byoc_core.cli.request import CONSTRAINT_FLAGS
 from byoc_core.errors import ArtifactError, OptionsError
 
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
     from byoc_core.cli.passes import PassObserver
+    from byoc_core.cli.request import RequestFlags
     from byoc_core.driver import CompileRequest, Explanation
     from byoc_core.ir import IRModule
 
 __all__ = [
+    "AllowNativeOption",
     "DimOption",
     "FunctionOption",
     "InputOption",
@@ -30,8 +33,10 @@ __all__ = [
     "explain_model",
     "import_model",
     "is_artifact",
+    "open_executable",
     "parse_share",
     "refuse_flags",
+    "refuse_request",
 ]
 
 RequireOffloadOption = Annotated[
@@ -69,6 +74,9 @@ RandomOption = Annotated[
 ]
 RandomInputsOption = Annotated[bool, typer.Option("--random-inputs", help="Draw all missing inputs at random.")]
 FunctionOption = Annotated[str, typer.Option("--function", help="The function to run.")]
+AllowNativeOption = Annotated[
+    bool, typer.Option("--allow-native", help="Load native code of an artifact not compiled by you.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")]
 DimOption = Annotated[
     list[str] | None,
@@ -181,6 +189,24 @@ def refuse_flags(model: Path, flags: Mapping[str, bool]) -> None:
         raise OptionsError(flag, f"{verb} not apply to the compiled model `{model}`")
 
 
+def refuse_request(model: Path, flags: RequestFlags, max_nodes: int | None) -> None:
+    """Check that no flag of a compilation is given for an artifact.
+
+    Raises:
+        OptionsError: a flag is given.
+    """
+    model_flags = {
+        "--config": flags.names_given("config"),
+        "--backend and --option": flags.names_given("backend", "option"),
+        "--force, --stop-at, --allow, --min-* and --sideways": flags.names_given(*CONSTRAINT_FLAGS),
+        "--strict": flags.strict,
+        "--specialize": flags.names_given("specialize"),
+        "--policy": flags.names_given("policy"),
+        "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
+    }
+    refuse_flags(model, model_flags)
+
+
 def build_model(
     path: Path, request: CompileRequest, observer: PassObserver | None = None, max_nodes: int | None = None
 ) -> Executable:
@@ -215,3 +241,24 @@ def explain_model(
         show("import")
         module = import_model(path, max_nodes)
         return Compiler().explain(module, request, progress=show, kernels=kernels)
+
+
+def open_executable(model: Path, flags: RequestFlags, max_nodes: int | None, *, allow_native: bool) -> Executable:
+    """Return the executable of an artifact, or of an ONNX model compiled as requested.
+
+    Raises:
+        OptionsError: flags of a compilation are given for an artifact.
+        UntrustedCodeError: the artifact holds native code of unknown origin, and ``allow_native`` is false.
+        ByocError: the file is neither, or cannot be compiled as requested.
+    """
+    from byoc_core.artifact import load
+    from byoc_core.errors import UntrustedCodeError
+
+    if not is_artifact(model):
+        return build_model(model, flags.to_request(), max_nodes=max_nodes)
+    refuse_request(model, flags, max_nodes)
+    try:
+        return load(model, allow_native=allow_native)
+    except UntrustedCodeError as error:
+        hint = "Pass --allow-native if you trust the origin of the artifact."
+        raise UntrustedCodeError(error.where, error.problem, hint=hint) from error

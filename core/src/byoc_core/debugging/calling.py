@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.debugging.compiling import CompiledRegion
-from byoc_core.debugging.findings import Finding
+from byoc_core.debugging.findings import RegionFinding
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import CallError
 from byoc_core.runtime.arguments import check_returned
@@ -39,7 +39,7 @@ class CallOutcome:
     """
 
     runs: tuple[tuple[NDArray, ...], ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RegionFinding, ...] = ()
 
 
 def call_region(
@@ -55,7 +55,7 @@ def call_region(
     """
     problem = _signature_problem(compiled, inputs, results)
     if problem is not None:
-        return CallOutcome(findings=(Finding("wrong-signature", problem),))
+        return CallOutcome(findings=(RegionFinding("wrong-signature", problem),))
     try:
         watch = _Watch(compiled, inputs, results)
         with np.errstate():  # a backend's settings must not affect the reference kernels
@@ -63,11 +63,11 @@ def call_region(
             if not _same(*runs):
                 runs.append(watch.call(_FILLS[0]))
     except _MisfitError as error:
-        return CallOutcome(findings=(Finding("wrong-signature", str(error)),))
+        return CallOutcome(findings=(RegionFinding("wrong-signature", str(error)),))
     except Exception as error:  # noqa: BLE001 - the plugin border: whatever a backend's code raises is its fault
-        return CallOutcome(findings=(Finding("run-error", f"{type(error).__name__}: {error}"),))
+        return CallOutcome(findings=(RegionFinding("run-error", f"{type(error).__name__}: {error}"),))
     findings = [
-        Finding("input-written", f"input {index} `{name}` was changed") for index, name in sorted(watch.written)
+        RegionFinding("input-written", f"input {index} `{name}` was changed") for index, name in sorted(watch.written)
     ]
     if len(runs) == 2:
         return CallOutcome((runs[0],), tuple(findings))
@@ -75,7 +75,7 @@ def call_region(
     if about_buffers:  # the outputs of the second call give no more evidence
         return CallOutcome((runs[0],), (*findings, *about_buffers))
     if compiled.is_deterministic:
-        findings.append(Finding("not-deterministic", "two calls on the same inputs differ"))
+        findings.append(RegionFinding("not-deterministic", "two calls on the same inputs differ"))
     return CallOutcome((runs[0], runs[1]), tuple(findings))
 
 
@@ -139,7 +139,7 @@ def _same(left: Sequence[NDArray], right: Sequence[NDArray]) -> bool:
 
 def _buffer_findings(
     runs: Sequence[tuple[NDArray, ...]], compiled: CompiledRegion, names: Sequence[str]
-) -> list[Finding]:
+) -> list[RegionFinding]:
     """Return the faults if two calls differ because the outputs held different values before.
 
     The third call began with the same values as the first: these two differ by chance only.
@@ -154,9 +154,9 @@ def _buffer_findings(
         is_read = is_read or bool(((_bytes(a) != _bytes(b)).any(axis=1) & ~missing).any())
         if missing.any():
             text = f"output `{names[index]}`: {int(missing.sum())} of {a.size} elements are never written"
-            unwritten.append(Finding("output-unwritten", text, index))
+            unwritten.append(RegionFinding("output-unwritten", text, index))
     if is_read and _same(first, third):
-        return [Finding("output-read", "the results depend on the contents of the outputs before the call")]
+        return [RegionFinding("output-read", "the results depend on the contents of the outputs before the call")]
     return unwritten
 
 

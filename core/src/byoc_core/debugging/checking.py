@@ -14,7 +14,7 @@ from byoc_core.backend import BackendHandle, BackendInfo
 from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
 from byoc_core.debugging.compiling import result_names
-from byoc_core.debugging.findings import Finding, OutputError, RegionCheck
+from byoc_core.debugging.findings import OutputError, RegionCheck, RegionFinding
 from byoc_core.debugging.isolation import IsolatedRunner
 from byoc_core.debugging.running import LocalRunner, RegionRunner
 from byoc_core.errors import OptionsError
@@ -141,7 +141,7 @@ class RegionChecker:
         references = References(module, name, inputs, info.unit_roundoff, finite_only=info.finite_only)
         results = [(array.shape, array.dtype) for array in references.host]
         outcome = self._runner.run(module, name, inputs, results)
-        findings: list[Finding] = list(outcome.findings)
+        findings: list[RegionFinding] = list(outcome.findings)
         errors: list[OutputError] = []
         for run in outcome.runs:
             found, figures = compare_outputs(run, result_names(function), references, self._tolerance)

@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from byoc_core.backend.info import stated_roundoff
 from byoc_core.debugging.compiling import extract_region
-from byoc_core.debugging.findings import Finding, OutputError
+from byoc_core.debugging.findings import OutputError, RegionFinding
 from byoc_core.debugging.perturbing import run_perturbed
 from byoc_core.debugging.rounding import operations_per_element
 from byoc_core.dims import solve_symbol
@@ -184,7 +184,7 @@ class References:
 
 def compare_outputs(
     found: Sequence[NDArray], names: Sequence[str], references: References, tolerance: Tolerance
-) -> tuple[list[Finding], list[OutputError]]:
+) -> tuple[list[RegionFinding], list[OutputError]]:
     """Compare results with the references.
 
     Args:
@@ -196,7 +196,7 @@ def compare_outputs(
     Returns:
         The faults, and the figures of each result.
     """
-    findings: list[Finding] = []
+    findings: list[RegionFinding] = []
     errors = []
     for index, (array, name) in enumerate(zip(found, names, strict=True)):
         comparison = _Comparison(array, name, index, references, tolerance)
@@ -216,7 +216,7 @@ class _Comparison:
         self._tolerance = tolerance
         self._host = references.host[index]
         self._dtype = dtype_name(self._host.dtype)
-        self.findings: list[Finding] = []
+        self.findings: list[RegionFinding] = []
         self.error = OutputError(name, self._dtype)
         if found.shape != self._host.shape:
             self._add("wrong-shape", f"got {list(found.shape)}, expected {list(self._host.shape)}")
@@ -229,7 +229,7 @@ class _Comparison:
             self._judge_integers()
 
     def _add(self, code: str, text: str) -> None:
-        self.findings.append(Finding(code, f"output `{self._name}`: {text}", self._index))
+        self.findings.append(RegionFinding(code, f"output `{self._name}`: {text}", self._index))
 
     @property
     def _exact(self) -> NDArray:

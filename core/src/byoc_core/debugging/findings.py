@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["CODES", "REFUSED", "Finding", "OutputError", "RegionCheck"]
+__all__ = ["REFUSED", "REGION_FINDING_CODES", "OutputError", "RegionCheck", "RegionFinding"]
 
 REFUSED = "refused"
 """The code of a region refused by the region's backend during compilation: the region is not tested, and not wrong."""
 
-CODES: Mapping[str, str] = MappingProxyType(
+REGION_FINDING_CODES: Mapping[str, str] = MappingProxyType(
     {
         "wrong-values": "an output differs from the float64 reference by more than the allowed error",
         "wrong-nonfinite": "an output is NaN or infinite but the reference is not, or the reverse",
@@ -37,11 +37,11 @@ CODES: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A fault of a call.
+class RegionFinding:
+    """A fault of a region's call.
 
     Attributes:
-        code: a key of :data:`CODES`.
+        code: a key of :data:`REGION_FINDING_CODES`.
         text: the fault and the place.
         output: the index of the output at fault, if any.
     """
@@ -93,7 +93,7 @@ class RegionCheck:
     region: str
     backend: str
     call: int
-    findings: tuple[Finding, ...]
+    findings: tuple[RegionFinding, ...]
     outputs: tuple[OutputError, ...]
 
     @property

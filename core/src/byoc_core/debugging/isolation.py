@@ -20,7 +20,7 @@ from byoc_core.backend.registry import BackendHandle, Backends
 from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.calling import CallOutcome, ResultSpec
 from byoc_core.debugging.compiling import extract_region
-from byoc_core.debugging.findings import Finding
+from byoc_core.debugging.findings import RegionFinding
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import OptionsError
 from byoc_core.ir import Function, IRModule
@@ -83,7 +83,7 @@ class IsolatedRunner:
         self._deadline = deadline
         self._regions: dict[int, tuple[Function, _Written]] = {}
         self._constants: dict[str, Path] = {}
-        self._failed: dict[int, Finding] = {}
+        self._failed: dict[int, RegionFinding] = {}
         self._worker: Worker | None = None
 
     def __enter__(self) -> Self:
@@ -122,14 +122,14 @@ class IsolatedRunner:
         reply = self._worker.ask(request, self._deadline)
         if isinstance(reply, Ended):
             self._stop()
-            finding = Finding(reply.code, reply.text)
+            finding = RegionFinding(reply.code, reply.text)
             if reply.code == "hang":
                 self._failed[id(region)] = finding
             return CallOutcome(findings=(finding,))
         arrays = list(load_arrays(folder / "outputs.npz").values())
         width = len(results)
         runs = tuple(tuple(arrays[run * width : (run + 1) * width]) for run in range(reply["runs"]))
-        return CallOutcome(runs, tuple(Finding(**finding) for finding in reply["findings"]))
+        return CallOutcome(runs, tuple(RegionFinding(**finding) for finding in reply["findings"]))
 
     def _write(self, module: IRModule) -> _Written:
         """Write a region. Constants cited by earlier regions are not written again: parts of a region share weights."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from byoc_core.debugging.checking import DEADLINE
 from byoc_core.debugging.comparing import Tolerance
-from byoc_core.debugging.findings import REFUSED, Finding, OutputError, RegionCheck
+from byoc_core.debugging.findings import REFUSED, OutputError, RegionCheck, RegionFinding
 from byoc_core.debugging.narrowing import Guilt
 from byoc_core.ir import IRModule
 
@@ -102,7 +102,7 @@ class DebugReport:
     checks: tuple[RegionCheck, ...]
     tolerance: Tolerance
     options: Mapping[str, Mapping[str, object]]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RegionFinding, ...] = ()
     results: tuple[OutputError, ...] = ()
     isolated: bool = False
     deadline: float = DEADLINE

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from byoc_core.backend.registry import BackendHandle, Backends
 from byoc_core.debugging.calling import CallOutcome, ResultSpec, call_region
 from byoc_core.debugging.compiling import CompiledRegion, RefusedError, compile_region, extract_region, result_names
-from byoc_core.debugging.findings import REFUSED, Finding
+from byoc_core.debugging.findings import REFUSED, RegionFinding
 from byoc_core.errors import ByocError
 from byoc_core.ir import Function, IRModule
 
@@ -56,7 +56,7 @@ class LocalRunner:
     ) -> None:
         self._find = registry.lookup(handles)
         self._options = options
-        self._compiled: dict[int, tuple[Function, CompiledRegion | Finding]] = {}
+        self._compiled: dict[int, tuple[Function, CompiledRegion | RegionFinding]] = {}
 
     def run(self, module: IRModule, name: str, inputs: Sequence[NDArray], results: Sequence[ResultSpec]) -> CallOutcome:
         """Compile the region if new, and call the region; see :meth:`RegionRunner.run`."""
@@ -64,19 +64,19 @@ class LocalRunner:
         if id(region) not in self._compiled:  # the function is kept too: the id stays unique
             self._compiled[id(region)] = (region, self._compile(module, region))
         compiled = self._compiled[id(region)][1]
-        if isinstance(compiled, Finding):
+        if isinstance(compiled, RegionFinding):
             return CallOutcome(findings=(compiled,))
         return call_region(compiled, inputs, results, result_names(region))
 
-    def _compile(self, module: IRModule, region: Function) -> CompiledRegion | Finding:
+    def _compile(self, module: IRModule, region: Function) -> CompiledRegion | RegionFinding:
         backend = str(region.attrs["Codegen"])
         try:
             extracted = extract_region(module, region.name)
             return compile_region(extracted, region.name, self._find(backend), self._options.get(backend, {}))
         except RefusedError as error:
-            return Finding(REFUSED, str(error))
+            return RegionFinding(REFUSED, str(error))
         except ByocError as error:
-            return Finding("compile-error", str(error))
+            return RegionFinding("compile-error", str(error))
 
     def __enter__(self) -> Self:
         return self

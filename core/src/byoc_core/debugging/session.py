@@ -12,7 +12,7 @@ from byoc_core.backend.info import coarsest_roundoff
 from byoc_core.backend.registry import HOST_NAME, BackendHandle, Backends
 from byoc_core.debugging.checking import DEADLINE, RegionChecker, open_runner
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
-from byoc_core.debugging.findings import Finding, OutputError, RegionCheck
+from byoc_core.debugging.findings import OutputError, RegionCheck, RegionFinding
 from byoc_core.debugging.narrowing import find_guilt, op_label
 from byoc_core.debugging.report import DebugReport, FailingCase, RegionReport
 from byoc_core.driver import Compiler, CompileRequest, Progress, RequestFields, gather_request
@@ -96,7 +96,7 @@ def debug_model(
         )
         results = evaluate_function(carved, function, arrays, on_call=walk.on_call)
         reports = walk.reports()
-    findings: list[Finding] = []
+    findings: list[RegionFinding] = []
     errors: list[OutputError] = []
     if accumulate:
         names = name_outputs(module, module)[function].output_names

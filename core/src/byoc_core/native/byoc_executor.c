@@ -28,10 +28,10 @@ static void copy_axes(char *target, const int64_t *target_strides, const char *s
 
 /* Fill in the strides of a compact tensor. */
 static void compact_strides(const int64_t *shape, int32_t ndim, int64_t *strides) {
-  int64_t step = 1;
+  int64_t stride = 1;
   for (int32_t axis = ndim - 1; axis >= 0; --axis) {
-    strides[axis] = step;
-    step *= shape[axis];
+    strides[axis] = stride;
+    stride *= shape[axis];
   }
 }
 
@@ -71,7 +71,7 @@ static int64_t milliseconds(void) {
 }
 
 /* Return whether a loop must pause at a jump. The first backward jump only sets *start, initially 0. */
-static int pauses(int32_t from, int32_t to, int64_t *start) {
+static int must_pause(int32_t from, int32_t to, int64_t *start) {
   if (to > from) return 0;
   const int64_t now = milliseconds();
   if (!*start) *start = now;
@@ -116,9 +116,9 @@ byoc_stop byoc_run(const byoc_frame *frame, int32_t index) {
       }
       case BYOC_IF:
       case BYOC_GOTO: {
-        const int goes_on = instruction->op == BYOC_IF && *(const uint8_t *)operand(operands, 0)->data;
-        const int32_t next = goes_on ? index + 1 : instruction->target;
-        if (pauses(index, next, &start)) return (byoc_stop){index, 0};
+        const int falls_through = instruction->op == BYOC_IF && *(const uint8_t *)operand(operands, 0)->data;
+        const int32_t next = falls_through ? index + 1 : instruction->target;
+        if (must_pause(index, next, &start)) return (byoc_stop){index, 0};
         index = next;
         break;
       }

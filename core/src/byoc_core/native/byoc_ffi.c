@@ -27,8 +27,8 @@ static void raise_in_tvm_ffi(const char *kind) {
 #if !defined(_WIN32)
   void (*set_raised)(const char *, const char *) = TVMFFIErrorSetRaisedFromCStr;
   if (!set_raised && dlsym) {
-    void *found = dlsym(BYOC_ANY_LIBRARY, "TVMFFIErrorSetRaisedFromCStr");
-    memcpy(&set_raised, &found, sizeof(set_raised));
+    void *address = dlsym(BYOC_ANY_LIBRARY, "TVMFFIErrorSetRaisedFromCStr");
+    memcpy(&set_raised, &address, sizeof(set_raised));
   }
   if (set_raised) {
     set_raised(kind, last_error);
@@ -47,10 +47,10 @@ int32_t byoc_fail(const char *kind, const char *format, ...) {
   return -1;
 }
 
-int32_t byoc_check_count(const char *function, int32_t given, int32_t expected) {
-  if (given != expected) {
+int32_t byoc_check_count(const char *function, int32_t actual, int32_t expected) {
+  if (actual != expected) {
     return byoc_fail("TypeError", "function `%s`: takes %d tensors (inputs, then outputs); got %d", function,
-                     (int)expected, (int)given);
+                     (int)expected, (int)actual);
   }
   return 0;
 }
@@ -78,28 +78,28 @@ static const char *code_name(int32_t code) {
 }
 
 static int32_t check_compact(const char *function, const char *name, const DLTensor *tensor) {
-  int64_t elements = 1;
+  int64_t num_elements = 1;
   for (int32_t axis = 0; axis < tensor->ndim; ++axis) {
     if (tensor->shape[axis] < 0) {
       return byoc_fail("ValueError", "function `%s`, argument `%s`: axis %d has a negative size", function, name,
                        (int)axis);
     }
-    elements *= tensor->shape[axis];
+    num_elements *= tensor->shape[axis];
   }
-  if (elements == 0) {
+  if (num_elements == 0) {
     return 0;
   }
   if (!tensor->data) {
     return byoc_fail("ValueError", "function `%s`, argument `%s`: has no data", function, name);
   }
-  int64_t compact = 1;
+  int64_t compact_stride = 1;
   for (int32_t axis = tensor->ndim - 1; tensor->strides && axis >= 0; --axis) {
-    if (tensor->shape[axis] != 1 && tensor->strides[axis] != compact) {
+    if (tensor->shape[axis] != 1 && tensor->strides[axis] != compact_stride) {
       return byoc_fail("ValueError", "function `%s`, argument `%s`: is not contiguous (stride of axis %d: got %lld, "
                        "expected %lld)", function, name, (int)axis, (long long)tensor->strides[axis],
-                       (long long)compact);
+                       (long long)compact_stride);
     }
-    compact *= tensor->shape[axis];
+    compact_stride *= tensor->shape[axis];
   }
   if (((uintptr_t)byoc_data(tensor)) % ((uintptr_t)(tensor->dtype.bits + 7) / 8) != 0) {
     return byoc_fail("ValueError", "function `%s`, argument `%s`: its data are not aligned to its element type",
@@ -133,24 +133,24 @@ int32_t byoc_check_tensor(const char *function, const char *name, const DLTensor
 }
 
 int32_t byoc_read_bools(const char *function, const char *name, const DLTensor *tensor, const uint8_t **bytes,
-                        uint8_t **own) {
+                        uint8_t **copy) {
   size_t count = 1;
   for (int32_t axis = 0; axis < tensor->ndim; ++axis) {
     count *= (size_t)tensor->shape[axis];
   }
   *bytes = count ? (const uint8_t *)byoc_data(tensor) : (const uint8_t *)tensor->data;
-  uint8_t all = 0;
-  for (size_t k = 0; k < count; ++k) all |= (*bytes)[k];
-  if (all <= 1) {
+  uint8_t combined_bits = 0;
+  for (size_t k = 0; k < count; ++k) combined_bits |= (*bytes)[k];
+  if (combined_bits <= 1) {
     return 0;
   }
-  *own = (uint8_t *)malloc(count);
-  if (!*own) {
+  *copy = (uint8_t *)malloc(count);
+  if (!*copy) {
     return byoc_fail("MemoryError", "function `%s`, argument `%s`: no memory for a copy with bytes of 0 and 1", function,
                      name);
   }
-  for (size_t k = 0; k < count; ++k) (*own)[k] = (*bytes)[k] != 0;
-  *bytes = *own;
+  for (size_t k = 0; k < count; ++k) (*copy)[k] = (*bytes)[k] != 0;
+  *bytes = *copy;
   return 0;
 }
 
@@ -165,13 +165,13 @@ int32_t byoc_check_size(const char *function, const char *name, const DLTensor *
 
 int32_t byoc_solve_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis, int64_t factor,
                         int64_t offset, int64_t *size) {
-  int64_t rest = tensor->shape[axis] - offset;
-  if (rest % factor != 0 || rest / factor < 0) {
+  int64_t multiple = tensor->shape[axis] - offset;
+  if (multiple % factor != 0 || multiple / factor < 0) {
     return byoc_fail("ValueError", "function `%s`, argument `%s`: wrong size of axis %d; got %lld, expected "
                      "%lld * s + %lld for some s >= 0", function, name, (int)axis, (long long)tensor->shape[axis],
                      (long long)factor, (long long)offset);
   }
-  *size = rest / factor;
+  *size = multiple / factor;
   return 0;
 }
 
@@ -184,28 +184,28 @@ int32_t byoc_check_broadcast(const char *function, int64_t left, int64_t right) 
 }
 
 int32_t byoc_check_operand(const char *function, const char *op, const char *operand, int32_t axis, int64_t size,
-                           int64_t wanted) {
-  if (size != wanted && size != 1) {
+                           int64_t expected) {
+  if (size != expected && size != 1) {
     return byoc_fail("ValueError", "function `%s`, op `%s`, operand `%s`: axis %d does not broadcast; got %lld, "
-                     "expected %lld or 1", function, op, operand, (int)axis, (long long)size, (long long)wanted);
+                     "expected %lld or 1", function, op, operand, (int)axis, (long long)size, (long long)expected);
   }
   return 0;
 }
 
 int32_t byoc_check_equal(const char *function, const char *op, const char *operand, int32_t axis, int64_t size,
-                         int64_t wanted) {
-  if (size != wanted) {
+                         int64_t expected) {
+  if (size != expected) {
     return byoc_fail("ValueError", "function `%s`, op `%s`, operand `%s`: wrong size of axis %d; got %lld, expected %lld",
-                     function, op, operand, (int)axis, (long long)size, (long long)wanted);
+                     function, op, operand, (int)axis, (long long)size, (long long)expected);
   }
   return 0;
 }
 
-int32_t byoc_check_least(const char *function, const char *op, const char *what, int32_t axis, int64_t size,
-                         int64_t least) {
-  if (size < least) {
+int32_t byoc_check_least(const char *function, const char *op, const char *tensor_name, int32_t axis,
+                         int64_t size, int64_t min_size) {
+  if (size < min_size) {
     return byoc_fail("ValueError", "function `%s`, op `%s`: axis %d of %s is too small; got %lld, expected %lld or more",
-                     function, op, (int)axis, what, (long long)size, (long long)least);
+                     function, op, (int)axis, tensor_name, (long long)size, (long long)min_size);
   }
   return 0;
 }

@@ -120,7 +120,7 @@ BYOC_LOCAL int32_t byoc_fail(const char *kind, const char *format, ...)
     ;
 
 /* Fail unless the number of arguments is `expected`. */
-BYOC_LOCAL int32_t byoc_check_count(const char *function, int32_t given, int32_t expected);
+BYOC_LOCAL int32_t byoc_check_count(const char *function, int32_t actual, int32_t expected);
 
 /* Return the tensor of an argument, or NULL after setting an error. */
 BYOC_LOCAL DLTensor *byoc_tensor(const char *function, const char *name, const TVMFFIAny *argument);
@@ -131,11 +131,11 @@ BYOC_LOCAL int32_t byoc_check_tensor(const char *function, const char *name, con
 
 /*
  * Set `bytes` to the bytes of a bool tensor already checked by byoc_check_tensor: the tensor's memory if all bytes are
- * 0 or 1, else a copy with all other bytes replaced by 1. `own` is set to the copy, to be freed by the caller. Fail if
+ * 0 or 1, else a copy with all other bytes replaced by 1. `copy` is set to the copy, to be freed by the caller. Fail if
  * memory for the copy is missing.
  */
 BYOC_LOCAL int32_t byoc_read_bools(const char *function, const char *name, const DLTensor *tensor,
-                                   const uint8_t **bytes, uint8_t **own);
+                                   const uint8_t **bytes, uint8_t **copy);
 
 /* Fail unless the size of an axis is `expected`. */
 BYOC_LOCAL int32_t byoc_check_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis,
@@ -148,17 +148,17 @@ BYOC_LOCAL int32_t byoc_solve_size(const char *function, const char *name, const
 /* Fail unless two sizes broadcast: the sizes are equal, or either is 1. */
 BYOC_LOCAL int32_t byoc_check_broadcast(const char *function, int64_t left, int64_t right);
 
-/* Fail unless the size of an operand's axis is `wanted`, or 1. */
+/* Fail unless the size of an operand's axis is `expected`, or 1. */
 BYOC_LOCAL int32_t byoc_check_operand(const char *function, const char *op, const char *operand, int32_t axis,
-                                      int64_t size, int64_t wanted);
+                                      int64_t size, int64_t expected);
 
-/* Fail unless the size of an operand's axis is `wanted`. */
+/* Fail unless the size of an operand's axis is `expected`. */
 BYOC_LOCAL int32_t byoc_check_equal(const char *function, const char *op, const char *operand, int32_t axis,
-                                    int64_t size, int64_t wanted);
+                                    int64_t size, int64_t expected);
 
-/* Fail unless a size inside a function is at least `least`; `what` names the tensor of the op. */
-BYOC_LOCAL int32_t byoc_check_least(const char *function, const char *op, const char *what, int32_t axis, int64_t size,
-                                    int64_t least);
+/* Fail unless a size inside a function is at least `min_size`; `tensor_name`: the tensor of the op. */
+BYOC_LOCAL int32_t byoc_check_least(const char *function, const char *op, const char *tensor_name, int32_t axis,
+                                    int64_t size, int64_t min_size);
 
 /* Fail unless the tensor can be scratch memory: a single axis of at least `nbytes` bytes, with the alignment below in
  * bytes. */

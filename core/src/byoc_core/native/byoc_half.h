@@ -65,8 +65,8 @@ static inline float byoc_f64_to_odd_f32(double x) {
 /* Do the same for integers beyond the precision of float64: all bits dropped by float64 are gathered in the last
  * bit. */
 static inline float byoc_u64_to_odd_f32(uint64_t x) {
-  const uint64_t gathered = (x >> 11 | (uint64_t)((x & 0x7ffu) != 0)) << 11;
-  return byoc_f64_to_odd_f32((double)(x >> 53 ? gathered : x));
+  const uint64_t with_sticky_bit = (x >> 11 | (uint64_t)((x & 0x7ffu) != 0)) << 11;
+  return byoc_f64_to_odd_f32((double)(x >> 53 ? with_sticky_bit : x));
 }
 static inline float byoc_i64_to_odd_f32(int64_t x) {
   return x < 0 ? -byoc_u64_to_odd_f32(0 - (uint64_t)x) : byoc_u64_to_odd_f32((uint64_t)x);

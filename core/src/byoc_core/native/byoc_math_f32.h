@@ -63,8 +63,8 @@ static inline float byoc_exp_limited_f32(float x) {
 }
 
 static inline float byoc_exp_f32(float x) {
-  const float size = fabsf(x);
-  return byoc_exp_limited_f32(copysignf(104.0f < size ? 104.0f : size, x));
+  const float magnitude = fabsf(x);
+  return byoc_exp_limited_f32(copysignf(104.0f < magnitude ? 104.0f : magnitude, x));
 }
 
 /* Return exp(x) for x <= 0, and 0 for results below 2**-126.5: there the exponent bits are 0, so the power of two is
@@ -85,8 +85,8 @@ static inline float byoc_decay_f32(float x) {
 
 /* Return exp(x) - 1; 0 for both zeros. The sum is halved, because 2**128 is no float. */
 static inline float byoc_expm1_f32(float x) {
-  const float below = 89.0f < x ? 89.0f : x;
-  const float limited = -20.0f > below ? -20.0f : below;
+  const float capped = 89.0f < x ? 89.0f : x;
+  const float limited = -20.0f > capped ? -20.0f : capped;
   const float rounder = BYOC_ROUNDER_F32 - 1.0f;
   const float sum = BYOC_FMA_F32(limited, BYOC_LOG2_E_F32, rounder);
   const float r = byoc_reduced_f32(limited, sum - rounder);
@@ -108,7 +108,7 @@ static inline float byoc_log_f32(float x) {
   const uint32_t bits = byoc_bits_f32(x * byoc_from_bits_f32(0x3f800000u + (subnormal & 23u << 23)));
   const int32_t n = (int32_t)(bits - 0x3f3504f3u) >> 23;
   const float f = byoc_from_bits_f32(bits - ((uint32_t)n << 23)) - 1.0f;
-  const float whole = (float)(n - (int32_t)(subnormal & 23u));
+  const float exponent = (float)(n - (int32_t)(subnormal & 23u));
   const float square = f * f;
   float p = -0x1.38c882p-4f;
   p = BYOC_FMA_F32(p, f, 0x1.055f4p-3f);
@@ -118,9 +118,9 @@ static inline float byoc_log_f32(float x) {
   p = BYOC_FMA_F32(p, f, 0x1.99a01cp-3f);
   p = BYOC_FMA_F32(p, f, -0x1.000226p-2f);
   p = BYOC_FMA_F32(p, f, 0x1.555554p-2f);
-  const float low = BYOC_FMA_F32(whole, BYOC_LN_2_LOW_F32, f * square * p);
+  const float low = BYOC_FMA_F32(exponent, BYOC_LN_2_LOW_F32, f * square * p);
   const float log_m = BYOC_FMA_F32(-0.5f, square, low) + f;
-  const float result = BYOC_FMA_F32(whole, BYOC_LN_2_HIGH_F32, log_m);
+  const float result = BYOC_FMA_F32(exponent, BYOC_LN_2_HIGH_F32, log_m);
   return x == INFINITY ? x : x > 0 ? result : x == 0 ? -INFINITY : NAN;
 }
 
@@ -140,8 +140,8 @@ static inline float byoc_log1p_unit_f32(float x) {
 
 /* tanh(a) = e / (2 - e), e = 1 - exp(-2a). */
 static inline float byoc_tanh_f32(float x) {
-  const float size = fabsf(x);
-  const float e = byoc_saturation_f32(-2.0f * (10.0f < size ? 10.0f : size));
+  const float magnitude = fabsf(x);
+  const float e = byoc_saturation_f32(-2.0f * (10.0f < magnitude ? 10.0f : magnitude));
   return copysignf(e / (2.0f - e), x);
 }
 
@@ -154,7 +154,7 @@ static inline float byoc_sigmoid_f32(float x) {
 /* erf(a) = 1 - exp(-t), t = -log(erfc(a)). For a <= 4, t is a times a polynomial with the first coefficient in two
  * parts. */
 static inline float byoc_erf_f32(float x) {
-  const float size = fabsf(x), a = 4.0f < size ? 4.0f : size;
+  const float magnitude = fabsf(x), a = 4.0f < magnitude ? 4.0f : magnitude;
   float p = -0x1.36db1p-17f;
   p = BYOC_FMA_F32(p, a, 0x1.edba6ap-14f);
   p = BYOC_FMA_F32(p, a, -0x1.4bed84p-11f);
@@ -171,7 +171,7 @@ static inline float byoc_erf_f32(float x) {
  * For a = |x|, Phi(-a) = 2**-(1 + u), u = -log2(2 Phi(-a)), computed as t in erf. */
 #define BYOC_NORMAL_LIMIT_F32 -9.0f
 static inline float byoc_normal_cdf_f32(float x) {
-  const float size = fabsf(x), a = 9.0f < size ? 9.0f : size;
+  const float magnitude = fabsf(x), a = 9.0f < magnitude ? 9.0f : magnitude;
   float p = 0x1.1b6abep-34f;
   p = BYOC_FMA_F32(p, a, -0x1.f8adc6p-29f);
   p = BYOC_FMA_F32(p, a, 0x1.8de2c4p-24f);

@@ -72,8 +72,8 @@ static inline double byoc_exp_nonpositive_f64(double x) {
 }
 
 static inline double byoc_exp_f64(double x) {
-  const double size = fabs(x);
-  return byoc_exp_limited_f64(copysign(746.0 < size ? 746.0 : size, x));
+  const double magnitude = fabs(x);
+  return byoc_exp_limited_f64(copysign(746.0 < magnitude ? 746.0 : magnitude, x));
 }
 
 /* Return exp(-|x|). */
@@ -84,8 +84,8 @@ static inline double byoc_decay_f64(double x) {
 
 /* Return exp(x) - 1; 0 for both zeros. The sum is halved, because 2**1024 is no double. */
 static inline double byoc_expm1_f64(double x) {
-  const double below = 710.0 < x ? 710.0 : x;
-  const double limited = -50.0 > below ? -50.0 : below;
+  const double capped = 710.0 < x ? 710.0 : x;
+  const double limited = -50.0 > capped ? -50.0 : capped;
   const double rounder = BYOC_ROUNDER_F64 - 1.0;
   const double sum = BYOC_FMA_F64(limited, BYOC_LOG2_E_F64, rounder);
   const double scale = byoc_power_of_two_f64(sum);
@@ -110,13 +110,13 @@ static inline double byoc_log1p_core_f64(double f) {
  * through the bits of a double with a fixed exponent, because not every processor converts vectors of 64-bit
  * integers. */
 static inline double byoc_log_f64(double x) {
-  const double up = x < 0x1p-1022 ? 0x1p54 : 1.0;
-  const uint64_t shifted = byoc_bits_f64(x * up) + UINT64_C(0x00095f619980c434);
+  const double scale = x < 0x1p-1022 ? 0x1p54 : 1.0;
+  const uint64_t shifted = byoc_bits_f64(x * scale) + UINT64_C(0x00095f619980c434);
   const double m = byoc_from_bits_f64((shifted & UINT64_C(0x000fffffffffffff)) + UINT64_C(0x3fe6a09e667f3bcc));
-  const uint64_t n = (shifted >> 52) - (byoc_bits_f64(up) >> 52);
-  const double whole = byoc_from_bits_f64(n + UINT64_C(0x4330000000001000)) - (0x1p52 + 4096.0);
+  const uint64_t n = (shifted >> 52) - (byoc_bits_f64(scale) >> 52);
+  const double exponent = byoc_from_bits_f64(n + UINT64_C(0x4330000000001000)) - (0x1p52 + 4096.0);
   const double log_m = byoc_log1p_core_f64(m - 1.0);
-  const double result = BYOC_FMA_F64(whole, BYOC_LN_2_HIGH_F64, BYOC_FMA_F64(whole, BYOC_LN_2_LOW_F64, log_m));
+  const double result = BYOC_FMA_F64(exponent, BYOC_LN_2_HIGH_F64, BYOC_FMA_F64(exponent, BYOC_LN_2_LOW_F64, log_m));
   return x == INFINITY ? x : x > 0 ? result : x == 0 ? -INFINITY : NAN;
 }
 
@@ -128,7 +128,7 @@ static inline double byoc_log1p_unit_f64(double x) {
 
 /* tanh(a) = e / (2 - e), e = 1 - exp(-2a). */
 static inline double byoc_tanh_f64(double x) {
-  const double size = fabs(x), doubled = -2.0 * (20.0 < size ? 20.0 : size);
+  const double magnitude = fabs(x), doubled = -2.0 * (20.0 < magnitude ? 20.0 : magnitude);
   const double sum = BYOC_FMA_F64(doubled, BYOC_LOG2_E_F64, BYOC_ROUNDER_F64);
   const double r = byoc_reduced_f64(doubled, sum - BYOC_ROUNDER_F64);
   const double scale = byoc_power_of_two_f64(sum);

@@ -23,24 +23,24 @@ static int take(byoc_places *places, int processor) {
 
 /* Restrict this thread to `own` and the allowed processors not taken by the team. Return 0 if no processor is left. */
 static int avoid(byoc_places *places, int own, const byoc_processors *allowed) {
-  cpu_set_t before, left;
-  CPU_ZERO(&left);
-  memcpy(&before, allowed, sizeof(before));
+  cpu_set_t allowed_set, remaining;
+  CPU_ZERO(&remaining);
+  memcpy(&allowed_set, allowed, sizeof(allowed_set));
   for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
-    const uint32_t taken = atomic_load(&places->words[processor / 32]) >> (processor % 32) & 1;
-    if (CPU_ISSET(processor, &before) && (!taken || processor == own)) {
-      CPU_SET(processor, &left);
+    const uint32_t is_taken = atomic_load(&places->words[processor / 32]) >> (processor % 32) & 1;
+    if (CPU_ISSET(processor, &allowed_set) && (!is_taken || processor == own)) {
+      CPU_SET(processor, &remaining);
     }
   }
-  return CPU_COUNT(&left) != 0 && sched_setaffinity(0, sizeof(left), &left) == 0;
+  return CPU_COUNT(&remaining) != 0 && sched_setaffinity(0, sizeof(remaining), &remaining) == 0;
 }
 
 int byoc_read_allowed(byoc_processors *allowed) {
-  cpu_set_t now;
-  if (sched_getaffinity(0, sizeof(now), &now) != 0) {
+  cpu_set_t affinity;
+  if (sched_getaffinity(0, sizeof(affinity), &affinity) != 0) {
     return 0;
   }
-  memcpy(allowed, &now, sizeof(*allowed));
+  memcpy(allowed, &affinity, sizeof(*allowed));
   return 1;
 }
 
@@ -54,11 +54,11 @@ void byoc_open_places(byoc_places *places) {
 
 int byoc_take_place(byoc_places *places, const byoc_processors *allowed) {
   enum { ROUNDS = 8 }; /* other threads may take a free processor first */
-  int moved = 0;
+  int has_moved = 0;
   for (int round = 0; round < ROUNDS && take(places, sched_getcpu()) && avoid(places, -1, allowed); ++round) {
-    moved = 1;
+    has_moved = 1;
   }
-  return moved;
+  return has_moved;
 }
 
 int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) {
@@ -67,24 +67,24 @@ int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) {
 
 int byoc_bring(int thread) {
   const int here = sched_getcpu();
-  cpu_set_t only;
-  CPU_ZERO(&only);
+  cpu_set_t here_only;
+  CPU_ZERO(&here_only);
   if (here < 0 || here >= CPU_SETSIZE) {
     return 0;
   }
-  CPU_SET(here, &only);
-  return sched_setaffinity(thread, sizeof(only), &only) == 0;
+  CPU_SET(here, &here_only);
+  return sched_setaffinity(thread, sizeof(here_only), &here_only) == 0;
 }
 
 void byoc_allow(const byoc_processors *allowed) {
   /* A thread with unrestricted processor affinity may also run on processors added later; a thread restricted to named
    * processors may not. */
-  cpu_set_t before, now;
-  memset(&now, 0xff, sizeof(now));
-  (void)sched_setaffinity(0, sizeof(now), &now);
-  memcpy(&before, allowed, sizeof(before));
-  if (sched_getaffinity(0, sizeof(now), &now) != 0 || !CPU_EQUAL(&now, &before)) {
-    (void)sched_setaffinity(0, sizeof(before), &before);
+  cpu_set_t allowed_set, affinity;
+  memset(&affinity, 0xff, sizeof(affinity));
+  (void)sched_setaffinity(0, sizeof(affinity), &affinity);
+  memcpy(&allowed_set, allowed, sizeof(allowed_set));
+  if (sched_getaffinity(0, sizeof(affinity), &affinity) != 0 || !CPU_EQUAL(&affinity, &allowed_set)) {
+    (void)sched_setaffinity(0, sizeof(allowed_set), &allowed_set);
   }
 }
 
@@ -114,8 +114,8 @@ void byoc_wait_once(int round) {
 }
 
 void byoc_sleep_once(void) {
-  const struct timespec moment = {0, 20000};
-  (void)nanosleep(&moment, NULL);
+  const struct timespec duration = {0, 20000};
+  (void)nanosleep(&duration, NULL);
 }
 
 #else /* other systems: teams have a single thread */

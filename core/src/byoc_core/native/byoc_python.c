@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int32_t fail_without(const byoc_python_function *function, const char *what) {
-  return byoc_fail("RuntimeError", "function `%s`: %s, and %s", function->name, function->reason, what);
+static int32_t fail_without_python(const byoc_python_function *function, const char *problem) {
+  return byoc_fail("RuntimeError", "function `%s`: %s, and %s", function->name, function->reason, problem);
 }
 
 #if defined(_WIN32)
@@ -13,7 +13,7 @@ static int32_t fail_without(const byoc_python_function *function, const char *wh
 int32_t byoc_run_in_python(const byoc_python_function *function, const TVMFFIAny *args, int32_t num_args) {
   (void)args;
   if (byoc_check_count(function->name, num_args, function->num_arguments)) return -1;
-  return fail_without(function, "a library does not look for Python on Windows");
+  return fail_without_python(function, "a library does not look for Python on Windows");
 }
 
 #else
@@ -39,9 +39,9 @@ typedef struct {
 } python;
 
 static int find(const char *name, void *pointer) {
-  void *found = dlsym ? dlsym(ANY_LIBRARY, name) : NULL;
-  memcpy(pointer, &found, sizeof(found));
-  return found != NULL;
+  void *address = dlsym ? dlsym(ANY_LIBRARY, name) : NULL;
+  memcpy(pointer, &address, sizeof(address));
+  return address != NULL;
 }
 
 static int find_python(python *api) {
@@ -58,27 +58,28 @@ static int32_t call(const python *api, const byoc_python_function *function, con
   void *module = api->import("byoc_core.artifact.embedded");
   if (!module) {
     api->clear_error();
-    return fail_without(function, "this process's Python cannot import byoc_core.artifact.embedded (pip install byoc-core)");
+    return fail_without_python(function, "this process's Python cannot import byoc_core.artifact.embedded "
+                                         "(pip install byoc-core)");
   }
   char error[ERROR_NBYTES] = "RuntimeError\0it failed without a message";
-  void *status = api->call_method(
+  void *result = api->call_method(
       module, "call", "(KKsKiKi)", (unsigned long long)(uintptr_t)function->artifact,
       (unsigned long long)function->artifact_nbytes, function->name, (unsigned long long)(uintptr_t)tensors,
       (int)function->num_arguments, (unsigned long long)(uintptr_t)error, (int)sizeof error);
   api->release_object(module);
-  const long failed = status ? api->as_long(status) : -1;
-  if (status) {
-    api->release_object(status);
+  const long status = result ? api->as_long(result) : -1;
+  if (result) {
+    api->release_object(result);
   } else {
     api->clear_error();
   }
-  return failed ? byoc_fail(error, "%s", error + strlen(error) + 1) : 0;
+  return status ? byoc_fail(error, "%s", error + strlen(error) + 1) : 0;
 }
 
 int32_t byoc_run_in_python(const byoc_python_function *function, const TVMFFIAny *args, int32_t num_args) {
   python api = {0};
   if (byoc_check_count(function->name, num_args, function->num_arguments)) return -1;
-  if (!find_python(&api)) return fail_without(function, "this process has no Python");
+  if (!find_python(&api)) return fail_without_python(function, "this process has no Python");
   const DLTensor **tensors = malloc(((size_t)num_args + 1) * sizeof *tensors);
   if (!tensors) return byoc_fail("MemoryError", "function `%s`: out of memory", function->name);
   int32_t status = 0;

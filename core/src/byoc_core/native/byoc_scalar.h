@@ -61,8 +61,8 @@
 /* Select one of two values for each lane by a comparison: C, unlike C++, has no conditional operator for vectors.
  * Values without common bits are added, because the sum compiles to a single instruction; gcc compiles a bitwise or to
  * two. */
-#define BYOC_SELECT(type, mask, one, other) \
-  ((type)(((mask) & (__typeof__(mask))(one)) + (~(mask) & (__typeof__(mask))(other))))
+#define BYOC_SELECT(type, mask, if_set, if_clear) \
+  ((type)(((mask) & (__typeof__(mask))(if_set)) + (~(mask) & (__typeof__(mask))(if_clear))))
 
 #endif
 
@@ -91,16 +91,16 @@
   static inline T byoc_power_##S(T x, T y) { return pow##F(x, y); }                                       \
   static inline T byoc_fmod_##S(T a, T b) { return fmod##F(a, b); }                                       \
   static inline T byoc_mod_##S(T a, T b) {                                                                \
-    const T rest = fmod##F(a, b);                                                                         \
-    const T moved = (rest < 0) != (b < 0) ? rest + b : rest;                                              \
-    return rest == 0 ? copysign##F((T)0, b) : moved;                                                      \
+    const T residue = fmod##F(a, b);                                                                      \
+    const T modulo = (residue < 0) != (b < 0) ? residue + b : residue;                                    \
+    return residue == 0 ? copysign##F((T)0, b) : modulo;                                                  \
   }                                                                                                       \
   /* Round the quotient to the nearest integer, ties to even, add `zero`, then limit; NaN becomes 0. */   \
   static inline T byoc_quantised_##S(T quotient, T zero, T low, T high) {                                 \
-    const T moved = rint##F(quotient) + zero;                                                             \
-    const T raised = moved < low ? low : moved;                                                           \
+    const T shifted = rint##F(quotient) + zero;                                                           \
+    const T raised = shifted < low ? low : shifted;                                                       \
     const T limited = raised > high ? high : raised;                                                      \
-    return moved != moved ? 0 : limited;                                                                  \
+    return shifted != shifted ? 0 : limited;                                                              \
   }
 
 BYOC_DEFINE_FLOAT(f32, float, f)
@@ -119,8 +119,8 @@ BYOC_DEFINE_FLOAT(f64, double, )
   }                                                                                                       \
   static inline T byoc_raise_##S(T base, T exponent) {                                                    \
     U result = 1, factor = (U)base;                                                                       \
-    for (U rest = (U)exponent; rest; rest >>= 1, factor *= factor) {                                      \
-      if (rest & 1) result *= factor;                                                                     \
+    for (U bits = (U)exponent; bits; bits >>= 1, factor *= factor) {                                      \
+      if (bits & 1) result *= factor;                                                                     \
     }                                                                                                     \
     return (T)result;                                                                                     \
   }
@@ -137,8 +137,8 @@ BYOC_DEFINE_FLOAT(f64, double, )
   }                                                                                                       \
   static inline T byoc_fmod_##S(T a, T b) { return ((b == 0) | (b == -1)) ? (T)0 : (T)(a % b); }          \
   static inline T byoc_mod_##S(T a, T b) {                                                                \
-    const T rest = byoc_fmod_##S(a, b);                                                                   \
-    return ((rest != 0) & ((rest < 0) != (b < 0))) ? (T)(rest + b) : rest;                                \
+    const T residue = byoc_fmod_##S(a, b);                                                                \
+    return ((residue != 0) & ((residue < 0) != (b < 0))) ? (T)(residue + b) : residue;                    \
   }                                                                                                       \
   static inline T byoc_right_shift_##S(T x, T y) {                                                        \
     return (T)(x >> ((uint64_t)y < 8 * sizeof(T) ? y : (T)(8 * sizeof(T) - 1)));                          \

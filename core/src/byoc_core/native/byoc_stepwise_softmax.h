@@ -78,14 +78,14 @@ static inline void byoc_stepwise_softmax_bf16(const float *restrict x, float *re
                                               int zero_unseen) {
   const float peak = byoc_row_top_f32(x, count), top = BYOC_SHIFT(peak, zero_unseen);
   for (int64_t i = 0; i < count; ++i) y[i] = byoc_power_step_bf16(x[i], top);
-  int64_t left = count;
-  while (left > 8) {
-    const int64_t half = (left + 1) / 2;
-    for (int64_t i = 0; i < left - half; ++i) y[i] = byoc_step_bf16(y[i] + y[half + i]);
-    left = half;
+  int64_t num_left = count;
+  while (num_left > 8) {
+    const int64_t half = (num_left + 1) / 2;
+    for (int64_t i = 0; i < num_left - half; ++i) y[i] = byoc_step_bf16(y[i] + y[half + i]);
+    num_left = half;
   }
-  float total = left > 0 ? y[0] : 0;
-  for (int64_t i = 1; i < left; ++i) total = byoc_step_bf16(total + y[i]);
+  float total = num_left > 0 ? y[0] : 0;
+  for (int64_t i = 1; i < num_left; ++i) total = byoc_step_bf16(total + y[i]);
   total = BYOC_DIVISOR(total, zero_unseen);
   for (int64_t i = 0; i < count; ++i) y[i] = byoc_step_bf16(byoc_power_step_bf16(x[i], top) / total);
 }

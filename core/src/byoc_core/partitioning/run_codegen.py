@@ -147,9 +147,8 @@ class RunCodegen(Pass):
         context = handle.context(module, self.options.get(backend, {}))
         guilty, reason = None, refusal
         for binding in function.bindings:
-            answer = core_refusal(binding, handle) or (
-                handle.supports(binding, context) if binding.op is not COMPOSITE else None
-            )
+            asks = binding.op is not COMPOSITE and handle.implements("byoc_supports")
+            answer = core_refusal(binding, handle) or (handle.supports(binding, context) if asks else None)
             if isinstance(answer, Rejection):
                 guilty, reason = binding, answer
                 break

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate, product
 from typing import NamedTuple
 
+from byoc_core.runtime.climb_storage import climb
+from byoc_core.runtime.storage_gaps import highest_gap, lowest_gap
 from byoc_core.runtime.sweep_storage import sweep
 
 __all__ = ["Interval", "StoragePlan", "peak_nbytes", "plan", "plan_once"]
@@ -22,6 +24,9 @@ _MAX_REPAIRS = 16
 _REPAIR_BUDGET = 5000
 _PAIR_BUDGET = 2_000_000
 """The number of pairs of simultaneously live buffers that all greedy placements together may examine."""
+_MAX_STEPS = 300
+_CLIMB_BUDGET = 300_000
+"""The number of buffers and pairs of simultaneously live buffers that each hill climb may examine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +55,13 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
 
     Greedy: one buffer after the other goes to the lowest offset with enough space among the placed buffers live at the
     same time. The orders are: largest first; then earliest first, from both ends of an arena of the peak's size in
-    turn; then largest in bytes times duration; then earliest first. With few buffers, the buffers ending at the arena's
-    top are placed again before all others, a few times over. With too many simultaneously live buffers for this method,
-    sweeps over time (:func:`~byoc_core.runtime.sweep_storage.sweep`) replace the placements. The smallest arena wins,
-    and the search stops at the peak of live bytes. The result depends on sizes, intervals and order only.
+    turn; then largest in bytes times duration; then earliest first; then most conflicting bytes first (bytes of the
+    other buffers live at the same time). With few buffers, the buffers ending at the arena's top are placed again
+    before all others, a few times over. Hill climbs (:func:`~byoc_core.runtime.climb_storage.climb`) then swap buffers
+    in two orders: most conflicting bytes first, and lowest offset in the best plan first. With too many simultaneously
+    live buffers for these methods, sweeps over time (:func:`~byoc_core.runtime.sweep_storage.sweep`) replace the
+    placements. The smallest arena wins, and the search stops at the peak of live bytes. The result depends on sizes,
+    intervals and order only.
 
     Args:
         intervals: the buffers.
@@ -63,32 +71,24 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
     """
     sizes = [-(-interval.nbytes // alignment) * alignment for interval in intervals]
     lower_bound = peak_nbytes(intervals, alignment)
-
-    def by_size(number: int) -> tuple[int, ...]:
-        return -sizes[number], intervals[number].start, number
-
-    def by_area(number: int) -> tuple[int, ...]:
-        return -sizes[number] * (intervals[number].end - intervals[number].start + 1), number
-
-    def by_start(number: int) -> tuple[int, ...]:
-        return intervals[number].start, -sizes[number], number
-
     # A plan without any sharing, always valid.
     best = StoragePlan(tuple(accumulate(sizes, initial=0))[:-1], sum(sizes))
+    num_pairs = _count_pairs(intervals)
     # A placement examines each pair once, when the second buffer of the pair is placed.
-    placements = _PAIR_BUDGET // (_count_pairs(intervals) + 1)
-    # Chains fit into the peak when their buffers come from both ends in turn.
-    for key, ceiling in ((by_size, None), (by_start, lower_bound), (by_area, None), (by_start, None)):
+    placements = _PAIR_BUDGET // (num_pairs + 1)
+    for order, ceiling in _greedy_orders(intervals, sizes, lower_bound):
         rounds = 1 if ceiling is not None else 1 + min(_MAX_REPAIRS, _REPAIR_BUDGET // (len(intervals) + 1))
         rounds = min(rounds, placements)
         if not rounds or best.total == lower_bound:
             break
         placements -= rounds
-        order = sorted(range(len(intervals)), key=key)
         best = min(best, _place_repeatedly(intervals, sizes, order, ceiling, rounds), key=_arena_size)
     # The budget is spent, or too small for a single placement.
     if not placements:
         best = min((best, *_sweeps(intervals, sizes, lower_bound)), key=_arena_size)
+    num_steps = min(_MAX_STEPS, _CLIMB_BUDGET // (num_pairs + len(intervals) + 1))
+    if num_steps and best.total > lower_bound:
+        best = _climb_twice(intervals, sizes, best, lower_bound, num_steps)
     return _without_padding(best, intervals)
 
 
@@ -109,6 +109,43 @@ def plan_once(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan
             intervals, sizes, sorted(range(len(sizes)), key=lambda number: (-areas[number], number)), None
         )
     return _without_padding(best, intervals)
+
+
+def _greedy_orders(
+    intervals: Sequence[Interval], sizes: Sequence[int], lower_bound: int
+) -> Iterator[tuple[list[int], int | None]]:
+    """Yield the orders of greedy placement, each with the ceiling of the placement from both ends, if any."""
+    numbers = range(len(sizes))
+    yield sorted(numbers, key=lambda n: (-sizes[n], intervals[n].start, n)), None
+    by_start = sorted(numbers, key=lambda n: (intervals[n].start, -sizes[n], n))
+    # Chains fit into the peak when their buffers come from both ends in turn.
+    yield by_start, lower_bound
+    yield sorted(numbers, key=lambda n: (-sizes[n] * (intervals[n].end - intervals[n].start + 1), n)), None
+    yield by_start, None
+    yield _order_by_conflicts(intervals, sizes), None
+
+
+def _order_by_conflicts(intervals: Sequence[Interval], sizes: Sequence[int]) -> list[int]:
+    """Return the buffers by the bytes of all buffers live at the same time, most bytes first, in ``O(n log n)``."""
+    starting = _SizeSums((interval.start for interval in intervals), sizes)
+    ending = _SizeSums((interval.end for interval in intervals), sizes)
+    conflicting_nbytes = [starting.up_to(interval.end) - ending.up_to(interval.start - 1) for interval in intervals]
+    return sorted(range(len(sizes)), key=lambda n: (-conflicting_nbytes[n], -sizes[n], n))
+
+
+def _climb_twice(
+    intervals: Sequence[Interval], sizes: Sequence[int], best: StoragePlan, lower_bound: int, num_steps: int
+) -> StoragePlan:
+    """Return the smallest of a plan and the plans of hill climbs from two orders."""
+    spans = [(interval.start, interval.end) for interval in intervals]
+    # Placement in ascending order of offsets never gives a larger arena than the offsets.
+    for order in (_order_by_conflicts(intervals, sizes), sorted(range(len(sizes)), key=best.offsets.__getitem__)):
+        offsets = climb(spans, sizes, order, lower_bound, num_steps)
+        total = max(offset + size for offset, size in zip(offsets, sizes, strict=True))
+        best = min(best, StoragePlan(offsets, total), key=_arena_size)
+        if best.total == lower_bound:
+            break
+    return best
 
 
 def _without_padding(found: StoragePlan, intervals: Sequence[Interval]) -> StoragePlan:
@@ -187,31 +224,24 @@ def _place_in_order(
         if not size:
             continue
         occupied = sorted((offsets[i], offsets[i] + sizes[i]) for i in placed.overlapping(number))
-        offset = _highest_gap(occupied, size, ceiling) if ceiling is not None and turn % 2 else None
-        offsets[number] = offset = _lowest_gap(occupied, size) if offset is None else offset
+        offset = highest_gap(occupied, size, ceiling) if ceiling is not None and turn % 2 else None
+        offsets[number] = offset = lowest_gap(occupied, size) if offset is None else offset
         total = max(total, offset + size)
         placed.add(number)
     return StoragePlan(tuple(offsets), total)
 
 
-def _lowest_gap(occupied: Iterable[tuple[int, int]], size: int) -> int:
-    offset = 0
-    for start, stop in occupied:
-        if start - offset >= size:
-            break
-        # Taken ranges may overlap: buffers live together with the new buffer need not be live together.
-        offset = max(offset, stop)
-    return offset
+class _SizeSums:
+    """Sums of sizes by points."""
 
+    def __init__(self, points: Iterable[int], sizes: Sequence[int]) -> None:
+        ordered = sorted(zip(points, sizes, strict=True))
+        self._points = [point for point, _ in ordered]
+        self._sums = list(accumulate((size for _, size in ordered), initial=0))
 
-def _highest_gap(occupied: Iterable[tuple[int, int]], size: int, ceiling: int) -> int | None:
-    found, offset = None, 0
-    for start, stop in occupied:
-        if min(start, ceiling) - offset >= size:
-            # Gaps come in ascending order: a later gap replaces an earlier gap.
-            found = min(start, ceiling) - size
-        offset = max(offset, stop)
-    return ceiling - size if ceiling - offset >= size else found
+    def up_to(self, point: int) -> int:
+        """Return the sum of the sizes at points up to a point, the point included."""
+        return self._sums[bisect_right(self._points, point)]
 
 
 class _IntervalIndex:

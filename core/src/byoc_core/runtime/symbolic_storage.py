@@ -85,9 +85,9 @@ def plan_block(intervals: Sequence[SymbolicInterval], alignment: int) -> BlockPl
 
     Cost: that of the planner.
     """
-    known = [Interval(item.nbytes, item.start, item.end) for item in intervals if isinstance(item.nbytes, int)]
-    if len(known) == len(intervals):
-        offsets, nbytes = plan(known, alignment)
+    sized = [Interval(item.nbytes, item.start, item.end) for item in intervals if isinstance(item.nbytes, int)]
+    if len(sized) == len(intervals):
+        offsets, nbytes = plan(sized, alignment)
         return BlockPlan(offsets, -(-nbytes // alignment) * alignment)
     storages, sizes = plan_symbolic(intervals)
     starts: list[Dim] = []

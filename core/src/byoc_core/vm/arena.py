@@ -1,6 +1,6 @@
 """Placement of a function's planned tensors and views for known sizes.
 
-The C extension (``csrc/frame.c``) and :mod:`byoc_core.artifact.program_c` place storages by the same rule.
+The C extension (``csrc/frame.c``) and :mod:`byoc_core.artifact.plain_c.layout` place storages by the same rule.
 """
 
 from __future__ import annotations

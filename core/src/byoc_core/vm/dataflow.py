@@ -21,7 +21,8 @@ from byoc_core.dims import shape_symbols
 from byoc_core.errors import ProgramError
 from byoc_core.vm.control_flow import BasicBlock, basic_blocks, reverse_postorder
 from byoc_core.vm.footprints import Footprints
-from byoc_core.vm.instructions import BUILTINS, Builtin, Call, CallKind, Effect, If, Instruction, Ret
+from byoc_core.vm.instructions import Call, CallKind, Effect
+from byoc_core.vm.liveness import TensorLiveness, effect_of, read_registers
 from byoc_core.vm.program import Program, RegisterKind, VMFunction, nbytes_of
 
 __all__ = ["check_dataflow"]
@@ -97,24 +98,9 @@ class _State:
         return _State(self.written.copy(), self.buffers.copy(), self.symbols.copy())
 
 
-def _reads(instruction: Instruction) -> tuple[int, ...]:
-    match instruction:
-        case Call(args=args):
-            return (*args, *instruction.results) if _effect(instruction) is Effect.UPDATES else args
-        case Ret(values=values):
-            return values
-        case If(condition=condition):
-            return (condition,)
-        case _:
-            return ()
-
-
-def _effect(call: Call) -> Effect | None:
-    return BUILTINS[Builtin(call.callee)].effect if call.kind is CallKind.BUILTIN else None
-
-
 class _Dataflow:
     def __init__(self, program: Program, function: VMFunction, footprints: Footprints) -> None:
+        self._program = program
         self._function = function
         self._footprints = footprints
         self._registers = program.registers(function)
@@ -180,7 +166,7 @@ class _Dataflow:
         for index in range(block.start, block.stop):
             instruction = self._function.code[index]
             if report:
-                for number in _reads(instruction):
+                for number in read_registers(instruction):
                     if not all(atom in state.written for atom in self._footprints.of(number)):
                         raise self._error(index, f"register {self._registers[number]} is read before it is written")
             if isinstance(instruction, Call):
@@ -190,7 +176,7 @@ class _Dataflow:
     def _call(self, index: int, call: Call, state: _State, *, report: bool) -> None:
         """Update the state by a call."""
         results = sorted(set(call.results))
-        if _effect(call) is Effect.ALLOCATES:
+        if effect_of(call) is Effect.ALLOCATES:
             if report:
                 self._check_symbols(index, results, state.symbols)
             for number in results:
@@ -240,58 +226,20 @@ class _Dataflow:
                 )
 
     def _check_overlaps(self) -> None:
-        code = self._function.code
-        gens: dict[int, set[int]] = {}
-        kills: dict[int, set[int]] = {}
-        for number in self._order:
-            gen, kill = gens.setdefault(number, set()), kills.setdefault(number, set())
-            block = self._blocks[number]
-            for index in reversed(range(block.start, block.stop)):
-                reads, writes, _ = self._tensor_uses(code[index])
-                # Backwards, a write hides the later reads; the reads of the same instruction come before its write.
-                gen -= writes
-                gen |= reads
-                kill |= writes
-        live_in: dict[int, set[int]] = {number: set() for number in self._order}
-        changed = True
-        while changed:
-            changed = False
-            # Successors come first, as far as loops permit: few rounds suffice.
-            for number in reversed(self._order):
-                live = self._live_out(number, live_in) - kills[number] | gens[number]
-                if live != live_in[number]:
-                    live_in[number] = live
-                    changed = True
-        for number in self._order:
-            self._check_block_overlaps(self._blocks[number], self._live_out(number, live_in))
+        liveness = TensorLiveness(self._program, self._function, self._footprints)
+        for number in liveness.order:
+            self._check_block_overlaps(liveness, liveness.blocks[number])
 
-    def _live_out(self, number: int, live_in: dict[int, set[int]]) -> set[int]:
-        return set[int]().union(*(live_in[successor] for successor in self._blocks[number].successors))
-
-    def _tensor_uses(self, instruction: Instruction) -> tuple[set[int], set[int], set[int]]:
-        """Return the tensor atoms read by an instruction, the atoms written wholly, and the tensors used."""
-        reads = self._in_arena(_reads(instruction))
-        writes = self._in_arena(instruction.results if isinstance(instruction, Call) else ())
-        defined = {atom for number in writes for atom in self._footprints.defined_by(number)}
-        return self._footprints.of_all(reads), defined, {self._tensor(number) for number in (*reads, *writes)}
-
-    def _in_arena(self, registers: Iterable[int]) -> list[int]:
-        owners = self._footprints.owners
-        return [number for number in registers if self._registers[owners[number]].kind is RegisterKind.TENSOR]
-
-    def _tensor(self, number: int) -> int:
-        return self._registers[self._footprints.owners[number]].index
-
-    def _check_block_overlaps(self, block: BasicBlock, live_out: set[int]) -> None:
+    def _check_block_overlaps(self, liveness: TensorLiveness, block: BasicBlock) -> None:
         live = _LiveBytes(self._function)
         # A tensor keeps its place as long as any of its atoms is needed.
-        needed = set(live_out)
-        num_needed = Counter(map(self._tensor, map(self._footprints.owner_of.__getitem__, live_out)))
+        needed = liveness.live_out(block)
+        num_needed = Counter(map(liveness.tensor_of, needed))
         for tensor in sorted(num_needed):
             self._check_free(live, tensor, block.stop - 1)
             live.add(tensor)
         for index in reversed(range(block.start, block.stop)):
-            reads, writes, used = self._tensor_uses(self._function.code[index])
+            reads, writes, used = liveness.uses(self._function.code[index])
             # During a call, all its operands and results are in use at once.
             for tensor in sorted(used):
                 self._check_free(live, tensor, index)
@@ -299,10 +247,10 @@ class _Dataflow:
             # Before a complete write, the old value is not needed, unless the instruction itself reads the value.
             for atom in (writes & needed) - reads:
                 needed.remove(atom)
-                num_needed[self._tensor(self._footprints.owner_of[atom])] -= 1
+                num_needed[liveness.tensor_of(atom)] -= 1
             for atom in reads - needed:
                 needed.add(atom)
-                num_needed[self._tensor(self._footprints.owner_of[atom])] += 1
+                num_needed[liveness.tensor_of(atom)] += 1
             for tensor in used:
                 if not num_needed[tensor]:
                     live.discard(tensor)

@@ -3,8 +3,8 @@
 Encoder and decoder need only a new entry of :data:`INSTRUCTIONS` or :data:`BUILTINS`. Verifier, disassembler, basic
 blocks, dataflow and linked functions also have code for each instruction. Builtins are implemented in
 :mod:`byoc_core.vm.linking`, and for native calls in :mod:`byoc_core.vm.call_list`,
-:mod:`byoc_core.artifact.program_c` and C. Opcodes and values of :class:`CallKind` and :class:`Builtin` are part of the
-binary form.
+:mod:`byoc_core.artifact.plain_c.function_text` and C. Opcodes and values of :class:`CallKind` and :class:`Builtin` are
+part of the binary form.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def extension() -> ModuleType | None:
 def native_accounts() -> ThreadAccounts:
     found = extension()
     assert found is not None
-    found.threads_start_anew(False)
+    found.threads_reset_after_fork(False)
     return NativeAccounts(found)
 
 
@@ -156,20 +156,20 @@ def test_a_call_inside_another_has_at_most_its_number_and_takes_nobody(accounts:
 
 def test_an_orphan_has_one_thread_whatever_is_wanted(accounts: ThreadAccounts) -> None:
     outer = accounts.enter(3)
-    accounts.start_anew(True)
+    accounts.reset_after_fork(True)
     inner = accounts.enter(0)
     assert accounts.number() == 1
     accounts.leave(inner)
     accounts.leave(outer)
     assert [number_of_a_call(accounts, wanted) for wanted in (0, 1, 7)] == [1, 1, 1]
-    accounts.start_anew(False)
+    accounts.reset_after_fork(False)
     assert number_of_a_call(accounts, 0) == 4
 
 
 def test_a_child_forked_in_a_call_inside_a_call_counts_the_workers_of_both(accounts: ThreadAccounts) -> None:
     outer = accounts.enter(4)
     inner = accounts.enter(2)
-    accounts.start_anew(False)
+    accounts.reset_after_fork(False)
     assert run_in_thread(lambda: number_of_a_call(accounts, 2)) == 1
     accounts.leave(inner)
     accounts.leave(outer)
@@ -200,7 +200,7 @@ ready.wait(60)
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    accounts.start_anew(False)
+    accounts.reset_after_fork(False)
     token = accounts.enter(0)
     os._exit(accounts.number())
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

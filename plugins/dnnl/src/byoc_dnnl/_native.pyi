@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Self, TypeAlias
 
-# Address of the description (0 if no primitive needs a description), kind, value: see Place in csrc/objects.h.
+# Address of the description (0 if no primitive needs a description), kind, value: see Location in csrc/objects.h.
 _Location: TypeAlias = tuple[int, int, int]
 # EXECUTE, address of the primitive, arguments: number (DNNL_ARG_*) and location; CHECK, location, number of
 # elements, bytes of an element, bits of the limit; or COMPUTE, address of the function, two locations, rows, columns.
@@ -26,7 +26,7 @@ class Program:
         engine: int,
         num_tensors: int,
         arena_nbytes: int,
-        places: tuple[_Location, ...],
+        locations: tuple[_Location, ...],
         steps: tuple[_Step, ...],
         owner: object,
         error: Callable[[int, int, int], Exception],
@@ -40,10 +40,10 @@ class Region:
         cls,
         max_threads: int,
         ranks: tuple[int, ...],
-        num_kept: int,
+        max_programs: int,
         find: Callable[[int, tuple[tuple[int, ...], ...]], Program | None],
         compute: Callable[[tuple[int, ...], tuple[tuple[int, ...], ...]], object],
-        keep: Callable[[BaseException], object],
+        store_exception: Callable[[BaseException], object],
     ) -> Self: ...
     @property
     def function(self) -> int: ...

@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from byoc_core.debugging import CompiledRegion, Finding, call_region
+from byoc_core.debugging import CompiledRegion, RegionFinding, call_region
 
 from byoc_conformance.examples import Array, Example, compile_examples
 from byoc_conformance.outcome import FailedError, NotCoveredError
@@ -43,7 +43,7 @@ def watched_calls(subject: Subject) -> tuple[tuple[str, str], ...]:
     """Return the findings from calls of compiled functions with different previous contents of the outputs.
 
     Returns:
-        Codes of :data:`byoc_core.debugging.CODES`, each with a text.
+        Codes of :data:`byoc_core.debugging.REGION_FINDING_CODES`, each with a text.
     """
     seen = []
     for call in observe_calls(subject, require_examples(subject)):
@@ -57,7 +57,7 @@ def watched_calls(subject: Subject) -> tuple[tuple[str, str], ...]:
     return tuple(seen)
 
 
-def _watch_call(subject: Subject, call: ObservedCall) -> Sequence[Finding]:
+def _watch_call(subject: Subject, call: ObservedCall) -> Sequence[RegionFinding]:
     compiled = CompiledRegion(call.function, (), call.function.returns_results, subject.info.deterministic)
     types = [(array.shape, array.dtype) for array in call.outputs]
     names = [f"y{index}" for index in range(len(types))]

@@ -20,9 +20,20 @@ CONSTANT_FORMS = ("auto", "array", "object")
 ConstantForm = Literal["auto", "array", "object"]
 
 _MAX_TEXT_NBYTES = 1 << 18
+_SECTION_MACRO = """\
+/* Constants. Compiled with -D{upper}_CONSTANTS_SECTION='".name"', the constants lie in this section. */
+#include <math.h>
+#include <stdint.h>
+
+#ifdef {upper}_CONSTANTS_SECTION
+#define {upper}_CONSTANTS_ATTRIBUTE __attribute__((section({upper}_CONSTANTS_SECTION)))
+#else
+#define {upper}_CONSTANTS_ATTRIBUTE
+#endif
+"""
 _INCLUDED = """\
 #if !defined(__GNUC__) && !defined(__clang__)
-#error "binary constants need gcc or clang: export with constants=\"array\""
+#error "binary constants need gcc or clang: export with constants='array'"
 #elif defined(__APPLE__)
 #define SECTION ".const_data\\n"
 #define SYMBOL "_{symbol}"
@@ -32,7 +43,10 @@ _INCLUDED = """\
 #define SYMBOL "{symbol}"
 #define PREVIOUS ".text\\n"
 #else
-#define SECTION ".section .rodata.{symbol},\\"a\\"\\n"
+#ifndef {upper}_CONSTANTS_SECTION
+#define {upper}_CONSTANTS_SECTION ".rodata.{symbol}"
+#endif
+#define SECTION ".section " {upper}_CONSTANTS_SECTION ",\\"a\\"\\n"
 #define SYMBOL "{symbol}"
 #define PREVIOUS ".text\\n"
 #endif
@@ -87,10 +101,10 @@ class ConstantFiles:
         if not self._arrays:
             return {}
         if self.is_text:
-            lines = ["/* Constants. */", "#include <math.h>", "#include <stdint.h>", "", *self._definitions()]
+            lines = [_SECTION_MACRO.format(upper=self._prefix.upper()), *self._definitions()]
             return {f"{self._prefix}_constants.c": ("\n".join(lines) + "\n").encode()}
         name = f"{self._prefix}_constants.bin"
-        text = _INCLUDED.format(symbol=self._symbol, alignment=ALIGNMENT, file=name)
+        text = _INCLUDED.format(upper=self._prefix.upper(), symbol=self._symbol, alignment=ALIGNMENT, file=name)
         head = "/* Constants, included as binary data. */\nextern const unsigned char {0}[];\n"
         source = (head.format(self._symbol) + text).encode()
         return {f"{self._prefix}_constants.c": source, name: self._data()}
@@ -107,7 +121,8 @@ class ConstantFiles:
         for number, array in enumerate(self._arrays.values()):
             name, ctype = f"{self._prefix}_constant_{number}", _ctype(array)
             yield f"extern const {ctype} {name}[{max(array.size, 1)}];"
-            yield f"_Alignas({ALIGNMENT}) const {ctype} {name}[{max(array.size, 1)}] = {{"
+            section = f"{self._prefix.upper()}_CONSTANTS_ATTRIBUTE"
+            yield f"{section} _Alignas({ALIGNMENT}) const {ctype} {name}[{max(array.size, 1)}] = {{"
             literals = [_literal(value) for value in _bits(array)] or ["0"]
             yield from (f"  {', '.join(literals[start : start + 8])}," for start in range(0, len(literals), 8))
             yield "};"

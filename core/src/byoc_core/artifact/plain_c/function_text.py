@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
-from byoc_core.artifact.program_c import NativeProgram
-from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative, match_symbols, product, symbols_of
+from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative, match_symbols, product, substitute, symbols_of
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import InternalError
-from byoc_core.native.c_text import C_TYPES
+from byoc_core.native.c_text import C_TYPES, c_string
+from byoc_core.native.plain_c import has_raw_functions
 from byoc_core.opset.layout import row_major
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.program import Register, RegisterKind, View, VMFunction
 
-__all__ = ["FunctionText", "raw_prototype", "size_check_symbol", "size_symbols"]
+__all__ = ["FunctionText", "raw_declarations", "size_check_symbol", "size_symbols"]
 
 
 def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
@@ -26,7 +27,7 @@ def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
     return name if f"int32_t {name}(" in module.get_source("c") else None
 
 
-def raw_prototype(module: CSourceModule, symbol: str) -> str:
+def _raw_prototype(module: CSourceModule, symbol: str) -> str:
     """Return the declaration of a generated function over plain pointers."""
     signature = module.signatures[symbol]
     types = [f"const {C_TYPES[spec.dtype]} *" for spec in signature.inputs]
@@ -34,6 +35,15 @@ def raw_prototype(module: CSourceModule, symbol: str) -> str:
     types += ["int64_t"] * len(size_symbols(module, symbol))
     types += ["char *"] if module.call_traits(symbol).workspace_nbytes != 0 else []
     return f"int32_t {symbol}_({', '.join(types) or 'void'});"
+
+
+def raw_declarations(module: CSourceModule, symbol: str) -> Iterator[str]:
+    """Yield the declarations of a generated function over plain pointers, and of the check of its sizes, if any."""
+    yield _raw_prototype(module, symbol)
+    check = size_check_symbol(module, symbol)
+    if check is not None:
+        sizes = ["int64_t"] * len(size_symbols(module, symbol))
+        yield f"int32_t {check}({', '.join(sizes) or 'void'});"
 
 
 def size_symbols(module: CSourceModule, symbol: str) -> list[str]:
@@ -53,6 +63,8 @@ class FunctionText:
         names: the C names of all functions of the program, by name.
         layouts: the workspaces of all functions.
         constants: C expressions of the program's constants, by digest.
+        is_library: whether the C is part of a shared library: functions without a form over plain pointers are called
+            with tensors, and scratch memory may be left to the functions.
     """
 
     def __init__(
@@ -62,7 +74,10 @@ class FunctionText:
         names: Mapping[str, FunctionNames],
         layouts: Mapping[str, WorkspaceLayout],
         constants: Mapping[str, str],
+        *,
+        is_library: bool = False,
     ) -> None:
+        self._is_library = is_library
         self._native = native
         self._program = native.program
         self._function = function
@@ -81,7 +96,7 @@ class FunctionText:
             *(f"const {C_TYPES[s.dtype]} *{n}" for s, n in zip(function.params, names.inputs, strict=True)),
             *(f"{C_TYPES[s.dtype]} *{n}_out" for s, n in zip(function.results, names.outputs, strict=True)),
             *(f"int64_t {names.size_variable(name)}" for name in names.sizes),
-            "char *workspace",
+            *(f"char *{pool}" for pool in names.pools),
         ]
         return f"static int32_t {names.body}({', '.join(parameters)})"
 
@@ -123,8 +138,8 @@ class FunctionText:
                 digest = self._program.constants[self._function.constants[register.index]].digest
                 return f"({ctype} *)(uintptr_t)({self._constants[digest]})"
             case RegisterKind.TENSOR:
-                tensor = self._function.tensors[register.index]
-                return f"({ctype} *)(workspace + {self._text(self._layout.starts[tensor.storage] + tensor.offset)})"
+                location = self._layout.tensors[register.index]
+                return f"({ctype} *)({self._names.pools[location.pool]} + {self._text(location.offset)})"
             case RegisterKind.VIEW:
                 view = self._view(number)
                 return f"({ctype} *)(uintptr_t)({self._variables[view.base]} + {self._text(view.layout.offset)})"
@@ -162,26 +177,85 @@ class FunctionText:
         signature = module.signatures[symbol]
         count = len(signature.inputs) + len(signature.outputs)
         numbers = (*call.args, *call.results)
+        if self._is_library and not self._has_raw_form(module, symbol, numbers):
+            yield from self._packed(symbol, numbers)
+            return
         declared = [dim for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape]
-        sizes = match_symbols(declared, [dim for n in numbers[:count] for dim in self._registers[n].shape])
+        passed = [dim for number in numbers[:count] for dim in self._registers[number].shape]
+        sizes = match_symbols(declared, passed)
+        yield from self._equal([substitute(dim, sizes) for dim in declared], passed, f"call of `{symbol}`")
         size_texts = [self._text(sizes[name]) for name in size_symbols(module, symbol)]
         check = size_check_symbol(module, symbol)
         if check is not None:
             yield f"  if ({check}({', '.join(size_texts)})) return -1;"
         pointers = [self._variables[number] for number in numbers[:count]]
         scratch = [f"(char *){self._variables[number]}" for number in numbers[count:]]
+        if module.call_traits(symbol).workspace_nbytes != 0 and not scratch:
+            scratch = ["NULL"]  # the function allocates scratch memory
         yield f"  if ({symbol}_({', '.join([*pointers, *size_texts, *scratch])})) return -1;"
+
+    def _has_raw_form(self, module: CSourceModule, symbol: str, numbers: Sequence[int]) -> bool:
+        """Return whether a call may pass pointers: the sizes follow from the shapes, and no tensor has strides."""
+        signature = module.signatures[symbol]
+        count = len(signature.inputs) + len(signature.outputs)
+        declared = [dim for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape]
+        passed = [dim for number in numbers[:count] for dim in self._registers[number].shape]
+        names = {name for dim in declared for name in symbols_of(dim)}
+        return (
+            has_raw_functions(module.get_source("c"))
+            and len(numbers) - count <= (module.call_traits(symbol).workspace_nbytes != 0)
+            and len(declared) == len(passed)
+            and names <= match_symbols(declared, passed).keys()
+            and all(self._strides(number) is None for number in numbers)
+        )
+
+    def _packed(self, symbol: str, numbers: Sequence[int]) -> Iterator[str]:
+        """Yield a call over tensors of the foreign interface, for sources without functions over pointers."""
+        yield "  {"
+        for index, number in enumerate(numbers):
+            register = self._registers[number]
+            info = dtype_info(register.dtype)
+            sizes = ", ".join(map(self._text, register.shape)) or "0"
+            yield f"    int64_t shape_{index}[] = {{{sizes}}};"
+            steps = self._strides(number)
+            if steps is not None:
+                yield f"    int64_t strides_{index}[] = {{{', '.join(map(self._text, steps))}}};"
+            fields = (
+                f".data = (void *)(uintptr_t){self._variables[number]}",
+                ".device = {kDLCPU, 0}",
+                f".ndim = {len(register.shape)}",
+                f".dtype = {{{int(info.dl_code)}, {info.bits}, 1}}",
+                f".shape = shape_{index}",
+                f".strides = {'NULL' if steps is None else f'strides_{index}'}",
+            )
+            yield f"    DLTensor tensor_{index} = {{{', '.join(fields)}}};"
+        items = (f"{{.type_index = kTVMFFIDLTensorPtr, .v_ptr = &tensor_{index}}}" for index in range(len(numbers)))
+        yield f"    const TVMFFIAny tensors[] = {{{', '.join(items)}}};"
+        yield "    TVMFFIAny result = {0};"
+        yield f"    if ({self._native.region_symbol(symbol)}(NULL, tensors, {len(numbers)}, &result)) return -1;"
+        yield "  }"
 
     def _call(self, call: Call) -> Iterator[str]:
         callee = self._program.functions[call.callee]
         numbers = (*call.args, *call.results)
         declared = [dim for spec in (*callee.params, *callee.results) for dim in spec.shape]
-        sizes = match_symbols(declared, [dim for number in numbers for dim in self._registers[number].shape])
+        passed = [dim for number in numbers for dim in self._registers[number].shape]
+        sizes = match_symbols(declared, passed)
+        yield from self._equal([substitute(dim, sizes) for dim in declared], passed, f"call of `{callee.name}`")
         names = self._all_names[callee.name]
         arguments = [self._variables[number] for number in numbers]
         arguments += [self._text(sizes[name]) for name in names.sizes]
-        arguments.append(f"workspace + {self._text(self._layout.callees)}")
+        offsets = zip(self._names.pools, self._layout.callees, strict=True)
+        arguments += [f"{pool} + {self._text(offset)}" for pool, offset in offsets]
         yield f"  if ({names.body}({', '.join(arguments)})) return -1;"
+
+    def _equal(self, left: Sequence[Dim], right: Sequence[Dim], subject: str) -> Iterator[str]:
+        """Yield checks of sizes equal in every lawful call, but not by their expressions."""
+        pairs = dict.fromkeys((a, b) for a, b in zip(left, right, strict=True) if a != b)
+        text = c_string(f"function `{self._function.name}`, {subject}: the sizes %lld and %lld differ")
+        for first, second in ((self._text(a), self._text(b)) for a, b in pairs):
+            failure = f'byoc_fail("ValueError", {text}, (long long){first}, (long long){second})'
+            yield f"  if ({first} != {second}) return {failure};"
 
     def _builtin(self, call: Call) -> Iterator[str]:
         args = [self._variables[number] for number in call.args]
@@ -200,6 +274,7 @@ class FunctionText:
 
     def _copy(self, source: int, target: int) -> Iterator[str]:
         shape = self._registers[target].shape
+        yield from self._equal(self._registers[source].shape, shape, "a copy")
         strides = [self._strides(number) for number in (source, target)]
         names = [self._variables[number] for number in (source, target)]
         if strides == [None, None]:
@@ -210,8 +285,8 @@ class FunctionText:
         axes = range(len(shape))
         for axis in axes:
             yield f"  for (int64_t i{axis} = 0; i{axis} < {self._text(shape[axis])}; ++i{axis})"
-        places = [" + ".join([f"i{axis} * {self._text(step[axis])}" for axis in axes] or ["0"]) for step in steps]
-        yield f"    {names[1]}[{places[1]}] = {names[0]}[{places[0]}];"
+        indexes = [" + ".join([f"i{axis} * {self._text(step[axis])}" for axis in axes] or ["0"]) for step in steps]
+        yield f"    {names[1]}[{indexes[1]}] = {names[0]}[{indexes[0]}];"
 
     def _strides(self, number: int) -> tuple[Dim, ...] | None:
         if self._registers[number].kind is not RegisterKind.VIEW:

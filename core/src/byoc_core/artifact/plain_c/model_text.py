@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.constants import ConstantFiles
-from byoc_core.artifact.plain_c.function_text import FunctionText, raw_prototype, size_check_symbol, size_symbols
+from byoc_core.artifact.plain_c.function_text import FunctionText, raw_declarations
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
-from byoc_core.artifact.program_c import NativeProgram
 from byoc_core.dims import Dim
 from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_string
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import TensorSpec
-from byoc_core.vm.instructions import Call, CallKind
-from byoc_core.vm.program import ALIGNMENT, VMFunction
+from byoc_core.runtime.pools import Pool
+from byoc_core.vm.program import VMFunction
 
 __all__ = ["ModelText"]
 
@@ -28,8 +28,7 @@ enum {{
   {upper}_BAD_ARGUMENT = -3, /* a pointer is NULL, or the workspace is not aligned */
 }};
 
-/* Bytes to which the address of a workspace must be aligned. */
-#define {upper}_WORKSPACE_ALIGNMENT {alignment}
+{alignments}
 
 /* An input or output: sizes of -1 are symbolic. */
 struct {prefix}_tensor {{
@@ -53,6 +52,7 @@ class ModelText:
         constants: the constants.
         max_sizes: the largest size of each symbol, or ``None``.
         modules: the sources of generated C, in the order of their tables of constants.
+        pools: the memories of a run.
     """
 
     prefix: str
@@ -62,6 +62,7 @@ class ModelText:
     constants: ConstantFiles
     max_sizes: Mapping[str, int] | None
     modules: Sequence[CSourceModule]
+    pools: Sequence[Pool]
 
     @property
     def _functions(self) -> Sequence[VMFunction]:
@@ -83,12 +84,29 @@ class ModelText:
             'extern "C" {',
             "#endif",
             "",
-            _STATUSES.format(upper=upper, prefix=self.prefix, alignment=ALIGNMENT),
+            _STATUSES.format(upper=upper, prefix=self.prefix, alignments="\n".join(self._alignments())),
         ]
         for function in self._functions:
             lines += self._declarations(function)
         lines += ["#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {upper}_H_ */"]
         return "\n".join(lines) + "\n"
+
+    @property
+    def _is_single(self) -> bool:
+        return len(self.pools) == 1
+
+    def _alignments(self) -> Iterator[str]:
+        """Yield the alignments of the pools, and the structure of their addresses if there are several."""
+        yield "/* Bytes to which the address of each memory must be aligned. */"
+        upper = self.prefix.upper()
+        for pool in self.pools:
+            yield f"#define {upper}_{pool.name.upper()}_ALIGNMENT {pool.alignment}"
+        if not self._is_single:
+            yield ""
+            yield "/* The memories of a run. */"
+            yield f"struct {self.prefix}_pools {{"
+            yield from (f"  void *{pool.name};" for pool in self.pools)
+            yield "};"
 
     def _declarations(self, function: VMFunction) -> Iterator[str]:
         names, layout = self.names[function.name], self.layouts[function.name]
@@ -97,17 +115,25 @@ class ModelText:
             for name, member in names.sizes.items():
                 yield f"/* The largest size `{name}`. */"
                 yield f"#define {upper}_MAX_{member.upper()} {self.max_sizes[name]}"
-        if isinstance(layout.nbytes, int):
-            yield "/* Bytes of the workspace. */"
-            yield f"#define {upper}_WORKSPACE_SIZE {max(layout.nbytes, 1)}"
-        yield from ("", f"/* Function `{function.name}`: inputs and sizes. */")
-        yield from self._structure(
-            f"{self.prefix}{names.suffix}_inputs", function.params, names.inputs, "const ", names
-        )
-        yield f"/* Function `{function.name}`: outputs; no output may overlap an input or another output. */"
-        yield from self._structure(f"{self.prefix}{names.suffix}_outputs", function.results, names.outputs, "", None)
-        yield "/* Return the bytes of the workspace, or -1 for sizes without a meaning. */"
-        yield f"{self._size_head(function)};"
+        for pool, nbytes in zip(self.pools, layout.nbytes, strict=True):
+            if isinstance(nbytes, int):
+                yield f"/* Bytes of the memory `{pool.name}`{_bound_text(layout, self.pools.index(pool))}. */"
+                yield f"#define {upper}_{pool.name.upper()}_SIZE {max(nbytes, 1)}"
+        if layout.inputs or layout.outputs:
+            yield from self._accessors(function)
+            if names.sizes:
+                yield ""
+                yield f"/* Function `{function.name}`: sizes. */"
+                yield from self._structure(f"{self.prefix}{names.suffix}_inputs", (), (), "", names)
+        else:
+            kind = f"{self.prefix}{names.suffix}"
+            yield from ("", f"/* Function `{function.name}`: inputs and sizes. */")
+            yield from self._structure(f"{kind}_inputs", function.params, names.inputs, "const ", names)
+            yield f"/* Function `{function.name}`: outputs; no output may overlap an input or another output. */"
+            yield from self._structure(f"{kind}_outputs", function.results, names.outputs, "", None)
+        if self._is_single:
+            yield "/* Return the bytes of the workspace, or -1 for sizes without a meaning. */"
+            yield f"{self._size_head(function)};"
         yield "/* Run the function; return a status. */"
         yield f"{self._run_head(function)};"
         yield "/* The inputs and outputs in order, with their counts. */"
@@ -115,6 +141,27 @@ class ModelText:
             yield f"#define {upper}_NUM_{kind.upper()}S {len(specs)}"
             yield f"extern const struct {self.prefix}_tensor {self.prefix}{names.suffix}_{kind}_info[];"
         yield ""
+
+    def _accessors(self, function: VMFunction) -> Iterator[str]:
+        """Yield functions returning the addresses of inputs and outputs in the memories."""
+        names, layout = self.names[function.name], self.layouts[function.name]
+        parameter = "void *workspace" if self._is_single else f"const struct {self.prefix}_pools *pools"
+        yield ""
+        yield "/* Addresses of inputs, to fill before each run, and of outputs, to read after the run. A run may reuse"
+        yield " * the memory of inputs. */"
+        groups = (
+            ("input", function.params, names.inputs, layout.inputs),
+            ("output", function.results, names.outputs, layout.outputs),
+        )
+        for kind, specs, members, locations in groups:
+            for spec, member, location in zip(specs, members, locations, strict=True):
+                shape = ", ".join(map(str, spec.shape)).replace("*/", "* /")
+                ctype = _public_type(spec.dtype)
+                base = "workspace" if self._is_single else f"pools->{self.pools[location.pool].name}"
+                yield f"/* {spec.dtype}[{shape}] */"
+                yield f"static inline {ctype} *{self.prefix}{names.suffix}_{kind}_{member}({parameter}) {{"
+                yield f"  return ({ctype} *)(void *)((char *){base} + {location.offset});"
+                yield "}"
 
     def _structure(
         self,
@@ -140,10 +187,13 @@ class ModelText:
         return f"int64_t {self.prefix}{names.suffix}_workspace_size({sizes or 'void'})"
 
     def _run_head(self, function: VMFunction) -> str:
-        names = self.names[function.name]
+        names, layout = self.names[function.name], self.layouts[function.name]
         kind = f"{self.prefix}{names.suffix}"
-        parameters = f"const struct {kind}_inputs *inputs, const struct {kind}_outputs *outputs, void *workspace"
-        return f"int32_t {names.run}({parameters})"
+        memory = "void *workspace" if self._is_single else f"const struct {self.prefix}_pools *pools"
+        parameters = [f"const struct {kind}_inputs *inputs", f"const struct {kind}_outputs *outputs", memory]
+        if layout.inputs or layout.outputs:
+            parameters = [*([parameters[0]] if names.sizes else []), memory]
+        return f"int32_t {names.run}({', '.join(parameters)})"
 
     def source(self) -> str:
         """Return ``<prefix>.c``."""
@@ -180,25 +230,8 @@ class ModelText:
                 yield f"extern {table};\n{table} = {{{pointers}}};"
 
     def _prototypes(self) -> Iterator[str]:
-        for symbol, module in self._called():
-            yield raw_prototype(module, symbol)
-            check = size_check_symbol(module, symbol)
-            if check is not None:
-                count = len(size_symbols(module, symbol))
-                yield f"int32_t {check}({', '.join(['int64_t'] * count) or 'void'});"
-
-    def _called(self) -> Iterator[tuple[str, CSourceModule]]:
-        externs = self.native.program.externs
-        symbols = dict.fromkeys(
-            externs[call.callee]
-            for function in self._functions
-            for call in function.code
-            if isinstance(call, Call) and call.kind is CallKind.EXTERN
-        )
-        for symbol in symbols:
-            module = self.native.owner(symbol)
-            assert isinstance(module, CSourceModule)
-            yield symbol, module
+        for symbol, module in self.native.called_sources(self._functions):
+            yield from raw_declarations(module, symbol)
 
     def _public(self, function: VMFunction, text: FunctionText) -> Iterator[str]:
         names, layout = self.names[function.name], self.layouts[function.name]
@@ -213,27 +246,45 @@ class ModelText:
         yield from (f"  if ({condition}) return -1;" for condition in bad)
         yield from ("  return 0;", "}", "")
         variables = ", ".join(names.size_variable(name) for name in names.sizes)
-        yield f"{self._size_head(function)} {{"
-        yield from (f"  const int64_t {names.size_variable(name)} = {member};" for name, member in names.sizes.items())
-        yield f"  if ({names.body}_sizes({variables})) return -1;"
-        yield f"  return {_at_least_one(layout.nbytes, names)};"
-        yield "}"
-        yield ""
-        yield f"{self._run_head(function)} {{"
+        if self._is_single:
+            (nbytes,) = layout.nbytes
+            yield f"{self._size_head(function)} {{"
+            yield from (f"  const int64_t {names.size_variable(n)} = {member};" for n, member in names.sizes.items())
+            yield f"  if ({names.body}_sizes({variables})) return -1;"
+            yield f"  return {_at_least_one(nbytes, names)};"
+            yield "}"
+            yield ""
+        yield from self._run(function)
+
+    def _run(self, function: VMFunction) -> Iterator[str]:
+        names, layout = self.names[function.name], self.layouts[function.name]
         upper = self.prefix.upper()
-        pointers = [*(f"!inputs->{name}" for name in names.inputs), *(f"!outputs->{name}" for name in names.outputs)]
-        yield f"  if (!inputs || !outputs || !workspace) return {upper}_BAD_ARGUMENT;"
-        yield f"  if ((uintptr_t)workspace % {upper}_WORKSPACE_ALIGNMENT) return {upper}_BAD_ARGUMENT;"
-        if pointers:
-            yield f"  if ({' || '.join(pointers)}) return {upper}_BAD_ARGUMENT;"
+        is_placed = bool(layout.inputs or layout.outputs)
+        memories = {p.name: "workspace" if self._is_single else f"pools->{p.name}" for p in self.pools}
+        yield f"{self._run_head(function)} {{"
+        pointers = [] if self._is_single else ["pools"]
+        pointers += ["inputs"] if not is_placed or names.sizes else []
+        pointers += [] if is_placed else ["outputs"]
+        pointers += memories.values()
+        if not is_placed:
+            pointers += [*(f"inputs->{name}" for name in names.inputs), *(f"outputs->{name}" for name in names.outputs)]
+        yield f"  if ({' || '.join(f'!{pointer}' for pointer in pointers)}) return {upper}_BAD_ARGUMENT;"
+        for name, memory in memories.items():
+            yield f"  if ((uintptr_t){memory} % {upper}_{name.upper()}_ALIGNMENT) return {upper}_BAD_ARGUMENT;"
         members = ", ".join(f"inputs->{member}" for member in names.sizes.values())
         yield f"  if ({names.body}_sizes({members})) return {upper}_BAD_SIZE;"
-        arguments = [
-            *(_as_inner(f"inputs->{n}", s, "const ") for n, s in zip(names.inputs, function.params, strict=True)),
-            *(_as_inner(f"outputs->{n}", s, "") for n, s in zip(names.outputs, function.results, strict=True)),
-            *(f"inputs->{member}" for member in names.sizes.values()),
-            "(char *)workspace",
-        ]
+        if is_placed:
+            argument = "workspace" if self._is_single else "pools"
+            kind = f"{self.prefix}{names.suffix}"
+            arguments = [f"{kind}_input_{n}({argument})" for n in names.inputs]
+            arguments += [f"{kind}_output_{n}({argument})" for n in names.outputs]
+        else:
+            arguments = [*(f"inputs->{n}" for n in names.inputs), *(f"outputs->{n}" for n in names.outputs)]
+        specs = (*function.params, *function.results)
+        qualifiers = ["const "] * len(function.params) + [""] * len(function.results)
+        arguments = [_as_inner(a, s, q) for a, s, q in zip(arguments, specs, qualifiers, strict=True)]
+        arguments += [f"inputs->{member}" for member in names.sizes.values()]
+        arguments += [f"(char *){memory}" for memory in memories.values()]
         yield f"  return {names.body}({', '.join(arguments)}) ? {upper}_FAILED : {upper}_OK;"
         yield "}"
 
@@ -246,6 +297,11 @@ class ModelText:
             for number, spec in enumerate(specs)
         ]
         yield f"const struct {self.prefix}_tensor {name}[] = {{{', '.join(rows) or '{NULL, NULL, 0, NULL}'}}};"
+
+
+def _bound_text(layout: WorkspaceLayout, pool: int) -> str:
+    """Return the lower bound of a pool as a clause for comments; an empty text if unknown."""
+    return "" if layout.lower_bounds is None else f" (live at once: {layout.lower_bounds[pool]})"
 
 
 def _at_least_one(nbytes: Dim, names: FunctionNames) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from byoc_core.dims import Dim, substitute, symbol
@@ -11,7 +11,7 @@ from byoc_core.vm.program import VMFunction
 
 __all__ = ["FunctionNames", "unique_names"]
 
-_RESERVED = ("workspace", "status", "inputs", "outputs")
+_RESERVED = ("workspace", "status", "inputs", "outputs", "pools")
 
 
 def unique_names(hints: Iterable[str], reserved: Iterable[str] = _RESERVED) -> tuple[str, ...]:
@@ -35,6 +35,7 @@ class FunctionNames:
     Args:
         prefix: the model's name.
         function: the function.
+        pools: the names of the pools of the workspace.
 
     Attributes:
         run: the public function: ``<prefix>_run`` for ``main``, else ``<prefix>_run_<function>``.
@@ -44,16 +45,18 @@ class FunctionNames:
         sizes: members of the structure of inputs for symbolic sizes, by symbol, sorted.
     """
 
-    def __init__(self, prefix: str, function: VMFunction) -> None:
+    def __init__(self, prefix: str, function: VMFunction, pools: Sequence[str] = ("workspace",)) -> None:
         self.prefix = prefix
+        self.pools = tuple(pools)
         self.suffix = "" if function.name == "main" else f"_{c_identifier(function.name)}"
         self.run = f"{prefix}_run{self.suffix}"
         self.body = f"{prefix}_body{self.suffix}"
         symbols = sorted(function.input_symbols)
-        names = unique_names([*(spec.name for spec in function.params), *symbols])
+        reserved = (*_RESERVED, *pools)
+        names = unique_names([*(spec.name for spec in function.params), *symbols], reserved)
         self.inputs = names[: len(function.params)]
         self.sizes: Mapping[str, str] = MappingProxyType(dict(zip(symbols, names[len(function.params) :], strict=True)))
-        self.outputs = unique_names(spec.name for spec in function.results)
+        self.outputs = unique_names((spec.name for spec in function.results), reserved)
         self._symbols: dict[str, Dim] = {name: symbol(member) for name, member in self.sizes.items()}
 
     def size_variable(self, name: str) -> str:

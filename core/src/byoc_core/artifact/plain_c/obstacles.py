@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from byoc_core.artifact.program_c import NativeProgram
+from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.dims import match_symbols, symbols_of
 from byoc_core.errors import CodegenError
-from byoc_core.native.plain_c import PLAIN_C
+from byoc_core.native.plain_c import has_raw_functions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.program import VMFunction
@@ -33,7 +33,7 @@ def check_plain(native: NativeProgram) -> None:
             f"function {', '.join(names)}",
             f"has no form in plain C because of {len(lines)} {'part' if len(lines) == 1 else 'parts'}",
             detail="\n".join(lines),
-            hint="Compile the model with backends that generate C for all ops, such as ccompiler; "
+            hint="Compile the model with backends that generate C for all ops; "
             "`byoc explain` shows the reason for each op on the host.",
         )
 
@@ -48,7 +48,7 @@ def _own_obstacles(native: NativeProgram, function: VMFunction) -> Iterator[str]
         if not isinstance(module, CSourceModule):
             continue
         source = module.get_source("c")
-        if f"#ifndef {PLAIN_C}" not in source:
+        if not has_raw_functions(source):
             yield f"`{symbol}`, from a source without functions over plain pointers (compile the model again)"
             continue
         if module.not_held:

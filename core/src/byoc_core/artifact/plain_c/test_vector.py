@@ -63,8 +63,8 @@ def make_test_vector(
     names = [spec.name for spec in signature.inputs]
     unknown = [name for name in test_inputs or {} if name not in names]
     if unknown:
-        known = ", ".join(names) or "no input"
-        raise CallError("option `test_inputs`", f"names an unknown input `{unknown[0]}`", expected=known)
+        names_text = ", ".join(names) or "no input"
+        raise CallError("option `test_inputs`", f"names an unknown input `{unknown[0]}`", expected=names_text)
     sizes = _sizes(signature, max_sizes, test_inputs or {})
     generator = np.random.default_rng(_SEED)
     inputs = {

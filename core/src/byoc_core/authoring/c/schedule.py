@@ -269,7 +269,7 @@ class _Lowering:
         )
         spill: Block = ()
         if is_vector and self._schedule.lanes > 1:
-            # The body may have no vector form: read the sums from memory, position by position.
+            # The body may have no vector form: read the sums from memory, element by element.
             lines = self._arrays(product(loop.most for loop in tile_loops))
             pairs = list(zip(lines, arrays, strict=True))
             spilt = tuple(Store(line, position, array[position]) for (_, line), (_, array) in pairs)

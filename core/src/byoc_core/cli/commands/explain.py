@@ -11,7 +11,7 @@ import typer
 
 from byoc_core.cli.bounds import MaxNodesOption
 from byoc_core.cli.console import print_text
-from byoc_core.cli.request import CONSTRAINT_FLAGS, EXPLAIN_FLAGS, RequestFlags, takes_request
+from byoc_core.cli.request import EXPLAIN_FLAGS, RequestFlags, takes_request
 from byoc_core.cli.selection import RequireOffloadOption, SizeOption
 from byoc_core.errors import OptionsError
 
@@ -90,23 +90,13 @@ def _read(
     """Return the explanation, ``None`` if only its report is known, and the report."""
     from byoc_core.artifact import inspect
     from byoc_core.cli.inputs import parse_sizes
-    from byoc_core.cli.selection import explain_model, is_artifact, refuse_flags
+    from byoc_core.cli.selection import explain_model, is_artifact, refuse_flags, refuse_request
     from byoc_core.reporting.shares import apportion
 
     sizes = parse_sizes(dim)
     if is_artifact(model):
-        model_flags = {
-            "--ir": as_ir,
-            "--kernels": kernels,
-            "--config": flags.names_given("config"),
-            "--backend and --option": flags.names_given("backend", "option"),
-            "--force, --stop-at, --allow, --min-* and --sideways": flags.names_given(*CONSTRAINT_FLAGS),
-            "--strict": flags.strict,
-            "--specialize": flags.names_given("specialize"),
-            "--policy": flags.names_given("policy"),
-            "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
-        }
-        refuse_flags(model, model_flags)
+        refuse_flags(model, {"--ir": as_ir, "--kernels": kernels})
+        refuse_request(model, flags, max_nodes)
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
     explanation = explain_model(model, flags.to_request(), max_nodes, kernels=kernels)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from byoc_core.cli.bounds import MaxNodesOption
 from byoc_core.cli.request import RUN_FLAGS, RequestFlags, takes_request
 from byoc_core.cli.selection import (
+    AllowNativeOption,
     DimOption,
     FunctionOption,
     InputOption,
     RandomInputsOption,
     RandomOption,
     SeedOption,
+    open_executable,
 )
-
-if TYPE_CHECKING:
-    from byoc_core.artifact import Executable
 
 __all__ = ["run_model"]
 
@@ -43,9 +42,7 @@ def run_model(
     function: FunctionOption = "main",
     seed: SeedOption = 0,
     dim: DimOption = None,
-    allow_native: Annotated[
-        bool, typer.Option("--allow-native", help="Load native code of an artifact not compiled by you.")
-    ] = False,
+    allow_native: AllowNativeOption = False,
     *,
     flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
@@ -63,7 +60,7 @@ def run_model(
     sizes = parse_sizes(dim)
     if output is not None:
         check_output(output, model)
-    executable = _open(model, flags, max_nodes, allow_native=allow_native)
+    executable = open_executable(model, flags, max_nodes, allow_native=allow_native)
     signature = executable.signature(function)
     file_inputs = read_inputs(input_files, signature)
     check_missing(signature, file_inputs, random, draws_all=random_inputs)
@@ -86,24 +83,3 @@ def run_model(
     if output is not None:
         save_outputs(output, outputs)
         console.print(f"wrote {output}", soft_wrap=True)
-
-
-def _open(model: Path, flags: RequestFlags, max_nodes: int | None, *, allow_native: bool) -> Executable:
-    from byoc_core.artifact import load
-    from byoc_core.cli.selection import build_model, is_artifact, refuse_flags
-    from byoc_core.errors import UntrustedCodeError
-
-    if not is_artifact(model):
-        return build_model(model, flags.to_request(), max_nodes=max_nodes)
-    model_flags = {
-        "--config": flags.names_given("config"),
-        "--backend and --option": flags.names_given("backend", "option"),
-        "--strict": flags.strict,
-        "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
-    }
-    refuse_flags(model, model_flags)
-    try:
-        return load(model, allow_native=allow_native)
-    except UntrustedCodeError as error:
-        hint = "Pass --allow-native if you trust the origin of the artifact."
-        raise UntrustedCodeError(error.where, error.problem, hint=hint) from error

@@ -11,14 +11,23 @@ from pathlib import Path
 
 from byoc_core.native.compile_units import support_files
 
-__all__ = ["PLAIN_C", "PORTABLE_C", "plain_c_headers"]
+__all__ = ["PLAIN_C", "PORTABLE_C", "has_raw_functions", "is_portable", "plain_c_headers"]
 
 PLAIN_C = "BYOC_PLAIN_C"
 """The macro for compiling the raw functions of a source alone."""
 
-
 PORTABLE_C = "BYOC_PORTABLE_C"
 """The macro defined by a source for any C11 compiler: the constants of its export are arrays."""
+
+
+def has_raw_functions(source: str) -> bool:
+    """Return whether a generated source has raw functions over plain pointers, as written by the kit for C."""
+    return f"#ifndef {PLAIN_C}" in source
+
+
+def is_portable(source: str) -> bool:
+    """Return whether a generated source is C11 for any compiler, as marked by its backend."""
+    return f"#define {PORTABLE_C} " in source
 
 
 def plain_c_headers(texts: Mapping[str, str]) -> dict[str, str]:

@@ -141,7 +141,7 @@ class _Process:
         self._openmp: OpenMP | None = None
         self._searched = False
         self._team_lost = False
-        self._alone = False
+        self._without_workers = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
 
@@ -152,8 +152,8 @@ class _Process:
                 accounts.set_limit(self.limit())
                 if self._openmp is not None:
                     accounts.set_openmp(self._openmp)
-                if self._alone:
-                    accounts.start_anew(True)
+                if self._without_workers:
+                    accounts.reset_after_fork(True)
                 self.accounts = accounts
             return self.accounts
 
@@ -179,12 +179,12 @@ class _Process:
 
     def _before_fork(self) -> None:
         # A child has no threads of its parent, but OpenMP would wait for them: end the team of this thread before.
-        self._team_lost = self._alone or (self._openmp is not None and not self._openmp.dissolve_team())
+        self._team_lost = self._without_workers or (self._openmp is not None and not self._openmp.dissolve_team())
 
     def _in_child(self) -> None:
-        self._alone = self._team_lost
+        self._without_workers = self._team_lost
         if self.accounts is not None:
-            self.accounts.start_anew(self._alone)
+            self.accounts.reset_after_fork(self._without_workers)
 
 
 _process = _Process()

@@ -49,8 +49,8 @@ class ThreadAccounts(Protocol):
     def set_openmp(self, openmp: OpenMP, /) -> None:
         """Set the library whose setting follows the calls."""
 
-    def start_anew(self, alone: bool, /) -> None:
-        """Forget the other threads, absent from a forked child; with ``alone``, the child must never have workers."""
+    def reset_after_fork(self, without_workers: bool, /) -> None:
+        """Forget the other threads, absent from a forked child; ``without_workers``: the child never has workers."""
 
 
 class WorkerAccounts:
@@ -69,14 +69,14 @@ class WorkerAccounts:
         self._busy = 0
         self._num_waiting = 0
         self._ended: list[int] = []
-        self._alone = False
+        self._without_workers = False
         self._call = _Call(self)
 
     def enter(self, requested: int, /) -> CallToken:
         """Begin a call; a nested call has at most the number of the outer call, and takes no workers."""
         call = self._call
         previous = call.number
-        requested = 1 if self._alone else requested or self._limit
+        requested = 1 if self._without_workers else requested or self._limit
         workers = 0 if previous else self._take(requested - 1)
         number = min(previous, requested) if previous else 1 + workers
         setting = 0
@@ -107,10 +107,10 @@ class WorkerAccounts:
         """Set the library whose setting follows the calls."""
         self._openmp = openmp
 
-    def start_anew(self, alone: bool, /) -> None:
+    def reset_after_fork(self, without_workers: bool, /) -> None:
         """Forget the other threads, and replace the lock, perhaps held by another thread."""
         self._lock = threading.Lock()
-        self._alone = alone
+        self._without_workers = without_workers
         self._ended.clear()
         self._call.team.num_workers = self._num_waiting = 0
         self._busy = self._call.num_workers
@@ -168,8 +168,8 @@ class NativeAccounts:
         self.leave: Callable[[CallToken], None] = extension.threads_leave
         self.number: Callable[[], int] = extension.threads_number
         self.set_limit: Callable[[int], None] = extension.threads_set_limit
-        self.start_anew: Callable[[bool], None] = extension.threads_start_anew
-        self.team_runner: int = extension.SPREAD_RUN
+        self.reset_after_fork: Callable[[bool], None] = extension.threads_reset_after_fork
+        self.team_runner: int = extension.TEAM_RUNNER
         self._set_openmp: Callable[[tuple[int, ...]], None] = extension.threads_set_openmp
 
     def set_openmp(self, openmp: OpenMP, /) -> None:

@@ -1,0 +1,171 @@
+"""The test program of an exported model: a run on the test vector, and the time of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from byoc_core.artifact.plain_c.constants import ConstantFiles
+from byoc_core.artifact.plain_c.plain_model import PlainModel
+from byoc_core.artifact.plain_c.test_vector import TestVector
+from byoc_core.dims import evaluate
+from byoc_core.native.c_text import C_TYPES, HALF_DTYPES
+from byoc_core.runtime.module import NDArray
+
+__all__ = ["main_program", "program_without_vector"]
+
+_HEAD = """\
+/* Runs {name} on a test vector; with an argument N, N further times, for the time of a run. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "{name}.h"
+"""
+_MAIN = """\
+int main(int argc, char **argv) {{
+  const int32_t status = run();
+  if (status) return printf("{run}: status %d\\n", (int)status), 1;
+  int failures = 0;
+{checks}
+  const long rounds = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
+  if (rounds > 0) {{
+    const clock_t start = clock();
+    for (long i = 0; i < rounds; ++i) run();
+    printf("%.3f us per run\\n", 1e6 * (double)(clock() - start) / CLOCKS_PER_SEC / (double)rounds);
+  }}
+  return failures ? 1 : 0;
+}}
+"""
+
+
+def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFiles) -> str:
+    """Return the program comparing a run with the expected outputs.
+
+    Args:
+        model: the model.
+        vector: inputs and expected outputs.
+        test_files: the arrays of the vector: ``in0``, ``in1``, ..., ``out0``, ...
+    """
+    names, layout = model.names[vector.function], model.layouts[vector.function]
+    expressions = test_files.expressions()
+    is_placed = bool(layout.inputs or layout.outputs)
+    sizes = dict(vector.sizes)
+    lines = [_HEAD.format(name=model.name), *test_files.declarations(), ""]
+    for pool, nbytes in zip(model.pools, layout.nbytes, strict=True):
+        size = max(evaluate(nbytes, sizes), 1)
+        lines.append(f"static _Alignas({pool.alignment}) unsigned char {pool.name}[{size}];")
+    if len(model.pools) > 1:
+        values = ", ".join(pool.name for pool in model.pools)
+        lines.append(f"static const struct {model.name}_pools pools = {{{values}}};")
+    if not is_placed:
+        lines += [
+            f"static _Alignas(64) {_type(array)} output_{number}[{max(array.size, 1)}];"
+            for number, array in enumerate(vector.outputs)
+        ]
+    kinds = dict.fromkeys(map(_kind, vector.outputs))
+    lines += ["", *(line for kind in kinds for line in _CHECKS[kind])]
+    lines += [*_run(model, vector, expressions, is_placed=is_placed), ""]
+    memory = "workspace" if len(model.pools) == 1 else "&pools"
+    prefix = f"{model.name}{names.suffix}"
+    if len(model.pools) == 1:
+        memory = model.pools[0].name
+    got = [f"{prefix}_output_{n}({memory})" if is_placed else f"output_{k}" for k, n in enumerate(names.outputs)]
+    checks = [
+        f'  failures += check_{_kind(array)}("{member}", {got[number]}, '
+        f"(const void *)({expressions[f'out{number}']}), {array.size}, {_tolerance(array)});"
+        for number, (member, array) in enumerate(zip(names.outputs, vector.outputs, strict=True))
+    ]
+    return "\n".join(lines) + "\n" + _MAIN.format(run=names.run, checks="\n".join(checks))
+
+
+def _run(model: PlainModel, vector: TestVector, expressions: dict[str, str], *, is_placed: bool) -> Iterator[str]:
+    """Yield the C function running the model on the inputs of the vector."""
+    names = model.names[vector.function]
+    prefix = f"{model.name}{names.suffix}"
+    memory = model.pools[0].name if len(model.pools) == 1 else "&pools"
+    sizes = [f".{member} = {vector.sizes[symbol]}" for symbol, member in names.sizes.items()]
+    yield "static int32_t run(void) {"
+    if is_placed:
+        for number, (member, array) in enumerate(zip(names.inputs, vector.inputs, strict=True)):
+            source = f"(const void *)({expressions[f'in{number}']})"
+            yield f"  memcpy({prefix}_input_{member}({memory}), {source}, {array.nbytes});"
+        if sizes:
+            yield f"  const struct {prefix}_inputs inputs = {{{', '.join(sizes)}}};"
+        yield f"  return {names.run}({'&inputs, ' if sizes else ''}{memory});"
+    else:
+        pointers = [
+            f".{member} = (const {_type(array)} *)(const void *)({expressions[f'in{number}']})"
+            for number, (member, array) in enumerate(zip(names.inputs, vector.inputs, strict=True))
+        ]
+        yield from _structure(f"{prefix}_inputs", "inputs", [*pointers, *sizes])
+        outputs = [f".{member} = output_{number}" for number, member in enumerate(names.outputs)]
+        yield from _structure(f"{prefix}_outputs", "outputs", outputs)
+        yield f"  return {names.run}(&inputs, &outputs, {memory});"
+    yield "}"
+
+
+def _structure(kind: str, name: str, values: list[str]) -> Iterator[str]:
+    yield f"  const struct {kind} {name} = {{"
+    yield from (f"      {value}," for value in values or [".unused = 0"])
+    yield "  };"
+
+
+def _check(kind: str, read: str) -> Iterator[str]:
+    """Yield a C function comparing outputs with expected values."""
+    yield f"static int check_{kind}(const char *name, const void *got, const void *wanted, size_t count,"
+    yield f"{' ' * len(f'static int check_{kind}(')}double share) {{"
+    yield f"  const {read} *a = ({read} *)(uintptr_t)got, *b = (const {read} *)wanted;"
+    yield "  double largest = 0, error = 0;"
+    yield "  for (size_t i = 0; i < count; ++i) {"
+    yield "    const double x = (double)a[i], y = (double)b[i];"
+    yield "    if (isnan(x) && isnan(y)) continue;"
+    yield "    if (isfinite(y) && fabs(y) > largest) largest = fabs(y);"
+    yield "    if (!(fabs(x - y) <= error)) error = x == y ? error : fabs(x - y);"
+    yield "  }"
+    yield "  const int is_right = error <= share * largest;"
+    yield '  printf("%s: %zu elements, largest error %.3g of %.3g: %s\\n", name, count, error, largest,'
+    yield '         is_right ? "right" : "WRONG");'
+    yield "  return !is_right;"
+    yield "}"
+    yield ""
+
+
+_CHECKS: dict[str, tuple[str, ...]] = {
+    "float": tuple(_check("float", "float")),
+    "double": tuple(_check("double", "double")),
+    "bytes": (
+        "static int check_bytes(const char *name, const void *got, const void *wanted, size_t count, double size) {",
+        "  const unsigned char *a = got, *b = wanted;",
+        "  size_t differences = 0;",
+        "  for (size_t i = 0; i < count * (size_t)size; ++i) differences += a[i] != b[i];",
+        '  printf("%s: %zu elements, %zu bytes differ: %s\\n", name, count, differences,',
+        '         differences ? "WRONG" : "right");',
+        "  return differences != 0;",
+        "}",
+        "",
+    ),
+}
+
+
+def _kind(array: NDArray) -> str:
+    return {"float32": "float", "float64": "double"}.get(array.dtype.name, "bytes")
+
+
+def _tolerance(array: NDArray) -> str:
+    """Return the share of the largest value allowed as error, or the bytes of an element compared bit by bit."""
+    return {"float32": "1e-4", "float64": "1e-10"}.get(array.dtype.name, str(array.dtype.itemsize))
+
+
+def _type(array: NDArray) -> str:
+    return "uint16_t" if array.dtype.name in HALF_DTYPES else C_TYPES[array.dtype.name]
+
+
+def program_without_vector(name: str) -> str:
+    """Return the program of a model without a test vector."""
+    return (
+        "/* The exporting machine could not run the model: there is no test vector. */\n"
+        f'#include <stdio.h>\n\n#include "{name}.h"\n\n'
+        f'int main(void) {{\n  printf("{name}: no test vector\\n");\n  return 0;\n}}\n'
+    )

@@ -1,0 +1,182 @@
+"""A model as C: all sources, headers and constants, without test program and build files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from byoc_core.artifact.native_program import NativeProgram
+from byoc_core.artifact.plain_c.constants import ConstantFiles
+from byoc_core.artifact.plain_c.layout import DEFAULT_POOL, WorkspaceLayout, lay_out_workspaces
+from byoc_core.artifact.plain_c.model_text import ModelText
+from byoc_core.artifact.plain_c.names import FunctionNames
+from byoc_core.artifact.plain_c.obstacles import check_plain
+from byoc_core.errors import MemoryLimitError, OptionsError
+from byoc_core.native.build_options import merge_linkage
+from byoc_core.native.c_text import c_identifier
+from byoc_core.native.plain_c import is_portable, plain_c_headers
+from byoc_core.native.toolchain import BuildOptions
+from byoc_core.runtime.csource import CSourceModule
+from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.pools import Pool
+from byoc_core.vm.program import Program
+from byoc_core.vm.verify import verify
+
+if TYPE_CHECKING:
+    from byoc_core.artifact.executable import Executable
+
+__all__ = ["PlainModel", "plain_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainModel:
+    """A model as C.
+
+    Attributes:
+        name: the prefix of all C names.
+        files: the sources, headers and constants by file name, without test program and build files.
+        modules: the sources of generated C.
+        names: the C names of all functions, by name.
+        layouts: the workspaces of all functions, by name.
+        pools: the memories of a run.
+        constants: the form of the constants, and of the arrays of a test vector.
+    """
+
+    name: str
+    files: Mapping[str, bytes]
+    modules: Sequence[CSourceModule]
+    names: Mapping[str, FunctionNames]
+    layouts: Mapping[str, WorkspaceLayout]
+    pools: Sequence[Pool]
+    constants: str
+
+    @property
+    def options(self) -> BuildOptions:
+        """The options of compiling and linking all sources."""
+        return merge_linkage([module.options for module in self.modules]) if self.modules else BuildOptions()
+
+
+def plain_model(
+    executable: Executable,
+    name: str,
+    max_sizes: Mapping[str, int] | None = None,
+    constants: str = "auto",
+    pools: Sequence[Pool] = (),
+    *,
+    places_arguments: bool = False,
+) -> PlainModel:
+    """Return an executable as C; see :meth:`Executable.export_c`."""
+    verify(executable.program)
+    _check_name(name)
+    _check_max_sizes(executable.program, max_sizes)
+    native = NativeProgram(executable.program, executable.modules)
+    check_plain(native)
+    modules = [module for module in executable.modules if isinstance(module, CSourceModule)]
+    if constants == "auto" and any(is_portable(module.get_source("c")) for module in modules):
+        constants = "array"
+    constant_files = ConstantFiles(name, _constants(executable, modules), constants)
+    writable = _writable_pools(pools, constant_files.nbytes)
+    pool_names = [pool.name for pool in writable]
+    names = {function.name: FunctionNames(name, function, pool_names) for function in executable.program.functions}
+    layouts = lay_out_workspaces(executable.program, max_sizes, writable, places_arguments=places_arguments)
+    text = ModelText(name, native, names, layouts, constant_files, max_sizes, modules, writable)
+    sources = {f"{name}_module{number}.c": module for number, module in enumerate(modules)}
+    files: dict[str, bytes] = {
+        f"{name}.h": text.header().encode(),
+        f"{name}.c": text.source().encode(),
+        f"{name}_symbols.h": _symbols_header(name, modules).encode(),
+        **{file: _module_source(name, n, m).encode() for n, (file, m) in enumerate(sources.items())},
+        **constant_files.files(),
+    }
+    texts = {file: module.get_source("c") for file, module in sources.items()} or {"empty.c": ""}
+    files |= {file: header.encode() for file, header in plain_c_headers(texts).items()}
+    return PlainModel(name, files, modules, names, layouts, writable, constants)
+
+
+def _check_name(name: str) -> None:
+    if not name.isascii() or c_identifier(name) != name or name.startswith(("_", "byoc")):
+        raise OptionsError(
+            "option `name`", "is not usable as prefix of C names", got=repr(name), expected="such as 'model'"
+        )
+
+
+def _check_max_sizes(program: Program, max_sizes: Mapping[str, int] | None) -> None:
+    symbols = sorted({name for function in program.functions for name in function.input_symbols})
+    for symbol, size in (max_sizes or {}).items():
+        if symbol not in symbols:
+            names_text = ", ".join(symbols) or "no symbolic size"
+            raise OptionsError("option `max_sizes`", f"unknown size `{symbol}`", expected=names_text)
+        if size < 1:
+            raise OptionsError(
+                "option `max_sizes`", f"impossible maximum of `{symbol}`", got=size, expected="1 or more"
+            )
+    missing = [name for name in symbols if name not in (max_sizes or {})]
+    if max_sizes and missing:
+        raise OptionsError("option `max_sizes`", f"no maximum for {', '.join(missing)}", hint="Give all, or none.")
+
+
+def _writable_pools(pools: Sequence[Pool], constants_nbytes: int) -> tuple[Pool, ...]:
+    """Return the pools for intermediates; check the names, and the size of constants against the read-only pools.
+
+    Raises:
+        OptionsError: a name is no C identifier, or no pool is writable.
+        MemoryLimitError: the constants exceed the read-only pools.
+    """
+    for pool in pools:
+        if (
+            not pool.name.isascii()
+            or c_identifier(pool.name) != pool.name
+            or pool.name.startswith(("_", "byoc", "dim_"))
+        ):
+            raise OptionsError(f"pool `{pool.name}`", "has a name unusable in C", expected="such as 'sram'")
+    writable = tuple(pool for pool in pools if "write" in pool.accesses)
+    constant_pools = [pool for pool in pools if "write" not in pool.accesses]
+    if pools and not writable:
+        raise OptionsError("option `pools`", "has no pool with access `write` for intermediates")
+    limits = [pool.nbytes for pool in constant_pools]
+    if limits and None not in limits and constants_nbytes > sum(limit or 0 for limit in limits):
+        raise MemoryLimitError(
+            f"pool {', '.join(f'`{pool.name}`' for pool in constant_pools)}",
+            "too small for the constants of the model",
+            got=f"{sum(limit or 0 for limit in limits):,} bytes",
+            expected=f"{constants_nbytes:,} bytes",
+        )
+    return writable or (DEFAULT_POOL,)
+
+
+def _constants(executable: Executable, modules: Sequence[CSourceModule]) -> dict[str, NDArray]:
+    """Return the constants of the program and of all modules by digest, each once."""
+    found: dict[str, NDArray] = {
+        reference.digest: executable.constants[reference.digest] for reference in executable.program.constants
+    }
+    for module in modules:
+        found |= module.constants
+    return found
+
+
+def _symbols_header(name: str, modules: Sequence[CSourceModule]) -> str:
+    """Return definitions of prefixed names for all generated functions, so that models may be linked together."""
+    lines = ["/* Names of generated functions, with the model's prefix. */"]
+    for module in modules:
+        for symbol in module.function_names:
+            lines += [f"#define {symbol}_{kind} {name}_{symbol}_{kind}" for kind in ("", "sizes_")]
+    return "\n".join(lines) + "\n"
+
+
+def _module_source(name: str, number: int, module: CSourceModule) -> str:
+    table = f"#define byoc_constants {name}_constants_{number}\n" if module.constants else ""
+    # The first line of a long text asks for several translation units; here the text is one.
+    source = re.sub(r"\A#define BYOC_NUM_UNITS \d+\n", "", module.get_source("c"))
+    prototypes = "".join(f"{line}\n" for line in _prototypes(source))
+    return (
+        f'#define BYOC_PLAIN_C 1\n#include "{name}_symbols.h"\n{table}#include "byoc_ffi.h"\n'
+        f'#include "byoc_scalar.h"\n{prototypes}{source}'
+    )
+
+
+def _prototypes(source: str) -> list[str]:
+    """Return declarations of the exported functions over plain pointers: their text, without the body."""
+    outer = re.sub(r"(?ms)^#ifndef BYOC_PLAIN_C$.*?^#endif$", "", source)
+    return [f"{head};" for head in re.findall(r"(?m)^(BYOC_EXPORT int32_t \w+\([^{]*\)) \{$", outer)]

@@ -1,0 +1,241 @@
+"""``byoc plan``: the buffers of a model in the arena."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from byoc_core.cli.bounds import MaxNodesOption
+from byoc_core.cli.console import print_text
+from byoc_core.cli.request import EXPLAIN_FLAGS, RequestFlags, takes_request
+from byoc_core.dims import Dim, shape_symbols
+from byoc_core.errors import OptionsError, near_names
+
+if TYPE_CHECKING:
+    from byoc_core.artifact.memory_need import MemoryNeed
+    from byoc_core.vm.memory_map import MemoryMap
+    from byoc_core.vm.program import Program, VMFunction
+
+__all__ = ["plan_memory"]
+
+
+@takes_request(*EXPLAIN_FLAGS)
+def plan_memory(
+    model: Annotated[
+        Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model, or an artifact.", show_default=False)
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.svg",
+            readable=False,
+            help="Draw the plan: instructions against addresses, a rectangle for each buffer, the line of live bytes.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dim",
+            metavar="NAME=SIZE",
+            help="The value of a symbolic size; needed for each size with an influence on the plan.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    flags: RequestFlags,
+    max_nodes: MaxNodesOption = None,
+) -> None:
+    """Show the buffers of a model in the arena: bytes, live range, offset and purpose, and the arena's lower bound.
+
+    The arena is the memory planned for a call: values between regions, and the workspaces taken by regions from the
+    caller. Buffers without a common instruction may share bytes. The lower bound is the peak of live bytes: no plan is
+    smaller. A model is compiled now, and no artifact is written. No code of an artifact runs.
+    """
+    from byoc_core.cli.inputs import parse_sizes
+    from byoc_core.cli.selection import check_output
+
+    sizes = parse_sizes(dim)
+    if output is not None:
+        check_output(output, model)
+    planned = _read(model, flags, max_nodes)
+    maps = _maps(planned.program, sizes)
+    needs = [planned.needs[found.function].at(sizes) for found in maps]
+    if as_json:
+        _print_json(planned, maps, needs, sizes)
+    else:
+        _print_tables(planned, maps, needs, sizes)
+    if output is not None:
+        _draw(output, f"Memory plan of {model.name}", maps)
+
+
+@dataclass(frozen=True)
+class _PlannedModel:
+    """A compiled model.
+
+    Attributes:
+        program: the VM program.
+        constants_nbytes: the bytes of all constants.
+        needs: the memory of a call of each function.
+    """
+
+    program: Program
+    constants_nbytes: int
+    needs: Mapping[str, MemoryNeed]
+
+
+def _read(model: Path, flags: RequestFlags, max_nodes: int | None) -> _PlannedModel:
+    from byoc_core.artifact import inspect
+    from byoc_core.artifact.memory_need import MemoryNeed
+    from byoc_core.cli.selection import build_model, is_artifact, refuse_request
+
+    if is_artifact(model):
+        refuse_request(model, flags, max_nodes)
+        artifact = inspect(model)
+        return _PlannedModel(artifact.program, artifact.constants_nbytes, artifact.memory)
+    executable = build_model(model, flags.to_request(), max_nodes=max_nodes)
+    constants_nbytes = sum(array.nbytes for array in executable.constants.values())
+    functions = executable.program.functions
+    needs = {function.name: MemoryNeed.of(function, constants_nbytes, 0) for function in functions}
+    return _PlannedModel(executable.program, constants_nbytes, needs)
+
+
+def _maps(program: Program, sizes: Mapping[str, int]) -> list[MemoryMap]:
+    """Return the map of each function for the given sizes.
+
+    Raises:
+        OptionsError: a size is missing, or is no size of the program.
+    """
+    from byoc_core.vm.memory_map import memory_map
+
+    symbols = sorted({name for function in program.functions for name in function.input_symbols})
+    for name in sizes:
+        if name not in symbols:
+            raise OptionsError(
+                f"--dim {name}",
+                "is not a symbolic size of the inputs",
+                expected=", ".join(symbols) or "no size: all inputs have static sizes",
+                hint=near_names(name, symbols) or None,
+            )
+    dims = [dim for function in program.functions for dim in _planned_dims(function)]
+    missing = sorted(shape_symbols(dims) - sizes.keys())
+    if missing:
+        raise OptionsError(
+            "--dim",
+            f"the plan depends on {', '.join(missing)}",
+            expected=" ".join(f"--dim {name}=SIZE" for name in missing),
+        )
+    return [memory_map(program, function, sizes) for function in program.functions]
+
+
+def _planned_dims(function: VMFunction) -> Iterator[Dim]:
+    """Yield the sizes and offsets with an influence on a function's plan."""
+    yield from function.storages
+    for tensor in function.tensors:
+        yield from tensor.shape
+    first_tensor = function.first_view - len(function.dynamics) - len(function.tensors)
+    for view in function.views:
+        if first_tensor <= view.base < function.first_view:
+            yield view.offset
+
+
+def _print_tables(
+    planned: _PlannedModel, maps: Sequence[MemoryMap], needs: Sequence[MemoryNeed], sizes: Mapping[str, int]
+) -> None:
+    from byoc_core.cli.console import new_table, open_console
+
+    console = open_console()
+    right = ("bytes", "offset", "first", "last")
+    counted = "".join(f", {name} = {size}" for name, size in sorted(sizes.items()))
+    for found, need in zip(maps, needs, strict=True):
+        table = new_table(
+            f"Buffers of `{found.function}`, {found.num_instructions} instructions{counted}",
+            *("buffer", "bytes", "first", "last", "offset", "purpose", "written by"),
+            right=right,
+        )
+        for buffer in found.buffers:
+            numbers = (buffer.nbytes, buffer.first, buffer.last, buffer.offset)
+            table.add_row(buffer.name, *map(_grouped, numbers), buffer.purpose.value, buffer.writer)
+        if found.buffers:
+            console.print(table)
+        else:
+            console.print(f"`{found.function}` needs no arena{counted}", soft_wrap=True)
+        for label, text in (
+            ("arena", _grouped(found.arena_nbytes)),
+            ("lower bound", f"{_grouped(found.peak_nbytes or 0)}, the peak of live bytes"),
+            ("ratio", f"{_ratio(found):.3f}"),
+            ("without reuse", _grouped(found.total_nbytes)),
+            ("constants", f"{_grouped(planned.constants_nbytes)}, shared by all calls"),
+            ("inputs", _grouped(need.input_nbytes)),
+            ("outputs", _grouped(need.output_nbytes)),
+        ):
+            console.print(f"{label:<14} {text}", soft_wrap=True)
+        console.print()
+
+
+def _print_json(
+    planned: _PlannedModel, maps: Sequence[MemoryMap], needs: Sequence[MemoryNeed], sizes: Mapping[str, int]
+) -> None:
+    import json
+
+    functions: list[dict[str, Any]] = [
+        {
+            "name": found.function,
+            "num_instructions": found.num_instructions,
+            "alignment": found.alignment,
+            "arena_nbytes": found.arena_nbytes,
+            "lower_bound_nbytes": found.peak_nbytes,
+            "ratio": _ratio(found),
+            "total_nbytes": found.total_nbytes,
+            "input_nbytes": _number_or_text(need.input_nbytes),
+            "output_nbytes": _number_or_text(need.output_nbytes),
+            "buffers": [
+                {
+                    "name": buffer.name,
+                    "nbytes": buffer.nbytes,
+                    "first": buffer.first,
+                    "last": buffer.last,
+                    "offset": buffer.offset,
+                    "purpose": buffer.purpose.value,
+                    "written_by": buffer.writer,
+                    "registers": buffer.registers,
+                    "relative_offsets": buffer.relative_offsets,
+                }
+                for buffer in found.buffers
+            ],
+        }
+        for found, need in zip(maps, needs, strict=True)
+    ]
+    report = {"schema": 1, "sizes": sizes, "constants_nbytes": planned.constants_nbytes, "functions": functions}
+    print_text(json.dumps(report, indent=2) + "\n")
+
+
+def _draw(output: Path, title: str, maps: Sequence[MemoryMap]) -> None:
+    from byoc_core.cli.memory_drawing import draw_memory_maps
+    from byoc_core.file_replacement import replace_file
+
+    with replace_file(output) as file:
+        file.write(draw_memory_maps(title, maps).encode())
+    print_text(f"wrote {output}\n", sys.stderr)
+
+
+def _ratio(found: MemoryMap) -> float:
+    """Return the arena over the lower bound; 1 for an empty arena."""
+    assert isinstance(found.arena_nbytes, int)
+    return found.arena_nbytes / found.peak_nbytes if found.peak_nbytes else 1.0
+
+
+def _grouped(nbytes: Dim) -> str:
+    return f"{nbytes:,}" if isinstance(nbytes, int) else str(nbytes)
+
+
+def _number_or_text(nbytes: Dim) -> int | str:
+    return nbytes if isinstance(nbytes, int) else str(nbytes)

@@ -1,0 +1,338 @@
+"""Placement of buffers in several memories, such as a small fast memory and a large slow memory.
+
+A buffer states its size, its live range, and the requirements on its memory. A pool states its limits. Pools come in
+order of preference: :func:`plan_pools` puts often used buffers into the first pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from byoc_core.errors import MemoryLimitError, OptionsError, near_names
+from byoc_core.runtime.plan_storage import Interval, StoragePlan, peak_nbytes, plan
+from byoc_core.runtime.storage_gaps import lowest_gap
+
+__all__ = ["ACCESSES", "Pool", "PoolBuffer", "PoolPlan", "plan_pools"]
+
+ACCESSES = frozenset({"read", "write"})
+"""The accesses of a pool and of a buffer."""
+
+_MAX_ROUNDS = 8
+_PLAN_BUDGET = 3000
+"""The number of buffers in all complete plans of a pool with a limit, in search of a place for a further buffer."""
+_MAX_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A memory for buffers.
+
+    Attributes:
+        name: the name, unique among the pools of a plan.
+        nbytes: the limit in bytes; ``None`` without a limit.
+        alignment: a power of two: the alignment of the pool's first byte, and of each offset in the pool.
+        accesses: the accesses of a running program to the pool: ``read``, ``write``, or both. A memory without
+            ``write`` holds constants only.
+
+    Raises:
+        OptionsError: a field has no meaning.
+    """
+
+    name: str
+    nbytes: int | None = None
+    alignment: int = 64
+    accesses: frozenset[str] = ACCESSES
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not self.name:
+            raise OptionsError("pool", "has an empty name")
+        where = f"pool `{self.name}`"
+        if self.nbytes is not None and self.nbytes < 0:
+            raise OptionsError(where, "has a negative limit", got=self.nbytes)
+        object.__setattr__(self, "accesses", _check_accesses(where, self.accesses))
+        _check_alignment(where, self.alignment)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolBuffer:
+    """A buffer, live at every point from ``start`` to ``end``, both included.
+
+    Attributes:
+        nbytes: the size.
+        start: the first point of the live range.
+        end: the last point of the live range.
+        alignment: a power of two: the alignment of the buffer's first byte.
+        accesses: the required accesses: ``read`` for a constant, ``read`` and ``write`` for an intermediate.
+        pools: the names of the permitted pools; ``None`` permits all pools.
+        weight: the number of reads and writes of the whole buffer.
+        name: the name in errors; a plan does not depend on names.
+
+    Raises:
+        OptionsError: a field has no meaning.
+    """
+
+    nbytes: int
+    start: int
+    end: int
+    alignment: int = 1
+    accesses: frozenset[str] = ACCESSES
+    pools: tuple[str, ...] | None = None
+    weight: int = 1
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        where = f"buffer `{self.name}`"
+        if self.nbytes < 0:
+            raise OptionsError(where, "has a negative size", got=self.nbytes)
+        if self.end < self.start:
+            raise OptionsError(where, "ends before the start", got=f"{self.start} to {self.end}")
+        if self.weight < 0:
+            raise OptionsError(where, "has a negative weight", got=self.weight)
+        object.__setattr__(self, "accesses", _check_accesses(where, self.accesses))
+        _check_alignment(where, self.alignment)
+
+    @property
+    def interval(self) -> Interval:
+        """Size and live range."""
+        return Interval(self.nbytes, self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """The places of buffers.
+
+    Attributes:
+        pools: the index of the pool of each buffer, in the given order of buffers and pools.
+        offsets: the offset of each buffer in its pool.
+        nbytes: the bytes used of each pool.
+        lower_bounds: for each pool, the peak of live bytes of the pool's buffers: no plan of these buffers is smaller.
+    """
+
+    pools: tuple[int, ...]
+    offsets: tuple[int, ...]
+    nbytes: tuple[int, ...]
+    lower_bounds: tuple[int, ...]
+
+
+def plan_pools(buffers: Sequence[PoolBuffer], pools: Sequence[Pool]) -> PoolPlan:
+    """Return pool and offset of each buffer; simultaneously live buffers in a pool do not overlap.
+
+    Buffers with the largest weight (bytes of traffic per byte of size) come first, short live ranges first among
+    equals. Each buffer goes to the first permitted pool with a plan (:func:`~byoc_core.runtime.plan_storage.plan`) of
+    the pool's buffers within the limit. If buffers are left over, the placement begins again with these buffers in
+    front, a few times. The result depends on the buffers' order and fields except for the names.
+
+    Args:
+        buffers: the buffers.
+        pools: the memories, in order of preference.
+
+    Raises:
+        OptionsError: two pools have the same name, or a buffer permits an unknown pool.
+        MemoryLimitError: a buffer fits into no permitted pool; names pools, bytes needed, the lower bound, and the
+            largest buffers at the peak.
+
+    Cost: without limits, the cost of ``plan`` for each pool; with limits, also ``O(n * n)`` for each pool, and a plan
+    for each buffer at the limit, up to a fixed number.
+    """
+    candidates = _candidates(buffers, pools)
+    order = sorted(range(len(buffers)), key=lambda n: (*_rank(buffers[n]), n))
+    error = None
+    for _ in range(_MAX_ROUNDS):
+        contents = [_PoolContent(pool, buffers) for pool in pools]
+        left = [number for number in order if not any(contents[index].admit(number) for index in candidates[number])]
+        if not left:
+            return _finish(contents, len(buffers))
+        # The first round follows the weights: its leftovers are easier to understand than later leftovers.
+        error = error or _limit_error(buffers, pools, candidates, contents, left)
+        is_left = frozenset(left)
+        order = [*left, *(number for number in order if number not in is_left)]
+    assert error is not None
+    raise error
+
+
+def _rank(buffer: PoolBuffer) -> tuple[int, int, int, int]:
+    return -buffer.weight, buffer.end - buffer.start, -buffer.nbytes, buffer.start
+
+
+def _candidates(buffers: Sequence[PoolBuffer], pools: Sequence[Pool]) -> list[list[int]]:
+    """Return the indexes of the possible pools of each buffer, whatever the limits.
+
+    Raises:
+        OptionsError: two pools have the same name, or a buffer permits an unknown pool.
+        MemoryLimitError: a buffer has no possible pool.
+    """
+    names = [pool.name for pool in pools]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise OptionsError(f"pool `{name}`", "is given twice", expected="a name for each pool")
+    candidates = []
+    for buffer in buffers:
+        for name in buffer.pools or ():
+            if name not in names:
+                raise OptionsError(
+                    f"buffer `{buffer.name}`",
+                    f"permits the unknown pool `{name}`",
+                    expected=", ".join(names) or "no pool at all",
+                    hint=near_names(name, names) or None,
+                )
+        obstacles = {pool.name: _obstacle(buffer, pool) for pool in pools}
+        candidates.append([index for index, name in enumerate(names) if obstacles[name] is None])
+        if not candidates[-1]:
+            reasons = "; ".join(f"pool `{name}` {reason}" for name, reason in obstacles.items())
+            raise MemoryLimitError(f"buffer `{buffer.name}`", f"has no possible pool: {reasons or 'no pool is given'}")
+    return candidates
+
+
+def _obstacle(buffer: PoolBuffer, pool: Pool) -> str | None:
+    """Return the reason against a buffer in an empty pool; ``None`` without a reason."""
+    if buffer.pools is not None and pool.name not in buffer.pools:
+        return "is not permitted"
+    if not buffer.accesses <= pool.accesses:
+        return f"has no access to {' and '.join(sorted(buffer.accesses - pool.accesses))}"
+    if buffer.alignment > pool.alignment:
+        return f"is aligned to {pool.alignment}, not {buffer.alignment}"
+    if pool.nbytes is not None and buffer.nbytes > pool.nbytes:
+        return f"has {pool.nbytes:,} bytes, not {buffer.nbytes:,}"
+    return None
+
+
+class _PoolContent:
+    """The buffers of a pool, with places."""
+
+    def __init__(self, pool: Pool, buffers: Sequence[PoolBuffer]) -> None:
+        self._pool = pool
+        self._buffers = buffers
+        self._budget = _PLAN_BUDGET
+        self.offsets: dict[int, int] = {}
+
+    @property
+    def intervals(self) -> list[Interval]:
+        return [self._buffers[number].interval for number in self.offsets]
+
+    def admit(self, number: int) -> bool:
+        """Add a buffer if a plan of all buffers is within the limit; return whether the buffer is added."""
+        buffer, limit = self._buffers[number], self._pool.nbytes
+        if limit is None:
+            self.offsets[number] = 0  # all places come from the final plan
+            return True
+        offset = self._gap(buffer)
+        if offset + buffer.nbytes <= limit:
+            self.offsets[number] = offset
+            return True
+        intervals = [*self.intervals, buffer.interval]
+        if self._budget < len(intervals) or peak_nbytes(intervals) > limit:
+            return False
+        self._budget -= len(intervals)
+        offsets, total = plan(intervals, self._pool.alignment)
+        if total > limit:
+            return False
+        self.offsets = dict(zip((*self.offsets, number), offsets, strict=True))
+        return True
+
+    def plan(self) -> StoragePlan:
+        """Return the smallest known plan of the buffers, in order of admission."""
+        intervals = self.intervals
+        planned = plan(intervals, self._pool.alignment)
+        if self._pool.nbytes is None:
+            return planned
+        ends = (offset + interval.nbytes for offset, interval in zip(self.offsets.values(), intervals, strict=True))
+        admitted = StoragePlan(tuple(self.offsets.values()), max(ends, default=0))
+        return min(planned, admitted, key=lambda found: found.total)
+
+    def _gap(self, buffer: PoolBuffer) -> int:
+        """Return the lowest offset for a buffer beside the present places."""
+        alignment = self._pool.alignment
+        occupied = []
+        for number, offset in self.offsets.items():
+            other = self._buffers[number]
+            if other.nbytes and other.start <= buffer.end and buffer.start <= other.end:
+                # All gaps begin at multiples of the alignment.
+                occupied.append((offset, offset + -(-other.nbytes // alignment) * alignment))
+        return lowest_gap(sorted(occupied), buffer.nbytes) if buffer.nbytes else 0
+
+
+def _finish(contents: Iterable[_PoolContent], num_buffers: int) -> PoolPlan:
+    pools, offsets = [0] * num_buffers, [0] * num_buffers
+    totals, lower_bounds = [], []
+    for index, content in enumerate(contents):
+        found = content.plan()
+        for number, offset in zip(content.offsets, found.offsets, strict=True):
+            pools[number], offsets[number] = index, offset
+        totals.append(found.total)
+        lower_bounds.append(peak_nbytes(content.intervals))
+    return PoolPlan(tuple(pools), tuple(offsets), tuple(totals), tuple(lower_bounds))
+
+
+def _limit_error(
+    buffers: Sequence[PoolBuffer],
+    pools: Sequence[Pool],
+    candidates: Sequence[Sequence[int]],
+    contents: Sequence[_PoolContent],
+    left: Sequence[int],
+) -> MemoryLimitError:
+    """Return the error for buffers without a place: the state of each possible pool, with these buffers added."""
+    indexes = sorted({index for number in left for index in candidates[number]})
+    lines = []
+    for index in indexes:
+        pool = pools[index]
+        numbers = sorted({*contents[index].offsets, *(n for n in left if index in candidates[n])})
+        intervals = [buffers[number].interval for number in numbers]
+        needed, lower_bound = plan(intervals, pool.alignment).total, peak_nbytes(intervals)
+        lines.append(
+            f"pool `{pool.name}`: {needed:,} bytes needed (lower bound {lower_bound:,}), limit {pool.nbytes:,} bytes"
+        )
+        lines.append(f"  largest buffers at the peak: {_describe_peak([buffers[number] for number in numbers])}")
+    names = ", ".join(f"`{pools[index].name}`" for index in indexes)
+    return MemoryLimitError(
+        f"pool{'s' if len(indexes) > 1 else ''} {names}",
+        f"too small for {_count(len(left))}: {_name_some([buffers[number] for number in left])}",
+        hint="Raise the limit of a pool, or add a pool.",
+        detail="\n".join(lines),
+    )
+
+
+def _describe_peak(buffers: Sequence[PoolBuffer]) -> str:
+    """Return the largest buffers at the point with the most live bytes."""
+
+    def live_at(point: int) -> list[PoolBuffer]:
+        return [buffer for buffer in buffers if buffer.start <= point <= buffer.end]
+
+    points = sorted({buffer.start for buffer in buffers})
+    peak = max(points, key=lambda point: sum(buffer.nbytes for buffer in live_at(point)))
+    return f"{_name_some(live_at(peak))}, at point {peak}"
+
+
+def _name_some(buffers: Sequence[PoolBuffer]) -> str:
+    """Return names and sizes of the largest buffers."""
+    ordered = sorted(buffers, key=lambda buffer: -buffer.nbytes)
+    names = [f"`{buffer.name}` ({buffer.nbytes:,} bytes)" for buffer in ordered[:_MAX_NAMED]]
+    return ", ".join([*names, f"{len(ordered) - _MAX_NAMED} more"] if len(ordered) > _MAX_NAMED else names)
+
+
+def _count(number: int) -> str:
+    return f"{number} buffer{'' if number == 1 else 's'}"
+
+
+def _check_accesses(where: str, accesses: Iterable[str]) -> frozenset[str]:
+    """Return the accesses as a set.
+
+    Raises:
+        OptionsError: an access is unknown, or there is none.
+    """
+    found = frozenset(accesses)
+    if not found or not found <= ACCESSES:
+        raise OptionsError(
+            where,
+            "has unknown accesses" if found else "has no access",
+            got=", ".join(sorted(found - ACCESSES)) or None,
+            expected="read, write, or both",
+        )
+    return found
+
+
+def _check_alignment(where: str, alignment: int) -> None:
+    if alignment < 1 or alignment & (alignment - 1):
+        raise OptionsError(where, "has an impossible alignment", got=alignment, expected="a power of two")
