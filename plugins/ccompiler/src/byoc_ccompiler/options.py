@@ -75,6 +75,8 @@ class CCompilerOptions(BaseModel):
         """Check that portable C is asked for nothing depending on a machine."""
         if self.portable and self.march not in ("native", "generic"):
             raise ValueError(f"`march` is {self.march}, but portable C depends on no processor: leave `march` out")
+        if self.portable and self.tutorial:
+            raise ValueError("`tutorial` and `portable` exclude each other: only fused kernels have a portable form")
         if self.portable and self.precision != "float32":
             raise ValueError(f"`precision` is {self.precision}, but portable C has float32 products only")
         return self
