@@ -1,8 +1,9 @@
-"""Microseconds of a run of exported C, of the same executable in the virtual machine, and of ONNX Runtime's C API.
+"""Microseconds of a run of exported C, in the virtual machine, of portable C, and of ONNX Runtime's C API.
 
-All use one thread. The exported C is compiled by ``gcc -O3 -march=native`` with its own test program, checked against
-the virtual machine before any measurement. ONNX Runtime runs in a C program of its own, with tensors bound to fixed
-memory, so no Python takes part; the functions of its C API are called by their stable positions in the table.
+All use one thread. Exported C is compiled by ``gcc -O3 -march=native`` with its own test program, checked against the
+virtual machine before any measurement; portable C is the export with the option ``portable``. ONNX Runtime runs in a C
+program of its own, with tensors bound to fixed memory, so no Python takes part; the functions of its C API are called
+by their stable positions in the table.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = ["MODELS", "run"]
 BACKEND = "ccompiler"
 MODELS = ("add", "mlp_1", "lenet", "lstm", "quantised_convnet", "light_squeezenet", "bert", "light_resnet50")
 SAMPLE_S = 0.2
+NATIVE = "CFLAGS=-std=c11 -O3 -ffp-contract=off -fno-math-errno -march=native"
 _ELEMENTS = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float64": 11}
 """The numbers of element types in the C API."""
 
@@ -102,8 +104,13 @@ def _measure(name: str, folder: Path, num_rounds: int) -> dict[str, Samples]:
     machine = byoc_core.VirtualMachine(executable, num_threads=1)
     results = machine.run("main", inputs)
     outputs = results if isinstance(results, tuple) else (results,)
-    executable.export_c(folder / "c", test_inputs=inputs)
-    subprocess.run(["make", "-s", "-j2", "check", "CC=gcc"], cwd=folder / "c", check=True, stdout=subprocess.DEVNULL)
+    options = {BACKEND: {"portable": True}}
+    portable = byoc_core.build(byoc_core.from_onnx(model), backends=[BACKEND], options=options)
+    portable.require_offload(0.99)
+    for part, exported, flags in (("c", executable, ()), ("portable", portable, (NATIVE,))):
+        exported.export_c(folder / part, test_inputs=inputs, constants="object")
+        command = ["make", "-s", "-j2", "check", "CC=gcc", *flags]
+        subprocess.run(command, cwd=folder / part, check=True, stdout=subprocess.DEVNULL)
     onnx.save(model, str(folder / "model.onnx"))
     _check_peer(model, inputs, outputs)
     _build_driver(folder, model, inputs, outputs)
@@ -122,6 +129,7 @@ def _measure(name: str, folder: Path, num_rounds: int) -> dict[str, Samples]:
     seconds = measure(
         {
             "exported C": _process([str(folder / "c" / "model_test"), str(rounds)], folder),
+            "portable C": _process([str(folder / "portable" / "model_test"), str(rounds)], folder),
             "virtual machine": run_machine,
             "ONNX Runtime, C API": _process([str(folder / "peer"), str(rounds)], folder),
         },

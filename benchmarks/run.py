@@ -54,7 +54,7 @@ FIGURES = {
     "soak-dnnl": Figure("benchmarks.soak_dnnl", "run", 1, "memory after calls and loads by dnnl", (10_000,)),
     "host-ops": Figure("benchmarks.host_ops", "run", 11, "the cost of a host op beyond numpy's own calls"),
     "exported-c": Figure(
-        "benchmarks.exported_c", "run", 11, "exported C, beside the VM and ONNX Runtime", has_models=True
+        "benchmarks.exported_c", "run", 11, "exported C, beside the VM, portable C and ONNX Runtime", has_models=True
     ),
     "models": Figure("benchmarks.models", "run", 7, "whole models by ccompiler, beside peers", has_models=True),
     "quantised": Figure("benchmarks.models", "run_quantised", 7, "quantised models, beside peers", has_models=True),

@@ -202,7 +202,7 @@ def all_ops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     bench = Bench(march=PORTABLE)
     _add_all(bench)
-    assert len(bench.functions) > 200
+    assert len(bench.functions) > 500
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("byoc_ccompiler.kernel.print_function", verified)
         patch.setattr(CSourceModule, "build", lambda self: None)

@@ -34,7 +34,8 @@ class CCompilerOptions(BaseModel):
         portable: C11 for any compiler: no vector types, no compiler extensions, no intrinsics. The C is the same on all
             machines, runs on a single thread, and keeps large arrays in scratch memory: kernels take less than 4 KiB of
             the stack, on 32-bit machines too. Loops are written for the vectoriser of the C compiler. Winograd's
-            algorithm is not used. With ``march`` left at ``native`` or set to ``generic`` only, and ``float32`` only.
+            algorithm is not used. Not with another ``march`` than ``native`` or ``generic``, ``bfloat16``, or
+            ``tutorial``.
         extra_flags: further flags for the C compiler.
         target: the target triple as named by ``zig cc`` (``aarch64-linux-gnu``); empty for this machine. The artifact
             records the machine, and is refused on others. Needs zig (``byoc-ccompiler[zig]``).

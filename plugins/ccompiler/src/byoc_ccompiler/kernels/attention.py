@@ -382,7 +382,7 @@ def _write(kernel: Kernel) -> None:
     items = layer.batch, layer.heads, blocks
     arrays_size, count = total(writer.widths.values()) * schedule.queries, product(items)
     packed, workers = product((layer.batch, layer.groups, writer.panels)), dim_min(count, schedule.workers)
-    packed = 1 if packed == 0 else packed  # two pointers to the same element look like overlapping memory
+    packed = 1 if packed == 0 else packed  # distinct addresses for panels and arrays
     memory = kernel.scratch_memory(packed if schedule.is_on_stack else packed + workers * arrays_size, layer.dtype)
     item, worker = c.Variable("item"), c.Variable("worker")
     pair = writer.b * layer.groups + writer.h // (layer.heads // layer.groups if layer.groups != 0 else 1)

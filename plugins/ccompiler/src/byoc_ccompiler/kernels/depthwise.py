@@ -34,7 +34,8 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_filter", "write", "write_chain"]
 
 _CHUNK = 256  # maximum channels of a block with sums waiting together
-_MAX_TAPS, _MAX_REACH = 49, {True: 32, False: 16}  # of a filter; rows, columns read by a block, with vectors or without
+_MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns read by a block: at the border each has an address
+_MAX_SCALAR_REACH = 16  # the same without vectors, on small machines
 _MOST_PARTS = 16  # maximum rings with room: the threads sharing a chain
 _FIRST = c.Size(0)
 _NOTHING: c.Block = ()
@@ -139,11 +140,13 @@ def _has_filters(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
     return is_depthwise and geometry.channels >= unit.lanes(geometry.dtype)
 
 
+def _max_reach(unit: VectorUnit) -> int:
+    return _MAX_REACH if unit.has_vectors else _MAX_SCALAR_REACH
+
+
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
     """Return whether each of at least a vector of channels has one filter small enough to be unrolled."""
-    is_small = (
-        geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _MAX_REACH[unit.has_vectors]
-    )
+    is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _max_reach(unit)
     return is_small and _has_filters(geometry, unit)
 
 
@@ -159,7 +162,7 @@ def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> Depthwise
     (down, right), (_, width), total = geometry.strides, _reach(geometry), geometry.out_width
     rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
     room = (unit.registers // 2 - 2) // rows
-    sizes = range(max(1, min(room, (_MAX_REACH[unit.has_vectors] - width) // right + 1, 8)), 0, -1)
+    sizes = range(max(1, min(room, (_max_reach(unit) - width) // right + 1, 8)), 0, -1)
     columns = min(sizes, key=lambda size: -(-total // size) * (size + 1)) if isinstance(total, int) else sizes[0]
     channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
     padded_channels = -(-channels // lanes) * lanes
