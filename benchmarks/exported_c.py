@@ -30,7 +30,7 @@ __all__ = ["MODELS", "run"]
 BACKEND = "ccompiler"
 MODELS = ("add", "mlp_1", "lenet", "lstm", "quantised_convnet", "light_squeezenet", "bert", "light_resnet50")
 SAMPLE_S = 0.2
-NATIVE = "CFLAGS=-std=c11 -O3 -ffp-contract=off -fno-math-errno -march=native"
+NATIVE = "CFLAGS=-std=c11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -march=native"
 _ELEMENTS = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float64": 11}
 """The numbers of element types in the C API."""
 

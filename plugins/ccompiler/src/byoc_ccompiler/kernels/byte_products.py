@@ -42,6 +42,9 @@ _GATHERED_NBYTES, _GATHERED_ROWS, _NEAR_NBYTES = 1 << 15, 48, 3 << 13
 _STEPS = 4
 """Bytes of a row multiplied at a time without vectors."""
 
+_SCALAR_COLUMNS = 64
+"""Columns of a panel without vectors: a C compiler vectorises for a full register of bytes at least."""
+
 _BYTE, _WIDE = c.CType("uint8"), c.CType("int32")
 
 _ADD_BYTES = """\
@@ -108,7 +111,8 @@ def word_nbytes(unit: VectorUnit) -> int:
 def choose(num_rows: Dim, words: int, columns: int, unit: VectorUnit) -> ByteSchedule:
     """Return the schedule of a product with ``words`` words in a row."""
     lanes, nbytes = unit.lanes("int32"), word_nbytes(unit)
-    vectors = -(-columns // (-(-columns // (unit.panel_vectors * lanes)) * lanes))
+    panel_columns = unit.panel_vectors * lanes if unit.has_vectors else _SCALAR_COLUMNS
+    vectors = -(-columns // (-(-columns // panel_columns) * lanes))
     known_rows = num_rows if isinstance(num_rows, int) else _GATHERED_ROWS
     tile_rows = max(1, min(unit.panel_rows(vectors), MAX_DEPTH // (nbytes * words), known_rows))
     most_tiles = max(1, min(_GATHERED_ROWS, _GATHERED_NBYTES // (nbytes * words)) // tile_rows)
