@@ -32,8 +32,8 @@ class CCompilerOptions(BaseModel):
             multiplication, and correct on all.
         tutorial: one kernel per op and one buffer per intermediate, elementwise ops only: C to read, not to race.
         portable: C11 for any compiler: no vector types, no compiler extensions, no intrinsics. The C is the same on all
-            machines, runs on a single thread, and keeps large arrays in scratch memory: kernels take less than 4 KiB of
-            the stack, on 32-bit machines too. Loops are written for the vectoriser of the C compiler. Winograd's
+            machines, runs on a single thread, and keeps large arrays in scratch memory: frames are below 4 KiB, on
+            32-bit machines too. Loops are written for the vectoriser of the C compiler. Winograd's
             algorithm is not used. Not with another ``march`` than ``native`` or ``generic``, ``bfloat16``, or
             ``tutorial``.
         extra_flags: further flags for the C compiler.
