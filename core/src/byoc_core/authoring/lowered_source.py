@@ -8,6 +8,7 @@ and ``f``, calling the steps in order with intermediates in a workspace. Program
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from byoc_core.backend.lowered_function import (
     parts_of,
     symbols_in,
 )
-from byoc_core.dims import linear_form, product, shape_symbols
+from byoc_core.dims import Dim, linear_form, product, shape_symbols
 from byoc_core.dims import symbol as dim_symbol
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
@@ -32,7 +33,7 @@ from byoc_core.ir import CALL_DPS_PACKED, Binding, Function, TensorType, Var
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallStep, CallSteps, NDArray, TensorSpec
-from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_block
+from byoc_core.runtime.symbolic_storage import BlockPlan, SymbolicInterval, plan_block
 
 __all__ = ["lowered_modules"]
 
@@ -73,13 +74,20 @@ class _Step:
         function: parameters and results stand for buffers.
         reads: the buffers of the parameters, in order.
         writes: the buffers of the results, in order.
+        scratch: intermediates of this step alone, in the workspace of the step.
         statement: the body.
     """
 
     function: Function
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
     statement: Statement
+
+    def plan_scratch(self) -> BlockPlan:
+        """Return the places of the scratch buffers in a workspace of at least one byte."""
+        plan = plan_block([SymbolicInterval(_nbytes(buffer), 0, 0) for buffer in self.scratch], WORKSPACE_ALIGNMENT)
+        return BlockPlan(plan.offsets, WORKSPACE_ALIGNMENT if plan.nbytes == 0 else plan.nbytes)
 
 
 class _LoweredCodegen(CSourceCodegen):
@@ -144,20 +152,22 @@ class _LoweredCodegen(CSourceCodegen):
         pointers = dict(zip(lowered.inputs, scope.inputs, strict=True))
         pointers |= dict(zip(lowered.outputs, scope.outputs, strict=True))
         buffers, intervals = _intervals(lowered, steps)
-        for buffer in buffers:
-            scope.require_at_least("allocate", f"buffer `{buffer.name}`", buffer.shape, [0] * len(buffer.shape))
-        if buffers:
-            offsets, nbytes = plan_block(intervals, WORKSPACE_ALIGNMENT)
-            block = scope.workspace(WORKSPACE_ALIGNMENT if nbytes == 0 else nbytes)
-            for buffer, offset in zip(buffers, offsets, strict=True):
-                name = scope.names.unique(f"{buffer.name}_data")
-                ctype = c_type(buffer.dtype)
-                scope.statements.append(f"{ctype} *const {name} = ({ctype} *)({block} + {c_dim(offset)});")
-                pointers[buffer] = name
+        _require_sizes(scope, buffers)
+        scratch = {n: step.plan_scratch().nbytes for n, step in enumerate(steps) if step.scratch}
+        intervals += [SymbolicInterval(nbytes, number, number) for number, nbytes in scratch.items()]
+        workspaces: dict[int, str] = {}
+        if intervals:
+            plan = plan_block(intervals, WORKSPACE_ALIGNMENT)
+            block = scope.workspace(WORKSPACE_ALIGNMENT if plan.nbytes == 0 else plan.nbytes)
+            for buffer, offset in zip(buffers, plan.offsets, strict=False):
+                pointers[buffer] = _add_pointer(scope, buffer, block, offset)
+            offsets = plan.offsets[len(buffers) :]
+            workspaces = {n: f"{block} + {c_dim(offset)}" for n, offset in zip(scratch, offsets, strict=True)}
         sizes = {name: f"dim_{name}" for name in scope.symbols}
-        for step in steps:
+        for number, step in enumerate(steps):
             names = sorted(_function_symbols(step.function))
             arguments = [*(pointers[buffer] for buffer in (*step.reads, *step.writes)), *(sizes[n] for n in names)]
+            arguments += [workspaces[number]] if step.scratch else []
             scope.call_checked(f"{_symbol(step.function)}_", *arguments)
         for result, name in zip(scope.function.results, scope.outputs, strict=True):
             scope.bind(result, name)
@@ -231,9 +241,18 @@ class _StepText:
             nbytes = f"(size_t){c_dim(step.writes[output].size)} * {dtype_info(step.writes[output].dtype).itemsize}"
             self._add(f"if ({target} != {source}) memcpy({target}, {source}, {nbytes});")
         scope.in_place = tuple(pairs)
+        self._place_scratch()
         self._write(step.statement)
         for result, name in zip(scope.function.results, scope.outputs, strict=True):
             scope.bind(result, name)
+
+    def _place_scratch(self) -> None:
+        if self._step.scratch:
+            _require_sizes(self._scope, self._step.scratch)
+            plan = self._step.plan_scratch()
+            block = self._scope.workspace(plan.nbytes)
+            for buffer, offset in zip(self._step.scratch, plan.offsets, strict=True):
+                self._pointers[buffer] = _add_pointer(self._scope, buffer, block, offset)
 
     def _write(self, statement: Statement) -> None:
         match statement:
@@ -271,6 +290,7 @@ class _StepText:
 def _steps_of(lowered: LoweredFunction) -> list[_Step]:
     steps = []
     written: set[Buffer] = set()
+    users = Counter(buffer for statement in lowered.statements for buffer in {p.buffer for p in parts_of(statement)})
     for number, statement in enumerate(lowered.statements):
         accesses: dict[Buffer, set[Access]] = {}
         for part in parts_of(statement):
@@ -284,17 +304,26 @@ def _steps_of(lowered: LoweredFunction) -> list[_Step]:
         # A buffer written in several steps keeps the elements of earlier steps.
         reads = [buffer for buffer in accesses if buffer in defined]
         written.update(writes)
-        steps.append(_step(lowered, number, statement, reads, writes))
+        scratch = [b for b in writes if b.role is BufferRole.INTERMEDIATE and users[b] == 1]
+        if len(scratch) == len(writes):  # a function has a result
+            scratch = scratch[1:]
+        writes = [buffer for buffer in writes if buffer not in scratch]
+        steps.append(_step(lowered, number, statement, reads, writes, scratch))
     return steps
 
 
 def _step(
-    lowered: LoweredFunction, number: int, statement: Statement, reads: Sequence[Buffer], writes: Sequence[Buffer]
+    lowered: LoweredFunction,
+    number: int,
+    statement: Statement,
+    reads: Sequence[Buffer],
+    writes: Sequence[Buffer],
+    scratch: Sequence[Buffer],
 ) -> _Step:
     reads = list(reads)
 
     def missing() -> frozenset[str]:
-        shapes = shape_symbols(dim for buffer in (*reads, *writes) for dim in buffer.shape)
+        shapes = shape_symbols(dim for buffer in (*reads, *writes, *scratch) for dim in buffer.shape)
         return (symbols_in(statement) | shapes) - _determined(reads)
 
     # Outputs determine no sizes: a function with sizes known only from its outputs would return new tensors.
@@ -313,7 +342,11 @@ def _step(
     binding = Binding(results, CALL_DPS_PACKED, params, CALL_DPS_PACKED.normalise_attrs({"symbol": symbol}))
     attrs = {"global_symbol": symbol, "lowered": _symbol(lowered.function)}
     return _Step(
-        Function(lowered.function.name, params, (binding,), results, attrs), tuple(reads), tuple(writes), statement
+        Function(lowered.function.name, params, (binding,), results, attrs),
+        tuple(reads),
+        tuple(writes),
+        tuple(scratch),
+        statement,
     )
 
 
@@ -329,14 +362,30 @@ def _function_symbols(function: Function) -> frozenset[str]:
 
 
 def _intervals(lowered: LoweredFunction, steps: Sequence[_Step]) -> tuple[list[Buffer], list[SymbolicInterval]]:
-    """Return the used intermediates and their live ranges over the steps."""
+    """Return the intermediates between steps and their live ranges over the steps."""
     ranges: dict[Buffer, tuple[int, int]] = {}
     for number, step in enumerate(steps):
         for buffer in (*step.reads, *step.writes):
             if buffer.role is BufferRole.INTERMEDIATE:
                 ranges[buffer] = (ranges.get(buffer, (number, number))[0], number)
-    nbytes = {buffer: product(buffer.shape) * dtype_info(buffer.dtype).itemsize for buffer in ranges}
-    return list(ranges), [SymbolicInterval(nbytes[buffer], *span) for buffer, span in ranges.items()]
+    return list(ranges), [SymbolicInterval(_nbytes(buffer), *span) for buffer, span in ranges.items()]
+
+
+def _nbytes(buffer: Buffer) -> Dim:
+    return product(buffer.shape) * dtype_info(buffer.dtype).itemsize
+
+
+def _require_sizes(scope: FunctionScope, buffers: Iterable[Buffer]) -> None:
+    for buffer in buffers:
+        scope.require_at_least("allocate", f"buffer `{buffer.name}`", buffer.shape, [0] * len(buffer.shape))
+
+
+def _add_pointer(scope: FunctionScope, buffer: Buffer, block: str, offset: Dim) -> str:
+    """Add a pointer to a buffer in a block of memory, and return the pointer's name."""
+    name = scope.names.unique(f"{buffer.name}_data")
+    ctype = c_type(buffer.dtype)
+    scope.statements.append(f"{ctype} *const {name} = ({ctype} *)({block} + {c_dim(offset)});")
+    return name
 
 
 def _is_include(text: str) -> bool:
