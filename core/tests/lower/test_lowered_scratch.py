@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import byoc_core
 import numpy as np
 import pytest
@@ -71,3 +74,13 @@ def test_the_program_plans_the_scratch_of_both_steps_in_one_place() -> None:
     (function,) = executable.program.functions
     # The intermediate of 12 n bytes, and a single table of 4 n + 16 bytes, both rounded up to 64 bytes.
     assert byoc_core.dims.evaluate(function.arena_nbytes, {"n": 16}) == 192 + 128
+
+
+def test_exported_c_takes_the_scratch_from_the_workspace(tmp_path: Path) -> None:
+    executable = byoc_core.build(byoc_core.parse(MODEL), [ScratchBackend()], fallback="error", strict=True)
+    executable.export_c(tmp_path, max_sizes={"n": 16})
+    assert f"#define MODEL_WORKSPACE_SIZE {192 + 128}\n" in (tmp_path / "model.h").read_text()
+    flags = "CFLAGS=-std=c11 -O1 -fsanitize=address,undefined -fno-sanitize-recover=all"
+    done = subprocess.run(["make", "-s", "check", flags], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "right" in done.stdout
