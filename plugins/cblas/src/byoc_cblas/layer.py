@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
@@ -48,20 +48,6 @@ class Layer:
         return _tensor(self.result).dtype
 
 
-def _find_layer(binding: Binding) -> Layer | Rejection:
-    """Return the layer of a binding of a region, a single op or a composite, or the reason against."""
-    if binding.op is not COMPOSITE:
-        return read_layer([binding])
-    (body,) = binding.regions
-    layer = read_layer(body.bindings)
-    if isinstance(layer, Rejection):
-        return layer
-    outer: dict[Value, Value] = dict(zip(body.params, binding.operands, strict=True))
-    bias = None if layer.bias is None else outer.get(layer.bias, layer.bias)
-    x, weight = outer.get(layer.x, layer.x), outer.get(layer.weight, layer.weight)
-    return replace(layer, x=x, weight=weight, bias=bias, result=binding.result)
-
-
 def find_layers(function: Function) -> Iterator[Layer | Rejection]:
     """Yield the layers of a region in order; the bindings of a layer may stand alone, outside of a composite.
 
@@ -79,7 +65,7 @@ def find_layers(function: Function) -> Iterator[Layer | Rejection]:
             if isinstance(read_layer([*group, bindings[0]]), Rejection):
                 break
             group.append(bindings.pop(0))
-        yield _find_layer(group[0]) if len(group) == 1 else read_layer(group)
+        yield read_layer(group[0].regions[0].bindings if group[0].op is COMPOSITE else group)
 
 
 def read_layer(bindings: Sequence[Binding]) -> Layer | Rejection:
