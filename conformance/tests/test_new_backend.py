@@ -223,7 +223,10 @@ def test_the_kit_judges_lowered_regions_with_scratch_memory_and_updates(tmp_path
     assert ONE_CALL in text
     (folder / "lowering.py").write_text(text.replace(ONE_CALL, THREE_CALLS), "utf-8")
     (folder / "library.c").write_text((folder / "library.c").read_text("utf-8") + CLIP, "utf-8")
-    names = {"codegen-functions", "codegen-leaves-input", "save-and-load", "inputs-unwritten", "permitted-workspace"}
+    names = {
+        *("codegen-functions", "codegen-leaves-input", "save-and-load"),
+        *("inputs-unwritten", "permitted-workspace", "lowered-accesses"),
+    }
     items = [item for item in all_items() if item.promise.name in names]
     with Runner(SubjectSpec(installing(package))) as runner:
         outcomes = {item.id: runner.run(item).outcome for item in items}

@@ -217,6 +217,20 @@ def test_several_modules_are_exported_into_one_library(author: Author, tmp_path:
     assert (done.stdout, done.stderr) == ("True True\n", "")  # found beside the file
 
 
+@pytest.mark.parametrize("form", ["shared", "static"])
+def test_the_test_program_of_exported_c_finds_the_library(author: Author, tmp_path: Path, form: str) -> None:
+    author.build(form)
+    main = (
+        'def main(x: R.Tensor((8,))):\n    y = R.call_dps_packed("f", (x,), out_types=[R.Tensor((8,))])\n    return y\n'
+    )
+    modules = (Codegen(author.options("library")).generate(module_of(f="exp")),)
+    byoc_core.build(R.parse(main).with_attrs(external_mods=modules)).export_c(tmp_path / "c")
+    command = ["make", "-s", "check", f"CPPFLAGS=-I{author.folder}"]
+    done = subprocess.run(command, cwd=tmp_path / "c", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "right" in done.stdout
+
+
 def test_a_loaded_artifact_is_not_exported_without_what_it_was_built_with(author: Author, tmp_path: Path) -> None:
     author.build("static")
     module = Codegen(author.options("archive")).generate(module_of(f="exp"))

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from byoc_core.native.toolchain import Toolchain
+from byoc_core.native.cpu import Target
+from byoc_core.native.loader import open_library
+from byoc_core.native.toolchain import Toolchain, find_toolchain
 
 from core.tests.authoring.test_csource_libraries import Author, Codegen, executable_of, module_of
 from core.tests.plugin.conftest import Site
@@ -59,6 +61,41 @@ def test_a_declared_library_is_found(site: Site, library: Path, tmp_path: Path) 
     module = f"def find():\n    return {str(library)!r}\n"
     site.install("byoc-fast", ENTRY.format(module="fast"), {"fast": module})
     assert load_and_run(site, tmp_path) == "21.0"
+
+
+def test_a_library_finds_its_own_libraries_beside_its_file(site: Site, tmp_path: Path) -> None:
+    author = Author(tmp_path / "author")
+    (author.folder / "inner.c").write_text("float inner(float x) { return 3 * x; }\n")
+    (author.folder / "mylib.c").write_text("float inner(float);\nfloat mylib_scale(float x) { return inner(x); }\n")
+    cc = [*find_toolchain().command, "-fPIC", "-shared"]
+    author.run(*cc, "-o", "libinner.so", "inner.c")
+    links = ["-L.", "-linner", "-Wl,-rpath,$ORIGIN", "-Wl,-soname,libmylib.so.1"]
+    author.run(*cc, "-o", "libmylib.so", "mylib.c", *links)
+    executable_of(Codegen(author.options("library")).generate(module_of(f="exp"))).save(tmp_path / "model.byoc")
+    module = f"def find():\n    return {str(author.folder / 'libmylib.so')!r}\n"
+    site.install("byoc-fast", ENTRY.format(module="fast"), {"fast": module})
+    assert load_and_run(site, tmp_path) == "21.0"
+
+
+def test_needed_libraries_may_need_each_other(tmp_path: Path) -> None:
+    author = Author(tmp_path / "author")
+    cc = [*find_toolchain().command, "-fPIC", "-shared", "-Wl,--no-as-needed"]
+    sources = {
+        "inner": "int inner(int x) { return 3 * x; }\n",
+        "outer": "int inner(int);\nint outer(int x) { return inner(x) + 1; }\n",
+        "module": "int outer(int);\nint twice(int x) { return 2 * outer(x); }\n",
+    }
+    links: list[str] = []
+    for name, text in sources.items():
+        (author.folder / f"{name}.c").write_text(text)
+        links += ["-Wl,-rpath,$ORIGIN"] if name == "module" else []  # as in compiled code
+        author.run(*cc, "-o", f"lib{name}.so", f"{name}.c", "-L.", *links)
+        links = [f"-l{name}", *links]
+    files = {name: author.folder / f"lib{name}.so" for name in sources}
+    elsewhere = files["inner"].rename(tmp_path / "libinner.so")
+    shared = [("libouter.so", str(files["outer"])), ("libinner.so", str(elsewhere))]
+    library = open_library(files["module"].read_bytes(), Target.local(), "module", shared)
+    assert library.twice(5) == 2 * (3 * 5 + 1)
 
 
 def test_a_setting_goes_before_the_declaration(site: Site, library: Path, tmp_path: Path) -> None:

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from byoc_core import script as R
 from byoc_core.backend.hooks import CValue
 from byoc_core.backend.lowered_buffers import Access, BufferPart, BufferRole
 from byoc_core.backend.lowered_function import Copy, ExternCall, Loop, parts_of, symbols_in
 from byoc_core.backend.lowering import LoweringBuilder
 from byoc_core.dims import symbol
 from byoc_core.errors import CodegenError
-from byoc_core.ir import tensor
+from byoc_core.ir import COMPOSITE, tensor
 from byoc_core.native.toolchain import BuildOptions
+from byoc_core.partitioning import FuseOpsByPattern
+from byoc_core.pattern import CompositePattern, is_op, wildcard
 
 from core.tests.lowered_toys import builder_of
 
@@ -186,6 +189,50 @@ def test_results_elsewhere_are_copied(name: str) -> None:
         assert [copy.source.buffer.name for copy in copies] == sources
         assert [copy.target for copy in copies] == [lowered.outputs[1].written()]
         assert len(lowered.statements) == 2
+
+
+def test_values_inside_a_composite_have_the_buffers_outside() -> None:
+    dense_relu = is_op("nn.relu")(is_op("add")(wildcard(), wildcard()))
+    module = R.parse(
+        "def main(x: R.Tensor((2,))):\n    n = R.negative(x)\n"
+        '    s = R.add(n, R.const([1.0, 2.0], "float32"))\n    r = R.nn.relu(s)\n    return r\n'
+    )
+    function = FuseOpsByPattern([CompositePattern("toy.add_relu", dense_relu)])(module)["main"]
+    builder = LoweringBuilder(function)
+    negative, composite = function.bindings
+    add, relu = composite.regions[0].bindings
+    assert len(composite.operands) == 1  # the constant lies inside
+    assert builder.buffer(add.operands[0]) is builder.buffer(negative.result)
+    assert builder.buffer(relu.result) is builder.buffer(composite.result) is builder.outputs[0]
+    assert builder.buffer(add.operands[1]).role is BufferRole.CONSTANT
+    inner = builder.buffer(add.result)
+    assert (inner.role, inner.name) == (BufferRole.INTERMEDIATE, "s")
+
+
+DENSE_BIAS = is_op("nn.bias_add")(is_op("nn.dense")(wildcard(), wildcard()), wildcard())
+MATRIX, VECTOR = (f"R.const({np.ones(shape).tolist()}, 'float32')" for shape in ((3, 3), (3,)))
+OPERANDS = [
+    ("x", "w", "b", ["x", "w", "b"]),
+    ("x", "x", "b", ["x", "x", "b"]),
+    ("y", "y", "b", ["y", "y", "b"]),
+    ("x", MATRIX, VECTOR, ["x", "constant", "constant_1"]),
+    ("x", "w", VECTOR, ["x", "w", "constant"]),
+]
+
+
+@pytest.mark.parametrize(("data", "weight", "bias", "names"), OPERANDS)
+def test_each_operand_of_a_pattern_has_a_buffer(data: str, weight: str, bias: str, names: list[str]) -> None:
+    module = R.parse(
+        "def main(x: R.Tensor((3, 3)), w: R.Tensor((3, 3)), b: R.Tensor((3,))):\n    y = R.nn.relu(x)\n"
+        f"    d = R.nn.dense({data}, {weight})\n    r = R.nn.bias_add(d, {bias})\n    return r\n"
+    )
+    function = FuseOpsByPattern([CompositePattern("toy.dense_bias", DENSE_BIAS)])(module)["main"]
+    builder = LoweringBuilder(function)
+    composite = function.bindings[-1]
+    assert composite.op is COMPOSITE
+    assert [buffer.name for buffer in builder.operands(composite)] == names
+    dense, bias_add = composite.regions[0].bindings
+    assert builder.operands(composite) == (*builder.operands(dense), builder.operands(bias_add)[1])
 
 
 def test_equal_constants_share_a_buffer() -> None:

@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.backend import Status, Support
-from byoc_core.backend.hooks import hookimpl
+from byoc_core.backend.hooks import LoweringBuilder, hookimpl
 from byoc_core.errors import BackendNotFoundError
-from byoc_core.ir import Binding, OpDef, TensorType, no_flops
+from byoc_core.ir import Binding, Function, OpDef, TensorType, no_flops
 from byoc_core.lint import CODES, Finding, lint_backend
 from byoc_core.lint.shadowing import have_equal_form
+from byoc_core.native.toolchain import Toolchain
 from byoc_core.ops import EXACT, default_ops, example
 from byoc_core.pattern import CompositePattern, Match, Pattern, Rejection, any_number, is_const, is_op, wildcard
 from pydantic import BaseModel
 
 from core.tests.conftest import FakeBackend
+from core.tests.lowered_toys import LoweringToy
 
 Fake = Callable[..., Any]
 
@@ -227,6 +229,44 @@ def test_every_finding_is_made_of_a_backend_that_is_bad_in_this_way(code: str, f
 def test_nothing_is_found_of_a_good_backend(fake_backend: type[FakeBackend]) -> None:
     patterns = [*_named(_relu(), name="fake.conv_relu"), *_named(_conv(), name="fake.conv")]
     assert lint_backend(fake_backend(patterns=patterns, supports=_takes_float32), compile_claims=True) == ()
+
+
+class _LowersAdditions(LoweringToy):
+    """A backend taking additions of float32, without broadcast."""
+
+    @hookimpl
+    def byoc_supports(self, binding: Binding) -> Support | Rejection:
+        return _takes_float32(binding)
+
+
+def _add(function: Function, builder: LoweringBuilder) -> None:
+    (out,) = builder.outputs
+    builder.call_extern("toy_add", *map(builder.buffer, function.bindings[0].operands), out.written(), out.size)
+
+
+LOWERINGS: dict[str, tuple[Callable[[Function, LoweringBuilder], object], list[tuple[str, str]]]] = {
+    "good": (_add, []),
+    "refuses": (lambda *_: Rejection("mood", "not today"), [("codegen-refuses", "(mood: not today)")]),
+    "raises": (lambda *_: 1 % 0, [("codegen-raises", "raised ZeroDivisionError")]),
+    "unlawful": (
+        lambda _, builder: builder.call_extern("toy_fill", builder.outputs[0].part(0, 0).written(), 0, 1.0),
+        [("codegen-raises", "is not written completely; got elements written so far: 0 to 0")],
+    ),
+    "undefined": (
+        lambda _, builder: builder.call_extern("gone", builder.outputs[0].written()),
+        [("codegen-raises", "calls `gone`, defined by no library")],
+    ),
+}
+
+
+@pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler")
+@pytest.mark.parametrize("name", LOWERINGS)
+def test_a_backend_without_codegen_is_judged_by_its_lowering(name: str) -> None:
+    lower, expected = LOWERINGS[name]
+    findings = lint_backend(_LowersAdditions(lower), compile_claims=True)
+    assert [finding.code for finding in findings] == [code for code, _ in expected]
+    for finding, (_, text) in zip(findings, expected, strict=True):
+        assert text in finding.text
 
 
 def test_p31_a_wrong_number_of_operands_and_a_shadowed_pattern_are_reported(fake_backend: type[FakeBackend]) -> None:

@@ -228,6 +228,39 @@ class TestRefusals:
                 RunCodegen(backends=[LoweringToy(lower)])(R.parse(text))
             assert str(caught.value).startswith(message.replace("LoweringToy", "toy"))
 
+    def test_a_step_with_the_symbol_of_another_function(self) -> None:
+        functions = "".join(
+            f"    @R.function\n    def {name}(x: R.Tensor((3,))):\n"
+            f'        R.func_attr({{"Codegen": "toy", "global_symbol": "{name}"}})\n'
+            "        a = R.nn.relu(x)\n        return a\n"
+            for name in ("f", "f_step0")
+        )
+        with pytest.raises(CodegenError) as caught:
+            RunCodegen(backends=[LoweringToy(op_by_op)])(R.parse(f"@R.ir_module\nclass M:\n{functions}"))
+        assert str(caught.value) == (
+            "backend `toy`: compiled a function with the symbol `f_step0` of another external function. "
+            "Give the function another `global_symbol`."
+        )
+
+
+def test_lifted_constants_are_parameters() -> None:
+    class Lifting(LoweringToy):
+        @hookimpl
+        def byoc_backend_info(self) -> BackendInfo:
+            return BackendInfo("toy", constants="lifted", native=True)
+
+    text = (
+        "def main(x: R.Tensor((3,))):\n"
+        '    a = R.add(x, R.const([1.0, 2.0, 3.0], "float32"))\n    b = R.nn.relu(a)\n    return b\n'
+    )
+    executable = byoc_core.build(R.parse(text), [Lifting(op_by_op)], strict=True, fallback="error")
+    (module,) = executable.modules
+    steps = module.call_steps("toy_main_0")
+    assert steps is not None
+    assert [step.args for step in steps.steps] == [(0, 1), (3,)]
+    result = byoc_core.VirtualMachine(executable)["main"](np.array([-2, 0, 1], F32))
+    np.testing.assert_array_equal(result, [0, 2, 4])
+
 
 class Both(LoweringToy):
     """A backend lowering functions with two ops, and leaving the others to codegen."""

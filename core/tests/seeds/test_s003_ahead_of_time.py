@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core.artifact import Executable
-from byoc_core.backend.hooks import BackendInfo, LoweringBuilder, hookimpl
+from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, LoweringBuilder, hookimpl
 from byoc_core.errors import ByocError
-from byoc_core.ir import Function
+from byoc_core.ir import Binding, Function, TensorType
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 
@@ -38,11 +40,8 @@ void toy_dense_bias_relu(const float *x, const float *w, const float *b, float *
 """
 
 
-class Toy:
-    """A library of two functions behind the lowering hook."""
-
-    def __init__(self, library: Path) -> None:
-        self.library = library
+class Patterns:
+    """The backend without a way to compile."""
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
@@ -56,6 +55,13 @@ class Toy:
             CompositePattern("toy.dense_bias", biased),
         ]
 
+
+class Toy(Patterns):
+    """A library of two functions behind the lowering hook."""
+
+    def __init__(self, library: Path) -> None:
+        self.library = library
+
     @hookimpl
     def byoc_lower(self, function: Function, builder: LoweringBuilder) -> None:
         builder.link(objects=[self.library])
@@ -66,6 +72,28 @@ class Toy:
             builder.call_extern(symbol, x, weight, bias, out, *x.shape, weight.shape[0])
 
 
+class FinishedModule(Patterns):
+    """The other level: the backend returns a finished module, here of generated C."""
+
+    @hookimpl
+    def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+        return CodegenResult(ToyCodegen().generate(functions, context.constants))
+
+
+class ToyCodegen(CSourceCodegen):
+    """A printer of calls of the library, with the library inside the C file."""
+
+    def preamble(self, text: str) -> str:
+        return TOY.replace("void toy", "static void toy")
+
+    def visit_composite(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
+        dense, bias_add, *_ = binding.regions[0].bindings
+        pointers = map(scope.value, (*dense.operands, bias_add.operands[1]))
+        shapes = [operand.type.shape or () for operand in dense.operands if isinstance(operand.type, TensorType)]
+        sizes = map(str, (*shapes[0], shapes[1][0]))
+        scope.call(str(binding.attrs["name"]).replace(".", "_"), *pointers, scope.buffer(binding.result), *sizes)
+
+
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     folder = tmp_path_factory.mktemp("toy")
@@ -74,7 +102,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     return Toy(folder / "toy.o")
 
 
-def layers(toy: Toy, widths: tuple[int, ...], rows: int = 64) -> Executable:
+def layers(toy: Patterns, widths: tuple[int, ...], rows: int = 64) -> Executable:
     """Return layers of these widths, all but the last with ReLU, with constant weights."""
     generator = np.random.default_rng(0)
     lines, weights = [], {}
@@ -106,20 +134,28 @@ def check(folder: Path, flags: str = "") -> str:
     return finished.stdout
 
 
-def test_s003_1_one_region_with_two_composites(toy: Toy) -> None:
-    executable = layers(toy, (800, 500, 10))
-    assert executable.program.externs == ("toy_main_0_step0", "toy_main_0_step1")
+def check_two_layers(executable: Executable) -> None:
+    """Compare the layers of widths 800, 500, 10 with float64, within the bound of the two sums of float32."""
     x = np.random.default_rng(1).standard_normal((64, 800)).astype(np.float32)
     got = byoc_core.VirtualMachine(executable)["main"](x)
     assert isinstance(got, np.ndarray)
     generator = np.random.default_rng(0)
-    value = x.astype(np.float64)
+    value, magnitude = x.astype(np.float64), np.abs(x.astype(np.float64))
     for inputs, outputs, is_last in ((800, 500, False), (500, 10, True)):
-        weight = generator.standard_normal((outputs, inputs)).astype(np.float32) / np.float32(inputs**0.5)
-        value = value @ weight.T.astype(np.float64) + generator.standard_normal(outputs).astype(np.float32)
+        weight = (generator.standard_normal((outputs, inputs)).astype(np.float32) / np.float32(inputs**0.5)).T
+        bias = generator.standard_normal(outputs).astype(np.float32)
+        value = value @ weight.astype(np.float64) + bias
+        magnitude = magnitude @ np.abs(weight).astype(np.float64) + np.abs(bias)
         value = value if is_last else np.maximum(value, 0)
-    assert np.abs(got - value).max() < 1e-4 * np.abs(value).max()
+    roundings = (801 + 501) * np.finfo(np.float32).eps / 2
+    assert np.all(np.abs(got - value) <= roundings / (1 - roundings) * magnitude)
     assert got.std() > 0.1
+
+
+def test_s003_1_one_region_with_two_composites(toy: Toy) -> None:
+    executable = layers(toy, (800, 500, 10))
+    assert executable.program.externs == ("toy_main_0_step0", "toy_main_0_step1")
+    check_two_layers(executable)
 
 
 def test_s003_2_calls_stand_in_order_and_never_nest(toy: Toy, tmp_path: Path) -> None:
@@ -170,3 +206,10 @@ def test_s003_5_bound_constants_are_read_only_and_nothing_is_writable(toy: Toy, 
     kinds = {line.split()[-1]: line.split()[-2] for line in symbols.splitlines() if len(line.split()) == 3}
     assert kinds["model_constant_data"] in "Rr"
     assert not [name for name, kind in kinds.items() if kind in "BbDd"]
+
+
+def test_s003_6_the_same_region_may_become_a_finished_module() -> None:
+    executable = layers(FinishedModule(), (800, 500, 10))
+    assert executable.program.externs == ("toy_main_0",)
+    assert executable.modules[0].call_steps("toy_main_0") is None
+    check_two_layers(executable)

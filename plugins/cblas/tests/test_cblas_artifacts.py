@@ -140,3 +140,10 @@ def test_an_exported_library_finds_the_blas_beside_the_file_or_by_the_declaratio
     assert run_in(tmp_path, other).startswith("libscipy_openblas.so: cannot open shared object file")
     (tmp_path / "libscipy_openblas.so").symlink_to(library.path)
     assert run_in(tmp_path, other) == "True\n"
+
+
+def test_exported_c_is_linked_to_the_library(executable: byoc_core.Executable, tmp_path: Path) -> None:
+    executable.export_c(tmp_path / "c", max_sizes={"n": 7})
+    done = subprocess.run(["make", "-s", "check"], cwd=tmp_path / "c", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "right" in done.stdout

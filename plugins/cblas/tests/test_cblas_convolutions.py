@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plugins.cblas.tests.judged_layers import build_layer, judge, module_text, numbers, reference, run_layer
 
-LAYOUTS = [("NCHW", "OIHW"), ("NHWC", "OIHW"), ("NHWC", "HWIO"), ("NCHW", "HWIO")]
+LAYOUTS = [("NCHW", "OIHW"), ("NHWC", "OIHW"), ("NHWC", "HWIO"), ("NCHW", "HWIO"), ("NCHW", "IOHW"), ("NHWC", "IOHW")]
 COMPLETE: dict[str, Any] = {
     "strides": (1, 1),
     "padding": (0, 0, 0, 0),
@@ -39,7 +39,8 @@ def check_convolution(
     is_last = attrs["data_layout"] == "NHWC"
     groups: int = attrs["groups"]
     per_group = c // groups
-    weight_shape = (filters, per_group, *window) if attrs["kernel_layout"] == "OIHW" else (*window, per_group, filters)
+    sizes = {"O": filters, "I": per_group, "H": window[0], "W": window[1]}
+    weight_shape = tuple(sizes[letter] for letter in attrs["kernel_layout"])
     x = numbers((n, h, w, c) if is_last else image, dtype, 1)
     weight, bias = numbers(weight_shape, dtype, 2), numbers((filters,), dtype, 3)
     shown = "".join(f", {name}={value!r}" for name, value in attrs.items())

@@ -12,7 +12,7 @@ from byoc_cblas.layer import read_layer
 from byoc_cblas.options import CblasOptions
 from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.ir import COMPOSITE
-from byoc_core.partitioning import FuseOpsByPattern
+from byoc_core.partitioning import FuseOpsByPattern, RunCodegen
 
 from plugins.cblas.tests.judged_layers import build_layer, module_text, numbers, run_layer
 
@@ -57,12 +57,6 @@ def test_composites(lines: list[str], name: str) -> None:
             "float32",
             "p = R.matmul(x, y)",
             "broadcasting: `matmul`: unknown whether axes of sizes a and b are equal",
-        ),
-        (
-            {"x": (2, 3, 8, 8), "w": (3, 4, 3, 3)},
-            "float32",
-            "p = R.nn.conv2d(x, w, kernel_layout='IOHW')",
-            "layout: `nn.conv2d`: filters in IOHW are no matrix",
         ),
         (
             {"x": (2, 3, 8, 8), "w": ("o", 3, 3, 3)},
@@ -148,6 +142,34 @@ def test_a_product_added_to_itself_has_no_bias() -> None:
     answer = read_layer(module["main"].bindings)
     assert answer == Rejection("bias", "the product is added to itself")
     assert 0 < byoc_core.build(module, backends=[backend]).report_data["offloaded_share"] < 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "num_steps"),
+    [
+        ([DENSE, "s = R.nn.bias_add(p, b)", "r = R.nn.relu(s)"], 1),
+        ([DENSE, "s = R.nn.bias_add(p, b)", "r = R.nn.dense(s, v)", "t = R.nn.relu(r)"], 2),
+    ],
+)
+def test_ops_of_a_function_annotated_by_hand_are_joined(lines: list[str], num_steps: int) -> None:
+    operands = {"x": (6, 4), "w": (3, 4), "b": (3,), "v": (5, 3)}
+    text = module_text(operands, "float32", lines)
+    plain = byoc_core.parse(text)
+    head, _, body = text.partition(":\n    p")
+    annotated = f'{head}:\n    R.func_attr({{"Codegen": "cblas", "global_symbol": "layers"}})\n    p{body}'
+    module = RunCodegen(backends=[backend])(byoc_core.parse(annotated))
+    (compiled,) = module.attrs["external_mods"]
+    assert len([name for name in compiled.function_names if "step" in name]) == num_steps
+    arrays = [numbers(shape, "float32", k) for k, shape in enumerate(operands.values())]
+    expected = run_layer(byoc_core.build(plain), 1, *arrays)
+    out = np.empty_like(expected)
+    compiled.get_function("layers")(*arrays, out)
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_another_op_behind_a_product_is_no_part_of_a_layer() -> None:
+    module = byoc_core.parse(module_text({"x": (2, 4), "w": (3, 4)}, "float32", [DENSE, "s = R.tanh(p)"]))
+    assert read_layer(module["main"].bindings) == Rejection("structural", "`tanh` cannot follow in the same call")
 
 
 def test_two_backends_share_a_function_and_an_arena() -> None:

@@ -47,6 +47,16 @@ def test_dense_layers(dtype: str, epilogue: str, rows: int, inner: int, columns:
         check_product("nn.dense", x, w, bias, result, relu="relu" in epilogue)
 
 
+@DTYPES
+@pytest.mark.parametrize("op", ["nn.dense", "matmul"])
+def test_both_operands_may_be_the_same_value(op: str, dtype: str) -> None:
+    x, b = numbers((9, 9), dtype, 1), numbers((9,), dtype, 2)
+    lines = [f"p = R.{op}(x, x)", "s = R.nn.bias_add(p, b)", "r = R.nn.relu(s)"]
+    executable = build_layer(module_text({"x": (9, 9), "b": (9,)}, dtype, lines))
+    assert len(executable.program.externs) == 1
+    check_product(op, x, x, b, run_layer(executable, 1, x, b), relu=True)
+
+
 @given(
     leading=LEADING,
     sizes=st.tuples(*[st.integers(0, 40)] * 3),

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from byoc_core.authoring.csource import CSourceCodegen, FunctionScope, c_dim, c_type
 from byoc_core.authoring.csource_shared import WORKSPACE_ALIGNMENT, ConstantPool, Definitions
+from byoc_core.authoring.lowered_steps import Step, find_intervals, steps_of, symbol_of, symbols_of_function
 from byoc_core.backend.kernel_report import KernelReport
-from byoc_core.backend.lowered_buffers import Access, Buffer, BufferPart, BufferRole
+from byoc_core.backend.lowered_buffers import Access, Buffer, BufferPart
 from byoc_core.backend.lowered_function import (
     Copy,
     CValue,
@@ -22,14 +22,11 @@ from byoc_core.backend.lowered_function import (
     Loop,
     LoweredFunction,
     Statement,
-    parts_of,
-    symbols_in,
 )
-from byoc_core.dims import linear_form, product, shape_symbols
+from byoc_core.dims import Dim
 from byoc_core.dims import symbol as dim_symbol
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
-from byoc_core.ir import CALL_DPS_PACKED, Binding, Function, TensorType, Var
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallStep, CallSteps, NDArray, TensorSpec
@@ -76,26 +73,8 @@ def lowered_kernels(functions: Sequence[LoweredFunction], constants: Mapping[str
     Raises:
         CodegenError: a function or value has no C form.
     """
-    return [
-        report for function in functions for report in _LoweredCodegen([function], function.options).steps(constants)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A step as a function of its own.
-
-    Attributes:
-        function: parameters and results stand for buffers.
-        reads: the buffers of the parameters, in order.
-        writes: the buffers of the results, in order.
-        statement: the body.
-    """
-
-    function: Function
-    reads: tuple[Buffer, ...]
-    writes: tuple[Buffer, ...]
-    statement: Statement
+    generators = (_LoweredCodegen([function], function.options) for function in functions)
+    return [report for generator in generators for report in generator.steps(constants)]
 
 
 class _LoweredCodegen(CSourceCodegen):
@@ -103,9 +82,9 @@ class _LoweredCodegen(CSourceCodegen):
 
     def __init__(self, lowered: Sequence[LoweredFunction], options: BuildOptions) -> None:
         super().__init__(options)
-        self._lowered = {_symbol(item.function): item for item in lowered}
-        self._steps = {symbol: _steps_of(item) for symbol, item in self._lowered.items()}
-        self._by_symbol = {_symbol(step.function): step for steps in self._steps.values() for step in steps}
+        self._lowered = {symbol_of(item.function): item for item in lowered}
+        self._steps = {symbol: steps_of(item) for symbol, item in self._lowered.items()}
+        self._by_symbol = {symbol_of(step.function): step for steps in self._steps.values() for step in steps}
 
     def module(self, constants: Mapping[str, NDArray]) -> CSourceModule:
         """Return the module of all functions and steps."""
@@ -171,34 +150,36 @@ class _LoweredCodegen(CSourceCodegen):
         steps = self._steps[scope.symbol]
         pointers = dict(zip(lowered.inputs, scope.inputs, strict=True))
         pointers |= dict(zip(lowered.outputs, scope.outputs, strict=True))
-        buffers, intervals = _intervals(lowered, steps)
-        for buffer in buffers:
-            scope.require_at_least("allocate", f"buffer `{buffer.name}`", buffer.shape, [0] * len(buffer.shape))
-        if buffers:
-            offsets, nbytes = plan_block(intervals, WORKSPACE_ALIGNMENT)
-            block = scope.workspace(WORKSPACE_ALIGNMENT if nbytes == 0 else nbytes)
-            for buffer, offset in zip(buffers, offsets, strict=True):
-                name = scope.names.unique(f"{buffer.name}_data")
-                ctype = c_type(buffer.dtype)
-                scope.statements.append(f"{ctype} *const {name} = ({ctype} *)({block} + {c_dim(offset)});")
-                pointers[buffer] = name
+        buffers, intervals = find_intervals(lowered, steps)
+        _require_sizes(scope, buffers)
+        scratch = {n: step.plan_scratch().nbytes for n, step in enumerate(steps) if step.scratch}
+        intervals += [SymbolicInterval(nbytes, number, number) for number, nbytes in scratch.items()]
+        workspaces: dict[int, str] = {}
+        if intervals:
+            plan = plan_block(intervals, WORKSPACE_ALIGNMENT)
+            block = scope.workspace(WORKSPACE_ALIGNMENT if plan.nbytes == 0 else plan.nbytes)
+            for buffer, offset in zip(buffers, plan.offsets, strict=False):
+                pointers[buffer] = _add_pointer(scope, buffer, block, offset)
+            offsets = plan.offsets[len(buffers) :]
+            workspaces = {n: f"{block} + {c_dim(offset)}" for n, offset in zip(scratch, offsets, strict=True)}
         sizes = {name: f"dim_{name}" for name in scope.symbols}
-        for step in steps:
-            names = sorted(_function_symbols(step.function))
+        for number, step in enumerate(steps):
+            names = sorted(symbols_of_function(step.function))
             arguments = [*(pointers[buffer] for buffer in (*step.reads, *step.writes)), *(sizes[n] for n in names)]
-            scope.call_checked(f"{_symbol(step.function)}_", *arguments)
+            arguments += [workspaces[number]] if step.scratch else []
+            scope.call_checked(f"{symbol_of(step.function)}_", *arguments)
         for result, name in zip(scope.function.results, scope.outputs, strict=True):
             scope.bind(result, name)
 
     def _call_steps(self, symbol: str) -> CallSteps:
         lowered, steps = self._lowered[symbol], self._steps[symbol]
-        intermediates = _intervals(lowered, steps)[0]
+        intermediates = find_intervals(lowered, steps)[0]
         numbers = {b: n for n, b in enumerate((*lowered.inputs, *lowered.outputs, *intermediates))}
         return CallSteps(
             tuple(TensorSpec(buffer.name, buffer.dtype, buffer.shape) for buffer in intermediates),
             tuple(
                 CallStep(
-                    _symbol(step.function),
+                    symbol_of(step.function),
                     tuple(numbers[buffer] for buffer in step.reads),
                     tuple(numbers[buffer] for buffer in step.writes),
                 )
@@ -242,7 +223,7 @@ class _LoweredCodegen(CSourceCodegen):
 class _StepText:
     """The C statements of a step."""
 
-    def __init__(self, scope: FunctionScope, step: _Step) -> None:
+    def __init__(self, scope: FunctionScope, step: Step) -> None:
         self._scope = scope
         self._step = step
         self._pointers = dict(zip(step.reads, scope.inputs, strict=True))
@@ -259,9 +240,18 @@ class _StepText:
             nbytes = f"(size_t){c_dim(step.writes[output].size)} * {dtype_info(step.writes[output].dtype).itemsize}"
             self._add(f"if ({target} != {source}) memcpy({target}, {source}, {nbytes});")
         scope.in_place = tuple(pairs)
+        self._place_scratch()
         self._write(step.statement)
         for result, name in zip(scope.function.results, scope.outputs, strict=True):
             scope.bind(result, name)
+
+    def _place_scratch(self) -> None:
+        if self._step.scratch:
+            _require_sizes(self._scope, self._step.scratch)
+            plan = self._step.plan_scratch()
+            block = self._scope.workspace(plan.nbytes)
+            for buffer, offset in zip(self._step.scratch, plan.offsets, strict=True):
+                self._pointers[buffer] = _add_pointer(self._scope, buffer, block, offset)
 
     def _write(self, statement: Statement) -> None:
         match statement:
@@ -296,55 +286,6 @@ class _StepText:
         return argument.text if isinstance(argument, CValue) else c_dim(argument)  # type: ignore[arg-type]
 
 
-def _steps_of(lowered: LoweredFunction) -> list[_Step]:
-    steps = []
-    written: set[Buffer] = set()
-    for number, statement in enumerate(lowered.statements):
-        accesses: dict[Buffer, set[Access]] = {}
-        for part in parts_of(statement):
-            if part.buffer.role is not BufferRole.CONSTANT:
-                accesses.setdefault(part.buffer, set()).add(part.access)
-        defined = written.union(lowered.inputs)
-        # A buffer read before the first write has no elements, or is read in a part without elements.
-        writes = [buffer for buffer, kinds in accesses.items() if kinds != {Access.READ} or buffer not in defined]
-        if number == len(lowered.statements) - 1:  # outputs without elements need no statement
-            writes += [buffer for buffer in lowered.outputs if buffer not in written and buffer not in writes]
-        # A buffer written in several steps keeps the elements of earlier steps.
-        reads = [buffer for buffer in accesses if buffer in defined]
-        written.update(writes)
-        steps.append(_step(lowered, number, statement, reads, writes))
-    return steps
-
-
-def _step(
-    lowered: LoweredFunction, number: int, statement: Statement, reads: Sequence[Buffer], writes: Sequence[Buffer]
-) -> _Step:
-    reads = list(reads)
-
-    def missing() -> frozenset[str]:
-        shapes = shape_symbols(dim for buffer in (*reads, *writes) for dim in buffer.shape)
-        return (symbols_in(statement) | shapes) - _determined(reads)
-
-    # Outputs determine no sizes: a function with sizes known only from its outputs would return new tensors.
-    while unknown := missing():
-        further = (buffer for buffer in lowered.inputs if buffer not in reads and unknown & _determined([buffer]))
-        found = next(further, None)
-        if found is None:
-            raise CodegenError(
-                f"function `{lowered.function.name}`",
-                f"the size of {', '.join(sorted(unknown))} cannot be computed from the shapes of the parameters",
-            )
-        reads.append(found)
-    params = tuple(Var(buffer.name, TensorType(buffer.shape, buffer.dtype)) for buffer in reads)
-    results = tuple(Var(f"{buffer.name}_out", TensorType(buffer.shape, buffer.dtype)) for buffer in writes)
-    symbol = f"{_symbol(lowered.function)}_step{number}"
-    binding = Binding(results, CALL_DPS_PACKED, params, CALL_DPS_PACKED.normalise_attrs({"symbol": symbol}))
-    attrs = {"global_symbol": symbol, "lowered": _symbol(lowered.function)}
-    return _Step(
-        Function(lowered.function.name, params, (binding,), results, attrs), tuple(reads), tuple(writes), statement
-    )
-
-
 def _outline(statement: Statement, indentation: str = "") -> Iterator[str]:
     """Yield a line for each loop of a statement; inner loops are indented."""
     if isinstance(statement, Loop):
@@ -353,26 +294,17 @@ def _outline(statement: Statement, indentation: str = "") -> Iterator[str]:
             yield from _outline(inner, indentation + "  ")
 
 
-def _determined(buffers: Iterable[Buffer]) -> frozenset[str]:
-    """Return the symbols determined by the shapes of buffers, as the wrappers of functions compute them."""
-    forms = (linear_form(dim) for buffer in buffers for dim in buffer.shape if not isinstance(dim, int))
-    return frozenset(form[0] for form in forms if form is not None)
+def _require_sizes(scope: FunctionScope, buffers: Iterable[Buffer]) -> None:
+    for buffer in buffers:
+        scope.require_at_least("allocate", f"buffer `{buffer.name}`", buffer.shape, [0] * len(buffer.shape))
 
 
-def _function_symbols(function: Function) -> frozenset[str]:
-    types = [value.type for value in (*function.params, *function.results)]
-    return shape_symbols(dim for type_ in types if isinstance(type_, TensorType) for dim in type_.shape or ())
-
-
-def _intervals(lowered: LoweredFunction, steps: Sequence[_Step]) -> tuple[list[Buffer], list[SymbolicInterval]]:
-    """Return the used intermediates and their live ranges over the steps."""
-    ranges: dict[Buffer, tuple[int, int]] = {}
-    for number, step in enumerate(steps):
-        for buffer in (*step.reads, *step.writes):
-            if buffer.role is BufferRole.INTERMEDIATE:
-                ranges[buffer] = (ranges.get(buffer, (number, number))[0], number)
-    nbytes = {buffer: product(buffer.shape) * dtype_info(buffer.dtype).itemsize for buffer in ranges}
-    return list(ranges), [SymbolicInterval(nbytes[buffer], *span) for buffer, span in ranges.items()]
+def _add_pointer(scope: FunctionScope, buffer: Buffer, block: str, offset: Dim) -> str:
+    """Add a pointer to a buffer in a block of memory, and return the pointer's name."""
+    name = scope.names.unique(f"{buffer.name}_data")
+    ctype = c_type(buffer.dtype)
+    scope.statements.append(f"{ctype} *const {name} = ({ctype} *)({block} + {c_dim(offset)});")
+    return name
 
 
 def _is_include(text: str) -> bool:
@@ -391,7 +323,3 @@ def _parameter_type(argument: object) -> str:
     if isinstance(argument, BufferPart):
         return f"{'const ' if argument.access is Access.READ else ''}{c_type(argument.buffer.dtype)} *"
     return argument.ctype if isinstance(argument, CValue) else "int64_t"
-
-
-def _symbol(function: Function) -> str:
-    return str(function.attrs["global_symbol"])

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -32,6 +32,7 @@ from byoc_core.dims import Dim, DimExpr, shape_symbols, symbol
 from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import Binding, Function, Value, Var
+from byoc_core.ir.structural import COMPOSITE
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.c_text import c_identifier
 from byoc_core.native.toolchain import BuildOptions
@@ -63,6 +64,7 @@ class LoweringBuilder:
         self._where = f"function `{function.name}`"
         self._names: set[str] = set()
         self._buffers: dict[Value, Buffer] = {}
+        self._outer = dict(_inner_values(function.bindings))
         self._intermediates: list[Buffer] = []
         self._body: list[Statement] = []
         self._includes: dict[str, None] = {}
@@ -75,11 +77,14 @@ class LoweringBuilder:
         """Return the buffer of a value of the function.
 
         The buffer is the input or output of the function, a constant, or else an intermediate, allocated at the first
-        request.
+        request. Inside a composite, a parameter of the body has the buffer of the operand, and a result of the body has
+        the buffer of the composite's result.
 
         Raises:
             CodegenError: the value is no tensor of known rank.
         """
+        while value in self._outer:
+            value = self._outer[value]
         if value not in self._buffers:
             role = BufferRole.CONSTANT if isinstance(value, Constant) else BufferRole.INTERMEDIATE
             buffer = self._new(value, role)
@@ -88,18 +93,13 @@ class LoweringBuilder:
         return self._buffers[value]
 
     def operands(self, binding: Binding) -> tuple[Buffer, ...]:
-        """Return the buffers of all values read by an op, or by the ops inside a composite, in order of first use.
+        """Return the buffers of the operands of an op, or of the operands of all ops inside a composite.
 
-        The body of a composite holds bound constants, so these are no operands of the composite itself. Here a bound
-        weight stands at the same position as a weight passed as a parameter.
+        Results of ops inside the composite are left out. There is a buffer for each operand, in order, so number and
+        order depend on the pattern alone: ``dense(x, x)`` has two operands with the same buffer. Constants inside a
+        composite are no operands of the composite; here a constant has the same position as a parameter.
         """
-        if not binding.regions:
-            return tuple(map(self.buffer, binding.operands))
-        (body,) = binding.regions
-        outer: dict[Value, Value] = dict(zip(body.params, binding.operands, strict=True))
-        read = dict.fromkeys(operand for inner in body.bindings for operand in inner.operands)
-        values = dict.fromkeys(outer.get(v, v) for v in read if v in outer or isinstance(v, Constant))
-        return tuple(map(self.buffer, values))
+        return tuple(map(self.buffer, _read_values(binding)))
 
     def allocate(self, type_: TensorType, name: str = "buffer") -> Buffer:
         """Return a new intermediate buffer: memory in the planned workspace, with undefined content.
@@ -298,6 +298,31 @@ class LoweringBuilder:
             self._num_loops += 1
             if name not in used:
                 return name
+
+
+def _inner_values(bindings: Iterable[Binding]) -> Iterator[tuple[Value, Value]]:
+    """Yield the parameters and results of the bodies of composites, each with the same value outside."""
+    for composite in (binding for binding in bindings if binding.op is COMPOSITE):
+        (body,) = composite.regions
+        yield from zip(body.params, composite.operands, strict=True)
+        own = {result for binding in body.bindings for result in binding.results}
+        for inner, outer in zip(body.results, composite.results, strict=True):
+            if inner in own:
+                own.remove(inner)  # a further result of the same value has memory of its own
+                yield inner, outer
+        yield from _inner_values(body.bindings)
+
+
+def _read_values(binding: Binding) -> Iterator[Value]:
+    """Yield the operands of an op, or the operands of all ops inside a composite but the results of these ops."""
+    if not binding.regions:
+        yield from binding.operands
+        return
+    (body,) = binding.regions
+    outer: dict[Value, Value] = dict(zip(body.params, binding.operands, strict=True))
+    own = {result for inner in body.bindings for result in inner.results}
+    for inner in body.bindings:
+        yield from (outer.get(value, value) for value in _read_values(inner) if value not in own)
 
 
 def _paths(paths: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:

@@ -188,7 +188,8 @@ class _Lowering:
         if self._emit_steps(binding, args, results):
             return
         extern = self._tables.extern(str(binding.attrs["symbol"]))
-        workspace = self._workspace(binding)
+        types = [self._buffers.tensor_type(value.type, "an operand") for value in (*binding.operands, *binding.results)]
+        workspace = self._workspace(str(binding.attrs["symbol"]), types)
         self._buffers.code.append(Call(CallKind.EXTERN, extern, args, (*results, *workspace)))
 
     def _emit_steps(self, binding: Binding, args: tuple[int, ...], results: tuple[int, ...]) -> bool:
@@ -209,25 +210,30 @@ class _Lowering:
         if not all(type_.symbols <= self._buffers.input_symbols for type_ in buffers):
             return False
         registers = (*args, *results, *map(self._buffers.temporary, buffers))
+        all_types = (*types, *buffers)
         for step in steps.steps:
+            workspace = self._workspace(step.symbol, [all_types[number] for number in (*step.args, *step.results)])
             self._buffers.code.append(
                 Call(
                     CallKind.EXTERN,
                     self._tables.extern(step.symbol),
                     tuple(registers[number] for number in step.args),
-                    tuple(registers[number] for number in step.results),
+                    (*(registers[number] for number in step.results), *workspace),
                 )
             )
         return True
 
-    def _workspace(self, binding: Binding) -> tuple[int, ...]:
+    def _workspace(self, symbol: str, types: Sequence[TensorType]) -> tuple[int, ...]:
         """Return the register of the scratch memory for the called function, to be passed as one more result.
 
         There is none if the function needs none, or if the size is unknown at the entry: then the function makes its
         own scratch memory.
+
+        Args:
+            symbol: the function.
+            types: the types of the operands and results of the call.
         """
-        types = [self._buffers.tensor_type(value.type, "an operand") for value in (*binding.operands, *binding.results)]
-        nbytes = self._tables.workspace_nbytes(str(binding.attrs["symbol"]), [shape_of(type_) for type_ in types])
+        nbytes = self._tables.workspace_nbytes(symbol, [shape_of(type_) for type_ in types])
         if nbytes == 0 or not symbols_of(nbytes) <= self._buffers.input_symbols:
             return ()
         return (self._buffers.temporary(TensorType((nbytes,), "uint8")),)

@@ -6,6 +6,7 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,9 @@ def open_library(data: bytes, target: Target, name: str, shared: Sequence[Shared
             with tempfile.TemporaryDirectory(prefix="byoc-load-", dir=parent, ignore_cleanup_errors=True) as folder:
                 path = Path(folder) / "module.so"
                 path.write_bytes(data)
-                link_needed_libraries(data, Path(folder), shared)
+                for needed in link_needed_libraries(data, Path(folder), shared):
+                    with suppress(OSError):  # the library may need another of the list, and is opened again below
+                        ctypes.CDLL(os.fspath(needed))  # by its own path: the folder of the link is no `$ORIGIN`
                 return ctypes.CDLL(os.fspath(path))
         except OSError as error:
             failures.append(str(error))

@@ -32,8 +32,8 @@ _MISSING = (
 )
 
 
-def link_needed_libraries(data: bytes, folder: Path, shared: Sequence[SharedLibrary]) -> None:
-    """Link the libraries needed by a library into the given folder, if the files are known.
+def link_needed_libraries(data: bytes, folder: Path, shared: Sequence[SharedLibrary]) -> list[Path]:
+    """Link the libraries needed by a library into the given folder, if the files are known, and return the files.
 
     Args:
         data: the bytes of the requesting library.
@@ -43,12 +43,15 @@ def link_needed_libraries(data: bytes, folder: Path, shared: Sequence[SharedLibr
     """
     files_by_name = dict(shared)
     names = read_dynamic_names(data)
+    linked = []
     for name in names.needed if names is not None else files_by_name:
         if not _FILE_NAME.fullmatch(name) or name in (".", ".."):
             continue
         found = Path(files_by_name[name]) if name in files_by_name else _find_file(name)
         if found is not None and found.is_file() and not (folder / name).exists():
             (folder / name).symlink_to(found.absolute())
+            linked.append(found.absolute())
+    return linked
 
 
 def _find_file(name: str) -> Path | None:

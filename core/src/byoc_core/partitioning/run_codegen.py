@@ -126,6 +126,7 @@ class RunCodegen(Pass):
                     raise CodegenError(f"backend `{backend}`", problem, got=digest)
             if result.modules:
                 externals = (*module.attrs.get(EXTERNAL_MODULES, ()), *result.modules)
+                _check_symbols([external.function_names for external in externals], backend)
                 module = module.with_attrs(**{EXTERNAL_MODULES: externals})
         originals = {f.name: f for f in functions}
         for name, refusal in refusals.items():
@@ -158,6 +159,27 @@ class RunCodegen(Pass):
             f"backend `{backend}` refuses the compilation ({reason.code}): {reason.text}",
             detail=binding_window(function, guilty, module.constants),
         )
+
+
+def _check_symbols(functions: Sequence[Sequence[str]], backend: str) -> None:
+    """Check that no two modules have a function of the same name; steps of lowered functions count too.
+
+    Args:
+        functions: the names of the functions of each module.
+        backend: the backend of the last module.
+
+    Raises:
+        CodegenError: names the function and the backend compiled last.
+    """
+    symbols: set[str] = set()
+    for names in functions:
+        if common := sorted(symbols.intersection(names)):
+            raise CodegenError(
+                f"backend `{backend}`",
+                f"compiled a function with the symbol `{common[0]}` of another external function",
+                hint="Give the function another `global_symbol`.",
+            )
+        symbols.update(names)
 
 
 def _static_refusal(function: Function, handle: BackendHandle) -> Rejection | None:

@@ -15,7 +15,7 @@ from byoc_core.backend.hooks import (
 from byoc_core.ir import Binding, Function
 from byoc_core.pattern import CompositePattern
 
-from byoc_cblas.layer import find_layer, read_layer
+from byoc_cblas.layer import find_layers, read_layer
 from byoc_cblas.library import Missing, find_library, library_status
 from byoc_cblas.lowering import lower_layer
 from byoc_cblas.options import CblasOptions
@@ -61,8 +61,7 @@ def byoc_lower(function: Function, builder: LoweringBuilder, context: CompileCon
         return Rejection("library", library.reason)
     builder.include(PARALLEL_HEADER)
     builder.link(libraries=[library.name], library_dirs=[library.folder] if library.folder else [])
-    for binding in function.bindings:
-        layer = find_layer(binding)
+    for layer in find_layers(function):
         if isinstance(layer, Rejection):
             return layer
         for text in sources(library, layer.dtype, convolution=layer.op == "nn.conv2d"):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
-from byoc_core.ir import COMPOSITE, AttrValue, Binding, TensorType, Value, Var
+from byoc_core.ir import COMPOSITE, AttrValue, Binding, Function, TensorType, Value, Var
 
 from byoc_cblas.source import C_TYPES
 
-__all__ = ["PRODUCTS", "Layer", "find_layer", "read_layer", "shape_of"]
+__all__ = ["PRODUCTS", "Layer", "find_layers", "read_layer", "shape_of"]
 
 PRODUCTS = ("nn.dense", "matmul", "nn.conv2d")
 """The ops at the beginning of a layer."""
@@ -47,18 +48,24 @@ class Layer:
         return _tensor(self.result).dtype
 
 
-def find_layer(binding: Binding) -> Layer | Rejection:
-    """Return the layer of a binding of a region, a single op or a composite, or the reason against."""
-    if binding.op is not COMPOSITE:
-        return read_layer([binding])
-    (body,) = binding.regions
-    layer = read_layer(body.bindings)
-    if isinstance(layer, Rejection):
-        return layer
-    outer: dict[Value, Value] = dict(zip(body.params, binding.operands, strict=True))
-    bias = None if layer.bias is None else outer.get(layer.bias, layer.bias)
-    x, weight = outer.get(layer.x, layer.x), outer.get(layer.weight, layer.weight)
-    return replace(layer, x=x, weight=weight, bias=bias, result=binding.result)
+def find_layers(function: Function) -> Iterator[Layer | Rejection]:
+    """Yield the layers of a region in order; the bindings of a layer may stand alone, outside of a composite.
+
+    Bindings alone come from functions annotated by hand. A bias or ReLU is joined to the product before if nothing else
+    reads the value between.
+    """
+    readers = Counter(value for binding in function.bindings for value in binding.operands) + Counter(function.results)
+    bindings = list(function.bindings)
+    while bindings:
+        group = [bindings.pop(0)]
+        while bindings and group[0].op.name in PRODUCTS:
+            last = group[-1].result
+            if last not in bindings[0].operands or readers[last] != 1:
+                break
+            if isinstance(read_layer([*group, bindings[0]]), Rejection):
+                break
+            group.append(bindings.pop(0))
+        yield read_layer(group[0].regions[0].bindings if group[0].op is COMPOSITE else group)
 
 
 def read_layer(bindings: Sequence[Binding]) -> Layer | Rejection:
@@ -77,7 +84,8 @@ def read_layer(bindings: Sequence[Binding]) -> Layer | Rejection:
         if isinstance(found, Rejection):
             return found
         bias = found
-    relu = bool(epilogue) and epilogue.pop(0).op.name == "nn.relu"
+    relu = bool(epilogue) and epilogue[0].op.name == "nn.relu"
+    epilogue = epilogue[int(relu) :]
     if epilogue:
         return Rejection("structural", f"`{epilogue[0].op.name}` cannot follow in the same call")
     return Layer(first.op.name, first.attrs, first.operands[0], first.operands[1], bias, relu, bindings[-1].result)
@@ -126,11 +134,9 @@ def _check_convolution(binding: Binding) -> Rejection | None:
     weight = shape_of(binding.operands[1])
     if not all(isinstance(size, int) for size in weight):
         return Rejection("size", "`nn.conv2d`: filters of symbolic size are not supported")
-    if attrs["kernel_layout"] not in ("OIHW", "HWIO"):
-        return Rejection("layout", f"`nn.conv2d`: filters in {attrs['kernel_layout']} are no matrix")
     image, result = shape_of(binding.operands[0]), shape_of(binding.result)
     channel = 1 if attrs["data_layout"] == "NCHW" else 3
-    inner = weight[1] if attrs["kernel_layout"] == "OIHW" else weight[2]
+    inner = weight[str(attrs["kernel_layout"]).index("I")]
     groups = attrs["groups"]
     assert isinstance(groups, int)
     areas = [product(size for axis, size in enumerate(shape) if axis not in (0, channel)) for shape in (image, result)]

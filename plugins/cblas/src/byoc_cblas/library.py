@@ -39,8 +39,8 @@ SYSTEM_NAMES = ("openblas", "mkl_rt", "cblas", "blas")
 _CHOICES = {"openblas": ("openblas",), "mkl": ("mkl_rt",)}
 _PREFIXES = ("", "scipy_")
 _REMEDY = (
-    f"Install OpenBLAS: pip install {DISTRIBUTION}, or apt install libopenblas-dev (Debian, Ubuntu); or name a library "
-    "with the option `library`."
+    "Install OpenBLAS: pip install scipy-openblas32, or apt install libopenblas-dev (Debian, Ubuntu); or name a "
+    "library with the option `library`."
 )
 _PATIENCE_S = 20.0
 

@@ -134,11 +134,12 @@ def _lower_convolution(layer: Layer, builder: LoweringBuilder) -> None:
     (groups,) = _ints(attrs["groups"])
     strides, dilation, padding = _ints(attrs["strides"]), _ints(attrs["dilation"]), _ints(attrs["padding"])
     is_direct = (*window, *strides) == (1, 1, 1, 1) and not any(padding)
-    if is_direct and is_last and groups == 1:
+    if is_direct and is_last and groups == 1 and attrs["kernel_layout"] != "IOHW":
         rows = batch * out_height * out_width
         axes = [_Axis(1, False, False)]
         _multiply(layer, builder, axes, rows, filters, channels, transposed=not filters_last)
         return
+    weight = _arranged_filters(layer, builder) if attrs["kernel_layout"] == "IOHW" else builder.buffer(layer.weight)
     pixels = out_height * out_width
     taps = product(sizes) // filters
     block, lanes = _blocks(taps, pixels, batch * groups)
@@ -148,7 +149,7 @@ def _lower_convolution(layer: Layer, builder: LoweringBuilder) -> None:
     builder.call_extern(
         f"byoc_cblas_conv_{C_TYPES[layer.dtype]}",
         builder.buffer(layer.x),
-        builder.buffer(layer.weight),
+        weight,
         _bias(layer, builder),
         CValue("NULL", f"{C_TYPES[layer.dtype]} *") if patches is None else patches.written(),
         builder.buffer(layer.result).written(),
@@ -157,6 +158,16 @@ def _lower_convolution(layer: Layer, builder: LoweringBuilder) -> None:
         *(int(is_last), int(filters_last), int(layer.relu)),
         returns_status=True,
     )
+
+
+def _arranged_filters(layer: Layer, builder: LoweringBuilder) -> Buffer:
+    """Add a copy of filters in IOHW to OIHW, and return the buffer of the copy."""
+    inner, filters, *window = shape_of(layer.weight)
+    arranged = builder.allocate(tensor((filters, inner, *window), layer.dtype), "filters")
+    symbol = f"byoc_cblas_arrange_{C_TYPES[layer.dtype]}"
+    sizes = (inner, filters, product(window))
+    builder.call_extern(symbol, builder.buffer(layer.weight), arranged.written(), *sizes)
+    return arranged
 
 
 def _image(value: Value, *, is_last: bool) -> Iterator[Dim]:

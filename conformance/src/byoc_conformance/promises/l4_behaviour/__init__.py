@@ -7,6 +7,7 @@ from byoc_conformance.promises.l4_behaviour import (
     buffers,
     calls,
     errors,
+    lowered_steps,
     memory,
     permissions,
     process,
@@ -30,5 +31,6 @@ PROMISES: tuple[Promise, ...] = (
     *process.PROMISES,
     *memory.PROMISES,
     *permissions.PROMISES,
+    *lowered_steps.PROMISES,
 )
 """The promises of the level; the check of the process-wide state comes first."""

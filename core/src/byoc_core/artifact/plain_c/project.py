@@ -90,7 +90,9 @@ def project_files(model: PlainModel, sources: Sequence[str], vector: TestVector 
     folders = list(dict.fromkeys(path for item in options for path in item.library_dirs))
     files |= {Path(path).name: Path(path).read_bytes() for path in objects}
     arch = "".join(f" {flag}" for flag in _arch_flags(model.modules))
-    linked = [Path(path).name for path in objects] + [f"-L{path}" for path in folders] + [f"-l{n}" for n in libraries]
+    # The test program runs on the exporting machine, with shared libraries of these folders.
+    search = [flag for path in folders for flag in (f"-L{path}", f"-Wl,-rpath,{path}")]
+    linked = [*(Path(path).name for path in objects), *search, *(f"-l{name}" for name in libraries)]
     files["Makefile"] = _MAKEFILE.format(
         name=name,
         flags=_FLAGS,

@@ -147,3 +147,13 @@ static int byoc_cblas_conv_REAL(const REAL *x, const REAL *weight, const REAL *b
   }
   return 0;
 }
+
+/* Copy filters (inner, filters, taps) to (filters, inner, taps). */
+static void byoc_cblas_arrange_REAL(const REAL *restrict source, REAL *restrict target, int64_t inner, int64_t filters,
+                                   int64_t taps) {
+  for (int64_t i = 0; i < inner; ++i) {
+    for (int64_t o = 0; o < filters; ++o) {
+      memcpy(target + (o * inner + i) * taps, source + (i * filters + o) * taps, (size_t)taps * sizeof(REAL));
+    }
+  }
+}
