@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
-from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative, match_symbols, product, substitute, symbols_of
+from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative, match_symbols, product, substitute, symbol, symbols_of
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import InternalError
 from byoc_core.native.c_text import C_TYPES, c_string
@@ -16,9 +16,12 @@ from byoc_core.native.plain_c import has_raw_functions
 from byoc_core.opset.layout import row_major
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
-from byoc_core.vm.program import Register, RegisterKind, View, VMFunction
+from byoc_core.vm.program import Register, RegisterKind, View, VMFunction, nbytes_of
 
 __all__ = ["FunctionText", "raw_prototype", "size_check_symbol", "size_symbols"]
+
+_MAX_NBYTES = 1 << 50
+"""The largest size, and the largest tensor in bytes, of a run."""
 
 
 def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
@@ -98,6 +101,20 @@ class FunctionText:
         parameters = re.findall(r"(\w+)[,)]", self.prototype())
         unused = [f"  (void){name};" for name in parameters if name not in words]
         return "\n".join([f"{self.prototype()} {{", *unused, *body, "}"])
+
+    def overflow_checks(self) -> list[str]:
+        """Return C conditions, each true for sizes with tensors beyond any memory, as ``double``.
+
+        All expressions of lawful sizes then fit into ``int64_t``.
+        """
+        dims = [symbol(name) for name in self._names.sizes]
+        dims += [dim for register in self._registers for dim in register.shape if not isinstance(dim, int)]
+        dims += [
+            nbytes
+            for register in self._registers
+            if not isinstance(nbytes := nbytes_of(register.shape, register.dtype), int)
+        ]
+        return [f"{self._names.size_real(dim)} > {_MAX_NBYTES}.0" for dim in dict.fromkeys(dims)]
 
     def size_checks(self) -> list[str]:
         """Return C conditions over the sizes, each true for sizes without a meaning."""

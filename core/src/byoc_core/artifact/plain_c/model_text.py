@@ -258,6 +258,8 @@ class ModelText:
         bad = [f"{names.size_variable(name)} < 0" for name in names.sizes]
         if self.max_sizes is not None:
             bad += [f"{names.size_variable(name)} > {self.max_sizes[name]}" for name in names.sizes]
+        else:
+            bad += text.overflow_checks()
         bad += text.size_checks()
         sizes = ", ".join(f"int64_t {names.size_variable(name)}" for name in names.sizes)
         yield f"static int32_t {names.body}_sizes({sizes or 'void'}) {{"

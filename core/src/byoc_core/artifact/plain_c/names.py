@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from byoc_core.dims import Dim, substitute, symbol
-from byoc_core.native.c_text import c_dim, c_identifier
+from byoc_core.dims import Dim, DimExpr, substitute, symbol
+from byoc_core.native.c_text import c_dim, c_identifier, c_real
 from byoc_core.vm.program import VMFunction
 
 __all__ = ["FunctionNames", "unique_names"]
@@ -66,3 +66,8 @@ class FunctionNames:
     def size_text(self, dim: Dim) -> str:
         """Return a size as a C expression over the variables of the symbols."""
         return c_dim(dim if isinstance(dim, int) else substitute(dim, self._symbols))
+
+    def size_real(self, dim: DimExpr) -> str:
+        """Return a size as a C expression of type ``double``, without overflow."""
+        size = substitute(dim, self._symbols)
+        return f"{size}.0" if isinstance(size, int) else c_real(size)
