@@ -6,7 +6,7 @@ import re
 
 from byoc_core.dims import Dim, DimExpr
 
-__all__ = ["C_TYPES", "HALF_DTYPES", "c_dim", "c_identifier", "c_real", "c_string"]
+__all__ = ["C_TYPES", "HALF_DTYPES", "c_comment", "c_dim", "c_identifier", "c_real", "c_string"]
 
 C_TYPES: dict[str, str] = {
     "float32": "float",
@@ -117,6 +117,12 @@ def c_identifier(name: str) -> str:
     """
     text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
     return f"_{text}" if text[0].isdigit() or text in _KEYWORDS else text
+
+
+def c_comment(text: str) -> str:
+    """Return a text for a comment of C: without the marks of comments, trigraphs, line ends and invisible letters."""
+    visible = "".join(letter if letter.isprintable() and letter != "\\" else "_" for letter in text)
+    return visible.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
 
 
 def c_string(text: str) -> str:

@@ -140,7 +140,7 @@ def _literal(value: np.generic) -> str:
     if isinstance(value, np.floating):
         number = float(value)
         if number != number:
-            return "NAN"
+            return "-NAN" if np.signbit(value) else "NAN"
         if number in (float("inf"), float("-inf")):
             return "INFINITY" if number > 0 else "-INFINITY"
         return number.hex() + ("f" if value.dtype == np.float32 else "")
