@@ -12,7 +12,7 @@ from byoc_core.artifact.plain_c.size_checks import size_checks
 from byoc_core.dims import Dim, match_symbols, product, substitute, symbols_of
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import InternalError
-from byoc_core.native.c_text import C_TYPES, c_comment, c_string
+from byoc_core.native.c_text import c_comment, c_storage_type, c_string
 from byoc_core.native.plain_c import has_raw_functions
 from byoc_core.opset.layout import row_major
 from byoc_core.runtime.csource import CSourceModule
@@ -31,8 +31,8 @@ def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
 def raw_prototype(module: CSourceModule, symbol: str) -> str:
     """Return the declaration of a generated function over plain pointers."""
     signature = module.signatures[symbol]
-    types = [f"const {C_TYPES[spec.dtype]} *" for spec in signature.inputs]
-    types += [f"{C_TYPES[spec.dtype]} *" for spec in signature.outputs]
+    types = [f"const {c_storage_type(spec.dtype)} *" for spec in signature.inputs]
+    types += [f"{c_storage_type(spec.dtype)} *" for spec in signature.outputs]
     types += ["int64_t"] * len(size_symbols(module, symbol))
     types += ["char *"] if module.call_traits(symbol).workspace_nbytes != 0 else []
     return f"int32_t {symbol}_({', '.join(types) or 'void'});"
@@ -86,9 +86,9 @@ class FunctionText:
         """Return the head of the C function."""
         function, names = self._function, self._names
         parameters = [
-            *(f"const {C_TYPES[spec.dtype]} *{self._variables[n]}" for n, spec in enumerate(function.params)),
+            *(f"const {c_storage_type(spec.dtype)} *{self._variables[n]}" for n, spec in enumerate(function.params)),
             *(
-                f"{C_TYPES[spec.dtype]} *{self._variables[n]}"
+                f"{c_storage_type(spec.dtype)} *{self._variables[n]}"
                 for n, spec in enumerate(function.results, start=len(function.params))
             ),
             *(f"int64_t {names.size_variable(name)}" for name in names.sizes),
@@ -137,12 +137,12 @@ class FunctionText:
             if register.kind in (RegisterKind.PARAM, RegisterKind.RESULT):
                 continue
             self._variables[number] = str(register)
-            ctype = C_TYPES[register.dtype]
+            ctype = c_storage_type(register.dtype)
             comment = c_comment(f"{register.dtype}[{', '.join(map(str, register.shape))}]")
             yield f"  {ctype} *const {register} = {self._address(number, register)}; /* {comment} */"
 
     def _address(self, number: int, register: Register) -> str:
-        ctype = C_TYPES[register.dtype]
+        ctype = c_storage_type(register.dtype)
         match register.kind:
             case RegisterKind.CONSTANT:
                 digest = self._program.constants[self._function.constants[register.index]].digest

@@ -8,7 +8,7 @@ from byoc_core.artifact.plain_c.constants import ConstantFiles
 from byoc_core.artifact.plain_c.plain_model import PlainModel
 from byoc_core.artifact.plain_c.test_vector import TestVector
 from byoc_core.dims import evaluate
-from byoc_core.native.c_text import C_TYPES, HALF_DTYPES
+from byoc_core.native.c_text import HALF_DTYPES, c_storage_type
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["main_program", "program_without_vector"]
@@ -161,7 +161,7 @@ def _tolerance(array: NDArray) -> str:
 
 
 def _type(array: NDArray) -> str:
-    return "uint16_t" if array.dtype.name in HALF_DTYPES else C_TYPES[array.dtype.name]
+    return "uint16_t" if array.dtype.name in HALF_DTYPES else c_storage_type(array.dtype.name)
 
 
 def program_without_vector(name: str) -> str:

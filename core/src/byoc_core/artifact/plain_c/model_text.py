@@ -11,7 +11,7 @@ from byoc_core.artifact.plain_c.function_text import FunctionText, raw_prototype
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
 from byoc_core.dims import Dim
-from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_comment, c_string
+from byoc_core.native.c_text import HALF_DTYPES, c_comment, c_storage_type, c_string
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.runtime.pools import Pool
@@ -321,8 +321,8 @@ def _at_least_one(nbytes: Dim, names: FunctionNames) -> str:
 
 
 def _public_type(dtype: str) -> str:
-    return "uint16_t" if dtype in HALF_DTYPES else C_TYPES[dtype]
+    return "uint16_t" if dtype in HALF_DTYPES else c_storage_type(dtype)
 
 
 def _as_inner(expression: str, spec: TensorSpec, qualifier: str) -> str:
-    return f"({qualifier}{C_TYPES[spec.dtype]} *){expression}" if spec.dtype in HALF_DTYPES else expression
+    return f"({qualifier}{c_storage_type(spec.dtype)} *){expression}" if spec.dtype in HALF_DTYPES else expression

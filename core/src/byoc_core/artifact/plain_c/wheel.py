@@ -22,6 +22,7 @@ from packaging.version import InvalidVersion, Version
 
 from byoc_core.artifact.plain_c.plain_model import PlainModel, plain_model
 from byoc_core.artifact.plain_c.wheel_module import python_module
+from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError, OptionsError
 from byoc_core.file_replacement import replace_file
 from byoc_core.native.static_build import build_shared
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["export_wheel"]
 
 _DATE = (1980, 1, 1, 0, 0, 0)
-_EXTENSION_DTYPES = frozenset({"bfloat16"})
 
 
 def export_wheel(executable: Executable, folder: str | os.PathLike[str], *, name: str, version: str) -> Path:
@@ -48,7 +48,10 @@ def export_wheel(executable: Executable, folder: str | os.PathLike[str], *, name
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     library = build_shared(model.files, model.options)
     dtypes = {spec.dtype for spec in (*function.params, *function.results)}
-    requirements = ["numpy>=1.24", *(["ml_dtypes"] if dtypes & _EXTENSION_DTYPES else [])]
+    requirements = [
+        "numpy>=1.24",
+        *(["ml_dtypes"] if any(dtype_info(dtype).from_ml_dtypes for dtype in dtypes) else []),
+    ]
     distribution = re.sub(r"_+", "_", name).lower()  # the normal form of names of files
     info = f"{distribution}-{release}.dist-info"
     files: dict[str, bytes] = {

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from byoc_core.artifact.native_program import solve_sizes
 from byoc_core.artifact.plain_c.names import FunctionNames, unique_names
 from byoc_core.dims import Dim, substitute, symbol
+from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.program import VMFunction
@@ -100,7 +101,7 @@ def python_module(function: VMFunction, names: FunctionNames, name: str) -> str:
     members += [(member, "ctypes.c_int64") for member in names.sizes.values()]
     head = _HEAD.format(
         name=name,
-        imports="import ml_dtypes\n" if "bfloat16" in dtypes else "",
+        imports="import ml_dtypes\n" if any(dtype_info(dtype).from_ml_dtypes for dtype in dtypes) else "",
         input_fields=_fields(members or [("unused", "ctypes.c_char")]),
         output_fields=_fields(
             [(member, "ctypes.c_void_p") for member in names.outputs] or [("unused", "ctypes.c_char")]
@@ -196,4 +197,5 @@ def _shape_text(spec: TensorSpec) -> str:
 
 
 def _dtype(dtype: str) -> str:
-    return "ml_dtypes.bfloat16" if dtype == "bfloat16" else f"np.{'bool_' if dtype == 'bool' else dtype}"
+    module = "ml_dtypes" if dtype_info(dtype).from_ml_dtypes else "np"
+    return f"{module}.{'bool_' if dtype == 'bool' else dtype}"
