@@ -11,7 +11,9 @@ import pytest
 from byoc_core.artifact.plain_c.plain_model import plain_model
 from byoc_core.dims import Dim, broadcast_dim, dim_max, dim_min, evaluate, parse_dim, symbol, upper_bound
 from byoc_core.errors import ByocError, IRTypeError, OptionsError
+from byoc_core.native.c_text import c_dim
 from byoc_core.native.toolchain import Toolchain
+from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import NDArray, Signature, TensorSpec
 from byoc_core.vm import Builtin, Call, CallKind, PlannedTensor, Ret, VirtualMachine, VMFunction
 from byoc_core.vm.program import View
@@ -108,19 +110,16 @@ def adding(shape: Dim) -> VMFunction:
     )
 
 
-def filling(shape: Dim) -> Any:
+def filling(shape: Dim) -> CSourceModule:
     """Return a module writing all elements of z, for any sizes."""
     raw = f"""\
 BYOC_EXPORT int32_t fill_(const float *x, const float *y, float *z, int64_t dim_m, int64_t dim_n) {{
   (void)x, (void)y;
-  for (int64_t i = 0; i < {"byoc_" if "broad" in str(shape) else ""}{C_SHAPES[str(shape)]}; ++i) z[i] = 1.0f;
+  for (int64_t i = 0; i < {c_dim(shape)}; ++i) z[i] = 1.0f;
   return 0;
 }}"""
     specs = (tensor("x", "n"), tensor("y", "m"))
     return c_module("fill", raw, Signature(specs, (TensorSpec("z", "float32", (shape,)),)))
-
-
-C_SHAPES = {"broadcast(m, n)": "broadcast(dim_m, dim_n)", "n-m": "dim_n - dim_m", "n//m": "dim_n / dim_m"}
 
 
 @needs_compiler
@@ -224,9 +223,12 @@ def test_called_functions_have_memory_of_their_own(tmp_path: Path) -> None:
         ({"n": 8.0}, "option `max_sizes`: impossible maximum of `n`; got 8.0, expected 1 or more"),
         ({"q": 3}, "option `max_sizes`: unknown size `q`; expected m, n"),
         ({"n": 3}, "option `max_sizes`: no maximum for m. Give all, or none."),
-        ({"n": 2**40, "m": 2**40}, "option `max_sizes`: gives a buffer beyond any memory; got 4,835,703,278,458,516,698,824,704 bytes"),
+        (
+            {"n": 2**40, "m": 2**40},
+            "option `max_sizes`: gives a buffer beyond any memory; got 4,835,703,278,458,516,698,824,704 bytes",
+        ),
     ],
-)  # fmt: skip
+)
 def test_impossible_largest_sizes_are_refused(max_sizes: Mapping[str, Any], text: str) -> None:
     size = 4 * M * N
     main = VMFunction(
