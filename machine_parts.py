@@ -155,6 +155,11 @@ def has_onednn(_: re.Match[str]) -> bool:
     return bool(found & set(_DISTRIBUTIONS_OF_ONEDNN)) or ctypes.util.find_library("dnnl") is not None
 
 
+def has_distribution_of_openblas(_: re.Match[str]) -> bool:
+    """Return whether OpenBLAS is installed by its distribution."""
+    return "scipy-openblas32" in {_normalised(distribution.name) for distribution in metadata.distributions()}
+
+
 def _normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 

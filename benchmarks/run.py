@@ -53,11 +53,15 @@ FIGURES = {
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "soak-dnnl": Figure("benchmarks.soak_dnnl", "run", 1, "memory after calls and loads by dnnl", (10_000,)),
     "host-ops": Figure("benchmarks.host_ops", "run", 11, "the cost of a host op beyond numpy's own calls"),
+    "exported-c": Figure(
+        "benchmarks.exported_c", "run", 11, "exported C, beside the VM and ONNX Runtime", has_models=True
+    ),
     "models": Figure("benchmarks.models", "run", 7, "whole models by ccompiler, beside peers", has_models=True),
     "quantised": Figure("benchmarks.models", "run_quantised", 7, "quantised models, beside peers", has_models=True),
     "dnnl": Figure("benchmarks.models", "run_dnnl", 7, "whole models by dnnl, beside peers", has_models=True),
     "dnnl-layers": Figure("benchmarks.layers", "run", 5, "layers of models by dnnl, beside peers", has_models=True),
     "dnnl-layers-bfloat16": Figure("benchmarks.layers", "run_bfloat16", 5, "layers by dnnl, bfloat16", has_models=True),
+    "cblas": Figure("benchmarks.cblas", "run", 9, "perceptrons and convolutions by cblas, beside backends and peers"),
     "dnnl-calls": Figure("benchmarks.dnnl_calls", "run", 15, "calls of oneDNN's regions, native and through ctypes"),
     "dnnl-quantised": Figure("benchmarks.models", "run_dnnl_quantised", 7, "quantised models by dnnl", has_models=True),
     "dnnl-bfloat16": Figure("benchmarks.models", "run_dnnl_bfloat16", 7, "models by dnnl in bfloat16", has_models=True),

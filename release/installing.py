@@ -51,6 +51,7 @@ class _Install:
 _INSTALLS = (
     _Install(("byoc-core", "byoc-ccompiler"), "ccompiler", is_everywhere=True),
     _Install(("byoc-core[onnx]", "byoc-dnnl"), "dnnl"),
+    _Install(("byoc-core[onnx]", "byoc-cblas"), "cblas"),
     _Install(("byoc-examplejson", "byoc-conformance"), "examplejson"),
     _Install(("byoc-core",), "host", has_extension=False, files="*none-any.whl"),
     _Install(("byoc-core",), "host", files="*.tar.gz"),

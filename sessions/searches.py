@@ -22,6 +22,16 @@ def fuzz(session: nox.Session) -> None:
     session.run("python", "-m", "core.tests.artifact.fuzzing.long_run", *session.posargs)
 
 
+@nox.session(name="plain-c", requires=["wheels"])
+def plain_c(session: nox.Session) -> None:
+    """Run many random models exported as C under sanitizers: ``nox -s plain-c -- --models 2000 --seed 1``.
+
+    Not among the defaults, for the reason given by :func:`sanitizers`.
+    """
+    install_wheels(session, ("core", "ccompiler"), *group("test"))
+    session.run("python", "-m", "plugins.ccompiler.tests.random_plain_c", *session.posargs)
+
+
 @nox.session(requires=["wheels"])
 def sanitizers(session: nox.Session) -> None:
     """Run the C extensions' tests under ThreadSanitizer, AddressSanitizer and UBSan: ``nox -s sanitizers -- thread``.

@@ -45,10 +45,14 @@ def floors(session: nox.Session) -> None:
     run_tests(session, "core/tests/architecture")
 
 
+COMPANIONS = {"cblas": ("ccompiler",)}
+"""Packages used by the tests of another package: backends sharing a function."""
+
+
 def add_tests(package: str) -> None:
     """Add the test sessions of a package, one for each Python."""
     # Core's seed scenarios run for every installed backend, so its environment holds all plugins.
-    names = tuple(PACKAGES) if package == "core" else ("core", package)
+    names = tuple(PACKAGES) if package == "core" else ("core", package, *COMPANIONS.get(package, ()))
 
     @nox.session(python=PYTHONS, name=f"tests-{package}", requires=["wheels"], tags=["matrix"])
     def tests(session: nox.Session) -> None:

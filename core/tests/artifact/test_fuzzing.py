@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import byoc_core
 import numpy as np
 import pytest
 from byoc_core.artifact import load, verify
@@ -52,7 +53,12 @@ WINDOWS = ("pool-leak", "pool-crash", "conv-leak", "conv-crash", "pool-hang")
 def test_windows_out_of_bounds_are_called_wrong(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attacks = [(name, content) for name, content in Folder.read(folder).attacks if name.endswith(WINDOWS)]
+    attacks = [
+        (name, content)
+        for name, content in Folder.read(folder).attacks
+        # Native code in an artifact is refused before anything else.
+        if name.endswith(WINDOWS) and not byoc_core.backends.get(name.split(".")[1]).info().native
+    ]
     assert len(attacks) >= 10
     for name, content in attacks:
         path = tmp_path / f"{name}.byoc"

@@ -201,7 +201,7 @@ def test_a_constant_of_many_halves_stands_in_the_table() -> None:
     condition = builder.param("c", tensor((50,), "bool"))
     function = builder.finish(builder.emit("where", condition, table, np.zeros(50, to_numpy("bfloat16"))))
     module = CSourceCodegen(BuildOptions(1, "generic", WARNINGS)).generate(function, builder.constants)
-    assert "byoc_constants[2];" in module.get_source()
+    assert "BYOC_CONSTANT_TABLE(2);" in module.get_source()
     out = np.ones(50, to_numpy("bfloat16"))
     module.get_function("f")(np.arange(50) % 2 == 0, out)
     _assert_same(out, np.where(np.arange(50) % 2 == 0, table, np.zeros_like(table)))

@@ -234,6 +234,7 @@ _COMPILING = {
     "debug": ("m.onnx", "--no-isolate"),
     "demo": ("--strict",),
     "explain": ("m.onnx", "--strict"),
+    "export": ("m.onnx", "--strict"),
     "plan": ("m.onnx", "--strict"),
     "run": ("m.onnx", "--strict"),
 }

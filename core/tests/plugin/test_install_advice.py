@@ -18,7 +18,14 @@ pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 ROOT = Path(__file__).parents[3]
 SOURCES = [ROOT / "core/src", ROOT / "conformance/src", *sorted(ROOT.glob("plugins/*/src"))]
 COMMAND = re.compile(r"\b(?:pip (?:un)?install|apt-get install|python -m|sudo|curl)\b[^`;,]*$")
-INSTALLED = {"record.distribution", "handle.record.distribution", "CORE_DISTRIBUTION", "home", "released[name]"}
+INSTALLED = {
+    "record.distribution",
+    "handle.record.distribution",
+    "CORE_DISTRIBUTION",
+    "DISTRIBUTION",
+    "home",
+    "released[name]",
+}
 """Placeholders for the name of an installed distribution, or for a constant."""
 DOUBTED = "core/src/byoc_core/plugin/absence.py"
 

@@ -9,7 +9,9 @@ import os
 
 import byoc_core
 import pytest
+from byoc_core.backend import Support
 from byoc_core.backend import backends as installed_backends
+from byoc_core.ir import FunctionBuilder, tensor
 
 from benchmarks.soak import allowed_growth, list_work, soak
 
@@ -20,9 +22,16 @@ LEAKY_CALLS = 200_000
 
 
 def _backends() -> list[str]:
-    """Return the installed backends supporting symbolic sizes and able to compile here, without the host."""
-    handles = map(installed_backends().get, byoc_core.backends.names())
-    return [h.name for h in handles if h.name != "host" and h.info().dynamic_shapes and h.compile_status().ok]
+    """Return the installed backends for elementwise ops of symbolic sizes, able to compile here, without the host."""
+    builder = FunctionBuilder("probe")
+    x = builder.param("x", tensor(("n", 10)))
+    total = builder.bind("add", (x, x), {})
+    handles = [
+        handle
+        for handle in map(installed_backends().get, byoc_core.backends.names())
+        if handle.name != "host" and handle.info().dynamic_shapes and handle.compile_status().ok
+    ]
+    return [handle.name for handle in handles if isinstance(handle.supports(total, handle.context()), Support)]
 
 
 @pytest.mark.parametrize("native", [True, False])

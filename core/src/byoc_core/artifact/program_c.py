@@ -105,6 +105,13 @@ class _Bodies:
         self._texts = {
             f.name: FunctionText(native, f, self._names, self._layouts, constants, is_library=True) for f in functions
         }
+        callees = (
+            program.functions[call.callee]
+            for function in functions
+            for call in function.code
+            if isinstance(call, Call) and call.kind is CallKind.FUNCTION
+        )
+        self._called = dict.fromkeys(callee.name for callee in callees if callee.input_symbols)
 
     def declarations(self) -> Iterator[str]:
         """Yield the declarations of all called functions, and of the bodies."""
@@ -132,11 +139,14 @@ class _Bodies:
                 name = self._native.region_symbol(symbol)
                 yield f"int32_t {name}(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result);"
         yield from (f"{text.prototype()};" for text in self._texts.values())
+        yield from (f"{self._texts[name].sizes_prototype()};" for name in self._called)
 
     def lines(self, function: VMFunction, index: int) -> Iterator[str]:
         """Yield body, measuring function and export of a function."""
         names, (nbytes,) = self._names[function.name], self._layouts[function.name].nbytes
         yield from ("", f"/* {function.name} */", self._texts[function.name].definition())
+        if function.name in self._called:
+            yield self._texts[function.name].sizes_definition()
         yield _argument_names((*function.params, *function.results), index)
         yield f"static int32_t measure_{index}(const DLTensor *const *arguments, int64_t *sizes, int64_t *nbytes) {{"
         yield from self._checks(function)

@@ -93,8 +93,9 @@ def load_library(data: bytes, target: Target, name: str) -> NativeLibrary:
 def open_library(data: bytes, target: Target, name: str, shared: Sequence[SharedLibrary] = ()) -> ctypes.CDLL:
     """Return the handle of a new copy of a library, opened from a private, immediately deleted temporary file.
 
-    Libraries needed by the copy come from `shared`, else from a folder of ``$BYOC_LIBRARY_PATH``, else from the
-    system's search path. The bytes contain only their names: no path in the bytes is opened.
+    Libraries needed by the copy come from `shared`, else from a folder of ``$BYOC_LIBRARY_PATH``, else from an
+    installed distribution declaring the library, else from the system's search path. The bytes contain only their
+    names: no path in the bytes is opened.
 
     Cost: a few mappings and some 50 kB, until the process ends.
 

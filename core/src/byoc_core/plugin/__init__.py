@@ -7,12 +7,13 @@ hooks. The registries of :mod:`byoc_core.backend` and :mod:`byoc_core.runtime` a
 
 from byoc_core.plugin.absence import describe_absence
 from byoc_core.plugin.catalog import Catalog
-from byoc_core.plugin.discovery import BACKENDS_GROUP, RUNTIMES_GROUP
+from byoc_core.plugin.discovery import BACKENDS_GROUP, LIBRARIES_GROUP, RUNTIMES_GROUP
 from byoc_core.plugin.installation import installed
 from byoc_core.plugin.record import PluginRecord, PluginState
 
 __all__ = [
     "BACKENDS_GROUP",
+    "LIBRARIES_GROUP",
     "RUNTIMES_GROUP",
     "Catalog",
     "PluginRecord",

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from byoc_core.errors import OptionsError
-from byoc_core.native.c_text import C_TYPES, HALF_DTYPES
+from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_storage_type
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["ALIGNMENT", "CONSTANT_FORMS", "ConstantFiles"]
@@ -127,12 +127,13 @@ class ConstantFiles:
 
 
 def _ctype(array: NDArray) -> str:
-    return "uint16_t" if array.dtype.name in HALF_DTYPES else C_TYPES[array.dtype.name]
+    return "uint16_t" if array.dtype.name in HALF_DTYPES else c_storage_type(array.dtype.name)
 
 
 def _bits(array: NDArray) -> NDArray:
     flat = array.reshape(-1)
-    return flat.view(np.uint16) if array.dtype.name in HALF_DTYPES else flat
+    is_number = array.dtype.name in C_TYPES and array.dtype.name not in HALF_DTYPES
+    return flat if is_number else flat.view(f"u{array.dtype.itemsize}")
 
 
 def _literal(value: np.generic) -> str:
@@ -140,7 +141,7 @@ def _literal(value: np.generic) -> str:
     if isinstance(value, np.floating):
         number = float(value)
         if number != number:
-            return "NAN"
+            return "-NAN" if np.signbit(value) else "NAN"
         if number in (float("inf"), float("-inf")):
             return "INFINITY" if number > 0 else "-INFINITY"
         return number.hex() + ("f" if value.dtype == np.float32 else "")

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
-from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative, match_symbols, product, substitute, symbol, symbols_of
+from byoc_core.artifact.plain_c.size_checks import size_checks
+from byoc_core.dims import Dim, match_symbols, product, substitute, symbols_of
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import InternalError
-from byoc_core.native.c_text import C_TYPES, c_string
+from byoc_core.native.c_text import c_comment, c_storage_type, c_string
 from byoc_core.native.plain_c import has_raw_functions
 from byoc_core.opset.layout import row_major
 from byoc_core.runtime.csource import CSourceModule
@@ -19,9 +20,6 @@ from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruc
 from byoc_core.vm.program import Register, RegisterKind, View, VMFunction, nbytes_of
 
 __all__ = ["FunctionText", "raw_prototype", "size_check_symbol", "size_symbols"]
-
-_MAX_NBYTES = 1 << 50
-"""The largest size, and the largest tensor in bytes, of a run."""
 
 
 def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
@@ -33,8 +31,8 @@ def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
 def raw_prototype(module: CSourceModule, symbol: str) -> str:
     """Return the declaration of a generated function over plain pointers."""
     signature = module.signatures[symbol]
-    types = [f"const {C_TYPES[spec.dtype]} *" for spec in signature.inputs]
-    types += [f"{C_TYPES[spec.dtype]} *" for spec in signature.outputs]
+    types = [f"const {c_storage_type(spec.dtype)} *" for spec in signature.inputs]
+    types += [f"{c_storage_type(spec.dtype)} *" for spec in signature.outputs]
     types += ["int64_t"] * len(size_symbols(module, symbol))
     types += ["char *"] if module.call_traits(symbol).workspace_nbytes != 0 else []
     return f"int32_t {symbol}_({', '.join(types) or 'void'});"
@@ -80,15 +78,19 @@ class FunctionText:
         self._layout = layouts[function.name]
         self._constants = constants
         self._registers = native.program.registers(function)
-        pointers = (*self._names.inputs, *(f"{name}_out" for name in self._names.outputs))
-        self._variables = dict(enumerate(pointers))
+        count = len(function.params) + len(function.results)
+        # Registers as names: names of users may be keywords, macros or names of other variables.
+        self._variables = {number: str(register) for number, register in enumerate(self._registers[:count])}
 
     def prototype(self) -> str:
         """Return the head of the C function."""
         function, names = self._function, self._names
         parameters = [
-            *(f"const {C_TYPES[s.dtype]} *{n}" for s, n in zip(function.params, names.inputs, strict=True)),
-            *(f"{C_TYPES[s.dtype]} *{n}_out" for s, n in zip(function.results, names.outputs, strict=True)),
+            *(f"const {c_storage_type(spec.dtype)} *{self._variables[n]}" for n, spec in enumerate(function.params)),
+            *(
+                f"{c_storage_type(spec.dtype)} *{self._variables[n]}"
+                for n, spec in enumerate(function.results, start=len(function.params))
+            ),
             *(f"int64_t {names.size_variable(name)}" for name in names.sizes),
             *(f"char *{pool}" for pool in names.pools),
         ]
@@ -102,27 +104,27 @@ class FunctionText:
         unused = [f"  (void){name};" for name in parameters if name not in words]
         return "\n".join([f"{self.prototype()} {{", *unused, *body, "}"])
 
-    def overflow_checks(self) -> list[str]:
-        """Return C conditions, each true for sizes with tensors beyond any memory, as ``double``.
+    def sizes_prototype(self) -> str:
+        """Return the head of the C function checking the symbolic sizes."""
+        sizes = ", ".join(f"int64_t {self._names.size_variable(name)}" for name in self._names.sizes)
+        return f"static int32_t {self._names.body}_sizes({sizes or 'void'})"
 
-        All expressions of lawful sizes then fit into ``int64_t``.
+    def sizes_definition(self, max_sizes: Mapping[str, int] | None = None) -> str:
+        """Return the C function checking the symbolic sizes; the result is 0 for sizes with a meaning.
+
+        Args:
+            max_sizes: the largest size of each symbol.
         """
-        dims = [symbol(name) for name in self._names.sizes]
-        dims += [dim for register in self._registers for dim in register.shape if not isinstance(dim, int)]
-        dims += [
-            nbytes
-            for register in self._registers
-            if not isinstance(nbytes := nbytes_of(register.shape, register.dtype), int)
-        ]
-        return [f"{self._names.size_real(dim)} > {_MAX_NBYTES}.0" for dim in dict.fromkeys(dims)]
-
-    def size_checks(self) -> list[str]:
-        """Return C conditions over the sizes, each true for sizes without a meaning."""
-        dims = list(dict.fromkeys(dim for register in self._registers for dim in register.shape))
-        pairs = dict.fromkeys(pair for dim in (*dims, *self._function.storages) for pair in broadcast_pairs(dim))
-        texts = [f"byoc_check_broadcast(NULL, {self._text(left)}, {self._text(right)})" for left, right in pairs]
-        texts += [f"{self._text(dim)} < 0" for dim in dims if not is_nonnegative(dim)]
-        return texts
+        function, names = self._function, self._names
+        symbols = [(names.size_variable(name), None if max_sizes is None else max_sizes[name]) for name in names.sizes]
+        axes = [dim for register in self._registers for dim in register.shape]
+        others = [nbytes_of(register.shape, register.dtype) for register in self._registers]
+        others += [*function.storages, *self._layout.callees, *self._layout.nbytes]
+        others += [location.offset for location in self._layout.tensors]
+        for view in function.views:
+            others += [view.offset, *(view.strides or ())]
+        checks = size_checks(function.name, symbols, axes, others, self._text)
+        return "\n".join([f"{self.sizes_prototype()} {{", *checks, "  return 0;", "}"])
 
     def _text(self, dim: Dim) -> str:
         return self._names.size_text(dim)
@@ -135,12 +137,12 @@ class FunctionText:
             if register.kind in (RegisterKind.PARAM, RegisterKind.RESULT):
                 continue
             self._variables[number] = str(register)
-            ctype = C_TYPES[register.dtype]
-            comment = f" /* {register.dtype}[{', '.join(map(str, register.shape))}] */".replace("*/ */", "* / */")
-            yield f"  {ctype} *const {register} = {self._address(number, register)};{comment}"
+            ctype = c_storage_type(register.dtype)
+            comment = c_comment(f"{register.dtype}[{', '.join(map(str, register.shape))}]")
+            yield f"  {ctype} *const {register} = {self._address(number, register)}; /* {comment} */"
 
     def _address(self, number: int, register: Register) -> str:
-        ctype = C_TYPES[register.dtype]
+        ctype = c_storage_type(register.dtype)
         match register.kind:
             case RegisterKind.CONSTANT:
                 digest = self._program.constants[self._function.constants[register.index]].digest
@@ -251,8 +253,10 @@ class FunctionText:
         sizes = match_symbols(declared, passed)
         yield from self._equal([substitute(dim, sizes) for dim in declared], passed, f"call of `{callee.name}`")
         names = self._all_names[callee.name]
-        arguments = [self._variables[number] for number in numbers]
-        arguments += [self._text(sizes[name]) for name in names.sizes]
+        size_texts = [self._text(sizes[name]) for name in names.sizes]
+        if size_texts:
+            yield f"  if ({names.body}_sizes({', '.join(size_texts)})) return -1;"
+        arguments = [*(self._variables[number] for number in numbers), *size_texts]
         offsets = zip(self._names.pools, self._layout.callees, strict=True)
         arguments += [f"{pool} + {self._text(offset)}" for pool, offset in offsets]
         yield f"  if ({names.body}({', '.join(arguments)})) return -1;"

@@ -8,7 +8,7 @@ from byoc_core.artifact.plain_c.constants import ConstantFiles
 from byoc_core.artifact.plain_c.plain_model import PlainModel
 from byoc_core.artifact.plain_c.test_vector import TestVector
 from byoc_core.dims import evaluate
-from byoc_core.native.c_text import C_TYPES, HALF_DTYPES
+from byoc_core.native.c_text import HALF_DTYPES, c_storage_type
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["main_program", "program_without_vector"]
@@ -122,7 +122,9 @@ def _check(kind: str, read: str) -> Iterator[str]:
     yield "    const double x = (double)a[i], y = (double)b[i];"
     yield "    if (isnan(x) && isnan(y)) continue;"
     yield "    if (isfinite(y) && fabs(y) > largest) largest = fabs(y);"
-    yield "    if (!(fabs(x - y) <= error)) error = x == y ? error : fabs(x - y);"
+    yield "    if (x == y) continue;"
+    yield "    if (!isfinite(x) || !isfinite(y)) error = INFINITY;"
+    yield "    else if (fabs(x - y) > error) error = fabs(x - y);"
     yield "  }"
     yield "  const int is_right = error <= share * largest;"
     yield '  printf("%s: %zu elements, largest error %.3g of %.3g: %s\\n", name, count, error, largest,'
@@ -159,13 +161,13 @@ def _tolerance(array: NDArray) -> str:
 
 
 def _type(array: NDArray) -> str:
-    return "uint16_t" if array.dtype.name in HALF_DTYPES else C_TYPES[array.dtype.name]
+    return "uint16_t" if array.dtype.name in HALF_DTYPES else c_storage_type(array.dtype.name)
 
 
 def program_without_vector(name: str) -> str:
     """Return the program of a model without a test vector."""
     return (
-        "/* The exporting machine could not run the model: there is no test vector. */\n"
+        "/* The model fails on the drawn inputs, or the exporting machine cannot run the model. */\n"
         f'#include <stdio.h>\n\n#include "{name}.h"\n\n'
         f'int main(void) {{\n  printf("{name}: no test vector\\n");\n  return 0;\n}}\n'
     )

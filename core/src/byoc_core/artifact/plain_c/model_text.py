@@ -11,7 +11,7 @@ from byoc_core.artifact.plain_c.function_text import FunctionText, raw_prototype
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
 from byoc_core.dims import Dim
-from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_string
+from byoc_core.native.c_text import HALF_DTYPES, c_comment, c_storage_type, c_string
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.runtime.pools import Pool
@@ -113,9 +113,9 @@ class ModelText:
         names, layout = self.names[function.name], self.layouts[function.name]
         upper = f"{self.prefix}{names.suffix}".upper()
         if self.max_sizes is not None:
-            for name, member in names.sizes.items():
-                yield f"/* The largest size `{name}`. */"
-                yield f"#define {upper}_MAX_{member.upper()} {self.max_sizes[name]}"
+            for name in names.sizes:
+                yield f"/* The largest size `{c_comment(name)}`. */"
+                yield f"#define {upper}_MAX_{names.macros[name]} {self.max_sizes[name]}"
         for pool, nbytes in zip(self.pools, layout.nbytes, strict=True):
             if isinstance(nbytes, int):
                 yield f"/* Bytes of the memory `{pool.name}`{_bound_text(layout, self.pools.index(pool))}. */"
@@ -124,13 +124,14 @@ class ModelText:
             yield from self._accessors(function)
             if names.sizes:
                 yield ""
-                yield f"/* Function `{function.name}`: sizes. */"
+                yield f"/* Function `{c_comment(function.name)}`: sizes. */"
                 yield from self._structure(f"{self.prefix}{names.suffix}_inputs", (), (), "", names)
         else:
             kind = f"{self.prefix}{names.suffix}"
-            yield from ("", f"/* Function `{function.name}`: inputs and sizes. */")
+            yield from ("", f"/* Function `{c_comment(function.name)}`: inputs and sizes. */")
             yield from self._structure(f"{kind}_inputs", function.params, names.inputs, "const ", names)
-            yield f"/* Function `{function.name}`: outputs; no output may overlap an input or another output. */"
+            yield f"/* Function `{c_comment(function.name)}`: outputs."
+            yield " * No output may overlap an input or another output. */"
             yield from self._structure(f"{kind}_outputs", function.results, names.outputs, "", None)
         if self._is_single:
             yield "/* Return the bytes of the workspace, or -1 for sizes without a meaning. */"
@@ -156,7 +157,7 @@ class ModelText:
         )
         for kind, specs, members, locations in groups:
             for spec, member, location in zip(specs, members, locations, strict=True):
-                shape = ", ".join(map(str, spec.shape)).replace("*/", "* /")
+                shape = c_comment(", ".join(map(str, spec.shape)))
                 ctype = _public_type(spec.dtype)
                 base = "workspace" if self._is_single else f"pools->{self.pools[location.pool].name}"
                 yield f"/* {spec.dtype}[{shape}] */"
@@ -174,10 +175,10 @@ class ModelText:
     ) -> Iterator[str]:
         yield f"struct {name} {{"
         for spec, member in zip(specs, members, strict=True):
-            shape = ", ".join(map(str, spec.shape)).replace("*/", "* /")
+            shape = c_comment(", ".join(map(str, spec.shape)))
             yield f"  {qualifier}{_public_type(spec.dtype)} *{member}; /* {spec.dtype}[{shape}] */"
         for symbol, member in () if names is None else names.sizes.items():
-            yield f"  int64_t {member}; /* size {symbol} */"
+            yield f"  int64_t {member}; /* size {c_comment(symbol)} */"
         if not specs and not (names is not None and names.sizes):
             yield "  char unused;"
         yield "};"
@@ -214,7 +215,7 @@ class ModelText:
             *self.constants.declarations(),
             *self._tables(),
             *self._prototypes(),
-            *(f"{text.prototype()};" for text in texts),
+            *(f"{head};" for text in texts for head in (text.sizes_prototype(), text.prototype())),
             "",
         ]
         for function, text in zip(self._functions, texts, strict=True):
@@ -255,16 +256,7 @@ class ModelText:
         names, layout = self.names[function.name], self.layouts[function.name]
         for kind, specs in (("input", function.params), ("output", function.results)):
             yield from self._info(f"{self.prefix}{names.suffix}_{kind}_info", specs)
-        bad = [f"{names.size_variable(name)} < 0" for name in names.sizes]
-        if self.max_sizes is not None:
-            bad += [f"{names.size_variable(name)} > {self.max_sizes[name]}" for name in names.sizes]
-        else:
-            bad += text.overflow_checks()
-        bad += text.size_checks()
-        sizes = ", ".join(f"int64_t {names.size_variable(name)}" for name in names.sizes)
-        yield f"static int32_t {names.body}_sizes({sizes or 'void'}) {{"
-        yield from (f"  if ({condition}) return -1;" for condition in bad)
-        yield from ("  return 0;", "}", "")
+        yield from (text.sizes_definition(self.max_sizes), "")
         variables = ", ".join(names.size_variable(name) for name in names.sizes)
         if self._is_single:
             (nbytes,) = layout.nbytes
@@ -329,8 +321,8 @@ def _at_least_one(nbytes: Dim, names: FunctionNames) -> str:
 
 
 def _public_type(dtype: str) -> str:
-    return "uint16_t" if dtype in HALF_DTYPES else C_TYPES[dtype]
+    return "uint16_t" if dtype in HALF_DTYPES else c_storage_type(dtype)
 
 
 def _as_inner(expression: str, spec: TensorSpec, qualifier: str) -> str:
-    return f"({qualifier}{C_TYPES[spec.dtype]} *){expression}" if spec.dtype in HALF_DTYPES else expression
+    return f"({qualifier}{c_storage_type(spec.dtype)} *){expression}" if spec.dtype in HALF_DTYPES else expression

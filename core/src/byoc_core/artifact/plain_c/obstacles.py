@@ -33,7 +33,7 @@ def check_plain(native: NativeProgram) -> None:
             f"function {', '.join(names)}",
             f"has no form in plain C because of {len(lines)} {'part' if len(lines) == 1 else 'parts'}",
             detail="\n".join(lines),
-            hint="Compile the model with backends that generate C for all ops, such as ccompiler; "
+            hint="Compile the model with backends that generate C for all ops; "
             "`byoc explain` shows the reason for each op on the host.",
         )
 

@@ -11,7 +11,7 @@ from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.constants import ConstantFiles
 from byoc_core.artifact.plain_c.layout import DEFAULT_POOL, WorkspaceLayout, lay_out_workspaces
 from byoc_core.artifact.plain_c.model_text import ModelText
-from byoc_core.artifact.plain_c.names import FunctionNames
+from byoc_core.artifact.plain_c.names import FunctionNames, all_function_names, is_free_name
 from byoc_core.artifact.plain_c.obstacles import check_plain
 from byoc_core.errors import MemoryLimitError, OptionsError
 from byoc_core.native.build_options import merge_linkage
@@ -68,14 +68,14 @@ def plain_model(
     """Return an executable as C; see :meth:`Executable.export_c`."""
     verify(executable.program)
     _check_name(name)
-    _check_max_sizes(executable.program, max_sizes)
+    max_sizes = _check_max_sizes(executable.program, max_sizes)
     native = NativeProgram(executable.program, executable.modules)
     check_plain(native)
     modules = [module for module in executable.modules if isinstance(module, CSourceModule)]
     constant_files = ConstantFiles(name, _constants(executable, modules), constants)
     writable = _writable_pools(pools, constant_files.nbytes)
     pool_names = [pool.name for pool in writable]
-    names = {function.name: FunctionNames(name, function, pool_names) for function in executable.program.functions}
+    names = all_function_names(name, executable.program.functions, pool_names)
     layouts = lay_out_workspaces(executable.program, max_sizes, writable, places_arguments=places_arguments)
     text = ModelText(name, native, names, layouts, constant_files, max_sizes, modules, writable)
     sources = {f"{name}_module{number}.c": module for number, module in enumerate(modules)}
@@ -91,26 +91,43 @@ def plain_model(
     return PlainModel(name, files, modules, names, layouts, writable)
 
 
+_HEADERS = (
+    *("assert", "complex", "ctype", "errno", "features", "fenv", "float", "inttypes", "iso646", "limits", "locale"),
+    *("malloc", "math", "memory", "setjmp", "signal", "stdalign", "stdarg", "stdatomic", "stdbool", "stddef", "stdint"),
+    *("stdio", "stdlib", "stdnoreturn", "string", "strings", "tgmath", "threads", "time", "uchar", "wchar", "wctype"),
+)
+"""Headers of C: a header of this name in a folder of includes hides the header of C."""
+_TARGETS = ("all", "clean", "help", "install", "package", "package_source", "test")
+"""Names of targets reserved by CMake."""
+
+
 def _check_name(name: str) -> None:
-    if not name.isascii() or c_identifier(name) != name or name.startswith(("_", "byoc")):
+    if (
+        not name.isascii()
+        or c_identifier(name) != name
+        or name.startswith(("_", "byoc", "dim_"))
+        or name in (*_HEADERS, *_TARGETS, "dim")
+    ):
         raise OptionsError(
             "option `name`", "is not usable as prefix of C names", got=repr(name), expected="such as 'model'"
         )
 
 
-def _check_max_sizes(program: Program, max_sizes: Mapping[str, int] | None) -> None:
+def _check_max_sizes(program: Program, max_sizes: Mapping[str, int] | None) -> dict[str, int] | None:
+    """Return the largest sizes; ``None`` for none."""
     symbols = sorted({name for function in program.functions for name in function.input_symbols})
     for symbol, size in (max_sizes or {}).items():
         if symbol not in symbols:
             names_text = ", ".join(symbols) or "no symbolic size"
             raise OptionsError("option `max_sizes`", f"unknown size `{symbol}`", expected=names_text)
-        if size < 1:
+        if isinstance(size, float) or size < 1:
             raise OptionsError(
                 "option `max_sizes`", f"impossible maximum of `{symbol}`", got=size, expected="1 or more"
             )
     missing = [name for name in symbols if name not in (max_sizes or {})]
     if max_sizes and missing:
         raise OptionsError("option `max_sizes`", f"no maximum for {', '.join(missing)}", hint="Give all, or none.")
+    return {symbol: int(size) for symbol, size in max_sizes.items()} if max_sizes else None
 
 
 def _writable_pools(pools: Sequence[Pool], constants_nbytes: int) -> tuple[Pool, ...]:
@@ -121,12 +138,15 @@ def _writable_pools(pools: Sequence[Pool], constants_nbytes: int) -> tuple[Pool,
         MemoryLimitError: the constants exceed the read-only pools.
     """
     for pool in pools:
-        if (
-            not pool.name.isascii()
-            or c_identifier(pool.name) != pool.name
-            or pool.name.startswith(("_", "byoc", "dim_"))
-        ):
+        is_usable = pool.name.isascii() and c_identifier(pool.name) == pool.name and not pool.name.startswith("_")
+        is_usable = is_usable and (pool.name == DEFAULT_POOL.name or is_free_name(pool.name))
+        if not is_usable or re.fullmatch(r"[a-z]\d+|run|main|mem(move|cpy|set)|output_\d+", pool.name):
             raise OptionsError(f"pool `{pool.name}`", "has a name unusable in C", expected="such as 'sram'")
+    capitals: dict[str, str] = {}
+    for pool in pools:
+        other = capitals.setdefault(pool.name.upper(), pool.name)
+        if other != pool.name:
+            raise OptionsError(f"pool `{pool.name}`", f"differs from the pool `{other}` in capital letters alone")
     writable = tuple(pool for pool in pools if "write" in pool.accesses)
     constant_pools = [pool for pool in pools if "write" not in pool.accesses]
     if pools and not writable:

@@ -9,12 +9,14 @@ from byoc_core.artifact.plain_c.constants import ConstantFiles
 from byoc_core.artifact.plain_c.main_program import main_program, program_without_vector
 from byoc_core.artifact.plain_c.plain_model import PlainModel
 from byoc_core.artifact.plain_c.test_vector import TestVector
+from byoc_core.errors import ToolchainError
+from byoc_core.native.toolchain import find_toolchain
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["project_files"]
 
-_FLAGS = "-std=c11 -O3 -ffp-contract=off -fno-math-errno"
+_FLAGS = "-std=c11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math"
 """Flags for results as in the virtual machine: no contraction of products and sums but where the C asks for it."""
 
 _MAKEFILE = """\
@@ -113,9 +115,17 @@ def _arrays(vector: TestVector, kind: str) -> Sequence[NDArray]:
 
 
 def _arch_flags(modules: Sequence[CSourceModule]) -> list[str]:
-    """Return the flags for the instruction sets of the generated C."""
-    marches = dict.fromkeys(m.options.march for m in modules if not m.options.target)
-    return [f"-march={march}" for march in marches if march != "generic"][:1]
+    """Return the flags for the instruction sets of the generated C; none if the modules differ or name a target."""
+    marches = dict.fromkeys(module.options.march for module in modules)
+    if len(marches) != 1 or "generic" in marches or any(module.options.target for module in modules):
+        return []
+    (march,) = marches
+    try:
+        flags = find_toolchain().arch_flags(march)
+    except ToolchainError:
+        return [f"-march={march}"]
+    # Flags of zig are unknown to other compilers.
+    return [f"-march={march}"] if any(flag.startswith("-mcpu") for flag in flags) else list(flags)
 
 
 def _in_cmake(item: str) -> str:

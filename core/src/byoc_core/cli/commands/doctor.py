@@ -21,6 +21,7 @@ _VARIABLES = (
     "BYOC_PREFER",
     "BYOC_DEBUG",
     "BYOC_CACHE_DIR",
+    "BYOC_LIBRARY_PATH",
     "BYOC_NATIVE",
     "BYOC_NUM_THREADS",
     "OMP_NUM_THREADS",
@@ -62,7 +63,7 @@ def examine() -> None:
 
 def _find() -> Iterator[Diagnosis]:
     from byoc_core.cli.plugin_status import PluginExaminer
-    from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, installed
+    from byoc_core.plugin import BACKENDS_GROUP, LIBRARIES_GROUP, RUNTIMES_GROUP, installed
 
     yield from _find_versions()
     backends, runtimes = installed(BACKENDS_GROUP), installed(RUNTIMES_GROUP)
@@ -71,6 +72,7 @@ def _find() -> Iterator[Diagnosis]:
     with PluginExaminer() as examiner:
         yield from _find_plugins("backend", "can compile", backends, examiner)
         yield from _find_plugins("runtime", "can run", runtimes, examiner)
+    yield from _find_libraries(installed(LIBRARIES_GROUP))
     yield _find_extension()
     yield _find_compiler()
     yield _find_num_threads()
@@ -109,6 +111,18 @@ def _find_plugins(kind: str, ability: str, catalog: Catalog, examiner: PluginExa
             yield Diagnosis("fine", subject, ability + (f": {status.reason}" if status.reason else ""))
         else:
             yield Diagnosis("note", subject, f"is unusable here: {status.reason}", status.remedy)
+
+
+def _find_libraries(catalog: Catalog) -> Iterator[Diagnosis]:
+    """Yield the declarations of shared libraries; the code behind the declarations does not run."""
+    from byoc_core.plugin import PluginState
+
+    for record in catalog.records:
+        subject = f"library `{record.name}` ({record.distribution} {record.version})"
+        if record.state is PluginState.AVAILABLE:
+            yield Diagnosis("fine", subject, "is declared")
+        else:
+            yield Diagnosis("fault", subject, f"{record.state}: {record.reason}", record.remedy)
 
 
 def _find_extension() -> Diagnosis:

@@ -1,0 +1,20 @@
+"""The options of the backend."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["CblasOptions"]
+
+
+class CblasOptions(BaseModel):
+    """Options for the choice of the library.
+
+    Attributes:
+        library: ``"auto"`` (the first usable library), ``"scipy-openblas"`` (of the wheel ``scipy-openblas32``),
+            ``"openblas"``, ``"mkl"``, or the path of a shared library: ``/opt/blis/lib/libblis.so``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    library: str = Field("auto", description="the BLAS: auto, scipy-openblas, openblas, mkl, or a path")
