@@ -128,6 +128,7 @@ needs_compiler = {
 }
 
 
+@pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(
     ("compiler", "extra"),
     [
@@ -135,7 +136,6 @@ needs_compiler = {
         pytest.param("clang", "", marks=needs_compiler["clang"], id="clang"),
     ],
 )
-@pytest.mark.parametrize("name", NETWORKS)
 def test_outputs_equal_the_machine_without_warnings(
     name: str, compiler: str, extra: str, exports: Callable[[str], tuple[Path, Executable]], tmp_path: Path
 ) -> None:

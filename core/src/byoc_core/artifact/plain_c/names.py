@@ -13,7 +13,20 @@ from byoc_core.vm.program import VMFunction
 __all__ = ["FunctionNames", "all_function_names", "is_free_name", "unique_names"]
 
 _RESERVED = ("workspace", "status", "inputs", "outputs", "pools", "unused", "info")
-_SUFFIXES = ("body", "constant", "constants", "input", "inputs", "output", "outputs", "pools", "run", "tensor")
+_SUFFIXES = (
+    "body",
+    "constant",
+    "constants",
+    "input",
+    "inputs",
+    "output",
+    "outputs",
+    "pools",
+    "run",
+    "shape",
+    "sizes",
+    "tensor",
+)
 """Parts of the names of the function ``main``: suffixes of other functions differ."""
 _CPP_KEYWORDS = frozenset(
     [
@@ -83,6 +96,7 @@ class FunctionNames:
         function: the function.
         pools: the names of the pools of the workspace.
         name: the function's part of the names, an identifier; by default from the function's name.
+        generated: the macros of generated functions, unusable as members.
 
     Attributes:
         run: the public function: ``<prefix>_run`` for ``main``, else ``<prefix>_run_<function>``.
@@ -94,15 +108,21 @@ class FunctionNames:
     """
 
     def __init__(
-        self, prefix: str, function: VMFunction, pools: Sequence[str] = ("workspace",), name: str | None = None
+        self,
+        prefix: str,
+        function: VMFunction,
+        pools: Sequence[str] = ("workspace",),
+        name: str | None = None,
+        generated: Iterable[str] = (),
     ) -> None:
         self.prefix = prefix
         self.pools = tuple(pools)
         self.suffix = "" if function.name == "main" else f"_{name or c_identifier(function.name)}"
         self.run = f"{prefix}_run{self.suffix}"
         self.body = f"{prefix}_body{self.suffix}"
+        self.check_sizes = f"{prefix}_sizes{self.suffix}"
         symbols = sorted(function.input_symbols)
-        reserved = {*pools, f"{self.body}_sizes"}
+        reserved = {*pools, *generated, self.check_sizes}
         capitals = f"{prefix.upper()}_"
 
         def is_free(text: str) -> bool:
@@ -126,10 +146,17 @@ class FunctionNames:
 
 
 def all_function_names(
-    prefix: str, functions: Sequence[VMFunction], pools: Sequence[str] = ("workspace",)
+    prefix: str, functions: Sequence[VMFunction], pools: Sequence[str] = ("workspace",), generated: Sequence[str] = ()
 ) -> dict[str, FunctionNames]:
-    """Return the C names of all functions of a model, by name; no two functions share a name or a macro."""
+    """Return the C names of all functions of a model, by name; no two functions share a name or a macro.
+
+    Args:
+        prefix: the model's name.
+        functions: the functions.
+        pools: the names of the pools of the workspace.
+        generated: the macros of generated functions, unusable as members.
+    """
     others = [function for function in functions if function.name != "main"]
     identifiers = unique_names((function.name for function in others), _SUFFIXES, lambda _: True)
     suffixes = dict(zip((f.name for f in others), _unique_in_capitals(identifiers), strict=True))
-    return {f.name: FunctionNames(prefix, f, pools, suffixes.get(f.name)) for f in functions}
+    return {f.name: FunctionNames(prefix, f, pools, suffixes.get(f.name), generated) for f in functions}
