@@ -262,7 +262,7 @@ class ModelText:
             (nbytes,) = layout.nbytes
             yield f"{self._size_head(function)} {{"
             yield from (f"  const int64_t {names.size_variable(n)} = {member};" for n, member in names.sizes.items())
-            yield f"  if ({names.body}_sizes({variables})) return -1;"
+            yield f"  if ({names.check}({variables})) return -1;"
             yield f"  return {_at_least_one(nbytes, names)};"
             yield "}"
             yield ""
@@ -284,7 +284,7 @@ class ModelText:
         for name, memory in memories.items():
             yield f"  if ((uintptr_t){memory} % {upper}_{name.upper()}_ALIGNMENT) return {upper}_BAD_ARGUMENT;"
         members = ", ".join(f"inputs->{member}" for member in names.sizes.values())
-        yield f"  if ({names.body}_sizes({members})) return {upper}_BAD_SIZE;"
+        yield f"  if ({names.check}({members})) return {upper}_BAD_SIZE;"
         if is_placed:
             argument = "workspace" if self._is_single else "pools"
             kind = f"{self.prefix}{names.suffix}"

@@ -13,7 +13,7 @@ from byoc_core.vm.program import VMFunction
 __all__ = ["FunctionNames", "all_function_names", "is_free_name", "unique_names"]
 
 _RESERVED = ("workspace", "status", "inputs", "outputs", "pools", "unused", "info")
-_SUFFIXES = ("body", "constant", "constants", "input", "inputs", "output", "outputs", "pools", "run", "tensor")
+_SUFFIXES = ("body", "check", "constant", "constants", "input", "inputs", "output", "outputs", "pools", "run", "tensor")
 """Parts of the names of the function ``main``: suffixes of other functions differ."""
 _CPP_KEYWORDS = frozenset(
     [
@@ -43,19 +43,21 @@ def is_free_name(text: str) -> bool:
 def unique_names(
     hints: Iterable[str], reserved: Iterable[str] = (), is_free: Callable[[str], bool] = is_free_name
 ) -> tuple[str, ...]:
-    """Return C identifiers for names, in order; equal and reserved identifiers get a number.
+    """Return C identifiers for names, in order; equal identifiers get a number, reserved identifiers a ``_`` or ``x_``.
 
     Args:
         hints: the names.
         reserved: further reserved identifiers.
-        is_free: whether an identifier is permitted.
+        is_free: whether an identifier is permitted; holds for any identifier beginning with ``x_``.
     """
     used = set(reserved)
     found = []
     for hint in hints:
         base = c_identifier(hint)
+        if not is_free(base):
+            base = next(name for name in (f"{base}_", f"x_{base}") if is_free(name))
         name, number = base, 1
-        while name in used or not is_free(name):
+        while name in used:
             number += 1
             name = f"{base}_{number}"
         used.add(name)
@@ -86,6 +88,8 @@ class FunctionNames:
 
     Attributes:
         run: the public function: ``<prefix>_run`` for ``main``, else ``<prefix>_run_<function>``.
+        body: the function behind the public function.
+        check: the function checking sizes.
         suffix: ``""`` for ``main``, else ``_<function>``; behind the names of structures and size queries.
         inputs: members of the structure of inputs, in order.
         outputs: members of the structure of outputs, in order.
@@ -101,8 +105,9 @@ class FunctionNames:
         self.suffix = "" if function.name == "main" else f"_{name or c_identifier(function.name)}"
         self.run = f"{prefix}_run{self.suffix}"
         self.body = f"{prefix}_body{self.suffix}"
+        self.check = f"{prefix}_check{self.suffix}"
         symbols = sorted(function.input_symbols)
-        reserved = {*pools, f"{self.body}_sizes"}
+        reserved = {*pools, self.check}
         capitals = f"{prefix.upper()}_"
 
         def is_free(text: str) -> bool:
