@@ -57,9 +57,9 @@ NAMES = [
 ]
 
 
-def hostile(count: int = 1) -> list[str]:
+def hostile() -> list[str]:
     """Return the names, in order, each once."""
-    return list(dict.fromkeys(NAMES))[::count]
+    return list(dict.fromkeys(NAMES))
 
 
 def functions(names: Sequence[str]) -> tuple[TensorSpec, ...]:
