@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ToolchainError
-from byoc_core.native.toolchain import Toolchain, find_toolchain
+from byoc_core.native.toolchain import Toolchain
 from byoc_core.vm import Builtin, Ret, VMFunction
 
 from core.tests.artifact.exported_model import builtin, copies, executable_of, extern, shift, tensor
@@ -294,9 +294,9 @@ def test_a_wrong_output_is_found_by_the_test_program(tmp_path: Path) -> None:
             assert "WRONG" in done.stdout
 
 
+@needs("gcc")
 def test_no_archiver_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if find_toolchain().is_zig:
-        pytest.skip("by design: zig brings an archiver")
+    monkeypatch.setenv("BYOC_CC", "gcc")  # zig brings an archiver
     found = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if name in ("ar", "llvm-ar") else found(name))
     with pytest.raises(ToolchainError) as caught:
