@@ -107,7 +107,7 @@ class FunctionText:
     def sizes_prototype(self) -> str:
         """Return the head of the C function checking the symbolic sizes."""
         sizes = ", ".join(f"int64_t {self._names.size_variable(name)}" for name in self._names.sizes)
-        return f"static int32_t {self._names.check_sizes}({sizes or 'void'})"
+        return f"static int32_t {self._names.check}({sizes or 'void'})"
 
     def sizes_definition(self, max_sizes: Mapping[str, int] | None = None) -> str:
         """Return the C function checking the symbolic sizes; the result is 0 for sizes with a meaning.
@@ -255,7 +255,7 @@ class FunctionText:
         names = self._all_names[callee.name]
         size_texts = [self._text(sizes[name]) for name in names.sizes]
         if size_texts:
-            yield f"  if ({names.check_sizes}({', '.join(size_texts)})) return -1;"
+            yield f"  if ({names.check}({', '.join(size_texts)})) return -1;"
         arguments = [*(self._variables[number] for number in numbers), *size_texts]
         offsets = zip(self._names.pools, self._layout.callees, strict=True)
         arguments += [f"{pool} + {self._text(offset)}" for pool, offset in offsets]

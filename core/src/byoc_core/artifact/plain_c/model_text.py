@@ -255,14 +255,14 @@ class ModelText:
     def _public(self, function: VMFunction, text: FunctionText) -> Iterator[str]:
         names, layout = self.names[function.name], self.layouts[function.name]
         for kind, specs in (("input", function.params), ("output", function.results)):
-            yield from self._info(names.suffix, kind, specs)
+            yield from self._info(f"{self.prefix}{names.suffix}_{kind}_info", specs)
         yield from (text.sizes_definition(self.max_sizes), "")
         variables = ", ".join(names.size_variable(name) for name in names.sizes)
         if self._is_single:
             (nbytes,) = layout.nbytes
             yield f"{self._size_head(function)} {{"
             yield from (f"  const int64_t {names.size_variable(n)} = {member};" for n, member in names.sizes.items())
-            yield f"  if ({names.check_sizes}({variables})) return -1;"
+            yield f"  if ({names.check}({variables})) return -1;"
             yield f"  return {_at_least_one(nbytes, names)};"
             yield "}"
             yield ""
@@ -284,7 +284,7 @@ class ModelText:
         for name, memory in memories.items():
             yield f"  if ((uintptr_t){memory} % {upper}_{name.upper()}_ALIGNMENT) return {upper}_BAD_ARGUMENT;"
         members = ", ".join(f"inputs->{member}" for member in names.sizes.values())
-        yield f"  if ({names.check_sizes}({members})) return {upper}_BAD_SIZE;"
+        yield f"  if ({names.check}({members})) return {upper}_BAD_SIZE;"
         if is_placed:
             argument = "workspace" if self._is_single else "pools"
             kind = f"{self.prefix}{names.suffix}"
@@ -300,13 +300,12 @@ class ModelText:
         yield f"  return {names.body}({', '.join(arguments)}) ? {upper}_FAILED : {upper}_OK;"
         yield "}"
 
-    def _info(self, suffix: str, kind: str, specs: Sequence[TensorSpec]) -> Iterator[str]:
-        name, shape = f"{self.prefix}{suffix}_{kind}_info", f"{self.prefix}_shape{suffix}_{kind}"
+    def _info(self, name: str, specs: Sequence[TensorSpec]) -> Iterator[str]:
         for number, spec in enumerate(specs):
             sizes = ", ".join(str(dim) if isinstance(dim, int) else "-1" for dim in spec.shape)
-            yield f"static const int64_t {shape}_{number}[] = {{{sizes or '0'}}};"
+            yield f"static const int64_t {name}_{number}[] = {{{sizes or '0'}}};"
         rows = [
-            f"{{{c_string(spec.name)}, {c_string(spec.dtype)}, {len(spec.shape)}, {shape}_{number}}}"
+            f"{{{c_string(spec.name)}, {c_string(spec.dtype)}, {len(spec.shape)}, {name}_{number}}}"
             for number, spec in enumerate(specs)
         ]
         yield f"const struct {self.prefix}_tensor {name}[] = {{{', '.join(rows) or '{NULL, NULL, 0, NULL}'}}};"

@@ -13,20 +13,7 @@ from byoc_core.vm.program import VMFunction
 __all__ = ["FunctionNames", "all_function_names", "is_free_name", "unique_names"]
 
 _RESERVED = ("workspace", "status", "inputs", "outputs", "pools", "unused", "info")
-_SUFFIXES = (
-    "body",
-    "constant",
-    "constants",
-    "input",
-    "inputs",
-    "output",
-    "outputs",
-    "pools",
-    "run",
-    "shape",
-    "sizes",
-    "tensor",
-)
+_SUFFIXES = ("body", "check", "constant", "constants", "input", "inputs", "output", "outputs", "pools", "run", "tensor")
 """Parts of the names of the function ``main``: suffixes of other functions differ."""
 _CPP_KEYWORDS = frozenset(
     [
@@ -56,19 +43,21 @@ def is_free_name(text: str) -> bool:
 def unique_names(
     hints: Iterable[str], reserved: Iterable[str] = (), is_free: Callable[[str], bool] = is_free_name
 ) -> tuple[str, ...]:
-    """Return C identifiers for names, in order; equal and reserved identifiers get a number.
+    """Return C identifiers for names, in order; equal identifiers get a number, reserved identifiers a ``_`` or ``x_``.
 
     Args:
         hints: the names.
         reserved: further reserved identifiers.
-        is_free: whether an identifier is permitted.
+        is_free: whether an identifier is permitted; holds for any identifier beginning with ``x_``.
     """
     used = set(reserved)
     found = []
     for hint in hints:
         base = c_identifier(hint)
+        if not is_free(base):
+            base = next(name for name in (f"{base}_", f"x_{base}") if is_free(name))
         name, number = base, 1
-        while name in used or not is_free(name):
+        while name in used:
             number += 1
             name = f"{base}_{number}"
         used.add(name)
@@ -96,10 +85,11 @@ class FunctionNames:
         function: the function.
         pools: the names of the pools of the workspace.
         name: the function's part of the names, an identifier; by default from the function's name.
-        generated: the macros of generated functions, unusable as members.
 
     Attributes:
         run: the public function: ``<prefix>_run`` for ``main``, else ``<prefix>_run_<function>``.
+        body: the function behind the public function.
+        check: the function checking sizes.
         suffix: ``""`` for ``main``, else ``_<function>``; behind the names of structures and size queries.
         inputs: members of the structure of inputs, in order.
         outputs: members of the structure of outputs, in order.
@@ -108,21 +98,16 @@ class FunctionNames:
     """
 
     def __init__(
-        self,
-        prefix: str,
-        function: VMFunction,
-        pools: Sequence[str] = ("workspace",),
-        name: str | None = None,
-        generated: Iterable[str] = (),
+        self, prefix: str, function: VMFunction, pools: Sequence[str] = ("workspace",), name: str | None = None
     ) -> None:
         self.prefix = prefix
         self.pools = tuple(pools)
         self.suffix = "" if function.name == "main" else f"_{name or c_identifier(function.name)}"
         self.run = f"{prefix}_run{self.suffix}"
         self.body = f"{prefix}_body{self.suffix}"
-        self.check_sizes = f"{prefix}_sizes{self.suffix}"
+        self.check = f"{prefix}_check{self.suffix}"
         symbols = sorted(function.input_symbols)
-        reserved = {*pools, *generated, self.check_sizes}
+        reserved = {*pools, self.check}
         capitals = f"{prefix.upper()}_"
 
         def is_free(text: str) -> bool:
@@ -146,17 +131,10 @@ class FunctionNames:
 
 
 def all_function_names(
-    prefix: str, functions: Sequence[VMFunction], pools: Sequence[str] = ("workspace",), generated: Sequence[str] = ()
+    prefix: str, functions: Sequence[VMFunction], pools: Sequence[str] = ("workspace",)
 ) -> dict[str, FunctionNames]:
-    """Return the C names of all functions of a model, by name; no two functions share a name or a macro.
-
-    Args:
-        prefix: the model's name.
-        functions: the functions.
-        pools: the names of the pools of the workspace.
-        generated: the macros of generated functions, unusable as members.
-    """
+    """Return the C names of all functions of a model, by name; no two functions share a name or a macro."""
     others = [function for function in functions if function.name != "main"]
     identifiers = unique_names((function.name for function in others), _SUFFIXES, lambda _: True)
     suffixes = dict(zip((f.name for f in others), _unique_in_capitals(identifiers), strict=True))
-    return {f.name: FunctionNames(prefix, f, pools, suffixes.get(f.name), generated) for f in functions}
+    return {f.name: FunctionNames(prefix, f, pools, suffixes.get(f.name)) for f in functions}

@@ -75,8 +75,7 @@ def plain_model(
     constant_files = ConstantFiles(name, _constants(executable, modules), constants)
     writable = _writable_pools(pools, constant_files.nbytes)
     pool_names = [pool.name for pool in writable]
-    generated = [macro for module in modules for macro in _generated_names(module)]
-    names = all_function_names(name, executable.program.functions, pool_names, generated)
+    names = all_function_names(name, executable.program.functions, pool_names)
     layouts = lay_out_workspaces(executable.program, max_sizes, writable, places_arguments=places_arguments)
     text = ModelText(name, native, names, layouts, constant_files, max_sizes, modules, writable)
     sources = {f"{name}_module{number}.c": module for number, module in enumerate(modules)}
@@ -173,16 +172,12 @@ def _constants(executable: Executable, modules: Sequence[CSourceModule]) -> dict
     return found
 
 
-def _generated_names(module: CSourceModule) -> list[str]:
-    """Return the names of functions over plain pointers of a source, each the name of a macro."""
-    return [f"{symbol}_{kind}" for symbol in module.function_names for kind in ("", "sizes_")]
-
-
 def _symbols_header(name: str, modules: Sequence[CSourceModule]) -> str:
     """Return definitions of prefixed names for all generated functions, so that models may be linked together."""
     lines = ["/* Names of generated functions, with the model's prefix. */"]
     for module in modules:
-        lines += [f"#define {macro} {name}_{macro}" for macro in _generated_names(module)]
+        for symbol in module.function_names:
+            lines += [f"#define {symbol}_{kind} {name}_{symbol}_{kind}" for kind in ("", "sizes_")]
     return "\n".join(lines) + "\n"
 
 
