@@ -187,6 +187,11 @@ def test_a_model_is_compiled_before_the_export(byoc: RunByoc, artifact: Path, mo
         (("--name", "a-b"), "option `name`: is not usable as prefix of C names; got 'a-b', expected such as 'model'"),
         (("--constants", "text"), "option `constants`: unknown form; got 'text', expected auto, array, object"),
         (("--pool", "sram=8", "--max", "n=3"), "pool `sram`"),
+        (("--max", "n"), "--max: is malformed; got 'n', expected NAME=SIZE"),
+        (("--pool", "sram=64:3"), "pool `sram`: has an impossible alignment; got 3, expected a power of two"),
+        (("--pool", "flash=64:read"), "option `pools`: has no pool with access `write` for intermediates"),
+        (("-f", "wheel", "--name", "json"), "option `name`: is not usable as name of a package; got 'json'"),
+        (("--backend", "lowered"), "--backend"),
         (("--pool", "sram=8"), "option `max_sizes`: are missing for the symbolic sizes of function `main`: n"),
     ],
 )
@@ -218,6 +223,37 @@ def test_ops_on_the_host_are_listed(byoc: RunByoc, model: Path, kind: str) -> No
     assert "function `main`: has no form in plain C because of 1 part" in text
     assert "of runtime `graph` (matmul, " in text
     assert written(before) == []
+
+
+def test_an_artifact_of_another_user_needs_a_flag(
+    byoc: RunByoc, artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache-of-another-user"))
+    before = set(Path().iterdir())
+    refused = byoc("export", artifact)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.endswith("). Pass --allow-native if you trust the origin of the artifact.\n")
+    assert written(before) == []
+    assert byoc("export", artifact, "--allow-native").code == 0
+
+
+@needs_make
+@pytest.mark.parametrize("folder", ["out[1]", "out put", "[bold]x", "ö"])
+def test_folders_have_any_names(byoc: RunByoc, artifact: Path, folder: str) -> None:
+    done = byoc("export", artifact, "-o", folder)
+    assert done.code == 0
+    assert done.out.splitlines()[0].endswith(f" to {folder}")
+    assert make_check(folder).count(": right") == 2
+
+
+@pytest.mark.parametrize("kind", ["c-archive", "library"])
+def test_a_folder_in_the_way_is_an_error(byoc: RunByoc, artifact: Path, kind: str) -> None:
+    Path("folder").mkdir()
+    done = byoc("export", artifact, "-f", kind, "-o", "folder")
+    assert (done.code, done.out) == (1, "")
+    assert "folder" in done.err
+    assert "Traceback" not in done.err
+    assert not list(Path("folder").iterdir())
 
 
 def test_a_file_in_the_way_is_named(byoc: RunByoc, artifact: Path) -> None:

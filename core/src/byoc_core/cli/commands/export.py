@@ -97,7 +97,7 @@ def export_model(
     from byoc_core.cli.console import open_console
     from byoc_core.cli.inputs import parse_sizes
 
-    sizes = parse_sizes(max_size) or None
+    sizes = parse_sizes(max_size, "--max") or None
     if sizes and format in (ExportFormat.LIBRARY, ExportFormat.WHEEL):
         raise OptionsError("--max", f"has no effect on the format `{format.value}`", expected="--format c or c-archive")
     if constants != "auto" and format is not ExportFormat.C:
