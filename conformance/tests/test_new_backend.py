@@ -79,7 +79,7 @@ def _edit_as_the_page_tells(package: Path, name: str) -> list[str]:
     for hunk in HUNK.findall((ROOT / "docs" / "write-a-backend.md").read_text("utf-8").replace("mynpu", name)):
         lines = hunk.splitlines(keepends=True)
         old, new = ("".join(line[1:] or line for line in lines if line[0] != sign) for sign in "+-")
-        for path in sorted((package / "src").rglob("*.py")):
+        for path in sorted([*package.rglob("src/**/*.py"), *package.rglob("src/**/*.c")]):
             text = path.read_text("utf-8")
             if old in text:
                 path.write_text(text.replace(old, new, 1), "utf-8")
@@ -87,7 +87,10 @@ def _edit_as_the_page_tells(package: Path, name: str) -> list[str]:
     return edited
 
 
-@pytest.mark.parametrize(("kind", "op"), [(Kind.GRAPH, "tanh"), (Kind.ENGINE, "tanh"), (Kind.CSOURCE, "reciprocal")])
+FIRST_OPS = {Kind.GRAPH: "tanh", Kind.ENGINE: "tanh", Kind.CSOURCE: "reciprocal", Kind.LOWERING: "reciprocal"}
+
+
+@pytest.mark.parametrize(("kind", "op"), FIRST_OPS.items())
 def test_a_first_op_as_the_page_tells_it(kind: Kind, op: str, tmp_path: Path, installing: Installing) -> None:
     """The kit's tests of the op are skipped before the page's edits, and pass after them."""
     items = [item for item in all_items() if item.case.split("-")[0] == op and item.promise.name != "random-graphs"]
@@ -180,6 +183,7 @@ WRONG = {
     Kind.GRAPH: ("engine.py", "x @ weight.T", "x @ weight.T + 1"),
     Kind.ENGINE: ("library.py", "x @ weight.T", "x @ weight.T + 1"),
     Kind.CSOURCE: ("codegen.py", '"add": "a[i] + b[i]"', '"add": "a[i] - b[i]"'),
+    Kind.LOWERING: ("library.c", "out[i] = a[i] * b[i]", "out[i] = a[i] + b[i]"),
 }
 
 
@@ -194,6 +198,36 @@ def test_the_tests_of_a_package_are_red_when_its_engine_is_wrong(kind: Kind, tmp
     install_package(package, tmp_path / "site")
     done = _own_tests(package, tmp_path / "site")
     assert done.returncode == 1, done.stdout
+
+
+ONE_CALL = """\
+            builder.call_extern("fresh_lowering_dense_relu", x, weight, bias, output.written(), *sizes)
+"""
+THREE_CALLS = """\
+            scratch = builder.allocate(binding.result.type)
+            builder.call_extern("fresh_lowering_dense_relu", x, weight, bias, scratch.written(), *sizes)
+            builder.call_extern("fresh_lowering_clip", scratch.updated(), scratch.size)
+            builder.copy(scratch, output)
+"""
+CLIP = """
+static inline void fresh_lowering_clip(float *a, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) a[i] = a[i] < 0.0f ? 0.0f : a[i];
+}
+"""
+
+
+def test_the_kit_judges_lowered_regions_with_scratch_memory_and_updates(tmp_path: Path, installing: Installing) -> None:
+    package = _write(Kind.LOWERING)(tmp_path / "package")
+    folder = package / "src" / "byoc_fresh_lowering"
+    text = (folder / "lowering.py").read_text("utf-8")
+    assert ONE_CALL in text
+    (folder / "lowering.py").write_text(text.replace(ONE_CALL, THREE_CALLS), "utf-8")
+    (folder / "library.c").write_text((folder / "library.c").read_text("utf-8") + CLIP, "utf-8")
+    names = {"codegen-functions", "codegen-leaves-input", "save-and-load", "inputs-unwritten", "permitted-workspace"}
+    items = [item for item in all_items() if item.promise.name in names]
+    with Runner(SubjectSpec(installing(package))) as runner:
+        outcomes = {item.id: runner.run(item).outcome for item in items}
+    assert [outcome.status for outcome in outcomes.values()] == [Status.PASSED] * len(names), outcomes
 
 
 def test_the_lint_finds_nothing(backend: str) -> None:

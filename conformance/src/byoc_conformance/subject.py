@@ -24,6 +24,7 @@ from byoc_core.pattern import Rejection
 from byoc_core.runtime import PackedFunction, runtimes
 
 from byoc_conformance.judging import Verdict, judge
+from byoc_conformance.lowered_calls import with_whole_regions
 from byoc_conformance.outcome import FailedError, NotCoveredError
 
 __all__ = ["Attempt", "Subject", "SubjectSpec", "call_function", "call_unchanging"]
@@ -265,7 +266,8 @@ class Attempt:
         """Return a machine for the compiled functions.
 
         Args:
-            externs: replacements of compiled functions, by their names.
+            externs: replacements of compiled functions, by their names; the machine then calls the functions of whole
+                regions, and no calls inside lowered regions.
 
         Raises:
             NotCoveredError: the modules of a runtime cannot run on this machine, according to the runtime.
@@ -273,7 +275,12 @@ class Attempt:
         for type_key in dict.fromkeys(module.type_key for module in self.executable.modules):
             if reason := _missing_to_run(type_key):
                 raise NotCoveredError(reason)
-        return byoc_core.VirtualMachine(self.executable, externs=externs)
+        return byoc_core.VirtualMachine(self._whole_executable if externs else self.executable, externs=externs)
+
+    @cached_property
+    def _whole_executable(self) -> byoc_core.Executable:
+        module = with_whole_regions(self.compiled)
+        return self.executable if module is self.compiled else byoc_core.build(module)
 
     @cached_property
     def _compiled(self) -> tuple[IRModule, Mapping[str, str]]:

@@ -164,9 +164,10 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-workspace-reused-while-read",
-        "workspace.py",
-        "plan_symbolic(buffers)\n",
-        "plan_symbolic([SymbolicInterval(b.nbytes, b.start, max(b.start, b.end - 1)) for b in buffers])\n",
+        "codegen.py",
+        "plan_block([buffer.interval for buffer in buffers], ",
+        "plan_block([SymbolicInterval(b.interval.nbytes, b.interval.start, "
+        "max(b.interval.start, b.interval.end - (not isinstance(b.interval.nbytes, int)))) for b in buffers], ",
         "With symbolic sizes a kernel may write where it reads.",
         "L2-random-graphs[*]",
         "L4-dynamic-shapes",
@@ -174,9 +175,10 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-workspace-does-not-grow",
-        "workspace.py",
-        "plan_symbolic(buffers)\n",
-        "plan_symbolic(buffers)\n    sizes = tuple(buffers[slots.index(slot)].nbytes for slot in range(len(sizes)))\n",
+        "codegen.py",
+        "plan_block([buffer.interval for buffer in buffers], ",
+        "plan_block([b.interval if isinstance(b.interval.nbytes, int) else "
+        "SymbolicInterval(buffers[0].interval.nbytes, b.interval.start, b.interval.end) for b in buffers], ",
         "With symbolic sizes a larger tensor gets the memory of a smaller one.",
         "L2-random-graphs[*]",
         "L4-dynamic-shapes",

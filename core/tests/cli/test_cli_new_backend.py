@@ -39,7 +39,9 @@ def test_the_folder_is_called_after_the_package(byoc: RunByoc) -> None:
 
 
 def test_a_kind_that_does_not_exist_is_wrong_usage(byoc: RunByoc) -> None:
-    done = byoc("new-backend", "mynpu", "--kind", "lowering")
+    done = byoc("new-backend", "mynpu", "--kind", "bytecode")
     assert done.code == 2
-    assert "'lowering' is not one of 'graph', 'engine', 'csource'" in " ".join(done.err.replace("│", " ").split())
+    assert "'bytecode' is not one of 'graph', 'engine', 'csource', 'lowering'" in " ".join(
+        done.err.replace("│", " ").split()
+    )
     assert not Path("byoc-mynpu").exists()

@@ -44,6 +44,7 @@ def test_the_files_of_a_package(kind: Kind) -> None:
         Kind.GRAPH: ("engine.py", "runtime.py"),
         Kind.ENGINE: ("engine.py", "library.py", "runner.py", "runtime.py", "translation.py"),
         Kind.CSOURCE: ("codegen.py",),
+        Kind.LOWERING: ("library.c", "lowering.py"),
     }
     modules = ("__init__.py", "backend.py", "options.py", "patterns.py", "py.typed", *own[kind])
     assert list(files) == sorted(
@@ -77,7 +78,10 @@ def test_equal_arguments_give_equal_text(kind: Kind) -> None:
 BOTH = ["backends", "runtimes"]
 
 
-@pytest.mark.parametrize(("kind", "groups"), [("graph", BOTH), ("engine", BOTH), ("csource", ["backends"])])
+@pytest.mark.parametrize(
+    ("kind", "groups"),
+    [("graph", BOTH), ("engine", BOTH), ("csource", ["backends"]), ("lowering", ["backends"])],
+)
 def test_the_metadata_is_what_byoc_reads(kind: str, groups: list[str]) -> None:
     files = render_package("my_npu", Kind(kind))
     project = tomllib.loads(files["pyproject.toml"])["project"]

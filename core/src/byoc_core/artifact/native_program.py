@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from byoc_core.dims import Dim, shape_symbols, substitute, symbol, symbols_of
 from byoc_core.errors import LinkError
@@ -62,6 +62,15 @@ class NativeProgram:
     def obstacles(self, function: VMFunction) -> tuple[str, ...]:
         """Return everything in a function that machine code alone cannot run, each once."""
         return tuple(dict.fromkeys(self._obstacles[function.name]))
+
+    def called_sources(self, functions: Iterable[VMFunction]) -> Iterator[tuple[str, CSourceModule]]:
+        """Yield the external symbols called by native functions, each once, with the sources of generated C."""
+        externs = self.program.externs
+        calls = (call for function in functions for call in function.code if isinstance(call, Call))
+        for name in dict.fromkeys(externs[call.callee] for call in calls if call.kind is CallKind.EXTERN):
+            module = self._owners[name]
+            assert isinstance(module, CSourceModule)
+            yield name, module
 
     def owner(self, symbol: str) -> RuntimeModule | None:
         """Return the module defining an external symbol."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from byoc_core.artifact.native_program import NativeProgram, has_c_name, ops_text, solve_sizes
-from byoc_core.artifact.plain_c.function_text import FunctionText, raw_prototype, size_check_symbol, size_symbols
+from byoc_core.artifact.plain_c.function_text import FunctionText, raw_declarations
 from byoc_core.artifact.plain_c.layout import lay_out_workspaces
 from byoc_core.artifact.plain_c.names import FunctionNames
 from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative
@@ -19,9 +19,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.native.bundle import ARTIFACT_SYMBOL
 from byoc_core.native.c_text import c_string
 from byoc_core.native.plain_c import has_raw_functions
-from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import TensorSpec
-from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.program import Program, VMFunction
 
 __all__ = ["program_source"]
@@ -119,22 +117,9 @@ class _Bodies:
             return
         yield '#include "byoc_scalar.h"'
         yield "#include <string.h>"
-        externs = self._native.program.externs
-        symbols = dict.fromkeys(
-            externs[call.callee]
-            for function in self._functions
-            for call in function.code
-            if isinstance(call, Call) and call.kind is CallKind.EXTERN
-        )
-        for symbol in symbols:
-            module = self._native.owner(symbol)
-            assert isinstance(module, CSourceModule)
+        for symbol, module in self._native.called_sources(self._functions):
             if has_raw_functions(module.get_source("c")):
-                yield raw_prototype(module, symbol)
-                check = size_check_symbol(module, symbol)
-                if check is not None:
-                    sizes = ["int64_t"] * len(size_symbols(module, symbol))
-                    yield f"int32_t {check}({', '.join(sizes) or 'void'});"
+                yield from raw_declarations(module, symbol)
             else:
                 name = self._native.region_symbol(symbol)
                 yield f"int32_t {name}(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result);"

@@ -135,6 +135,7 @@ _HOMES = {
             "byoc new-backend mynpu                     your kernels run one by one",
             "byoc new-backend mychip --kind engine      your library compiles whole graphs",
             "byoc new-backend mydsp --kind csource      you print C",
+            "byoc new-backend myblas --kind lowering    you call a library of C functions",
             "byoc new-backend mynpu --output npu        into the folder npu",
         ),
     ),

@@ -85,8 +85,8 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "accepts-everything": _warning("`byoc_supports` claims an undefined op"),
         "unused-capability": _warning("a declared capability is used in no canonical case"),
         "claims-nothing": _warning("neither patterns nor `byoc_supports` claim any canonical case"),
-        "codegen-refuses": _error("`byoc_codegen` refuses a claimed region (with `--compile`)"),
-        "codegen-raises": _error("`byoc_codegen` raises for a claimed region (with `--compile`)"),
+        "codegen-refuses": _error("`byoc_codegen` or `byoc_lower` refuses a claimed region (with `--compile`)"),
+        "codegen-raises": _error("`byoc_codegen` or `byoc_lower` raises for a claimed region (with `--compile`)"),
         "not-compiled": _warning("`--compile` was requested, but the backend cannot compile here"),
     }
 )

@@ -16,13 +16,20 @@ class Kind(StrEnum):
     """A graph document, compiled as a whole by a library: for libraries and devices with a graph interface."""
     CSOURCE = "csource"
     """C, built by the system's compiler and run by the core."""
+    LOWERING = "lowering"
+    """Calls of C functions over memory planned by the core: for libraries of C functions."""
 
     @property
     def folders(self) -> tuple[str, ...]:
         """The folders of the kind's templates, in order; later folders override earlier folders."""
-        return ("common", *(("document",) if self is not Kind.CSOURCE else ()), self.value)
+        return ("common", *(("document",) if self in {Kind.GRAPH, Kind.ENGINE} else ()), self.value)
 
     @property
     def first_file(self) -> str:
-        """The first module for an author to change."""
-        return {Kind.GRAPH: "engine.py", Kind.ENGINE: "library.py", Kind.CSOURCE: "codegen.py"}[self]
+        """The first file for an author to change."""
+        return {
+            Kind.GRAPH: "engine.py",
+            Kind.ENGINE: "library.py",
+            Kind.CSOURCE: "codegen.py",
+            Kind.LOWERING: "library.c",
+        }[self]

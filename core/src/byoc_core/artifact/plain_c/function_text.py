@@ -19,7 +19,7 @@ from byoc_core.runtime.csource import CSourceModule
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.program import Register, RegisterKind, View, VMFunction, nbytes_of
 
-__all__ = ["FunctionText", "raw_prototype", "size_check_symbol", "size_symbols"]
+__all__ = ["FunctionText", "raw_declarations", "size_check_symbol", "size_symbols"]
 
 
 def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
@@ -28,7 +28,7 @@ def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
     return name if f"int32_t {name}(" in module.get_source("c") else None
 
 
-def raw_prototype(module: CSourceModule, symbol: str) -> str:
+def _raw_prototype(module: CSourceModule, symbol: str) -> str:
     """Return the declaration of a generated function over plain pointers."""
     signature = module.signatures[symbol]
     types = [f"const {c_storage_type(spec.dtype)} *" for spec in signature.inputs]
@@ -36,6 +36,15 @@ def raw_prototype(module: CSourceModule, symbol: str) -> str:
     types += ["int64_t"] * len(size_symbols(module, symbol))
     types += ["char *"] if module.call_traits(symbol).workspace_nbytes != 0 else []
     return f"int32_t {symbol}_({', '.join(types) or 'void'});"
+
+
+def raw_declarations(module: CSourceModule, symbol: str) -> Iterator[str]:
+    """Yield the declarations of a generated function over plain pointers, and of the check of its sizes, if any."""
+    yield _raw_prototype(module, symbol)
+    check = size_check_symbol(module, symbol)
+    if check is not None:
+        sizes = ["int64_t"] * len(size_symbols(module, symbol))
+        yield f"int32_t {check}({', '.join(sizes) or 'void'});"
 
 
 def size_symbols(module: CSourceModule, symbol: str) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.constants import ConstantFiles
-from byoc_core.artifact.plain_c.function_text import FunctionText, raw_prototype, size_check_symbol, size_symbols
+from byoc_core.artifact.plain_c.function_text import FunctionText, raw_declarations
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
 from byoc_core.dims import Dim
@@ -15,7 +15,6 @@ from byoc_core.native.c_text import HALF_DTYPES, c_comment, c_storage_type, c_st
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.runtime.pools import Pool
-from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.program import VMFunction
 
 __all__ = ["ModelText"]
@@ -232,25 +231,8 @@ class ModelText:
                 yield f"extern {table};\n{table} = {{{pointers}}};"
 
     def _prototypes(self) -> Iterator[str]:
-        for symbol, module in self._called():
-            yield raw_prototype(module, symbol)
-            check = size_check_symbol(module, symbol)
-            if check is not None:
-                count = len(size_symbols(module, symbol))
-                yield f"int32_t {check}({', '.join(['int64_t'] * count) or 'void'});"
-
-    def _called(self) -> Iterator[tuple[str, CSourceModule]]:
-        externs = self.native.program.externs
-        symbols = dict.fromkeys(
-            externs[call.callee]
-            for function in self._functions
-            for call in function.code
-            if isinstance(call, Call) and call.kind is CallKind.EXTERN
-        )
-        for symbol in symbols:
-            module = self.native.owner(symbol)
-            assert isinstance(module, CSourceModule)
-            yield symbol, module
+        for symbol, module in self.native.called_sources(self._functions):
+            yield from raw_declarations(module, symbol)
 
     def _public(self, function: VMFunction, text: FunctionText) -> Iterator[str]:
         names, layout = self.names[function.name], self.layouts[function.name]

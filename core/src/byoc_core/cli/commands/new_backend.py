@@ -23,7 +23,8 @@ def write_new_backend(
         typer.Option(
             "--kind",
             help="graph: your kernels run one by one (a library of functions over arrays). engine: your library "
-            "compiles and runs whole graphs (an inference engine, a device). csource: you print C.",
+            "compiles and runs whole graphs (an inference engine, a device). csource: you print C. lowering: "
+            "your library is C functions, called over memory planned by byoc.",
         ),
     ] = Kind.GRAPH,
     output: Annotated[
