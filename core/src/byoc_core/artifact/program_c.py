@@ -20,6 +20,7 @@ from byoc_core.native.bundle import ARTIFACT_SYMBOL
 from byoc_core.native.c_text import c_string
 from byoc_core.native.plain_c import has_raw_functions
 from byoc_core.runtime.module import TensorSpec
+from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.program import Program, VMFunction
 
 __all__ = ["program_source"]
