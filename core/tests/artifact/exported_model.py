@@ -151,7 +151,7 @@ class ExportedModel:
     def workspace_size(self, sizes: Mapping[str, int] | None = None, function: str = "main") -> int:
         """Return the bytes of the workspace, as stated by the C."""
         names = self.model.names[function]
-        measure = getattr(self._library, f"{self.model.name}{names.suffix}_workspace_size")
+        measure = getattr(self._library, names.workspace_size)
         measure.restype = ctypes.c_int64
         return int(measure(*(ctypes.c_int64((sizes or {})[name]) for name in names.sizes)))
 

@@ -282,10 +282,10 @@ def test_a_wrong_output_is_found_by_the_test_program(tmp_path: Path) -> None:
             ones = np.ones(4, dtype)
             executable_of((main,)).export_c(folder, test_inputs={"x": ones})
             source = (folder / "model.c").read_text()
-            assert "  return 0;\n}\n\nstatic const int64_t model_input_info" in source
+            assert "  return 0;\n}\n\nstatic const int64_t model_shape_input" in source
             broken = source.replace(
-                "  return 0;\n}\n\nstatic const int64_t model_input_info",
-                f"  o0[{position}] = {wrong};\n  return 0;\n}}\n\nstatic const int64_t model_input_info",
+                "  return 0;\n}\n\nstatic const int64_t model_shape_input",
+                f"  o0[{position}] = {wrong};\n  return 0;\n}}\n\nstatic const int64_t model_shape_input",
             )
             (folder / "model.c").write_text("#include <math.h>\n" + broken)
             done = subprocess.run(["make", "-s", "check"], cwd=folder, capture_output=True, text=True, check=False)

@@ -9,14 +9,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from byoc_core.artifact.plain_c.names import unique_names
+from byoc_core.artifact import load_module
+from byoc_core.artifact.plain_c.names import Identifiers, unique_names
 from byoc_core.artifact.plain_c.plain_model import plain_model
 from byoc_core.errors import OptionsError
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.runtime.pools import Pool
+from byoc_core.vm import Builtin, Call, Ret, VMFunction
 
-from core.tests.artifact.exported_model import OK, ExportedModel, copies, executable_of, shift, tensor
+from core.tests.artifact.exported_model import (
+    OK,
+    ExportedModel,
+    builtin,
+    copies,
+    executable_of,
+    extern,
+    shift,
+    tensor,
+)
 from core.tests.artifact.test_plain_c_sizes import floats, two_steps
 
 COMPILERS = [
@@ -194,7 +205,11 @@ def test_impossible_prefixes_are_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["t0", "p12", "run", "memmove", "int64_t", "dim_n", "inputs", "EOF", "class", "a b", "é"]
+    "name",
+    [
+        *("t0", "p12", "memmove", "int64_t", "dim_n", "inputs", "EOF", "class", "a b", "é"),
+        *("model_x", "MODEL_X", "bad"),
+    ],
 )
 def test_impossible_names_of_memories_are_refused(name: str) -> None:
     executable = executable_of((two_steps(),), [shift("one", 1)])
@@ -216,3 +231,80 @@ def test_a_region_may_be_called_like_anything(tmp_path: Path) -> None:
         executable = executable_of((main,), [shift(name, 1)])
         model = ExportedModel(executable, tmp_path, name="model")
         assert model.call([floats(3)], {"n": 3})[1][0].tolist() == [2, 3, 4]
+
+
+def test_identifiers_are_allocated_once_in_all_forms() -> None:
+    identifiers = Identifiers(["x", "y_size"])
+    assert [identifiers.allocate(hint) for hint in ("x", "x", "z", "x_2")] == ["x_2", "x_3", "z", "x_2_2"]
+    assert identifiers.allocate("y", lambda name: (name, f"{name}_size")) == "y_2"
+    assert [identifiers.allocate(hint) for hint in ("y", "y_2_size", "y_2")] == ["y", "y_2_size_2", "y_2_2"]
+
+
+CLASHES = {
+    "a generated function like a public function": (("main", "one_"), ("x",), "run_one", ()),
+    "a generated function like the address of an input": (("main",), ("one_",), "input_one", ()),
+    "a generated function like a member": (("main",), ("one_", "x", "one_sizes_"), "one", ()),
+    "a generated function like a structure": (("main", "one"), ("x",), "one_inputs", ()),
+    "a size of a function like the address of an input": (
+        ("main", "input_x"),
+        ("x_workspace_size", "x_inputs", "x_input_info"),
+        "one",
+        (),
+    ),
+    "shapes like members": (("main", "input", "shape_input"), ("info", "info_0", "info_1", "0", "_0"), "one", ()),
+    "the bytes of a memory like a largest size": (("main",), ("x",), "one", ("max_n", "max")),
+    "memories like parts of names": (
+        ("main", "run", "body"),
+        ("x",),
+        "one",
+        ("run", "argc", "body", "check_float", "output_0"),
+    ),
+    "functions like memories": (("main", "sram", "dram_size", "workspace"), ("x",), "one", ("sram", "dram")),
+    "macros of functions in capital letters": (("main", "f", "F", "num", "max", "max_n"), ("x", "X"), "one", ()),
+}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("clash", CLASHES)
+def test_names_that_would_clash_get_numbers(tmp_path: Path, compiler: str, clash: str) -> None:
+    functions, members, symbol, memories = CLASHES[clash]
+    specs = [tensor(member, "n") for member in members]
+    results = [tensor(f"y{number}", "n") for number in range(len(members))]
+    copies_code: list[Call | Ret] = [builtin(Builtin.COPY, (k,), len(members) + k) for k in range(1, len(members))]
+    ret = Ret(tuple(range(len(members), 2 * len(members))))
+    code = (extern(0, (0,), (len(members),)), *copies_code, ret)
+    executable = executable_of(
+        [VMFunction(name, tuple(specs), tuple(results), (), (), (), (), code) for name in functions],
+        [shift(symbol, 1)],
+    )
+    largest = {"n": 3}
+    pools = [Pool(name) for name in memories]
+    for places in (False, True):
+        folder = tmp_path / str(places)
+        executable.export_c(folder, max_sizes=largest, pools=pools, places_arguments=places)
+        assert make(folder, compiler).count(": right") == len(members)
+        heads = [line for line in (folder / "model.h").read_text().splitlines() if line.startswith("int32_t model_run")]
+        assert len({*heads}) == len(functions)
+        assert sum(line.startswith("int32_t model_run(") for line in heads) == 1
+
+
+def test_functions_of_several_sources_never_share_a_name(tmp_path: Path) -> None:
+    """The check of the sizes of `one` would be called like the function `one_sizes` of another source."""
+    modules = [shift("one", 1), shift("one_sizes", 10)]
+    code = (extern(0, (0,), (1,)), Ret((1,)))
+    x, y = (tensor("x", "n"),), (tensor("y", "n"),)
+    other = (extern(1, (0,), (1,)), Ret((1,)))
+    functions = (VMFunction("main", x, y, (), (), (), (), code), VMFunction("other", x, y, (), (), (), (), other))
+    model = ExportedModel(executable_of(functions, modules), tmp_path)
+    for function, by in (("main", 1), ("other", 10)):
+        assert model.call([floats(2)], {"n": 2}, function)[1][0].tolist() == [by, by + 1]
+
+
+def test_odd_names_in_a_shared_library(tmp_path: Path) -> None:
+    names = hostile()
+    specs = functions(names)
+    executable_of((copies("main", specs, specs),)).export_library(tmp_path / "model.so")
+    arrays = [np.full((2, 3), number, "int32") for number in range(len(names))]
+    outputs = [np.zeros_like(array) for array in arrays]
+    load_module(tmp_path / "model.so").get_function("main")(*arrays, *outputs)
+    assert [int(output[0, 0]) for output in outputs] == list(range(len(names)))

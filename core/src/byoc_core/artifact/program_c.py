@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from byoc_core.artifact.native_program import NativeProgram, has_c_name, ops_text, solve_sizes
-from byoc_core.artifact.plain_c.function_text import FunctionText, raw_declarations
+from byoc_core.artifact.plain_c.function_text import FunctionText
 from byoc_core.artifact.plain_c.layout import lay_out_workspaces
 from byoc_core.artifact.plain_c.names import FunctionNames
+from byoc_core.artifact.plain_c.raw_functions import RawFunctions
 from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative
 from byoc_core.dtypes import dtype_info
 from byoc_core.native.bundle import ARTIFACT_SYMBOL
@@ -120,7 +121,7 @@ class _Bodies:
         yield "#include <string.h>"
         for symbol, module in self._native.called_sources(self._functions):
             if has_raw_functions(module.get_source("c")):
-                yield from raw_declarations(module, symbol)
+                yield from RawFunctions().declarations(module, symbol)
             else:
                 name = self._native.region_symbol(symbol)
                 yield f"int32_t {name}(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result);"

@@ -78,10 +78,16 @@ class ConstantFiles:
             self._offsets[digest] = end
             end += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
 
+    @property
+    def names(self) -> list[str]:
+        """The C names of the constants."""
+        numbers = range(len(self._arrays))
+        return [f"{self._prefix}_constant_{number}" for number in numbers] if self.is_text else [self._symbol]
+
     def expressions(self) -> dict[str, str]:
         """Return a C expression of the address of each constant, by digest; constant expressions of C."""
         if self.is_text:
-            return {digest: f"{self._prefix}_constant_{number}" for number, digest in enumerate(self._arrays)}
+            return dict(zip(self._arrays, self.names, strict=True))
         return {digest: f"{self._symbol} + {offset}" for digest, offset in self._offsets.items()}
 
     def declarations(self) -> Iterator[str]:
@@ -89,8 +95,8 @@ class ConstantFiles:
         if not self._arrays:
             return
         if self.is_text:
-            for number, array in enumerate(self._arrays.values()):
-                yield f"extern const {_ctype(array)} {self._prefix}_constant_{number}[{max(array.size, 1)}];"
+            for name, array in zip(self.names, self._arrays.values(), strict=True):
+                yield f"extern const {_ctype(array)} {name}[{max(array.size, 1)}];"
         else:
             yield f"extern const unsigned char {self._symbol}[];"
 
@@ -116,8 +122,8 @@ class ConstantFiles:
         return b"".join(padded)
 
     def _definitions(self) -> Iterator[str]:
-        for number, array in enumerate(self._arrays.values()):
-            name, ctype = f"{self._prefix}_constant_{number}", _ctype(array)
+        for name, array in zip(self.names, self._arrays.values(), strict=True):
+            ctype = _ctype(array)
             yield f"extern const {ctype} {name}[{max(array.size, 1)}];"
             section = f"{self._prefix.upper()}_CONSTANTS_ATTRIBUTE"
             yield f"{section} _Alignas({ALIGNMENT}) const {ctype} {name}[{max(array.size, 1)}] = {{"

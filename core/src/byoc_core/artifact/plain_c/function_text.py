@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
+from byoc_core.artifact.plain_c.raw_functions import RawFunctions, size_symbols
 from byoc_core.artifact.plain_c.size_checks import size_checks
 from byoc_core.dims import Dim, match_symbols, product, substitute, symbols_of
 from byoc_core.dtypes import dtype_info
@@ -19,40 +20,7 @@ from byoc_core.runtime.csource import CSourceModule
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.program import Register, RegisterKind, View, VMFunction, nbytes_of
 
-__all__ = ["FunctionText", "raw_declarations", "size_check_symbol", "size_symbols"]
-
-
-def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
-    """Return the function checking the symbolic sizes of a generated function; ``None`` if there is none."""
-    name = f"{symbol}_sizes_"
-    return name if f"int32_t {name}(" in module.get_source("c") else None
-
-
-def _raw_prototype(module: CSourceModule, symbol: str) -> str:
-    """Return the declaration of a generated function over plain pointers."""
-    signature = module.signatures[symbol]
-    types = [f"const {c_storage_type(spec.dtype)} *" for spec in signature.inputs]
-    types += [f"{c_storage_type(spec.dtype)} *" for spec in signature.outputs]
-    types += ["int64_t"] * len(size_symbols(module, symbol))
-    types += ["char *"] if module.call_traits(symbol).workspace_nbytes != 0 else []
-    return f"int32_t {symbol}_({', '.join(types) or 'void'});"
-
-
-def raw_declarations(module: CSourceModule, symbol: str) -> Iterator[str]:
-    """Yield the declarations of a generated function over plain pointers, and of the check of its sizes, if any."""
-    yield _raw_prototype(module, symbol)
-    check = size_check_symbol(module, symbol)
-    if check is not None:
-        sizes = ["int64_t"] * len(size_symbols(module, symbol))
-        yield f"int32_t {check}({', '.join(sizes) or 'void'});"
-
-
-def size_symbols(module: CSourceModule, symbol: str) -> list[str]:
-    """Return the symbols whose sizes a generated function takes behind the pointers, in order."""
-    signature = module.signatures[symbol]
-    return sorted(
-        {n for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape for n in symbols_of(dim)}
-    )
+__all__ = ["FunctionText"]
 
 
 class FunctionText:
@@ -64,6 +32,7 @@ class FunctionText:
         names: the C names of all functions of the program, by name.
         layouts: the workspaces of all functions.
         constants: C expressions of the program's constants, by digest.
+        raw: the generated functions called by the C.
         is_library: whether the C is part of a shared library: functions without a form over plain pointers are called
             with tensors, and scratch memory may be left to the functions.
     """
@@ -75,9 +44,11 @@ class FunctionText:
         names: Mapping[str, FunctionNames],
         layouts: Mapping[str, WorkspaceLayout],
         constants: Mapping[str, str],
+        raw: RawFunctions | None = None,
         *,
         is_library: bool = False,
     ) -> None:
+        self._raw = raw or RawFunctions()
         self._is_library = is_library
         self._native = native
         self._program = native.program
@@ -204,14 +175,14 @@ class FunctionText:
         sizes = match_symbols(declared, passed)
         yield from self._equal([substitute(dim, sizes) for dim in declared], passed, f"call of `{symbol}`")
         size_texts = [self._text(sizes[name]) for name in size_symbols(module, symbol)]
-        check = size_check_symbol(module, symbol)
+        check = self._raw.size_check(module, symbol)
         if check is not None:
             yield f"  if ({check}({', '.join(size_texts)})) return -1;"
         pointers = [self._variables[number] for number in numbers[:count]]
         scratch = [f"(char *){self._variables[number]}" for number in numbers[count:]]
         if module.call_traits(symbol).workspace_nbytes != 0 and not scratch:
             scratch = ["NULL"]  # the function allocates scratch memory
-        yield f"  if ({symbol}_({', '.join([*pointers, *size_texts, *scratch])})) return -1;"
+        yield f"  if ({self._raw.name(symbol)}({', '.join([*pointers, *size_texts, *scratch])})) return -1;"
 
     def _has_raw_form(self, module: CSourceModule, symbol: str, numbers: Sequence[int]) -> bool:
         """Return whether a call may pass pointers: the sizes follow from the shapes, and no tensor has strides."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from byoc_core.artifact.plain_c.constants import ConstantFiles
+from byoc_core.artifact.plain_c.names import unique_names
 from byoc_core.artifact.plain_c.plain_model import PlainModel
 from byoc_core.artifact.plain_c.test_vector import TestVector
 from byoc_core.dims import evaluate
@@ -40,6 +41,9 @@ int main(int argc, char **argv) {{
 """
 
 
+_VARIABLES = ("run", "main", "pools", "inputs", "outputs", "argc", "argv", "status", "failures", "rounds", "start", "i")
+
+
 def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFiles) -> str:
     """Return the program comparing a run with the expected outputs.
 
@@ -53,11 +57,12 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
     is_placed = bool(layout.inputs or layout.outputs)
     sizes = dict(vector.sizes)
     lines = [_HEAD.format(name=model.name), *test_files.declarations(), ""]
-    for pool, nbytes in zip(model.pools, layout.nbytes, strict=True):
+    variables = _pool_variables(model)
+    for variable, pool, nbytes in zip(variables, model.pools, layout.nbytes, strict=True):
         size = max(evaluate(nbytes, sizes), 1)
-        lines.append(f"static _Alignas({pool.alignment}) unsigned char {pool.name}[{size}];")
+        lines.append(f"static _Alignas({pool.alignment}) unsigned char {variable}[{size}];")
     if len(model.pools) > 1:
-        values = ", ".join(pool.name for pool in model.pools)
+        values = ", ".join(variables)
         lines.append(f"static const struct {model.name}_pools pools = {{{values}}};")
     if not is_placed:
         lines += [
@@ -67,11 +72,10 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
     kinds = dict.fromkeys(map(_kind, vector.outputs))
     lines += ["", *(line for kind in kinds for line in _CHECKS[kind])]
     lines += [*_run(model, vector, expressions, is_placed=is_placed), ""]
-    memory = "workspace" if len(model.pools) == 1 else "&pools"
-    prefix = f"{model.name}{names.suffix}"
-    if len(model.pools) == 1:
-        memory = model.pools[0].name
-    got = [f"{prefix}_output_{n}({memory})" if is_placed else f"output_{k}" for k, n in enumerate(names.outputs)]
+    memory = variables[0] if len(model.pools) == 1 else "&pools"
+    got = [
+        f"{names.accessor('output', n)}({memory})" if is_placed else f"output_{k}" for k, n in enumerate(names.outputs)
+    ]
     checks = [
         f'  failures += check_{_kind(array)}("{member}", {got[number]}, '
         f"(const void *)({expressions[f'out{number}']}), {array.size}, {_tolerance(array)});"
@@ -80,28 +84,34 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
     return "\n".join(lines) + "\n" + _MAIN.format(run=names.run, checks="\n".join(checks))
 
 
+def _pool_variables(model: PlainModel) -> tuple[str, ...]:
+    """Return the names of the arrays of the pools."""
+    checks = (f"check_{kind}" for kind in _CHECKS)
+    outputs = (f"output_{number}" for number in range(max(len(names.outputs) for names in model.names.values())))
+    return unique_names((pool.name for pool in model.pools), (*_VARIABLES, *checks, *outputs), lambda _: True)
+
+
 def _run(model: PlainModel, vector: TestVector, expressions: dict[str, str], *, is_placed: bool) -> Iterator[str]:
     """Yield the C function running the model on the inputs of the vector."""
     names = model.names[vector.function]
-    prefix = f"{model.name}{names.suffix}"
-    memory = model.pools[0].name if len(model.pools) == 1 else "&pools"
+    memory = _pool_variables(model)[0] if len(model.pools) == 1 else "&pools"
     sizes = [f".{member} = {vector.sizes[symbol]}" for symbol, member in names.sizes.items()]
     yield "static int32_t run(void) {"
     if is_placed:
         for number, (member, array) in enumerate(zip(names.inputs, vector.inputs, strict=True)):
             source = f"(const void *)({expressions[f'in{number}']})"
-            yield f"  memcpy({prefix}_input_{member}({memory}), {source}, {array.nbytes});"
+            yield f"  memcpy({names.accessor('input', member)}({memory}), {source}, {array.nbytes});"
         if sizes:
-            yield f"  const struct {prefix}_inputs inputs = {{{', '.join(sizes)}}};"
+            yield f"  const struct {names.input_structure} inputs = {{{', '.join(sizes)}}};"
         yield f"  return {names.run}({'&inputs, ' if sizes else ''}{memory});"
     else:
         pointers = [
             f".{member} = (const {_type(array)} *)(const void *)({expressions[f'in{number}']})"
             for number, (member, array) in enumerate(zip(names.inputs, vector.inputs, strict=True))
         ]
-        yield from _structure(f"{prefix}_inputs", "inputs", [*pointers, *sizes])
+        yield from _structure(names.input_structure, "inputs", [*pointers, *sizes])
         outputs = [f".{member} = output_{number}" for number, member in enumerate(names.outputs)]
-        yield from _structure(f"{prefix}_outputs", "outputs", outputs)
+        yield from _structure(names.output_structure, "outputs", outputs)
         yield f"  return {names.run}(&inputs, &outputs, {memory});"
     yield "}"
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.constants import ConstantFiles
-from byoc_core.artifact.plain_c.function_text import FunctionText, raw_declarations
+from byoc_core.artifact.plain_c.function_text import FunctionText
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
-from byoc_core.artifact.plain_c.names import FunctionNames
+from byoc_core.artifact.plain_c.names import FunctionNames, Side
+from byoc_core.artifact.plain_c.raw_functions import RawFunctions
 from byoc_core.dims import Dim
 from byoc_core.native.c_text import HALF_DTYPES, c_comment, c_storage_type, c_string
 from byoc_core.runtime.csource import CSourceModule
@@ -48,6 +49,7 @@ class ModelText:
         prefix: the model's name, a C identifier.
         native: the program.
         names: the C names of all functions, by name.
+        raw: the generated functions.
         layouts: the workspaces of all functions, by name.
         constants: the constants.
         max_sizes: the largest size of each symbol, or ``None``.
@@ -58,6 +60,7 @@ class ModelText:
     prefix: str
     native: NativeProgram
     names: Mapping[str, FunctionNames]
+    raw: RawFunctions
     layouts: Mapping[str, WorkspaceLayout]
     constants: ConstantFiles
     max_sizes: Mapping[str, int] | None
@@ -110,37 +113,35 @@ class ModelText:
 
     def _declarations(self, function: VMFunction) -> Iterator[str]:
         names, layout = self.names[function.name], self.layouts[function.name]
-        upper = f"{self.prefix}{names.suffix}".upper()
         if self.max_sizes is not None:
             for name in names.sizes:
                 yield f"/* The largest size `{c_comment(name)}`. */"
-                yield f"#define {upper}_MAX_{names.macros[name]} {self.max_sizes[name]}"
+                yield f"#define {names.largest_macro(name)} {self.max_sizes[name]}"
         for pool, nbytes in zip(self.pools, layout.nbytes, strict=True):
             if isinstance(nbytes, int):
                 yield f"/* Bytes of the memory `{pool.name}`{_bound_text(layout, self.pools.index(pool))}. */"
-                yield f"#define {upper}_{pool.name.upper()}_SIZE {max(nbytes, 1)}"
+                yield f"#define {names.bytes_macro(pool.name)} {max(nbytes, 1)}"
         if layout.inputs or layout.outputs:
             yield from self._accessors(function)
             if names.sizes:
                 yield ""
                 yield f"/* Function `{c_comment(function.name)}`: sizes. */"
-                yield from self._structure(f"{self.prefix}{names.suffix}_inputs", (), (), "", names)
+                yield from self._structure(names.input_structure, (), (), "", names)
         else:
-            kind = f"{self.prefix}{names.suffix}"
             yield from ("", f"/* Function `{c_comment(function.name)}`: inputs and sizes. */")
-            yield from self._structure(f"{kind}_inputs", function.params, names.inputs, "const ", names)
+            yield from self._structure(names.input_structure, function.params, names.inputs, "const ", names)
             yield f"/* Function `{c_comment(function.name)}`: outputs."
             yield " * No output may overlap an input or another output. */"
-            yield from self._structure(f"{kind}_outputs", function.results, names.outputs, "", None)
+            yield from self._structure(names.output_structure, function.results, names.outputs, "", None)
         if self._is_single:
             yield "/* Return the bytes of the workspace, or -1 for sizes without a meaning. */"
-            yield f"{self._size_head(function)};"
+            yield f"{self._size_head(names, names.sizes.values())};"
         yield "/* Run the function; return a status. */"
         yield f"{self._run_head(function)};"
         yield "/* The inputs and outputs in order, with their counts. */"
-        for kind, specs in (("input", function.params), ("output", function.results)):
-            yield f"#define {upper}_NUM_{kind.upper()}S {len(specs)}"
-            yield f"extern const struct {self.prefix}_tensor {self.prefix}{names.suffix}_{kind}_info[];"
+        for side, specs in _sides(function):
+            yield f"#define {names.count_macro(side)} {len(specs)}"
+            yield f"extern const struct {self.prefix}_tensor {names.info(side)}[];"
         yield ""
 
     def _accessors(self, function: VMFunction) -> Iterator[str]:
@@ -150,17 +151,14 @@ class ModelText:
         yield ""
         yield "/* Addresses of inputs, to fill before each run, and of outputs, to read after the run. A run may reuse"
         yield " * the memory of inputs. */"
-        groups = (
-            ("input", function.params, names.inputs, layout.inputs),
-            ("output", function.results, names.outputs, layout.outputs),
-        )
-        for kind, specs, members, locations in groups:
+        groups = zip(_sides(function), (names.inputs, names.outputs), (layout.inputs, layout.outputs), strict=True)
+        for (side, specs), members, locations in groups:
             for spec, member, location in zip(specs, members, locations, strict=True):
                 shape = c_comment(", ".join(map(str, spec.shape)))
                 ctype = _public_type(spec.dtype)
                 base = "workspace" if self._is_single else f"pools->{self.pools[location.pool].name}"
                 yield f"/* {spec.dtype}[{shape}] */"
-                yield f"static inline {ctype} *{self.prefix}{names.suffix}_{kind}_{member}({parameter}) {{"
+                yield f"static inline {ctype} *{names.accessor(side, member)}({parameter}) {{"
                 yield f"  return ({ctype} *)(void *)((char *){base} + {location.offset});"
                 yield "}"
 
@@ -182,16 +180,19 @@ class ModelText:
             yield "  char unused;"
         yield "};"
 
-    def _size_head(self, function: VMFunction) -> str:
-        names = self.names[function.name]
-        sizes = ", ".join(f"int64_t {member}" for member in names.sizes.values())
-        return f"int64_t {self.prefix}{names.suffix}_workspace_size({sizes or 'void'})"
+    @staticmethod
+    def _size_head(names: FunctionNames, parameters: Iterable[str]) -> str:
+        sizes = ", ".join(f"int64_t {text}" for text in parameters)
+        return f"int64_t {names.workspace_size}({sizes or 'void'})"
 
     def _run_head(self, function: VMFunction) -> str:
         names, layout = self.names[function.name], self.layouts[function.name]
-        kind = f"{self.prefix}{names.suffix}"
         memory = "void *workspace" if self._is_single else f"const struct {self.prefix}_pools *pools"
-        parameters = [f"const struct {kind}_inputs *inputs", f"const struct {kind}_outputs *outputs", memory]
+        parameters = [
+            f"const struct {names.input_structure} *inputs",
+            f"const struct {names.output_structure} *outputs",
+            memory,
+        ]
         if layout.inputs or layout.outputs:
             parameters = [*([parameters[0]] if names.sizes else []), memory]
         return f"int32_t {names.run}({', '.join(parameters)})"
@@ -199,7 +200,7 @@ class ModelText:
     def source(self) -> str:
         """Return ``<prefix>.c``."""
         texts = [
-            FunctionText(self.native, f, self.names, self.layouts, self.constants.expressions())
+            FunctionText(self.native, f, self.names, self.layouts, self.constants.expressions(), self.raw)
             for f in self._functions
         ]
         lines = [
@@ -209,7 +210,6 @@ class ModelText:
             "",
             '#include "byoc_ffi.h"',
             '#include "byoc_scalar.h"',
-            f'#include "{self.prefix}_symbols.h"',
             "",
             *self.constants.declarations(),
             *self._tables(),
@@ -232,19 +232,18 @@ class ModelText:
 
     def _prototypes(self) -> Iterator[str]:
         for symbol, module in self.native.called_sources(self._functions):
-            yield from raw_declarations(module, symbol)
+            yield from self.raw.declarations(module, symbol)
 
     def _public(self, function: VMFunction, text: FunctionText) -> Iterator[str]:
         names, layout = self.names[function.name], self.layouts[function.name]
-        for kind, specs in (("input", function.params), ("output", function.results)):
-            yield from self._info(f"{self.prefix}{names.suffix}_{kind}_info", specs)
+        for side, specs in _sides(function):
+            yield from self._info(names, side, specs)
         yield from (text.sizes_definition(self.max_sizes), "")
-        variables = ", ".join(names.size_variable(name) for name in names.sizes)
         if self._is_single:
             (nbytes,) = layout.nbytes
-            yield f"{self._size_head(function)} {{"
-            yield from (f"  const int64_t {names.size_variable(n)} = {member};" for n, member in names.sizes.items())
-            yield f"  if ({names.check}({variables})) return -1;"
+            variables = [names.size_variable(name) for name in names.sizes]
+            yield f"{self._size_head(names, variables)} {{"
+            yield f"  if ({names.check}({', '.join(variables)})) return -1;"
             yield f"  return {_at_least_one(nbytes, names)};"
             yield "}"
             yield ""
@@ -269,9 +268,8 @@ class ModelText:
         yield f"  if ({names.check}({members})) return {upper}_BAD_SIZE;"
         if is_placed:
             argument = "workspace" if self._is_single else "pools"
-            kind = f"{self.prefix}{names.suffix}"
-            arguments = [f"{kind}_input_{n}({argument})" for n in names.inputs]
-            arguments += [f"{kind}_output_{n}({argument})" for n in names.outputs]
+            arguments = [f"{names.accessor('input', n)}({argument})" for n in names.inputs]
+            arguments += [f"{names.accessor('output', n)}({argument})" for n in names.outputs]
         else:
             arguments = [*(f"inputs->{n}" for n in names.inputs), *(f"outputs->{n}" for n in names.outputs)]
         specs = (*function.params, *function.results)
@@ -282,15 +280,20 @@ class ModelText:
         yield f"  return {names.body}({', '.join(arguments)}) ? {upper}_FAILED : {upper}_OK;"
         yield "}"
 
-    def _info(self, name: str, specs: Sequence[TensorSpec]) -> Iterator[str]:
+    def _info(self, names: FunctionNames, side: Side, specs: Sequence[TensorSpec]) -> Iterator[str]:
         for number, spec in enumerate(specs):
             sizes = ", ".join(str(dim) if isinstance(dim, int) else "-1" for dim in spec.shape)
-            yield f"static const int64_t {name}_{number}[] = {{{sizes or '0'}}};"
+            yield f"static const int64_t {names.shape(side, number)}[] = {{{sizes or '0'}}};"
         rows = [
-            f"{{{c_string(spec.name)}, {c_string(spec.dtype)}, {len(spec.shape)}, {name}_{number}}}"
+            f"{{{c_string(spec.name)}, {c_string(spec.dtype)}, {len(spec.shape)}, {names.shape(side, number)}}}"
             for number, spec in enumerate(specs)
         ]
-        yield f"const struct {self.prefix}_tensor {name}[] = {{{', '.join(rows) or '{NULL, NULL, 0, NULL}'}}};"
+        values = ", ".join(rows) or "{NULL, NULL, 0, NULL}"
+        yield f"const struct {self.prefix}_tensor {names.info(side)}[] = {{{values}}};"
+
+
+def _sides(function: VMFunction) -> Sequence[tuple[Side, Sequence[TensorSpec]]]:
+    return (("input", function.params), ("output", function.results))
 
 
 def _bound_text(layout: WorkspaceLayout, pool: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,9 @@ from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.constants import ConstantFiles
 from byoc_core.artifact.plain_c.layout import DEFAULT_POOL, WorkspaceLayout, lay_out_workspaces
 from byoc_core.artifact.plain_c.model_text import ModelText
-from byoc_core.artifact.plain_c.names import FunctionNames, all_function_names, is_free_name
+from byoc_core.artifact.plain_c.names import FunctionNames, Identifiers, is_free_name, name_functions
 from byoc_core.artifact.plain_c.obstacles import check_plain
+from byoc_core.artifact.plain_c.raw_functions import ENDS, RawFunctions
 from byoc_core.errors import MemoryLimitError, OptionsError
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.c_text import c_identifier
@@ -73,17 +74,20 @@ def plain_model(
     check_plain(native)
     modules = [module for module in executable.modules if isinstance(module, CSourceModule)]
     constant_files = ConstantFiles(name, _constants(executable, modules), constants)
-    writable = _writable_pools(pools, constant_files.nbytes)
+    fixed = _fixed_identifiers(name, constant_files, len(modules))
+    writable = _writable_pools(name, pools, constant_files.nbytes, fixed)
     pool_names = [pool.name for pool in writable]
-    names = all_function_names(name, executable.program.functions, pool_names)
+    identifiers = Identifiers([*fixed, *(f"{name.upper()}_{pool.upper()}_ALIGNMENT" for pool in pool_names)])
+    names = name_functions(name, executable.program.functions, identifiers, pool_names)
+    renamed = [_rename_raw_functions(name, module, identifiers) for module in modules]
+    raw = RawFunctions({key: text for item in renamed for key, text in item.items()})
     layouts = lay_out_workspaces(executable.program, max_sizes, writable, places_arguments=places_arguments)
-    text = ModelText(name, native, names, layouts, constant_files, max_sizes, modules, writable)
+    text = ModelText(name, native, names, raw, layouts, constant_files, max_sizes, modules, writable)
     sources = {f"{name}_module{number}.c": module for number, module in enumerate(modules)}
     files: dict[str, bytes] = {
         f"{name}.h": text.header().encode(),
         f"{name}.c": text.source().encode(),
-        f"{name}_symbols.h": _symbols_header(name, modules).encode(),
-        **{file: _module_source(name, n, m).encode() for n, (file, m) in enumerate(sources.items())},
+        **{file: _module_source(name, n, m, renamed[n]).encode() for n, (file, m) in enumerate(sources.items())},
         **constant_files.files(),
     }
     texts = {file: module.get_source("c") for file, module in sources.items()} or {"empty.c": ""}
@@ -99,6 +103,10 @@ _HEADERS = (
 """Headers of C: a header of this name in a folder of includes hides the header of C."""
 _TARGETS = ("all", "clean", "help", "install", "package", "package_source", "test")
 """Names of targets reserved by CMake."""
+
+
+_VARIABLES = re.compile(r"[a-z]\d+|mem(move|cpy|set)")
+"""Variables and functions inside the C of functions."""
 
 
 def _check_name(name: str) -> None:
@@ -130,17 +138,23 @@ def _check_max_sizes(program: Program, max_sizes: Mapping[str, int] | None) -> d
     return {symbol: int(size) for symbol, size in max_sizes.items()} if max_sizes else None
 
 
-def _writable_pools(pools: Sequence[Pool], constants_nbytes: int) -> tuple[Pool, ...]:
+def _writable_pools(
+    name: str, pools: Sequence[Pool], constants_nbytes: int, fixed: Collection[str]
+) -> tuple[Pool, ...]:
     """Return the pools for intermediates; check the names, and the size of constants against the read-only pools.
+
+    Args:
+        name: the model's name.
+        pools: all pools.
+        constants_nbytes: the bytes of all constants.
+        fixed: the identifiers of the model itself.
 
     Raises:
         OptionsError: a name is no C identifier, or no pool is writable.
         MemoryLimitError: the constants exceed the read-only pools.
     """
     for pool in pools:
-        is_usable = pool.name.isascii() and c_identifier(pool.name) == pool.name and not pool.name.startswith("_")
-        is_usable = is_usable and (pool.name == DEFAULT_POOL.name or is_free_name(pool.name))
-        if not is_usable or re.fullmatch(r"[a-z]\d+|run|main|mem(move|cpy|set)|output_\d+", pool.name):
+        if not _is_usable_pool(pool.name, name, fixed):
             raise OptionsError(f"pool `{pool.name}`", "has a name unusable in C", expected="such as 'sram'")
     capitals: dict[str, str] = {}
     for pool in pools:
@@ -162,6 +176,15 @@ def _writable_pools(pools: Sequence[Pool], constants_nbytes: int) -> tuple[Pool,
     return writable or (DEFAULT_POOL,)
 
 
+def _is_usable_pool(pool: str, name: str, fixed: Collection[str]) -> bool:
+    """Return whether a name is an identifier without another meaning in the C of a model."""
+    is_identifier = pool.isascii() and c_identifier(pool) == pool and not pool.startswith("_")
+    is_free = is_free_name(pool) and not pool.startswith((f"{name}_", f"{name.upper()}_"))
+    macros = {f"{name}_{pool}_{end}".upper() for end in ("SIZE", "ALIGNMENT")}
+    is_free = is_free and macros.isdisjoint(fixed) and not _VARIABLES.fullmatch(pool)
+    return pool == DEFAULT_POOL.name or (is_identifier and is_free)
+
+
 def _constants(executable: Executable, modules: Sequence[CSourceModule]) -> dict[str, NDArray]:
     """Return the constants of the program and of all modules by digest, each once."""
     found: dict[str, NDArray] = {
@@ -172,23 +195,33 @@ def _constants(executable: Executable, modules: Sequence[CSourceModule]) -> dict
     return found
 
 
-def _symbols_header(name: str, modules: Sequence[CSourceModule]) -> str:
-    """Return definitions of prefixed names for all generated functions, so that models may be linked together."""
-    lines = ["/* Names of generated functions, with the model's prefix. */"]
-    for module in modules:
-        for symbol in module.function_names:
-            lines += [f"#define {symbol}_{kind} {name}_{symbol}_{kind}" for kind in ("", "sizes_")]
-    return "\n".join(lines) + "\n"
+def _fixed_identifiers(name: str, constants: ConstantFiles, num_modules: int) -> list[str]:
+    """Return the identifiers of the model itself."""
+    lower = ("tensor", "pools", "constant_data")
+    capitals = ("OK", "FAILED", "BAD_SIZE", "BAD_ARGUMENT", "H_", "CONSTANTS_SECTION", "CONSTANTS_ATTRIBUTE")
+    return [
+        *(f"{name}_{text}" for text in lower),
+        *(f"{name.upper()}_{text}" for text in capitals),
+        *(f"{name}_constants_{number}" for number in range(num_modules)),
+        *constants.names,
+    ]
 
 
-def _module_source(name: str, number: int, module: CSourceModule) -> str:
+def _rename_raw_functions(name: str, module: CSourceModule, identifiers: Identifiers) -> dict[tuple[str, str], str]:
+    """Return the names of generated functions, by symbol and end, different in each model of a program."""
+    return {
+        (symbol, end): identifiers.allocate(f"{name}_{symbol}{end}") for symbol in module.function_names for end in ENDS
+    }
+
+
+def _module_source(name: str, number: int, module: CSourceModule, renamed: Mapping[tuple[str, str], str]) -> str:
+    macros = "".join(f"#define {symbol}{end} {text}\n" for (symbol, end), text in renamed.items())
     table = f"#define byoc_constants {name}_constants_{number}\n" if module.constants else ""
     # The first line of a long text asks for several translation units; here the text is one.
     source = re.sub(r"\A#define BYOC_NUM_UNITS \d+\n", "", module.get_source("c"))
     prototypes = "".join(f"{line}\n" for line in _prototypes(source))
     return (
-        f'#define BYOC_PLAIN_C 1\n#include "{name}_symbols.h"\n{table}#include "byoc_ffi.h"\n'
-        f'#include "byoc_scalar.h"\n{prototypes}{source}'
+        f'#define BYOC_PLAIN_C 1\n{macros}{table}#include "byoc_ffi.h"\n#include "byoc_scalar.h"\n{prototypes}{source}'
     )
 
 

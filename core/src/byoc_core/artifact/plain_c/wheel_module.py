@@ -107,7 +107,7 @@ def python_module(function: VMFunction, names: FunctionNames, name: str) -> str:
             [(member, "ctypes.c_void_p") for member in names.outputs] or [("unused", "ctypes.c_char")]
         ),
         run=names.run,
-        size=f"{name}_workspace_size",
+        size=names.workspace_size,
         size_types=f"[{', '.join(['ctypes.c_int64'] * len(names.sizes))}]",
     )
     return head + "\n\n" + "\n".join(_function(function, names)) + "\n"
