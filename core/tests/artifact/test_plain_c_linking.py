@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from byoc_core.artifact import Executable
-from byoc_core.errors import CallError, ToolchainError
+from byoc_core.errors import ByocError, CallError, ToolchainError
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.vm import Builtin, Ret, VMFunction
 
@@ -250,6 +250,8 @@ def test_given_inputs_are_the_test_vector(tmp_path: Path) -> None:
         with pytest.raises(CallError) as caught:
             executable.export_c(tmp_path / "none", test_inputs=inputs, max_sizes=largest)
         assert str(caught.value) == text
+    with pytest.raises(ByocError, match="does not like 13"):
+        executable.export_c(tmp_path / "none", test_inputs={"x": np.zeros(13, "float32")})
     with pytest.raises(CallError, match="float64"):
         executable.export_c(tmp_path / "none", test_inputs={"x": np.zeros(3)})
     assert not (tmp_path / "none").exists()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from byoc_core.artifact import Executable
 from byoc_core.dims import parse_dim, symbol
-from byoc_core.errors import CodegenError, OptionsError
+from byoc_core.errors import CodegenError, OptionsError, ToolchainError
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallTraits, Signature, TensorSpec
@@ -105,6 +105,22 @@ def test_a_source_with_memory_on_the_heap(tmp_path: Path, name: str) -> None:
     assert refusal(one_function(c_module("f", raw, PLAIN)), tmp_path).endswith(
         "function `main`: `f`, from a source with memory on the heap"
     )
+
+
+def test_names_beginning_like_the_heap_are_no_obstacle(tmp_path: Path) -> None:
+    raw = "/* no_malloc(8) */\nBYOC_EXPORT int32_t f_(const float *x, float *out, int64_t dim_n) { return 0; }"
+    assert one_function(c_module("f", raw, PLAIN)).export_c(tmp_path)
+
+
+def test_a_failing_compiler_leaves_no_file(tmp_path: Path) -> None:
+    executable = one_function(c_module("f", "#error wrong\nBYOC_EXPORT int32_t f_(void);", PLAIN))
+    for export in (
+        lambda: executable.export_archive(tmp_path / "a" / "lib.a"),
+        lambda: executable.export_wheel(tmp_path / "w"),
+    ):
+        with pytest.raises(ToolchainError, match="wrong"):
+            export()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_source_built_with_missing_files(tmp_path: Path) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import byoc_core
 import numpy as np
 import pytest
 from byoc_core.artifact import Executable
@@ -13,7 +18,7 @@ from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.runtime.module import CallTraits, NDArray, Signature, TensorSpec
 from byoc_core.vm import Builtin, Call, CallKind, PlannedTensor, Program, Ret, VirtualMachine, VMFunction
-from byoc_core.vm.instructions import Goto, If
+from byoc_core.vm.instructions import BUILTINS, INSTRUCTIONS, Effect, Goto, If
 from byoc_core.vm.program import View
 
 from core.tests.artifact.exported_model import (
@@ -29,6 +34,7 @@ from core.tests.artifact.exported_model import (
     tensor,
 )
 from core.tests.artifact.test_library_program import TRUE, TWO, WEIGHT, caller, halves, loop
+from core.tests.lowered_toys import LoweringToy
 
 pytestmark = pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler: apt-get install gcc")
 
@@ -62,13 +68,55 @@ def check_same(
         assert output.tobytes() == array.tobytes()
 
 
-def library_functions() -> Executable:
-    return executable_of((loop(), halves(), caller()), [shift("one", 1), shift("ten", 10)], [TRUE, WEIGHT, TWO])
+def branch() -> VMFunction:
+    """Return x + 1 if the flag is true, else x + 10."""
+    return VMFunction(
+        "branch",
+        (tensor("x", "n"), tensor("flag", dtype="bool")),
+        (tensor("y", "n"),),
+        (),
+        (),
+        (),
+        (),
+        (If(1, 3), extern(0, (0,), (2,)), Goto(4), extern(1, (0,), (2,)), Ret((2,))),
+    )
+
+
+def every_instruction() -> Executable:
+    """Return functions with each instruction and each builtin."""
+    functions = (loop(), halves(), caller(), branch())
+    return executable_of(functions, [shift("one", 1), shift("ten", 10)], [TRUE, WEIGHT, TWO])
+
+
+def test_the_functions_have_each_instruction_and_builtin() -> None:
+    code = [instruction for function in every_instruction().program.functions for instruction in function.code]
+    calls = [instruction for instruction in code if isinstance(instruction, Call)]
+    assert {type(instruction) for instruction in code} == {spec.type for spec in INSTRUCTIONS}
+    assert {call.kind for call in calls} == set(CallKind) - {CallKind.PACKED}
+    called = {call.callee for call in calls if call.kind is CallKind.BUILTIN}
+    assert called == {which for which, spec in BUILTINS.items() if spec.effect is not Effect.ALLOCATES}
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.parametrize("name", ["loop", "halves", "caller", "branch"])
+def test_each_instruction_stays_inside_its_memory(tmp_path: Path, name: str) -> None:
+    """The test program has inputs, outputs and workspace of exactly the stated bytes, with memory between these."""
+    functions = [
+        replace(function, name="main") if function.name == name else function
+        for function in every_instruction().program.functions
+    ]
+    executable = executable_of(functions, [shift("one", 1), shift("ten", 10)], [TRUE, WEIGHT, TWO])
+    executable.export_c(tmp_path)
+    flags = "CFLAGS=-std=c11 -O1 -Wall -Wextra -Werror -pedantic -fsanitize=address,undefined -fno-sanitize-recover=all"
+    command = ["make", "-s", "check", "CC=gcc", flags]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(": right") == len(executable.signature("main").outputs)
 
 
 @pytest.mark.parametrize("constants", ["array", "object"])
 def test_loops_views_constants_and_calls_equal_the_machine(tmp_path: Path, constants: str) -> None:
-    executable = library_functions()
+    executable = every_instruction()
     model = ExportedModel(executable, tmp_path, constants=constants)
     for size in (0, 1, 5, 12, 1000):
         x = np.arange(2 * size, dtype="float32")
@@ -80,7 +128,7 @@ def test_loops_views_constants_and_calls_equal_the_machine(tmp_path: Path, const
 
 
 def test_the_workspace_is_the_same_for_the_largest_sizes(tmp_path: Path) -> None:
-    executable = library_functions()
+    executable = every_instruction()
     model = ExportedModel(executable, tmp_path, max_sizes={"n": 12})
     nbytes = {model.workspace_size({"n": size}, "caller") for size in range(13)}
     assert len(nbytes) == 1
@@ -88,23 +136,14 @@ def test_the_workspace_is_the_same_for_the_largest_sizes(tmp_path: Path) -> None
         check_same(executable, model, "caller", {"n": size}, np.arange(size, dtype="float32"))
 
 
-def test_a_branch_takes_one_of_two_ways(tmp_path: Path) -> None:
-    main = VMFunction(
-        "main",
-        (tensor("x", "n"), tensor("flag", dtype="bool")),
-        (tensor("y", "n"),),
-        (),
-        (),
-        (),
-        (),
-        (If(1, 3), extern(0, (0,), (2,)), Goto(4), extern(1, (0,), (2,)), Ret((2,))),
-    )
-    executable = executable_of((main,), [shift("one", 1), shift("ten", 10)])
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_a_branch_takes_one_of_two_ways(tmp_path: Path, size: int) -> None:
+    executable = every_instruction()
     model = ExportedModel(executable, tmp_path)
-    x = np.arange(4, dtype="float32")
+    x = np.arange(size, dtype="float32")
     for flag, by in ((True, 1), (False, 10)):
-        check_same(executable, model, "main", {"n": 4}, x, np.array(flag))
-        assert model.call((x, np.array(flag)), {"n": 4})[1][0].tolist() == (x + by).tolist()
+        check_same(executable, model, "branch", {"n": size}, x, np.array(flag))
+        assert model.call((x, np.array(flag)), {"n": size}, "branch")[1][0].tolist() == (x + by).tolist()
 
 
 @pytest.mark.parametrize("dtype", sorted(all_dtypes()))
@@ -204,7 +243,7 @@ BYOC_EXPORT int32_t turn_(const float *x, float *out, int64_t dim_n, char *works
 
 
 def test_a_failing_function_fails_the_run_and_leaves_the_model_usable(tmp_path: Path) -> None:
-    model = ExportedModel(library_functions(), tmp_path)
+    model = ExportedModel(every_instruction(), tmp_path)
     for function in ("caller", "loop"):
         inputs = {"caller": 1, "loop": 2}[function]
         for size, status in ((12, OK), (13, FAILED), (12, OK)):
@@ -215,7 +254,7 @@ def test_a_failing_function_fails_the_run_and_leaves_the_model_usable(tmp_path: 
 def test_the_same_function_runs_in_several_memories_of_threads(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    model = ExportedModel(library_functions(), tmp_path)
+    model = ExportedModel(every_instruction(), tmp_path)
 
     def work(seed: int) -> int:
         wrong = 0
@@ -234,3 +273,54 @@ def test_a_program_may_define_nothing_but_copies_of_inputs(tmp_path: Path) -> No
     assert isinstance(executable.program, Program)
     model = ExportedModel(executable, tmp_path)
     check_same(executable, model, "main", {}, np.ones(2, "float32"), np.array([3, -4], "int8"))
+
+
+def test_constants_above_the_limit_of_texts_are_binary(tmp_path: Path) -> None:
+    for nbytes, is_binary in ((1 << 18, False), ((1 << 18) + 1, True)):
+        big = np.random.default_rng(0).integers(0, 256, nbytes, "uint8")
+        code = (builtin(Builtin.COPY, (1,), 0), Ret((0,)))
+        main = VMFunction("main", (), (tensor("y", nbytes, dtype="uint8"),), (0,), (), (), (), code)
+        executable = executable_of((main,), (), [big])
+        model = ExportedModel(executable, tmp_path)
+        assert ("model_constants.bin" in model.model.files) == is_binary
+        check_same(executable, model, "main", {})
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is not installed")
+@pytest.mark.parametrize("form", ["array", "object"])
+def test_constants_lie_in_a_section_of_the_user(form: str, tmp_path: Path) -> None:
+    every_instruction().export_c(tmp_path, constants=form)
+    command = ["gcc", "-std=c11", '-DMODEL_CONSTANTS_SECTION=".flash"', "-c", "model_constants.c", "-o", "constants.o"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    command = ["objdump", "-h", "constants.o"]
+    text = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    sections = {name: int(nbytes, 16) for name, nbytes in re.findall(r"(?m)^ +\d+ (\S+) +(\w+)", text)}
+    assert sections[".flash"] >= WEIGHT.nbytes + TWO.nbytes
+    assert not any(size for name, size in sections.items() if name.startswith((".rodata", ".data")))
+
+
+def test_results_may_be_inputs_and_constants(tmp_path: Path) -> None:
+    text = """
+@R.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), w: R.Tensor((3,), "float32")):
+        a = R.add(x, x)
+        return x, a, w, x
+"""
+    weight = np.array([1, np.nan, -0.0], "float32")
+    module = byoc_core.transform.BindParams({"w": weight})(byoc_core.parse(text))
+
+    def lower(function: Any, builder: Any) -> None:
+        for call in function.bindings:
+            left, right = map(builder.buffer, call.operands)
+            builder.call_extern("toy_add", left, right, builder.buffer(call.result).written(), left.size)
+
+    executable = byoc_core.build(module, backends=[LoweringToy(lower)], strict=True)
+    executable.require_offload(1.0)
+    x = np.array([1, 2, np.inf], "float32")
+    status, outputs = ExportedModel(executable, tmp_path).call([x], {"n": 3})
+    assert status == OK
+    for output, expected in zip(outputs, (x, x + x, weight, x), strict=True):
+        np.testing.assert_array_equal(output, expected)
