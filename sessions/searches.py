@@ -28,7 +28,7 @@ def plain_c(session: nox.Session) -> None:
 
     The large networks run under valgrind too. Not among the defaults, for the reason given by :func:`sanitizers`.
     """
-    install_wheels(session, ("core", "ccompiler"), "onnx", *group("test", "peers"))
+    install_wheels(session, ("core", "ccompiler"), *group("test", "peers"))
     session.run("python", "-m", "plugins.ccompiler.tests.random_plain_c", *session.posargs)
     session.run("python", "-m", "plugins.ccompiler.tests.sanitized_models")
 

@@ -279,7 +279,7 @@ def test_a_wrong_output_is_found_by_the_test_program(tmp_path: Path) -> None:
     code = (builtin(Builtin.COPY, (0,), 1), Ret((1,)))
     for dtype, wrong in (("float32", "NAN"), ("float32", "2"), ("float64", "INFINITY"), ("int8", "2")):
         main = VMFunction("main", (tensor("x", 4, dtype=dtype),), (tensor("y", 4, dtype=dtype),), (), (), (), (), code)
-        for position in range(4):
+        for position in (0, 3):
             folder = tmp_path / f"{dtype}{wrong}{position}"
             ones = np.ones(4, dtype)
             executable_of((main,)).export_c(folder, test_inputs={"x": ones})

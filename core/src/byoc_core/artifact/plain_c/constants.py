@@ -1,9 +1,15 @@
-"""The constants of exported C: arrays in C text, or a binary file included by the assembler."""
+"""The constants of exported C: arrays in C text, a binary file included by the assembler, or a file of the caller.
+
+The file of the caller, ``<prefix>.weights``, begins with a head of 64 bytes: the text ``byoc constants`` and two zeros,
+the bytes of the file as a number of 64 bits, the SHA-256 digest of everything behind the head, and zeros. Each constant
+begins at a multiple of 64 bytes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from functools import cached_property
 
 import numpy as np
 
@@ -16,8 +22,8 @@ __all__ = ["ALIGNMENT", "CONSTANT_FORMS", "ConstantFiles"]
 ALIGNMENT = 64
 """Alignment of each constant in bytes, as in an artifact."""
 
-CONSTANT_FORMS = ("auto", "array", "object")
-ConstantForm = Literal["auto", "array", "object"]
+CONSTANT_FORMS = ("auto", "array", "object", "file")
+HEAD_NBYTES = 64
 
 _MAX_TEXT_NBYTES = 1 << 18
 _SECTION_MACRO = """\
@@ -59,7 +65,13 @@ class ConstantFiles:
         prefix: the model's name.
         arrays: the arrays by digest, in order.
         form: ``"array"``: C arrays, for any C compiler; ``"object"``: a binary file included by the assembler of gcc,
-            clang or zig; ``"auto"``: arrays up to 256 KiB in all.
+            clang or zig; ``"file"``: a file passed by the caller in memory; ``"auto"``: arrays up to 256 KiB in all,
+            else a binary file.
+
+    Attributes:
+        nbytes: bytes of all constants.
+        is_text: whether the constants are C arrays.
+        is_file: whether the caller passes the constants, as the parameter ``constants`` of functions.
 
     Raises:
         OptionsError: the form is unknown.
@@ -72,27 +84,32 @@ class ConstantFiles:
         self._arrays = {digest: np.ascontiguousarray(array) for digest, array in arrays.items()}
         self.nbytes = sum(array.nbytes for array in self._arrays.values())
         self.is_text = form == "array" or (form == "auto" and self.nbytes <= _MAX_TEXT_NBYTES)
+        self.is_file = form == "file" and bool(arrays)
         self._offsets: dict[str, int] = {}
         end = 0
         for digest, array in self._arrays.items():
             self._offsets[digest] = end
             end += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        self._end = end
 
     @property
     def names(self) -> list[str]:
         """The C names of the constants."""
-        numbers = range(len(self._arrays))
-        return [f"{self._prefix}_constant_{number}" for number in numbers] if self.is_text else [self._symbol]
+        if self.is_text:
+            return [f"{self._prefix}_constant_{number}" for number in range(len(self._arrays))]
+        return [] if self.is_file else [self._symbol]
 
     def expressions(self) -> dict[str, str]:
-        """Return a C expression of the address of each constant, by digest; constant expressions of C."""
+        """Return a C expression of the address of each constant, by digest; constant but for a file of the caller."""
+        if self.is_file:
+            return {digest: f"constants + {HEAD_NBYTES + offset}" for digest, offset in self._offsets.items()}
         if self.is_text:
             return dict(zip(self._arrays, self.names, strict=True))
         return {digest: f"{self._symbol} + {offset}" for digest, offset in self._offsets.items()}
 
     def declarations(self) -> Iterator[str]:
         """Yield the declarations behind :meth:`expressions`."""
-        if not self._arrays:
+        if not self._arrays or self.is_file:
             return
         if self.is_text:
             for name, array in zip(self.names, self._arrays.values(), strict=True):
@@ -104,6 +121,8 @@ class ConstantFiles:
         """Return the files by name; none without constants."""
         if not self._arrays:
             return {}
+        if self.is_file:
+            return {self.file_name: self.head() + self._data()}
         if self.is_text:
             lines = [_SECTION_MACRO.format(upper=self._prefix.upper()), *self._definitions()]
             return {f"{self._prefix}_constants.c": ("\n".join(lines) + "\n").encode()}
@@ -112,6 +131,25 @@ class ConstantFiles:
         head = "/* Constants, included as binary data. */\nextern const unsigned char {0}[];\n"
         source = (head.format(self._symbol) + text).encode()
         return {f"{self._prefix}_constants.c": source, name: self._data()}
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file passed by the caller."""
+        return f"{self._prefix}.weights"
+
+    @property
+    def file_nbytes(self) -> int:
+        """The bytes of the file passed by the caller."""
+        return HEAD_NBYTES + self._end
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The SHA-256 digest of the file passed by the caller, without the head."""
+        return hashlib.sha256(self._data()).digest()
+
+    def head(self) -> bytes:
+        """Return the first bytes of the file passed by the caller."""
+        return (b"byoc constants\0\0" + self.file_nbytes.to_bytes(8, "little") + self.digest).ljust(HEAD_NBYTES, b"\0")
 
     @property
     def _symbol(self) -> str:

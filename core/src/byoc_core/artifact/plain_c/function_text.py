@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
@@ -33,6 +34,7 @@ class FunctionText:
         layouts: the workspaces of all functions.
         constants: C expressions of the program's constants, by digest.
         raw: the generated functions called by the C.
+        takes_constants: whether functions have the parameter ``constants``.
         is_library: whether the C is part of a shared library: functions without a form over plain pointers are called
             with tensors, and scratch memory may be left to the functions.
     """
@@ -46,9 +48,11 @@ class FunctionText:
         constants: Mapping[str, str],
         raw: RawFunctions | None = None,
         *,
+        takes_constants: bool = False,
         is_library: bool = False,
     ) -> None:
         self._raw = raw or RawFunctions()
+        self._takes_constants = takes_constants
         self._is_library = is_library
         self._native = native
         self._program = native.program
@@ -62,6 +66,15 @@ class FunctionText:
         # Registers as names: names of users may be keywords, macros or names of other variables.
         self._variables = {number: str(register) for number, register in enumerate(self._registers[:count])}
 
+    @cached_property
+    def _tables(self) -> dict[tuple[str, ...], str]:
+        """The names of the tables of constants passed to called functions, by pointers."""
+        externs = self._program.externs
+        calls = (call for call in self._function.code if isinstance(call, Call) and call.kind is CallKind.EXTERN)
+        called = dict.fromkeys(externs[call.callee] for call in calls)
+        tables = dict.fromkeys(tuple(self._raw.tables[symbol]) for symbol in called if symbol in self._raw.tables)
+        return {pointers: f"table_{number}" for number, pointers in enumerate(tables)}
+
     def prototype(self) -> str:
         """Return the head of the C function."""
         function, names = self._function, self._names
@@ -73,6 +86,7 @@ class FunctionText:
             ),
             *(f"int64_t {names.size_variable(name)}" for name in names.sizes),
             *(f"char *{pool}" for pool in names.pools),
+            *(["const unsigned char *constants"] if self._takes_constants else []),
         ]
         return f"static int32_t {names.body}({', '.join(parameters)})"
 
@@ -120,6 +134,8 @@ class FunctionText:
             ctype = c_storage_type(register.dtype)
             comment = c_comment(f"{register.dtype}[{', '.join(map(str, register.shape))}]")
             yield f"  {ctype} *const {register} = {self._address(number, register)}; /* {comment} */"
+        for pointers, name in self._tables.items():
+            yield f"  const void *const {name}[] = {{{', '.join(pointers)}}};"
 
     def _address(self, number: int, register: Register) -> str:
         ctype = c_storage_type(register.dtype)
@@ -182,6 +198,7 @@ class FunctionText:
         scratch = [f"(char *){self._variables[number]}" for number in numbers[count:]]
         if module.call_traits(symbol).workspace_nbytes != 0 and not scratch:
             scratch = ["NULL"]  # the function allocates scratch memory
+        pointers[:0] = [self._tables[tuple(self._raw.tables[symbol])]] if symbol in self._raw.tables else []
         yield f"  if ({self._raw.name(symbol)}({', '.join([*pointers, *size_texts, *scratch])})) return -1;"
 
     def _has_raw_form(self, module: CSourceModule, symbol: str, numbers: Sequence[int]) -> bool:
@@ -239,6 +256,7 @@ class FunctionText:
         arguments = [*(self._variables[number] for number in numbers), *size_texts]
         offsets = zip(self._names.pools, self._layout.callees, strict=True)
         arguments += [f"{pool} + {self._text(offset)}" for pool, offset in offsets]
+        arguments += ["constants"] if self._takes_constants else []
         yield f"  if ({names.body}({', '.join(arguments)})) return -1;"
 
     def _equal(self, left: Sequence[Dim], right: Sequence[Dim], subject: str) -> Iterator[str]:

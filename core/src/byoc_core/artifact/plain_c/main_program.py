@@ -25,7 +25,7 @@ _HEAD = """\
 #include "{name}.h"
 """
 _MAIN = """\
-int main(int argc, char **argv) {{
+int main(int argc, char **argv) {{{load}
   const int32_t status = run();
   if (status) return printf("{run}: status %d\\n", (int)status), 1;
   int failures = 0;
@@ -40,8 +40,66 @@ int main(int argc, char **argv) {{
 }}
 """
 
+_MAPPED = """\
 
-_VARIABLES = ("run", "main", "pools", "inputs", "outputs", "argc", "argv", "status", "failures", "rounds", "start", "i")
+#ifndef {upper}_CONSTANTS_PATH
+#define {upper}_CONSTANTS_PATH "{file}"
+#endif
+static const void *constants;
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Map the constants: pages are read on first use, and shared by processes. Return the bytes of the file, or -1. */
+static int64_t load_constants(const char *path) {{
+  struct stat facts;
+  const int file = open(path, O_RDONLY);
+  if (file < 0) return -1;
+  void *data = fstat(file, &facts) ? MAP_FAILED : mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+  close(file);
+  if (data == MAP_FAILED) return -1;
+  constants = data;
+  return facts.st_size;
+}}
+#else
+/* Without mmap the constants are copied into an array; fopen of many C libraries takes memory from the heap. */
+static _Alignas({upper}_CONSTANTS_ALIGNMENT) unsigned char copied_constants[{upper}_CONSTANTS_SIZE];
+
+static int64_t load_constants(const char *path) {{
+  FILE *file = fopen(path, "rb");
+  if (!file) return -1;
+  size_t nbytes = fread(copied_constants, 1, sizeof copied_constants, file);
+  nbytes += fgetc(file) != EOF; /* a larger file */
+  fclose(file);
+  constants = copied_constants;
+  return (int64_t)nbytes;
+}}
+#endif
+"""
+_LOAD = """
+  const char *path = argc > 2 ? argv[2] : {upper}_CONSTANTS_PATH;
+  const int64_t nbytes = load_constants(path);
+  if ({name}_check_constants(constants, nbytes)) return printf("%s: not the constants\\n", path), 1;"""
+_VARIABLES = (
+    "run",
+    "main",
+    "pools",
+    "inputs",
+    "outputs",
+    "argc",
+    "argv",
+    "status",
+    "failures",
+    "rounds",
+    "start",
+    "i",
+    "path",
+    "load_constants",
+    "copied_constants",
+)
 
 
 def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFiles) -> str:
@@ -56,7 +114,14 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
     expressions = test_files.expressions()
     is_placed = bool(layout.inputs or layout.outputs)
     sizes = dict(vector.sizes)
-    lines = [_HEAD.format(name=model.name), *test_files.declarations(), ""]
+    head = _HEAD.format(name=model.name)
+    fields = {"name": model.name, "upper": model.name.upper(), "file": model.constants.file_name}
+    is_file = model.constants.is_file
+    if is_file:
+        # mmap is no part of C11.
+        head = head.replace("#include <math.h>", "#define _POSIX_C_SOURCE 200809L\n#include <math.h>")
+        head += _MAPPED.format(**fields)
+    lines = [head, *test_files.declarations(), ""]
     variables = _pool_variables(model)
     for variable, pool, nbytes in zip(variables, model.pools, layout.nbytes, strict=True):
         size = max(evaluate(nbytes, sizes), 1)
@@ -81,7 +146,11 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
         f"(const void *)({expressions[f'out{number}']}), {array.size}, {_tolerance(array)});"
         for number, (member, array) in enumerate(zip(names.outputs, vector.outputs, strict=True))
     ]
-    return "\n".join(lines) + "\n" + _MAIN.format(run=names.run, checks="\n".join(checks))
+    return (
+        "\n".join(lines)
+        + "\n"
+        + _MAIN.format(run=names.run, checks="\n".join(checks), load=_LOAD.format(**fields) if is_file else "")
+    )
 
 
 def _pool_variables(model: PlainModel) -> tuple[str, ...]:
@@ -94,13 +163,14 @@ def _pool_variables(model: PlainModel) -> tuple[str, ...]:
 def _run(model: PlainModel, vector: TestVector, expressions: dict[str, str], *, is_placed: bool) -> Iterator[str]:
     """Yield the C function running the model on the inputs of the vector."""
     names = model.names[vector.function]
-    memory = _pool_variables(model)[0] if len(model.pools) == 1 else "&pools"
+    place = _pool_variables(model)[0] if len(model.pools) == 1 else "&pools"
+    memory = f"{place}, constants" if model.constants.is_file else place
     sizes = [f".{member} = {vector.sizes[symbol]}" for symbol, member in names.sizes.items()]
     yield "static int32_t run(void) {"
     if is_placed:
         for number, (member, array) in enumerate(zip(names.inputs, vector.inputs, strict=True)):
             source = f"(const void *)({expressions[f'in{number}']})"
-            yield f"  memcpy({names.accessor('input', member)}({memory}), {source}, {array.nbytes});"
+            yield f"  memcpy({names.accessor('input', member)}({place}), {source}, {array.nbytes});"
         if sizes:
             yield f"  const struct {names.input_structure} inputs = {{{', '.join(sizes)}}};"
         yield f"  return {names.run}({'&inputs, ' if sizes else ''}{memory});"

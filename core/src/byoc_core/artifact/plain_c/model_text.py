@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.artifact.native_program import NativeProgram
-from byoc_core.artifact.plain_c.constants import ConstantFiles
+from byoc_core.artifact.plain_c.constants import ALIGNMENT, ConstantFiles
 from byoc_core.artifact.plain_c.function_text import FunctionText
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames, Side
@@ -26,7 +26,7 @@ enum {{
   {upper}_OK = 0,
   {upper}_FAILED = -1,       /* a value without a meaning for an op, such as an index out of range */
   {upper}_BAD_SIZE = -2,     /* a size is negative, above its maximum, or does not fit another size */
-  {upper}_BAD_ARGUMENT = -3, /* a pointer is NULL, or the workspace is not aligned */
+  {upper}_BAD_ARGUMENT = -3, /* a pointer is NULL, or the workspace is not aligned */{more}
 }};
 
 {alignments}
@@ -38,6 +38,35 @@ struct {prefix}_tensor {{
   int32_t ndim;
   const int64_t *shape;
 }};
+"""
+
+_BAD_CONSTANTS = """
+  {upper}_BAD_CONSTANTS = -4, /* the constants are not those of this model */"""
+_CONSTANTS_HEADER = """\
+/* The constants are the file {file}, mapped or read by the caller at an aligned address, and passed to each run. A run
+ * compares the first {head} bytes with those of the exported file. */
+#define {upper}_CONSTANTS_ALIGNMENT {alignment}
+#define {upper}_CONSTANTS_SIZE {nbytes}
+/* Return the bytes of the file. */
+int64_t {prefix}_constants_size(void);
+/* Return the SHA-256 digest of the bytes of the file behind the first {head}, in hexadecimal. */
+const char *{prefix}_constants_digest(void);
+/* Check the bytes and the first {head} bytes of a file in memory; return a status. */
+int32_t {prefix}_check_constants(const void *constants, int64_t nbytes);
+"""
+_CONSTANTS_SOURCE = """\
+static const unsigned char {prefix}_constants_head[] = {{{values}}};
+
+int64_t {prefix}_constants_size(void) {{ return {upper}_CONSTANTS_SIZE; }}
+
+const char *{prefix}_constants_digest(void) {{ return "{digest}"; }}
+
+int32_t {prefix}_check_constants(const void *constants, int64_t nbytes) {{
+  if (!constants || (uintptr_t)constants % {upper}_CONSTANTS_ALIGNMENT) return {upper}_BAD_ARGUMENT;
+  if (nbytes != {upper}_CONSTANTS_SIZE) return {upper}_BAD_CONSTANTS;
+  const int is_same = !memcmp(constants, {prefix}_constants_head, sizeof {prefix}_constants_head);
+  return is_same ? {upper}_OK : {upper}_BAD_CONSTANTS;
+}}
 """
 
 
@@ -87,12 +116,36 @@ class ModelText:
             'extern "C" {',
             "#endif",
             "",
-            _STATUSES.format(upper=upper, prefix=self.prefix, alignments="\n".join(self._alignments())),
+            _STATUSES.format(
+                upper=upper,
+                prefix=self.prefix,
+                alignments="\n".join(self._alignments()),
+                more=_BAD_CONSTANTS.format(upper=upper) if self.constants.is_file else "",
+            ),
+            *self._constants_text(_CONSTANTS_HEADER),
         ]
         for function in self._functions:
             lines += self._declarations(function)
         lines += ["#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {upper}_H_ */"]
         return "\n".join(lines) + "\n"
+
+    def _constants_text(self, template: str) -> list[str]:
+        """Return a text on the constants passed by the caller; nothing if the C holds the constants."""
+        if not self.constants.is_file:
+            return []
+        head = self.constants.head()
+        return [
+            template.format(
+                prefix=self.prefix,
+                upper=self.prefix.upper(),
+                file=self.constants.file_name,
+                alignment=ALIGNMENT,
+                head=len(head),
+                nbytes=self.constants.file_nbytes,
+                digest=self.constants.digest.hex(),
+                values=", ".join(map(str, head)),
+            )
+        ]
 
     @property
     def _is_single(self) -> bool:
@@ -195,13 +248,22 @@ class ModelText:
         ]
         if layout.inputs or layout.outputs:
             parameters = [*([parameters[0]] if names.sizes else []), memory]
+        parameters += ["const void *constants"] if self.constants.is_file else []
         return f"int32_t {names.run}({', '.join(parameters)})"
 
     def source(self) -> str:
         """Return ``<prefix>.c``."""
         texts = [
-            FunctionText(self.native, f, self.names, self.layouts, self.constants.expressions(), self.raw)
-            for f in self._functions
+            FunctionText(
+                self.native,
+                function,
+                self.names,
+                self.layouts,
+                self.constants.expressions(),
+                self.raw,
+                takes_constants=self.constants.is_file,
+            )
+            for function in self._functions
         ]
         lines = [
             f'#include "{self.prefix}.h"',
@@ -212,6 +274,7 @@ class ModelText:
             '#include "byoc_scalar.h"',
             "",
             *self.constants.declarations(),
+            *self._constants_text(_CONSTANTS_SOURCE),
             *self._tables(),
             *self._prototypes(),
             *(f"{head};" for text in texts for head in (text.sizes_prototype(), text.prototype())),
@@ -223,6 +286,8 @@ class ModelText:
 
     def _tables(self) -> Iterator[str]:
         """Yield the tables of pointers to constants, one for each source of generated C."""
+        if self.constants.is_file:
+            return
         expressions = self.constants.expressions()
         for number, module in enumerate(self.modules):
             if module.constants:
@@ -277,6 +342,10 @@ class ModelText:
         arguments = [_as_inner(a, s, q) for a, s, q in zip(arguments, specs, qualifiers, strict=True)]
         arguments += [f"inputs->{member}" for member in names.sizes.values()]
         arguments += [f"(char *){memory}" for memory in memories.values()]
+        if self.constants.is_file:
+            arguments.append("(const unsigned char *)constants")
+            yield f"  const int32_t status = {self.prefix}_check_constants(constants, {upper}_CONSTANTS_SIZE);"
+            yield "  if (status) return status;"
         yield f"  return {names.body}({', '.join(arguments)}) ? {upper}_FAILED : {upper}_OK;"
         yield "}"
 

@@ -11,6 +11,7 @@ from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.constants import ConstantFiles
 from byoc_core.artifact.plain_c.layout import DEFAULT_POOL, WorkspaceLayout, lay_out_workspaces
 from byoc_core.artifact.plain_c.model_text import ModelText
+from byoc_core.artifact.plain_c.module_text import module_text
 from byoc_core.artifact.plain_c.names import FunctionNames, Identifiers, is_free_name, name_functions
 from byoc_core.artifact.plain_c.obstacles import check_plain
 from byoc_core.artifact.plain_c.raw_functions import ENDS, RawFunctions
@@ -42,6 +43,7 @@ class PlainModel:
         names: the C names of all functions, by name.
         layouts: the workspaces of all functions, by name.
         pools: the memories of a run.
+        constants: the constants.
     """
 
     name: str
@@ -50,6 +52,7 @@ class PlainModel:
     names: Mapping[str, FunctionNames]
     layouts: Mapping[str, WorkspaceLayout]
     pools: Sequence[Pool]
+    constants: ConstantFiles
 
     @property
     def options(self) -> BuildOptions:
@@ -80,19 +83,31 @@ def plain_model(
     identifiers = Identifiers([*fixed, *(f"{name.upper()}_{pool.upper()}_ALIGNMENT" for pool in pool_names)])
     names = name_functions(name, executable.program.functions, identifiers, pool_names)
     renamed = [_rename_raw_functions(name, module, identifiers) for module in modules]
-    raw = RawFunctions({key: text for item in renamed for key, text in item.items()})
+    expressions = constant_files.expressions()
+    tables = {
+        symbol: [expressions[digest] for digest in module.constants]
+        for module in modules
+        for symbol in module.function_names
+        if constant_files.is_file and module.constants
+    }
+    raw = RawFunctions({key: text for item in renamed for key, text in item.items()}, tables)
     layouts = lay_out_workspaces(executable.program, max_sizes, writable, places_arguments=places_arguments)
     text = ModelText(name, native, names, raw, layouts, constant_files, max_sizes, modules, writable)
-    sources = {f"{name}_module{number}.c": module for number, module in enumerate(modules)}
+    sources = {
+        f"{name}_module{n}.c": module_text(
+            module, renamed[n], f"{name}_constants_{n}", takes_constants=constant_files.is_file
+        )
+        for n, module in enumerate(modules)
+    }
     files: dict[str, bytes] = {
         f"{name}.h": text.header().encode(),
         f"{name}.c": text.source().encode(),
-        **{file: _module_source(name, n, m, renamed[n]).encode() for n, (file, m) in enumerate(sources.items())},
+        **{file: source.encode() for file, source in sources.items()},
         **constant_files.files(),
     }
-    texts = {file: module.get_source("c") for file, module in sources.items()} or {"empty.c": ""}
+    texts = {file: module.get_source("c") for file, module in zip(sources, modules, strict=True)} or {"empty.c": ""}
     files |= {file: header.encode() for file, header in plain_c_headers(texts).items()}
-    return PlainModel(name, files, modules, names, layouts, writable)
+    return PlainModel(name, files, modules, names, layouts, writable, constant_files)
 
 
 _HEADERS = (
@@ -105,7 +120,7 @@ _TARGETS = ("all", "clean", "help", "install", "package", "package_source", "tes
 """Names of targets reserved by CMake."""
 
 
-_VARIABLES = re.compile(r"[a-z]\d+|mem(move|cpy|set)")
+_VARIABLES = re.compile(r"[a-z]\d+|mem(move|cpy|set|cmp)|table_\d+|constants")
 """Variables and functions inside the C of functions."""
 
 
@@ -197,10 +212,12 @@ def _constants(executable: Executable, modules: Sequence[CSourceModule]) -> dict
 
 def _fixed_identifiers(name: str, constants: ConstantFiles, num_modules: int) -> list[str]:
     """Return the identifiers of the model itself."""
-    lower = ("tensor", "pools", "constant_data")
-    capitals = ("OK", "FAILED", "BAD_SIZE", "BAD_ARGUMENT", "H_", "CONSTANTS_SECTION", "CONSTANTS_ATTRIBUTE")
+    lower = ["tensor", "pools", "constant_data", *(f"constants_{end}" for end in ("head", "size", "digest"))]
+    capitals = ["OK", "FAILED", "BAD_SIZE", "BAD_ARGUMENT", "BAD_CONSTANTS", "H_"]
+    capitals += [f"CONSTANTS_{end}" for end in ("SECTION", "ATTRIBUTE", "ALIGNMENT", "SIZE", "PATH")]
     return [
         *(f"{name}_{text}" for text in lower),
+        f"{name}_check_constants",
         *(f"{name.upper()}_{text}" for text in capitals),
         *(f"{name}_constants_{number}" for number in range(num_modules)),
         *constants.names,
@@ -212,20 +229,3 @@ def _rename_raw_functions(name: str, module: CSourceModule, identifiers: Identif
     return {
         (symbol, end): identifiers.allocate(f"{name}_{symbol}{end}") for symbol in module.function_names for end in ENDS
     }
-
-
-def _module_source(name: str, number: int, module: CSourceModule, renamed: Mapping[tuple[str, str], str]) -> str:
-    macros = "".join(f"#define {symbol}{end} {text}\n" for (symbol, end), text in renamed.items())
-    table = f"#define byoc_constants {name}_constants_{number}\n" if module.constants else ""
-    # The first line of a long text asks for several translation units; here the text is one.
-    source = re.sub(r"\A#define BYOC_NUM_UNITS \d+\n", "", module.get_source("c"))
-    prototypes = "".join(f"{line}\n" for line in _prototypes(source))
-    return (
-        f'#define BYOC_PLAIN_C 1\n{macros}{table}#include "byoc_ffi.h"\n#include "byoc_scalar.h"\n{prototypes}{source}'
-    )
-
-
-def _prototypes(source: str) -> list[str]:
-    """Return declarations of the exported functions over plain pointers: their text, without the body."""
-    outer = re.sub(r"(?ms)^#ifndef BYOC_PLAIN_C$.*?^#endif$", "", source)
-    return [f"{head};" for head in re.findall(r"(?m)^(BYOC_EXPORT int32_t \w+\([^{]*\)) \{$", outer)]

@@ -61,7 +61,7 @@ target_link_libraries({name} PUBLIC {libraries})
 add_executable({name}_test {test_sources})
 target_link_libraries({name}_test PRIVATE {name})
 enable_testing()
-add_test(NAME {name}_test COMMAND {name}_test)
+add_test(NAME {name}_test COMMAND {name}_test WORKING_DIRECTORY ${{CMAKE_CURRENT_SOURCE_DIR}})
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from byoc_core.dims import symbols_of
@@ -21,9 +21,11 @@ class RawFunctions:
 
     Attributes:
         renamed: the name of a function in the file, by symbol and end; the symbol with the end if left out.
+        tables: the pointers to constants passed to a function as the first argument, as C expressions, by symbol.
     """
 
     renamed: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def name(self, symbol: str) -> str:
         """Return the name of a function over plain pointers."""
@@ -37,7 +39,8 @@ class RawFunctions:
     def declarations(self, module: CSourceModule, symbol: str) -> Iterator[str]:
         """Yield the declarations of a function over plain pointers, and of the check of its sizes, if any."""
         signature = module.signatures[symbol]
-        types = [f"const {c_storage_type(spec.dtype)} *" for spec in signature.inputs]
+        types = ["const void *const *"] if symbol in self.tables else []
+        types += [f"const {c_storage_type(spec.dtype)} *" for spec in signature.inputs]
         types += [f"{c_storage_type(spec.dtype)} *" for spec in signature.outputs]
         sizes = ["int64_t"] * len(size_symbols(module, symbol))
         types += sizes

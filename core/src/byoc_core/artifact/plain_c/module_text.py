@@ -1,0 +1,66 @@
+"""A source of generated C as part of exported C: the functions over plain pointers, under names of the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from byoc_core.errors import CodegenError
+from byoc_core.native.plain_c import PLAIN_C
+from byoc_core.runtime.csource import CSourceModule
+
+__all__ = ["module_text"]
+
+_OUTER = re.compile(rf"(?ms)^#ifndef {PLAIN_C}$.*?^#endif$")
+_HEAD = re.compile(r"(?m)^(BYOC_EXPORT int32_t (\w+)\()([^{]*)(\)) \{$")
+_FUNCTION = re.compile(rf"(?ms){_HEAD.pattern.removeprefix('(?m)')}.*?^\}}$")
+_TABLE = re.compile(r"(?m)^BYOC_CONSTANT_TABLE\(\d+\);\n")
+_PARAMETER = "const void *const *byoc_constants"
+
+
+def module_text(
+    module: CSourceModule, renamed: Mapping[tuple[str, str], str], table: str, *, takes_constants: bool
+) -> str:
+    """Return the text of a C file.
+
+    Args:
+        module: the source.
+        renamed: the names of the generated functions, by symbol and end.
+        table: the name of the table of pointers to constants.
+        takes_constants: whether the functions take this table as the first argument.
+
+    Raises:
+        CodegenError: functions without this argument use constants.
+    """
+    # The first line of a long text asks for several translation units; here the text is one.
+    source = re.sub(r"\A#define BYOC_NUM_UNITS \d+\n", "", module.get_source("c"))
+    macros = [f"#define {symbol}{end} {name}" for (symbol, end), name in renamed.items()]
+    if module.constants and takes_constants:
+        source = _with_parameter(module, source)
+    elif module.constants:
+        macros.append(f"#define byoc_constants {table}")
+    heads = (f"{head}{parameters}{end};" for head, _, parameters, end in _HEAD.findall(_OUTER.sub("", source)))
+    includes = ('#include "byoc_ffi.h"', '#include "byoc_scalar.h"')
+    return "\n".join([f"#define {PLAIN_C} 1", *macros, *includes, *heads, source])
+
+
+def _with_parameter(module: CSourceModule, source: str) -> str:
+    """Return a source with the table of constants as the first parameter of functions over plain pointers."""
+    names = {f"{symbol}_" for symbol in module.function_names}
+
+    def add(match: re.Match[str]) -> str:
+        head, name, parameters, end = match.groups()
+        if name not in names:
+            return match[0]
+        others = "" if parameters == "void" else f", {parameters}"
+        return f"{head}{_PARAMETER}{others}{end} {{\n  (void)byoc_constants;"
+
+    source = _TABLE.sub("", source)
+    rest = _FUNCTION.sub(lambda match: "" if match[2] in names else match[0], _OUTER.sub("", source))
+    if re.search(r"\bbyoc_constants\b", rest):
+        raise CodegenError(
+            f"source of {', '.join(f'`{symbol}`' for symbol in module.function_names)}",
+            "uses constants outside of the functions over plain pointers",
+            expected="another form of constants than `file`",
+        )
+    return _HEAD.sub(add, source)
