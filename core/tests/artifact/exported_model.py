@@ -24,10 +24,12 @@ from byoc_core.vm import Builtin, Call, CallKind, ConstantRef, Program, Ret, VMF
 
 __all__ = [
     "BAD_ARGUMENT",
+    "BAD_CONSTANTS",
     "BAD_SIZE",
     "FAILED",
     "OK",
     "ExportedModel",
+    "aligned",
     "builtin",
     "c_module",
     "copies",
@@ -37,7 +39,7 @@ __all__ = [
     "tensor",
 ]
 
-OK, FAILED, BAD_SIZE, BAD_ARGUMENT = 0, -1, -2, -3
+OK, FAILED, BAD_SIZE, BAD_ARGUMENT, BAD_CONSTANTS = 0, -1, -2, -3, -4
 _GUARD = 256
 _GUARD_BYTE = 0xA5
 _OUTER = """
@@ -134,6 +136,10 @@ class ExportedModel:
         folder: gets the library.
         name: the prefix of names.
         options: further options of the export.
+
+    Attributes:
+        library: the library.
+        weights: the constants passed to runs; ``None`` passes NULL, or nothing if the C holds the constants.
     """
 
     def __init__(self, executable: Executable, folder: Path, name: str = "model", **options: Any) -> None:
@@ -141,7 +147,9 @@ class ExportedModel:
         self._functions = {function.name: function for function in executable.program.functions}
         path = folder / f"{name}_{abs(hash(tuple(self.model.files.items())))}.so"
         path.write_bytes(build_shared(self.model.files, self.model.options))
-        self._library = ctypes.CDLL(str(path))
+        self.library = ctypes.CDLL(str(path))
+        data = self.model.files.get(f"{name}.weights")
+        self.weights: NDArray | None = None if data is None else aligned(data)
 
     @property
     def header(self) -> str:
@@ -151,7 +159,7 @@ class ExportedModel:
     def workspace_size(self, sizes: Mapping[str, int] | None = None, function: str = "main") -> int:
         """Return the bytes of the workspace, as stated by the C."""
         names = self.model.names[function]
-        measure = getattr(self._library, names.workspace_size)
+        measure = getattr(self.library, names.workspace_size)
         measure.restype = ctypes.c_int64
         return int(measure(*(ctypes.c_int64((sizes or {})[name]) for name in names.sizes)))
 
@@ -163,6 +171,7 @@ class ExportedModel:
         *,
         offset: int = 0,
         outputs: Sequence[NDArray | None] | None = None,
+        weights: NDArray | None = None,
     ) -> tuple[int, list[Any]]:
         """Return the status and the outputs of a run.
 
@@ -172,6 +181,7 @@ class ExportedModel:
             function: the function.
             offset: bytes added to the address of the workspace.
             outputs: the arrays of the outputs; by default new arrays filled with bytes of 0xFF.
+            weights: the constants; by default those of the model.
         """
         sizes = sizes or {}
         names, described = self.model.names[function], self._functions[function]
@@ -188,13 +198,25 @@ class ExportedModel:
             int(sizes[name]).to_bytes(8, "little", signed=True) for name in names.sizes
         )
         results = (ctypes.c_void_p * max(len(outputs), 1))(*(None if a is None else a.ctypes.data for a in outputs))
-        run = getattr(self._library, names.run)
+        run = getattr(self.library, names.run)
         run.restype = ctypes.c_int32
-        status = run(ctypes.create_string_buffer(packed or b"\0"), results, ctypes.c_void_p(block.ctypes.data + start))
+        arguments = [ctypes.create_string_buffer(packed or b"\0"), results, ctypes.c_void_p(block.ctypes.data + start)]
+        weights = self.weights if weights is None else weights
+        if self.model.constants.is_file:
+            arguments.append(ctypes.c_void_p(None if weights is None else weights.ctypes.data))
+        status = run(*arguments)
         outside = np.concatenate([block[:start], block[start + nbytes :]])
         assert (outside == _GUARD_BYTE).all(), "the run wrote beyond the workspace"
         assert before == [None if array is None else array.tobytes() for array in inputs], "the run wrote an input"
         return int(status), list(outputs)
+
+
+def aligned(data: bytes) -> NDArray:
+    """Return a copy of bytes at an address aligned to 64 bytes."""
+    block = np.zeros(len(data) + 64, np.uint8)
+    copy = block[-block.ctypes.data % 64 :][: len(data)]
+    copy[:] = np.frombuffer(data, np.uint8)
+    return copy
 
 
 def _new_output(spec: TensorSpec, sizes: Mapping[str, int]) -> NDArray:

@@ -178,7 +178,7 @@ def test_an_unknown_form_of_constants(tmp_path: Path) -> None:
     executable = executable_of((two_steps(),), [shift("one", 1)])
     with pytest.raises(OptionsError) as caught:
         executable.export_c(tmp_path / "c", constants="blob")
-    assert str(caught.value) == "option `constants`: unknown form; got 'blob', expected auto, array, object"
+    assert str(caught.value) == "option `constants`: unknown form; got 'blob', expected auto, array, object, file"
     assert not list(tmp_path.iterdir())
 
 

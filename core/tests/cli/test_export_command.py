@@ -126,6 +126,15 @@ def test_options_of_the_format_c(byoc: RunByoc, artifact: Path) -> None:
     assert make_check("out").count(": right") == 2
 
 
+@needs_make
+def test_constants_become_a_file(byoc: RunByoc, artifact: Path) -> None:
+    done = byoc("export", artifact, "--constants", "file", "--name", "tiny")
+    assert (done.code, done.err) == (0, "")
+    assert Path("tiny_c/tiny.weights").stat().st_size > 64
+    assert "void *workspace, const void *constants);" in Path("tiny_c/tiny.h").read_text()
+    assert make_check("tiny_c").count(": right") == 2
+
+
 def test_the_format_c_archive(byoc: RunByoc, artifact: Path) -> None:
     before = set(Path().iterdir())
     done = byoc("export", artifact, "-f", "c-archive", "--name", "tiny", "--max", "n=5")
@@ -185,7 +194,7 @@ def test_a_model_is_compiled_before_the_export(byoc: RunByoc, artifact: Path, mo
         (("--max", "k=3"), "option `max_sizes`: unknown size `k`; expected n"),
         (("--max", "n=0"), "option `max_sizes`: impossible maximum of `n`; got 0, expected 1 or more"),
         (("--name", "a-b"), "option `name`: is not usable as prefix of C names; got 'a-b', expected such as 'model'"),
-        (("--constants", "text"), "option `constants`: unknown form; got 'text', expected auto, array, object"),
+        (("--constants", "text"), "option `constants`: unknown form; got 'text', expected auto, array, object, file"),
         (("--pool", "sram=8", "--max", "n=3"), "pool `sram`"),
         (("--max", "n"), "--max: is malformed; got 'n', expected NAME=SIZE"),
         (("--pool", "sram=64:3"), "pool `sram`: has an impossible alignment; got 3, expected a power of two"),

@@ -239,6 +239,18 @@ def test_without_a_maximum_a_function_measures_the_workspace(tmp_path: Path) -> 
 
 
 @needs_compiler["gcc"]
+@pytest.mark.parametrize("name", ["lenet", "gru"])
+def test_constants_may_lie_in_a_file(name: str, tmp_path: Path) -> None:
+    options = {"ccompiler": {"opt_level": 0}}
+    executable = byoc_core.build(from_onnx(NETWORKS[name].build()), ["ccompiler"], options=options, strict=True)
+    executable.require_offload(1.0)
+    executable.export_c(tmp_path, constants="file")
+    fill_workspace(tmp_path / "main.c")
+    assert (tmp_path / "model.weights").stat().st_size > 64
+    assert_right(make(tmp_path, "check", "gcc", f"{WARNINGS} {arch_flags(tmp_path)} {SANITIZERS}"), executable)
+
+
+@needs_compiler["gcc"]
 def test_random_functions_equal_the_reference() -> None:
     """Few models: ``python -m plugins.ccompiler.tests.random_plain_c`` tries thousands."""
     runs, obstacles, faults = search(4, seed=100, jobs=2, quiet=True)

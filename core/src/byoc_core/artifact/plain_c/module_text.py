@@ -13,7 +13,7 @@ __all__ = ["module_text"]
 
 _OUTER = re.compile(rf"(?ms)^#ifndef {PLAIN_C}$.*?^#endif$")
 _HEAD = re.compile(r"(?m)^(BYOC_EXPORT int32_t (\w+)\()([^{]*)(\)) \{$")
-_FUNCTION = re.compile(rf"(?ms){_HEAD.pattern.removeprefix('(?m)')}.*?^\}}$")
+_FUNCTION = re.compile(rf"(?ms){_HEAD.pattern.removeprefix('(?m)')}(.*?^\}}$)")
 _TABLE = re.compile(r"(?m)^BYOC_CONSTANT_TABLE\(\d+\);\n")
 _PARAMETER = "const void *const *byoc_constants"
 
@@ -47,20 +47,23 @@ def module_text(
 def _with_parameter(module: CSourceModule, source: str) -> str:
     """Return a source with the table of constants as the first parameter of functions over plain pointers."""
     names = {f"{symbol}_" for symbol in module.function_names}
+    # Calls among these functions, as in regions lowered to several steps.
+    call = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\((\s*\))?")
 
     def add(match: re.Match[str]) -> str:
-        head, name, parameters, end = match.groups()
+        head, name, parameters, end, body = match.groups()
         if name not in names:
             return match[0]
         others = "" if parameters == "void" else f", {parameters}"
-        return f"{head}{_PARAMETER}{others}{end} {{\n  (void)byoc_constants;"
+        passed = call.sub(lambda found: f"{found[1]}(byoc_constants{found[2] or ', '}", body)
+        return f"{head}{_PARAMETER}{others}{end} {{\n  (void)byoc_constants;{passed}"
 
     source = _TABLE.sub("", source)
     rest = _FUNCTION.sub(lambda match: "" if match[2] in names else match[0], _OUTER.sub("", source))
-    if re.search(r"\bbyoc_constants\b", rest):
+    if re.search(r"\bbyoc_constants\b", rest) or call.search(rest):
         raise CodegenError(
             f"source of {', '.join(f'`{symbol}`' for symbol in module.function_names)}",
             "uses constants outside of the functions over plain pointers",
             expected="another form of constants than `file`",
         )
-    return _HEAD.sub(add, source)
+    return _FUNCTION.sub(add, source)

@@ -70,7 +70,12 @@ def export_model(
         ),
     ] = None,
     constants: Annotated[
-        str, typer.Option("--constants", help="Constants in C: array, object (a binary file), or auto.")
+        str,
+        typer.Option(
+            "--constants",
+            help="Constants in C: array; object (a binary file included by the assembler); file (NAME.weights, "
+            "mapped or read by the caller and passed to each run); auto.",
+        ),
     ] = "auto",
     pool: Annotated[
         list[str] | None,
