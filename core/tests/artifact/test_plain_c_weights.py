@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from byoc_core.artifact import Executable
 from byoc_core.errors import CodegenError
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.runtime.module import Signature
@@ -231,22 +232,54 @@ def test_names_like_those_of_the_constants(tmp_path: Path) -> None:
     assert make(tmp_path, "check", STRICT).count(": right") == 5
 
 
-def test_constants_read_by_other_functions_need_another_form(tmp_path: Path) -> None:
-    raw = """\
-static float by(void) { return *(const float *)byoc_constants[0]; }
+HELPERS = """\
+static float by(void) {
+  return *(const float *)byoc_constants[0];
+}
+static float sum(float x, float y) {
+  return x + y;
+}
+static inline float shifted(float x) {
+  return sum(x, by());
+}
 BYOC_EXPORT int32_t f_(const float *x, float *out, int64_t dim_n) {
-  for (int64_t i = 0; i < dim_n; ++i) out[i] = x[i] + by();
+  for (int64_t i = 0; i < dim_n; ++i) out[i] = shifted(x[i]);
   return 0;
 }"""
+
+
+def with_source(raw: str) -> Executable:
+    """Return y = f(x), with the constant 5."""
     spec = tensor("x", "n")
     module = c_module("f", raw, Signature((spec,), (spec,)), np.array([5], "float32"))
     main = VMFunction("main", (spec,), (tensor("y", "n"),), (), (), (), (), (extern(0, (0,), (1,)), Ret((1,))))
-    executable = executable_of((main,), [module])
+    return executable_of((main,), [module])
+
+
+def test_functions_called_by_others_read_constants(tmp_path: Path) -> None:
+    model = ExportedModel(with_source(HELPERS), tmp_path, constants="file")
+    text = model.model.files["model_module0.c"].decode()
+    assert "static float by(const void *const *byoc_constants) {" in text
+    assert "static float sum(float x, float y) {" in text
+    assert model.call([np.arange(2, dtype="float32")], {"n": 2})[1][0].tolist() == [5, 6]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        HELPERS.replace("static inline", "static float (*const pointer)(void) = by;\nstatic inline"),
+        HELPERS.replace("  return sum(x, by());", "  float (*const pointer)(void) = by;\n  return sum(x, pointer());"),
+        HELPERS.replace("static float by", "#define WEIGHT byoc_constants[0]\nstatic float by"),
+        HELPERS.replace("static float by(void) {", "static float by(void);\nstatic float by(void) {"),
+    ],
+)
+def test_sources_with_pointers_to_such_functions_need_another_form(tmp_path: Path, raw: str) -> None:
+    executable = with_source(raw)
     with pytest.raises(CodegenError) as caught:
         executable.export_c(tmp_path / "c", constants="file")
     assert str(caught.value) == (
-        "source of `f`: uses constants outside of the functions over plain pointers; expected another form of "
-        "constants than `file`"
+        "source of `f`: uses constants outside of functions, or passes pointers to functions with constants; expected "
+        "another form of constants than `file`"
     )
     assert not list(tmp_path.iterdir())
     status, (y,) = ExportedModel(executable, tmp_path).call([np.zeros(2, "float32")], {"n": 2})

@@ -6,8 +6,8 @@
 The networks are all light models of the onnx package (ResNet-50 and DenseNet-121 among these) and a transformer encoder
 of four layers with symbolic sizes up to a maximum. A network may have no part outside of C. The tools ``gcc`` and
 ``clang`` compile with all warnings as errors, AddressSanitizer and UBSan; ``valgrind`` runs C for any processor of the
-architecture. With ``gcc`` the C holds the constants, with the other tools the program maps a file. The workspace is filled with bytes of 0xFF (NaN) before the run, so reads of undefined memory show in the
-outputs.
+architecture. With ``gcc`` the C holds the constants, with the other tools the program maps a file. The workspace is
+filled with bytes of 0xFF (NaN) before the run, so reads of undefined memory show in the outputs.
 """
 
 from __future__ import annotations

@@ -200,11 +200,11 @@ def test_the_test_program_finds_wrong_outputs(
 
 
 @needs_compiler["gcc"]
-@pytest.mark.parametrize("name", ["encoder", "decoder"])
 def test_sizes_from_the_least_to_the_largest_fit_into_the_workspace(
-    name: str, exports: Callable[[str], tuple[Path, Executable]], tmp_path: Path
+    exports: Callable[[str], tuple[Path, Executable]], tmp_path: Path
 ) -> None:
     """Test vectors of other sizes for the same library: the constant workspace suffices for the largest sizes."""
+    name = "decoder"
     original, executable = exports(name)
     network = NETWORKS[name]
     largest = network.max_sizes
@@ -239,12 +239,13 @@ def test_without_a_maximum_a_function_measures_the_workspace(tmp_path: Path) -> 
 
 
 @needs_compiler["gcc"]
-@pytest.mark.parametrize("name", ["lenet", "gru"])
+@pytest.mark.parametrize("name", ["encoder", "gru"])
 def test_constants_may_lie_in_a_file(name: str, tmp_path: Path) -> None:
     options = {"ccompiler": {"opt_level": 0}}
-    executable = byoc_core.build(from_onnx(NETWORKS[name].build()), ["ccompiler"], options=options, strict=True)
+    network = NETWORKS[name]
+    executable = byoc_core.build(from_onnx(network.build()), ["ccompiler"], options=options, strict=True)
     executable.require_offload(1.0)
-    executable.export_c(tmp_path, constants="file")
+    executable.export_c(tmp_path, constants="file", test_inputs=network.inputs(network.sizes))
     fill_workspace(tmp_path / "main.c")
     assert (tmp_path / "model.weights").stat().st_size > 64
     assert_right(make(tmp_path, "check", "gcc", f"{WARNINGS} {arch_flags(tmp_path)} {SANITIZERS}"), executable)

@@ -112,12 +112,12 @@ class FunctionText:
         function, names = self._function, self._names
         symbols = [(names.size_variable(name), None if max_sizes is None else max_sizes[name]) for name in names.sizes]
         axes = [dim for register in self._registers for dim in register.shape]
-        others = [nbytes_of(register.shape, register.dtype) for register in self._registers]
-        others += [*function.storages, *self._layout.callees, *self._layout.nbytes]
-        others += [location.offset for location in self._layout.tensors]
+        sizes = [nbytes_of(register.shape, register.dtype) for register in self._registers]
+        sizes += [*function.storages, *self._layout.callees, *self._layout.nbytes]
+        sizes += [location.offset for location in self._layout.tensors]
         for view in function.views:
-            others += [view.offset, *(view.strides or ())]
-        checks = size_checks(function.name, symbols, axes, others, self._text)
+            sizes += [view.offset, *(view.strides or ())]
+        checks = size_checks(function.name, symbols, axes, sizes, self._text)
         return "\n".join([f"{self.sizes_prototype()} {{", *checks, "  return 0;", "}"])
 
     def _text(self, dim: Dim) -> str:

@@ -163,14 +163,14 @@ def _pool_variables(model: PlainModel) -> tuple[str, ...]:
 def _run(model: PlainModel, vector: TestVector, expressions: dict[str, str], *, is_placed: bool) -> Iterator[str]:
     """Yield the C function running the model on the inputs of the vector."""
     names = model.names[vector.function]
-    place = _pool_variables(model)[0] if len(model.pools) == 1 else "&pools"
-    memory = f"{place}, constants" if model.constants.is_file else place
+    pools = _pool_variables(model)[0] if len(model.pools) == 1 else "&pools"
+    memory = f"{pools}, constants" if model.constants.is_file else pools
     sizes = [f".{member} = {vector.sizes[symbol]}" for symbol, member in names.sizes.items()]
     yield "static int32_t run(void) {"
     if is_placed:
         for number, (member, array) in enumerate(zip(names.inputs, vector.inputs, strict=True)):
             source = f"(const void *)({expressions[f'in{number}']})"
-            yield f"  memcpy({names.accessor('input', member)}({place}), {source}, {array.nbytes});"
+            yield f"  memcpy({names.accessor('input', member)}({pools}), {source}, {array.nbytes});"
         if sizes:
             yield f"  const struct {names.input_structure} inputs = {{{', '.join(sizes)}}};"
         yield f"  return {names.run}({'&inputs, ' if sizes else ''}{memory});"

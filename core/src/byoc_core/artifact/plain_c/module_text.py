@@ -13,7 +13,8 @@ __all__ = ["module_text"]
 
 _OUTER = re.compile(rf"(?ms)^#ifndef {PLAIN_C}$.*?^#endif$")
 _HEAD = re.compile(r"(?m)^(BYOC_EXPORT int32_t (\w+)\()([^{]*)(\)) \{$")
-_FUNCTION = re.compile(rf"(?ms){_HEAD.pattern.removeprefix('(?m)')}(.*?^\}}$)")
+_FUNCTION = re.compile(r"(?ms)^((?:BYOC_EXPORT|static) [\w *]*?(\w+)\()([^{};]*)(\)) \{$(.*?^\}$)")
+"""A function: the text up to the parameters, the name, the parameters, the parenthesis, the body."""
 _TABLE = re.compile(r"(?m)^BYOC_CONSTANT_TABLE\(\d+\);\n")
 _PARAMETER = "const void *const *byoc_constants"
 
@@ -45,25 +46,35 @@ def module_text(
 
 
 def _with_parameter(module: CSourceModule, source: str) -> str:
-    """Return a source with the table of constants as the first parameter of functions over plain pointers."""
-    names = {f"{symbol}_" for symbol in module.function_names}
-    # Calls among these functions, as in regions lowered to several steps.
-    call = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\((\s*\))?")
+    """Return a source with the table of constants as the first parameter of all functions in need of the table.
+
+    These are the functions over plain pointers, and static functions with constants in their text, or in the text of
+    functions called by these.
+    """
+    plain = _OUTER.sub("", _TABLE.sub("", source))
+    bodies = {match[2]: match[5] for match in _FUNCTION.finditer(plain)}
+    users = {f"{symbol}_" for symbol in module.function_names}
+    words = {name: set(re.findall(r"\w+", body)) for name, body in bodies.items()}
+    num_found = 0
+    while num_found != len(users):
+        num_found = len(users)
+        users |= {name for name, found in words.items() if found & {"byoc_constants", *users}}
+    call = re.compile(rf"\b({'|'.join(map(re.escape, sorted(users)))})\((\s*\))?")
 
     def add(match: re.Match[str]) -> str:
         head, name, parameters, end, body = match.groups()
-        if name not in names:
+        if name not in users:
             return match[0]
-        others = "" if parameters == "void" else f", {parameters}"
+        rest = "" if parameters == "void" else f", {parameters}"
         passed = call.sub(lambda found: f"{found[1]}(byoc_constants{found[2] or ', '}", body)
-        return f"{head}{_PARAMETER}{others}{end} {{\n  (void)byoc_constants;{passed}"
+        return f"{head}{_PARAMETER}{rest}{end} {{\n  (void)byoc_constants;{passed}"
 
-    source = _TABLE.sub("", source)
-    rest = _FUNCTION.sub(lambda match: "" if match[2] in names else match[0], _OUTER.sub("", source))
-    if re.search(r"\bbyoc_constants\b", rest) or call.search(rest):
+    left = _FUNCTION.sub(lambda match: call.sub("", match[5]) if match[2] in users else match[0], plain)
+    names = "|".join(map(re.escape, sorted(users)))
+    if re.search(rf"\b({names})\b", left) or "byoc_constants" in _FUNCTION.sub("", plain):
         raise CodegenError(
             f"source of {', '.join(f'`{symbol}`' for symbol in module.function_names)}",
-            "uses constants outside of the functions over plain pointers",
+            "uses constants outside of functions, or passes pointers to functions with constants",
             expected="another form of constants than `file`",
         )
-    return _FUNCTION.sub(add, source)
+    return _FUNCTION.sub(add, _TABLE.sub("", source))

@@ -33,7 +33,7 @@ _CPP_KEYWORDS = frozenset(
         *("thread_local", "throw", "true", "try", "typeid", "typename", "using", "virtual", "wchar_t", "xor", "xor_eq"),
     ]
 )
-_TAKEN = re.compile(
+_FOREIGN = re.compile(
     r"(u?int(8|16|32|64|ptr|max|_fast\d+|_least\d+)|s?size|ptrdiff|max_align)_t|byoc_\w+|dim_\w+"
     r"|BYOC_\w+|U?INT(8|16|32|64|MAX|PTR|_LEAST\d+|_FAST\d+)_(MIN|MAX|C|WIDTH)"
     r"|(SIZE|PTRDIFF|SIG_ATOMIC|WCHAR|WINT|RAND)_(MIN|MAX)|HUGE_VAL[FL]?|(MATH|FP|SEEK|EXIT|CLOCKS|CLOCK|TIME)_\w+"
@@ -45,18 +45,18 @@ _TAKEN = re.compile(
 
 def is_free_name(text: str) -> bool:
     """Return whether a C identifier is no type, macro or keyword of C and C++, and no name used by exported C."""
-    return text not in _CPP_KEYWORDS and text not in _RESERVED and not _TAKEN.fullmatch(text)
+    return text not in _CPP_KEYWORDS and text not in _RESERVED and not _FOREIGN.fullmatch(text)
 
 
 class Identifiers:
     """The identifiers of a C file: none is allocated twice.
 
     Args:
-        taken: identifiers in use.
+        reserved: identifiers in use.
     """
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self._reserved = set(reserved)
 
     def allocate(self, hint: str, forms: Callable[[str], Iterable[str]] = lambda name: (name,)) -> str:
         """Return a name: the hint, or the hint with the least number with free forms. Take these forms.
@@ -68,8 +68,8 @@ class Identifiers:
         for number in itertools.count(1):
             name = hint if number == 1 else f"{hint}_{number}"
             identifiers = set(forms(name))
-            if self._taken.isdisjoint(identifiers):
-                self._taken |= identifiers
+            if self._reserved.isdisjoint(identifiers):
+                self._reserved |= identifiers
                 return name
         raise AssertionError  # the loop has no end
 

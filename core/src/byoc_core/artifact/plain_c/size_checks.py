@@ -17,7 +17,7 @@ def size_checks(
     name: str,
     symbols: Sequence[tuple[str, int | None]],
     axes: Iterable[Dim],
-    others: Iterable[Dim],
+    derived: Iterable[Dim],
     text: Callable[[Dim], str],
 ) -> list[str]:
     """Return C statements returning -1 for sizes without a meaning.
@@ -29,12 +29,12 @@ def size_checks(
         name: the function, for error texts.
         symbols: the C variable and the largest size of each symbol; without largest sizes, ``None`` for all.
         axes: the sizes of all axes.
-        others: further sizes computed by the C: bytes, offsets, strides.
+        derived: further sizes computed by the C: bytes, offsets, strides.
         text: returns the C of a size.
     """
     checks = _Checks(name, text, is_bounded=all(largest is not None for _, largest in symbols))
     axes = list(dict.fromkeys(axes))
-    for dim in (*axes, *dict.fromkeys(others)):
+    for dim in (*axes, *dict.fromkeys(derived)):
         checks.visit(dim)
     for dim in axes:
         if not is_nonnegative(dim):

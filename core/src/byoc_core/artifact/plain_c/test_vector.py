@@ -66,22 +66,22 @@ def make_test_vector(
     if unknown:
         names_text = ", ".join(names) or "no input"
         raise CallError("option `test_inputs`", f"names an unknown input `{unknown[0]}`", expected=names_text)
-    given = {name: np.asarray(array, order="C") for name, array in (test_inputs or {}).items()}
-    for sizes in _candidate_sizes(signature, max_sizes, given):
+    arrays = {name: np.asarray(array, order="C") for name, array in (test_inputs or {}).items()}
+    for sizes in _candidate_sizes(signature, max_sizes, arrays):
         generator = np.random.default_rng(_SEED)
         inputs = {
-            spec.name: given[spec.name] if spec.name in given else draw_input(generator, spec, sizes)
+            spec.name: arrays[spec.name] if spec.name in arrays else draw_input(generator, spec, sizes)
             for spec in signature.inputs
         }
         try:
             results = VirtualMachine(executable).run(function, inputs)
         except ByocError:
-            if given:
+            if arrays:
                 raise
             continue
         outputs = results if isinstance(results, tuple) else (results,)
-        arrays = (np.asarray(array, order="C") for array in outputs)
-        return TestVector(function, sizes, tuple(inputs.values()), tuple(arrays))
+        expected = tuple(np.asarray(array, order="C") for array in outputs)
+        return TestVector(function, sizes, tuple(inputs.values()), expected)
     return None
 
 
