@@ -261,8 +261,10 @@ class Executable:
             name: the prefix of all C names, a C identifier. Models with different names may be linked together.
             max_sizes: the largest size of each symbol: the bytes of the workspace are then a constant. Without largest
                 sizes, a function of the header returns the bytes for given sizes.
-            constants: ``"array"`` for C arrays, ``"object"`` for a binary file included by the assembler, ``"auto"``
-                for arrays up to 256 KiB in all, or of any size if the C is for any compiler.
+            constants: ``"array"`` for C arrays, ``"object"`` for a binary file included by the assembler, ``"file"``
+                for a file ``<name>.weights``, mapped or read by the caller and passed as the last argument of each run,
+                ``"auto"`` for arrays up to 256 KiB in all, or of any size if the C is for any compiler, else
+                ``"object"``.
             test_inputs: inputs of the test program by name; inputs left out are drawn at random.
             pools: the memories of a run, in order of preference: often used buffers go to the first pools within their
                 limits. A pool without access ``write`` only limits the bytes of the constants. By default, a single

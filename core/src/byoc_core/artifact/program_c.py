@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from byoc_core.artifact.native_program import NativeProgram, has_c_name, ops_text, solve_sizes
-from byoc_core.artifact.plain_c.function_text import FunctionText, raw_declarations
+from byoc_core.artifact.plain_c.function_text import FunctionText
 from byoc_core.artifact.plain_c.layout import lay_out_workspaces
 from byoc_core.artifact.plain_c.names import FunctionNames
+from byoc_core.artifact.plain_c.raw_functions import RawFunctions
 from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative
 from byoc_core.dtypes import dtype_info
 from byoc_core.native.bundle import ARTIFACT_SYMBOL
 from byoc_core.native.c_text import c_string
 from byoc_core.native.plain_c import has_raw_functions
 from byoc_core.runtime.module import TensorSpec
+from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.program import Program, VMFunction
 
 __all__ = ["program_source"]
@@ -103,6 +105,13 @@ class _Bodies:
         self._texts = {
             f.name: FunctionText(native, f, self._names, self._layouts, constants, is_library=True) for f in functions
         }
+        callees = (
+            program.functions[call.callee]
+            for function in functions
+            for call in function.code
+            if isinstance(call, Call) and call.kind is CallKind.FUNCTION
+        )
+        self._called = dict.fromkeys(callee.name for callee in callees if callee.input_symbols)
 
     def declarations(self) -> Iterator[str]:
         """Yield the declarations of all called functions, and of the bodies."""
@@ -112,16 +121,19 @@ class _Bodies:
         yield "#include <string.h>"
         for symbol, module in self._native.called_sources(self._functions):
             if has_raw_functions(module.get_source("c")):
-                yield from raw_declarations(module, symbol)
+                yield from RawFunctions().declarations(module, symbol)
             else:
                 name = self._native.region_symbol(symbol)
                 yield f"int32_t {name}(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result);"
         yield from (f"{text.prototype()};" for text in self._texts.values())
+        yield from (f"{self._texts[name].sizes_prototype()};" for name in self._called)
 
     def lines(self, function: VMFunction, index: int) -> Iterator[str]:
         """Yield body, measuring function and export of a function."""
         names, (nbytes,) = self._names[function.name], self._layouts[function.name].nbytes
         yield from ("", f"/* {function.name} */", self._texts[function.name].definition())
+        if function.name in self._called:
+            yield self._texts[function.name].sizes_definition()
         yield _argument_names((*function.params, *function.results), index)
         yield f"static int32_t measure_{index}(const DLTensor *const *arguments, int64_t *sizes, int64_t *nbytes) {{"
         yield from self._checks(function)

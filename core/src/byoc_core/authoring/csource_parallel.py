@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim
 from byoc_core.native.c_text import c_real
+from byoc_core.native.plain_c import PLAIN_C
 
 __all__ = [
     "END_ITEM",
@@ -176,6 +177,8 @@ def is_enough_work(count: Dim, work_ps: Dim, least_ps: int) -> bool:
 def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Dim) -> list[str]:
     """Return a C function to call ``<symbol>_all`` with the same arguments, in a team kept awake during the call.
 
+    Exported C has no team: there the function calls ``<symbol>_all`` directly.
+
     Args:
         symbol: base of the names of the definitions.
         head: the function's type, name and parameters.
@@ -189,17 +192,23 @@ def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Di
     call, passed = "byoc_call", ", ".join(f"byoc_call->{name}" for name in names)
     serial_test = [] if isinstance(work_ps, int) else [f"  if ({c_real(work_ps)} < {PARALLEL_WORK_PS}) {{"]
     return [
+        f"#ifndef {PLAIN_C}",
         f"struct {symbol}_call {{{fields} int32_t status; }};",
         f"static void {symbol}_in_team(void *data) {{",
         f"  struct {symbol}_call *{call} = (struct {symbol}_call *)data;",
         f"  {call}->status = {symbol}_all({passed});",
         "}",
+        "#endif",
         f"{head} {{",
+        f"#ifdef {PLAIN_C}",
+        f"  return {symbol}_all({', '.join(names)});",
+        "#else",
         *serial_test,
         *([f"    return {symbol}_all({', '.join(names)});", "  }"] if serial_test else []),
         f"  struct {symbol}_call {call} = {{{', '.join(names)}, 0}};",
         f"  byoc_with_team({symbol}_in_team, &{call});",
         f"  return {call}.status;",
+        "#endif",
         "}",
     ]
 

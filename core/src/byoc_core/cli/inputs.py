@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["check_missing", "complete_inputs", "describe_drawn", "parse_sets_of_sizes", "parse_sizes", "read_inputs"]
 
 
-def parse_sizes(texts: Sequence[str] | None) -> dict[str, int]:
+def parse_sizes(texts: Sequence[str] | None, option: str = "--dim") -> dict[str, int]:
     """Return sizes by symbol from ``name=8`` texts.
+
+    Args:
+        texts: the texts.
+        option: the option with the texts, for errors.
 
     Raises:
         OptionsError: a text has another form.
@@ -28,7 +32,7 @@ def parse_sizes(texts: Sequence[str] | None) -> dict[str, int]:
     for text in texts or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value.isascii() and value.isdigit()):
-            raise OptionsError("--dim", "is malformed", got=repr(text), expected="NAME=SIZE")
+            raise OptionsError(option, "is malformed", got=repr(text), expected="NAME=SIZE")
         sizes[name] = int(value)
     return sizes
 

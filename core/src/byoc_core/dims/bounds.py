@@ -31,8 +31,8 @@ def is_positive(dim: Dim) -> bool:
 def upper_bound(dim: Dim, largest: Mapping[str, int]) -> int:
     """Return a number not exceeded by a dimension for all sizes from 0 to the largest size of each symbol.
 
-    The bound is the value at the largest sizes if no term is subtracted, and not smaller otherwise. For a subtracted
-    term of possibly negative value the bound need not hold; sizes have no such terms.
+    The bound is the value at the largest sizes for sums of products with positive factors, and not smaller otherwise.
+    Sizes with a zero divisor, or with a broadcast of unequal sizes, do not count.
 
     Args:
         dim: the dimension.
@@ -41,27 +41,48 @@ def upper_bound(dim: Dim, largest: Mapping[str, int]) -> int:
     Raises:
         KeyError: a symbol has no largest size.
     """
+    return _interval(dim, largest)[1]
+
+
+_Interval = tuple[int, int]
+
+
+def _interval(dim: Dim, largest: Mapping[str, int]) -> _Interval:
+    """Return the least and the largest value, by interval arithmetic: both may be too far out."""
     if isinstance(dim, int):
-        return dim
-    bound = 0
+        return dim, dim
+    low = high = 0
     for monomial, factor in dim.terms:
-        value = factor
+        term = (factor, factor)
         for atom, exponent in monomial:
-            value *= _largest_value(atom, largest) ** exponent
-        bound += value if factor > 0 or not monomial else 0
-    return bound
+            value = _atom_interval(atom, largest)
+            for _ in range(exponent):
+                term = _hull(x * y for x in term for y in value)
+        low, high = low + term[0], high + term[1]
+    return low, high
 
 
-def _largest_value(atom: Atom, largest: Mapping[str, int]) -> int:
+def _atom_interval(atom: Atom, largest: Mapping[str, int]) -> _Interval:
     if not atom.op:
-        return largest[atom.name]
-    bounds = [max(upper_bound(argument, largest), 0) for argument in atom.args]
-    if atom.op == "floordiv":
-        divisor = atom.args[1]
-        return bounds[0] // divisor if isinstance(divisor, int) and divisor > 0 else bounds[0]
+        return 0, largest[atom.name]
+    left, right = (_interval(argument, largest) for argument in atom.args)
+    if atom.op == "max":
+        return max(left[0], right[0]), max(left[1], right[1])
+    if atom.op == "min":
+        return min(left[0], right[0]), min(left[1], right[1])
+    if atom.op == "broadcast":  # one of the two
+        return _hull((*left, *right))
     if atom.op == "mod":
-        return max(min(bounds[0], bounds[1] - 1), 0)
-    return min(bounds) if atom.op == "min" else max(bounds)
+        low, high = min(0, right[0] + 1), max(0, right[1] - 1)
+        return (low, min(high, left[1])) if left[0] >= 0 and right[0] >= 0 else (low, high)
+    # The quotient is monotonous in the divisor on each side of 0.
+    divisors = [divisor for divisor in (right[0], -1, 1, right[1]) if divisor and right[0] <= divisor <= right[1]]
+    return _hull(dividend // divisor for dividend in left for divisor in divisors) if divisors else (0, 0)
+
+
+def _hull(values: Iterable[int]) -> _Interval:
+    found = list(values)
+    return min(found), max(found)
 
 
 def _prove_nonnegative(dim: Dim, calls_left: int) -> bool:

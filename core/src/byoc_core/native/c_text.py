@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from byoc_core.dims import Dim, DimExpr
+from byoc_core.dtypes import dtype_info
 
-__all__ = ["C_TYPES", "HALF_DTYPES", "c_dim", "c_identifier", "c_real", "c_string"]
+__all__ = ["C_TYPES", "HALF_DTYPES", "c_comment", "c_dim", "c_identifier", "c_real", "c_storage_type", "c_string"]
 
 C_TYPES: dict[str, str] = {
     "float32": "float",
@@ -21,6 +22,12 @@ C_TYPES: dict[str, str] = {
 
 HALF_DTYPES = frozenset({"float16", "bfloat16"})
 """The dtypes that generated C only moves, casts and selects: C structures, without arithmetic."""
+
+
+def c_storage_type(dtype: str) -> str:
+    """Return the C type of a dtype; an unsigned integer for dtypes that generated C only copies."""
+    return C_TYPES.get(dtype) or f"uint{8 * dtype_info(dtype).itemsize}_t"
+
 
 _KEYWORDS = frozenset(
     [
@@ -117,6 +124,12 @@ def c_identifier(name: str) -> str:
     """
     text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
     return f"_{text}" if text[0].isdigit() or text in _KEYWORDS else text
+
+
+def c_comment(text: str) -> str:
+    """Return a text for a comment of C: without the marks of comments, trigraphs, line ends and invisible letters."""
+    visible = "".join(letter if letter.isprintable() and letter != "\\" else "_" for letter in text)
+    return visible.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
 
 
 def c_string(text: str) -> str:

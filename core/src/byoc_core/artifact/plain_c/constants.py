@@ -1,14 +1,20 @@
-"""The constants of exported C: arrays in C text, or a binary file included by the assembler."""
+"""The constants of exported C: arrays in C text, a binary file included by the assembler, or a file of the caller.
+
+The file of the caller, ``<prefix>.weights``, begins with a head of 64 bytes: the text ``byoc constants`` and two zeros,
+the bytes of the file as a number of 64 bits, the SHA-256 digest of everything behind the head, and zeros. Each constant
+begins at a multiple of 64 bytes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from functools import cached_property
 
 import numpy as np
 
 from byoc_core.errors import OptionsError
-from byoc_core.native.c_text import C_TYPES, HALF_DTYPES
+from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_storage_type
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["ALIGNMENT", "CONSTANT_FORMS", "ConstantFiles"]
@@ -16,8 +22,8 @@ __all__ = ["ALIGNMENT", "CONSTANT_FORMS", "ConstantFiles"]
 ALIGNMENT = 64
 """Alignment of each constant in bytes, as in an artifact."""
 
-CONSTANT_FORMS = ("auto", "array", "object")
-ConstantForm = Literal["auto", "array", "object"]
+CONSTANT_FORMS = ("auto", "array", "object", "file")
+HEAD_NBYTES = 64
 
 _MAX_TEXT_NBYTES = 1 << 18
 _SECTION_MACRO = """\
@@ -61,7 +67,13 @@ class ConstantFiles:
         prefix: the model's name.
         arrays: the arrays by digest, in order.
         form: ``"array"``: C arrays, for any C compiler; ``"object"``: a binary file included by the assembler of gcc,
-            clang or zig; ``"auto"``: arrays up to 256 KiB in all.
+            clang or zig; ``"file"``: a file passed by the caller in memory; ``"auto"``: arrays up to 256 KiB in all,
+            else a binary file.
+
+    Attributes:
+        nbytes: bytes of all constants.
+        is_text: whether the constants are C arrays.
+        is_file: whether the caller passes the constants, as the parameter ``constants`` of functions.
 
     Raises:
         OptionsError: the form is unknown.
@@ -74,25 +86,36 @@ class ConstantFiles:
         self._arrays = {digest: np.ascontiguousarray(array) for digest, array in arrays.items()}
         self.nbytes = sum(array.nbytes for array in self._arrays.values())
         self.is_text = form == "array" or (form == "auto" and self.nbytes <= _MAX_TEXT_NBYTES)
+        self.is_file = form == "file" and bool(arrays)
         self._offsets: dict[str, int] = {}
         end = 0
         for digest, array in self._arrays.items():
             self._offsets[digest] = end
             end += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        self._end = end
+
+    @property
+    def names(self) -> list[str]:
+        """The C names of the constants."""
+        if self.is_text:
+            return [f"{self._prefix}_constant_{number}" for number in range(len(self._arrays))]
+        return [] if self.is_file else [self._symbol]
 
     def expressions(self) -> dict[str, str]:
-        """Return a C expression of the address of each constant, by digest; constant expressions of C."""
+        """Return a C expression of the address of each constant, by digest; constant but for a file of the caller."""
+        if self.is_file:
+            return {digest: f"constants + {HEAD_NBYTES + offset}" for digest, offset in self._offsets.items()}
         if self.is_text:
-            return {digest: f"{self._prefix}_constant_{number}" for number, digest in enumerate(self._arrays)}
+            return dict(zip(self._arrays, self.names, strict=True))
         return {digest: f"{self._symbol} + {offset}" for digest, offset in self._offsets.items()}
 
     def declarations(self) -> Iterator[str]:
         """Yield the declarations behind :meth:`expressions`."""
-        if not self._arrays:
+        if not self._arrays or self.is_file:
             return
         if self.is_text:
-            for number, array in enumerate(self._arrays.values()):
-                yield f"extern const {_ctype(array)} {self._prefix}_constant_{number}[{max(array.size, 1)}];"
+            for name, array in zip(self.names, self._arrays.values(), strict=True):
+                yield f"extern const {_ctype(array)} {name}[{max(array.size, 1)}];"
         else:
             yield f"extern const unsigned char {self._symbol}[];"
 
@@ -100,6 +123,8 @@ class ConstantFiles:
         """Return the files by name; none without constants."""
         if not self._arrays:
             return {}
+        if self.is_file:
+            return {self.file_name: self.head() + self._data()}
         if self.is_text:
             lines = [_SECTION_MACRO.format(upper=self._prefix.upper()), *self._definitions()]
             return {f"{self._prefix}_constants.c": ("\n".join(lines) + "\n").encode()}
@@ -110,6 +135,25 @@ class ConstantFiles:
         return {f"{self._prefix}_constants.c": source, name: self._data()}
 
     @property
+    def file_name(self) -> str:
+        """The name of the file passed by the caller."""
+        return f"{self._prefix}.weights"
+
+    @property
+    def file_nbytes(self) -> int:
+        """The bytes of the file passed by the caller."""
+        return HEAD_NBYTES + self._end
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The SHA-256 digest of the file passed by the caller, without the head."""
+        return hashlib.sha256(self._data()).digest()
+
+    def head(self) -> bytes:
+        """Return the first bytes of the file passed by the caller."""
+        return (b"byoc constants\0\0" + self.file_nbytes.to_bytes(8, "little") + self.digest).ljust(HEAD_NBYTES, b"\0")
+
+    @property
     def _symbol(self) -> str:
         return f"{self._prefix}_constant_data"
 
@@ -118,8 +162,8 @@ class ConstantFiles:
         return b"".join(padded)
 
     def _definitions(self) -> Iterator[str]:
-        for number, array in enumerate(self._arrays.values()):
-            name, ctype = f"{self._prefix}_constant_{number}", _ctype(array)
+        for name, array in zip(self.names, self._arrays.values(), strict=True):
+            ctype = _ctype(array)
             yield f"extern const {ctype} {name}[{max(array.size, 1)}];"
             section = f"{self._prefix.upper()}_CONSTANTS_ATTRIBUTE"
             yield f"{section} _Alignas({ALIGNMENT}) const {ctype} {name}[{max(array.size, 1)}] = {{"
@@ -129,12 +173,13 @@ class ConstantFiles:
 
 
 def _ctype(array: NDArray) -> str:
-    return "uint16_t" if array.dtype.name in HALF_DTYPES else C_TYPES[array.dtype.name]
+    return "uint16_t" if array.dtype.name in HALF_DTYPES else c_storage_type(array.dtype.name)
 
 
 def _bits(array: NDArray) -> NDArray:
     flat = array.reshape(-1)
-    return flat.view(np.uint16) if array.dtype.name in HALF_DTYPES else flat
+    is_number = array.dtype.name in C_TYPES and array.dtype.name not in HALF_DTYPES
+    return flat if is_number else flat.view(f"u{array.dtype.itemsize}")
 
 
 def _literal(value: np.generic) -> str:
@@ -142,7 +187,7 @@ def _literal(value: np.generic) -> str:
     if isinstance(value, np.floating):
         number = float(value)
         if number != number:
-            return "NAN"
+            return "-NAN" if np.signbit(value) else "NAN"
         if number in (float("inf"), float("-inf")):
             return "INFINITY" if number > 0 else "-INFINITY"
         return number.hex() + ("f" if value.dtype == np.float32 else "")

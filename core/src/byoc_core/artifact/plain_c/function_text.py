@@ -4,54 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames
-from byoc_core.dims import Dim, broadcast_pairs, is_nonnegative, match_symbols, product, substitute, symbols_of
+from byoc_core.artifact.plain_c.raw_functions import RawFunctions, size_symbols
+from byoc_core.artifact.plain_c.size_checks import size_checks
+from byoc_core.dims import Dim, match_symbols, product, substitute, symbols_of
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import InternalError
-from byoc_core.native.c_text import C_TYPES, c_string
+from byoc_core.native.c_text import c_comment, c_storage_type, c_string
 from byoc_core.native.plain_c import has_raw_functions
 from byoc_core.opset.layout import row_major
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
-from byoc_core.vm.program import Register, RegisterKind, View, VMFunction
+from byoc_core.vm.program import Register, RegisterKind, View, VMFunction, nbytes_of
 
-__all__ = ["FunctionText", "raw_declarations", "size_check_symbol", "size_symbols"]
-
-
-def size_check_symbol(module: CSourceModule, symbol: str) -> str | None:
-    """Return the function checking the symbolic sizes of a generated function; ``None`` if there is none."""
-    name = f"{symbol}_sizes_"
-    return name if f"int32_t {name}(" in module.get_source("c") else None
-
-
-def _raw_prototype(module: CSourceModule, symbol: str) -> str:
-    """Return the declaration of a generated function over plain pointers."""
-    signature = module.signatures[symbol]
-    types = [f"const {C_TYPES[spec.dtype]} *" for spec in signature.inputs]
-    types += [f"{C_TYPES[spec.dtype]} *" for spec in signature.outputs]
-    types += ["int64_t"] * len(size_symbols(module, symbol))
-    types += ["char *"] if module.call_traits(symbol).workspace_nbytes != 0 else []
-    return f"int32_t {symbol}_({', '.join(types) or 'void'});"
-
-
-def raw_declarations(module: CSourceModule, symbol: str) -> Iterator[str]:
-    """Yield the declarations of a generated function over plain pointers, and of the check of its sizes, if any."""
-    yield _raw_prototype(module, symbol)
-    check = size_check_symbol(module, symbol)
-    if check is not None:
-        sizes = ["int64_t"] * len(size_symbols(module, symbol))
-        yield f"int32_t {check}({', '.join(sizes) or 'void'});"
-
-
-def size_symbols(module: CSourceModule, symbol: str) -> list[str]:
-    """Return the symbols whose sizes a generated function takes behind the pointers, in order."""
-    signature = module.signatures[symbol]
-    return sorted(
-        {n for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape for n in symbols_of(dim)}
-    )
+__all__ = ["FunctionText"]
 
 
 class FunctionText:
@@ -63,6 +33,8 @@ class FunctionText:
         names: the C names of all functions of the program, by name.
         layouts: the workspaces of all functions.
         constants: C expressions of the program's constants, by digest.
+        raw: the generated functions called by the C.
+        takes_constants: whether functions have the parameter ``constants``.
         is_library: whether the C is part of a shared library: functions without a form over plain pointers are called
             with tensors, and scratch memory may be left to the functions.
     """
@@ -74,9 +46,13 @@ class FunctionText:
         names: Mapping[str, FunctionNames],
         layouts: Mapping[str, WorkspaceLayout],
         constants: Mapping[str, str],
+        raw: RawFunctions | None = None,
         *,
+        takes_constants: bool = False,
         is_library: bool = False,
     ) -> None:
+        self._raw = raw or RawFunctions()
+        self._takes_constants = takes_constants
         self._is_library = is_library
         self._native = native
         self._program = native.program
@@ -86,17 +62,31 @@ class FunctionText:
         self._layout = layouts[function.name]
         self._constants = constants
         self._registers = native.program.registers(function)
-        pointers = (*self._names.inputs, *(f"{name}_out" for name in self._names.outputs))
-        self._variables = dict(enumerate(pointers))
+        count = len(function.params) + len(function.results)
+        # Registers as names: names of users may be keywords, macros or names of other variables.
+        self._variables = {number: str(register) for number, register in enumerate(self._registers[:count])}
+
+    @cached_property
+    def _tables(self) -> dict[tuple[str, ...], str]:
+        """The names of the tables of constants passed to called functions, by pointers."""
+        externs = self._program.externs
+        calls = (call for call in self._function.code if isinstance(call, Call) and call.kind is CallKind.EXTERN)
+        called = dict.fromkeys(externs[call.callee] for call in calls)
+        tables = dict.fromkeys(tuple(self._raw.tables[symbol]) for symbol in called if symbol in self._raw.tables)
+        return {pointers: f"table_{number}" for number, pointers in enumerate(tables)}
 
     def prototype(self) -> str:
         """Return the head of the C function."""
         function, names = self._function, self._names
         parameters = [
-            *(f"const {C_TYPES[s.dtype]} *{n}" for s, n in zip(function.params, names.inputs, strict=True)),
-            *(f"{C_TYPES[s.dtype]} *{n}_out" for s, n in zip(function.results, names.outputs, strict=True)),
+            *(f"const {c_storage_type(spec.dtype)} *{self._variables[n]}" for n, spec in enumerate(function.params)),
+            *(
+                f"{c_storage_type(spec.dtype)} *{self._variables[n]}"
+                for n, spec in enumerate(function.results, start=len(function.params))
+            ),
             *(f"int64_t {names.size_variable(name)}" for name in names.sizes),
             *(f"char *{pool}" for pool in names.pools),
+            *(["const unsigned char *constants"] if self._takes_constants else []),
         ]
         return f"static int32_t {names.body}({', '.join(parameters)})"
 
@@ -108,13 +98,27 @@ class FunctionText:
         unused = [f"  (void){name};" for name in parameters if name not in words]
         return "\n".join([f"{self.prototype()} {{", *unused, *body, "}"])
 
-    def size_checks(self) -> list[str]:
-        """Return C conditions over the sizes, each true for sizes without a meaning."""
-        dims = list(dict.fromkeys(dim for register in self._registers for dim in register.shape))
-        pairs = dict.fromkeys(pair for dim in (*dims, *self._function.storages) for pair in broadcast_pairs(dim))
-        texts = [f"byoc_check_broadcast(NULL, {self._text(left)}, {self._text(right)})" for left, right in pairs]
-        texts += [f"{self._text(dim)} < 0" for dim in dims if not is_nonnegative(dim)]
-        return texts
+    def sizes_prototype(self) -> str:
+        """Return the head of the C function checking the symbolic sizes."""
+        sizes = ", ".join(f"int64_t {self._names.size_variable(name)}" for name in self._names.sizes)
+        return f"static int32_t {self._names.check}({sizes or 'void'})"
+
+    def sizes_definition(self, max_sizes: Mapping[str, int] | None = None) -> str:
+        """Return the C function checking the symbolic sizes; the result is 0 for sizes with a meaning.
+
+        Args:
+            max_sizes: the largest size of each symbol.
+        """
+        function, names = self._function, self._names
+        symbols = [(names.size_variable(name), None if max_sizes is None else max_sizes[name]) for name in names.sizes]
+        axes = [dim for register in self._registers for dim in register.shape]
+        sizes = [nbytes_of(register.shape, register.dtype) for register in self._registers]
+        sizes += [*function.storages, *self._layout.callees, *self._layout.nbytes]
+        sizes += [location.offset for location in self._layout.tensors]
+        for view in function.views:
+            sizes += [view.offset, *(view.strides or ())]
+        checks = size_checks(function.name, symbols, axes, sizes, self._text)
+        return "\n".join([f"{self.sizes_prototype()} {{", *checks, "  return 0;", "}"])
 
     def _text(self, dim: Dim) -> str:
         return self._names.size_text(dim)
@@ -127,12 +131,14 @@ class FunctionText:
             if register.kind in (RegisterKind.PARAM, RegisterKind.RESULT):
                 continue
             self._variables[number] = str(register)
-            ctype = C_TYPES[register.dtype]
-            comment = f" /* {register.dtype}[{', '.join(map(str, register.shape))}] */".replace("*/ */", "* / */")
-            yield f"  {ctype} *const {register} = {self._address(number, register)};{comment}"
+            ctype = c_storage_type(register.dtype)
+            comment = c_comment(f"{register.dtype}[{', '.join(map(str, register.shape))}]")
+            yield f"  {ctype} *const {register} = {self._address(number, register)}; /* {comment} */"
+        for pointers, name in self._tables.items():
+            yield f"  const void *const {name}[] = {{{', '.join(pointers)}}};"
 
     def _address(self, number: int, register: Register) -> str:
-        ctype = C_TYPES[register.dtype]
+        ctype = c_storage_type(register.dtype)
         match register.kind:
             case RegisterKind.CONSTANT:
                 digest = self._program.constants[self._function.constants[register.index]].digest
@@ -185,14 +191,15 @@ class FunctionText:
         sizes = match_symbols(declared, passed)
         yield from self._equal([substitute(dim, sizes) for dim in declared], passed, f"call of `{symbol}`")
         size_texts = [self._text(sizes[name]) for name in size_symbols(module, symbol)]
-        check = size_check_symbol(module, symbol)
+        check = self._raw.size_check(module, symbol)
         if check is not None:
             yield f"  if ({check}({', '.join(size_texts)})) return -1;"
         pointers = [self._variables[number] for number in numbers[:count]]
         scratch = [f"(char *){self._variables[number]}" for number in numbers[count:]]
         if module.call_traits(symbol).workspace_nbytes != 0 and not scratch:
             scratch = ["NULL"]  # the function allocates scratch memory
-        yield f"  if ({symbol}_({', '.join([*pointers, *size_texts, *scratch])})) return -1;"
+        pointers[:0] = [self._tables[tuple(self._raw.tables[symbol])]] if symbol in self._raw.tables else []
+        yield f"  if ({self._raw.name(symbol)}({', '.join([*pointers, *size_texts, *scratch])})) return -1;"
 
     def _has_raw_form(self, module: CSourceModule, symbol: str, numbers: Sequence[int]) -> bool:
         """Return whether a call may pass pointers: the sizes follow from the shapes, and no tensor has strides."""
@@ -243,10 +250,13 @@ class FunctionText:
         sizes = match_symbols(declared, passed)
         yield from self._equal([substitute(dim, sizes) for dim in declared], passed, f"call of `{callee.name}`")
         names = self._all_names[callee.name]
-        arguments = [self._variables[number] for number in numbers]
-        arguments += [self._text(sizes[name]) for name in names.sizes]
+        size_texts = [self._text(sizes[name]) for name in names.sizes]
+        if size_texts:
+            yield f"  if ({names.check}({', '.join(size_texts)})) return -1;"
+        arguments = [*(self._variables[number] for number in numbers), *size_texts]
         offsets = zip(self._names.pools, self._layout.callees, strict=True)
         arguments += [f"{pool} + {self._text(offset)}" for pool, offset in offsets]
+        arguments += ["constants"] if self._takes_constants else []
         yield f"  if ({names.body}({', '.join(arguments)})) return -1;"
 
     def _equal(self, left: Sequence[Dim], right: Sequence[Dim], subject: str) -> Iterator[str]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from byoc_core.dims import Dim, dim_max, match_symbols, substitute, symbols_of, upper_bound
+from byoc_core.artifact.plain_c.size_checks import LARGEST_SIZE
+from byoc_core.dims import Dim, dim_max, is_nonnegative, match_symbols, substitute, symbols_of, upper_bound
+from byoc_core.dtypes import dtype_info
 from byoc_core.errors import OptionsError
 from byoc_core.runtime.pools import Pool, PoolBuffer, plan_pools
 from byoc_core.vm.instructions import Call, CallKind, Goto, If
@@ -20,6 +22,10 @@ __all__ = ["DEFAULT_POOL", "PoolOffset", "WorkspaceLayout", "lay_out_workspaces"
 
 DEFAULT_POOL = Pool("workspace", alignment=ALIGNMENT)
 """The pool of a model without stated pools."""
+
+
+_SCRATCH_ALIGNMENT = 8
+"""Alignment in bytes of scratch memory: of the largest element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,15 @@ class _Layouts:
             yield from (nbytes_of(spec.shape, spec.dtype) for spec in (*function.params, *function.results))
 
     def _bound(self, nbytes: Dim) -> int:
-        return upper_bound(nbytes, self._max_sizes or {})
+        """Return the bytes at the largest sizes.
+
+        Raises:
+            OptionsError: the bytes have no place in an address space.
+        """
+        bound = max(upper_bound(nbytes, self._max_sizes or {}), 0)
+        if bound > LARGEST_SIZE:
+            raise OptionsError("option `max_sizes`", "gives a buffer beyond any memory", got=f"{bound:,} bytes")
+        return bound
 
     def _symbolic(self, function: VMFunction, callees: Sequence[tuple[Dim, ...]]) -> WorkspaceLayout:
         starts: list[Dim] = []
@@ -156,14 +170,16 @@ class _Layouts:
             end = end + (nbytes + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
         largest: Dim = 0
         for (nbytes,) in callees:
-            largest = nbytes if largest == 0 else dim_max(largest, nbytes)
+            needed = nbytes if is_nonnegative(nbytes) else dim_max(nbytes, 0)
+            largest = needed if largest == 0 else dim_max(largest, needed)
         tensors = tuple(PoolOffset(0, starts[tensor.storage] + tensor.offset) for tensor in function.tensors)
         return WorkspaceLayout(tensors, (), (), (end,), (end + largest,), None)
 
     def _planned(self, function: VMFunction, callees: Sequence[tuple[Dim, ...]]) -> WorkspaceLayout:
         found = memory_map(self._program, function)
         counts = _access_counts(function)
-        buffers = [self._pool_buffer(buffer, counts) for buffer in found.buffers]
+        read = _read_registers(function)
+        buffers = [self._pool_buffer(function, buffer, counts, read) for buffer in found.buffers]
         num_intermediates = len(buffers)
         if self._places_arguments:
             buffers += self._argument_buffers(function, counts)
@@ -199,11 +215,19 @@ class _Layouts:
             planned.lower_bounds,
         )
 
-    def _pool_buffer(self, buffer: MemoryBuffer, counts: Mapping[int, int]) -> PoolBuffer:
+    def _pool_buffer(
+        self, function: VMFunction, buffer: MemoryBuffer, counts: Mapping[int, int], read: frozenset[int]
+    ) -> PoolBuffer:
+        registers = self._program.registers(function)
+        # Memory never read by another call is scratch memory: bytes for elements of any dtype.
+        alignments = (
+            dtype_info(registers[n].dtype).itemsize if n in read else _SCRATCH_ALIGNMENT for n in buffer.registers
+        )
         return PoolBuffer(
             self._bound(buffer.nbytes),
             buffer.first,
             buffer.last,
+            alignment=max(alignments, default=1),
             weight=sum(counts.get(register, 0) for register in buffer.registers),
             name=f"{buffer.name} of {buffer.writer or 'the caller'}",
         )
@@ -233,9 +257,22 @@ class _Layouts:
                 self._bound(nbytes_of(spec.shape, spec.dtype)),
                 start,
                 end,
+                alignment=dtype_info(spec.dtype).itemsize,
                 weight=counts.get(number, 1),
                 name=f"{'input' if is_input else 'output'} {spec.name}",
             )
+
+
+def _read_registers(function: VMFunction) -> frozenset[int]:
+    """Return the registers read by instructions, with the bases of read views."""
+    read: set[int] = set()
+    for instruction in function.code:
+        if isinstance(instruction, Call):
+            read.update(instruction.args)
+        elif isinstance(instruction, If):
+            read.add(instruction.condition)
+    read |= {function.views[n - function.first_view].base for n in read if n >= function.first_view}
+    return frozenset(read)
 
 
 def _targets(instruction: object) -> tuple[int, ...]:

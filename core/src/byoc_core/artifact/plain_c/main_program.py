@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from byoc_core.artifact.plain_c.constants import ConstantFiles
+from byoc_core.artifact.plain_c.names import unique_names
 from byoc_core.artifact.plain_c.plain_model import PlainModel
 from byoc_core.artifact.plain_c.test_vector import TestVector
 from byoc_core.dims import evaluate
-from byoc_core.native.c_text import C_TYPES, HALF_DTYPES
+from byoc_core.native.c_text import HALF_DTYPES, c_storage_type
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["main_program", "program_without_vector"]
@@ -24,7 +25,7 @@ _HEAD = """\
 #include "{name}.h"
 """
 _MAIN = """\
-int main(int argc, char **argv) {{
+int main(int argc, char **argv) {{{load}
   const int32_t status = run();
   if (status) return printf("{run}: status %d\\n", (int)status), 1;
   int failures = 0;
@@ -39,6 +40,67 @@ int main(int argc, char **argv) {{
 }}
 """
 
+_MAPPED = """\
+
+#ifndef {upper}_CONSTANTS_PATH
+#define {upper}_CONSTANTS_PATH "{file}"
+#endif
+static const void *constants;
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Map the constants: pages are read on first use, and shared by processes. Return the bytes of the file, or -1. */
+static int64_t load_constants(const char *path) {{
+  struct stat facts;
+  const int file = open(path, O_RDONLY);
+  if (file < 0) return -1;
+  void *data = fstat(file, &facts) ? MAP_FAILED : mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+  close(file);
+  if (data == MAP_FAILED) return -1;
+  constants = data;
+  return facts.st_size;
+}}
+#else
+/* Without mmap the constants are copied into an array; fopen of many C libraries takes memory from the heap. */
+static _Alignas({upper}_CONSTANTS_ALIGNMENT) unsigned char copied_constants[{upper}_CONSTANTS_SIZE];
+
+static int64_t load_constants(const char *path) {{
+  FILE *file = fopen(path, "rb");
+  if (!file) return -1;
+  size_t nbytes = fread(copied_constants, 1, sizeof copied_constants, file);
+  nbytes += fgetc(file) != EOF; /* a larger file */
+  fclose(file);
+  constants = copied_constants;
+  return (int64_t)nbytes;
+}}
+#endif
+"""
+_LOAD = """
+  const char *path = argc > 2 ? argv[2] : {upper}_CONSTANTS_PATH;
+  const int64_t nbytes = load_constants(path);
+  if ({name}_check_constants(constants, nbytes)) return printf("%s: not the constants\\n", path), 1;"""
+_VARIABLES = (
+    "run",
+    "main",
+    "pools",
+    "inputs",
+    "outputs",
+    "argc",
+    "argv",
+    "status",
+    "failures",
+    "rounds",
+    "start",
+    "i",
+    "path",
+    "load_constants",
+    "copied_constants",
+)
+
 
 def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFiles) -> str:
     """Return the program comparing a run with the expected outputs.
@@ -52,12 +114,20 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
     expressions = test_files.expressions()
     is_placed = bool(layout.inputs or layout.outputs)
     sizes = dict(vector.sizes)
-    lines = [_HEAD.format(name=model.name), *test_files.declarations(), ""]
-    for pool, nbytes in zip(model.pools, layout.nbytes, strict=True):
+    head = _HEAD.format(name=model.name)
+    fields = {"name": model.name, "upper": model.name.upper(), "file": model.constants.file_name}
+    is_file = model.constants.is_file
+    if is_file:
+        # mmap is no part of C11.
+        head = head.replace("#include <math.h>", "#define _POSIX_C_SOURCE 200809L\n#include <math.h>")
+        head += _MAPPED.format(**fields)
+    lines = [head, *test_files.declarations(), ""]
+    variables = _pool_variables(model)
+    for variable, pool, nbytes in zip(variables, model.pools, layout.nbytes, strict=True):
         size = max(evaluate(nbytes, sizes), 1)
-        lines.append(f"static _Alignas({pool.alignment}) unsigned char {pool.name}[{size}];")
+        lines.append(f"static _Alignas({pool.alignment}) unsigned char {variable}[{size}];")
     if len(model.pools) > 1:
-        values = ", ".join(pool.name for pool in model.pools)
+        values = ", ".join(variables)
         lines.append(f"static const struct {model.name}_pools pools = {{{values}}};")
     if not is_placed:
         lines += [
@@ -67,41 +137,51 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
     kinds = dict.fromkeys(map(_kind, vector.outputs))
     lines += ["", *(line for kind in kinds for line in _CHECKS[kind])]
     lines += [*_run(model, vector, expressions, is_placed=is_placed), ""]
-    memory = "workspace" if len(model.pools) == 1 else "&pools"
-    prefix = f"{model.name}{names.suffix}"
-    if len(model.pools) == 1:
-        memory = model.pools[0].name
-    got = [f"{prefix}_output_{n}({memory})" if is_placed else f"output_{k}" for k, n in enumerate(names.outputs)]
+    memory = variables[0] if len(model.pools) == 1 else "&pools"
+    got = [
+        f"{names.accessor('output', n)}({memory})" if is_placed else f"output_{k}" for k, n in enumerate(names.outputs)
+    ]
     checks = [
         f'  failures += check_{_kind(array)}("{member}", {got[number]}, '
         f"(const void *)({expressions[f'out{number}']}), {array.size}, {_tolerance(array)});"
         for number, (member, array) in enumerate(zip(names.outputs, vector.outputs, strict=True))
     ]
-    return "\n".join(lines) + "\n" + _MAIN.format(run=names.run, checks="\n".join(checks))
+    return (
+        "\n".join(lines)
+        + "\n"
+        + _MAIN.format(run=names.run, checks="\n".join(checks), load=_LOAD.format(**fields) if is_file else "")
+    )
+
+
+def _pool_variables(model: PlainModel) -> tuple[str, ...]:
+    """Return the names of the arrays of the pools."""
+    checks = (f"check_{kind}" for kind in _CHECKS)
+    outputs = (f"output_{number}" for number in range(max(len(names.outputs) for names in model.names.values())))
+    return unique_names((pool.name for pool in model.pools), (*_VARIABLES, *checks, *outputs), lambda _: True)
 
 
 def _run(model: PlainModel, vector: TestVector, expressions: dict[str, str], *, is_placed: bool) -> Iterator[str]:
     """Yield the C function running the model on the inputs of the vector."""
     names = model.names[vector.function]
-    prefix = f"{model.name}{names.suffix}"
-    memory = model.pools[0].name if len(model.pools) == 1 else "&pools"
+    pools = _pool_variables(model)[0] if len(model.pools) == 1 else "&pools"
+    memory = f"{pools}, constants" if model.constants.is_file else pools
     sizes = [f".{member} = {vector.sizes[symbol]}" for symbol, member in names.sizes.items()]
     yield "static int32_t run(void) {"
     if is_placed:
         for number, (member, array) in enumerate(zip(names.inputs, vector.inputs, strict=True)):
             source = f"(const void *)({expressions[f'in{number}']})"
-            yield f"  memcpy({prefix}_input_{member}({memory}), {source}, {array.nbytes});"
+            yield f"  memcpy({names.accessor('input', member)}({pools}), {source}, {array.nbytes});"
         if sizes:
-            yield f"  const struct {prefix}_inputs inputs = {{{', '.join(sizes)}}};"
+            yield f"  const struct {names.input_structure} inputs = {{{', '.join(sizes)}}};"
         yield f"  return {names.run}({'&inputs, ' if sizes else ''}{memory});"
     else:
         pointers = [
             f".{member} = (const {_type(array)} *)(const void *)({expressions[f'in{number}']})"
             for number, (member, array) in enumerate(zip(names.inputs, vector.inputs, strict=True))
         ]
-        yield from _structure(f"{prefix}_inputs", "inputs", [*pointers, *sizes])
+        yield from _structure(names.input_structure, "inputs", [*pointers, *sizes])
         outputs = [f".{member} = output_{number}" for number, member in enumerate(names.outputs)]
-        yield from _structure(f"{prefix}_outputs", "outputs", outputs)
+        yield from _structure(names.output_structure, "outputs", outputs)
         yield f"  return {names.run}(&inputs, &outputs, {memory});"
     yield "}"
 
@@ -122,7 +202,9 @@ def _check(kind: str, read: str) -> Iterator[str]:
     yield "    const double x = (double)a[i], y = (double)b[i];"
     yield "    if (isnan(x) && isnan(y)) continue;"
     yield "    if (isfinite(y) && fabs(y) > largest) largest = fabs(y);"
-    yield "    if (!(fabs(x - y) <= error)) error = x == y ? error : fabs(x - y);"
+    yield "    if (x == y) continue;"
+    yield "    if (!isfinite(x) || !isfinite(y)) error = INFINITY;"
+    yield "    else if (fabs(x - y) > error) error = fabs(x - y);"
     yield "  }"
     yield "  const int is_right = error <= share * largest;"
     yield '  printf("%s: %zu elements, largest error %.3g of %.3g: %s\\n", name, count, error, largest,'
@@ -159,13 +241,13 @@ def _tolerance(array: NDArray) -> str:
 
 
 def _type(array: NDArray) -> str:
-    return "uint16_t" if array.dtype.name in HALF_DTYPES else C_TYPES[array.dtype.name]
+    return "uint16_t" if array.dtype.name in HALF_DTYPES else c_storage_type(array.dtype.name)
 
 
 def program_without_vector(name: str) -> str:
     """Return the program of a model without a test vector."""
     return (
-        "/* The exporting machine could not run the model: there is no test vector. */\n"
+        "/* The model fails on the drawn inputs, or the exporting machine cannot run the model. */\n"
         f'#include <stdio.h>\n\n#include "{name}.h"\n\n'
         f'int main(void) {{\n  printf("{name}: no test vector\\n");\n  return 0;\n}}\n'
     )

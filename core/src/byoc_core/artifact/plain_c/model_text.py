@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.artifact.native_program import NativeProgram
-from byoc_core.artifact.plain_c.constants import ConstantFiles
-from byoc_core.artifact.plain_c.function_text import FunctionText, raw_declarations
+from byoc_core.artifact.plain_c.constants import ALIGNMENT, ConstantFiles
+from byoc_core.artifact.plain_c.function_text import FunctionText
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
-from byoc_core.artifact.plain_c.names import FunctionNames
+from byoc_core.artifact.plain_c.names import FunctionNames, Side
+from byoc_core.artifact.plain_c.raw_functions import RawFunctions
 from byoc_core.dims import Dim
-from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_string
+from byoc_core.native.c_text import HALF_DTYPES, c_comment, c_storage_type, c_string
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.runtime.pools import Pool
@@ -25,7 +26,7 @@ enum {{
   {upper}_OK = 0,
   {upper}_FAILED = -1,       /* a value without a meaning for an op, such as an index out of range */
   {upper}_BAD_SIZE = -2,     /* a size is negative, above its maximum, or does not fit another size */
-  {upper}_BAD_ARGUMENT = -3, /* a pointer is NULL, or the workspace is not aligned */
+  {upper}_BAD_ARGUMENT = -3, /* a pointer is NULL, or the workspace is not aligned */{more}
 }};
 
 {alignments}
@@ -39,6 +40,35 @@ struct {prefix}_tensor {{
 }};
 """
 
+_BAD_CONSTANTS = """
+  {upper}_BAD_CONSTANTS = -4, /* the constants are not those of this model */"""
+_CONSTANTS_HEADER = """\
+/* The constants are the file {file}, mapped or read by the caller at an aligned address, and passed to each run. A run
+ * compares the first {head} bytes with those of the exported file. */
+#define {upper}_CONSTANTS_ALIGNMENT {alignment}
+#define {upper}_CONSTANTS_SIZE {nbytes}
+/* Return the bytes of the file. */
+int64_t {prefix}_constants_size(void);
+/* Return the SHA-256 digest of the bytes of the file behind the first {head}, in hexadecimal. */
+const char *{prefix}_constants_digest(void);
+/* Check the bytes and the first {head} bytes of a file in memory; return a status. */
+int32_t {prefix}_check_constants(const void *constants, int64_t nbytes);
+"""
+_CONSTANTS_SOURCE = """\
+static const unsigned char {prefix}_constants_head[] = {{{values}}};
+
+int64_t {prefix}_constants_size(void) {{ return {upper}_CONSTANTS_SIZE; }}
+
+const char *{prefix}_constants_digest(void) {{ return "{digest}"; }}
+
+int32_t {prefix}_check_constants(const void *constants, int64_t nbytes) {{
+  if (!constants || (uintptr_t)constants % {upper}_CONSTANTS_ALIGNMENT) return {upper}_BAD_ARGUMENT;
+  if (nbytes != {upper}_CONSTANTS_SIZE) return {upper}_BAD_CONSTANTS;
+  const int is_same = !memcmp(constants, {prefix}_constants_head, sizeof {prefix}_constants_head);
+  return is_same ? {upper}_OK : {upper}_BAD_CONSTANTS;
+}}
+"""
+
 
 @dataclass(frozen=True)
 class ModelText:
@@ -48,6 +78,7 @@ class ModelText:
         prefix: the model's name, a C identifier.
         native: the program.
         names: the C names of all functions, by name.
+        raw: the generated functions.
         layouts: the workspaces of all functions, by name.
         constants: the constants.
         max_sizes: the largest size of each symbol, or ``None``.
@@ -58,6 +89,7 @@ class ModelText:
     prefix: str
     native: NativeProgram
     names: Mapping[str, FunctionNames]
+    raw: RawFunctions
     layouts: Mapping[str, WorkspaceLayout]
     constants: ConstantFiles
     max_sizes: Mapping[str, int] | None
@@ -84,12 +116,36 @@ class ModelText:
             'extern "C" {',
             "#endif",
             "",
-            _STATUSES.format(upper=upper, prefix=self.prefix, alignments="\n".join(self._alignments())),
+            _STATUSES.format(
+                upper=upper,
+                prefix=self.prefix,
+                alignments="\n".join(self._alignments()),
+                more=_BAD_CONSTANTS.format(upper=upper) if self.constants.is_file else "",
+            ),
+            *self._constants_text(_CONSTANTS_HEADER),
         ]
         for function in self._functions:
             lines += self._declarations(function)
         lines += ["#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {upper}_H_ */"]
         return "\n".join(lines) + "\n"
+
+    def _constants_text(self, template: str) -> list[str]:
+        """Return a text on the constants passed by the caller; nothing if the C holds the constants."""
+        if not self.constants.is_file:
+            return []
+        head = self.constants.head()
+        return [
+            template.format(
+                prefix=self.prefix,
+                upper=self.prefix.upper(),
+                file=self.constants.file_name,
+                alignment=ALIGNMENT,
+                head=len(head),
+                nbytes=self.constants.file_nbytes,
+                digest=self.constants.digest.hex(),
+                values=", ".join(map(str, head)),
+            )
+        ]
 
     @property
     def _is_single(self) -> bool:
@@ -110,36 +166,35 @@ class ModelText:
 
     def _declarations(self, function: VMFunction) -> Iterator[str]:
         names, layout = self.names[function.name], self.layouts[function.name]
-        upper = f"{self.prefix}{names.suffix}".upper()
         if self.max_sizes is not None:
-            for name, member in names.sizes.items():
-                yield f"/* The largest size `{name}`. */"
-                yield f"#define {upper}_MAX_{member.upper()} {self.max_sizes[name]}"
+            for name in names.sizes:
+                yield f"/* The largest size `{c_comment(name)}`. */"
+                yield f"#define {names.largest_macro(name)} {self.max_sizes[name]}"
         for pool, nbytes in zip(self.pools, layout.nbytes, strict=True):
             if isinstance(nbytes, int):
                 yield f"/* Bytes of the memory `{pool.name}`{_bound_text(layout, self.pools.index(pool))}. */"
-                yield f"#define {upper}_{pool.name.upper()}_SIZE {max(nbytes, 1)}"
+                yield f"#define {names.bytes_macro(pool.name)} {max(nbytes, 1)}"
         if layout.inputs or layout.outputs:
             yield from self._accessors(function)
             if names.sizes:
                 yield ""
-                yield f"/* Function `{function.name}`: sizes. */"
-                yield from self._structure(f"{self.prefix}{names.suffix}_inputs", (), (), "", names)
+                yield f"/* Function `{c_comment(function.name)}`: sizes. */"
+                yield from self._structure(names.input_structure, (), (), "", names)
         else:
-            kind = f"{self.prefix}{names.suffix}"
-            yield from ("", f"/* Function `{function.name}`: inputs and sizes. */")
-            yield from self._structure(f"{kind}_inputs", function.params, names.inputs, "const ", names)
-            yield f"/* Function `{function.name}`: outputs; no output may overlap an input or another output. */"
-            yield from self._structure(f"{kind}_outputs", function.results, names.outputs, "", None)
+            yield from ("", f"/* Function `{c_comment(function.name)}`: inputs and sizes. */")
+            yield from self._structure(names.input_structure, function.params, names.inputs, "const ", names)
+            yield f"/* Function `{c_comment(function.name)}`: outputs."
+            yield " * No output may overlap an input or another output. */"
+            yield from self._structure(names.output_structure, function.results, names.outputs, "", None)
         if self._is_single:
             yield "/* Return the bytes of the workspace, or -1 for sizes without a meaning. */"
-            yield f"{self._size_head(function)};"
+            yield f"{self._size_head(names, names.sizes.values())};"
         yield "/* Run the function; return a status. */"
         yield f"{self._run_head(function)};"
         yield "/* The inputs and outputs in order, with their counts. */"
-        for kind, specs in (("input", function.params), ("output", function.results)):
-            yield f"#define {upper}_NUM_{kind.upper()}S {len(specs)}"
-            yield f"extern const struct {self.prefix}_tensor {self.prefix}{names.suffix}_{kind}_info[];"
+        for side, specs in _sides(function):
+            yield f"#define {names.count_macro(side)} {len(specs)}"
+            yield f"extern const struct {self.prefix}_tensor {names.info(side)}[];"
         yield ""
 
     def _accessors(self, function: VMFunction) -> Iterator[str]:
@@ -149,17 +204,14 @@ class ModelText:
         yield ""
         yield "/* Addresses of inputs, to fill before each run, and of outputs, to read after the run. A run may reuse"
         yield " * the memory of inputs. */"
-        groups = (
-            ("input", function.params, names.inputs, layout.inputs),
-            ("output", function.results, names.outputs, layout.outputs),
-        )
-        for kind, specs, members, locations in groups:
+        groups = zip(_sides(function), (names.inputs, names.outputs), (layout.inputs, layout.outputs), strict=True)
+        for (side, specs), members, locations in groups:
             for spec, member, location in zip(specs, members, locations, strict=True):
-                shape = ", ".join(map(str, spec.shape)).replace("*/", "* /")
+                shape = c_comment(", ".join(map(str, spec.shape)))
                 ctype = _public_type(spec.dtype)
                 base = "workspace" if self._is_single else f"pools->{self.pools[location.pool].name}"
                 yield f"/* {spec.dtype}[{shape}] */"
-                yield f"static inline {ctype} *{self.prefix}{names.suffix}_{kind}_{member}({parameter}) {{"
+                yield f"static inline {ctype} *{names.accessor(side, member)}({parameter}) {{"
                 yield f"  return ({ctype} *)(void *)((char *){base} + {location.offset});"
                 yield "}"
 
@@ -173,33 +225,45 @@ class ModelText:
     ) -> Iterator[str]:
         yield f"struct {name} {{"
         for spec, member in zip(specs, members, strict=True):
-            shape = ", ".join(map(str, spec.shape)).replace("*/", "* /")
+            shape = c_comment(", ".join(map(str, spec.shape)))
             yield f"  {qualifier}{_public_type(spec.dtype)} *{member}; /* {spec.dtype}[{shape}] */"
         for symbol, member in () if names is None else names.sizes.items():
-            yield f"  int64_t {member}; /* size {symbol} */"
+            yield f"  int64_t {member}; /* size {c_comment(symbol)} */"
         if not specs and not (names is not None and names.sizes):
             yield "  char unused;"
         yield "};"
 
-    def _size_head(self, function: VMFunction) -> str:
-        names = self.names[function.name]
-        sizes = ", ".join(f"int64_t {member}" for member in names.sizes.values())
-        return f"int64_t {self.prefix}{names.suffix}_workspace_size({sizes or 'void'})"
+    @staticmethod
+    def _size_head(names: FunctionNames, parameters: Iterable[str]) -> str:
+        sizes = ", ".join(f"int64_t {text}" for text in parameters)
+        return f"int64_t {names.workspace_size}({sizes or 'void'})"
 
     def _run_head(self, function: VMFunction) -> str:
         names, layout = self.names[function.name], self.layouts[function.name]
-        kind = f"{self.prefix}{names.suffix}"
         memory = "void *workspace" if self._is_single else f"const struct {self.prefix}_pools *pools"
-        parameters = [f"const struct {kind}_inputs *inputs", f"const struct {kind}_outputs *outputs", memory]
+        parameters = [
+            f"const struct {names.input_structure} *inputs",
+            f"const struct {names.output_structure} *outputs",
+            memory,
+        ]
         if layout.inputs or layout.outputs:
             parameters = [*([parameters[0]] if names.sizes else []), memory]
+        parameters += ["const void *constants"] if self.constants.is_file else []
         return f"int32_t {names.run}({', '.join(parameters)})"
 
     def source(self) -> str:
         """Return ``<prefix>.c``."""
         texts = [
-            FunctionText(self.native, f, self.names, self.layouts, self.constants.expressions())
-            for f in self._functions
+            FunctionText(
+                self.native,
+                function,
+                self.names,
+                self.layouts,
+                self.constants.expressions(),
+                self.raw,
+                takes_constants=self.constants.is_file,
+            )
+            for function in self._functions
         ]
         lines = [
             f'#include "{self.prefix}.h"',
@@ -208,12 +272,12 @@ class ModelText:
             "",
             '#include "byoc_ffi.h"',
             '#include "byoc_scalar.h"',
-            f'#include "{self.prefix}_symbols.h"',
             "",
             *self.constants.declarations(),
+            *self._constants_text(_CONSTANTS_SOURCE),
             *self._tables(),
             *self._prototypes(),
-            *(f"{text.prototype()};" for text in texts),
+            *(f"{head};" for text in texts for head in (text.sizes_prototype(), text.prototype())),
             "",
         ]
         for function, text in zip(self._functions, texts, strict=True):
@@ -222,6 +286,8 @@ class ModelText:
 
     def _tables(self) -> Iterator[str]:
         """Yield the tables of pointers to constants, one for each source of generated C."""
+        if self.constants.is_file:
+            return
         expressions = self.constants.expressions()
         for number, module in enumerate(self.modules):
             if module.constants:
@@ -231,26 +297,18 @@ class ModelText:
 
     def _prototypes(self) -> Iterator[str]:
         for symbol, module in self.native.called_sources(self._functions):
-            yield from raw_declarations(module, symbol)
+            yield from self.raw.declarations(module, symbol)
 
     def _public(self, function: VMFunction, text: FunctionText) -> Iterator[str]:
         names, layout = self.names[function.name], self.layouts[function.name]
-        for kind, specs in (("input", function.params), ("output", function.results)):
-            yield from self._info(f"{self.prefix}{names.suffix}_{kind}_info", specs)
-        bad = [f"{names.size_variable(name)} < 0" for name in names.sizes]
-        if self.max_sizes is not None:
-            bad += [f"{names.size_variable(name)} > {self.max_sizes[name]}" for name in names.sizes]
-        bad += text.size_checks()
-        sizes = ", ".join(f"int64_t {names.size_variable(name)}" for name in names.sizes)
-        yield f"static int32_t {names.body}_sizes({sizes or 'void'}) {{"
-        yield from (f"  if ({condition}) return -1;" for condition in bad)
-        yield from ("  return 0;", "}", "")
-        variables = ", ".join(names.size_variable(name) for name in names.sizes)
+        for side, specs in _sides(function):
+            yield from self._info(names, side, specs)
+        yield from (text.sizes_definition(self.max_sizes), "")
         if self._is_single:
             (nbytes,) = layout.nbytes
-            yield f"{self._size_head(function)} {{"
-            yield from (f"  const int64_t {names.size_variable(n)} = {member};" for n, member in names.sizes.items())
-            yield f"  if ({names.body}_sizes({variables})) return -1;"
+            variables = [names.size_variable(name) for name in names.sizes]
+            yield f"{self._size_head(names, variables)} {{"
+            yield f"  if ({names.check}({', '.join(variables)})) return -1;"
             yield f"  return {_at_least_one(nbytes, names)};"
             yield "}"
             yield ""
@@ -272,12 +330,11 @@ class ModelText:
         for name, memory in memories.items():
             yield f"  if ((uintptr_t){memory} % {upper}_{name.upper()}_ALIGNMENT) return {upper}_BAD_ARGUMENT;"
         members = ", ".join(f"inputs->{member}" for member in names.sizes.values())
-        yield f"  if ({names.body}_sizes({members})) return {upper}_BAD_SIZE;"
+        yield f"  if ({names.check}({members})) return {upper}_BAD_SIZE;"
         if is_placed:
             argument = "workspace" if self._is_single else "pools"
-            kind = f"{self.prefix}{names.suffix}"
-            arguments = [f"{kind}_input_{n}({argument})" for n in names.inputs]
-            arguments += [f"{kind}_output_{n}({argument})" for n in names.outputs]
+            arguments = [f"{names.accessor('input', n)}({argument})" for n in names.inputs]
+            arguments += [f"{names.accessor('output', n)}({argument})" for n in names.outputs]
         else:
             arguments = [*(f"inputs->{n}" for n in names.inputs), *(f"outputs->{n}" for n in names.outputs)]
         specs = (*function.params, *function.results)
@@ -285,18 +342,27 @@ class ModelText:
         arguments = [_as_inner(a, s, q) for a, s, q in zip(arguments, specs, qualifiers, strict=True)]
         arguments += [f"inputs->{member}" for member in names.sizes.values()]
         arguments += [f"(char *){memory}" for memory in memories.values()]
+        if self.constants.is_file:
+            arguments.append("(const unsigned char *)constants")
+            yield f"  const int32_t status = {self.prefix}_check_constants(constants, {upper}_CONSTANTS_SIZE);"
+            yield "  if (status) return status;"
         yield f"  return {names.body}({', '.join(arguments)}) ? {upper}_FAILED : {upper}_OK;"
         yield "}"
 
-    def _info(self, name: str, specs: Sequence[TensorSpec]) -> Iterator[str]:
+    def _info(self, names: FunctionNames, side: Side, specs: Sequence[TensorSpec]) -> Iterator[str]:
         for number, spec in enumerate(specs):
             sizes = ", ".join(str(dim) if isinstance(dim, int) else "-1" for dim in spec.shape)
-            yield f"static const int64_t {name}_{number}[] = {{{sizes or '0'}}};"
+            yield f"static const int64_t {names.shape(side, number)}[] = {{{sizes or '0'}}};"
         rows = [
-            f"{{{c_string(spec.name)}, {c_string(spec.dtype)}, {len(spec.shape)}, {name}_{number}}}"
+            f"{{{c_string(spec.name)}, {c_string(spec.dtype)}, {len(spec.shape)}, {names.shape(side, number)}}}"
             for number, spec in enumerate(specs)
         ]
-        yield f"const struct {self.prefix}_tensor {name}[] = {{{', '.join(rows) or '{NULL, NULL, 0, NULL}'}}};"
+        values = ", ".join(rows) or "{NULL, NULL, 0, NULL}"
+        yield f"const struct {self.prefix}_tensor {names.info(side)}[] = {{{values}}};"
+
+
+def _sides(function: VMFunction) -> Sequence[tuple[Side, Sequence[TensorSpec]]]:
+    return (("input", function.params), ("output", function.results))
 
 
 def _bound_text(layout: WorkspaceLayout, pool: int) -> str:
@@ -309,8 +375,8 @@ def _at_least_one(nbytes: Dim, names: FunctionNames) -> str:
 
 
 def _public_type(dtype: str) -> str:
-    return "uint16_t" if dtype in HALF_DTYPES else C_TYPES[dtype]
+    return "uint16_t" if dtype in HALF_DTYPES else c_storage_type(dtype)
 
 
 def _as_inner(expression: str, spec: TensorSpec, qualifier: str) -> str:
-    return f"({qualifier}{C_TYPES[spec.dtype]} *){expression}" if spec.dtype in HALF_DTYPES else expression
+    return f"({qualifier}{c_storage_type(spec.dtype)} *){expression}" if spec.dtype in HALF_DTYPES else expression

@@ -61,7 +61,7 @@ target_link_libraries({name} PUBLIC {libraries})
 add_executable({name}_test {test_sources})
 target_link_libraries({name}_test PRIVATE {name})
 enable_testing()
-add_test(NAME {name}_test COMMAND {name}_test)
+add_test(NAME {name}_test COMMAND {name}_test WORKING_DIRECTORY ${{CMAKE_CURRENT_SOURCE_DIR}})
 """
 
 
@@ -78,7 +78,7 @@ def project_files(model: PlainModel, sources: Sequence[str], vector: TestVector 
     test_sources = ["main.c"]
     if vector is not None:
         arrays = {f"{kind}{n}": a for kind in ("in", "out") for n, a in enumerate(_arrays(vector, kind))}
-        test_files = ConstantFiles(f"{name}_test", arrays, model.constants)
+        test_files = ConstantFiles(f"{name}_test", arrays, "array" if model.is_portable else "auto")
         files |= test_files.files()
         files["main.c"] = main_program(model, vector, test_files).encode()
         test_sources += [file for file in test_files.files() if file.endswith(".c")]

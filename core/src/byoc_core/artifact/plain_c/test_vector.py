@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["TestVector", "make_test_vector"]
 
 _SEED = 0
-_SMALL_SIZE = 3
+_SMALL_SIZES = (3, 4, 2, 1, 8, 6, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def make_test_vector(
         test_inputs: the inputs by name; inputs left out are drawn at random, with a fixed seed.
 
     Returns:
-        The test vector; ``None`` if this machine cannot run the executable, and no inputs are given.
+        The test vector; ``None`` if no inputs are given, and the model fails with drawn inputs of several sizes or
+        this machine cannot run the executable.
 
     Raises:
         CallError: an unknown input is given, or the model fails with the given inputs.
@@ -65,28 +66,54 @@ def make_test_vector(
     if unknown:
         names_text = ", ".join(names) or "no input"
         raise CallError("option `test_inputs`", f"names an unknown input `{unknown[0]}`", expected=names_text)
-    sizes = _sizes(signature, max_sizes, test_inputs or {})
-    generator = np.random.default_rng(_SEED)
-    inputs = {
-        spec.name: np.ascontiguousarray((test_inputs or {})[spec.name])
-        if spec.name in (test_inputs or {})
-        else draw_input(generator, spec, sizes)
-        for spec in signature.inputs
-    }
-    try:
-        results = VirtualMachine(executable).run(function, inputs)
-    except ByocError:
-        if test_inputs:
-            raise
-        return None
-    outputs = results if isinstance(results, tuple) else (results,)
-    return TestVector(function, sizes, tuple(inputs.values()), tuple(map(np.ascontiguousarray, outputs)))
+    arrays = {name: np.asarray(array, order="C") for name, array in (test_inputs or {}).items()}
+    for sizes in _candidate_sizes(signature, max_sizes, arrays):
+        generator = np.random.default_rng(_SEED)
+        inputs = {
+            spec.name: arrays[spec.name] if spec.name in arrays else draw_input(generator, spec, sizes)
+            for spec in signature.inputs
+        }
+        try:
+            results = VirtualMachine(executable).run(function, inputs)
+        except ByocError:
+            if arrays:
+                raise
+            continue
+        outputs = results if isinstance(results, tuple) else (results,)
+        expected = tuple(np.asarray(array, order="C") for array in outputs)
+        return TestVector(function, sizes, tuple(inputs.values()), expected)
+    return None
 
 
-def _sizes(
+def _candidate_sizes(
     signature: Signature, max_sizes: Mapping[str, int] | None, test_inputs: Mapping[str, NDArray]
-) -> dict[str, int]:
-    """Return the size of each symbol: implied by a given input, else the largest, else a small size."""
+) -> Iterator[dict[str, int]]:
+    """Yield sizes of all symbols: implied by a given input, else the largest, else small sizes.
+
+    Raises:
+        CallError: a size of a given input exceeds the largest size.
+    """
+    implied = _implied_sizes(signature, test_inputs)
+    largest = dict(max_sizes or {})
+    for name, size in implied.items():
+        if size > largest.get(name, size):
+            raise CallError(
+                "option `test_inputs`",
+                f"exceeds the largest size of `{name}`",
+                got=size,
+                expected=f"{largest[name]} or less",
+            )
+    symbols = sorted({name for spec in signature.inputs for dim in spec.shape for name in symbols_of(dim)})
+    if largest:
+        yield {name: implied.get(name, largest[name]) for name in symbols}
+    if test_inputs and largest:
+        return
+    # Some models need even sizes, or equal sizes.
+    for small in _SMALL_SIZES:
+        yield {name: implied.get(name, min(small, largest.get(name, small))) for name in symbols}
+
+
+def _implied_sizes(signature: Signature, test_inputs: Mapping[str, NDArray]) -> dict[str, int]:
     found: dict[str, int] = {}
     for spec in signature.inputs:
         shape = test_inputs[spec.name].shape if spec.name in test_inputs else ()
@@ -94,5 +121,4 @@ def _sizes(
             solved = solve_symbol(dim, size)
             if solved is not None:
                 found.setdefault(*solved)
-    symbols = sorted({name for spec in signature.inputs for dim in spec.shape for name in symbols_of(dim)})
-    return {name: found.get(name, (max_sizes or {}).get(name, _SMALL_SIZE)) for name in symbols}
+    return found

@@ -8,7 +8,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import keyword
 import os
+import re
+import sys
 import sysconfig
 import zipfile
 from collections.abc import Mapping
@@ -19,6 +22,7 @@ from packaging.version import InvalidVersion, Version
 
 from byoc_core.artifact.plain_c.plain_model import PlainModel, plain_model
 from byoc_core.artifact.plain_c.wheel_module import python_module
+from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError, OptionsError
 from byoc_core.file_replacement import replace_file
 from byoc_core.native.static_build import build_shared
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["export_wheel"]
 
 _DATE = (1980, 1, 1, 0, 0, 0)
-_EXTENSION_DTYPES = frozenset({"bfloat16"})
 
 
 def export_wheel(executable: Executable, folder: str | os.PathLike[str], *, name: str, version: str) -> Path:
@@ -39,13 +42,18 @@ def export_wheel(executable: Executable, folder: str | os.PathLike[str], *, name
         release = str(Version(version))
     except InvalidVersion as error:
         raise OptionsError("option `version`", "is not a version of a package", got=repr(version)) from error
+    _check_package(name)
     model = plain_model(executable, name, constants="object")
     function = _entry(executable, model)
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     library = build_shared(model.files, model.options)
     dtypes = {spec.dtype for spec in (*function.params, *function.results)}
-    requirements = ["numpy>=1.24", *(["ml_dtypes"] if dtypes & _EXTENSION_DTYPES else [])]
-    info = f"{name}-{release}.dist-info"
+    requirements = [
+        "numpy>=1.24",
+        *(["ml_dtypes"] if any(dtype_info(dtype).from_ml_dtypes for dtype in dtypes) else []),
+    ]
+    distribution = re.sub(r"_+", "_", name).lower()  # the normal form of names of files
+    info = f"{distribution}-{release}.dist-info"
     files: dict[str, bytes] = {
         f"{name}/__init__.py": python_module(function, model.names[function.name], name).encode(),
         f"{name}/_{name}.so": library,
@@ -54,11 +62,21 @@ def export_wheel(executable: Executable, folder: str | os.PathLike[str], *, name
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: byoc-core\nRoot-Is-Purelib: false\n"
         f"Tag: py3-none-{platform}\n".encode(),
     }
-    target = Path(folder) / f"{name}-{release}-py3-none-{platform}.whl"
+    target = Path(folder) / f"{distribution}-{release}-py3-none-{platform}.whl"
     target.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(target) as stream:
         stream.write(_zip(files, f"{info}/RECORD"))
     return target
+
+
+def _check_package(name: str) -> None:
+    """Check that a package of this name can be installed and imported.
+
+    Raises:
+        OptionsError: the name is a keyword, hides a module, or ends in ``_``.
+    """
+    if keyword.iskeyword(name) or name.endswith("_") or name in (*sys.stdlib_module_names, "numpy", "ml_dtypes"):
+        raise OptionsError("option `name`", "is not usable as name of a package", got=repr(name))
 
 
 def _entry(executable: Executable, model: PlainModel) -> VMFunction:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterator, Sequence
 
+from byoc_core.artifact.native_program import solve_sizes
 from byoc_core.artifact.plain_c.names import FunctionNames, unique_names
-from byoc_core.dims import Dim, DimExpr, linear_form, substitute, symbol, symbols_of
+from byoc_core.dims import Dim, substitute, symbol
+from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.program import VMFunction
@@ -76,6 +79,8 @@ def _workspace(nbytes):
 
 def broadcast(left, right):
     """Return the size of two broadcast axes."""
+    if left != right and 1 not in (left, right):
+        raise ValueError(f"sizes {{left}} and {{right}} do not broadcast")
     return right if left == 1 else left
 '''
 
@@ -96,13 +101,13 @@ def python_module(function: VMFunction, names: FunctionNames, name: str) -> str:
     members += [(member, "ctypes.c_int64") for member in names.sizes.values()]
     head = _HEAD.format(
         name=name,
-        imports="import ml_dtypes\n" if "bfloat16" in dtypes else "",
+        imports="import ml_dtypes\n" if any(dtype_info(dtype).from_ml_dtypes for dtype in dtypes) else "",
         input_fields=_fields(members or [("unused", "ctypes.c_char")]),
         output_fields=_fields(
             [(member, "ctypes.c_void_p") for member in names.outputs] or [("unused", "ctypes.c_char")]
         ),
         run=names.run,
-        size=f"{name}_workspace_size",
+        size=names.workspace_size,
         size_types=f"[{', '.join(['ctypes.c_int64'] * len(names.sizes))}]",
     )
     return head + "\n\n" + "\n".join(_function(function, names)) + "\n"
@@ -113,57 +118,78 @@ def _fields(members: Sequence[tuple[str, str]]) -> str:
 
 
 def _function(function: VMFunction, names: FunctionNames) -> Iterator[str]:
-    variables = unique_names((f"{n}_array" for n in names.inputs), (*names.inputs, *names.sizes.values()))
-    sizes = dict(names.sizes)
-    yield f"def run({', '.join(names.inputs)}):"
+    parameters = unique_names(names.inputs, (), _is_free)
+    count = len(parameters)
+    variables = tuple(f"_input_{number}" for number in range(count))
+    results = tuple(f"_output_{number}" for number in range(len(function.results)))
+    sizes = {name: f"_size_{number}" for number, name in enumerate(names.sizes)}
+    yield f"def run({', '.join(parameters)}):"
     yield '    """Run the model.'
     yield ""
     yield "    Args:"
     yield from (
-        f"        {m}: {s.dtype} of shape {_shape_text(s)}." for m, s in zip(names.inputs, function.params, strict=True)
+        f"        {m}: {s.dtype} of shape {_shape_text(s)}." for m, s in zip(parameters, function.params, strict=True)
     )
     yield ""
     yield "    Returns:"
     texts = [f"{spec.dtype} of shape {_shape_text(spec)}" for spec in function.results]
     yield f"        {'; '.join(texts) or 'nothing'}."
     yield '    """'
-    for variable, member, spec in zip(variables, names.inputs, function.params, strict=True):
-        yield f"    {variable} = _array({spec.name!r}, {member}, {_dtype(spec.dtype)}, {len(spec.shape)})"
+    for variable, parameter, spec in zip(variables, parameters, function.params, strict=True):
+        yield f"    {variable} = _array({spec.name!r}, {parameter}, {_dtype(spec.dtype)}, {len(spec.shape)})"
     yield from _solutions(function, variables, sizes)
     for variable, spec in zip(variables, function.params, strict=True):
         yield f"    _check({spec.name!r}, {variable}, {_shape(spec.shape, sizes)})"
-    results = unique_names((f"{n}_result" for n in names.outputs), (*names.inputs, *variables, *sizes.values()))
     for result, spec in zip(results, function.results, strict=True):
         yield f"    {result} = np.empty({_shape(spec.shape, sizes)}, {_dtype(spec.dtype)})"
     pointers = [f"{variable}.ctypes.data" for variable in variables]
-    yield f"    nbytes = _workspace_size({', '.join(sizes.values())})"
-    yield "    if nbytes < 0:"
+    yield f"    _nbytes = _workspace_size({', '.join(sizes.values())})"
+    yield "    if _nbytes < 0:"
     yield "        raise ValueError(_STATUSES[-2])"
     arguments = ", ".join([*pointers, *sizes.values()])
     outputs = ", ".join(f"{result}.ctypes.data" for result in results)
-    yield f"    status = _run(_Inputs({arguments}), _Outputs({outputs}), _workspace(nbytes))"
-    yield "    if status:"
-    yield "        raise ValueError(_STATUSES[status])"
+    yield f"    _status = _run(_Inputs({arguments}), _Outputs({outputs}), _workspace(_nbytes))"
+    yield "    if _status:"
+    yield "        raise ValueError(_STATUSES[_status])"
     yield f"    return {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}"
 
 
 def _solutions(function: VMFunction, variables: Sequence[str], sizes: dict[str, str]) -> Iterator[str]:
-    """Yield statements computing each symbol from an axis of linear size."""
-    missing = dict(sizes)
-    for variable, spec in zip(variables, function.params, strict=True):
-        for axis, dim in enumerate(spec.shape):
-            form = linear_form(dim) if isinstance(dim, DimExpr) else None
-            if form is not None and form[0] in missing:
-                target = missing.pop(form[0])
-                yield f"    {target} = _solve({spec.name!r}, {axis}, {variable}.shape[{axis}], {form[1]}, {form[2]})"
+    """Yield statements computing each symbol from an axis."""
+    solved = solve_sizes(function) or {}
+    for (index, axis), (name, factor, offset) in solved.items():
+        size = f"{variables[index]}.shape[{axis}]"
+        arguments = f"{function.params[index].name!r}, {axis}, {size}, {factor}, {_size(offset, sizes)}"
+        yield f"    {sizes[name]} = _solve({arguments})"
+    missing = sizes.keys() - {name for name, _, _ in solved.values()}
     if missing:
-        raise CodegenError(f"function `{function.name}`", f"has sizes in no shape of an input: {', '.join(missing)}")
+        names = ", ".join(sorted(missing))
+        raise CodegenError(f"function `{function.name}`", f"has sizes in no shape of an input: {names}")
+
+
+_NAMES = frozenset(
+    [
+        *("np", "ml_dtypes", "broadcast", "max", "min", "ValueError"),
+        *("_array", "_check", "_nbytes", "_run", "_solve", "_status", "_workspace", "_workspace_size"),
+        *("_Inputs", "_Outputs", "_STATUSES"),
+    ]
+)
+"""Names in the function."""
+
+
+def _is_free(text: str) -> bool:
+    """Return whether an identifier may be a parameter: no keyword, and no name in the function."""
+    is_variable = text.startswith(("_input_", "_output_", "_size_"))
+    return not (keyword.iskeyword(text) or text in _NAMES or is_variable)
 
 
 def _shape(shape: Sequence[Dim], sizes: dict[str, str]) -> str:
-    names = {name: symbol(member) for name, member in sizes.items()}
-    texts = [str(substitute(dim, names)) if symbols_of(dim) else str(dim) for dim in shape]
+    texts = [_size(dim, sizes) for dim in shape]
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _size(dim: Dim, sizes: dict[str, str]) -> str:
+    return str(substitute(dim, {name: symbol(variable) for name, variable in sizes.items()}))
 
 
 def _shape_text(spec: TensorSpec) -> str:
@@ -171,4 +197,5 @@ def _shape_text(spec: TensorSpec) -> str:
 
 
 def _dtype(dtype: str) -> str:
-    return "ml_dtypes.bfloat16" if dtype == "bfloat16" else f"np.{'bool_' if dtype == 'bool' else dtype}"
+    module = "ml_dtypes" if dtype_info(dtype).from_ml_dtypes else "np"
+    return f"{module}.{'bool_' if dtype == 'bool' else dtype}"

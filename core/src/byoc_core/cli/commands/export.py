@@ -70,7 +70,12 @@ def export_model(
         ),
     ] = None,
     constants: Annotated[
-        str, typer.Option("--constants", help="Constants in C: array, object (a binary file), or auto.")
+        str,
+        typer.Option(
+            "--constants",
+            help="Constants in C: array; object (a binary file included by the assembler); file (NAME.weights, "
+            "mapped or read by the caller and passed to each run); auto.",
+        ),
     ] = "auto",
     pool: Annotated[
         list[str] | None,
@@ -97,7 +102,7 @@ def export_model(
     from byoc_core.cli.console import open_console
     from byoc_core.cli.inputs import parse_sizes
 
-    sizes = parse_sizes(max_size) or None
+    sizes = parse_sizes(max_size, "--max") or None
     if sizes and format in (ExportFormat.LIBRARY, ExportFormat.WHEEL):
         raise OptionsError("--max", f"has no effect on the format `{format.value}`", expected="--format c or c-archive")
     if constants != "auto" and format is not ExportFormat.C:
