@@ -97,7 +97,7 @@ class RunResult:
     """The outcome of a model's calls.
 
     Attributes:
-        outputs: arrays of each call finished with status 0.
+        outputs: arrays of each finished call.
         problem: the report of a sanitizer, or a wrong status; empty if none.
     """
 
@@ -117,38 +117,48 @@ def has_sanitizers(folder: Path) -> bool:
 def run_exports(exports: Sequence[Export], folder: Path) -> list[RunResult]:
     """Compile all models into one program, run the program, and return the outcome of each model.
 
-    After a crash, the program starts again behind the guilty model.
+    After a crash, the program starts again behind the guilty model. A model refused by the C compiler is left out.
 
     Args:
         exports: the models; their names differ.
         folder: an empty folder for sources, objects and arrays.
 
     Raises:
-        CalledProcessError: the C compiler or the linker reports an error.
+        CalledProcessError: the models cannot be linked together.
     """
-    program = _build(exports, folder)
-    results: list[RunResult] = []
-    while len(results) < len(exports):
-        results += _run(exports, program, folder, len(results))
-    return results
+    refused = {export.model.name: _compile_model(export.model, folder / export.model.name) for export in exports}
+    compiled = [export for export in exports if not refused[export.model.name]]
+    program = _link(compiled, folder)
+    found: list[RunResult] = []
+    while len(found) < len(compiled):
+        found += _run(compiled, program, folder, len(found))
+    results = {export.model.name: result for export, result in zip(compiled, found, strict=True)}
+    return [results.get(e.model.name, RunResult((), refused[e.model.name])) for e in exports]
 
 
-def _build(exports: Sequence[Export], folder: Path) -> Path:
-    objects: list[Path] = []
-    for export in exports:
-        model_folder = folder / export.model.name
-        model_folder.mkdir()
-        for name, data in export.model.files.items():
-            (model_folder / name).write_bytes(data)
-        march = export.model.options.march
-        arch = [] if march == "generic" else [f"-march={march}"]
-        sources = [name for name in export.model.files if name.endswith(".c")]
-        _compile(["gcc", *FLAGS, *arch, "-c", *sources], model_folder)
-        objects += [model_folder / f"{name[:-2]}.o" for name in sources]
+def _compile_model(model: PlainModel, folder: Path) -> str:
+    """Write and compile a model; return the errors of the C compiler."""
+    folder.mkdir()
+    for name, data in model.files.items():
+        (folder / name).write_bytes(data)
+    arch = [] if model.options.march == "generic" else [f"-march={model.options.march}"]
+    try:
+        _compile(["gcc", *FLAGS, "-Wall", "-Werror", *arch, "-c", *_sources(model)], folder)
+    except subprocess.CalledProcessError as error:
+        return f"C compiler: {error.stderr[:4000]}"
+    return ""
+
+
+def _sources(model: PlainModel) -> list[str]:
+    return [name for name in model.files if name.endswith(".c")]
+
+
+def _link(exports: Sequence[Export], folder: Path) -> Path:
+    objects = [f"{e.model.name}/{name[:-2]}.o" for e in exports for name in _sources(e.model)]
     (folder / "inputs.bin").write_bytes(b"".join(_input_bytes(call) for e in exports for call in e.calls))
     (folder / "main.c").write_text(_main_program(exports), encoding="utf-8")
     program = folder / "program"
-    _compile(["gcc", *FLAGS, "-Wall", "-Werror", "-I.", "main.c", *map(str, objects), "-o", "program", "-lm"], folder)
+    _compile(["gcc", *FLAGS, "-Wall", "-Werror", "-I.", "main.c", *objects, "-o", "program", "-lm"], folder)
     return program
 
 
@@ -259,6 +269,5 @@ def _read(export: Export, data: memoryview, crash: str) -> tuple[RunResult, memo
             data = data[nbytes:]
         if status:
             problem = problem or f"call {number}: status {status}"
-            break
         found.append(arrays)
     return RunResult(found, problem), data
