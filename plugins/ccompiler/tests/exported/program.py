@@ -28,7 +28,6 @@ NDArray = npt.NDArray[Any]
 FLAGS = ("-std=c11", "-O1", "-ffp-contract=off", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 _TIMEOUT_S = 1200
 _HEAD = """\
-#define _POSIX_C_SOURCE 200112L
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,7 +174,11 @@ def _input_bytes(call: Sequence[NDArray]) -> bytes:
 
 
 def _main_program(exports: Sequence[Export]) -> str:
-    lines = [f"#define ALIGNMENT {ALIGNMENT}", *(f'#include "{e.model.name}/{e.model.name}.h"' for e in exports), _HEAD]
+    lines = [
+        f"#define _POSIX_C_SOURCE 200112L\n#define ALIGNMENT {ALIGNMENT}",
+        *(f'#include "{e.model.name}/{e.model.name}.h"' for e in exports),
+        _HEAD,
+    ]
     offset = 0
     for number, export in enumerate(exports):
         lines.append(f"static void run_{number}(void) {{")
