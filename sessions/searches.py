@@ -22,6 +22,16 @@ def fuzz(session: nox.Session) -> None:
     session.run("python", "-m", "core.tests.artifact.fuzzing.long_run", *session.posargs)
 
 
+@nox.session(name="exported-c", requires=["wheels"])
+def exported_c(session: nox.Session) -> None:
+    """Run many random graphs as exported C under sanitizers: ``nox -s exported-c -- --count 20000 --seed 1``.
+
+    Not among the defaults, for the reason given by :func:`sanitizers`.
+    """
+    install_wheels(session, ("core", "ccompiler"), *group("test"))
+    session.run("python", "-m", "plugins.ccompiler.tests.exported.long_run", *session.posargs)
+
+
 @nox.session(requires=["wheels"])
 def sanitizers(session: nox.Session) -> None:
     """Run the C extensions' tests under ThreadSanitizer, AddressSanitizer and UBSan: ``nox -s sanitizers -- thread``.

@@ -7,7 +7,6 @@ Before each run, outputs and workspace are filled with 0xFF.
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from byoc_core.dims import evaluate, match_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.vm.program import ALIGNMENT, VMFunction
 
-__all__ = ["FLAGS", "Export", "RunResult", "has_sanitizers", "run_exports"]
+__all__ = ["FLAGS", "Export", "RunResult", "run_exports"]
 
 NDArray = npt.NDArray[Any]
 FLAGS = ("-std=c11", "-O1", "-ffp-contract=off", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -102,15 +101,6 @@ class RunResult:
 
     outputs: Sequence[Sequence[NDArray]]
     problem: str = ""
-
-
-def has_sanitizers(folder: Path) -> bool:
-    """Return whether gcc links programs under AddressSanitizer and UBSan here."""
-    if shutil.which("gcc") is None:
-        return False
-    source = folder / "empty_main.c"
-    source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
-    return subprocess.run(["gcc", *FLAGS, "-o", source.with_suffix(""), source], check=False).returncode == 0
 
 
 def run_exports(exports: Sequence[Export], folder: Path) -> list[RunResult]:
