@@ -26,6 +26,7 @@ def test_random_graphs_give_the_results_of_their_ops(tmp_path: Path) -> None:
     assert tally.without_form.total() <= NUM_GRAPHS // 30, tally.without_form
     assert set(tally.graphs) == set(KINDS)
     assert tally.kernels > NUM_GRAPHS
+    assert tally.branches > NUM_GRAPHS // 3
     assert tally.calls > 2 * NUM_GRAPHS
 
 
@@ -68,8 +69,13 @@ def test_planted_faults_are_reported_and_other_models_run(tmp_path: Path) -> Non
 
 def test_global_names_without_the_prefix_of_the_model_are_reported(tmp_path: Path) -> None:
     graph = draw_graph(0)
-    include = "#include <string.h>"
-    exports = [_with_source(export_graph(graph, n), include, f"{include}\nint scratch = 1;") for n in ("m0", "m1")]
+    include = '#include "byoc_scalar.h"'
+    exports = [
+        _with_source(
+            export_graph(graph, name), f'{include}\n#include "{name}', f'int scratch = 1;\n{include}\n#include "{name}'
+        )
+        for name in ("m0", "m1")
+    ]
     folder = tmp_path / "program"
     folder.mkdir()
     with pytest.raises(subprocess.CalledProcessError) as raised:

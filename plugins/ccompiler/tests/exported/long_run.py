@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{total.graphs.total()} graphs from seed {given.seed}: {len(total.failures)} failed, "
         f"{total.without_form.total()} without a form in C; {total.ops} ops, {total.kernels} calls of kernels, "
-        f"{total.calls} judged calls; {time.monotonic() - start:.0f} s"
+        f"{total.branches} branches, {total.calls} judged calls; {time.monotonic() - start:.0f} s"
     )
     if total.failures:
         print("failing seeds:", *sorted(total.failures))

@@ -117,12 +117,17 @@ def run_exports(exports: Sequence[Export], folder: Path) -> list[RunResult]:
     """
     refused = {export.model.name: _compile_model(export.model, folder / export.model.name) for export in exports}
     compiled = [export for export in exports if not refused[export.model.name]]
-    program = _link(compiled, folder)
-    found: list[RunResult] = []
-    while len(found) < len(compiled):
-        found += _run(compiled, program, folder, len(found))
+    found = _run_all(compiled, folder) if compiled else []
     results = {export.model.name: result for export, result in zip(compiled, found, strict=True)}
     return [results.get(e.model.name, RunResult((), refused[e.model.name])) for e in exports]
+
+
+def _run_all(exports: Sequence[Export], folder: Path) -> list[RunResult]:
+    program = _link(exports, folder)
+    found: list[RunResult] = []
+    while len(found) < len(exports):
+        found += _run(exports, program, folder, len(found))
+    return found
 
 
 def _compile_model(model: PlainModel, folder: Path) -> str:

@@ -17,7 +17,7 @@ from byoc_core.artifact import Executable
 from byoc_core.artifact.plain_c.plain_model import plain_model
 from byoc_core.debugging import References, Tolerance, compare_outputs
 from byoc_core.errors import CodegenError
-from byoc_core.vm.instructions import Call, CallKind
+from byoc_core.vm.instructions import Call, CallKind, If
 
 from plugins.ccompiler.tests.exported.graphs import ExportedGraph, draw_graph
 from plugins.ccompiler.tests.exported.program import Export, RunResult, run_exports
@@ -36,6 +36,7 @@ class Tally:
         calls: the number of judged calls.
         ops: the number of ops.
         kernels: the number of calls of generated kernels in exported graphs.
+        branches: the number of conditional jumps in exported graphs, from branches and loops.
         without_form: the number of graphs without a form in C, by reason.
         failures: a text with the graph, by seed.
     """
@@ -44,6 +45,7 @@ class Tally:
     calls: int = 0
     ops: int = 0
     kernels: int = 0
+    branches: int = 0
     without_form: Counter[str] = field(default_factory=Counter)
     failures: dict[int, str] = field(default_factory=dict)
 
@@ -53,6 +55,7 @@ class Tally:
         self.calls += other.calls
         self.ops += other.ops
         self.kernels += other.kernels
+        self.branches += other.branches
         self.without_form += other.without_form
         self.failures.update(other.failures)
 
@@ -81,6 +84,7 @@ def try_seeds(seeds: Sequence[int], folder: Path | None = None) -> Tally:
             tally.failures[seed] = _describe(graph, f"{type(error).__name__}: {error}")
         else:
             tally.kernels += _num_kernels(export)
+            tally.branches += sum(isinstance(instruction, If) for instruction in export.function.code)
             tried.append((graph, export))
     for (graph, _), result in zip(tried, run_exports([export for _, export in tried], folder), strict=True):
         problem = find_problem(graph, result)
