@@ -1,16 +1,22 @@
-"""Random graphs for exported C, each drawn from a seed: layers, special values with branches, nested loops."""
+"""Random graphs for exported C, each drawn from a seed: layers, special values, control flow, ops of all dtypes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+import byoc_ccompiler.backend as ccompiler
 import numpy as np
 import numpy.typing as npt
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.errors import ByocError
-from byoc_core.ir import FunctionBuilder, IRModule, Value
+from byoc_core.ir import FunctionBuilder, IRModule, TensorType, Value
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import OpCase, canonical_cases, dtypes_of, new_function
 from byoc_core.transform import evaluate_function
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -25,6 +31,7 @@ NDArray = npt.NDArray[Any]
 _EXAMPLES = 6
 """Examples of hypothesis for a graph: the largest is taken, because most are small."""
 _ROWS = (0, 1, 4, 9)
+_CAST_DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +113,53 @@ def _draw_control_flow(number: int) -> tuple[IRModule, list[list[NDArray]]]:
     return module, calls
 
 
+def _draw_op_cases(number: int) -> tuple[IRModule, list[list[NDArray]]]:
+    """Draw canonical cases of several ops accepted by ccompiler, each in a drawn dtype, and a cast of each result."""
+    generator = np.random.default_rng(number)
+    ops, builder = default_ops(), FunctionBuilder("main", ops=default_ops())
+    calls: list[list[NDArray]] = [[], []]
+    results: list[Value] = []
+    for _ in range(int(generator.integers(2, 7))):
+        case, dtype = _draw_case(generator)
+        params = [builder.param(f"x{len(calls[0]) + k}", type_) for k, type_ in enumerate(case.types(dtype))]
+        found = builder.bind(case.op, params, ops[case.op].normalise_attrs(case.attrs)).results
+        for call in calls:
+            call += case.arrays(generator, dtype)
+        results += found
+        if _dtype(found[0]) in _CAST_DTYPES and generator.random() < 0.5:
+            results += builder.bind("cast", [found[0]], {"dtype": str(generator.choice(_CAST_DTYPES))}).results
+    return IRModule({"main": builder.finish(*results)}, builder.constants), calls
+
+
+def _draw_case(generator: np.random.Generator) -> tuple[OpCase, str]:
+    names, by_op = _accepted_cases()
+    cases = by_op[names[int(generator.integers(len(names)))]]
+    return cases[int(generator.integers(len(cases)))]
+
+
+@cache
+def _accepted_cases() -> tuple[tuple[str, ...], Mapping[str, Sequence[tuple[OpCase, str]]]]:
+    """Return the ops accepted by ccompiler, and the accepted cases and dtypes of each op."""
+    context = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
+    found: dict[str, list[tuple[OpCase, str]]] = {}
+    for name, cases in canonical_cases(default_ops()).items():
+        for case in cases:
+            for dtype in dtypes_of(case, default_ops()[name]):
+                _, binding = new_function(default_ops()[name], case.types(dtype), case.attrs)
+                sizes = {name for value in binding.results for name in _symbols(value)}
+                if not sizes and not isinstance(ccompiler.byoc_supports(binding, context), Rejection):
+                    found.setdefault(name, []).append((replace(case, op=name), dtype))
+    return tuple(found), found
+
+
+def _symbols(value: Value) -> frozenset[str]:
+    return frozenset(value.type.symbols) if isinstance(value.type, TensorType) else frozenset()
+
+
+def _dtype(value: Value) -> str:
+    return value.type.dtype if isinstance(value.type, TensorType) else ""
+
+
 def _largest_example(
     number: int, draw: Callable[[st.DataObject], tuple[IRModule, list[list[NDArray]]]]
 ) -> tuple[IRModule, list[list[NDArray]]]:
@@ -129,6 +183,11 @@ def _largest_example(
 
 
 KINDS: Mapping[str, Callable[[int], tuple[IRModule, list[list[NDArray]]]]] = MappingProxyType(
-    {"layers": _draw_layers, "special values": _draw_special_values, "control flow": _draw_control_flow}
+    {
+        "layers": _draw_layers,
+        "special values": _draw_special_values,
+        "control flow": _draw_control_flow,
+        "op cases": _draw_op_cases,
+    }
 )
 """The generators by name; seeds take turns."""
