@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_core.backend.hooks import CompileContext, Rejection
+from byoc_core.dtypes import dtype_name, is_float
 from byoc_core.errors import ByocError
-from byoc_core.ir import FunctionBuilder, IRModule, TensorType, Value
+from byoc_core.ir import Binding, FunctionBuilder, IRModule, TensorType, Trait, Value
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, canonical_cases, dtypes_of, new_function
 from byoc_core.transform import evaluate_function
@@ -30,7 +32,10 @@ __all__ = ["KINDS", "ExportedGraph", "draw_graph"]
 NDArray = npt.NDArray[Any]
 _EXAMPLES = 6
 """Examples of hypothesis for a graph: the largest is taken, because most are small."""
+_NEXT_ATTEMPT = 1 << 24
 _ROWS = (0, 1, 4, 9)
+_ZERO_SIGNS = ((1.0,), (-1.0,), (1.0, -1.0, -1.0), (-1.0, 1.0, 1.0))
+"""Patterns of signs on the zeros of ops such as ``maximum``: of two zeros, either is right."""
 _CAST_DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -58,21 +63,55 @@ class ExportedGraph:
 
 
 def draw_graph(number: int) -> ExportedGraph:
-    """Return the graph of a seed."""
+    """Return the graph of a seed: the first drawn graph with a lawful call."""
     kind = tuple(KINDS)[number % len(KINDS)]
-    module, calls = KINDS[kind](number)
-    (name,) = module.functions
-    return ExportedGraph(number, kind, module, [call for call in calls if _is_lawful(module, name, call)])
+    for attempt in count():
+        module, calls = KINDS[kind](number + attempt * _NEXT_ATTEMPT)
+        (name,) = module.functions
+        lawful = [call for call in calls if _is_lawful(module, name, call)]
+        if lawful:
+            return ExportedGraph(number, kind, module, lawful)
+    raise AssertionError("unreachable")
 
 
 def _is_lawful(module: IRModule, name: str, inputs: Sequence[NDArray]) -> bool:
-    """Return whether a graph accepts inputs: a graph drawn for one symbolic size may fit no other size."""
+    """Return whether a graph accepts inputs, and the results do not depend on open signs of zeros.
+
+    A graph drawn for one symbolic size may fit no other size.
+    """
     try:
         with np.errstate(all="ignore"):
-            evaluate_function(module, name, inputs)
+            first, *others = [
+                evaluate_function(module, name, inputs, on_results=on_results)
+                for on_results in (None, *(partial(_with_zeros, signs=signs) for signs in _ZERO_SIGNS))
+            ]
     except (ByocError, ValueError):
         return False
-    return True
+    return all(_are_equal(a, b) for results in others for a, b in zip(first, results, strict=True))
+
+
+def _with_zeros(
+    binding: Binding,
+    _operands: Sequence[NDArray],
+    results: Sequence[NDArray],
+    _sizes: Mapping[str, int],
+    *,
+    signs: Sequence[float],
+) -> tuple[NDArray, ...]:
+    """Return results with signs in turn on all zeros of an op returning zeros of either sign."""
+    if not binding.op.has_trait(Trait.EITHER_ZERO):
+        return tuple(results)
+    return tuple(
+        np.where(array == 0, np.copysign(array, np.resize(signs, array.shape)), array).astype(array.dtype)
+        if is_float(dtype_name(array.dtype))
+        else array
+        for array in results
+    )
+
+
+def _are_equal(first: NDArray, second: NDArray) -> bool:
+    """Return whether arrays are equal, NaN included, except for signs of zeros."""
+    return bool(np.all((first == second) | ((first != first) & (second != second))))
 
 
 def _draw_layers(number: int) -> tuple[IRModule, list[list[NDArray]]]:
