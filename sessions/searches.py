@@ -24,12 +24,12 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session(name="plain-c", requires=["wheels"])
 def plain_c(session: nox.Session) -> None:
-    """Run many random models exported as C under sanitizers: ``nox -s plain-c -- --models 2000 --seed 1``.
+    """Run many random graphs exported as C under sanitizers: ``nox -s plain-c -- --count 20000 --seed 1``.
 
     Not among the defaults, for the reason given by :func:`sanitizers`.
     """
     install_wheels(session, ("core", "ccompiler"), *group("test"))
-    session.run("python", "-m", "plugins.ccompiler.tests.random_plain_c", *session.posargs)
+    session.run("python", "-m", "plugins.ccompiler.tests.exported.long_run", *session.posargs)
 
 
 @nox.session(requires=["wheels"])

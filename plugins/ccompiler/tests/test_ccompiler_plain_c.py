@@ -21,7 +21,6 @@ from byoc_core.errors import CodegenError
 from benchmarks.zoo.networks import NETWORKS
 from benchmarks.zoo.quantised import build_quantised_convnet
 from benchmarks.zoo.small_networks import build_lenet, build_mlp
-from plugins.ccompiler.tests.random_plain_c import search
 
 pytestmark = [pytest.mark.libraries]
 
@@ -161,11 +160,3 @@ def test_a_static_library_comes_with_its_header(tmp_path: Path) -> None:
     (tmp_path / "caller.c").write_text(caller)
     subprocess.run(["gcc", "-std=c11", "caller.c", library.name, "-lm", "-o", "caller"], cwd=tmp_path, check=True)
     subprocess.run(["./caller"], cwd=tmp_path, check=True)
-
-
-def test_random_functions_equal_the_reference() -> None:
-    """Few models: ``python -m plugins.ccompiler.tests.random_plain_c`` tries thousands."""
-    runs, obstacles, faults = search(16, seed=100, jobs=2, quiet=True)
-    assert faults == []
-    assert runs >= 30
-    assert sum(obstacles.values()) <= 1
