@@ -11,6 +11,7 @@ runs core's tests asking for installed plugins, without plugins (``core-alone``,
 - ``nox -s floors``, ``nox -s tvm-ffi`` and ``nox -s site``: parts of other sessions, quick alone;
 - ``nox -s partition-laws``: partition on many random graphs;
 - ``nox -s fuzz``: load and run mutants of artifacts;
+- ``nox -s exported-c``: random graphs as exported C under sanitizers;
 - ``nox -s thorough``: all properties on more examples, and the kit on all faults;
 - ``nox -s sanitizers``: the C extensions' tests under gcc's sanitizers;
 - ``nox -s sanitized-c``: generated C under the same sanitizers;

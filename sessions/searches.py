@@ -24,12 +24,12 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session(name="plain-c", requires=["wheels"])
 def plain_c(session: nox.Session) -> None:
-    """Run exported C under sanitizers: random models (``nox -s plain-c -- --models 2000 --seed 1``), large networks.
+    """Run exported C under sanitizers: random graphs (``nox -s plain-c -- --count 20000 --seed 1``), large networks.
 
     The large networks run under valgrind too. Not among the defaults, for the reason given by :func:`sanitizers`.
     """
     install_wheels(session, ("core", "ccompiler"), *group("test", "peers"))
-    session.run("python", "-m", "plugins.ccompiler.tests.random_plain_c", *session.posargs)
+    session.run("python", "-m", "plugins.ccompiler.tests.exported.long_run", *session.posargs)
     session.run("python", "-m", "plugins.ccompiler.tests.sanitized_models")
 
 

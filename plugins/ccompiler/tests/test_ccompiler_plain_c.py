@@ -27,7 +27,6 @@ from benchmarks.zoo import bert, gpt2, llama
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.quantised import build_quantised_convnet
 from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurrent
-from plugins.ccompiler.tests.random_plain_c import search
 from plugins.ccompiler.tests.sanitized_models import SANITIZERS, WARNINGS, fill_workspace
 
 pytestmark = [
@@ -249,15 +248,6 @@ def test_constants_may_lie_in_a_file(name: str, tmp_path: Path) -> None:
     fill_workspace(tmp_path / "main.c")
     assert (tmp_path / "model.weights").stat().st_size > 64
     assert_right(make(tmp_path, "check", "gcc", f"{WARNINGS} {arch_flags(tmp_path)} {SANITIZERS}"), executable)
-
-
-@needs_compiler["gcc"]
-def test_random_functions_equal_the_reference() -> None:
-    """Few models: ``python -m plugins.ccompiler.tests.random_plain_c`` tries thousands."""
-    runs, obstacles, faults = search(4, seed=100, jobs=2, quiet=True)
-    assert faults == []
-    assert runs >= 8
-    assert sum(obstacles.values()) <= 1
 
 
 @pytest.fixture(scope="module")
