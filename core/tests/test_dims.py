@@ -14,6 +14,7 @@ from byoc_core.dims import (
     dim_max,
     dim_min,
     evaluate,
+    evaluate_at_one,
     exact_div,
     is_name,
     is_nonnegative,
@@ -26,6 +27,7 @@ from byoc_core.dims import (
     substitute,
     symbol,
     symbols_of,
+    typical_value,
 )
 from byoc_core.errors import IRTypeError
 from hypothesis import assume, given
@@ -453,3 +455,14 @@ def test_match_symbols(declared: list[int | str], given: list[int | str], meanin
 
     expected = {name: dim(value) for name, value in meanings.items()}
     assert match_symbols(map(dim, declared), map(dim, given)) == expected
+
+
+@given(st.sampled_from(["broadcast(n+1, m)", "2*broadcast((n+1)//2, m)", "n-broadcast(n, m+2)"]), st.integers(0, 50))
+def test_a_typical_value_takes_the_larger_size_of_a_broadcast(text: str, size: int) -> None:
+    larger = parse_dim(text.replace("broadcast", "max"))
+    assert typical_value(parse_dim(text), size) == evaluate(larger, dict.fromkeys(("n", "m"), size))
+
+
+def test_a_typical_value_without_meaning_is_zero() -> None:
+    assert typical_value(parse_dim("n//m"), 0) == 0
+    assert evaluate_at_one(parse_dim("broadcast(n+1, m+2)*3")) == 9

@@ -8,11 +8,12 @@ from typing import Any
 import byoc_core
 import pytest
 from byoc_core import script as R
-from byoc_core.backend.hooks import CompileContext, KernelReport, hookimpl
+from byoc_core.backend.hooks import CompileContext, KernelReport, LoweringBuilder, hookimpl
 from byoc_core.errors import HookError, OptionsError
-from byoc_core.ir import Function
+from byoc_core.ir import Function, tensor
 
 from core.tests.conftest import FakeBackend
+from core.tests.lowered_toys import SOURCE, LoweringToy
 
 pytestmark = pytest.mark.asks_for_plugins
 
@@ -90,3 +91,51 @@ def test_a_backend_of_static_shapes_tells_of_regions_of_known_sizes() -> None:
     fixed = R.parse("def main(x: R.Tensor((2, 4))):\n    a = R.nn.relu(x)\n    return a\n")
     (item,) = byoc_core.explain(fixed, [backend], kernels=True).report_data["kernels"]
     assert [kernel["ops"] for kernel in item["kernels"]] == [["nn.relu"]]
+
+
+def lower_rows(function: Function, builder: LoweringBuilder) -> None:
+    """Lower ``relu`` to a call for each row, and then a call for all rows."""
+    builder.add_source(SOURCE)
+    (x,), (out,) = builder.inputs, builder.outputs
+    scratch = builder.allocate(tensor(x.shape), "scratch")
+    with builder.loop(x.shape[0]) as row:
+        builder.call_extern("toy_scale", x.part(row * 4, 4), scratch.part(row * 4, 4).written(), 4, 2.0)
+    builder.call_extern("toy_add", scratch, x, out.written(), x.size)
+
+
+def test_lowered_functions_report_a_kernel_for_each_step() -> None:
+    explanation = byoc_core.explain(MODULE, [LoweringToy(lower_rows, ops=["nn.relu"])], kernels=True)
+    assert explanation.report_kernels().startswith(
+        """\
+toy: 2 kernels in 1 region, counting n = 1
+
+toy_main_0_step0 -> scratch
+  function: toy_main_0
+  loops:
+    for index_0 in 0..n
+  source:
+    for (int64_t dim_index_0 = 0; dim_index_0 < dim_n; ++dim_index_0) {
+      toy_scale(x + (4 * dim_index_0), out + (4 * dim_index_0), 4, 2.0);
+    }
+
+toy_main_0_step1 -> a
+  function: toy_main_0
+  loops: none
+  source:
+    toy_add(v_scratch, x, out, (4 * dim_n));
+"""
+    )
+
+
+class TellingToy(LoweringToy):
+    """A backend that lowers ``relu``, and reports a kernel for each other function."""
+
+    @hookimpl
+    def byoc_generated_kernels(self, functions: Sequence[Function], context: CompileContext) -> list[KernelReport]:
+        return [KernelReport("own", str(function.attrs["global_symbol"]), "text") for function in functions]
+
+
+def test_the_hook_gets_the_functions_not_lowered() -> None:
+    explanation = byoc_core.explain(MODULE, [TellingToy(lower_rows, ops=["nn.relu"])], kernels=True)
+    (toy, _) = explanation.report_data["kernels"]
+    assert [kernel["name"] for kernel in toy["kernels"]] == ["toy_main_0_step0", "toy_main_0_step1"]

@@ -227,6 +227,17 @@ return {call("next", "b", shape=joined)}"""
         np.testing.assert_array_equal(run(source, x, y), np.concatenate([x, y + 1, y], 1) + 1)
 
 
+def test_a_concat_beside_a_broadcast_size() -> None:
+    joined = "(4, 'broadcast(n+1, m)')"
+    params = ", ".join(["x: " + t("(2, 'n+1')"), "y: " + t("('m',)")])
+    body = f"""
+a = {call("add", "x", "y", shape="(2, 'broadcast(n+1, m)')")}
+b = R.concat(a, a, axis=0)
+return {call("next", "b", shape=joined)}"""
+    x, y = ramp(2, 5), ramp(1)
+    np.testing.assert_array_equal(run(module(params, body), x, y), np.concatenate([x + y, x + y]) + 1)
+
+
 def test_parts_of_which_several_have_a_size_that_only_calls_prove() -> None:
     params = ", ".join(["x: " + t("('n-2', 3)"), "y: " + t("('n', 3)")])
     source = module(params, "return R.concat(x, y, x, axis=0)")

@@ -116,6 +116,22 @@ def test_slices_along_one_axis_are_parts() -> None:
     assert parts_of((2, 6, 5), slices) == [(0, 1, 2), (0,), (1,), (2,), (0, 1)]
 
 
+BROADCAST_SIZES = ["broadcast(n, m)", "broadcast(n+1, m)", "broadcast((n+1)//2, m)", "broadcast(broadcast(n+2, m), k)"]
+
+
+@pytest.mark.parametrize("text", BROADCAST_SIZES)
+def test_slices_beside_a_broadcast_size_are_parts(text: str) -> None:
+    """The sizes of a broadcast need not fit for equal symbols."""
+    size = parse_dim(text)
+    whole = compact_layout((4, size))
+    assert parts_of(whole.shape, [whole.sliced(0, 0, 2), whole.sliced(0, 2, 2)]) == [(0, 1), (0,), (1,)]
+
+
+def test_parts_between_ends_of_equal_typical_values() -> None:
+    n, least = parse_dim("n"), parse_dim("min(n, m)")
+    assert parts_of((n,), [Layout(0, (least,), (1,)), Layout(0, (n,), (1,))]) == [(0, 1), (0,), (0, 1)]
+
+
 @pytest.mark.parametrize("batch", ["n", "2*n+1", "n*k"])
 def test_symbolic_slices_are_parts(batch: str) -> None:
     n, h, k = parse_dim(batch), parse_dim("h"), parse_dim("k")

@@ -131,3 +131,13 @@ def test_edge_cases() -> None:
 def test_ten_thousand_buffers() -> None:
     intervals = [Interval(1 + index * 7919 % 100_003, index, index + 1) for index in range(10_000)]
     assert plan(intervals, 64).total <= peak_nbytes(intervals, 64)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 40))
+def test_a_sufficient_plan_is_enough_only_within_the_size(seed: int, percent: int) -> None:
+    """The search goes on as long as the arena exceeds the sufficient size."""
+    rng = random.Random(seed)
+    intervals = [Interval(rng.randint(1, 99), start, start + rng.randint(0, 9)) for start in range(30)]
+    best = plan(intervals, 1).total
+    sufficient = best * (100 + percent) // 100
+    assert best <= plan(intervals, 1, sufficient).total <= sufficient

@@ -8,11 +8,12 @@ and ``f``, calling the steps in order with intermediates in a workspace. Program
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.authoring.csource import CSourceCodegen, FunctionScope, c_dim, c_type
-from byoc_core.authoring.csource_shared import WORKSPACE_ALIGNMENT
+from byoc_core.authoring.csource_shared import WORKSPACE_ALIGNMENT, ConstantPool, Definitions
+from byoc_core.backend.kernel_report import KernelReport
 from byoc_core.backend.lowered_buffers import Access, Buffer, BufferPart, BufferRole
 from byoc_core.backend.lowered_function import (
     Copy,
@@ -34,7 +35,7 @@ from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallStep, CallSteps, NDArray, TensorSpec
 from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_block
 
-__all__ = ["lowered_modules"]
+__all__ = ["lowered_kernels", "lowered_modules"]
 
 _STRICT = '#pragma GCC diagnostic error "-Wimplicit-function-declaration"'
 
@@ -63,6 +64,21 @@ def lowered_modules(functions: Sequence[LoweredFunction], constants: Mapping[str
     for function in functions:
         groups.setdefault(function.options, []).append(function)
     return [_LoweredCodegen(group, options).module(constants) for options, group in groups.items()]
+
+
+def lowered_kernels(functions: Sequence[LoweredFunction], constants: Mapping[str, NDArray]) -> list[KernelReport]:
+    """Return a report of each step of lowered functions: the called C, the written buffers, and the loops.
+
+    Args:
+        functions: each with a distinct ``global_symbol``.
+        constants: arrays by digest, including the arrays of the builders.
+
+    Raises:
+        CodegenError: a function or value has no C form.
+    """
+    return [
+        report for function in functions for report in _LoweredCodegen([function], function.options).steps(constants)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +124,18 @@ class _LoweredCodegen(CSourceCodegen):
             traits=plain.traits,
             steps={symbol: self._call_steps(symbol) for symbol in self._lowered},
         )
+
+    def steps(self, constants: Mapping[str, NDArray]) -> list[KernelReport]:
+        """Return a report of each step."""
+        functions = [step.function for steps in self._steps.values() for step in steps]
+        reports = []
+        for scope in self._visited(functions, ConstantPool(constants), Definitions()):
+            step = self._by_symbol[scope.symbol]
+            written = tuple(buffer.name for buffer in step.writes)
+            source, owner = "\n".join(scope.statements), str(step.function.attrs["lowered"])
+            loops = tuple(_outline(step.statement))
+            reports.append(KernelReport(scope.symbol, owner, source, results=written, loops=loops))
+        return reports
 
     @property
     def checks_links(self) -> bool:
@@ -315,6 +343,14 @@ def _step(
     return _Step(
         Function(lowered.function.name, params, (binding,), results, attrs), tuple(reads), tuple(writes), statement
     )
+
+
+def _outline(statement: Statement, indentation: str = "") -> Iterator[str]:
+    """Yield a line for each loop of a statement; inner loops are indented."""
+    if isinstance(statement, Loop):
+        yield f"{indentation}for {statement.index} in 0..{statement.extent}"
+        for inner in statement.body:
+            yield from _outline(inner, indentation + "  ")
 
 
 def _determined(buffers: Iterable[Buffer]) -> frozenset[str]:

@@ -26,6 +26,7 @@ from byoc_core.dims.substitution import (
     solve_symbol,
     substitute,
     symbols_of,
+    typical_value,
 )
 from byoc_core.dims.text import parse_dim, read_dim, read_problem
 
@@ -58,5 +59,6 @@ __all__ = [
     "symbol",
     "symbols_of",
     "total",
+    "typical_value",
     "upper_bound",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from byoc_core.dims.algebra import Atom, Dim, DimExpr, symbol
 from byoc_core.dims.division import exact_div, floordiv, mod
-from byoc_core.dims.selection import CALLS
+from byoc_core.dims.selection import CALLS, dim_max
 from byoc_core.errors import IRTypeError
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "solve_symbol",
     "substitute",
     "symbols_of",
+    "typical_value",
 ]
 
 _REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv, "mod": mod}
@@ -39,26 +40,26 @@ def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
 
 
 def evaluate_at_one(dim: Dim) -> int:
-    """Return the value of a dimension with every symbol 1; 0 if undefined there."""
+    """Return the value of a dimension with every symbol 1; see :func:`typical_value`."""
+    return typical_value(dim, 1)
+
+
+def typical_value(dim: Dim, size: int) -> int:
+    """Return the value of a dimension with the same size for all symbols; 0 if a divisor is zero.
+
+    A broadcast size is the larger of the two sizes, whether they fit or not. The value is a heuristic, never a proof.
+    """
     try:
-        return evaluate(dim, dict.fromkeys(symbols_of(dim), 1))
+        value = _rebuilt(dim, dict.fromkeys(symbols_of(dim), size), {**_REBUILD, "broadcast": dim_max})
     except IRTypeError:
         return 0
+    assert isinstance(value, int)  # no symbol is left
+    return value
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     """Replace symbols by dimensions, all simultaneously."""
-    if isinstance(dim, int) or not values:
-        return dim
-    total: Dim = 0
-    for monomial, factor in dim.terms:
-        part: Dim = factor
-        for atom, exponent in monomial:
-            value = _substitute_atom(atom, values)
-            for _ in range(exponent):
-                part = part * value
-        total = total + part
-    return total
+    return _rebuilt(dim, values, _REBUILD) if values else dim
 
 
 def symbols_of(dim: Dim) -> frozenset[str]:
@@ -190,9 +191,24 @@ def _with_known(dim: Dim, bound: Iterable[str], size: int) -> Dim:
     return substitute(dim, values)
 
 
-def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
+def _rebuilt(dim: Dim, values: Mapping[str, Dim], calls: Mapping[str, Callable[[Dim, Dim], Dim]]) -> Dim:
+    """Return a dimension with replaced symbols, and with each call computed by a function."""
+    if isinstance(dim, int):
+        return dim
+    total: Dim = 0
+    for monomial, factor in dim.terms:
+        part: Dim = factor
+        for atom, exponent in monomial:
+            value = _rebuilt_atom(atom, values, calls)
+            for _ in range(exponent):
+                part = part * value
+        total = total + part
+    return total
+
+
+def _rebuilt_atom(atom: Atom, values: Mapping[str, Dim], calls: Mapping[str, Callable[[Dim, Dim], Dim]]) -> Dim:
     if not atom.op:
         value = values.get(atom.name)
         return symbol(atom.name) if value is None else value
-    left, right = (substitute(arg, values) for arg in atom.args)
-    return _REBUILD[atom.op](left, right)
+    left, right = (_rebuilt(arg, values, calls) for arg in atom.args)
+    return calls[atom.op](left, right)

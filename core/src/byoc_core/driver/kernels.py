@@ -32,7 +32,7 @@ def _report(
     compilation: Compilation, handle: BackendHandle, functions: Sequence[Function], module: IRModule
 ) -> dict[str, Any]:
     item: dict[str, Any] = {"backend": handle.name, "kernels": []}
-    if not handle.implements("byoc_generated_kernels"):
+    if not handle.reports_kernels:
         return {**item, "text": "reports no generated kernels"}
     try:
         kernels = handle.generated_kernels(functions, handle.context(module, compilation.options(handle)))

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from byoc_core.dims import Dim, evaluate, exact_div, is_nonnegative, product, substitute, symbol, symbols_of
-from byoc_core.errors import IRTypeError
+from byoc_core.dims import Dim, exact_div, is_nonnegative, product, substitute, symbol, symbols_of, typical_value
 
 __all__ = ["Layout", "compact_layout", "is_compact", "is_size", "row_major", "typical", "unproved_sizes"]
 
@@ -198,10 +197,7 @@ def _least_values(sizes: Iterable[Dim]) -> dict[str, Dim]:
 
 def typical(dim: Dim) -> int:
     """Return the value of a dimension with all symbols large; 0 if undefined there. A heuristic, never a proof."""
-    try:
-        return evaluate(dim, dict.fromkeys(symbols_of(dim), _TYPICAL_SIZE))
-    except IRTypeError:
-        return 0
+    return typical_value(dim, _TYPICAL_SIZE)
 
 
 def _strides_of_groups(shape: Sequence[Dim], strides: Sequence[Dim], target: tuple[Dim, ...]) -> tuple[Dim, ...] | None:

@@ -42,7 +42,7 @@ def render_kernels(data: Mapping[str, Any]) -> str:
 def _kernel_lines(kernel: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a kernel: a heading, then sections."""
     ops, results = (", ".join(map(str, kernel.get(key) or [])) for key in ("ops", "results"))
-    yield f"{kernel.get('name')}: {ops}{f' -> {results}' if results else ''}"
+    yield f"{kernel.get('name')}{f': {ops}' if ops else ''}{f' -> {results}' if results else ''}"
     yield f"  function: {kernel.get('function')}"
     if kernel.get("ps") is not None:
         flops, nbytes = (flops_text(kernel.get(key), data) for key in ("flops", "nbytes"))

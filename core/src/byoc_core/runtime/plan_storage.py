@@ -7,13 +7,13 @@ of live buffers would give wrong results. A smaller arena is the only gain from 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, product
 from typing import NamedTuple
 
 from byoc_core.runtime.climb_storage import climb
+from byoc_core.runtime.interval_index import Interval, IntervalIndex
 from byoc_core.runtime.storage_gaps import highest_gap, lowest_gap
 from byoc_core.runtime.sweep_storage import sweep
 
@@ -29,15 +29,6 @@ _CLIMB_BUDGET = 300_000
 """The number of buffers and pairs of simultaneously live buffers that each hill climb may examine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A buffer of ``nbytes`` bytes, live at every point from ``start`` to ``end``, both included."""
-
-    nbytes: int
-    start: int
-    end: int
-
-
 class StoragePlan(NamedTuple):
     """The places of buffers.
 
@@ -50,7 +41,7 @@ class StoragePlan(NamedTuple):
     total: int
 
 
-def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
+def plan(intervals: Sequence[Interval], alignment: int = 64, sufficient_nbytes: int = 0) -> StoragePlan:
     """Return offsets for buffers in a small arena; simultaneously live buffers do not overlap.
 
     Greedy: one buffer after the other goes to the lowest offset with enough space among the placed buffers live at the
@@ -66,11 +57,13 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
     Args:
         intervals: the buffers.
         alignment: every offset is a multiple of the alignment.
+        sufficient_nbytes: the search stops at an arena of this size too.
 
     Cost: ``O(n log n)`` plus, for each buffer, the number of buffers live at the same time, up to a fixed total.
     """
     sizes = [-(-interval.nbytes // alignment) * alignment for interval in intervals]
     lower_bound = peak_nbytes(intervals, alignment)
+    sufficient = max(lower_bound, sufficient_nbytes)
     # A plan without any sharing, always valid.
     best = StoragePlan(tuple(accumulate(sizes, initial=0))[:-1], sum(sizes))
     num_pairs = _count_pairs(intervals)
@@ -79,7 +72,7 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
     for order, ceiling in _greedy_orders(intervals, sizes, lower_bound):
         rounds = 1 if ceiling is not None else 1 + min(_MAX_REPAIRS, _REPAIR_BUDGET // (len(intervals) + 1))
         rounds = min(rounds, placements)
-        if not rounds or best.total == lower_bound:
+        if not rounds or best.total <= sufficient:
             break
         placements -= rounds
         best = min(best, _place_repeatedly(intervals, sizes, order, ceiling, rounds), key=_arena_size)
@@ -87,8 +80,8 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
     if not placements:
         best = min((best, *_sweeps(intervals, sizes, lower_bound)), key=_arena_size)
     num_steps = min(_MAX_STEPS, _CLIMB_BUDGET // (num_pairs + len(intervals) + 1))
-    if num_steps and best.total > lower_bound:
-        best = _climb_twice(intervals, sizes, best, lower_bound, num_steps)
+    if num_steps and best.total > sufficient:
+        best = _climb_twice(intervals, sizes, best, sufficient, num_steps)
     return _without_padding(best, intervals)
 
 
@@ -134,16 +127,16 @@ def _order_by_conflicts(intervals: Sequence[Interval], sizes: Sequence[int]) -> 
 
 
 def _climb_twice(
-    intervals: Sequence[Interval], sizes: Sequence[int], best: StoragePlan, lower_bound: int, num_steps: int
+    intervals: Sequence[Interval], sizes: Sequence[int], best: StoragePlan, goal: int, num_steps: int
 ) -> StoragePlan:
     """Return the smallest of a plan and the plans of hill climbs from two orders."""
     spans = [(interval.start, interval.end) for interval in intervals]
     # Placement in ascending order of offsets never gives a larger arena than the offsets.
     for order in (_order_by_conflicts(intervals, sizes), sorted(range(len(sizes)), key=best.offsets.__getitem__)):
-        offsets = climb(spans, sizes, order, lower_bound, num_steps)
+        offsets = climb(spans, sizes, order, goal, num_steps)
         total = max(offset + size for offset, size in zip(offsets, sizes, strict=True))
         best = min(best, StoragePlan(offsets, total), key=_arena_size)
-        if best.total == lower_bound:
+        if best.total <= goal:
             break
     return best
 
@@ -218,7 +211,7 @@ def _place_in_order(
     """
     offsets = [0] * len(intervals)
     total = 0
-    placed = _IntervalIndex(intervals)
+    placed = IntervalIndex(intervals)
     for turn, number in enumerate(order):
         size = sizes[number]
         if not size:
@@ -242,48 +235,3 @@ class _SizeSums:
     def up_to(self, point: int) -> int:
         """Return the sum of the sizes at points up to a point, the point included."""
         return self._sums[bisect_right(self._points, point)]
-
-
-class _IntervalIndex:
-    """A set of intervals with a query for all intervals that overlap a given interval, in ``O(log n + answers)``.
-
-    A segment tree over the start points finds the intervals containing the given start; a sorted list finds the
-    intervals starting later.
-    """
-
-    def __init__(self, intervals: Sequence[Interval]) -> None:
-        self._intervals = intervals
-        self._points = sorted({interval.start for interval in intervals})
-        self._leaves = 1 << max(len(self._points) - 1, 0).bit_length()
-        self._nodes: list[list[int]] = [[] for _ in range(2 * self._leaves)]
-        self._starts: list[tuple[int, int]] = []
-
-    def add(self, number: int) -> None:
-        interval = self._intervals[number]
-        insort(self._starts, (interval.start, number))
-        left = self._leaves + bisect_left(self._points, interval.start)
-        right = self._leaves + bisect_right(self._points, interval.end)
-        # O(log n) nodes cover exactly the start points inside the interval.
-        while left < right:
-            if left & 1:
-                self._nodes[left].append(number)
-                left += 1
-            if right & 1:
-                right -= 1
-                self._nodes[right].append(number)
-            left //= 2
-            right //= 2
-
-    def overlapping(self, number: int) -> list[int]:
-        interval = self._intervals[number]
-        found: list[int] = []
-        node = self._leaves + bisect_left(self._points, interval.start)
-        # The nodes above a start point hold exactly the intervals containing the point.
-        while node:
-            found += self._nodes[node]
-            node //= 2
-        # The other overlapping intervals start later, up to the end; -1 sorts before every number.
-        first = bisect_left(self._starts, (interval.start + 1, -1))
-        last = bisect_left(self._starts, (interval.end + 1, -1))
-        found += (other for _, other in self._starts[first:last])
-        return found

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from byoc_core.errors import MemoryLimitError, OptionsError, near_names
-from byoc_core.runtime.plan_storage import Interval, StoragePlan, peak_nbytes, plan
+from byoc_core.runtime.interval_index import Interval, IntervalIndex
+from byoc_core.runtime.live_bytes import LiveBytes
+from byoc_core.runtime.plan_storage import StoragePlan, peak_nbytes, plan
 from byoc_core.runtime.storage_gaps import lowest_gap
 
 __all__ = ["ACCESSES", "Pool", "PoolBuffer", "PoolPlan", "plan_pools"]
@@ -20,7 +22,7 @@ ACCESSES = frozenset({"read", "write"})
 
 _MAX_ROUNDS = 8
 _PLAN_BUDGET = 3000
-"""The number of buffers in all complete plans of a pool with a limit, in search of a place for a further buffer."""
+"""The number of buffers in all complete plans made in search of a place for a further buffer."""
 _MAX_NAMED = 5
 
 
@@ -134,23 +136,25 @@ def plan_pools(buffers: Sequence[PoolBuffer], pools: Sequence[Pool]) -> PoolPlan
         MemoryLimitError: a buffer fits into no permitted pool; names pools, bytes needed, the lower bound, and the
             largest buffers at the peak.
 
-    Cost: without limits, the cost of ``plan`` for each pool; with limits, also ``O(n * n)`` for each pool, and a plan
-    for each buffer at the limit, up to a fixed number.
+    Cost: the cost of ``plan`` for each pool; with limits, also ``O(log n)`` and the number of buffers live at the same
+    time for each buffer, and plans of a fixed number of buffers in total.
     """
     candidates = _candidates(buffers, pools)
     order = sorted(range(len(buffers)), key=lambda n: (*_rank(buffers[n]), n))
-    error = None
+    intervals = [buffer.interval for buffer in buffers]
+    budget = _PlanBudget(_PLAN_BUDGET)
+    first_round = None
     for _ in range(_MAX_ROUNDS):
-        contents = [_PoolContent(pool, buffers) for pool in pools]
+        contents = [_PoolContent(pool, intervals, budget) for pool in pools]
         left = [number for number in order if not any(contents[index].admit(number) for index in candidates[number])]
         if not left:
             return _finish(contents, len(buffers))
         # The first round follows the weights: its leftovers are easier to understand than later leftovers.
-        error = error or _limit_error(buffers, pools, candidates, contents, left)
+        first_round = first_round or (contents, left)
         is_left = frozenset(left)
         order = [*left, *(number for number in order if number not in is_left)]
-    assert error is not None
-    raise error
+    assert first_round is not None
+    raise _limit_error(buffers, pools, candidates, *first_round)
 
 
 def _rank(buffer: PoolBuffer) -> tuple[int, int, int, int]:
@@ -199,37 +203,54 @@ def _obstacle(buffer: PoolBuffer, pool: Pool) -> str | None:
     return None
 
 
+@dataclass(slots=True)
+class _PlanBudget:
+    """The number of buffers that complete plans may still place.
+
+    Attributes:
+        left: the number.
+    """
+
+    left: int
+
+    def spend(self, num_buffers: int) -> bool:
+        """Return whether a plan of some buffers is within the budget; if so, the plan is counted."""
+        if num_buffers > self.left:
+            return False
+        self.left -= num_buffers
+        return True
+
+
 class _PoolContent:
     """The buffers of a pool, with places."""
 
-    def __init__(self, pool: Pool, buffers: Sequence[PoolBuffer]) -> None:
+    def __init__(self, pool: Pool, intervals: Sequence[Interval], budget: _PlanBudget) -> None:
         self._pool = pool
-        self._buffers = buffers
-        self._budget = _PLAN_BUDGET
+        self._all = intervals
+        self._budget = budget
+        self._placed = IntervalIndex(intervals)
+        self._live = LiveBytes(intervals)
         self.offsets: dict[int, int] = {}
 
     @property
     def intervals(self) -> list[Interval]:
-        return [self._buffers[number].interval for number in self.offsets]
+        return [self._all[number] for number in self.offsets]
 
     def admit(self, number: int) -> bool:
         """Add a buffer if a plan of all buffers is within the limit; return whether the buffer is added."""
-        buffer, limit = self._buffers[number], self._pool.nbytes
-        if limit is None:
-            self.offsets[number] = 0  # all places come from the final plan
+        interval, limit = self._all[number], self._pool.nbytes
+        if limit is None or not interval.nbytes:
+            self.offsets[number] = 0  # without a limit, all places come from the final plan
             return True
-        offset = self._gap(buffer)
-        if offset + buffer.nbytes <= limit:
+        if self._live.peak(interval) + interval.nbytes > limit:
+            return False
+        offset = self._gap(number)
+        if offset + interval.nbytes <= limit:
             self.offsets[number] = offset
-            return True
-        intervals = [*self.intervals, buffer.interval]
-        if self._budget < len(intervals) or peak_nbytes(intervals) > limit:
+        elif not self._plan_with(number, limit):
             return False
-        self._budget -= len(intervals)
-        offsets, total = plan(intervals, self._pool.alignment)
-        if total > limit:
-            return False
-        self.offsets = dict(zip((*self.offsets, number), offsets, strict=True))
+        self._placed.add(number)
+        self._live.add(interval)
         return True
 
     def plan(self) -> StoragePlan:
@@ -242,16 +263,26 @@ class _PoolContent:
         admitted = StoragePlan(tuple(self.offsets.values()), max(ends, default=0))
         return min(planned, admitted, key=lambda found: found.total)
 
-    def _gap(self, buffer: PoolBuffer) -> int:
+    def _plan_with(self, number: int, limit: int) -> bool:
+        """Place all buffers again, and one more; return whether a plan within the limit is found."""
+        numbers = (*self.offsets, number)
+        if not self._budget.spend(len(numbers)):
+            return False
+        offsets, total = plan([self._all[n] for n in numbers], self._pool.alignment, sufficient_nbytes=limit)
+        if total > limit:
+            return False
+        self.offsets = dict(zip(numbers, offsets, strict=True))
+        return True
+
+    def _gap(self, number: int) -> int:
         """Return the lowest offset for a buffer beside the present places."""
         alignment = self._pool.alignment
-        occupied = []
-        for number, offset in self.offsets.items():
-            other = self._buffers[number]
-            if other.nbytes and other.start <= buffer.end and buffer.start <= other.end:
-                # All gaps begin at multiples of the alignment.
-                occupied.append((offset, offset + -(-other.nbytes // alignment) * alignment))
-        return lowest_gap(sorted(occupied), buffer.nbytes) if buffer.nbytes else 0
+        # All gaps begin at multiples of the alignment.
+        occupied = (
+            (self.offsets[other], self.offsets[other] + -(-self._all[other].nbytes // alignment) * alignment)
+            for other in self._placed.overlapping(number)
+        )
+        return lowest_gap(sorted(occupied), self._all[number].nbytes)
 
 
 def _finish(contents: Iterable[_PoolContent], num_buffers: int) -> PoolPlan:

@@ -7,6 +7,7 @@ proof only makes the laws of programs stricter, and lowering then shares less me
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cmp_to_key
 from itertools import pairwise
 from itertools import product as pairs_of
 
@@ -67,8 +68,13 @@ def _part_numbers(box: _Box, numbered: Sequence[dict[Dim, int]]) -> tuple[int, .
 
 def _ordered(ends: set[Dim], sizes: Sequence[Dim]) -> list[Dim] | None:
     """Return ends of intervals in order; ``None`` if the order is not proved."""
-    found = sorted(ends, key=typical)
-    # The sorting key is a guess: the order of each pair of neighbours needs a proof.
+
+    def compare(left: Dim, right: Dim) -> int:
+        # Ends of the same typical value, such as `n` and `min(n, m)`, may have a provable order too.
+        return typical(left) - typical(right) or (-1 if is_size(right - left, sizes) else 1)
+
+    found = sorted(sorted(ends, key=str), key=cmp_to_key(compare))
+    # The order is a guess: each pair of neighbours needs a proof.
     for left, right in pairwise(found):
         if not is_size(right - left, sizes):
             return None
