@@ -5,8 +5,9 @@
 
 The networks are all light models of the onnx package (ResNet-50 and DenseNet-121 among these) and a transformer encoder
 of four layers with symbolic sizes up to a maximum. A network may have no part outside of C. The tools ``gcc`` and
-``clang`` compile with all warnings as errors, AddressSanitizer and UBSan; ``valgrind`` runs C for any processor of the
-architecture. With ``gcc`` the C holds the constants, with the other tools the program maps a file. The workspace is
+``clang`` compile with all warnings as errors, AddressSanitizer and UBSan; ``portable-gcc`` and ``portable-clang`` the
+same for C without vector types; ``valgrind`` runs C for any processor of the architecture. With ``gcc`` the C holds the
+constants, with some other tools the program maps a file. The workspace is
 filled with bytes of 0xFF (NaN) before the run, so reads of undefined memory show in the outputs.
 """
 
@@ -44,12 +45,33 @@ ENCODER_LARGEST = {"batch": 2, "sequence": 24}
 ENCODER_SIZES = {"batch": 2, "sequence": 19}
 WARNINGS = "-std=c11 -O1 -Wall -Wextra -Werror -pedantic -ffp-contract=off"
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A way to compile and run an export.
+
+    Attributes:
+        program: the C compiler, or valgrind.
+        options: the options of ccompiler.
+        constants: the form of the constants.
+        flags: the flags of the C compiler.
+    """
+
+    program: str
+    options: Mapping[str, object]
+    constants: str
+    flags: str
+
+
 TOOLS = {
-    "gcc": ("native", "auto", f"{WARNINGS} {SANITIZERS}"),
-    "clang": ("native", "file", f"{WARNINGS} {SANITIZERS}"),
-    "valgrind": ("generic", "file", "-std=c11 -O2 -g -ffp-contract=off"),
+    "gcc": Tool("gcc", {}, "auto", f"{WARNINGS} {SANITIZERS}"),
+    "clang": Tool("clang", {}, "file", f"{WARNINGS} {SANITIZERS}"),
+    "portable-gcc": Tool("gcc", {"portable": True}, "object", f"{WARNINGS} {SANITIZERS}"),
+    "portable-clang": Tool("clang", {"portable": True}, "file", f"{WARNINGS} {SANITIZERS}"),
+    "valgrind": Tool("valgrind", {"march": "generic"}, "file", "-std=c11 -O2 -g -ffp-contract=off"),
 }
-"""By tool, the instruction sets, the form of constants, and the flags; valgrind lacks the newest instruction sets."""
+"""The tools by name; valgrind lacks the newest instruction sets."""
 VALGRIND = ("valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=all")
 
 
@@ -84,35 +106,34 @@ def try_network(name: str, tools: Sequence[str], folder: Path) -> Iterator[Outco
     model, largest, inputs = load_network(name)
     for tool in tools:
         start = time.monotonic()
-        march, constants, flags = TOOLS[tool]
         place = folder / tool
         try:
             executable = byoc_core.build(
-                byoc_core.from_onnx(model), ["ccompiler"], options={"ccompiler": {"march": march}}, strict=True
+                byoc_core.from_onnx(model), ["ccompiler"], options={"ccompiler": TOOLS[tool].options}, strict=True
             )
             executable.require_offload(1.0)
             remainder = [module.type_key for module in executable.modules if not isinstance(module, CSourceModule)]
-            executable.export_c(place, max_sizes=largest, test_inputs=inputs, constants=constants)
+            executable.export_c(place, max_sizes=largest, test_inputs=inputs, constants=TOOLS[tool].constants)
             fault = f"modules not in C: {', '.join(remainder)}" if remainder else ""
             num_outputs = len(executable.signature("main").outputs)
         except ByocError as error:
             yield Outcome(name, tool, 0, time.monotonic() - start, "", str(error))
             continue
-        report, problem = _run(place, tool, flags, num_outputs)
+        report, problem = _run(place, TOOLS[tool], num_outputs)
         yield Outcome(name, tool, len(model.graph.node), time.monotonic() - start, report, fault or problem)
         shutil.rmtree(place)
 
 
-def _run(folder: Path, tool: str, flags: str, num_outputs: int) -> tuple[str, str]:
+def _run(folder: Path, tool: Tool, num_outputs: int) -> tuple[str, str]:
     """Build and run the test program of an export; return the lines on the outputs, and the fault."""
     fill_workspace(folder / "main.c")
     march = " ".join(re.findall(r"-march=\S+", (folder / "Makefile").read_text()))
-    compiler = "clang" if tool == "clang" else "gcc"
-    make = ["make", "-s", "model_test", f"CC={compiler}", f"CFLAGS={flags} {march}"]
+    compiler = "gcc" if tool.program == "valgrind" else tool.program
+    make = ["make", "-s", "model_test", f"CC={compiler}", f"CFLAGS={tool.flags} {march}"]
     built = subprocess.run(make, cwd=folder, capture_output=True, text=True, check=False)
     if built.returncode:
         return "", built.stderr[-2000:]
-    command = [*(VALGRIND if tool == "valgrind" else ()), "./model_test"]
+    command = [*(VALGRIND if tool.program == "valgrind" else ()), "./model_test"]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     is_right = ran.returncode == 0 and ran.stdout.count(": right") == num_outputs > 0 and not ran.stderr
     lines = "; ".join(line.strip() for line in ran.stdout.splitlines())
@@ -131,10 +152,10 @@ def main() -> int:
     parser.add_argument("--models", nargs="*", choices=list_networks(), default=list_networks(), help="the networks")
     parser.add_argument("--tools", nargs="*", choices=tuple(TOOLS), default=tuple(TOOLS), help="the tools")
     arguments = parser.parse_args()
-    present = [tool for tool in arguments.tools if shutil.which(tool) is not None]
+    present = [tool for tool in arguments.tools if shutil.which(TOOLS[tool].program) is not None]
     for tool in arguments.tools:
         if tool not in present:
-            print(f"left out: `{tool}` is not on PATH")
+            print(f"left out: {tool}, because `{TOOLS[tool].program}` is not on PATH")
     faults = 0
     for name in arguments.models:
         with tempfile.TemporaryDirectory(prefix="byoc-sanitized-") as folder:

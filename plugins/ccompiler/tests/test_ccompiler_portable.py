@@ -75,10 +75,11 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return exported
 
 
-def _build(name: str) -> Executable:
+def _build(name: str, **options: object) -> Executable:
+    """Return a compiled model of the benchmarks; portable without options."""
     model, _ = load_model(name)
     executable = byoc_core.build(
-        byoc_core.from_onnx(model), backends=["ccompiler"], options={"ccompiler": {"portable": True}}
+        byoc_core.from_onnx(model), backends=["ccompiler"], options={"ccompiler": options or {"portable": True}}
     )
     assert [module.type_key for module in executable.modules if module.type_key == "csource"]
     return executable
@@ -128,6 +129,15 @@ def test_exports_are_right_on_other_machines(
 ) -> None:
     emulator = _compiler(f"qemu-{machine}")
     _check_run(export(name), (*_zig(), *STRICT, *MACHINES[machine], "-static"), tmp_path / "program", (emulator,))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_vector_types_are_right_on_another_machine(name: str, tmp_path: Path) -> None:
+    """C for any processor of an architecture is C for any architecture with gcc, clang or zig."""
+    emulator = _compiler("qemu-aarch64")
+    _build(name, march="generic").export_c(tmp_path / "model", constants="object")
+    compiler = (*_zig(), *STRICT, *MACHINES["aarch64"], "-static")
+    _check_run(tmp_path / "model", compiler, tmp_path / "program", (emulator,))
 
 
 @pytest.mark.parametrize("name", MODELS)
