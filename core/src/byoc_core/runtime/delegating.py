@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from byoc_core.runtime.module import CallTraits, NDArray, RuntimeModule, Signature
+from byoc_core.runtime.module import CallSteps, CallTraits, NDArray, RuntimeModule, Signature
 
 __all__ = ["DelegatingModule"]
 
@@ -76,6 +76,10 @@ class DelegatingModule(RuntimeModule):
     def call_traits(self, name: str) -> CallTraits:
         """Return the permissions of the inner function for callers."""
         return self.inner.call_traits(name)
+
+    def call_steps(self, name: str) -> CallSteps | None:
+        """Return the calls that may replace a call of the inner function."""
+        return self.inner.call_steps(name)
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
         """Return the inner module's source."""
