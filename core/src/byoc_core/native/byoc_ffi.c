@@ -78,16 +78,23 @@ static const char *code_name(int32_t code) {
 }
 
 static int32_t check_compact(const char *function, const char *name, const DLTensor *tensor) {
-  int64_t num_elements = 1;
+  int is_empty = 0;
   for (int32_t axis = 0; axis < tensor->ndim; ++axis) {
     if (tensor->shape[axis] < 0) {
       return byoc_fail("ValueError", "function `%s`, argument `%s`: axis %d has a negative size", function, name,
                        (int)axis);
     }
-    num_elements *= tensor->shape[axis];
+    is_empty |= tensor->shape[axis] == 0;
   }
-  if (num_elements == 0) {
+  if (is_empty) {
     return 0;
+  }
+  int64_t max_elements = INT64_MAX / ((tensor->dtype.bits + 7) / 8);
+  for (int32_t axis = 0; axis < tensor->ndim; ++axis) {
+    max_elements /= tensor->shape[axis];
+  }
+  if (max_elements == 0) {
+    return byoc_fail("ValueError", "function `%s`, argument `%s`: has more bytes than any memory", function, name);
   }
   if (!tensor->data) {
     return byoc_fail("ValueError", "function `%s`, argument `%s`: has no data", function, name);

@@ -71,19 +71,19 @@ static void return_block(block *memory) {
   if (!cache_block(memory)) free(memory);
 }
 
-static int64_t nbytes_of(const DLTensor *tensor) {
-  int64_t nbytes = (tensor->dtype.bits + 7) / 8;
-  for (int32_t axis = 0; axis < tensor->ndim; ++axis) nbytes *= tensor->shape[axis];
+static uintptr_t nbytes_of(const DLTensor *tensor) {
+  uintptr_t nbytes = (uintptr_t)(tensor->dtype.bits + 7) / 8;
+  for (int32_t axis = 0; axis < tensor->ndim; ++axis) nbytes *= (uintptr_t)tensor->shape[axis];
   return nbytes;
 }
 
 /* Fail if a result (always compact) shares memory with another argument. */
 static int32_t check_separate(const byoc_program *program, const DLTensor *const *arguments) {
   for (int32_t i = program->num_params; i < program->num_params + program->num_results; ++i) {
-    const uintptr_t begin = (uintptr_t)byoc_data(arguments[i]), end = begin + (uintptr_t)nbytes_of(arguments[i]);
+    const uintptr_t begin = (uintptr_t)byoc_data(arguments[i]), end = begin + nbytes_of(arguments[i]);
     for (int32_t j = 0; j < i; ++j) {
       const uintptr_t other_begin = (uintptr_t)byoc_data(arguments[j]);
-      const uintptr_t other_end = other_begin + (uintptr_t)nbytes_of(arguments[j]);
+      const uintptr_t other_end = other_begin + nbytes_of(arguments[j]);
       if (begin < other_end && other_begin < end && begin < end && other_begin < other_end)
         return byoc_fail("ValueError", "function `%s`, argument `%s`: shares memory with argument `%s`", program->name,
                          program->argument_names[i], program->argument_names[j]);
