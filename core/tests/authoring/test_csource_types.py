@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,13 @@ from byoc_core.authoring.csource_types import (
     c_identifier,
     c_literal,
     c_suffix,
+    c_symbol,
 )
 from byoc_core.dims import Dim, DimExpr, broadcast_pairs, evaluate, parse_dim
 from byoc_core.dtypes import is_float, to_numpy
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 
 def _load(source: str, folder: Path) -> ctypes.CDLL:
@@ -90,6 +94,24 @@ def test_names() -> None:
     table.reserve(["x"])
     table.forbid_prefixes("byoc_")
     assert [table.unique(name) for name in ("x", "x", "y", "byoc_z")] == ["x_1", "x_2", "y", "v_byoc_z"]
+
+
+SYMBOL_NAMES = st.text("a_9e\u00e9\u00e8", max_size=8).filter(str.isidentifier)
+
+
+@given(SYMBOL_NAMES, SYMBOL_NAMES)
+@example("int", "_int")
+@example("a__b", "a_b")
+@example("_e9_", "\u00e9")
+@example("\u00e9_e8_", "\u00e9\u00e8")
+def test_different_sizes_have_different_names(first: str, second: str) -> None:
+    names = [c_symbol(first), c_symbol(second)]
+    assert all(re.fullmatch(r"dim_\w+", name, re.ASCII) and c_identifier(name) == name for name in names)
+    assert (names[0] == names[1]) == (first == second)
+
+
+def test_common_sizes_keep_their_names() -> None:
+    assert list(map(c_symbol, ["n", "past_length", "int", "N2"])) == ["dim_n", "dim_past_length", "dim_int", "dim_N2"]
 
 
 def test_parentheses_are_taken_off_only_where_they_enclose_all() -> None:

@@ -255,3 +255,11 @@ def test_a_batch_norm_of_constants_has_the_bits_of_one_of_inputs(bench: Bench) -
     (expected,), (actual,) = bench.run(functions[0], image, *parameters), bench.run(functions[1], image)
     np.testing.assert_array_equal(actual, expected)
     assert bench.module.get_source().count("sqrtf(") == 1
+
+
+@pytest.mark.parametrize("sizes", [("int", "_int"), ("\u00e9", "\u00e8"), ("a__b", "a_b")])
+def test_sizes_with_similar_names(bench: Bench, sizes: tuple[str, str]) -> None:
+    builder = bench.builder()
+    x, y = (builder.param(name, tensor((size, 2))) for name, size in zip("xy", sizes, strict=True))
+    joined = builder.emit("concat", builder.emit("negative", x), builder.emit("abs", y))
+    _check(bench, bench.add(builder, joined), _random((2, 2)), _random((5, 2)))

@@ -46,6 +46,7 @@ from byoc_core.authoring.csource_types import (
     c_identifier,
     c_literal,
     c_suffix,
+    c_symbol,
     c_type,
 )
 from byoc_core.authoring.csource_units import FunctionText, in_units
@@ -79,6 +80,7 @@ __all__ = [
     "c_identifier",
     "c_literal",
     "c_suffix",
+    "c_symbol",
     "c_type",
     "scalar_expression",
     "tensor_type",

@@ -13,6 +13,7 @@ from byoc_core.authoring.csource_types import (
     NameTable,
     c_dim,
     c_identifier,
+    c_symbol,
     c_type,
 )
 from byoc_core.dims import Dim, is_nonnegative, product
@@ -268,7 +269,7 @@ class FunctionScope:
     def symbols_in(self, text: str) -> list[str]:
         """Return the C names of the symbolic sizes in a text, sorted: the arguments of a kernel beside pointers."""
         words = set(re.findall(r"\bdim_\w+", text))
-        return sorted(words & {f"dim_{c_identifier(symbol)}" for symbol in self.symbols})
+        return sorted(words & set(map(c_symbol, self.symbols)))
 
     def copy_remaining_results(self) -> None:
         """Fill outputs not written by kernels: parameters, constants and repeated results."""
@@ -294,7 +295,7 @@ class FunctionScope:
                 f"{c_type(tensor_type(r, self.where)[1])} *{n}"
                 for r, n in self._zip(self.function.results, self.outputs)
             ),
-            *(f"int64_t dim_{c_identifier(symbol)}" for symbol in self.symbols),
+            *(f"int64_t {c_symbol(symbol)}" for symbol in self.symbols),
             *(["char *workspace"] if self.workspace_nbytes != 0 else []),
         ]
         mentioned = set(re.findall(r"\w+", "\n".join(body)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from byoc_core.dtypes import to_numpy
-from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_dim, c_identifier
+from byoc_core.native.c_text import C_TYPES, HALF_DTYPES, c_dim, c_identifier, c_symbol
 
 __all__ = [
     "COMPUTED_DTYPES",
@@ -21,6 +21,7 @@ __all__ = [
     "c_identifier",
     "c_literal",
     "c_suffix",
+    "c_symbol",
     "c_type",
 ]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from byoc_core.authoring.csource_scope import FunctionScope
 from byoc_core.authoring.csource_shared import tensor_type
-from byoc_core.authoring.csource_types import c_dim, c_identifier
+from byoc_core.authoring.csource_types import c_dim, c_symbol
 from byoc_core.dims import Dim, DimExpr, broadcast_pairs, symbols_of
 from byoc_core.dtypes import DLCode, dtype_info
 from byoc_core.errors import CodegenError
@@ -40,7 +40,7 @@ def wrapper_function(scope: FunctionScope) -> str:
     if scope.workspace_nbytes != 0:
         names.append("workspace")
     parameters = ", ".join(f"const DLTensor *{name}" for name in names)
-    lines = [f"  int64_t dim_{c_identifier(symbol)} = 0;" for symbol in scope.symbols]
+    lines = [f"  int64_t {c_symbol(symbol)} = 0;" for symbol in scope.symbols]
     axes: list[tuple[str, int, Dim]] = []
     for value, name in arguments:
         shape, dtype = tensor_type(value, scope.where)
@@ -86,7 +86,7 @@ def size_checks(scope: FunctionScope) -> str:
 
 
 def _size_names(scope: FunctionScope) -> list[str]:
-    return [f"dim_{c_identifier(symbol)}" for symbol in scope.symbols]
+    return list(map(c_symbol, scope.symbols))
 
 
 def _broadcast_checks(scope: FunctionScope) -> list[str]:
@@ -123,7 +123,7 @@ def _solve(scope: FunctionScope, axes: list[tuple[str, int, Dim]], lines: list[s
         missing.discard(symbol)
         used.add((name, axis))
         axis_arguments = f"{_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}"
-        target = f"&dim_{c_identifier(symbol)}"
+        target = f"&{c_symbol(symbol)}"
         lines.append(f"  if (byoc_solve_size({axis_arguments}, {factor}, {offset}, {target})) return -1;")
     if missing:
         raise CodegenError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from byoc_core.authoring.csource import CSourceCodegen, FunctionScope, c_dim, c_type
+from byoc_core.authoring.csource import CSourceCodegen, FunctionScope, c_dim, c_symbol, c_type
 from byoc_core.authoring.csource_shared import WORKSPACE_ALIGNMENT, ConstantPool, Definitions
 from byoc_core.authoring.lowered_steps import Step, find_intervals, steps_of, symbol_of, symbols_of_function
 from byoc_core.backend.kernel_report import KernelReport
@@ -162,7 +162,7 @@ class _LoweredCodegen(CSourceCodegen):
                 pointers[buffer] = _add_pointer(scope, buffer, block, offset)
             offsets = plan.offsets[len(buffers) :]
             workspaces = {n: f"{block} + {c_dim(offset)}" for n, offset in zip(scratch, offsets, strict=True)}
-        sizes = {name: f"dim_{name}" for name in scope.symbols}
+        sizes = {name: c_symbol(name) for name in scope.symbols}
         for number, step in enumerate(steps):
             names = sorted(symbols_of_function(step.function))
             arguments = [*(pointers[buffer] for buffer in (*step.reads, *step.writes)), *(sizes[n] for n in names)]

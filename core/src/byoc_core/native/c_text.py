@@ -7,7 +7,17 @@ import re
 from byoc_core.dims import Dim, DimExpr
 from byoc_core.dtypes import dtype_info
 
-__all__ = ["C_TYPES", "HALF_DTYPES", "c_comment", "c_dim", "c_identifier", "c_real", "c_storage_type", "c_string"]
+__all__ = [
+    "C_TYPES",
+    "HALF_DTYPES",
+    "c_comment",
+    "c_dim",
+    "c_identifier",
+    "c_real",
+    "c_storage_type",
+    "c_string",
+    "c_symbol",
+]
 
 C_TYPES: dict[str, str] = {
     "float32": "float",
@@ -86,7 +96,7 @@ _KEYWORDS = frozenset(
 
 
 def c_dim(dim: Dim) -> str:
-    """Return a size as a C expression over ``int64_t`` variables named ``dim_<symbol>``; parenthesised if needed."""
+    """Return a size as a C expression over ``int64_t`` variables (:func:`c_symbol`); parenthesised if needed."""
     if isinstance(dim, int):
         return str(dim) if dim >= 0 else f"({dim})"
     terms = []
@@ -112,8 +122,20 @@ def c_real(dim: DimExpr) -> str:
 def _c_atom(atom: object) -> str:
     op, name, args = (getattr(atom, field_name) for field_name in ("op", "name", "args"))
     if not op:
-        return f"dim_{c_identifier(name)}"
+        return c_symbol(name)
     return f"byoc_{op}({c_dim(args[0])}, {c_dim(args[1])})"
+
+
+def c_symbol(name: str) -> str:
+    """Return the C variable of a symbolic size: ``dim_<name>``, and different variables for different names.
+
+    Names of other characters than ASCII, or with underscores in front or in a row, are escaped: an underscore becomes
+    two, and another character becomes the hexadecimal code point between underscores.
+    """
+    if name.isascii() and not name.startswith("_") and "__" not in name:
+        return f"dim_{name}"
+    letters = (c if c.isascii() and c.isalnum() else "__" if c == "_" else f"_{ord(c):x}_" for c in name)
+    return f"dim__{''.join(letters)}"
 
 
 def c_identifier(name: str) -> str:

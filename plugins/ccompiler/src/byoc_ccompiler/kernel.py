@@ -47,7 +47,7 @@ from byoc_core.authoring.c import (
 from byoc_core.authoring.csource import (
     FunctionScope,
     KernelFacts,
-    c_identifier,
+    c_symbol,
 )
 from byoc_core.authoring.layouts import compact_layout
 from byoc_core.dims import Dim
@@ -344,7 +344,7 @@ class Kernel:
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
         function = outline(function, has_team=has_team, calls=self.context.calls)
         uses = uses_of(function)
-        self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(uses.symbols)]
+        self.sizes = list(map(c_symbol, sorted(uses.symbols)))
         # The layers of a network repeat: C compilers take longest of all, and get a kernel once.
         key = anonymous_text(function, uses=uses)
         shared_name = self.scope.reuse_kernel(key, tuple(origins), described)

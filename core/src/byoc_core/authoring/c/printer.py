@@ -42,7 +42,7 @@ from byoc_core.authoring.c.types import CType
 from byoc_core.authoring.csource_parallel import OutlinedLoop
 from byoc_core.authoring.csource_types import c_type
 from byoc_core.errors import InternalError
-from byoc_core.native.c_text import c_identifier, c_string
+from byoc_core.native.c_text import c_string, c_symbol
 
 __all__ = [
     "BlockPrinter",
@@ -157,7 +157,7 @@ def _head(function: Function, target: Target, names: Names, uses: Uses) -> str:
     for item in function.parameters:
         names.declare(item)
         parameters.append(_declaration(item, target, names))
-    parameters += [f"int64_t dim_{c_identifier(name)}" for name in sorted(uses.symbols)]
+    parameters += [f"int64_t {c_symbol(name)}" for name in sorted(uses.symbols)]
     result = "void" if function.result is None else type_name(function.result)
     definition = target.kernel if _is_kernel(function, target) else target.definition
     if function.is_inline:
@@ -361,7 +361,7 @@ class BlockPrinter:
         self._num_loops += 1
         outside = free_in(statement.body)
         captured = [item for item in self._names if item in outside]
-        symbols = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(statement.body))]
+        symbols = list(map(c_symbol, sorted(symbols_in(statement.body))))
         fields = [(self._names[item], _declaration(item, self._target, self._names)) for item in captured]
         fields += [(symbol, f"int64_t {symbol}") for symbol in symbols]
         self._names.enter()
