@@ -22,7 +22,7 @@ class Kind(StrEnum):
     @property
     def folders(self) -> tuple[str, ...]:
         """The folders of the kind's templates, in order; later folders override earlier folders."""
-        return ("common", *(("document",) if self in {Kind.GRAPH, Kind.ENGINE} else ()), self.value)
+        return ("common", "document" if self in {Kind.GRAPH, Kind.ENGINE} else "c", self.value)
 
     @property
     def first_file(self) -> str:
