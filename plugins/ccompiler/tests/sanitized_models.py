@@ -35,6 +35,7 @@ from byoc_core.runtime.csource import CSourceModule
 from benchmarks.zoo import bert
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.light import draw_inputs, list_light_models, load_light_model
+from plugins.ccompiler.tests.sanitized_c import SANITIZERS, WARNINGS, fill_workspace
 
 __all__ = ["TOOLS", "Outcome", "list_networks", "try_network"]
 
@@ -43,8 +44,6 @@ ENCODER = "encoder"
 ENCODER_CONFIG = dataclasses.replace(bert.SIZES["tiny"], num_layers=4)
 ENCODER_LARGEST = {"batch": 2, "sequence": 24}
 ENCODER_SIZES = {"batch": 2, "sequence": 19}
-WARNINGS = "-std=c11 -O1 -Wall -Wextra -Werror -pedantic -ffp-contract=off"
-SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 
 
 @dataclass(frozen=True)
@@ -138,13 +137,6 @@ def _run(folder: Path, tool: Tool, num_outputs: int) -> tuple[str, str]:
     is_right = ran.returncode == 0 and ran.stdout.count(": right") == num_outputs > 0 and not ran.stderr
     lines = "; ".join(line.strip() for line in ran.stdout.splitlines())
     return lines, "" if is_right else f"status {ran.returncode}\n{ran.stdout[-1000:]}{ran.stderr[-4000:]}"
-
-
-def fill_workspace(main: Path) -> None:
-    """Make a test program fill the workspace with NaN before each run."""
-    text, head = main.read_text(), "static int32_t run(void) {\n"
-    assert text.count(head) == 1
-    main.write_text(text.replace(head, f"{head}  memset(workspace, 0xff, sizeof workspace);\n"))
 
 
 def main() -> int:

@@ -27,12 +27,11 @@ from benchmarks.zoo import bert, gpt2, llama
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.quantised import build_quantised_convnet
 from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurrent
-from plugins.ccompiler.tests.sanitized_models import SANITIZERS, WARNINGS, fill_workspace
+from plugins.ccompiler.tests.sanitized_c import SANITIZERS, WARNINGS, fill_workspace
 
-pytestmark = [
-    pytest.mark.libraries,
-    pytest.mark.skipif(sys.platform != "linux", reason="the sanitizers, nm and the Makefile are those of Linux"),
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the sanitizers, nm and the Makefile are those of Linux"
+)
 
 NDArray = npt.NDArray[Any]
 MEMORY_FUNCTIONS = {"memcpy", "memmove", "memset", "memcmp"}
