@@ -28,7 +28,7 @@ ROWS = (1, 64, 512)
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Return the times of each model by contestant, and ratios to cblas."""
+    """Return the times by contestant and model, ratios to cblas, and the share of the peak reached by cblas."""
     if not has_peer():
         print(f"  {NO_PEER}")
     peak = peak_contestant("float32")
@@ -47,7 +47,18 @@ def run(num_rounds: int) -> dict[str, Any]:
         image, weight, bias = convolution.draw()
         calls = _list_calls(convolution.to_onnx(weight, bias), {"x": image})
         figures[str(convolution)] = compare(str(convolution), calls, convolution.num_operations, peak, num_rounds)
-    return figures
+    ratios = _transposed(figures, "ratios")
+    ratios["share of the peak"] = {name: figure["share of peak"] for name, figure in figures.items()}
+    return {"unit": "s", "time": _transposed(figures, "seconds"), "ratios": ratios}
+
+
+def _transposed(figures: Mapping[str, Mapping[str, Any]], key: str) -> dict[str, dict[str, Any]]:
+    """Return a table of all figures: rows are contestants, columns are models."""
+    table: dict[str, dict[str, Any]] = {}
+    for name, figure in figures.items():
+        for contestant, samples in figure[key].items():
+            table.setdefault(contestant, {})[name] = samples
+    return table
 
 
 def _list_calls(data: bytes, inputs: Mapping[str, NDArray]) -> dict[str, Callable[[], object]]:
