@@ -104,7 +104,9 @@ def test_a_pool_without_limit_at_the_end_takes_everything_left(
     for buffer, index in zip(buffers, found.pools, strict=True):
         if index and buffer.weight == heaviest and buffer.pools != ("dram",):
             heavier = [other.interval for other in inside if other.weight >= heaviest]
-            assert plan([*heavier, buffer.interval], 16).total > limit or buffer.nbytes == 0
+            # The order of the buffers decides the padding of the last buffer, so the padding counts here.
+            total = plan([*heavier, buffer.interval], 16).total
+            assert -(-total // 16) * 16 > limit or buffer.nbytes == 0
 
 
 @given(buffer_lists())
