@@ -100,7 +100,7 @@ def run(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 def _measure(name: str, folder: Path, num_rounds: int) -> dict[str, Samples]:
-    model, inputs = _add_model() if name == "add" else load_model(name)
+    model, inputs = load_named_model(name)
     executable = byoc_core.build(byoc_core.from_onnx(model), backends=[BACKEND])
     executable.require_offload(0.99)
     machine = byoc_core.VirtualMachine(executable, num_threads=1)
@@ -149,6 +149,11 @@ def _process(command: Sequence[str], folder: Path) -> Callable[[], float]:
         return float(line.split()[0]) / 1e6
 
     return run_program
+
+
+def load_named_model(name: str) -> tuple[onnx.ModelProto, dict[str, NDArray]]:
+    """Return a model and inputs: a model of :mod:`benchmarks.models`, or ``add``."""
+    return _add_model() if name == "add" else load_model(name)
 
 
 def _add_model() -> tuple[onnx.ModelProto, dict[str, NDArray]]:

@@ -56,6 +56,7 @@ FIGURES = {
     "exported-c": Figure(
         "benchmarks.exported_c", "run", 11, "exported C, beside the VM, portable C and ONNX Runtime", has_models=True
     ),
+    "profiles": Figure("benchmarks.profiles", "run", 11, "the cost of marks and of recorded calls", has_models=True),
     "models": Figure("benchmarks.models", "run", 7, "whole models by ccompiler, beside peers", has_models=True),
     "quantised": Figure("benchmarks.models", "run_quantised", 7, "quantised models, beside peers", has_models=True),
     "dnnl": Figure("benchmarks.models", "run_dnnl", 7, "whole models by dnnl, beside peers", has_models=True),

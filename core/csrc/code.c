@@ -43,11 +43,11 @@ static int read_instruction(CodeObject *self, PyObject *item, byoc_instruction *
 }
 
 static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"instructions", "registers", "sizes", "fail", "num_threads", NULL};
-  PyObject *instructions, *registers, *sizes, *fail;
+  static char *names[] = {"instructions", "registers", "sizes", "fail", "num_threads", "record", NULL};
+  PyObject *instructions, *registers, *sizes, *fail, *record = Py_None;
   int num_threads = -1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O|i", names, &PyTuple_Type, &instructions, &PyTuple_Type,
-                                   &registers, &PyTuple_Type, &sizes, &fail, &num_threads))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O|iO", names, &PyTuple_Type, &instructions, &PyTuple_Type,
+                                   &registers, &PyTuple_Type, &sizes, &fail, &num_threads, &record))
     return NULL;
   Py_ssize_t count = PyTuple_Size(instructions);
   if (count == 0 || count > INT32_MAX / 2) {
@@ -57,6 +57,7 @@ static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   CodeObject *self = (CodeObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
   self->fail = Py_NewRef(fail);
+  self->record = record == Py_None ? NULL : Py_NewRef(record);
   self->num_threads = num_threads;
   if (byoc_read_sizes(self, sizes) || byoc_read_registers(self, registers)) {
     Py_DECREF(self);
@@ -87,6 +88,7 @@ static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
 static int code_traverse(CodeObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE((PyObject *)self));
   Py_VISIT(self->fail);
+  Py_VISIT(self->record);
   for (int32_t i = 0; i < self->num_instructions; ++i) Py_VISIT(self->steps[i]);
   for (int32_t i = 0; i < self->num_registers; ++i) Py_VISIT(self->registers[i].array);
   return 0;
@@ -94,6 +96,7 @@ static int code_traverse(CodeObject *self, visitproc visit, void *arg) {
 
 static int code_clear(CodeObject *self) {
   Py_CLEAR(self->fail);
+  Py_CLEAR(self->record);
   for (int32_t i = 0; i < self->num_instructions; ++i) Py_CLEAR(self->steps[i]);
   return 0;
 }
@@ -111,7 +114,7 @@ static void code_dealloc(CodeObject *self) {
 }
 
 static PyType_Slot code_slots[] = {
-    {Py_tp_doc, "Code(instructions, registers, sizes, fail, num_threads=-1)\n--\n\nA function, without memory."},
+    {Py_tp_doc, "Code(instructions, registers, sizes, fail, num_threads=-1, record=None)\n--\n\nA function, without memory."},
     {Py_tp_new, code_new},
     {Py_tp_traverse, code_traverse},
     {Py_tp_clear, code_clear},

@@ -1,6 +1,7 @@
 /* The extension module `byoc_core._native`: runs the native calls of a program in a single run. */
 #define BYOC_IMPORTS_NUMPY
 #include "objects.h"
+#include "recorder.h"
 #include "team.h"
 #include "vector_functions.h"
 
@@ -44,7 +45,8 @@ static int add_vector_functions(PyObject *module) {
                                       [BYOC_STEPWISE_SOFTMAX_BF16] = "stepwise_softmax_bfloat16",
                                       [BYOC_STEPWISE_SOFTMAX_F16] = "stepwise_softmax_float16",
                                       [BYOC_ZERO_UNSEEN_SOFTMAX_BF16] = "stepwise_softmax_bfloat16_zero_unseen",
-                                      [BYOC_ZERO_UNSEEN_SOFTMAX_F16] = "stepwise_softmax_float16_zero_unseen"};
+                                      [BYOC_ZERO_UNSEEN_SOFTMAX_F16] = "stepwise_softmax_float16_zero_unseen",
+                                      [BYOC_MULTIPLY_ADDS] = "multiply_adds"};
   PyObject *functions = PyDict_New();
   int failed = !functions;
   for (int i = 0; i < BYOC_NUM_VECTOR_FUNCTIONS && !failed; ++i) {
@@ -55,6 +57,13 @@ static int add_vector_functions(PyObject *module) {
   failed = failed || PyModule_AddObjectRef(module, "VECTOR_FUNCTIONS", functions);
   Py_XDECREF(functions);
   return failed ? -1 : 0;
+}
+
+static int add_address(PyObject *module, const char *name, void (*function)(void)) {
+  PyObject *address = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)function);
+  const int status = address ? PyModule_AddObjectRef(module, name, address) : -1;
+  Py_XDECREF(address);
+  return status;
 }
 
 static PyModuleDef definition = {
@@ -87,10 +96,10 @@ PyMODINIT_FUNC PyInit__native(void) {
   for (size_t i = 0; i < sizeof operations / sizeof *operations; ++i) {
     if (PyModule_AddIntConstant(module, operations[i].name, operations[i].value)) goto fail;
   }
-  PyObject *address = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)&byoc_team_run);
-  const int status = address ? PyModule_AddObjectRef(module, "TEAM_RUNNER", address) : -1;
-  Py_XDECREF(address);
-  if (status || add_vector_functions(module)) goto fail;
+  if (add_address(module, "TEAM_RUNNER", (void (*)(void))byoc_team_run) ||
+      add_address(module, "PART_MARKER", (void (*)(void))byoc_mark_part) ||
+      PyModule_AddFunctions(module, byoc_recorder_methods) || add_vector_functions(module))
+    goto fail;
   byoc_code_type = (PyTypeObject *)add_type(module, &byoc_code_spec);
   byoc_frame_type = (PyTypeObject *)add_type(module, &byoc_frame_spec);
   byoc_plan_type = (PyTypeObject *)add_type(module, &byoc_plan_spec);

@@ -53,6 +53,7 @@ typedef struct {
   int32_t num_operations, num_symbols, num_storages;
   int has_steps;
   PyObject *fail;  /* fail(instruction, status or exception) raises */
+  PyObject *record; /* record(record) receives the record of each run (recorder.h); NULL: nothing is recorded */
   int num_threads; /* requested by a call; 0: the number of the process; negative: no instruction uses threads */
 } CodeObject;
 

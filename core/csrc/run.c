@@ -1,5 +1,6 @@
 /* Execution of frames: native instructions without the interpreter lock, with steps in Python in between. */
 #include "objects.h"
+#include "recorder.h"
 #include "threads.h"
 
 /* Make Python raise the error of an instruction. `reason` is the status returned by the instruction's function, or the
@@ -30,6 +31,40 @@ static int32_t run_native(FrameObject *frame, int32_t index) {
   if (!stop.status) return stop.index;
   raise_failure(frame->code, stop.index, PyLong_FromLong(stop.status));
   return -1;
+}
+
+/* Run a single instruction; an index other than `index` is the next instruction. */
+static byoc_stop run_single(const byoc_frame *frame, int32_t index) {
+  enum { NEXT = 1, TARGET = 2 };
+  byoc_instruction code[] = {frame->code[index], {.op = BYOC_PYTHON}, {.op = BYOC_PYTHON}};
+  code[0].target = TARGET;
+  byoc_frame single = *frame;
+  single.code = code;
+  byoc_stop stop = byoc_run(&single, 0);
+  stop.index = stop.index == NEXT ? index + 1 : stop.index == TARGET ? frame->code[index].target : index;
+  return stop;
+}
+
+/* As run_native, with a record of each call and copy. */
+static int32_t run_native_recorded(FrameObject *frame, int32_t index, byoc_recorder *recorder) {
+  for (;;) {
+    const int32_t op = frame->frame.code[index].op;
+    if (op == BYOC_PYTHON || op == BYOC_RET) return index;
+    const int does_work = op == BYOC_CALL || op == BYOC_COPY;
+    byoc_stop stop;
+    Py_BEGIN_ALLOW_THREADS;
+    if (does_work) byoc_recorder_enter(recorder, index);
+    stop = run_single(&frame->frame, index);
+    if (does_work) byoc_recorder_leave(recorder);
+    Py_END_ALLOW_THREADS;
+    if (does_work && stop.index == index) {
+      if (!stop.status) return index;
+      raise_failure(frame->code, index, PyLong_FromLong(stop.status));
+      return -1;
+    }
+    if (!does_work && PyErr_CheckSignals()) return -1;
+    index = stop.index;
+  }
 }
 
 /* Return the current exception and clear the error indicator. */
@@ -65,21 +100,41 @@ static int call_step(FrameObject *frame, int32_t index, PyObject *step) {
   return 0;
 }
 
-static int32_t run_steps(FrameObject *frame, int32_t index) {
+/* Run instructions and steps; `recorder` may be NULL. */
+static int32_t run_steps(FrameObject *frame, int32_t index, byoc_recorder *recorder) {
   for (;;) {
-    index = run_native(frame, index);
+    index = recorder ? run_native_recorded(frame, index, recorder) : run_native(frame, index);
     PyObject *step = index < 0 ? NULL : frame->code->steps[index];
     if (!step) return index;
-    if (call_step(frame, index, step) || PyErr_CheckSignals()) return -1; /* steps in C do not check for signals */
+    if (recorder) byoc_recorder_enter(recorder, index);
+    const int status = call_step(frame, index, step);
+    if (recorder) byoc_recorder_leave(recorder);
+    if (status || PyErr_CheckSignals()) return -1; /* steps in C do not check for signals */
     ++index;
   }
 }
 
+/* Run instructions and steps, and pass the record of a call without an error on. */
+static int32_t run_recorded(FrameObject *frame, int32_t index) {
+  byoc_recorder recorder;
+  byoc_recorder_begin(&recorder);
+  index = run_steps(frame, index, &recorder);
+  PyObject *record = byoc_recorder_end(&recorder);
+  PyObject *result = record && index >= 0 ? PyObject_CallFunctionObjArgs(frame->code->record, record, NULL) : NULL;
+  Py_XDECREF(record);
+  Py_XDECREF(result);
+  return result ? index : -1;
+}
+
+static int32_t run_code(FrameObject *frame, int32_t index) {
+  return frame->code->record ? run_recorded(frame, index) : run_steps(frame, index, NULL);
+}
+
 int32_t byoc_frame_run(FrameObject *frame, int32_t index) {
   const int num_threads = frame->code->num_threads;
-  if (num_threads < 0) return run_steps(frame, index);
+  if (num_threads < 0) return run_code(frame, index);
   const byoc_call call = byoc_threads_enter(num_threads);
-  index = run_steps(frame, index);
+  index = run_code(frame, index);
   byoc_threads_leave(call);
   return index;
 }

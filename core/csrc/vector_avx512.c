@@ -7,6 +7,7 @@
 #endif
 #define BYOC_HAS_FMA 1 /* not all compilers derive FMA from the pragma */
 #define BYOC_VECTOR_TABLE byoc_vector_avx512
+#define BYOC_VECTOR_NBYTES 64
 #include "vector_bodies.h"
 #if defined(__clang__)
 #pragma clang attribute pop

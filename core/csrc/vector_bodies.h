@@ -1,5 +1,5 @@
-/* The functions of vector_functions.h as BYOC_VECTOR_TABLE, for the instruction set selected by the including file.
- * Loops have no branches and calls, so compilers can vectorise the loops. */
+/* The functions of vector_functions.h as BYOC_VECTOR_TABLE, for the instruction set selected by the including file,
+ * with registers of BYOC_VECTOR_NBYTES bytes. Loops have no branches and calls, so compilers can vectorise the loops. */
 #include "byoc_activations.h"
 #include "byoc_stepwise_softmax.h"
 #include "vector_functions.h"
@@ -73,6 +73,32 @@ DEFINE_STEPWISE_SOFTMAX_ROW(stepwise_softmax_f16_row, f16, 0)
 DEFINE_STEPWISE_SOFTMAX_ROW(zero_unseen_softmax_bf16_row, bf16, 1)
 DEFINE_STEPWISE_SOFTMAX_ROW(zero_unseen_softmax_f16_row, f16, 1)
 
+typedef float peak_lanes __attribute__((vector_size(BYOC_VECTOR_NBYTES)));
+
+/* Independent chains of multiply-adds: enough chains for the latency of the units, few enough for the registers. */
+#if !defined(__clang__)
+__attribute__((optimize("fp-contract=fast")))
+#endif
+static void
+multiply_adds(const float *restrict x, float *restrict y, int64_t count) {
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
+  enum { NUM_CHAINS = 12, NUM_LANES = BYOC_VECTOR_NBYTES / 4 };
+  const peak_lanes factor = (peak_lanes){0} + x[0], term = (peak_lanes){0} + x[1];
+  /* Different numbers: the compiler would merge equal chains. */
+  peak_lanes c0 = term, c1 = c0 + 1, c2 = c1 + 1, c3 = c2 + 1, c4 = c3 + 1, c5 = c4 + 1, c6 = c5 + 1, c7 = c6 + 1,
+             c8 = c7 + 1, c9 = c8 + 1, c10 = c9 + 1, c11 = c10 + 1;
+  for (int64_t i = 0; i < count; ++i) {
+    c0 = c0 * factor + term, c1 = c1 * factor + term, c2 = c2 * factor + term, c3 = c3 * factor + term;
+    c4 = c4 * factor + term, c5 = c5 * factor + term, c6 = c6 * factor + term, c7 = c7 * factor + term;
+    c8 = c8 * factor + term, c9 = c9 * factor + term, c10 = c10 * factor + term, c11 = c11 * factor + term;
+  }
+  const peak_lanes total = c0 + c1 + c2 + c3 + c4 + c5 + c6 + c7 + c8 + c9 + c10 + c11;
+  y[0] = 2 * NUM_CHAINS * NUM_LANES;
+  y[1] = total[0]; /* else the compiler would leave the loop out */
+}
+
 const byoc_vector_function BYOC_VECTOR_TABLE[BYOC_NUM_VECTOR_FUNCTIONS] = {
     [BYOC_EXP] = exp_each,
     [BYOC_LOG] = log_each,
@@ -83,4 +109,5 @@ const byoc_vector_function BYOC_VECTOR_TABLE[BYOC_NUM_VECTOR_FUNCTIONS] = {
     [BYOC_STEPWISE_SOFTMAX_F16] = stepwise_softmax_f16_row,
     [BYOC_ZERO_UNSEEN_SOFTMAX_BF16] = zero_unseen_softmax_bf16_row,
     [BYOC_ZERO_UNSEEN_SOFTMAX_F16] = zero_unseen_softmax_f16_row,
+    [BYOC_MULTIPLY_ADDS] = multiply_adds,
 };

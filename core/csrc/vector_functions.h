@@ -10,7 +10,8 @@ typedef void (*byoc_vector_function)(const float *restrict x, float *restrict y,
 /* Elementwise functions; and functions of a row of fewer than 2^31 numbers: LOG_SOFTMAX is x - log(sum(exp(x))), with
  * exponentials below 2^-126.5 of the largest counted as 0. Infinities, NaN and subnormal numbers are right; errors are
  * listed in byoc_math_f32.h and byoc_activations.h. The stepwise softmax of a row of halves is defined in
- * byoc_stepwise_softmax.h. */
+ * byoc_stepwise_softmax.h. MULTIPLY_ADDS measures the processor: `count` rounds of multiply-adds of the
+ * registers with x[0] and x[1]; y[0] is set to the FLOPs of a round, y[1] to a number without meaning. */
 enum {
   BYOC_EXP,
   BYOC_LOG,
@@ -21,6 +22,7 @@ enum {
   BYOC_STEPWISE_SOFTMAX_F16,
   BYOC_ZERO_UNSEEN_SOFTMAX_BF16,
   BYOC_ZERO_UNSEEN_SOFTMAX_F16,
+  BYOC_MULTIPLY_ADDS,
   BYOC_NUM_VECTOR_FUNCTIONS
 };
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ops,
         partitioning,
         pattern,
+        profiling,
         runtime,
         script,
         transform,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from byoc_core.lint import lint_backend
     from byoc_core.ops import FunctionBuilder
     from byoc_core.partitioning import partition
+    from byoc_core.profiling import profile
     from byoc_core.script import parse
     from byoc_core.vm import VirtualMachine
 
@@ -88,6 +90,8 @@ __all__ = [
     "partition",
     "partitioning",
     "pattern",
+    "profile",
+    "profiling",
     "runtime",
     "script",
     "transform",
@@ -114,6 +118,7 @@ _HOMES = {
     "load_module": "artifact",
     "parse": "script",
     "partition": "partitioning",
+    "profile": "profiling",
     "verify": "artifact",
 }
 """The module of each public name; names of modules are not listed."""

@@ -59,6 +59,13 @@ def threads_reset_after_fork(without_workers: bool, /) -> None: ...
 # The address returned by byoc_core.runtime.threads.team_runner.
 TEAM_RUNNER: int
 
+# The address returned by byoc_core.runtime.parts.part_marker, and the functions of that module.
+PART_MARKER: int
+
+def record_call(index: int, function: Callable[..., Any], arguments: tuple[Any, ...], /) -> tuple[Any, object]: ...
+def events_of(record: object, /) -> list[tuple[int, str | None, str | None, int, int]]: ...
+def mark_part(part: str, ops: str, /) -> None: ...
+
 # Addresses of functions of float32 (core/csrc/vector_functions.h) by name, for each instruction set of the
 # processor, the fastest last.
 VECTOR_FUNCTIONS: dict[str, tuple[int, ...]]
@@ -72,6 +79,7 @@ class Code:
         sizes: tuple[int, tuple[_Operation, ...], tuple[int, ...]],
         fail: Callable[[int, int | Exception], object],
         num_threads: int = -1,
+        record: Callable[[object], object] | None = None,
     ) -> Self: ...
 
 class Frame:

@@ -60,7 +60,7 @@ BRIDGES = {
     "scaffold": {"plugin"},
     "driver": {"artifact", "reporting"},
     "debugging": {"runtime"},
-    "cli": {"artifact", "native", "plugin", "reporting", "runtime", "vm"},
+    "cli": {"artifact", "native", "plugin", "profiling", "reporting", "runtime", "vm"},
 }
 
 # What a part imports inside functions only: an executable renders its report when somebody asks, never to load or run;
@@ -68,11 +68,12 @@ BRIDGES = {
 LAZY_BRIDGES = {"artifact": {"reporting"}, "backend": {"authoring"}}
 
 # Leaves: what they may import beside the ground floor. Nobody imports `host`; only `host` and, inside functions,
-# `backend` import `authoring`.
+# `backend` import `authoring`; only `cli` imports `profiling`.
 LEAVES = {
     "authoring": {"ir", "backend", "runtime", "native"},
     "host": {"authoring", "ir", "backend"},
     "reporting": {"runtime"},
+    "profiling": {"artifact", "reporting", "runtime", "vm"},
 }
 
 

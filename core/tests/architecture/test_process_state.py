@@ -24,7 +24,9 @@ STATE = {
     "runtime.extension.extension": "the C extension, or none",
     "runtime.extension._find": "the same, with the reason where there is none",
     "runtime.csource.library_pool.library_pool": "loaded shared libraries, which one process must not load twice",
+    "runtime.parts.global _recording": "whether any machine records calls",
     "runtime.threads.setting._process": "the number of threads that the user set for the process",
+    "runtime.parts._state": "the record of a thread's running call, without the C extension",
     "runtime.threads.fork_lock._locks": "locks to make anew in a forked child",
     "artifact.embedded._module_at": "what exported libraries that are loaded hold, by address: they are never unloaded",
     # Constants of the package, made when first asked for so that imports stay light.

@@ -292,7 +292,7 @@ CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] 
         lambda m, f: m["runtimes"][0].update(payload_format=99, version="9.9"),
         (
             ": needs runtime `graph` of byoc-core 9.9 or newer: the payload format is 99; "
-            f"got byoc-core {byoc_core.__version__} for formats 1, 2. pip install -U byoc-core"
+            f"got byoc-core {byoc_core.__version__} for formats 1, 2, 3. pip install -U byoc-core"
         ),
     ),
 ]

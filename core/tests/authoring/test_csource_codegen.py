@@ -47,6 +47,7 @@ def test_the_text_of_the_smallest_function() -> None:
         "\n"
         "BYOC_EXPORT int32_t f_(const float *x, float *out) {\n"
         "  f_0(x, out);\n"
+        '  BYOC_MARK_PART("nn.relu", "nn.relu lv0");\n'
         "  return 0;\n"
         "}\n"
         "\n"

@@ -105,7 +105,9 @@ def test_the_text_of_steps_loops_and_the_whole_function() -> None:
         ),
         (
             "  if ((status = f_step0_(x, total_data, dim_n))) goto done;\n"
+            '  BYOC_MARK_PART("f_step0", "");\n'
             "  if ((status = f_step1_(x, total_data, total_data, dim_n))) goto done;\n"
+            '  BYOC_MARK_PART("f_step1", "");\n'
             "  if ((status = f_step2_(total_data, out, dim_n))) goto done;\n"
         ),
     ):

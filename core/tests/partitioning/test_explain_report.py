@@ -139,7 +139,14 @@ FORM: dict[str, dict[str, Any]] = {
     "sizes": dict.fromkeys(("function", "size", "kind", "where"), TEXT),
 }
 OPTIONAL: dict[str, dict[str, Any]] = {
-    "ops": {"composite": TEXT, "outputs": NAMES, "reasons": [dict]},
+    "ops": {
+        "composite": TEXT,
+        "outputs": NAMES,
+        "reasons": [dict],
+        "location": TEXT,
+        "nbytes_read": FLOPS,
+        "nbytes_written": FLOPS,
+    },
     "regions": {"refused_by": NAMES},
     "reasons": {"pattern": TEXT, "ops": NAMES},
 }

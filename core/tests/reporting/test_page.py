@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import pairwise
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from byoc_core.reporting.page import render_page
 
-py_mini_racer = pytest.importorskip("py_mini_racer")
+from core.tests.opened_page import OpenedPage
 
 REPORT: dict[str, Any] = {
     "backends": [
@@ -36,97 +35,23 @@ REPORT: dict[str, Any] = {
     ],
 }  # fmt: skip
 
-# As much of a browser as the script asks for: elements are plain objects, and drawing is recorded.
-BROWSER = """
-const drawn = [];
-function newElement(tag) {
-  return {
-    tag, children: [], attributes: {}, listeners: {}, style: {}, clientWidth: 800, clientHeight: 600,
-    own: "", value: "", checked: true,
-    get textContent() { return this.own + this.children.map((c) => c.textContent ?? c).join(""); },
-    set textContent(text) { this.children = []; this.own = String(text); },
-    setAttribute(key, value) { this.attributes[key] = value; },
-    appendChild(child) { this.children.push(child); },
-    append(text) { this.children.push(text); },
-    replaceChildren() { this.children = []; this.own = ""; },
-    addEventListener(name, act) { this.listeners[name] = act; },
-    setPointerCapture() {},
-    getContext() {
-      return new Proxy({}, {
-        get: (target, key) => key in target ? target[key] : (...given) => {
-          if (key === "fillText") drawn.push([target.fillStyle, given[0], given[1], given[2]]);
-          if (key === "lineTo") drawn.push(["line", given[0], given[1]]);
-          if (key === "fill") drawn.push([target.fillStyle, target.globalAlpha]);
-        },
-        set: (target, key, value) => { target[key] = value; return true; },
-      });
-    },
-  };
-}
-const elements = {};
-const document = {
-  body: newElement("body"),
-  getElementById: (id) => elements[id] = elements[id] || newElement(id),
-  createElement: newElement,
-};
-const window = { devicePixelRatio: 1, addEventListener() {} };
-const requestAnimationFrame = (act) => act();
-const getComputedStyle = () => ({ getPropertyValue: (name) => name });
-function clickText(root, text) {
-  if (typeof root === "string") return false;
-  if (root.listeners.click && root.textContent.includes(text)) { root.listeners.click({}); return true; }
-  return root.children.some((child) => clickText(child, text));
-}
-function clickOp(name) {
-  const [, , x, y] = drawn.filter((d) => d[1] === name).pop();
-  const at = { offsetX: OFFSET_X + x * SCALE, offsetY: OFFSET_Y + y * SCALE, pointerId: 1 };
-  elements.canvas.listeners.pointerdown(at);
-  elements.canvas.listeners.pointerup(at);
-}
-"""
 
-
-class Page:
-    """A page opened in a minimal browser."""
-
-    def __init__(self, report: dict[str, Any], title: str = "model") -> None:
-        self.html = render_page(report, title)
-        (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', self.html, re.DOTALL)
-        self.data = json.loads(data)
-        script = self.html.rpartition("<script>")[2].partition("</script>")[0]
-        self._engine = py_mini_racer.MiniRacer()
-        self._engine.eval(BROWSER)
-        self._engine.eval(f"document.getElementById('data').own = {json.dumps(data)}; null")
-        # The script keeps its view to itself; the browser must know where a point of the graph is on the screen.
-        shown = script.replace("  function paint() {", "  function paint() { view_of(scale, offsetX, offsetY);")
-        self._engine.eval(
-            "let SCALE, OFFSET_X, OFFSET_Y; function view_of(s, x, y) { SCALE = s; OFFSET_X = x; OFFSET_Y = y; }"
-        )
-        self._engine.eval(f"{shown}; null")
-
-    def read(self, code: str) -> Any:
-        return json.loads(str(self._engine.eval(f"JSON.stringify({code})")))
-
-    def act(self, code: str) -> None:
-        self._engine.eval(f"{code}; null")
-
-    @property
-    def panel(self) -> str:
-        return str(self._engine.eval("elements.panel.textContent"))
+def open_page(report: dict[str, Any], title: str = "model") -> OpenedPage:
+    return OpenedPage(render_page(report, title))
 
 
 @pytest.fixture
-def page() -> Page:
-    return Page(REPORT)
+def page() -> OpenedPage:
+    return open_page(REPORT)
 
 
-def test_the_page_needs_nothing_from_anywhere(page: Page) -> None:
+def test_the_page_needs_nothing_from_anywhere(page: OpenedPage) -> None:
     assert "http" not in page.html.replace("http-equiv", "")
     assert "default-src 'none'" in page.html
     assert not re.search(r"\b(src|href)=", page.html)
 
 
-def test_ops_are_drawn_in_the_colours_of_their_backends(page: Page) -> None:
+def test_ops_are_drawn_in_the_colours_of_their_backends(page: OpenedPage) -> None:
     colours = {entry[1]: entry[0] for entry in page.read("drawn") if len(entry) == 4}
     assert {"nn.conv2d", "a", "tanh", "b", "add", "c", "npu", "host"} == set(colours)  # not by colour alone
     fills = [entry[0] for entry in page.read("drawn") if len(entry) == 2]
@@ -135,12 +60,12 @@ def test_ops_are_drawn_in_the_colours_of_their_backends(page: Page) -> None:
     assert fills == [npu, host, npu]
 
 
-def test_first_the_page_sums_up(page: Page) -> None:
+def test_first_the_page_sums_up(page: OpenedPage) -> None:
     for text in ("npu90.0%22", "npu: dtype10.0%1", "b10.0%npu: no float64"):
         assert text in page.panel
 
 
-def test_a_click_on_an_op_tells_the_reason(page: Page) -> None:
+def test_a_click_on_an_op_tells_the_reason(page: OpenedPage) -> None:
     page.act("clickOp('tanh')")
     for text in (
         "tanh b",
@@ -158,14 +83,14 @@ def test_a_click_on_an_op_tells_the_reason(page: Page) -> None:
     assert "Assignment of ops" in page.panel
 
 
-def test_a_click_beside_the_ops_goes_back(page: Page) -> None:
+def test_a_click_beside_the_ops_goes_back(page: OpenedPage) -> None:
     page.act("clickOp('tanh')")
     page.act("elements.canvas.listeners.pointerdown({offsetX: 799, offsetY: 599, pointerId: 1})")
     page.act("elements.canvas.listeners.pointerup({offsetX: 799, offsetY: 599})")
     assert "Assignment of ops" in page.panel
 
 
-def test_searching_and_the_legend_dim_the_others(page: Page) -> None:
+def test_searching_and_the_legend_dim_the_others(page: OpenedPage) -> None:
     page.act("drawn.length = 0; elements.search.value = 'TANH'; elements.search.listeners.input()")
     assert page.read("elements.found.textContent") == "tanh: 1 op"
     assert [entry[1] < 1 for entry in page.read("drawn") if len(entry) == 2] == [True, False, True]
@@ -177,13 +102,13 @@ def test_searching_and_the_legend_dim_the_others(page: Page) -> None:
     assert [entry[1] < 1 for entry in page.read("drawn") if len(entry) == 2] == [True, False, True]
 
 
-def test_a_row_of_the_summary_lights_its_ops(page: Page) -> None:
+def test_a_row_of_the_summary_lights_its_ops(page: OpenedPage) -> None:
     page.act("drawn.length = 0; clickText(elements.panel, 'npu: dtype')")
     assert page.read("elements.found.textContent") == "dtype: 1 op"
     assert [entry[1] < 1 for entry in page.read("drawn") if len(entry) == 2] == [True, False, True]
 
 
-def test_dragging_and_the_wheel_move_the_view(page: Page) -> None:
+def test_dragging_and_the_wheel_move_the_view(page: OpenedPage) -> None:
     before = page.read("[SCALE, OFFSET_X, OFFSET_Y]")
     page.act("elements.canvas.listeners.pointerdown({offsetX: 10, offsetY: 10, pointerId: 1})")
     page.act("elements.canvas.listeners.pointermove({offsetX: 40, offsetY: 30})")
@@ -193,9 +118,16 @@ def test_dragging_and_the_wheel_move_the_view(page: Page) -> None:
     assert page.read("SCALE") < before[0]
 
 
+def test_the_picture_follows_the_size_of_the_canvas(page: OpenedPage) -> None:
+    page.act("elements.canvas.clientWidth = 500; drawn.length = 0")
+    page.act("observers.filter((pair) => pair[0] === elements.canvas).forEach((pair) => pair[1]())")
+    assert page.read("elements.canvas.width") == 500
+    assert page.read("drawn.length") > 0
+
+
 def test_names_that_look_like_markup_stay_text() -> None:
     row = {**REPORT["ops"][1], "name": "</script><b>&", "text": "<img>"}
-    page = Page({**REPORT, "ops": [row]}, title="<i>model</i>")
+    page = open_page({**REPORT, "ops": [row]}, title="<i>model</i>")
     assert "<img>" not in page.html.replace("&lt;img&gt;", "")
     assert "<i>" not in page.html
     assert page.data["ops"][0]["name"] == "</script><b>&"
@@ -213,7 +145,7 @@ def test_names_that_look_like_markup_stay_text() -> None:
     ],
 )
 def test_a_report_of_any_json_gives_a_page(report: dict[str, Any]) -> None:
-    assert "Assignment of ops" in Page(report).panel
+    assert "Assignment of ops" in open_page(report).panel
 
 
 def test_an_edge_over_several_layers_keeps_clear_of_the_ops() -> None:
@@ -222,7 +154,7 @@ def test_an_edge_over_several_layers_keeps_clear_of_the_ops() -> None:
         {"function": "f", "op": "tanh", "name": n, "outcome": "host", "inputs": [m]} for m, n in pairwise(names)
     ]
     rows[-1]["inputs"] = ["d", "b"]  # `b` is the first op, and two others stand right below it
-    page = Page({"ops": rows})
+    page = open_page({"ops": rows})
     (lane,) = page.read("drawn.filter((entry) => entry[0] === 'line').map((entry) => entry[1])")
     (column,) = {node["column"] for node in page.data["ops"]}
     assert column == 0
@@ -231,6 +163,6 @@ def test_an_edge_over_several_layers_keeps_clear_of_the_ops() -> None:
 
 def test_the_first_view_shows_ops_however_wide_the_graph() -> None:
     wide = [{"function": "f", "op": "exp", "name": f"w{i}", "outcome": "host", "inputs": ["a"]} for i in range(60)]
-    page = Page({"ops": [{"function": "f", "op": "tanh", "name": "a", "outcome": "host", "inputs": []}, *wide]})
+    page = open_page({"ops": [{"function": "f", "op": "tanh", "name": "a", "outcome": "host", "inputs": []}, *wide]})
     (x,) = page.read("drawn.filter((entry) => entry[1] === 'tanh').map((entry) => OFFSET_X + entry[2] * SCALE)")
     assert 0 < x < 800

@@ -77,30 +77,37 @@ struct run {
   Failure *failure;
 };
 
+static int run_step(const struct run *run, int32_t index) {
+  const Api *api = &run->program->api;
+  const Step *step = &run->program->steps[index];
+  const Frame *frame = run->frame;
+  if (step->op == CHECK) {
+    const int is_held = byoc_check(api, frame->addresses[step->check.location], step->check.count, step->check.width,
+                                   step->check.limit);
+    return is_held ? DONE : STOPPED;
+  }
+  if (step->op == COMPUTE) {
+    byoc_compute(api, step->compute.function, (const float *)frame->addresses[step->compute.source],
+                 (float *)frame->addresses[step->compute.target], step->compute.rows, step->compute.columns);
+    return DONE;
+  }
+  const int status = api->execute(step->execute.primitive, frame->stream, step->execute.count,
+                                  frame->arguments + step->execute.first);
+  return status ? fail(run->failure, IN_EXECUTE, index, status) : DONE;
+}
+
+/* Primitives of the processor are done when `execute` returns, so a part ends there. */
 static int run_steps(void *data) {
   const struct run *run = data;
   const ProgramObject *program = run->program;
-  Frame *frame = run->frame;
-  Failure *failure = run->failure;
+  const Parts *parts = atomic_load_explicit(&program->parts, memory_order_acquire);
   for (int32_t i = 0; i < program->num_steps; ++i) {
-    const Step *step = &program->steps[i];
-    if (step->op == CHECK) {
-      if (!byoc_check(&program->api, frame->addresses[step->check.location], step->check.count, step->check.width,
-                      step->check.limit))
-        return STOPPED;
-      continue;
-    }
-    if (step->op == COMPUTE) {
-      byoc_compute(&program->api, step->compute.function, (const float *)frame->addresses[step->compute.source],
-                   (float *)frame->addresses[step->compute.target], step->compute.rows, step->compute.columns);
-      continue;
-    }
-    const int status = program->api.execute(step->execute.primitive, frame->stream, step->execute.count,
-                                            frame->arguments + step->execute.first);
-    if (status) return fail(failure, IN_EXECUTE, i, status);
+    const int outcome = run_step(run, i);
+    if (parts) parts->marker(parts->texts[2 * i], parts->texts[2 * i + 1]);
+    if (outcome != DONE) return outcome;
   }
-  const int status = program->api.wait(frame->stream);
-  return status ? fail(failure, IN_WAIT, 0, status) : DONE;
+  const int status = program->api.wait(run->frame->stream);
+  return status ? fail(run->failure, IN_WAIT, 0, status) : DONE;
 }
 
 int byoc_run_frame(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena, Failure *failure) {

@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* dnnl_exec_arg_t. */
@@ -94,6 +95,16 @@ typedef struct {
   Arena *arena;
 } Call;
 
+/* Ends a part of a recorded call: byoc_core.runtime.parts.part_marker. */
+typedef void (*PartMarker)(const char *part, const char *ops);
+
+/* The reported parts of a program's calls. */
+typedef struct {
+  PartMarker marker;
+  PyObject *owner;     /* of the texts */
+  const char *texts[]; /* of each step the part, then the ops */
+} Parts;
+
 /* A plan with its primitives. */
 typedef struct {
   PyObject_HEAD
@@ -107,6 +118,7 @@ typedef struct {
   int64_t arena_nbytes;
   PyObject *owner; /* keeps the objects behind the tables alive */
   PyObject *error; /* error(operation, step, status) returns an exception */
+  _Atomic(Parts *) parts; /* NULL until a machine records calls; never changed afterwards */
   /* Protected by the lock. */
   Frame *frames; /* the pool */
   int32_t num_frames, num_calls; /* frames in the pool; running calls */

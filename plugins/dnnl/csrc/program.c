@@ -209,6 +209,9 @@ static void program_dealloc(ProgramObject *self) {
   byoc_free_arenas(arenas);
   program_clear(self);
   Py_CLEAR(self->owner);
+  Parts *parts = atomic_load(&self->parts);
+  if (parts) Py_DECREF(parts->owner); /* a tuple of texts, in no cycle */
+  PyMem_Free(parts);
   PyMem_Free(self->locations);
   PyMem_Free(self->steps);
   PyMem_Free(self->arguments);
@@ -216,9 +219,43 @@ static void program_dealloc(ProgramObject *self) {
   Py_DECREF(type);
 }
 
+/* Sets the texts of the parts; -1 with an exception. */
+static int read_parts(Parts *parts, PyObject *pairs, int32_t count) {
+  for (int32_t i = 0; i < count; ++i) {
+    PyObject *pair = PyTuple_GetItem(pairs, i);
+    for (Py_ssize_t k = 0; k < 2; ++k) {
+      PyObject *text = PyTuple_Check(pair) ? PyTuple_GetItem(pair, k) : NULL;
+      if (!text) return PyErr_Occurred() ? -1 : refuse("a part is (name, ops)");
+      if (!(parts->texts[2 * i + k] = PyUnicode_AsUTF8AndSize(text, NULL))) return -1;
+    }
+  }
+  return 0;
+}
+
+static PyObject *program_report_parts(ProgramObject *self, PyObject *args) {
+  unsigned long long marker;
+  PyObject *pairs;
+  if (!PyArg_ParseTuple(args, "KO!", &marker, &PyTuple_Type, &pairs)) return NULL;
+  if (!marker || PyTuple_Size(pairs) != self->num_steps) return refuse("each step needs a part, and a marker"), NULL;
+  if (atomic_load(&self->parts)) Py_RETURN_NONE; /* running calls read the texts */
+  Parts *parts = PyMem_Calloc(1, sizeof *parts + 2 * (size_t)self->num_steps * sizeof *parts->texts);
+  if (!parts) return PyErr_NoMemory();
+  if (read_parts(parts, pairs, self->num_steps)) {
+    PyMem_Free(parts);
+    return NULL;
+  }
+  parts->marker = (PartMarker)(uintptr_t)marker;
+  parts->owner = Py_NewRef(pairs);
+  atomic_store_explicit(&self->parts, parts, memory_order_release);
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef program_methods[] = {
     {"run", (PyCFunction)program_run, METH_VARARGS,
      "run(*addresses)\n--\n\nRun on tensors at these addresses, without the interpreter lock; return whether all checks hold."},
+    {"report_parts", (PyCFunction)program_report_parts, METH_VARARGS,
+     "report_parts(marker, parts)\n--\n\nReport each step of later calls to the function at an address; `parts` holds the "
+     "name and ops of each step."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -65,6 +65,11 @@ class ExecutableModule(RuntimeModule):
         signature = self._signatures[name]
         return PackedFunction(name, _Caller(self._machine[name].run, signature), signature)
 
+    def report_parts(self) -> None:
+        """Report the parts of the calls of all modules."""
+        for module in self.executable.modules:
+            module.report_parts()
+
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
         """Return the sources in a format, of all modules with a source in this format."""
         return "\n\n".join(filter(None, (module.get_source(format) for module in self.executable.modules)))

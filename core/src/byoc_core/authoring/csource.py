@@ -265,11 +265,13 @@ class CSourceCodegen:
             scope.visiting = (binding,)
             if binding.op is not COMPOSITE:
                 self.visit_call(scope, binding, inputs)
+                scope.mark_part(binding.op.name, [binding])
                 continue
             (body,) = binding.regions
             for param, expression in zip(body.params, inputs, strict=True):
                 scope.bind(param, expression)
             self.visit_composite(scope, binding, inputs)
+            scope.mark_part(str(binding.attrs["name"]), body.bindings)
 
     def _visit_value(self, scope: FunctionScope, value: Value) -> str:
         return self.visit_constant(scope, value) if isinstance(value, Constant) else scope.value(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from byoc_core.authoring.csource_kernels import KernelFacts, KernelRecord
 from byoc_core.authoring.csource_parallel import team_function
@@ -20,6 +20,8 @@ from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
 from byoc_core.ir import Binding, Constant, Function, TensorType, Value, Var
+from byoc_core.native.c_text import c_string
+from byoc_core.runtime.parts import ops_text
 
 __all__ = ["FunctionScope"]
 
@@ -33,6 +35,7 @@ _RESERVED = (
     "result",
     *C_LIBRARY_NAMES,
 )
+_MARK = "BYOC_MARK_PART"
 _RESERVED_PREFIXES = ("byoc_", "constant_", "dim_", "buf_", "workspace", "scratch")
 
 
@@ -221,6 +224,17 @@ class FunctionScope:
         """Add a call of a kernel with a status: the function ends with any status but 0."""
         self.statements.append(f"if ((status = {kernel}({', '.join(arguments)}))) goto done;")
         self._can_fail = True
+
+    def mark_part(self, part: str, bindings: Iterable[Binding] = ()) -> None:
+        """Add the end of a part of the function, for profiles; no mark follows a mark.
+
+        Args:
+            part: the name of the part, such as the kernel's name.
+            bindings: the ops computed by the part.
+        """
+        if self.statements and not self.statements[-1].startswith(_MARK):
+            ops = ops_text((binding.op.name, binding.results[0].name) for binding in bindings)
+            self.statements.append(f"{_MARK}({c_string(part)}, {c_string(ops)});")
 
     def require_broadcast(self, op: str, operand: str, dims: Sequence[Dim], space: Sequence[Dim]) -> None:
         """Add a check of calls: each size of an operand must be 1 or equal the size of the iteration space.

@@ -34,6 +34,7 @@ from byoc_core.runtime.graph.document import (
 from byoc_core.runtime.graph.engine import node_refusals
 from byoc_core.runtime.graph.plugin_kernels import PluginKernel, core_kernel, find_origin, kernel_of
 from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.runtime.parts import ops_text
 
 __all__ = ["GraphCodegen", "GraphTranslation", "check_binding"]
 
@@ -209,7 +210,10 @@ class _Translator:
     ) -> None:
         inputs = tuple(map(self._id, binding.operands))
         outputs = tuple(_tensor(result.type) for result in binding.results)
-        self._nodes.append(GraphNode(op, inputs, outputs, MappingProxyType(dict(attrs)), body))
+        origin = "" if body is not None else ops_text([(op, binding.results[0].name)])
+        if not origin.isprintable():
+            origin = ""
+        self._nodes.append(GraphNode(op, inputs, outputs, MappingProxyType(dict(attrs)), body, origin))
         for result in binding.results:
             self._ids[result] = self._next_id
             self._next_id += 1

@@ -168,6 +168,7 @@ class _LoweredCodegen(CSourceCodegen):
             arguments = [*(pointers[buffer] for buffer in (*step.reads, *step.writes)), *(sizes[n] for n in names)]
             arguments += [workspaces[number]] if step.scratch else []
             scope.call_checked(f"{symbol_of(step.function)}_", *arguments)
+            scope.mark_part(symbol_of(step.function))
         for result, name in zip(scope.function.results, scope.outputs, strict=True):
             scope.bind(result, name)
 

@@ -110,6 +110,16 @@ _HOMES = {
             "byoc debug model.onnx --accumulate --json > report.json",
         ),
     ),
+    "profile": _Home(
+        "profile",
+        "profile_model",
+        (
+            "byoc profile model.byoc",
+            "byoc profile model.onnx --backend NAME --threads 1 --dim n=8",
+            "byoc profile model.byoc --trace trace.json --html profile.html",
+            "byoc profile model.byoc --input x=photo.npy --json > profile.json",
+        ),
+    ),
     "inspect": _Home(
         "inspect",
         "inspect_artifact",

@@ -23,6 +23,16 @@ static _Thread_local char last_error[1024];
 
 const char *byoc_last_error(void) { return last_error; }
 
+byoc_part_marker byoc_marker;
+
+void byoc_report_parts(byoc_part_marker marker) {
+#if defined(__GNUC__)
+  __atomic_store_n(&byoc_marker, marker, __ATOMIC_RELAXED);
+#else
+  byoc_marker = marker;
+#endif
+}
+
 static void raise_in_tvm_ffi(const char *kind) {
 #if !defined(_WIN32)
   void (*set_raised)(const char *, const char *) = TVMFFIErrorSetRaisedFromCStr;

@@ -170,6 +170,26 @@ BYOC_LOCAL int32_t byoc_check_workspace(const char *function, const DLTensor *te
 BYOC_LOCAL void *byoc_new_workspace(int64_t nbytes);
 BYOC_LOCAL void byoc_free_workspace(void *workspace);
 
+/* Receives the name of a finished part of a function, and the part's ops: a line `op value` for each op. */
+typedef void (*byoc_part_marker)(const char *part, const char *ops);
+
+/* Report finished parts of this library's functions to a marker, from now on; NULL: to none. */
+BYOC_EXPORT void byoc_report_parts(byoc_part_marker marker);
+
+BYOC_LOCAL extern byoc_part_marker byoc_marker;
+
+/* Follows a part of a function; costs the load of a pointer as long as nothing listens. */
+#if defined(__GNUC__)
+#define BYOC_LOAD_MARKER() __atomic_load_n(&byoc_marker, __ATOMIC_RELAXED)
+#else
+#define BYOC_LOAD_MARKER() byoc_marker
+#endif
+#define BYOC_MARK_PART(part, ops)                               \
+  do {                                                          \
+    const byoc_part_marker loaded_marker = BYOC_LOAD_MARKER();  \
+    if (loaded_marker) loaded_marker(part, ops);                \
+  } while (0)
+
 /* Return the address of a tensor's first element. */
 static inline void *byoc_data(const DLTensor *tensor) { return (char *)tensor->data + tensor->byte_offset; }
 

@@ -81,6 +81,10 @@ class DelegatingModule(RuntimeModule):
         """Return the calls that may replace a call of the inner function."""
         return self.inner.call_steps(name)
 
+    def report_parts(self) -> None:
+        """Report the parts of the inner module's calls."""
+        self.inner.report_parts()
+
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
         """Return the inner module's source."""
         return self.inner.get_source(format)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from byoc_core.runtime.graph import GraphModule, check_graph, load_graph, save_graph
-from byoc_core.runtime.graph.encoding import NEWEST_GRAPH_VERSION
+from byoc_core.runtime.graph.encoding import GRAPH_VERSION
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status
@@ -23,7 +23,7 @@ __all__ = [
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
     """Return the type key ``graph`` and the readable versions of graph documents."""
-    return RuntimeInfo("graph", formats=tuple(range(1, NEWEST_GRAPH_VERSION + 1)), file_formats=("graph",))
+    return RuntimeInfo("graph", formats=tuple(range(1, GRAPH_VERSION + 1)), file_formats=("graph",))
 
 
 @hookimpl

@@ -242,6 +242,12 @@ class RuntimeModule(ABC):
         """
         return None
 
+    def report_parts(self) -> None:
+        """Report the parts of calls from now on (see :mod:`byoc_core.runtime.parts`); called before calls are recorded.
+
+        The default does nothing: a profile then shows calls, but no parts of calls.
+        """
+
     def prepare(self) -> None:
         """Do work now to spare the first call a delay; called for each machine made with the module.
 

@@ -91,9 +91,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _ReadyFunction:
-    """A function for one set of sizes, and the shapes of the results."""
+    """A function for one set of sizes, its module, and the shapes of the results."""
 
     function: PackedFunction
+    module: RuntimeModule
     output_shapes: tuple[tuple[int, ...], ...]
 
 
@@ -149,6 +150,7 @@ class SpecialisedModule(RuntimeModule):
         self._host_uses: dict[str, OrderedDict[Sizes, _ReadyFunction]] = {name: OrderedDict() for name in signatures}
         self._cache_lock = ForkLock()
         self._compile_lock = ForkLock()  # taken before the other, never after it
+        self._reports_parts = False
 
     @property
     def type_key(self) -> str:
@@ -245,6 +247,14 @@ class SpecialisedModule(RuntimeModule):
         for module in self._inner_modules:
             module.prepare()
 
+    def report_parts(self) -> None:
+        """Report the parts of calls of all modules, including modules compiled by later calls."""
+        with self._compile_lock.lock:
+            self._reports_parts = True
+            first_uses = [ready.module for cache in self._first_uses.values() for ready in cache.values()]
+            for module in (*self._inner_modules, *first_uses):
+                module.report_parts()
+
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
         """Return the sources of the variants, one after the other."""
         return "\n\n".join(filter(None, (variant.module.get_source(format) for variant in self.variants)))
@@ -292,6 +302,8 @@ class SpecialisedModule(RuntimeModule):
             if isinstance(module, SizesRefused):
                 return ExecutionError(where, f"cannot be compiled: {module.text}")
             module.prepare()
+            if self._reports_parts:
+                module.report_parts()
             return self._open(name, sizes, module)
         except ByocError as error:
             failure = ExecutionError(where, f"cannot be compiled: {error}")
@@ -321,7 +333,8 @@ class SpecialisedModule(RuntimeModule):
         form = self._host_forms.get(name)
         if form is None:
             raise error
-        ready = _ReadyFunction(form, output_shapes(self._signatures[name], sizes, f"function `{name}`"))
+        assert self.host is not None  # the host form is its function
+        ready = _ReadyFunction(form, self.host, output_shapes(self._signatures[name], sizes, f"function `{name}`"))
         text = f"function `{name}` of backend `{self.backend}` runs on the host for {sizes_text(sizes)}: {error}"
         _LOGGER.warning("%s", to_printable(text))
         if error.__cause__ is not None:
@@ -345,7 +358,7 @@ class SpecialisedModule(RuntimeModule):
         where = f"function `{name}` for {sizes_text(sizes) or 'no sizes'}"
         expected = specialised_signature(self._signatures[name], sizes, where)
         check_signature(where, "the function for these sizes", function, expected)
-        return _ReadyFunction(function, output_shapes(expected, sizes, where))
+        return _ReadyFunction(function, module, output_shapes(expected, sizes, where))
 
     def _open_host_form(self, name: str) -> PackedFunction:
         assert self.host is not None

@@ -56,6 +56,7 @@ class CallList:
             exception raised by Python's step; raises.
         num_threads: the number of threads requested by a call, 0 for the number of the process; ``None``: no
             instruction uses threads.
+        record: receives the record of each run, or of each piece of a run of an incomplete list.
 
     Attributes:
         is_complete: whether the extension makes the whole call, not only parts.
@@ -72,6 +73,7 @@ class CallList:
         early_results: Sequence[bool],
         fail: Callable[[int, int | Exception], object],
         num_threads: int | None,
+        record: Callable[[object], object] | None = None,
     ) -> None:
         self._native = extension
         self._function = function
@@ -99,6 +101,7 @@ class CallList:
             (len(self._table.symbols), tuple(self._table.operations), storages),
             fail,
             -1 if num_threads is None else num_threads,
+            record,
         )
         self._plan: Plan | None = None
         if self.is_complete:

@@ -8,6 +8,7 @@ native calls go through a list of calls (:mod:`byoc_core.vm.call_list`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from byoc_core.native.loader import failure_of
 from byoc_core.runtime.arguments import BOOL, argument_places, as_input, bind_symbols, concrete_shape, has_clean_bools
 from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NativeEntry, NDArray
+from byoc_core.runtime.parts import record_call
 from byoc_core.runtime.threads import enter_call, leave_call
 from byoc_core.vm.arena import ArenaLayout, lay_out
 from byoc_core.vm.bound_call import BoundCall
@@ -34,7 +36,10 @@ from byoc_core.vm.views import ViewMaker
 if TYPE_CHECKING:
     from byoc_core._native import Frame as NativeFrame
 
-__all__ = ["LinkedFunction"]
+__all__ = ["LinkedFunction", "Record"]
+
+Record = Callable[[str, object], object]
+"""Receives the name of a function and the record of a run; see :class:`byoc_core.VirtualMachine`."""
 
 
 class _Block:
@@ -60,6 +65,7 @@ class LinkedFunction:
         runtimes: for each external symbol of the program, the runtime defining the symbol; ``None`` for none.
         num_threads: the number of threads requested by a call, 0 for the number of the process; ``None``: no call uses
             threads.
+        record: receives the function's name and the record of each run; ``None``: nothing is measured.
     """
 
     def __init__(
@@ -69,8 +75,10 @@ class LinkedFunction:
         constants: Sequence[NDArray],
         runtimes: Sequence[str | None],
         num_threads: int | None,
+        record: Record | None = None,
     ) -> None:
         self.program = program
+        self._record = None if record is None else partial(record, function.name)
         self._runtimes = runtimes
         self.function = function
         self._num_threads = num_threads
@@ -128,7 +136,11 @@ class LinkedFunction:
                 self.early_results,
                 self._fail,
                 self._num_threads,
+                self._record,
             )
+        if self._record is not None and not (self.call_list and self.call_list.is_complete):
+            steps = [None if step is None else _recorded(step, self._record) for step in steps]
+            self._steps = steps
         basic = basic_blocks(code)
         blocks = [_Block() for _ in basic]
         for block, source in zip(blocks, basic, strict=True):
@@ -392,3 +404,13 @@ class LinkedFunction:
             f"{self._where}, instruction {index} ({call.kind.mnemonic} {callee})",
             f"failed with {type(error).__name__}: {error}",
         )
+
+
+def _recorded(step: Step, record: Callable[[object], object]) -> Step:
+    """Return a step that passes on the record of each call."""
+
+    def call(*arguments: object) -> None:
+        _, recorded = record_call(step.instruction, step.function, arguments)
+        record(recorded)
+
+    return step._replace(function=call)

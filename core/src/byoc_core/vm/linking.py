@@ -13,7 +13,7 @@ from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFun
 from byoc_core.runtime.workspaces import takes_workspace
 from byoc_core.vm.frame import Frame
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
-from byoc_core.vm.linked_function import LinkedFunction
+from byoc_core.vm.linked_function import LinkedFunction, Record
 from byoc_core.vm.permissions import check_permissions
 from byoc_core.vm.program import Program, Register, RegisterKind
 from byoc_core.vm.step import Step
@@ -31,12 +31,13 @@ def link(
     *,
     native: bool = True,
     num_threads: int | None = None,
+    record: Record | None = None,
 ) -> dict[str, LinkedFunction]:
     """Return the functions of a verified program, ready to run, by name.
 
     A symbol of ``externs`` takes precedence over a module's symbol. With ``native``, native calls run in a single run
     of the C extension if possible. Calls have ``num_threads``, 0 for the number of the process; ``None`` if no call
-    uses threads.
+    uses threads. ``record`` receives the record of each run of a function.
 
     Raises:
         LinkError: symbols or constants are missing (all are named), two modules define the same symbol, or a function's
@@ -46,7 +47,9 @@ def link(
     check_permissions(program, modules, externs)
     arrays = _resolve_constants(program, constants)
     runtimes = [None if name in externs else owners[name].type_key for name in program.externs]
-    linked = [LinkedFunction(program, function, arrays, runtimes, num_threads) for function in program.functions]
+    linked = [
+        LinkedFunction(program, function, arrays, runtimes, num_threads, record) for function in program.functions
+    ]
     for target in linked:
         _Linker(target, resolved, owners, frozenset(externs), linked).link(native=native)
     return {target.function.name: target for target in linked}

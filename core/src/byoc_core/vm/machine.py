@@ -11,9 +11,10 @@ from byoc_core.errors import ByocError, CallError, ExecutionError, near_names
 from byoc_core.runtime.arguments import argument_places, as_input, as_output, bind_symbols, separate_outputs
 from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
+from byoc_core.runtime.parts import start_recording
 from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call, open_accounts
 from byoc_core.vm.instructions import Call, CallKind
-from byoc_core.vm.linked_function import LinkedFunction
+from byoc_core.vm.linked_function import LinkedFunction, Record
 from byoc_core.vm.linking import link
 from byoc_core.vm.program import Program
 from byoc_core.vm.verify import verify
@@ -192,6 +193,9 @@ class VirtualMachine:
             made by Python; the results are the same.
         num_threads: the number of threads for each call, including the calling thread; by default the number of the
             process (see :mod:`byoc_core.runtime.threads`).
+        record: receives the name of a function and the times of the calls inside (read by
+            :func:`byoc_core.runtime.parts.events_of`) after each run of the function, perhaps in several pieces, in
+            the running thread. A machine without ``record`` measures nothing. See :func:`byoc_core.profile`.
 
     Raises:
         OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads.
@@ -207,6 +211,7 @@ class VirtualMachine:
         externs: Mapping[str, Callable[..., object]] | None = None,
         native: bool = True,
         num_threads: int | None = None,
+        record: Record | None = None,
     ) -> None:
         program = executable.program
         verify(program)
@@ -218,7 +223,13 @@ class VirtualMachine:
         else:
             requested_threads = None
         modules, constants = executable.modules, executable.constants
-        linked = link(program, modules, constants, externs or {}, native=native, num_threads=requested_threads)
+        linked = link(
+            program, modules, constants, externs or {}, native=native, num_threads=requested_threads, record=record
+        )
+        if record is not None:
+            start_recording()
+            for module in modules:
+                module.report_parts()
         for name in _entry_points(program):
             linked[name].prepare()
         _prepare(modules, requested_threads)

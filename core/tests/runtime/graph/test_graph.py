@@ -252,8 +252,8 @@ def node(data: Mapping[str, Any], index: int) -> Any:
 LAWS: list[tuple[Callable[[Any], object], str]] = [
     (lambda d: d.update(schema="x"), "graph document: has another schema; got 'x', expected 'byoc.graph'"),
     (
-        lambda d: d.update(version=3),
-        "graph document: has a version unknown to this byoc-core; got 3, expected 1 to 2",
+        lambda d: d.update(version=4),
+        "graph document: has a version unknown to this byoc-core; got 4, expected 1 to 3",
     ),
     (
         lambda d: d.update(kernels=[]),

@@ -106,6 +106,7 @@ class FusedCodegen(CSourceCodegen):
             arguments = [_pointer(scope, memory, value) for value in (*kernel.inputs, *kernel.stored)]
             call = scope.call_checked if kernel.can_fail else scope.call
             call(kernel.name, *arguments, *scratch, *kernel.sizes)
+            scope.mark_part(kernel.name, kernel.origins)
         for outer, inner in zip(scope.function.results, results, strict=True):
             scope.bind(outer, scope.value(inner))
 

@@ -329,13 +329,18 @@ class Kernel:
             block, self.scratch = move_arrays(block, scratch, self.scratch)
         return block
 
+    @property
+    def origins(self) -> tuple[Binding, ...]:
+        """The ops computed by the kernel, in order."""
+        return tuple(dict.fromkeys(step.origin or step.binding for step in self.group.all_steps))
+
     def declare(self, *, has_team: bool) -> None:
         """Declare the finished kernel.
 
         Args:
             has_team: whether the function of the kernel keeps threads awake.
         """
-        origins = dict.fromkeys(step.origin or step.binding for step in self.group.all_steps)
+        origins = self.origins
         ops = [origin.op.name for origin in origins]
         described = [_describe(origin) for origin in origins]
         comments = [*described, f"/* {', '.join(ops)} */"]
@@ -347,12 +352,12 @@ class Kernel:
         self.sizes = list(map(c_symbol, sorted(uses.symbols)))
         # The layers of a network repeat: C compilers take longest of all, and get a kernel once.
         key = anonymous_text(function, uses=uses)
-        shared_name = self.scope.reuse_kernel(key, tuple(origins), described)
+        shared_name = self.scope.reuse_kernel(key, origins, described)
         if shared_name is not None:
             self.name = shared_name
             return
         self._share(uses)
-        facts = KernelFacts(tuple(origins), function, schedule=self.schedule)
+        facts = KernelFacts(origins, function, schedule=self.schedule)
         target = PORTABLE if self.options.portable else C11_KERNELS
         text, prototype = print_function(function, target, uses), print_prototype(function, target, uses)
         self.name = self.scope.declare_kernel(text, hint, facts, key=key, prototype=prototype)

@@ -27,6 +27,7 @@ from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Valu
 from byoc_core.partitioning import BACKEND_MACHINE
 from byoc_core.runtime.graph.document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.runtime.parts import ops_text
 from byoc_core.runtime.threads import num_threads
 from byoc_core.transform import FoldScales, RecogniseComposites
 
@@ -130,7 +131,8 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
     spelled_out, constants = spell_out_attention(functions)
     context = replace(context, constants={**context.constants, **constants})
     translation = GraphCodegen().translate([spelled_out[function.name] for function in functions], context)
-    names = {str(function.attrs.get("global_symbol", function.name)): function.name for function in functions}
+    named = {str(function.attrs.get("global_symbol", function.name)): function for function in functions}
+    names = {symbol: function.name for symbol, function in named.items()}
     rejections = dict(translation.rejections)
     accepted: dict[str, GraphFunction] = {}
     precision = _options(context).precision
@@ -140,7 +142,7 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
         if reason is None and isinstance(plans := _plans(graph, translation.constants, precision), str):
             reason = plans
         if reason is None:
-            accepted[symbol] = graph
+            accepted[symbol] = _with_origins(graph, named[symbol])
         else:
             rejections[names[symbol]] = Rejection("primitive", reason)
     if not accepted:
@@ -151,6 +153,16 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
 
 def _options(context: CompileContext) -> DnnlOptions:
     return context.options if isinstance(context.options, DnnlOptions) else DnnlOptions.model_validate({})
+
+
+def _with_origins(graph: GraphFunction, function: Function) -> GraphFunction:
+    """Return the graph with origins in a function: the parts of a spelled-out op have the name of the op's value."""
+    ops = {binding.results[0].name: binding.op.name for binding in function.walk() if not binding.regions}
+    nodes = []
+    for node in graph.nodes:
+        _, _, name = node.origin.partition(" ")
+        nodes.append(replace(node, origin=ops_text([(ops[name], name)])) if name in ops else node)
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _undetermined(graph: GraphFunction) -> str | None:

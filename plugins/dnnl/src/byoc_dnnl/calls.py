@@ -19,7 +19,7 @@ __all__ = ["Call", "calls_of", "exceeded_limit", "shape_of", "sizes_of"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A node of a region, with the types of operands and results."""
+    """A node of a region, with the types of operands and results, and the origin of the node."""
 
     op: str
     inputs: tuple[int, ...]
@@ -27,6 +27,7 @@ class Call:
     operands: tuple[GraphTensor, ...]
     results: tuple[GraphTensor, ...]
     attrs: Mapping[str, GraphAttr]
+    origin: str = ""
 
     @property
     def output(self) -> int:
@@ -63,6 +64,6 @@ def calls_of(function: GraphFunction) -> list[Call]:
     for node in function.nodes:
         operands = tuple(function.values[value] for value in node.inputs)
         outputs = tuple(range(id_, id_ + len(node.outputs)))
-        calls.append(Call(node.op, node.inputs, outputs, operands, node.outputs, node.attrs))
+        calls.append(Call(node.op, node.inputs, outputs, operands, node.outputs, node.attrs, node.origin))
         id_ += len(node.outputs)
     return calls

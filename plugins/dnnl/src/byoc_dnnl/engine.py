@@ -159,6 +159,13 @@ class Region:
             specs = (*signature.inputs, *signature.outputs)
             program(*(np.zeros(shape, to_numpy(spec.dtype)) for spec, shape in zip(specs, shapes, strict=True)))
 
+    def report_parts(self) -> None:
+        """Report the steps of later calls; programs built later report by themselves."""
+        with self._fork_lock.lock:  # no program is being built
+            for program in self.programs.values():
+                if isinstance(program, Program):
+                    program.report_parts()
+
     @property
     def frame_nbytes(self) -> int:
         """The memory of one call for intermediates, in the latest program."""
@@ -303,6 +310,12 @@ class DnnlEngine(GraphEngine):
 
     def __init__(self, precision: Precision = "float32") -> None:
         self.precision = precision
+        self._regions: weakref.WeakSet[Region] = weakref.WeakSet()
+
+    def report_parts(self) -> None:
+        """Report the steps of later calls of all regions."""
+        for region in [*self._regions]:
+            region.report_parts()
 
     @property
     def type_key(self) -> str:
@@ -320,6 +333,7 @@ class DnnlEngine(GraphEngine):
     ) -> BuiltFunction:
         """Build a region for a function, with primitives for the current number of threads."""
         region = Region(function, constants, self.precision)
+        self._regions.add(region)
         return BuiltFunction(region, native=region.native)
 
 

@@ -246,11 +246,19 @@ class Plan:
         steps: in the order of execution.
         packings: constants packed before the first run.
         constants: arrays by digest, computed from constants during planning.
+        ops: for each step the computed ops of the offload report, as :func:`~byoc_core.runtime.parts.ops_text`.
     """
 
     steps: Sequence[AnyStep]
     packings: Sequence[Packing]
     constants: Mapping[str, NDArray] = field(default_factory=dict)
+    ops: Sequence[str] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """For each step the name and ops of its part of a recorded call; see :mod:`byoc_core.runtime.parts`."""
+        ops = self.ops or [""] * len(self.steps)
+        return tuple((str(step), text) for step, text in zip(self.steps, ops, strict=True))
 
     @property
     def scratch_nbytes(self) -> int:

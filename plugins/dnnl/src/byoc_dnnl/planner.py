@@ -23,6 +23,7 @@ from byoc_dnnl.calls import Call, calls_of, exceeded_limit, sizes_of
 from byoc_dnnl.capi import Argument, DataType
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
+from byoc_dnnl.origins import ops_of_steps
 from byoc_dnnl.plan import AnyStep, Buffer, Check, Kernel, Kind, Location, Packing, Plan, Step
 from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks_instructions
 from byoc_dnnl.primitives import PrimitiveFactory
@@ -74,6 +75,8 @@ class Planner:
             for id_ in dict.fromkeys(call.inputs):
                 self._readers.setdefault(id_, []).append(call)
         self._steps: list[AnyStep] = []
+        self._computed: list[tuple[int, ...]] = []
+        self._computing: tuple[int, ...] = ()
         self._packings: list[Packing] = []
         self._locations: dict[int, Location] = {}
         self._values_in: dict[Buffer, list[int]] = {}
@@ -110,6 +113,7 @@ class Planner:
             if call.output in self._fused:
                 continue
             self._next = call.output
+            self._computing = (call.output,)
             reason = lower(call, self)
             if reason is not None:
                 return f"`{call.op}`: {reason}"
@@ -118,7 +122,7 @@ class Planner:
                 return f"oneDNN does not support tensors like {self._function.values[id_]}"
             for argument in arguments:
                 self._deliver(id_, argument)
-        return Plan(self._steps, self._packings, self._new_constants)
+        return Plan(self._steps, self._packings, self._new_constants, ops_of_steps(self._calls, self._computed))
 
     # Queries of lowerings.
 
@@ -203,7 +207,9 @@ class Planner:
     def stored_location(self, id_: int) -> Location:
         """Return the location of a value, in any layout and dtype; :meth:`location` ensures the declared dtype."""
         if id_ in self._deferred:
+            outer, self._computing = self._computing, (id_,)
             self._deferred.pop(id_)()
+            self._computing = outer
         return self._locations[id_]
 
     def array(self, id_: int) -> NDArray | None:
@@ -373,11 +379,12 @@ class Planner:
             if needed > location.buffer.nbytes:
                 name = f"`{title}`, operand {location.buffer.name}"
                 raise ArtifactError(name, "is too small", got=location.buffer.nbytes, expected=f"{needed} bytes")
-        self._steps.append(Step(title, desc, {int(argument): location for argument, location in arguments.items()}))
+        step = Step(title, desc, {int(argument): location for argument, location in arguments.items()})
+        self._append(step, self._computing)
 
     def add_kernel(self, kernel: Kernel) -> None:
         """Add a function of the core: of each element, or of rows of contiguous elements."""
-        self._steps.append(kernel)
+        self._append(kernel, self._computing)
 
     def check_finite(self, ids: Sequence[int]) -> bool:
         """Add as many checks as needed for available values to be finite; return whether this is possible."""
@@ -392,15 +399,16 @@ class Planner:
         for id_, limit in self.find_checks(needs, sources) or ():
             self.ranges.set_checked(id_, limit)
             flat = self.flattened(id_)
-            self._steps.append(Check("finite numbers", flat.location if flat else self.stored_location(id_), limit))
+            self._append(Check("finite numbers", flat.location if flat else self.stored_location(id_), limit))
 
     def check_result(self, call: Call, limit: float) -> None:
         """Add a check of the result just computed by a call."""
-        self._steps.append(Check(call.op, self.stored_location(call.output), limit))
+        self._append(Check(call.op, self.stored_location(call.output), limit))
 
     def mark_fused(self, calls: Sequence[Call]) -> None:
         """Mark calls as computed by a single primitive; only the result of the last call has memory."""
-        self._fused.update(call.output for call in calls)
+        self._computing = tuple(call.output for call in calls)
+        self._fused.update(self._computing)
 
     def _row_major_of(self, tensor: GraphTensor) -> MemoryDesc:
         return self.row_major(sizes_of(tensor), tensor.dtype)
@@ -426,4 +434,9 @@ class Planner:
                 for location, desc in zip((source, target), byte_descs, strict=True)
             )
         reorder = self.factory.reorder(source.desc, target.desc)
-        self._steps.append(Step("reorder", reorder, {Argument.SRC: source, Argument.DST: target}))
+        self._append(Step("reorder", reorder, {Argument.SRC: source, Argument.DST: target}))
+
+    def _append(self, step: AnyStep, computed: tuple[int, ...] = ()) -> None:
+        """Add a step, with the calls computed by the step."""
+        self._steps.append(step)
+        self._computed.append(computed)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.parts import is_recording, mark_part, part_marker
 
 from byoc_dnnl.arrays import address_of, aligned, round_up
 from byoc_dnnl.capi import Argument, Query, failure
@@ -37,6 +38,9 @@ class Program:
         constants: arrays by digest, at least the constants of the plan.
         is_serial: whether the program runs in the calling thread alone, as planned, for any number of threads of a
             call.
+
+    Attributes:
+        parts: the parts of calls, if reported; see :attr:`~byoc_dnnl.plan.Plan.parts`.
     """
 
     def __init__(
@@ -59,6 +63,9 @@ class Program:
         self.scratch_offset = round_up(self.storage.total)
         self.native = make_program(self)
         self._frames: list[Frame] = []
+        self.parts: tuple[tuple[str, str], ...] = ()
+        if is_recording():
+            self.report_parts()
 
     def __call__(self, *arrays: NDArray) -> bool:
         """Run the plan on inputs and outputs; return whether all checks held. If not, the outputs hold anything."""
@@ -71,6 +78,13 @@ class Program:
         passed = frame.run(arrays)
         self._frames.append(frame)
         return passed
+
+    def report_parts(self) -> None:
+        """Report the steps of later calls to :mod:`byoc_core.runtime.parts`."""
+        self.parts = self.parts or self.plan.parts
+        marker = part_marker()
+        if self.native is not None and marker:
+            self.native.report_parts(marker, self.parts)
 
     @property
     def frame_nbytes(self) -> int:
@@ -173,19 +187,25 @@ class Frame:
     def _run_steps(self, arrays: Sequence[NDArray], times: list[float] | None) -> bool:
         stream = self._stream.pointer
         api = self._program.engine.api
-        for call in self._calls:
+        parts = self._program.parts
+        for number, call in enumerate(self._calls):
             if times is not None:
                 api.call("dnnl_stream_wait", stream)
                 times.append(perf_counter())
+            goes_on = True
             if len(call) == 2:
                 api.call("dnnl_stream_wait", stream)
-                if not self._run_core_step(*call, arrays):
-                    return False
-                continue
-            title, primitive, count, block = call
-            status = self._execute(primitive, stream, count, block)
-            if status:
-                raise failure(f"dnnl_primitive_execute` of `{title}", status)
+                goes_on = self._run_core_step(*call, arrays)
+            else:
+                title, primitive, count, block = call
+                status = self._execute(primitive, stream, count, block)
+                if status:
+                    raise failure(f"dnnl_primitive_execute` of `{title}", status)
+            if parts:
+                api.call("dnnl_stream_wait", stream)
+                mark_part(*parts[number])
+            if not goes_on:
+                return False
         api.call("dnnl_stream_wait", stream)
         if times is not None:
             times.append(perf_counter())

@@ -127,6 +127,7 @@ def at_sizes(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFunction
             node.inputs,
             tuple(GraphTensor(tensor.dtype, _shape(tensor.shape, sizes)) for tensor in node.outputs),
             MappingProxyType({name: _attr(value, sizes) for name, value in node.attrs.items()}),
+            origin=node.origin,
         )
         for node in function.nodes
     )

@@ -50,6 +50,9 @@ static inline int32_t byoc_check_least(const char *function, const char *op, con
 /* Declares the table of pointers to the constants of a source; the table is read-only data. */
 #define BYOC_CONSTANT_TABLE(count) extern const void *const byoc_constants[count]
 
+/* Exported functions report no parts. */
+#define BYOC_MARK_PART(part, ops) ((void)0)
+
 /* Precedes a loop with independent iterations; see the documentation of generated code. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define BYOC_INDEPENDENT_ROUNDS _Pragma("GCC ivdep")

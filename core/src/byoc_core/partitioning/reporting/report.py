@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from byoc_core.dims import Dim
-from byoc_core.ir import IRModule, Var
+from byoc_core.dims import Dim, product
+from byoc_core.dtypes import dtype_info
+from byoc_core.ir import IRModule, TensorType, Value, Var
 from byoc_core.partitioning.compiled_regions import with_compiled_regions
 from byoc_core.partitioning.links import find_links
 from byoc_core.partitioning.log import PartitionLog
@@ -76,8 +77,10 @@ def build_report(
         - ``ops``: ``function, op, name, outcome`` (a backend, or ``VIEW`` for a view moved out of a region), ``region,
           flops, share, inputs`` (names of values), and ``code, text``: the reason for the op staying on the host, or
           being a view; empty if a backend took the op. If there are any: ``composite`` (the pattern), ``outputs`` (the
-          names of the op's values, if several), and ``reasons`` of asked backends against the op, or against a fit of a
-          pattern: ``backend, code, text``, perhaps ``pattern``, ``ops``.
+          names of the op's values, if several), ``location`` (the origin, such as a node of an ONNX file),
+          ``nbytes_read`` and ``nbytes_written`` (bytes of all operands and of all results), and
+          ``reasons`` of asked backends against the op, or against a fit of a pattern: ``backend, code, text``, perhaps
+          ``pattern``, ``ops``.
 
     Cost: ``O(n log n)`` in ops and operands.
     """
@@ -154,9 +157,25 @@ def _row(site: OpSite, log: PartitionLog, outcome: str, host: str, backends: Seq
         row["composite"] = site.composite
     if len(site.binding.results) > 1:
         row["outputs"] = [result.name for result in site.binding.results]
+    location = site.binding.location
+    if location is not None:
+        row["location"] = location.name or location.source
+    read, written = _nbytes(site.binding.operands), _nbytes(site.binding.results)
+    if read is not None and written is not None:
+        row |= {"nbytes_read": _plain(read), "nbytes_written": _plain(written)}
     if reasons:
         row["reasons"] = reasons
     return row
+
+
+def _nbytes(values: Sequence[Value]) -> Dim | None:
+    """Return the bytes of tensors; ``None`` if a shape is unknown."""
+    total: Dim = 0
+    for value in values:
+        if not isinstance(value.type, TensorType) or value.type.shape is None:
+            return None
+        total = total + product(value.type.shape) * dtype_info(value.type.dtype).itemsize
+    return total
 
 
 def _reasons(log: PartitionLog, site: OpSite, backends: Sequence[str]) -> list[dict[str, Any]]:

@@ -34,10 +34,12 @@
   });
   const longest = ops.reduce((most, op) => op.sources.reduce((m, s) => Math.max(m, op.layer - ops[s].layer), most), 1);
 
-  const colourOf = (op) => colours.get(op.outcome) || GREY;
   const isLit = (op) => !hidden.has(op.outcome) && (filter === null || filter(op));
   const percent = (share) => (typeof share === "number" ? (100 * share).toFixed(1) + "%" : "?");
   const plural = (count, word) => count + " " + word + (count === 1 ? "" : "s");
+  const heat = data.heat ? makeHeat(data, { add, row, onUse, percent, light, opAt: indexButton }) : null;
+  let isHot = heat !== null;  // colours are times, not backends
+  const colourOf = (op) => (isHot ? heat.colourOf(op) : colours.get(op.outcome) || GREY);
 
   function add(parent, tag, text, attributes) {
     const element = document.createElement(tag);
@@ -154,10 +156,10 @@
       pen.font = "600 12px system-ui, sans-serif";
       pen.fillText(clip(op.op, 21), x + 8, y + HEIGHT / 2 - 7);
       pen.font = "11px ui-monospace, monospace";
-      const backend = clip(op.outcome, 10);
-      pen.fillText(clip(op.name, 19 - backend.length), x + 8, y + HEIGHT / 2 + 8);
+      const label = clip(isHot ? heat.label(op) : op.outcome, 10);
+      pen.fillText(clip(op.name, 19 - label.length), x + 8, y + HEIGHT / 2 + 8);
       pen.textAlign = "right";
-      pen.fillText(backend, x + WIDTH - 8, y + HEIGHT / 2 + 8);
+      pen.fillText(label, x + WIDTH - 8, y + HEIGHT / 2 + 8);
       pen.textAlign = "left";
     }
     pen.globalAlpha = 1;
@@ -169,8 +171,11 @@
 
   function opButton(parent, functionName, name) {
     const index = byName.get(functionName + "\0" + name);
-    if (index === undefined) { add(parent, "code", name); return; }
-    const button = add(parent, "button", name, { class: "op", type: "button" });
+    if (index === undefined) add(parent, "code", name); else indexButton(parent, index, name);
+  }
+
+  function indexButton(parent, index, text) {
+    const button = add(parent, "button", text, { class: "op", type: "button" });
     button.addEventListener("click", () => select(index, true));
   }
 
@@ -203,6 +208,8 @@
     });
     if (op.composite) row(table, "pattern", op.composite);
     row(table, "function", op.function);
+    if (op.location) row(table, "origin", op.location);
+    if (heat) heat.addTime(table, index);
     row(table, "FLOPs", op.flops + " (" + percent(op.share) + ")");
     if (op.inputs.length) row(table, "reads", (cell) => opList(cell, op.function, op.inputs));
     const makers = op.sources.map((source) => ops[source].name).filter((name) => !op.inputs.includes(name));
@@ -305,6 +312,12 @@
     draw();
   }
 
+  function light(wanted, text) {
+    setFilter(wanted, text);
+    const first = ops.findIndex(wanted);
+    if (first >= 0) select(first, true);
+  }
+
   function opAt(x, y) {
     const worldX = (x - offsetX) / scale, worldY = (y - offsetY) / scale;
     const layer = Math.floor(worldY / STEP_Y);
@@ -364,7 +377,7 @@
   });
   search.addEventListener("input", () => {
     const wanted = search.value.trim().toLowerCase();
-    const fits = (op) => [op.name, op.op, op.region || "", op.composite || ""].some((text) => text.toLowerCase().includes(wanted));
+    const fits = (op) => [op.name, op.op, op.region || "", op.composite || "", op.location].some((text) => text.toLowerCase().includes(wanted));
     setFilter(wanted ? fits : null, wanted);
   });
   search.addEventListener("keydown", (event) => {
@@ -373,14 +386,27 @@
   });
 
   const legend = document.getElementById("legend");
-  for (const backend of data.backends) {
-    const label = add(legend, "label");
-    const box = add(label, "input", null, { type: "checkbox", checked: "" });
-    box.addEventListener("change", () => { if (box.checked) hidden.delete(backend.name); else hidden.add(backend.name); draw(); });
-    add(label, "span", null, { class: "swatch" }).style.background = colours.get(backend.name);
-    label.append(backend.name + " " + percent(backend.share));
+  function showLegend() {
+    legend.replaceChildren();
+    if (heat) {
+      const text = isHot ? "Colour by backend" : "Colour by time";
+      const button = add(legend, "button", text, { class: "op", type: "button" });
+      button.addEventListener("click", () => { isHot = !isHot; showLegend(); select(selected, false); });
+    }
+    if (isHot) heat.addLegend(add(legend, "span"));
+    for (const backend of data.backends) {
+      const label = add(legend, "label");
+      const box = add(label, "input", null, { type: "checkbox" });
+      box.checked = !hidden.has(backend.name);
+      box.addEventListener("change", () => { if (box.checked) hidden.delete(backend.name); else hidden.add(backend.name); draw(); });
+      if (!isHot) add(label, "span", null, { class: "swatch" }).style.background = colours.get(backend.name);
+      label.append(backend.name + " " + percent(backend.share));
+    }
   }
+  showLegend();
+  if (heat) heat.addTables(document.getElementById("tables"));
   window.addEventListener("resize", resize);
+  if (window.ResizeObserver) new window.ResizeObserver(resize).observe(canvas);  // tables open and close
   showSummary();
   fit();
   resize();

@@ -2,6 +2,9 @@
 
 The report may come from an artifact and hold any JSON. Every field is brought to the type expected by the script of the
 page (``page.js``), and the script puts text into the page as text only. A field used by the script must be added here.
+
+With measured times (:class:`byoc_core.reporting.page.heat.Heat`), the page has tables of the times (``heat.js``), and
+the graph is coloured by time or by backend.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from byoc_core.printable import to_printable
+from byoc_core.printable import to_printable, to_printable_lines
+from byoc_core.reporting.page.heat import Heat, add_heat
 from byoc_core.reporting.page.layout import lay_out
 from byoc_core.reporting.shares import HOST_NAME, items_of
 from byoc_core.reporting.text import flops_count, render_report
@@ -24,18 +28,20 @@ _MAX_LINKS = 64
 """The most links of control flow followed for one operand: more than programs nest."""
 
 
-def render_page(data: Mapping[str, Any], title: str) -> str:
+def render_page(data: Mapping[str, Any], title: str, heat: Heat | None = None) -> str:
     """Return a self-contained HTML page with a report; the page needs no network.
 
     Args:
         data: the report.
         title: of the page, e.g. the model's name.
+        heat: measured times.
 
     Cost: ``O(n log n)`` in ops and operands.
     """
     rows = items_of(data.get("ops"))
     report = render_report(data)
-    content = {
+    nodes = _nodes(rows, items_of(data.get("links")), data)
+    content: dict[str, Any] = {
         "host": HOST_NAME,
         "backends": [
             {"name": _text(b.get("name")), "share": _number(b.get("share"))}
@@ -51,14 +57,18 @@ def render_page(data: Mapping[str, Any], title: str) -> str:
             {key: _text(b.get(key)) for key in ("before", "after", "code", "text")} | {"ops": _texts(b.get("ops"))}
             for b in items_of(data.get("borders"))
         ],
-        "ops": _nodes(rows, items_of(data.get("links")), data),
+        "ops": nodes,
     }
+    if heat is not None:
+        content["heat"] = add_heat(heat, rows, nodes)
+    headline = report.partition("\n")[0] if heat is None else to_printable_lines(heat.headline)
+    fallback = report if heat is None else f"{to_printable_lines(heat.text)}\n\n{report}"
     return Template(_read("page.html")).substitute(
         title=html.escape(to_printable(title)),
-        headline=html.escape(report.partition("\n")[0]),
-        fallback=f"<pre>{html.escape(report)}</pre>",
+        headline=html.escape(headline),
+        fallback=f"<pre>{html.escape(fallback)}</pre>",
         style=_read("page.css"),
-        script=_read("page.js"),
+        script=_read("page.js") if heat is None else f"{_read('heat.js')}\n{_read('page.js')}",
         data=json.dumps(content, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c"),
     )
 
@@ -122,6 +132,7 @@ def _node(row: Mapping[str, Any]) -> dict[str, Any]:
     return node | {
         "code": _text(row.get("code")),
         "text": _text(row.get("text")),
+        "location": _text(row.get("location")),
         "share": _number(row.get("share")),
         "inputs": _texts(row.get("inputs")),
         "reasons": reasons,
@@ -131,11 +142,11 @@ def _node(row: Mapping[str, Any]) -> dict[str, Any]:
 def _text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**30:
         return f"{value:,}"
-    return value if isinstance(value, str) else ""
+    return to_printable(value.replace("\n", " ")) if isinstance(value, str) else ""
 
 
 def _texts(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
+    return [_text(item) for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
 
 
 def _number(value: object) -> float | int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 
 import numpy as np
 
-from byoc_core.errors import InternalError, ToolchainError
+from byoc_core.errors import ArtifactError, InternalError, ToolchainError
 from byoc_core.native.loader import ArgumentSpec, NativeLibrary
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain, has_parallel_loops
 from byoc_core.runtime.csource.library_pool import CONSTANT_TABLE, library_pool
@@ -20,6 +22,7 @@ from byoc_core.runtime.module import (
     RuntimeModule,
     Signature,
 )
+from byoc_core.runtime.parts import part_marker
 from byoc_core.runtime.threads import use_openmp
 from byoc_core.runtime.threads.fork_lock import ForkLock
 
@@ -182,6 +185,13 @@ class CSourceModule(RuntimeModule):
                 entry = NativeEntry(native.address, 0, native.explain, native)
                 self._functions[name] = PackedFunction(name, native, signature, entry)
             return self._functions[name]
+
+    def report_parts(self) -> None:
+        """Report the kernels of calls; nothing happens without the C extension, or for an older library."""
+        address = part_marker()
+        with self._fork_lock.lock, suppress(ArtifactError):
+            report = self._load().address_of("byoc_report_parts")
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(report)(address)
 
     def _load(self) -> NativeLibrary:
         if self._loaded is None:

@@ -78,6 +78,9 @@ class GraphNode:
         outputs: types of the results; at least one.
         attrs: by name; sizes may be expressions.
         body: the computation of a composite, in terms of plain ops; else ``None``.
+        origin: the op of the offload report computed by the node, as a line of
+            :func:`~byoc_core.runtime.parts.ops_text`; empty for a node with a body, and if unknown, as in documents of
+            older versions.
     """
 
     op: str
@@ -85,6 +88,13 @@ class GraphNode:
     outputs: tuple[GraphTensor, ...]
     attrs: Mapping[str, GraphAttr] = field(default_factory=lambda: MappingProxyType({}))
     body: GraphFunction | None = None
+    origin: str = ""
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The known origins of the node and of the nodes in a body."""
+        nodes = () if self.body is None else self.body.walk()
+        return tuple(node.origin for node in (*nodes, self) if node.origin)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from byoc_core.runtime.module import TensorSpec
 
 __all__ = [
     "GRAPH_VERSION",
-    "NEWEST_GRAPH_VERSION",
     "checked_fields",
     "decode_document",
     "decode_json",
@@ -37,11 +36,12 @@ __all__ = [
     "read_document",
 ]
 
-GRAPH_VERSION = 1
-"""The version of the JSON form of documents without kernels of plugins, as used by engines."""
+GRAPH_VERSION = 3
+"""The newest version of the JSON form readable by this core.
 
-NEWEST_GRAPH_VERSION = 2
-"""The newest version of the JSON form readable by this core: version 2 names kernels of plugins."""
+Version 2 names kernels of plugins, version 3 the origins of nodes. A document is written in the oldest version with all
+fields of the document.
+"""
 
 _SCHEMA = "byoc.graph"
 _MAX_SIZE = 2**63 - 1
@@ -79,7 +79,9 @@ def encode_document(document: GraphDocument, *, indent: int | None = None) -> by
 
 def document_version(document: GraphDocument) -> int:
     """Return the version of the JSON form for writing a document: the oldest sufficient version."""
-    return NEWEST_GRAPH_VERSION if document.kernels else GRAPH_VERSION
+    if any(node.origin for function in document.functions.values() for node in function.walk()):
+        return 3
+    return 2 if document.kernels else 1
 
 
 def decode_document(payload: bytes) -> GraphDocument:
@@ -109,12 +111,12 @@ def read_document(data: Any) -> GraphDocument:
     if document["schema"] != _SCHEMA:
         raise ArtifactError(_WHERE, "has another schema", got=repr(document["schema"]), expected=repr(_SCHEMA))
     version = document["version"]
-    if type(version) is not int or not 1 <= version <= NEWEST_GRAPH_VERSION:
+    if type(version) is not int or not 1 <= version <= GRAPH_VERSION:
         raise ArtifactError(
             _WHERE,
             "has a version unknown to this byoc-core",
             got=repr(version),
-            expected=f"1 to {NEWEST_GRAPH_VERSION}",
+            expected=f"1 to {GRAPH_VERSION}",
         )
     functions: dict[str, GraphFunction] = {}
     shared: _Shared = {}
@@ -129,6 +131,8 @@ def read_document(data: Any) -> GraphDocument:
     decoded = GraphDocument(MappingProxyType(functions), MappingProxyType(kernels))
     if unused := sorted(kernels.keys() - decoded.ops()):
         raise ArtifactError(f"{_WHERE}, kernels", "names a kernel for an op without nodes", got=repr(unused[0])[:80])
+    if version < document_version(decoded) == 3:
+        raise ArtifactError(_WHERE, "names the origin of a node", got=f"version {version}", expected="version 3")
     check_document_types(decoded, _WHERE)
     return with_all_attributes(decoded)
 
@@ -175,6 +179,8 @@ def _encode_node(node: GraphNode) -> dict[str, Any]:
     }
     if node.body is not None:
         data["body"] = _encode_function(node.body)
+    if node.origin:
+        data["origin"] = node.origin
     return data
 
 
@@ -329,7 +335,7 @@ def _decode_id(data: object, count: int, where: str) -> int:
 
 
 def _decode_node(data: object, where: str, values: list[GraphTensor], depth: int, shared: _Shared) -> GraphNode:
-    item = checked_fields(data, where, "op", "inputs", "attrs", "outputs", optional=("body",))
+    item = checked_fields(data, where, "op", "inputs", "attrs", "outputs", optional=("body", "origin"))
     op = _text(item["op"], f"{where}, op")
     op = shared.setdefault(op, op)
     where = f"{where} (`{op}`)"
@@ -347,7 +353,15 @@ def _decode_node(data: object, where: str, values: list[GraphTensor], depth: int
     if "body" in item:
         body = _decode_function(item["body"], f"{where}, body", depth + 1, shared)
         _check_body(body, [values[id_] for id_ in inputs], outputs, where)
-    return GraphNode(op, inputs, shared.setdefault(outputs, outputs), attrs, body)
+    origin = _decode_origin(item["origin"], where) if "origin" in item else ""
+    return GraphNode(op, inputs, shared.setdefault(outputs, outputs), attrs, body, origin)
+
+
+def _decode_origin(data: object, where: str) -> str:
+    origin = _text(data, f"{where}, origin")
+    if not origin.isprintable():
+        raise ArtifactError(f"{where}, origin", "is not printable", got=repr(origin)[:80])
+    return origin
 
 
 def _decode_output(data: object, where: str, shared: _Shared) -> GraphTensor:

@@ -94,6 +94,15 @@ class GraphEngine(ABC):
             )
         return cls()
 
+    def report_parts(self) -> None:
+        """Report the parts of calls from now on, of all built functions; called before calls are recorded.
+
+        The default does nothing. An engine that runs steps in machine code takes the address from
+        :func:`byoc_core.runtime.parts.part_marker`, if not 0, and calls the function behind each step. Steps run by
+        Python are followed by :func:`~byoc_core.runtime.parts.mark_part` if
+        :func:`~byoc_core.runtime.parts.is_recording`. The ops of a step are the lines of the nodes' ``origins``.
+        """
+
     @abstractmethod
     def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:
         """Return the reason why this engine cannot run a node, or ``None``; called once for each node, bodies too.

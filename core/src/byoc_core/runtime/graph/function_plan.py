@@ -16,11 +16,13 @@ import numpy as np
 
 from byoc_core.errors import ByocError, ExecutionError
 from byoc_core.kernels.numpy_kernel import run_quietly
+from byoc_core.printable import to_printable
 from byoc_core.runtime.graph.call_sizes import evaluate_attr
 from byoc_core.runtime.graph.document import GraphAttr, GraphNode, attr_symbols
 from byoc_core.runtime.graph.memory import PlacedArray, WorkspacePlan
 from byoc_core.runtime.graph.steps import Step, node_failure, plain_step, scratch_step, writing_step
 from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.parts import is_recording, mark_part
 
 __all__ = ["DType", "FunctionPlan", "KernelCallable", "PlannedNode", "Runner", "Sizes", "kernel_attrs"]
 
@@ -68,6 +70,13 @@ class PlannedNode(NamedTuple):
             return plain_step(call, self.operands, self.results, self.dead)
         return writing_step(call, self.operands, self.results[0], self.dead, self.out, broadcasts=self.broadcasts)
 
+    @property
+    def part(self) -> tuple[str, str] | None:
+        """The name of the node's part of a call and its ops; ``None`` if the steps of a body are the parts."""
+        if isinstance(self.implementation, FunctionPlan):
+            return None
+        return to_printable(self.node.op), "\n".join(self.node.origins)
+
     def _bind(self, sizes: Sizes, *, is_quiet: bool) -> KernelCallable:
         implementation = self.implementation
         if isinstance(implementation, FunctionPlan):
@@ -86,6 +95,8 @@ class Runner:
     Attributes:
         where: the function, for errors.
         ops: the names of the nodes' ops, in order.
+        parts: for each node the name and ops of its part of a recorded call (:mod:`byoc_core.runtime.parts`); ``None``
+            if a body has parts of its own.
         tail: the values behind the caller's arrays in the list of values.
         stores: steps for copying the results into the caller's memory; none if the caller passes no memory for results.
         results: the slots of the returned results; none if there are stores.
@@ -95,6 +106,7 @@ class Runner:
 
     where: str
     ops: tuple[str, ...]
+    parts: tuple[tuple[str, str] | None, ...]
     tail: tuple[Any, ...]
     stores: tuple[Step, ...]
     results: tuple[int, ...]
@@ -136,8 +148,14 @@ class Runner:
     def _run(self, steps: Sequence[Step], values: list[Any]) -> tuple[NDArray, ...]:
         step = None
         try:
-            for step in steps:
-                step(values)
+            if is_recording():
+                for step, part in zip(steps, self.parts, strict=True):
+                    step(values)
+                    if part is not None:
+                        mark_part(*part)
+            else:
+                for step in steps:
+                    step(values)
         except Exception as error:
             raise self.failure(steps.index(step), error) from error
         for store in self.stores:

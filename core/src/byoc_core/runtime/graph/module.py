@@ -86,6 +86,10 @@ class GraphModule(RuntimeModule):
         """Whether built functions may use threads, according to the engine."""
         return self._engine.uses_threads
 
+    def report_parts(self) -> None:
+        """Ask the engine to report the parts of calls."""
+        self._engine.report_parts()
+
     @property
     def workspaces_may_differ(self) -> bool:
         """``True``: documents do not describe memory; the engine plans memory."""

@@ -197,6 +197,7 @@ class _Planner:
         runner = Runner(
             self._where,
             tuple(node.op for node in self._function.nodes),
+            tuple(node.part for node in nodes),
             (*self._arrays, *[None] * (self._num_slots - self._num_passed - len(self._arrays))),
             tuple(
                 store_step(result.slot, first + index, spec, self._function.name)
