@@ -36,6 +36,7 @@ TREE = {
         "passes",
         "explain",
         "generated-code",
+        "profile",
         "debug",
         "threads",
         "native-calls",
