@@ -10,6 +10,7 @@ STABLE_MODULES = {
     "byoc_core.artifact.archive": "the container of an artifact, for programs reading the parts of an artifact",
     "byoc_core.authoring": "the kits for authors of backends: main names",
     "byoc_core.authoring.c": "C as data: statements, passes, schedules, printer",
+    "byoc_core.authoring.cost_table": "estimates of costs from a table of measurements",
     "byoc_core.authoring.csource": "the kit for backends printing C",
     "byoc_core.authoring.graph": "the kit for backends passing graphs to a library",
     "byoc_core.authoring.layouts": "layouts of values, and the effect of view ops on layouts",
@@ -51,6 +52,7 @@ STABLE_MODULES = {
     "byoc_core.script": "models as Python functions",
     "byoc_core.transform": "passes, the rewriter, the reference interpreter",
     "byoc_core.transform.byte_weights": "weights of integer products as signed bytes",
+    "byoc_core.tuning": "measured placements",
     "byoc_core.vm.memory_map": "the buffers of a function in the arena",
 }
 """The modules open to programs and plugins, with their purposes; the stable names of a module are its ``__all__``."""

@@ -14,10 +14,12 @@ from byoc_core import script as R
 from byoc_core.backend import BackendHandle, Backends
 from byoc_core.backend.options import path_options
 from byoc_core.driver import INSERTION_POINTS, Compiler, CompileRequest, RequestFields, gather_request
+from byoc_core.driver.lock import Lock
 from byoc_core.driver.references import PassReference
 from byoc_core.errors import OptionsError
 from byoc_core.ir import IRModule
 from byoc_core.partitioning import ByCost, GreedyByOrder, MachineModel, PartitionOptions
+from byoc_core.partitioning.policies import PlacedOps
 from byoc_core.transform import FoldConstants
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,15 +58,24 @@ CONSTRAINTS = st.builds(
 POLICIES = st.one_of(
     st.none(),
     st.just(GreedyByOrder()),
-    st.builds(ByCost, sizes=SIZES, machines=st.dictionaries(TEXTS, MACHINES, max_size=2)),
+    st.builds(
+        ByCost,
+        sizes=SIZES,
+        machines=st.dictionaries(TEXTS, MACHINES, max_size=2),
+        measured=st.dictionaries(TEXTS, st.dictionaries(TEXTS, st.floats(0, 1), max_size=2), max_size=2),
+        border_seconds=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    ),
+    st.builds(PlacedOps, st.dictionaries(TEXTS, TEXTS, max_size=3)),
 )
+PLACEMENTS = st.none() | st.just(Path("some/model.lock"))
+WAYS_TO_PLACE = st.tuples(POLICIES, st.none()) | st.tuples(st.none(), PLACEMENTS)
 REQUESTS = st.builds(
-    CompileRequest,
+    lambda way, **fields: CompileRequest(policy=way[0], placement=way[1], **fields),
+    way=WAYS_TO_PLACE,
     backends=st.lists(TEXTS, max_size=3),
     options=st.dictionaries(TEXTS, st.dictionaries(TEXTS, VALUES, max_size=2), max_size=2),
     fallback=st.sampled_from(["allow", "warn", "error"]),
     strict=st.booleans(),
-    policy=POLICIES,
     partition_options=CONSTRAINTS,
     max_fold_cost=st.none() | st.integers(0, 1 << 40),
     specialize=st.booleans() | st.lists(SIZES, max_size=2),
@@ -132,18 +143,26 @@ ERRORS = {
     '[partition]\nallow = {a = "x"}': 'partition.allow.a: is not a list; got "x"',
     "[partition]\nforce = {a = 3}": "partition.force.a: is not a string; got 3",
     "partition = 3": "partition: is not a table; got 3",
-    'backend = ["x"]': "backend: is unknown; expected backends, options, fallback, strict, policy, partition, "
-    "max_fold_cost, specialize, passes, dump. Did you mean 'backends'?",
+    'backend = ["x"]': "backend: is unknown; expected backends, options, fallback, strict, policy, placement, "
+    "partition, max_fold_cost, specialize, passes, dump. Did you mean 'backends'?",
     'backends = "x"': "backends: is a single string; got 'x', expected ['x']",
     "backends = [3]": "backends[0]: is not a backend name; got 3",
     "options.first = 3": "options.first: is not a table; got 3",
     'fallback = "never"': "fallback: has an unknown value; got 'never', expected allow or warn or error",
     'strict = "yes"': 'strict: is not a bool; got "yes"',
-    'policy = "costs"': "policy: is not a policy; got 'costs', expected greedy or cost. Did you mean 'cost'?",
+    'policy = "costs"': "policy: is not a policy; got 'costs', expected greedy or cost or placed. Did you mean 'cost'?",
     'policy = {name = "cots"}': (
-        "policy.name: is not a policy; got 'cots', expected greedy or cost. Did you mean 'cost'?"
+        "policy.name: is not a policy; got 'cots', expected greedy or cost or placed. Did you mean 'cost'?"
     ),
-    'policy = {name = "cost", sizez = {}}': "policy.sizez: is unknown; expected sizes, machines. Did you mean 'sizes'?",
+    'policy = {name = "cost", sizez = {}}': "policy.sizez: is unknown; expected sizes, machines, "
+    "measured, border_seconds, margin. Did you mean 'sizes'?",
+    'policy = {name = "cost", measured = {a = {"main/b" = -1.0}}}': "policy, ByCost: has a bad number of seconds; "
+    "expected finite numbers, 0 or more",
+    'policy = {name = "cost", border_seconds = [1.0]}': "policy.border_seconds[1]: is missing",
+    'policy = {name = "placed", ops = {"main/a" = 3}}': "policy.ops.main/a: is not a string; got 3",
+    'policy = {name = "placed", ops = 3}': "policy.ops: is not a table; got 3",
+    "placement = 3": "placement: is neither a lock nor the path of a lock; got 3",
+    'placement = "a.lock"\npolicy = "cost"': "placement: is given beside `policy`; expected a single way to place ops",
     'policy = {name = "cost", sizes = {n = "x"}}': 'policy.sizes.n: is not an integer; got "x"',
     'policy = {name = "cost", machines = {host = {flops_per_second = 1}}}': "policy.machines.host.bytes_per_second: "
     "is missing",
@@ -200,6 +219,10 @@ def nothing(module: IRModule) -> IRModule:
                 "core.tests.test_driver_request:nothing"
             ),
         ),
+        (
+            CompileRequest(placement=Lock(["a"], {})),
+            "placement: is an object; files hold only names and plain values; got byoc_core.driver.lock:Lock",
+        ),
         (CompileRequest(options={"a": {"b": object}}), "options.a.b: cannot be written as TOML; got <class 'object'>"),
     ],
 )
@@ -215,6 +238,8 @@ def test_objects_are_not_printed(request_: CompileRequest, text: str) -> None:
         ({"passes": {"after_codegen": [FoldConstants]}}, "is a class; got FoldConstants, expected an instance: "),
         ({"passes": {"after_codegen": ["a:b"]}}, "is not a pass; got 'a:b', expected a callable from module to module"),
         ({"policy": "cost"}, "policy: is not a policy; got 'cost', expected a callable, such as ByCost()"),
+        ({"placement": 3}, "placement: is neither a lock nor the path of a lock; got 3"),
+        ({"placement": "a.lock", "policy": GreedyByOrder()}, "placement: is given beside `policy`"),
         ({"max_fold_cost": 1.5}, "max_fold_cost: is not an integer; got 1.5"),
         ({"partition_options": 3}, "Input should be an instance of PartitionOptions."),
     ],
@@ -271,7 +296,7 @@ def test_the_schema_describes_every_field() -> None:
         assert all(len(described["description"]) > 20 for described in properties.values())
     assert json.loads(json.dumps(schema)) == schema
     names = [form.get("properties", {}).get("name") for form in schema["properties"]["policy"]["anyOf"]]
-    assert names == [None, {"const": "greedy"}, {"const": "cost"}, None]
+    assert names == [None, {"const": "greedy"}, {"const": "cost"}, {"const": "placed"}, None]
     assert list(schema["properties"]["passes"]["properties"]) == [point.value for point in INSERTION_POINTS]
 
 

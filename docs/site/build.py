@@ -36,6 +36,7 @@ TREE = {
         "passes",
         "explain",
         "generated-code",
+        "tune",
         "profile",
         "debug",
         "threads",

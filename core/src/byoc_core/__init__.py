@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         runtime,
         script,
         transform,
+        tuning,
     )
     from byoc_core.artifact import Executable, inspect, load, load_module, verify
     from byoc_core.backend.registry import Backends
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from byoc_core.partitioning import partition
     from byoc_core.profiling import profile
     from byoc_core.script import parse
+    from byoc_core.tuning import tune
     from byoc_core.vm import VirtualMachine
 
     backends: Backends
@@ -95,6 +97,8 @@ __all__ = [
     "runtime",
     "script",
     "transform",
+    "tune",
+    "tuning",
     "verify",
 ]
 
@@ -118,6 +122,7 @@ _HOMES = {
     "load_module": "artifact",
     "parse": "script",
     "partition": "partitioning",
+    "tune": "tuning",
     "profile": "profiling",
     "verify": "artifact",
 }

@@ -26,6 +26,7 @@ STATE = {
     "runtime.csource.library_pool.library_pool": "loaded shared libraries, which one process must not load twice",
     "runtime.parts.global _recording": "whether any machine records calls",
     "runtime.threads.setting._process": "the number of threads that the user set for the process",
+    "tuning.trial._models": "the latest models of a worker's trials, so a model travels once",
     "runtime.parts._state": "the record of a thread's running call, without the C extension",
     "runtime.threads.fork_lock._locks": "locks to make anew in a forked child",
     "artifact.embedded._module_at": "what exported libraries that are loaded hold, by address: they are never unloaded",

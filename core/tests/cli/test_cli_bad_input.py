@@ -236,7 +236,9 @@ _COMPILING = {
     "explain": ("m.onnx", "--strict"),
     "export": ("m.onnx", "--strict"),
     "plan": ("m.onnx", "--strict"),
+    "profile": ("m.onnx", "--strict"),
     "run": ("m.onnx", "--strict"),
+    "tune": ("m.onnx", "-o", "x.lock", "--strict"),
 }
 """The commands compiling for backends, each with the option for strictness; `byoc debug` is always strict."""
 

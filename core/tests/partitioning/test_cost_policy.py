@@ -198,10 +198,14 @@ def test_equal_ops_are_asked_about_once(fake_backend: type[FakeBackend], placeme
     unpartitioned = layers(100)
     module = partition(unpartitioned, backends, policy=ByCost(sizes={"batch": 32}))
     assert len(offloaded(module, placement)) == 200
-    assert [(f.name, f.attrs["Codegen"]) for f in queries] == [
-        ("aone.dense_relu", "aone"),
-        ("nn.dense", "btwo"),
-        ("nn.relu", "btwo"),
+    assert [(f.name, f.attrs["Codegen"], f.attrs.get("maker"), f.attrs.get("reader")) for f in queries] == [
+        ("aone.dense_relu", "aone", None, "nn.dense"),
+        ("aone.dense_relu", "aone", "nn.relu", "nn.dense"),
+        ("aone.dense_relu", "aone", "nn.relu", None),
+        ("nn.dense", "btwo", None, "nn.relu"),
+        ("nn.relu", "btwo", "nn.dense", "nn.dense"),
+        ("nn.dense", "btwo", "nn.relu", "nn.relu"),
+        ("nn.relu", "btwo", "nn.dense", None),
     ]
     for function in queries:
         verify(unpartitioned.with_function(replace(function, name="f", attrs={})))
@@ -449,7 +453,7 @@ def test_the_cost_policy_is_lawful_and_never_dearer(
 ) -> None:
     case = data.draw(cases())
     fakes = _fakes(case, fake_backend, data.draw(st.integers(0, 200)))
-    policy = ByCost(machines={"host": MachineModel(1e15, 1e15, op_seconds=4e-6)})
+    policy = ByCost(machines={"host": MachineModel(1e15, 1e15, op_seconds=4e-6)}, margin=0)
     after = partition(case.module, fakes, policy=policy)
     verify(after)
     check_partition(case.module, after)

@@ -16,6 +16,7 @@ from byoc_core.backend import BackendInfo, CodegenResult, Estimate, Status, Supp
 from byoc_core.backend.hooks import hookimpl
 from byoc_core.ir import Binding, Function, IRModule, OpDef, OperandSpec, Var, tensor
 from byoc_core.partitioning import REASONS, ByCost, PartitionLog, PartitionOptions, PartitionRequest, partition
+from byoc_core.partitioning.policies import PlacedOps
 from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
 
 from core.tests.conftest import FakeBackend
@@ -187,6 +188,7 @@ CASES: dict[str, Callable[[Fake], set[str]]] = {
     "stopped": lambda fake: codes(PAIR, fake("aone", None), partition_options=PartitionOptions(stop_at=["a"])),
     "not-allowed": lambda fake: constrained(fake, allow={"aone": ["add"]}),
     "too-small": lambda fake: constrained(fake, min_ops=2),
+    "placed": lambda fake: codes(TANH, fake("aone", None), policy=PlacedOps({"main/y": "host"})),
     "costs-more": lambda fake: codes(
         TANH, fake("aone", None, estimate=lambda function: Estimate(seconds=9.0)), policy=ByCost()
     ),

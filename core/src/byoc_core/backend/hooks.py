@@ -247,11 +247,15 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
     """Return the cost of running a function on this backend. Optional; without it, and for ``None``, the core guesses.
 
     Called by: the policy ``ByCost``, for functions of a single op or a single composite acceptable to the backend.
-    When: places are weighed. Symbolic sizes have been replaced by the user's expected sizes.
-    How often: once per partition for ops differing only in names and in the elements of constants. The answer must not
-        depend on these.
+    When: places are weighed. Symbolic sizes have been replaced by the user's expected sizes. The
+        attributes of the function name the neighbours of the op or composite in the model, each if the value between
+        both has a single reader: ``maker`` is the op with the first operand as result, and ``reader`` is the op reading
+        the first result. A backend computes an activation behind a convolution for free, say.
+    How often: once per partition for ops differing only in names and in the elements of constants, and with equal
+        neighbours. The answer must not depend on other facts. Never for a backend with figures by the user.
     Result: the seconds are compared with the estimates of other backends and the host, and should be measured, if
-        roughly. A negative or non-finite figure is a ``HookError``.
+        roughly. ``byoc_core.authoring.CostTable`` estimates from a table of measurements. A negative or non-finite
+        figure is a ``HookError``.
     If it raises: the backend does not take the ops of the function.
 
     Example::

@@ -120,6 +120,15 @@ _HOMES = {
             "byoc profile model.byoc --input x=photo.npy --json > profile.json",
         ),
     ),
+    "tune": _Home(
+        "tune",
+        "tune_model",
+        (
+            "byoc tune model.onnx -o model.lock",
+            "byoc compile model.onnx --placement model.lock -o model.byoc",
+            "byoc tune model.onnx --threads 1 --dim n=8 --seconds 600",
+        ),
+    ),
     "inspect": _Home(
         "inspect",
         "inspect_artifact",

@@ -25,7 +25,7 @@ from byoc_core.cli.constraints import (
     StopAtOption,
     parse_constraints,
 )
-from byoc_core.errors import OptionsError, PluginError
+from byoc_core.errors import OptionsError
 
 if TYPE_CHECKING:
     from byoc_core.driver import CompileRequest
@@ -65,7 +65,8 @@ BackendOption = Annotated[
         "-b",
         metavar="NAME",
         help="A backend to use; repeat for several, or give A,B; backends are asked in this order. Default: all "
-        "installed backends able to compile here, by name. Ops not taken by any backend run on the host.",
+        "installed backends able to compile here, by name; `auto`: the same, placed by cost. Ops not taken by any "
+        "backend run on the host.",
     ),
 ]
 OptionOption = Annotated[
@@ -87,6 +88,16 @@ PolicyOption = Annotated[
         "--policy",
         help="The assignment of ops: each backend, in order, takes all possible ops (greedy, the default), or the "
         "cheapest assignment is chosen, transfers included (cost).",
+        show_default=False,
+    ),
+]
+PlacementOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--placement",
+        metavar="FILE",
+        readable=False,
+        help="A lock from `byoc tune`: each op goes to the backend of the lock. Default backends: the lock's.",
         show_default=False,
     ),
 ]
@@ -129,6 +140,7 @@ class RequestFlags:
     fallback: FallbackOption = None
     strict: StrictOption = False
     policy: PolicyOption = None
+    placement: PlacementOption = None
     force: ForceOption = None
     stop_at: StopAtOption = None
     allow: AllowOption = None
@@ -170,18 +182,30 @@ class RequestFlags:
             "fallback": self.fallback,
             "strict": self.strict or None,
             "policy": None if self.policy is None else POLICIES[self.policy](),
+            "placement": self.placement,
             "max_fold_cost": self.max_fold_cost,
             "specialize": parse_sets_of_sizes(self.specialize),
         }
-        if self.backend or "backends" not in base.model_fields_set:
+        has_placement = self.placement is not None or base.placement is not None
+        if self.backend or ("backends" not in base.model_fields_set and not has_placement):
             overrides["backends"] = choose_backends(self.backend)
         return base.updated(**{name: value for name, value in overrides.items() if value is not None})
 
 
 CONSTRAINT_FLAGS = ("force", "stop_at", "allow", "min_ops", "min_flops", "min_bytes", "sideways")
-RUN_FLAGS = ("config", "backend", "option", "strict", "max_fold_cost")
-DEBUG_FLAGS = ("config", "backend", "option", "policy", *CONSTRAINT_FLAGS, "max_fold_cost")
-EXPLAIN_FLAGS = ("config", "backend", "option", "strict", "policy", *CONSTRAINT_FLAGS, "max_fold_cost", "specialize")
+RUN_FLAGS = ("config", "backend", "option", "strict", "placement", "max_fold_cost")
+DEBUG_FLAGS = ("config", "backend", "option", "policy", "placement", *CONSTRAINT_FLAGS, "max_fold_cost")
+EXPLAIN_FLAGS = (
+    "config",
+    "backend",
+    "option",
+    "strict",
+    "policy",
+    "placement",
+    *CONSTRAINT_FLAGS,
+    "max_fold_cost",
+    "specialize",
+)
 ALL_FLAGS = tuple(field.name for field in fields(RequestFlags))
 
 
@@ -216,19 +240,12 @@ def takes_request(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 def choose_backends(texts: Sequence[str] | None) -> list[str]:
     """Return the backends named by the user, or else all installed backends able to compile here."""
-    from byoc_core.backend.registry import HOST_NAME, find_registry
+    from byoc_core.backend.registry import find_registry
+    from byoc_core.driver.automatic import able_backends
 
     if texts:
         return [name.strip() for text in texts for name in text.split(",") if name.strip()] or list(texts)
-    registry = find_registry()
-    usable = []
-    for name in registry.names():
-        try:
-            if name != HOST_NAME and registry.get(name).compile_status().ok:
-                usable.append(name)
-        except PluginError:
-            continue  # not requested by name, so allowed to fail; `byoc backends` shows the reason
-    return usable
+    return [handle.name for handle in able_backends(find_registry())]
 
 
 def parse_options(texts: Sequence[str] | None) -> dict[str, dict[str, object]]:

@@ -202,6 +202,7 @@ def refuse_request(model: Path, flags: RequestFlags, max_nodes: int | None) -> N
         "--strict": flags.strict,
         "--specialize": flags.names_given("specialize"),
         "--policy": flags.names_given("policy"),
+        "--placement": flags.names_given("placement"),
         "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
     }
     refuse_flags(model, model_flags)

@@ -31,6 +31,7 @@ def build(
     Args:
         module: the module to compile; parts may be annotated or compiled already.
         backends: names or plugin objects; the first is asked first. Ops taken by none of the backends run on the host.
+            ``"auto"``: all installed backends able to compile here, placed by expected time.
         request: the choices for the compilation; ``backends`` and ``fields`` override its values.
         progress: called with the name of each stage at the beginning of the stage.
         on_pass: called after each pass (see :func:`pass_names`) with its name, the elapsed seconds and the resulting

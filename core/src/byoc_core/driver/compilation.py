@@ -11,6 +11,8 @@ from byoc_core.backend.contained import ContainedBackend, HookFailure
 from byoc_core.backend.own_ops import with_own_ops
 from byoc_core.backend.registry import HOST_NAME, Backends
 from byoc_core.backend.specialised import SpecialisedBackend
+from byoc_core.driver.automatic import with_all_backends
+from byoc_core.driver.lock import read_placement
 from byoc_core.driver.observers import Observers
 from byoc_core.driver.request import CompileRequest
 from byoc_core.driver.specialising import parameter_symbols, sizes_to_compile
@@ -18,7 +20,7 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionLog, RunCodegen
 from byoc_core.partitioning.partition import check_module, check_option_owners
 
-__all__ = ["Compilation", "new_compilation"]
+__all__ = ["Compilation", "new_compilation", "with_lock"]
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,28 @@ def new_compilation(module: IRModule, request: CompileRequest, registry: Backend
         PluginError: a backend cannot be used.
     """
     check_module(module)
+    request = with_all_backends(with_lock(request, registry), registry)
     handles = registry.order(request.backends)
     check_option_owners(request.options, [handle.name for handle in handles])
     compilation = Compilation(module, request, registry, handles, replace(observers, dump=request.dump))
     contained = handles if request.is_strict else [_contained(handle, compilation.failures) for handle in handles]
     backends = tuple(_with_symbolic_sizes(compilation, contained))
     return replace(compilation, module=with_own_ops(module, backends), backends=backends)
+
+
+def with_lock(request: CompileRequest, registry: Backends) -> CompileRequest:
+    """Return a request with policy and backends of the lock in place of the field ``placement``, if any.
+
+    Raises:
+        OSError: the file cannot be read.
+        OptionsError: the file is no lock.
+        PluginError: a backend cannot be used.
+    """
+    if request.placement is None:
+        return request
+    present = {registry.get(item).name for item in request.backends if not isinstance(item, str)}
+    lock = read_placement(request.placement, registry, present)
+    return request.updated(placement=None, policy=lock.policy, backends=request.backends or lock.backends)
 
 
 def _contained(handle: BackendHandle, failures: list[HookFailure]) -> BackendHandle:

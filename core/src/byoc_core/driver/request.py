@@ -21,6 +21,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from byoc_core.backend import BackendHandle
 from byoc_core.backend.registry import HOST_NAME, open_object
 from byoc_core.driver.fallback import FALLBACKS, Fallback
+from byoc_core.driver.lock import Lock
 from byoc_core.driver.references import PassReference, object_name
 from byoc_core.driver.request_errors import read_table, under_path
 from byoc_core.driver.request_policy import policy_from_data, policy_schema, policy_to_data
@@ -32,7 +33,10 @@ from byoc_core.errors import OptionsError, near_names
 from byoc_core.partitioning import PartitionOptions, Policy
 from byoc_core.partitioning.partition import check_backends, check_policy
 
-__all__ = ["CompileRequest", "RequestFields", "gather_request"]
+AUTO = "auto"
+"""In place of a list of backends: all installed backends able to compile here, placed by cost."""
+
+__all__ = ["AUTO", "CompileRequest", "RequestFields", "gather_request"]
 
 
 def _is_file(info: ValidationInfo) -> bool:
@@ -40,6 +44,8 @@ def _is_file(info: ValidationInfo) -> bool:
 
 
 def _check_backends(value: object, info: ValidationInfo) -> tuple[str | object, ...]:
+    if value == AUTO:
+        return (AUTO,)
     check_backends(value)
     if not isinstance(value, Sequence):
         raise OptionsError("backends", "is not a list", got=repr(value))
@@ -91,6 +97,14 @@ def _check_specialize(value: object, info: ValidationInfo) -> object:
     return tuple(dict(item) if isinstance(item, Mapping) else item for item in value)
 
 
+def _check_lock(value: object, info: ValidationInfo) -> object:
+    if value is None or isinstance(value, Lock | Path):
+        return value
+    if not isinstance(value, str):
+        raise OptionsError("placement", "is neither a lock nor the path of a lock", got=repr(value))
+    return Path(value)
+
+
 def _check_passes(value: object, info: ValidationInfo) -> Mapping[str, tuple[ModulePass, ...]]:
     stages = [stage.value for stage in INSERTION_POINTS]
     if not isinstance(value, Mapping):
@@ -132,6 +146,8 @@ class CompileRequest(BaseModel):
 
     Attributes:
         backends: names or plugin objects; the first is asked first. Ops taken by none of the backends run on the host.
+            ``"auto"`` stands for all installed backends able to compile here, placed by :class:`ByCost` unless another
+            policy or placement is given.
         options: each backend's options, by backend name.
         fallback: the reaction to ops staying on the host: ``"allow"`` (the report and the log give the reasons),
             ``"warn"``, or ``"error"``. Listing ``"host"`` among the backends permits such ops. A backend unable to
@@ -140,6 +156,9 @@ class CompileRequest(BaseModel):
             exception is a refusal by the backend: other backends and the host take over, a warning is given, and the
             report keeps the traceback.
         policy: the assignment of ops to backends; greedy by order by default.
+        placement: a lock from :func:`byoc_core.tune`, or the path of a lock file, in place of a policy: each op goes to
+            the backend of the lock, and nothing is measured. Without ``backends``, the backends are the lock's. If
+            machine or versions differ from the measurement's, a warning lists the differences.
         partition_options: constraints on the assignment: ops forced to a backend or the host, ends of offloading,
             allowed ops, smallest regions.
         max_fold_cost: the limit of bytes and FLOPs for computing constants; by default 512 Mi plus 16 for each byte of
@@ -164,6 +183,7 @@ class CompileRequest(BaseModel):
     fallback: Annotated[Fallback, ObjectField(_check_fallback, lambda: {"enum": list(FALLBACKS)})] = "allow"
     strict: bool = False
     policy: Annotated[Policy | None, ObjectField(_check_policy, policy_schema)] = None
+    placement: Annotated[Path | Lock | None, ObjectField(_check_lock, lambda: {"type": ["string", "null"]})] = None
     partition_options: Annotated[PartitionOptions, BeforeValidator(_check_partition)] = Field(
         default_factory=PartitionOptions, validation_alias="partition"
     )
@@ -179,6 +199,12 @@ class CompileRequest(BaseModel):
         default_factory=dict
     )
     dump: Annotated[Path | None, BeforeValidator(_check_dump)] = None
+
+    @model_validator(mode="after")
+    def _check_one_placement(self) -> Self:
+        if self.placement is not None and self.policy is not None:
+            raise OptionsError("placement", "is given beside `policy`", expected="a single way to place ops")
+        return self
 
     @model_validator(mode="wrap")
     @classmethod
@@ -261,6 +287,7 @@ class CompileRequest(BaseModel):
             "fallback": self.fallback,
             "strict": self.strict,
             "policy": None if self.policy is None else policy_to_data(self.policy),
+            "placement": _placement_name(self.placement),
             "partition": _plain(asdict(self.partition_options)),
             "max_fold_cost": self.max_fold_cost,
             "specialize": self.specialize if isinstance(self.specialize, bool) else [dict(s) for s in self.specialize],
@@ -269,13 +296,13 @@ class CompileRequest(BaseModel):
         }
 
     def to_record(self, paths: Mapping[str, Collection[str]] = MappingProxyType({})) -> dict[str, Any]:
-        """Return the record for artifacts: plain JSON values, without the machine's folder ``dump``.
+        """Return the record for artifacts: plain JSON values, without the machine's paths ``dump`` and ``placement``.
 
         Args:
             paths: options holding paths, by backend; left out like ``dump``.
         """
         data = self.to_data()
-        del data["dump"]
+        del data["dump"], data["placement"]
         options = {
             backend: {name: value for name, value in backend_options.items() if name not in paths.get(backend, ())}
             for backend, backend_options in data["options"].items()
@@ -298,6 +325,8 @@ class CompileRequest(BaseModel):
         objects = [(f"backends[{i}]", item) for i, item in enumerate(self.backends) if not isinstance(item, str)]
         if isinstance(name := None if self.policy is None else policy_to_data(self.policy), str) and ":" in name:
             objects.append(("policy", self.policy))
+        if isinstance(self.placement, Lock):
+            objects.append(("placement", self.placement))
         for stage, passes in self.passes.items():
             objects += [(f"passes.{stage}[{i}]", p) for i, p in enumerate(passes) if not isinstance(p, PassReference)]
         for where, item in objects:
@@ -311,6 +340,7 @@ class RequestFields(TypedDict, total=False):
     fallback: Fallback
     strict: bool
     policy: Policy | None
+    placement: Lock | str | Path | None
     partition_options: PartitionOptions | None
     max_fold_cost: int | None
     specialize: Specialize
@@ -348,6 +378,10 @@ def _backend_name(backend: str | object) -> str:
     if isinstance(backend, str):
         return backend
     return backend.name if isinstance(backend, BackendHandle) else open_object(backend).name
+
+
+def _placement_name(placement: Lock | Path | None) -> str | None:
+    return None if placement is None else object_name(placement) if isinstance(placement, Lock) else str(placement)
 
 
 def _plain(value: Any) -> Any:

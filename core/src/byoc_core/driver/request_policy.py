@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -13,11 +13,11 @@ from pydantic import TypeAdapter
 from byoc_core.driver.references import object_name
 from byoc_core.driver.request_errors import read_table
 from byoc_core.errors import OptionsError, near_names
-from byoc_core.partitioning.policies import POLICIES, Policy
+from byoc_core.partitioning.policies import FILE_POLICIES, Policy
 
 __all__ = ["policy_from_data", "policy_schema", "policy_to_data"]
 
-_NAMES = tuple(POLICIES)
+_NAMES = tuple(FILE_POLICIES)
 
 
 def policy_from_data(data: object) -> Policy:
@@ -27,35 +27,37 @@ def policy_from_data(data: object) -> Policy:
         OptionsError: the name is unknown, or the fields do not fit.
     """
     name, settings = (data.get("name"), data) if isinstance(data, Mapping) else (data, {})
-    if not isinstance(name, str) or name not in POLICIES:
+    if not isinstance(name, str) or name not in FILE_POLICIES:
         hint = near_names(name, _NAMES) or None if isinstance(name, str) else None
         where = "policy.name" if isinstance(data, Mapping) else "policy"
         raise OptionsError(where, "is not a policy", got=repr(name), expected=" or ".join(_NAMES), hint=hint)
     table = {key: value for key, value in settings.items() if key != "name"}
-    policy: Policy = read_table(POLICIES[name], "policy", table, ", ")
+    policy: Policy = read_table(FILE_POLICIES[name], "policy", table, ", ")
     return policy
 
 
 def policy_to_data(policy: object) -> str | dict[str, Any]:
     """Return a policy in the form of files; a policy of an unknown class only by the class's name."""
-    name = next((name for name, kind in POLICIES.items() if type(policy) is kind), None)
+    name = next((name for name, kind in FILE_POLICIES.items() if type(policy) is kind), None)
     if name is None:
         return object_name(policy)
-    default = POLICIES[name]()
+    default = FILE_POLICIES[name]()
     settings = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
     changed = {key: _plain(value) for key, value in settings.items() if value != getattr(default, key)}
     return {"name": name, **changed} if changed else name
 
 
-def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: item if isinstance(item, int) else asdict(item) for key, item in value.items()}
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def policy_schema() -> dict[str, Any]:
     """Return the JSON schema of policies in files."""
     tables = [
         {**schema, "properties": {"name": {"const": name}, **schema.get("properties", {})}, "required": ["name"]}
-        for name, kind in POLICIES.items()
+        for name, kind in FILE_POLICIES.items()
         for schema in [_schema(kind)]
     ]
     return {"anyOf": [{"enum": list(_NAMES)}, *tables, {"type": "null"}]}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from byoc_core.ir import CALL, COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Value
 
-__all__ = ["OpKey", "OpSite", "members_of", "op_key", "walk_bodies", "walk_ops"]
+__all__ = ["OpKey", "OpSite", "bodies_of", "members_of", "op_key", "walk_bodies", "walk_ops"]
 
 OpKey = tuple[str, str]
 """An op of a module: the names of the original function and of the op's first result. Unique only after the pass
@@ -72,6 +72,13 @@ def walk_bodies(function: Function) -> Iterator[Function]:
     for binding in function.bindings:
         for region in binding.regions if binding.op is not COMPOSITE else ():
             yield from walk_bodies(region)
+
+
+def bodies_of(module: IRModule) -> Iterator[tuple[str, Function]]:
+    """Yield the bodies open to partitioning, with the names of their functions; nested bodies after outer bodies."""
+    for function in module.functions.values():
+        if "Codegen" not in function.attrs:
+            yield from ((function.name, body) for body in walk_bodies(function))
 
 
 def walk_ops(module: IRModule) -> Iterator[OpSite]:

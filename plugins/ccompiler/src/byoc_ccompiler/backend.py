@@ -15,6 +15,7 @@ from byoc_core.backend.hooks import (
     BackendInfo,
     CodegenResult,
     CompileContext,
+    Estimate,
     KernelReport,
     Rejection,
     Status,
@@ -27,6 +28,7 @@ from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.pattern import CompositePattern
 
 from byoc_ccompiler.codegen import FusedCodegen
+from byoc_ccompiler.measured_costs import measured_costs
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.patterns import patterns
 from byoc_ccompiler.regions import prepare_regions
@@ -38,6 +40,7 @@ __all__ = [
     "byoc_backend_info",
     "byoc_codegen",
     "byoc_compile_status",
+    "byoc_estimate",
     "byoc_generated_kernels",
     "byoc_patterns",
     "byoc_supports",
@@ -79,6 +82,15 @@ def byoc_patterns() -> Sequence[CompositePattern]:
 def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
     """Return whether there is a C kernel for an op's dtypes and layouts."""
     return reject_step(binding, tutorial=_options(context).tutorial) or Support()
+
+
+@hookimpl
+def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
+    """Return the cost of an op by measurements of similar ops, with the vectors of this machine alone."""
+    options = _options(context)
+    if options.tutorial or options.portable or options.target:
+        return None
+    return measured_costs().estimate(function)
 
 
 @hookimpl

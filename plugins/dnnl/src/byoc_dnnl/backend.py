@@ -24,17 +24,16 @@ from byoc_core.backend.hooks import (
 from byoc_core.dims import bound_symbols
 from byoc_core.errors import ArtifactError, IRTypeError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
-from byoc_core.partitioning import BACKEND_MACHINE
 from byoc_core.runtime.graph.document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.parts import ops_text
 from byoc_core.runtime.threads import num_threads
 from byoc_core.transform import FoldScales, RecogniseComposites
 
-from byoc_dnnl.cost import slowdown
 from byoc_dnnl.engine import DnnlModule, open_engine
 from byoc_dnnl.library import Library, Missing, find_library, library_status
 from byoc_dnnl.lowerings import declines, is_decided
+from byoc_dnnl.measured_costs import measured_costs
 from byoc_dnnl.options import DnnlOptions
 from byoc_dnnl.plan import Plan
 from byoc_dnnl.planner import Planner
@@ -110,19 +109,9 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 
 
 @hookimpl
-def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
-    """Estimate the cost of an op with only a slow implementation in oneDNN; the core's guess is right for others."""
-    (binding,) = function.bindings
-    if parts_of_attention(binding):
-        return None
-    plans = _plans(_graph_of(binding), context.constants, _options(context).precision)
-    times = 1.0 if isinstance(plans, str) else max(map(slowdown, plans))
-    costs = binding.context()
-    flops, nbytes = binding.op.flops(costs), binding.op.nbytes(costs)
-    if times == 1 or not isinstance(flops, int) or not isinstance(nbytes, int):
-        return None
-    guess = BACKEND_MACHINE.estimate(flops, nbytes)
-    return replace(guess, seconds=times * guess.seconds)
+def byoc_estimate(function: Function) -> Estimate | None:
+    """Return the cost of an op by measurements of similar ops."""
+    return measured_costs().estimate(function)
 
 
 @hookimpl

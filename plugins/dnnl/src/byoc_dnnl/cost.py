@@ -1,7 +1,6 @@
-"""Rough cost of a plan: whether more than one thread pays, and whether other backends may be faster.
+"""Rough cost of a plan: whether more than one thread pays.
 
-:mod:`byoc_dnnl.engine` plans small regions again, for the calling thread alone. :mod:`byoc_dnnl.backend` reports the
-time of slow ops to the core.
+:mod:`byoc_dnnl.engine` plans small regions again, for the calling thread alone.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from math import prod
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.plan import AnyStep, Kernel, Plan, Step
 
-__all__ = ["is_small", "slowdown"]
+__all__ = ["is_small"]
 
 SMALL_NS = 30_000
 """Plans below this time run in the calling thread: sleeping workers need some tens of microseconds to wake up, and
@@ -26,24 +25,6 @@ _FLOPS_PER_NS = 100
 
 _KERNEL_NS = 0.4
 """Time of a thread for an element of a function of the core."""
-
-
-_SLOW = (("nn.conv", "gemm", 2.0), ("concat", "simple", 1.5))
-"""Operations without a good implementation in oneDNN: prefix of the title, part of the implementation's name, and
-relative time. Convolutions are compared with implementations other than general matrix products, concatenation with
-functions of as many elements (medians; ``docs/notes/convolutional-networks.md``).
-"""
-
-
-def slowdown(plan: Plan) -> float:
-    """Return the time of a plan relative to the best known implementations; 1 if oneDNN's are the best."""
-    found = (
-        times
-        for step in plan.steps
-        for title, name, times in _SLOW
-        if isinstance(step, Step) and step.title.startswith(title) and name in step.implementation
-    )
-    return max(found, default=1.0)
 
 
 def is_small(plan: Plan) -> bool:

@@ -12,9 +12,9 @@ from byoc_core.ir import Binding, IRModule
 from byoc_core.partitioning.claiming.claim_filters import with_refused_ops
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.log import PartitionLog
-from byoc_core.partitioning.op_sites import OpKey, op_key
+from byoc_core.partitioning.op_sites import OpKey, bodies_of, op_key
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
-from byoc_core.partitioning.policies.cost_problem import Body, Prices, backends_of, bodies_of
+from byoc_core.partitioning.policies.cost_problem import Body, Prices, backends_of
 from byoc_core.partitioning.policies.labelling import Labelling, find_labelling
 from byoc_core.pattern import Rejection
 
@@ -31,18 +31,30 @@ class ByCost:
     backend reading the value: the call, and the transfer out of one device and into the other. A region entered by
     several values is therefore charged several calls.
 
-    The result is expected to cost no more than the result of :class:`GreedyByOrder`, nor than the host alone. A module
+    The result is expected to cost no more than any backend alone, nor than the host alone, and with ``margin=0`` no
+    more than the result of :class:`GreedyByOrder`. A module
     with regions of one of the backends is left unchanged: the ops outside were weighed when these regions were made.
 
     Attributes:
         sizes: the expected value of each symbolic size, by symbol; 1 by default.
-        machines: figures by backend name, including ``"host"``, for backends without own estimates; ``HOST_MACHINE``
-            and ``BACKEND_MACHINE`` of this package by default. A policy may serve several builds: a name may belong to
-            an installed backend not taking part; any other name is an error.
+        machines: figures by backend name, including ``"host"``, in place of own estimates; without both, the figures
+            are ``HOST_MACHINE`` and ``BACKEND_MACHINE`` of this package. A policy may serve several builds: a name may
+            belong to an installed backend not taking part; any other name is an error.
+        measured: measured seconds of ops by backend name, including ``"host"``, then by ``"FUNCTION/RESULT"``
+            (:func:`byoc_core.partitioning.policies.placement_key`), in place of estimates. Ops computed together count
+            once, by any of these ops.
+        border_seconds: additional seconds for each value crossing a border, such as changes of layouts: constant, and
+            seconds for each byte.
+        margin: the share of the time of the best backend alone, or of the host alone, to be saved at least by several
+            backends together; else the best alone takes its ops. Estimates have errors, and a mixture adds up the
+            errors in its favour.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     machines: Mapping[str, MachineModel] = field(default_factory=dict)
+    measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    border_seconds: tuple[float, float] = (0.0, 0.0)
+    margin: float = 0.15
 
     def __post_init__(self) -> None:
         _check_mapping("sizes", self.sizes, "{'batch': 32}")
@@ -56,6 +68,20 @@ class ByCost:
         for name, machine in machines.items():
             if not isinstance(machine, MachineModel):
                 raise OptionsError(f"ByCost, machine `{name}`", "is not a MachineModel", got=repr(machine))
+        _check_mapping("measured", self.measured, "{'mynpu': {'main/conv_0': 2e-5}}")
+        for name, seconds in self.measured.items():
+            _check_mapping(f"measured of `{name}`", seconds, "{'main/conv_0': 2e-5}")
+        border: object = self.border_seconds
+        if not isinstance(border, tuple | list) or len(border) != 2:
+            expected = "two numbers: constant, and for each byte"
+            raise OptionsError("ByCost, border_seconds", "has a bad value", got=repr(border), expected=expected)
+        numbers = [*self.border_seconds, *(value for seconds in self.measured.values() for value in seconds.values())]
+        if not all(map(_is_time, numbers)):
+            raise OptionsError("ByCost", "has a bad number of seconds", expected="finite numbers, 0 or more")
+        if not _is_time(self.margin) or self.margin >= 1:
+            raise OptionsError(
+                "ByCost, margin", "has a bad value", got=repr(self.margin), expected="0 or more, below 1"
+            )
 
     def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
         """Return the module with claims.
@@ -87,6 +113,10 @@ class ByCost:
                     expected=", ".join([*names, HOST_NAME]),
                     hint=near_names(name, [*names, HOST_NAME]) or None,
                 )
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
 Choice = Mapping[OpKey, str]
@@ -128,11 +158,14 @@ class _Plan:
         self._module = module
         self._request = request
         unlogged = replace(request, log=PartitionLog())
+        self._margin = policy.margin
         trials = [unlogged.claim(module, handle) for handle in request.backends]
         self._greedy = trials[0]
         for handle in request.backends[1:]:
             self._greedy = unlogged.claim(self._greedy, handle)
-        self._prices = Prices(module, request, policy.machines, Sizes(policy.sizes))
+        self._trials = trials
+        sizes = Sizes(policy.sizes)
+        self._prices = Prices(module, request, policy.machines, sizes, policy.measured, policy.border_seconds)
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]
         self._bodies = [Body(source, body, self._prices, units) for source, body in bodies_of(module)]
 
@@ -142,23 +175,36 @@ class _Plan:
         return self._prices.refused
 
     def claim_best(self) -> IRModule:
-        """Claim at the least actual cost: the best placement, greedy by order, or nothing at all."""
+        """Claim at the least actual cost: the best placement, greedy by order, a backend alone, or nothing at all.
+
+        Placements on several backends count as dearer by the margin.
+        """
         greedy = backends_of(self._greedy)
         placed: dict[OpKey, str] = {}
         for body in self._bodies:
             placed.update(body.choice(find_labelling(body.problem, [body.labels(greedy)]).labels))
         log = PartitionLog()
         claimed = self.claim(placed, log)
-        placed_cost = self._prices.total(claimed)
+        placed_cost = self._weighed(claimed, placed)
+        modules = [self._greedy, self._module, *self._trials]
         alternatives: list[tuple[float, Choice]] = [
-            (self._prices.total(self._greedy), greedy),
-            (self._prices.total(self._module), {}),
+            (self._weighed(module, choice), choice) for module in modules for choice in (self._claims_of(module),)
         ]
         cost, choice = min(alternatives, key=lambda pair: pair[0])
         if cost < placed_cost:
             return self.claim(choice, self._request.log)
         self._request.log.extend(log)
         return claimed
+
+    def _claims_of(self, module: IRModule) -> Choice:
+        """Return the claims of a module beyond the original claims."""
+        before = backends_of(self._module)
+        return {key: backend for key, backend in backends_of(module).items() if key not in before}
+
+    def _weighed(self, module: IRModule, choice: Choice) -> float:
+        """Return the cost of a module with the claims of a choice; a mixture must save the margin."""
+        cost = self._prices.total(module)
+        return cost / (1 - self._margin) if self._margin and len(set(choice.values())) > 1 else cost
 
     def claim(self, choice: Choice, log: PartitionLog) -> IRModule:
         """Return the module with the claims of a choice, as far as allowed by the request; the log gets the rest."""

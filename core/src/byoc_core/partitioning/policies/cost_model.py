@@ -14,11 +14,21 @@ from byoc_core.ir import COMPOSITE, Binding, Constant, Function, TensorType, Typ
 from byoc_core.ir.sizes import cited_symbols
 from byoc_core.ir.structural_equality import attributes_text
 from byoc_core.partitioning.op_sites import members_of
+from byoc_core.partitioning.policies.neighbours import ALONE, Neighbours
 from byoc_core.pattern import Rejection
 from byoc_core.transform.infer_types import retype
 from byoc_core.transform.rewrite import clone_bindings
 
-__all__ = ["BACKEND_MACHINE", "HOST_MACHINE", "BackendCosts", "MachineModel", "Sizes", "to_seconds", "to_units"]
+__all__ = [
+    "BACKEND_MACHINE",
+    "HOST_MACHINE",
+    "BackendCosts",
+    "MachineModel",
+    "Sizes",
+    "as_function",
+    "to_seconds",
+    "to_units",
+]
 
 _UNITS_PER_SECOND = 10**15
 _MAX_SECONDS = 1e9
@@ -119,29 +129,37 @@ class BackendCosts:
     Args:
         handle: the backend.
         context: the context of the module.
-        machine: used without an estimate of the backend.
+        machine: replaces the estimates of the backend; by default :data:`BACKEND_MACHINE` stands in for missing
+            estimates.
         sizes: the expected sizes.
     """
 
-    def __init__(self, handle: BackendHandle, context: CompileContext, machine: MachineModel, sizes: Sizes) -> None:
+    def __init__(
+        self, handle: BackendHandle, context: CompileContext, machine: MachineModel | None, sizes: Sizes
+    ) -> None:
         self._handle = handle
         self._context = context
-        self._machine = machine
+        self._asks = machine is None
+        self._machine = machine or BACKEND_MACHINE
         self._sizes = sizes
         self._estimates: dict[tuple[object, ...], Estimate] = {}
         self._refused: dict[tuple[object, ...], Rejection] = {}
 
-    def estimate(self, binding: Binding) -> Estimate | Rejection:
+    def estimate(self, binding: Binding, neighbours: Neighbours = ALONE) -> Estimate | Rejection:
         """Return the cost of an op or a composite there, or the reason for a failed estimate; the op is then refused.
+
+        Args:
+            binding: the op.
+            neighbours: the neighbours of the op in the module.
 
         Raises:
             HookError: the backend's hook failed, and failures of the backend are not contained.
         """
-        key = _structure(binding, {})
+        key = (*_structure(binding, {}), neighbours)
         if key not in self._estimates and key not in self._refused:
-            function = self._sized(_as_function(binding, self._handle.name))
+            function = self._sized(as_function(binding, self._handle.name, neighbours))
             try:
-                answer = None if function is None else self._handle.estimate(function, self._context)
+                answer = None if function is None or not self._asks else self._handle.estimate(function, self._context)
                 self._estimates[key] = answer or self._machine.estimate(*self._sizes.work(binding))
             except ByocError as error:
                 self._refused[key] = self._handle.contain("byoc_estimate", error, binding.results[0].name)
@@ -163,13 +181,14 @@ class BackendCosts:
             return None
 
 
-def _as_function(binding: Binding, backend: str) -> Function:
-    """Return a function of one op, or of a composite, annotated for a backend."""
+def as_function(binding: Binding, backend: str, neighbours: Neighbours = ALONE) -> Function:
+    """Return a function of one op, or of a composite, annotated for a backend and with the names of neighbours."""
     params = {id(operand): Var(operand.name, operand.type) for operand in binding.operands if isinstance(operand, Var)}
     mapping: dict[int, Value] = dict(params)
     (body,) = clone_bindings([replace(binding, codegen=None)], mapping)
     name = str(binding.attrs["name"]) if binding.op is COMPOSITE else binding.op.name
-    return Function(name, tuple(params.values()), (body,), body.results, {"Codegen": backend})
+    attrs = {"Codegen": backend, **{key: op for key, op in neighbours._asdict().items() if op}}
+    return Function(name, tuple(params.values()), (body,), body.results, attrs)
 
 
 def _structure(binding: Binding, numbers: dict[int, int]) -> tuple[object, ...]:

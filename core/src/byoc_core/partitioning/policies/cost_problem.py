@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from byoc_core.backend import Estimate
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Var
 from byoc_core.partitioning.claiming.claims import claims_of
 from byoc_core.partitioning.claiming.request import PartitionRequest
-from byoc_core.partitioning.op_sites import OpKey, members_of, op_key, walk_bodies
+from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of, op_key
 from byoc_core.partitioning.policies.cost_model import (
-    BACKEND_MACHINE,
     HOST_MACHINE,
     BackendCosts,
     MachineModel,
     Sizes,
     to_units,
 )
+from byoc_core.partitioning.policies.neighbours import Neighbours, Site, neighbours_of
+from byoc_core.partitioning.policies.placed import placement_key
 from byoc_core.partitioning.policies.placement import Cost, Flow, PlacementProblem
 from byoc_core.pattern import Rejection
 
-__all__ = ["Body", "Prices", "Unit", "backends_of", "bodies_of"]
+__all__ = ["Body", "Prices", "Unit", "backends_of"]
+
+
+_NO_SITE = Site(maker="", reader="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,6 @@ class Unit:
     cost: int
 
 
-def bodies_of(module: IRModule) -> Iterator[tuple[str, Function]]:
-    """Yield the bodies open to partitioning, with the names of their functions; nested bodies after outer bodies."""
-    for function in module.functions.values():
-        if "Codegen" not in function.attrs:
-            yield from ((function.name, body) for body in walk_bodies(function))
-
-
 def backends_of(module: IRModule) -> dict[OpKey, str]:
     """Return the backend of every claimed op outside regions."""
     return {
@@ -60,8 +58,10 @@ class Prices:
     Args:
         module: the module with the original claims.
         request: the backends taking part.
-        machines: by name; replace the core's figures for the host, and for backends without figures.
+        machines: by name; replace the core's figures for the host, and the estimates of backends.
         sizes: the expected sizes.
+        measured: seconds of ops by backend, in place of estimates; see :class:`ByCost`.
+        border_seconds: see :class:`ByCost`.
 
     Attributes:
         labels: the names of the backends, the host's last.
@@ -70,7 +70,13 @@ class Prices:
     """
 
     def __init__(
-        self, module: IRModule, request: PartitionRequest, machines: Mapping[str, MachineModel], sizes: Sizes
+        self,
+        module: IRModule,
+        request: PartitionRequest,
+        machines: Mapping[str, MachineModel],
+        sizes: Sizes,
+        measured: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+        border_seconds: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
         self.sizes = sizes
@@ -79,12 +85,14 @@ class Prices:
         self._backends = []
         for handle in request.backends:
             context = handle.context(module, request.options.get(handle.name, {}))
-            machine = machines.get(handle.name, BACKEND_MACHINE)
-            self._backends.append(BackendCosts(handle, context, machine, sizes))
+            self._backends.append(BackendCosts(handle, context, machines.get(handle.name), sizes))
+        self._neighbours = neighbours_of(module)
+        self._measured = [measured.get(name, {}) for name in self.labels]
+        self._border_seconds = border_seconds
         self._moves: dict[int, list[list[int]]] = {}
         self._host_filter = request.claim_filters(HOST_NAME)
 
-    def cost(self, source: str, binding: Binding, label: int) -> int:
+    def cost(self, source: str, binding: Binding, label: int, labels: Mapping[str, int] | None = None) -> int:
         """Return the cost of an op or composite in femtoseconds.
 
         The cost is 30 years after a failed estimate, and on the host if the user wants another place.
@@ -93,22 +101,44 @@ class Prices:
             source: the op's original function in the module.
             binding: the op.
             label: the label of the running backend.
+            labels: the labels of other ops, by the name of the first result; by default, neighbours have this label.
 
         Raises:
             HookError: the backend's hook failed.
         """
+        measured = self._measured_cost(source, binding, label)
         if label < len(self._backends):
-            estimate = self._backends[label].estimate(binding)
+            if measured is not None:
+                return measured
+            members = members_of(binding)
+            neighbours = self._neighbours_at(source, members, label, labels)
+            estimate = self._backends[label].estimate(binding, neighbours)
             if not isinstance(estimate, Rejection):
                 return to_units(estimate.seconds)
-            ops = members_of(binding)
-            self.refused.update(((self.labels[label], op_key(source, op)), estimate) for op in ops)
+            self.refused.update(((self.labels[label], op_key(source, op)), estimate) for op in members)
             return to_units(math.inf)
         if binding.op in STRUCTURAL_OPS and binding.op is not COMPOSITE:
             return 0
         if self._host_filter(source, binding) is not None:
             return to_units(math.inf)
+        if measured is not None:
+            return measured
         return to_units(self._host.estimate(*self.sizes.work(binding)).seconds)
+
+    def _neighbours_at(
+        self, source: str, members: Sequence[Binding], label: int, labels: Mapping[str, int] | None
+    ) -> Neighbours:
+        """Return the neighbours of an op, or of the first and the last op of a composite."""
+        sites = [self._neighbours.get(op_key(source, op), _NO_SITE) for op in (members[0], members[-1])]
+        maker, reader = (site.neighbours if labels is None else site.within(labels, label) for site in sites)
+        return Neighbours(maker.maker, reader.reader)
+
+    def _measured_cost(self, source: str, binding: Binding, label: int) -> int | None:
+        """Return the measured cost of an op or composite; ``None`` without any measured op."""
+        measured = self._measured[label]
+        seconds = [measured.get(placement_key(op_key(source, op))) for op in members_of(binding)] if measured else []
+        found = [value for value in seconds if value is not None]
+        return to_units(sum(found)) if found else None
 
     def moves(self, nbytes: int) -> Sequence[Sequence[int]]:
         """Return the cost of moving a value in femtoseconds, by source label and target label.
@@ -119,9 +149,11 @@ class Prices:
             transfers = [
                 nbytes / border.bytes_per_second if border.bytes_per_second else 0.0 for border in self._borders
             ]
+            constant, seconds_per_byte = self._border_seconds
+            changed = constant + seconds_per_byte * nbytes
             self._moves[nbytes] = [
                 [
-                    0 if source == target else to_units(leaving + border.call_seconds + entering)
+                    0 if source == target else to_units(leaving + border.call_seconds + entering + changed)
                     for target, (entering, border) in enumerate(zip(transfers, self._borders, strict=True))
                 ]
                 for source, leaving in enumerate(transfers)
@@ -185,8 +217,13 @@ class Body:
         self._costs: list[list[Cost]] = []
         self._homes: list[int] = []
         flows = self._flows(function)
+        labels = {
+            op.results[0].name: self._homes[self.items[binding.results[0].name]]
+            for binding in (function.bindings if not units else ())
+            for op in members_of(binding)
+        }
         for binding in function.bindings:
-            self._set_costs(binding, units)
+            self._set_costs(binding, units, labels if not units else None)
         self.problem = PlacementProblem(self._costs, self._homes, flows, self._groups(units))
 
     def labels(self, choice: Mapping[OpKey, str]) -> list[int]:
@@ -235,11 +272,13 @@ class Body:
     def _flow(self, value: Var, producer: int, readers: tuple[int, ...]) -> Flow:
         return Flow(producer, readers, self._prices.moves(self._prices.sizes.nbytes(value.type)))
 
-    def _set_costs(self, binding: Binding, units: Sequence[Mapping[OpKey, Unit]]) -> None:
+    def _set_costs(
+        self, binding: Binding, units: Sequence[Mapping[OpKey, Unit]], labels: Mapping[str, int] | None
+    ) -> None:
         name = binding.results[0].name
         item = self.items[name]
         home = self._homes[item]
-        self._costs[item][home] = self._prices.cost(self.source, binding, home)
+        self._costs[item][home] = self._prices.cost(self.source, binding, home, labels)
         for label, backend_units in enumerate(units if binding.codegen is None else ()):
             unit = backend_units.get((self.source, name))
             if unit is not None:

@@ -34,6 +34,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "stopped": "the op depends on a value at which the user stops offloading",
         "not-allowed": "the op is not among the ops allowed for the backend by the user",
         "too-small": "the region is smaller than the user's limit",
+        "placed": "the placement of the user gives the op to another place",
         "costs-more": "by the cost model the op is cheaper at the chosen place",
         # A region refused by codegen.
         "same-region": "a refused region is handed over whole, and this backend does not take all ops of the region",

@@ -1,0 +1,420 @@
+"""Estimates of a backend from a table of measurements shipped with the backend.
+
+``python -m benchmarks.collect_costs`` of the repository writes such tables. A row is an op with shapes, attributes and
+measured seconds. An estimate is the time of the most similar measured ops, scaled by the limits of the machine::
+
+    from byoc_core.authoring.cost_table import CostTable
+
+    TABLE = CostTable.load(files("mybackend") / "costs.json")
+
+    @hookimpl
+    def byoc_estimate(function):
+        return TABLE.estimate(function)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources.abc import Traversable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from byoc_core.backend import Estimate
+from byoc_core.errors import ArtifactError
+from byoc_core.ir import Binding, Constant, Function, TensorType, Trait, Value
+
+__all__ = ["CostRow", "CostTable", "Limits", "Setting"]
+
+_SCHEMA = 1
+_NUM_NEIGHBOURS = 3
+_NUM_AXES = 5
+_FLOOR_SECONDS = 1e-7
+"""The least seconds of the work of an op: smaller ops are mostly overhead."""
+_SHAPE_WEIGHT = 0.5
+"""The distance of a factor of two in an axis, relative to a factor of two in operations or bytes."""
+_OTHER_ATTRIBUTES = 1.0
+_OTHER_DTYPES = 4.0
+_OTHER_MAKER = 0.5
+"""Distances of rows with other attributes, dtypes or makers than the op."""
+
+
+class Limits(Protocol):
+    """The limits of a machine: operations and bytes per second."""
+
+    @property
+    def flops(self) -> float:
+        """Operations per second."""
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second."""
+
+
+class Setting(NamedTuple):
+    """The neighbours of an op in a module, by op name; empty if unknown, several, or outside of the function.
+
+    Attributes:
+        maker: the op with a result read by this op alone.
+        reader: the only op reading the result.
+    """
+
+    maker: str = ""
+    reader: str = ""
+
+    @classmethod
+    def of(cls, function: Function) -> Setting:
+        """Return the setting noted by the core in the attributes of a function of one op."""
+        return cls(str(function.attrs.get("maker", "")), str(function.attrs.get("reader", "")))
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """A measured op.
+
+    Attributes:
+        op: the name.
+        kind: a family of similar ops: elementwise ops, ops without arithmetic, others.
+        dtypes: of operands and results, with a mark for constant operands.
+        attributes: all attributes, as text.
+        flops: operations.
+        nbytes: bytes read and written.
+        shapes: of the first two operands and the first result.
+        seconds: measured; 0 for an op to be estimated.
+        maker: the op with the first operand as result; see :class:`Setting`.
+    """
+
+    op: str
+    kind: str
+    dtypes: str
+    attributes: str
+    flops: int
+    nbytes: int
+    shapes: tuple[tuple[int, ...], ...]
+    seconds: float = 0.0
+    maker: str = ""
+
+    @classmethod
+    def of(
+        cls, binding: Binding, seconds: float = 0.0, constants: Container[int] = (), maker: str = ""
+    ) -> CostRow | None:
+        """Return the row of an op; ``None`` for sizes known only at run time.
+
+        Args:
+            binding: the op.
+            seconds: measured.
+            constants: the ``id`` of each variable known to be a constant.
+            maker: the op with the first operand as result; empty if unknown.
+        """
+        context = binding.context()
+        flops, nbytes = binding.op.flops(context), binding.op.nbytes(context)
+        shapes = [_shape(value) for value in (*binding.operands, *binding.results)]
+        operands = (_dtype(value, isinstance(value, Constant) or id(value) in constants) for value in binding.operands)
+        dtypes = ",".join(operands) + "->" + ",".join(_dtype(value, False) for value in binding.results)
+        sized = [shape for shape in shapes if shape is not None]
+        if not isinstance(flops, int) or not isinstance(nbytes, int) or len(sized) < len(shapes):
+            return None
+        count = len(binding.operands)
+        shapes_of_row = (*sized[: min(2, count)], *([()] * (2 - min(2, count))), *sized[count : count + 1])
+        attributes = json.dumps({name: str(binding.attrs[name]) for name in sorted(binding.attrs)})
+        kind = _kind(binding, flops)
+        return cls(binding.op.name, kind, dtypes, _short(attributes), flops, nbytes, shapes_of_row, seconds, maker)
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """Return logarithms of work and sizes: distances of features are factors of two."""
+        work = (math.log2(1 + self.flops), math.log2(1 + self.nbytes))
+        axes = (axis for shape in self.shapes for axis in _axes(shape))
+        return (*work, *(_SHAPE_WEIGHT * math.log2(1 + axis) for axis in axes))
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Measured ops of a backend.
+
+    Attributes:
+        flops: operations per second of the measured machine.
+        bandwidth: bytes per second of the measured machine.
+        rows: the measured ops.
+        shares: by op and setting, the number of ops computed by a kernel of their own, and the number of all ops. The
+            rest is computed along with other ops: a bias behind a convolution, say.
+        call_seconds: a value crossing the border of a region; see :class:`byoc_core.backend.Estimate`.
+        borders: seconds for each byte crossing the border of a region with an op: the change between the layout
+            preferred by the op and the layout outside. Other ops have no preference.
+        scale: seconds on this machine for a second of the measured machine, for arithmetic and for memory.
+    """
+
+    flops: float
+    bandwidth: float
+    rows: tuple[CostRow, ...]
+    shares: Mapping[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
+    call_seconds: float = 0.0
+    borders: Mapping[str, float] = field(default_factory=dict)
+    scale: tuple[float, float] = (1.0, 1.0)
+    _groups: Mapping[str, _Rows] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        groups: dict[str, list[CostRow]] = {}
+        for row in self.rows:
+            groups.setdefault(row.op, []).append(row)
+            groups.setdefault(_KIND + row.kind, []).append(row)
+        object.__setattr__(self, "_groups", {name: _Rows(found, self._work) for name, found in groups.items()})
+
+    @classmethod
+    def load(cls, resource: Traversable) -> CostTable:
+        """Return the table of a JSON file.
+
+        Raises:
+            ArtifactError: the file is no table of costs.
+        """
+        return cls.from_text(resource.read_text(encoding="utf-8"), str(resource))
+
+    @classmethod
+    def from_text(cls, text: str, where: str = "costs") -> CostTable:
+        """Return the table of JSON text.
+
+        Args:
+            text: written by :meth:`to_text`.
+            where: the place of the text, for messages.
+
+        Raises:
+            ArtifactError: the text is no table of costs.
+        """
+        try:
+            return _read_table(json.loads(text))
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError, RecursionError) as error:
+            problem = f"is no table of costs: {type(error).__name__}: {error}"
+            raise ArtifactError(f"cost table {where}", problem, expected=f"schema {_SCHEMA}") from error
+
+    def to_text(self) -> str:
+        """Return the table as JSON text, a line for each row."""
+        texts = sorted({text for row in self.rows for text in (row.dtypes, row.attributes)})
+        numbers = {text: number for number, text in enumerate(texts)}
+        kinds = {row.op: row.kind for row in self.rows}
+        rows = [
+            [
+                row.op,
+                numbers[row.dtypes],
+                numbers[row.attributes],
+                row.flops,
+                row.nbytes,
+                [list(shape) for shape in row.shapes],
+                float(f"{row.seconds:.4g}"),
+                row.maker,
+            ]
+            for row in self.rows
+        ]
+        head = {
+            "schema": _SCHEMA,
+            "flops": self.flops,
+            "bandwidth": self.bandwidth,
+            "call_seconds": self.call_seconds,
+            "borders": dict(sorted(self.borders.items())),
+            "kinds": dict(sorted(kinds.items())),
+        }
+        shares = [[*key, *counts] for key, counts in sorted(self.shares.items())]
+        lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+        lines += [_listing("texts", texts), _listing("shares", shares), _listing("rows", rows)]
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    def scaled(self, limits: Limits) -> CostTable:
+        """Return the table for a machine of other limits."""
+        flops = self.flops / limits.flops if limits.flops else 1.0
+        return replace(self, scale=(flops, self.bandwidth / limits.bandwidth if limits.bandwidth else 1.0))
+
+    def estimate(self, function: Function) -> Estimate | None:
+        """Return the cost of a function of one op or composite; ``None`` if nothing similar was measured.
+
+        A composite costs as much as the op with most work inside. A function with the neighbours of the op in its
+        attributes (:class:`Setting`) costs less if the backend computes such ops along with neighbours.
+
+        Cost: linear in the rows of the op.
+        """
+        constants = {
+            id(param)
+            for binding in function.bindings
+            for region in binding.regions
+            for param, operand in zip(region.params, binding.operands, strict=False)
+            if isinstance(operand, Constant)
+        }
+        ops = [binding for binding in function.walk() if not binding.regions]
+        settings = [_setting_inside(ops, index, Setting.of(function)) for index in range(len(ops))]
+        rows = [
+            CostRow.of(binding, 0.0, constants, setting.maker) for binding, setting in zip(ops, settings, strict=True)
+        ]
+        sized = [row for row in rows if row is not None]
+        if not sized or len(sized) < len(rows):
+            return None
+        heaviest = max(range(len(sized)), key=lambda index: (sized[index].flops, sized[index].nbytes))
+        seconds = self.seconds(sized[heaviest], settings[heaviest])
+        if seconds is None:
+            return None
+        per_byte = self.borders.get(sized[heaviest].op, 0.0)
+        return Estimate(seconds, self.call_seconds, 1 / per_byte if per_byte else 0.0)
+
+    def seconds(self, row: CostRow, setting: Setting = Setting()) -> float | None:  # noqa: B008 - a constant
+        """Return the expected seconds of an op in a setting; ``None`` if nothing similar was measured."""
+        group = self._groups.get(row.op) or self._groups.get(_KIND + row.kind)
+        if group is None:
+            return None
+        return self._seconds_of_work(row) * group.efficiency(row) * self.share(row.op, setting)
+
+    def share(self, op: str, setting: Setting) -> float:
+        """Return the share of ops with kernels of their own among the measured ops of a setting; 1 if unknown.
+
+        Without measured ops between the same neighbours, ops with one of the neighbours count; an op with a single
+        known neighbour is computed along with this neighbour, or not at all.
+        """
+        if setting == Setting():
+            return 1.0
+        keys = [(op, *setting)]
+        if setting.maker and setting.reader:
+            keys += [(op, setting.maker, "*"), (op, "*", setting.reader), (op, "*", "*")]
+        for key in keys:
+            alone, count = self.shares.get(key, (0, 0))
+            if count:
+                return alone / count
+        return 1.0
+
+    def _work(self, row: CostRow) -> float:
+        return max(row.flops / self.flops, row.nbytes / self.bandwidth, _FLOOR_SECONDS)
+
+    def _seconds_of_work(self, row: CostRow) -> float:
+        of_flops, of_bytes = self.scale
+        return max(row.flops / self.flops * of_flops, row.nbytes / self.bandwidth * of_bytes, _FLOOR_SECONDS)
+
+
+def _setting_inside(ops: Sequence[Binding], index: int, outside: Setting) -> Setting:
+    """Return the setting of an op among the ops of a composite, with the setting of the composite at both ends."""
+    op = ops[index]
+    first = next((value for value in op.operands if not isinstance(value, Constant)), None)
+    maker = next((other for other in ops if any(result is first for result in other.results)), None)
+    readers = [other for other in ops if any(operand is op.results[0] for operand in other.operands)]
+    if readers:
+        reader = readers[0].op.name if len(readers) == 1 else ""
+    else:
+        reader = outside.reader if index == len(ops) - 1 else ""
+    return Setting(outside.maker if maker is None else maker.op.name, reader)
+
+
+_KIND = "kind "
+
+
+class _Rows:
+    """Rows of an op or of a kind, as arrays."""
+
+    def __init__(self, rows: Sequence[CostRow], work: Any) -> None:
+        self._features = np.array([row.features for row in rows])
+        self._dtypes = np.array([row.dtypes for row in rows])
+        self._attributes = np.array([row.attributes for row in rows])
+        self._makers = np.array([row.maker for row in rows])
+        self._logs = np.array([math.log(max(row.seconds, 1e-12) / work(row)) for row in rows])
+
+    def efficiency(self, row: CostRow) -> float:
+        """Return seconds over the least seconds of the work: the mean of the most similar rows' logarithms."""
+        distances = np.abs(self._features - np.array(row.features)).sum(axis=1)
+        distances += _OTHER_DTYPES * (self._dtypes != row.dtypes) + _OTHER_ATTRIBUTES * (
+            self._attributes != row.attributes
+        )
+        distances += _OTHER_MAKER * (self._makers != row.maker)
+        order = np.argsort(distances, kind="stable")[:_NUM_NEIGHBOURS]
+        nearest = distances[order]
+        if nearest[0] == 0:
+            order, nearest = order[nearest == 0], nearest[nearest == 0] + 1
+        weights = 1 / nearest**2
+        return math.exp(float((self._logs[order] * weights).sum() / weights.sum()))
+
+
+def _read_table(data: Any) -> CostTable:
+    if data["schema"] != _SCHEMA:
+        raise ValueError(f"schema {data['schema']!r}")
+    texts, kinds = data["texts"], data["kinds"]
+    rows = tuple(
+        CostRow(
+            _text(op),
+            _text(kinds[op]),
+            _text(texts[dtypes]),
+            _text(texts[attributes]),
+            _count(flops),
+            _count(nbytes),
+            tuple(tuple(map(_count, shape)) for shape in shapes),
+            _number(seconds),
+            _text(maker),
+        )
+        for op, dtypes, attributes, flops, nbytes, shapes, seconds, maker in data["rows"]
+    )
+    if any(len(row.shapes) != 3 for row in rows):
+        raise ValueError("a row without three shapes")
+    shares = {
+        (_text(op), _text(maker), _text(reader)): (_count(alone), _count(count))
+        for op, maker, reader, alone, count in data["shares"]
+    }
+    if any(alone > count for alone, count in shares.values()):
+        raise ValueError("a share above 1")
+    borders = {_text(op): _number(per_byte) for op, per_byte in data["borders"].items()}
+    flops, bandwidth = _number(data["flops"]), _number(data["bandwidth"])
+    if not flops or not bandwidth:
+        raise ValueError("a limit of 0")
+    return CostTable(flops, bandwidth, rows, shares, _number(data["call_seconds"]), borders)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise ValueError(f"{value!r} is no finite number, 0 or more")
+    return float(value)
+
+
+def _listing(name: str, items: Iterable[object]) -> str:
+    lines = ",\n".join(json.dumps(item, separators=(",", ":")) for item in items)
+    return f"{json.dumps(name)}: [\n{lines}\n]" if lines else f"{json.dumps(name)}: []"
+
+
+def _shape(value: Value) -> tuple[int, ...] | None:
+    """Return the shape of a value; ``None`` if not known."""
+    shape = value.type.shape if isinstance(value.type, TensorType) else None
+    if shape is None:
+        return None
+    sizes = tuple(size for size in shape if isinstance(size, int))
+    return sizes if len(sizes) == len(shape) else None
+
+
+def _dtype(value: Value, is_constant: bool) -> str:
+    dtype = value.type.dtype if isinstance(value.type, TensorType) else "?"
+    return f"{dtype}*" if is_constant else str(dtype)
+
+
+def _kind(binding: Binding, flops: int) -> str:
+    if Trait.ELEMENTWISE in binding.op.traits:
+        return "elementwise"
+    return "arithmetic" if flops else "moves"
+
+
+_LONGEST = 120
+
+
+def _short(text: str) -> str:
+    """Return a text of bounded length: only equality counts."""
+    return text if len(text) <= _LONGEST else text[:_LONGEST]
+
+
+def _axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a fixed number of axes, last axes last; leading axes of higher ranks are joined."""
+    if len(shape) > _NUM_AXES:
+        split = len(shape) - _NUM_AXES + 1
+        return (math.prod(shape[:split]), *shape[split:])
+    return (*([0] * (_NUM_AXES - len(shape))), *shape)

@@ -1,0 +1,46 @@
+"""The backends ``"auto"``: all installed backends able to compile here, placed by cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from byoc_core.backend import BackendHandle
+from byoc_core.backend.registry import HOST_NAME, Backends
+from byoc_core.driver.caller import warn_caller
+from byoc_core.driver.request import AUTO, CompileRequest
+from byoc_core.errors import PluginError
+from byoc_core.partitioning import ByCost, MachineModel
+
+__all__ = ["able_backends", "with_all_backends"]
+
+_UNMEASURED = MachineModel(flops_per_second=1e10, bytes_per_second=4e9, op_seconds=1e-6, call_seconds=2e-6)
+"""A backend without own estimates, beside backends with measured estimates: unknown speed is no reason to choose it."""
+
+
+def able_backends(registry: Backends) -> Iterator[BackendHandle]:
+    """Yield the installed backends able to compile on this machine, by name, without the host.
+
+    A backend unable to start is left out: nobody asked for the backend by name. ``byoc backends`` lists the reason.
+    """
+    for name in registry.names():
+        try:
+            handle = registry.get(name)
+            is_able = name != HOST_NAME and handle.compile_status().ok
+        except PluginError:
+            continue
+        if is_able:
+            yield handle
+
+
+def with_all_backends(request: CompileRequest, registry: Backends) -> CompileRequest:
+    """Return a request with the able backends in place of ``"auto"``, and by default the policy by cost."""
+    if request.backends != (AUTO,):
+        return request
+    handles = [*able_backends(registry)]
+    if not handles:
+        warn_caller("no installed backend can compile here, so the host takes all ops: see `byoc doctor`.")
+    machines = {handle.name: _UNMEASURED for handle in handles if not handle.implements("byoc_estimate")}
+    names = [handle.name for handle in handles]
+    if request.policy is not None or len(handles) < 2:
+        return request.updated(backends=names)
+    return request.updated(backends=names, policy=ByCost(machines=machines))

@@ -1,0 +1,80 @@
+"""Candidates: a model compiled in one placement, ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from byoc_core.artifact import Executable
+from byoc_core.dtypes import dtype_name, is_float
+from byoc_core.partitioning.policies import placement_key
+from byoc_core.reporting.shares import HOST_NAME, VIEW, items_of
+from byoc_core.runtime.module import NDArray
+from byoc_core.tuning.race import Runner
+from byoc_core.vm import VirtualMachine
+
+__all__ = ["Candidate", "placement_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A compiled placement.
+
+    Attributes:
+        name: for tables and messages.
+        executable: the model.
+        ops: the backend of each op (:func:`placement_of`).
+        run: a call on the inputs.
+        results: of a call.
+    """
+
+    name: str
+    executable: Executable
+    ops: Mapping[str, str]
+    run: Runner
+    results: tuple[NDArray, ...]
+
+    @classmethod
+    def of(
+        cls, name: str, executable: Executable, function: str, inputs: Mapping[str, object], num_threads: int
+    ) -> Candidate:
+        """Return the candidate of an executable, after a first call."""
+        call = VirtualMachine(executable, num_threads=num_threads)[function]
+        returned = call.run(inputs)  # checks the names
+        arrays = [inputs[param.name] for param in call.params]
+        results = returned if isinstance(returned, tuple) else (returned,)
+        return cls(name, executable, placement_of(executable.report_data), lambda: call(*arrays), results)
+
+    def agrees_with(self, other: Candidate) -> bool:
+        """Return whether results have equal shapes, and floats agree to a hundredth of the largest.
+
+        A larger error is the error of no sane computation.
+        """
+        for own, other_result in zip(self.results, other.results, strict=True):
+            if own.shape != other_result.shape:
+                return False
+            if not is_float(dtype_name(own.dtype)) or not own.size:
+                continue
+            ours, theirs = own.astype(np.float64), other_result.astype(np.float64)
+            largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
+            if not np.allclose(ours, theirs, rtol=0, atol=1e-2 * largest + 1e-30, equal_nan=True):
+                return False
+        return True
+
+
+def placement_of(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the backend of each op of an offload report; views follow the op with their operand."""
+    outcomes: dict[tuple[str, str], str] = {}
+    placement: dict[str, str] = {}
+    for row in items_of(report.get("ops")):
+        function, name, backend = str(row["function"]), str(row["name"]), str(row["outcome"])
+        if backend == VIEW:
+            sources = (outcomes.get((function, source)) for source in row.get("inputs") or ())
+            backend = next(filter(None, sources), HOST_NAME)
+        for output in row.get("outputs") or [name]:
+            outcomes[function, output] = backend
+        placement[placement_key((function, name))] = backend
+    return placement

@@ -1,0 +1,477 @@
+"""Tuning: placements of a model race on this machine, and the fastest is locked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from statistics import median
+from time import monotonic
+from typing import TYPE_CHECKING, Unpack
+
+import numpy as np
+
+from byoc_core.backend.registry import HOST_NAME
+from byoc_core.driver import Compiler, CompileRequest, RequestFields, gather_request
+from byoc_core.driver.automatic import able_backends
+from byoc_core.driver.lock import Lock, versions_of
+from byoc_core.driver.request import AUTO
+from byoc_core.driver.request_policy import policy_to_data
+from byoc_core.errors import ByocError, ExecutionError, OptionsError
+from byoc_core.ir import IRModule
+from byoc_core.partitioning import PartitionRequest, Policy
+from byoc_core.partitioning.policies import ByCost, MachineModel, PlacedOps
+from byoc_core.profiling import Peaks, Profile, profile
+from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.drawn_inputs import draw_input
+from byoc_core.runtime.threads import num_threads as process_threads
+from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
+from byoc_core.tuning.candidates import Candidate
+from byoc_core.tuning.race import challenge, race
+from byoc_core.tuning.search import FIRST_BORDERS, measured_ops, moved_regions
+from byoc_core.tuning.table import Task, tasks_of
+from byoc_core.tuning.trial import PackedModel, Trial
+from byoc_core.tuning.workers import Workers, request_data
+
+if TYPE_CHECKING:
+    from byoc_core.artifact import Executable
+
+__all__ = ["Tuning", "tune"]
+
+_FIRST_ROUNDS = 9
+_MARGIN = 0.985
+"""The ratio of times below which a challenger replaces the champion: less is noise."""
+_PROFILE_S = 0.5
+_MAX_ORDERS = 6
+_MAX_BORDERS = 8
+_BATCH = 4
+"""Trials of an executor at once."""
+_SLOW_HOST = MachineModel(flops_per_second=1e9, bytes_per_second=1e9, op_seconds=1e-5)
+"""The host in searches by measured ops: ops not measured on the host shall not go there."""
+
+_Key = tuple[tuple[str, str], ...]
+"""A placement as a key."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The outcome of tuning.
+
+    Attributes:
+        lock: the fastest placement.
+        executable: the model in this placement.
+        profile: the times of its regions and parts.
+        tasks: the kinds of kernels in the placement, most time first.
+        trials: the measured placements with their seconds, in the order of measurement.
+        is_complete: whether the search ended before the budget and without an interruption.
+    """
+
+    lock: Lock
+    executable: Executable
+    profile: Profile
+    tasks: tuple[Task, ...]
+    trials: tuple[tuple[str, float], ...]
+    is_complete: bool
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.trials)} placements measured; fastest: {self.lock.seconds * 1e3:.3f} ms"]
+        lines += [
+            f"  {seconds * 1e3:9.3f} ms  {name}" for name, seconds in sorted(self.trials, key=lambda t: t[1])[:12]
+        ]
+        return "\n".join([*lines, "", str(self.profile)])
+
+
+def tune(
+    module: IRModule,
+    backends: Sequence[str | object] = (),
+    inputs: Mapping[str, object] | None = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    function: str = "main",
+    num_threads: int | None = None,
+    seconds: float = 120.0,
+    seed: int = 0,
+    request: CompileRequest | None = None,
+    compiler: Compiler | None = None,
+    executor: Executor | None = None,
+    trial_seconds: float = 300.0,
+    progress: Callable[[str], object] | None = None,
+    **fields: Unpack[RequestFields],
+) -> Tuning:
+    """Find the fastest placement of a model's ops among backends, by measured calls.
+
+    Each backend alone, all orders of backends and the placement by estimated cost race first. Then the times of ops in
+    profiles of each backend alone give new placements, for several costs of borders, and regions of the best placement
+    move to other backends one by one. A placement wins only if faster beyond noise, so the result is never slower than
+    the best backend alone by more than noise. ``KeyboardInterrupt`` ends the search and keeps the best.
+
+    Args:
+        module: the model.
+        backends: names or plugin objects; by default all installed backends able to compile here.
+        inputs: the inputs of the measured calls by name; by default drawn at random.
+        sizes: the sizes of symbols of drawn inputs; 1 by default.
+        function: the function to call.
+        num_threads: the number of threads of a call; by default the number of the process.
+        seconds: the budget of the search, without the last build; the first placements are measured in any case.
+        seed: of drawn inputs.
+        request: further choices of the compilation; ``fields`` override its values, the search sets ``policy``.
+        compiler: has the backends for names.
+        executor: runs the trials behind the first race in other processes, several at once, perhaps on other machines
+            of the same kind: a process pool, or the executor of a cluster. Backends must be installed there. A worker
+            that dies, hangs or answers nonsense costs its trial only, and a second trial confirms each new best
+            placement. Without an executor, all trials run in this process.
+        trial_seconds: the time after which a trial of the executor is given up.
+        progress: called with a line for each placement: number, time, best time.
+        fields: the fields of :class:`byoc_core.CompileRequest`, explained there.
+
+    Raises:
+        OptionsError: no backend is able to compile here, or a number is out of range.
+        ByocError: as :func:`byoc_core.build`.
+    """
+    if seconds < 0:
+        raise OptionsError("tune, seconds", "is negative", got=seconds)
+    search = _Search(
+        module,
+        gather_request(request, backends, fields),
+        compiler or Compiler(),
+        function,
+        inputs,
+        sizes or {},
+        process_threads() if num_threads is None else num_threads,
+        monotonic() + seconds,
+        seed,
+        progress or (lambda _line: None),
+    )
+    if executor is not None:
+        search.use_workers(executor, trial_seconds)
+    return search.run()
+
+
+class _Search:
+    """The state of a search."""
+
+    def __init__(
+        self,
+        module: IRModule,
+        request: CompileRequest,
+        compiler: Compiler,
+        function: str,
+        inputs: Mapping[str, object] | None,
+        sizes: Mapping[str, int],
+        num_threads: int,
+        deadline: float,
+        seed: int,
+        say: Callable[[str], object],
+    ) -> None:
+        self._module = module
+        self._compiler = compiler
+        self._function = function
+        self._num_threads = num_threads
+        self._deadline = deadline
+        self._say = say
+        registry = compiler.backends
+        candidates = request.backends if request.backends not in ((), (AUTO,)) else [*able_backends(registry)]
+        handles = [handle for handle in registry.order(candidates) if handle.name != HOST_NAME]
+        self._handles = [
+            handle
+            for handle in handles
+            if handle.compile_status(handle.context(module, request.options.get(handle.name, {}))).ok
+        ]
+        if not self._handles:
+            raise OptionsError("tune, backends", "no backend can compile here", hint="`byoc doctor` lists the reasons.")
+        self._names = [handle.name for handle in self._handles]
+        self._request = request.updated(backends=self._handles, policy=None, placement=None)
+        self._inputs = inputs
+        self._sizes = dict(sizes)
+        self._seed = seed
+        self.trials: list[tuple[str, float]] = []
+        self._measured_ops: dict[str, Mapping[str, float]] = {}
+        self._seen: dict[_Key, Candidate] = {}
+        self._measured_placements: dict[_Key, tuple[Mapping[str, str], float]] = {}
+        self._workers: Workers | None = None
+        self._reference: Candidate | None = None
+        self._peaks: Peaks | None = None
+        self._best: Candidate | None = None
+        self._best_seconds = 0.0
+
+    def use_workers(self, executor: Executor, trial_seconds: float) -> None:
+        """Run the trials behind the first race by an executor.
+
+        Raises:
+            OptionsError: a backend is not installed, so no other process has the backend.
+        """
+        registry = self._compiler.backends
+        for handle in self._handles:
+            if not registry.holds(handle):
+                raise OptionsError(f"backend `{handle.name}`", "is not installed, so no worker has it")
+        model = PackedModel.of(self._module, tuple(self._names))
+        self._workers = Workers(executor, model, trial_seconds, self._say)
+
+    def run(self) -> Tuning:
+        alone: dict[str, Candidate] = {}
+        is_complete = False
+        try:
+            alone = self._race_first()
+            is_complete = self._improve(alone)
+        except KeyboardInterrupt:
+            if self._best is None:
+                raise
+        best = self._best
+        assert best is not None
+        found = self._profile(best)
+        rivals: dict[str, float] = {}
+        for name, seconds in self.trials:
+            rivals[name] = min(seconds, rivals.get(name, seconds))
+        registry = self._compiler.backends
+        installed = [handle.name for handle in self._handles if registry.holds(handle)]
+        lock = Lock(
+            self._names,
+            best.ops,
+            self._function,
+            found.sizes,
+            self._num_threads,
+            self._best_seconds,
+            rivals,
+            versions=versions_of(installed, registry),
+        )
+        tasks = tuple(tasks_of(found, self._measured_ops))
+        return Tuning(lock, best.executable, found, tasks, tuple(self.trials), is_complete)
+
+    def _race_first(self) -> dict[str, Candidate]:
+        """Let each backend alone, each order, and the placement by cost race; return the candidates alone."""
+        policies: list[tuple[str, Policy]] = [(f"{handle.name} alone", _Only(handle.name)) for handle in self._handles]
+        if len(self._handles) > 1:
+            orders = itertools.islice(itertools.permutations(self._names), _MAX_ORDERS)
+            policies += [(", ".join(order), _InOrder(order)) for order in orders]
+            policies.append(("by estimated cost", ByCost(sizes=self._sizes)))
+        self._compute_reference()
+        entrants: list[Candidate] = []
+        alone: dict[str, Candidate] = {}
+        for name, policy in policies:
+            candidate = self._build(name, policy)
+            if candidate is None:
+                continue
+            if name.endswith(" alone"):
+                alone[name.removesuffix(" alone")] = candidate
+            if candidate not in entrants:
+                entrants.append(candidate)
+        if not entrants:
+            raise OptionsError("tune", "no placement of the model can be compiled and run")
+        samples = race({candidate.name: candidate.run for candidate in entrants}, _FIRST_ROUNDS, self._seed)
+        medians = {name: median(values) for name, values in samples.items()}
+        for candidate in entrants:
+            self.trials.append((candidate.name, medians[candidate.name]))
+            self._measured_placements[_key(candidate)] = candidate.ops, medians[candidate.name]
+        self._best = min(entrants, key=lambda candidate: medians[candidate.name])
+        self._best_seconds = medians[self._best.name]
+        for name, value in self.trials:
+            self._say(f"{value * 1e3:.3f} ms  {name}")
+        return alone
+
+    def _compute_reference(self) -> None:
+        """Compute the results on the host; a model unable to run there has the first placement as reference."""
+        request = self._request.updated(policy=_Only(HOST_NAME), fallback="allow")
+        try:
+            executable = self._compiler.build(self._module, request)
+        except ByocError as error:
+            self._say(f"no results of the host: {error}")
+            return
+        if self._inputs is None:
+            self._inputs = self._draw(executable)
+        try:
+            self._reference = Candidate.of("the host", executable, self._function, self._inputs, self._num_threads)
+        except ExecutionError as error:
+            self._say(f"no results of the host: {error}")
+
+    def _improve(self, alone: Mapping[str, Candidate]) -> bool:
+        """Search on until nothing is left to try or the time is over; return whether all was tried."""
+        if len(alone) < 2:
+            return True
+        measured = self._measured_ops
+        for name, candidate in alone.items():
+            measured[name] = measured_ops(self._profile(candidate), name)
+        if not self._place_by_measured_ops(measured):
+            return False
+        able = {name: candidate.ops for name, candidate in alone.items()}
+        while True:
+            best = self._best
+            assert best is not None
+            found = self._profile(best)
+            times = {region.name: region.seconds for region in found.regions}
+            moves = moved_regions(best.executable.report_data, best.ops, times, able)
+            has_moved = False
+            while not has_moved:
+                if monotonic() > self._deadline or (self._workers is not None and self._workers.is_broken):
+                    return False
+                batch = list(itertools.islice(moves, 1 if self._workers is None else _BATCH))
+                if not batch:
+                    return True
+                has_moved = self._try({move.name: PlacedOps(move.ops) for move in batch})
+
+    def _place_by_measured_ops(self, measured: Mapping[str, Mapping[str, float]]) -> bool:
+        """Try placements of least time by measured ops, learning the cost of borders; return whether time is left."""
+        for number in range(_MAX_BORDERS):
+            if monotonic() > self._deadline:
+                return False
+            border = FIRST_BORDERS[number] if number < len(FIRST_BORDERS) else self._learned_border(measured)
+            if border is None:
+                return True
+            before = len(self.trials)
+            text = f"measured ops, borders of {border[0] * 1e6:.3g} us and {border[1] * 1e9:.3g} ns/B"
+            machines = {HOST_NAME: _SLOW_HOST}
+            policy = ByCost(measured=measured, border_seconds=border, machines=machines, margin=0)
+            self._try({text: policy})
+            if number >= len(FIRST_BORDERS) and len(self.trials) == before:
+                return True  # the same placement again: nothing more to learn
+        return True
+
+    def _learned_border(self, measured: Mapping[str, Mapping[str, float]]) -> tuple[float, float] | None:
+        assert self._best is not None
+        report = self._best.executable.report_data
+        excesses = []
+        for ops, seconds in self._measured_placements.values():
+            excess = seconds - summed_seconds(ops, measured)
+            excesses.append((count_crossings(report, ops, self._sizes), excess))
+        return learn_border(excesses)
+
+    def _try(self, policies: Mapping[str, Policy]) -> bool:
+        """Measure placements; return whether one of these is the new best."""
+        if self._workers is not None:
+            return self._try_by_workers(self._workers, policies)
+        outcomes = [self._try_here(name, policy) for name, policy in policies.items()]
+        return any(outcomes)
+
+    def _try_by_workers(self, workers: Workers, policies: Mapping[str, Policy]) -> bool:
+        best = self._best
+        assert best is not None
+        assert self._inputs is not None
+        inputs = {name: np.asarray(value) for name, value in self._inputs.items()}
+        request = request_data(self._request.to_data())
+        trials = {
+            name: Trial(
+                name,
+                workers.digest,
+                request,
+                policy_to_data(policy),
+                dict(best.ops),
+                self._function,
+                inputs,
+                self._num_threads,
+            )
+            for name, policy in policies.items()
+        }
+        outcomes = workers.run(list(trials.values()))
+        is_better = False
+        for name, outcome in sorted(outcomes.items(), key=lambda item: (item[1].ratio, item[0])):
+            key = tuple(sorted(outcome.ops.items()))
+            if key in self._measured_placements:
+                continue
+            seconds = outcome.ratio * self._best_seconds
+            self._measured_placements[key] = outcome.ops, seconds
+            self.trials.append((name, seconds))
+            if not is_better and outcome.ratio < _MARGIN and workers.confirms(trials[name], _MARGIN):
+                candidate = self._build(name, PlacedOps(outcome.ops))
+                if candidate is not None:
+                    self._best, self._best_seconds, is_better = candidate, seconds, True
+            self._say_trial(name, seconds)
+        return is_better
+
+    def _say_trial(self, name: str, seconds: float) -> None:
+        best = f"best {self._best_seconds * 1e3:.3f} ms, {len(self.trials)} trials"
+        self._say(f"{seconds * 1e3:.3f} ms  {name}  ({best})")
+
+    def _try_here(self, name: str, policy: Policy) -> bool:
+        """Build and measure a placement; return whether the placement is the new best."""
+        candidate = self._build(name, policy)
+        best = self._best
+        assert best is not None
+        if candidate is None or _key(candidate) in self._measured_placements:
+            return False
+        ratio, seconds = challenge(best.run, candidate.run)
+        # The machine drifts: the time in units of the best placement's first time.
+        self._measured_placements[_key(candidate)] = candidate.ops, ratio * self._best_seconds
+        self.trials.append((name, seconds))
+        is_better = ratio < _MARGIN
+        if is_better:
+            self._best, self._best_seconds = candidate, seconds
+        self._say_trial(name, seconds)
+        return is_better
+
+    def _build(self, name: str, policy: Policy) -> Candidate | None:
+        """Return the candidate of a policy, or an equal earlier candidate; ``None`` if the placement does not work."""
+        try:
+            executable = self._compiler.build(self._module, self._request.updated(policy=policy))
+            if self._inputs is None:
+                self._inputs = self._draw(executable)
+            candidate = Candidate.of(name, executable, self._function, self._inputs, self._num_threads)
+        except ByocError as error:
+            if not self._seen and len(self._handles) == 1:
+                raise
+            self._say(f"{name}: {error}")
+            return None
+        reference = self._reference or next(iter(self._seen.values()), candidate)
+        if not candidate.agrees_with(reference):
+            self._say(f"{name}: the results differ from {reference.name}; the placement is left out")
+            return None
+        return self._seen.setdefault(_key(candidate), candidate)
+
+    def _draw(self, executable: Executable) -> dict[str, object]:
+        generator = np.random.default_rng(self._seed)
+        specs = executable.signature(self._function).inputs
+        symbols = sorted({symbol for spec in specs for symbol in _symbols(spec.shape)})
+        sizes = {name: self._sizes.get(name, 1) for name in symbols}
+        inputs: dict[str, object] = {spec.name: draw_input(generator, spec, sizes) for spec in specs}
+        bind_symbols(specs, [np.asarray(value) for value in inputs.values()])
+        return inputs
+
+    def _profile(self, candidate: Candidate) -> Profile:
+        assert self._inputs is not None
+        found = profile(
+            candidate.executable,
+            self._inputs,
+            function=self._function,
+            seconds=_PROFILE_S,
+            num_threads=self._num_threads,
+            peaks=self._peaks,
+        )
+        self._peaks = found.peaks  # measured once
+        return found
+
+
+def _key(candidate: Candidate) -> _Key:
+    return tuple(sorted(candidate.ops.items()))
+
+
+def _symbols(shape: Sequence[object]) -> Iterator[str]:
+    from byoc_core.dims import symbols_of
+
+    for dim in shape:
+        yield from symbols_of(dim)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Only:
+    """A policy for one backend alone; prepared like a model for all backends."""
+
+    name: str
+
+    def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
+        for handle in request.backends:
+            if handle.name == self.name:
+                module = request.claim(module, handle)
+        return module
+
+
+@dataclass(frozen=True)
+class _InOrder:
+    """Greedy by another order of the backends."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
+        for name in self.names:
+            for handle in request.backends:
+                if handle.name == name:
+                    module = request.claim(module, handle)
+        return module

@@ -1,0 +1,205 @@
+"""Trials in other processes: the model travels once, lost trials are lost alone, and doubtful answers win nothing."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future
+from importlib.util import find_spec
+from typing import Any
+
+import byoc_core
+import pytest
+from byoc_core.errors import OptionsError
+from byoc_core.tuning.trial import PackedModel, Trial, TrialOutcome, UnknownModelError
+from byoc_core.tuning.workers import Workers, open_scheduler
+
+from core.tests.plugin.conftest import Site
+
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
+MODEL = """
+from byoc_core import script as R
+
+@R.function
+def main(x: R.Tensor(("n", 8), "float32")):
+    y = R.add(x, R.const([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], "float32"))
+    z = R.exp(y)
+    return z
+"""
+
+
+class Answers(Executor):
+    """An executor with planned answers: a value, an exception, or nothing at all."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.trials: list[Trial] = []
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        (trial,) = args
+        self.trials.append(trial)
+        answer = self.answers.pop(0)
+        future: Future[Any] = Future()
+        if isinstance(answer, BrokenExecutor):
+            raise answer
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        elif answer is not None:
+            future.set_result(answer)
+        return future
+
+
+def outcome(ratio: float, *, agrees: bool = True) -> TrialOutcome:
+    return TrialOutcome({"main/y": "a"}, ratio, agrees)
+
+
+def model() -> PackedModel:
+    return PackedModel.of(byoc_core.parse(MODEL), ())
+
+
+def trial(name: str) -> Trial:
+    return Trial(name, model().digest, {}, "greedy", {}, "main", {}, 1)
+
+
+def workers(*answers: object) -> tuple[Workers, Answers, list[str]]:
+    executor, lines = Answers(*answers), list[str]()
+    return Workers(executor, model(), 0.05, lines.append), executor, lines
+
+
+def test_packed_models_are_the_same_models() -> None:
+    module = byoc_core.parse(MODEL)
+    packed = PackedModel.of(module, ())
+    assert str(packed.unpack()) == str(module)
+    assert packed.digest == PackedModel.of(packed.unpack(), ()).digest
+    half = byoc_core.parse(MODEL.replace("float32", "bfloat16"))
+    again = PackedModel.of(half, ()).unpack()
+    assert {d: a.tobytes() for d, a in again.constants.items()} == {d: a.tobytes() for d, a in half.constants.items()}
+
+
+def test_the_model_travels_to_workers_without_it() -> None:
+    found, executor, _ = workers(UnknownModelError("x"), outcome(0.5), outcome(0.7))
+    # The first trial is sent again behind the second.
+    assert found.run([trial("one"), trial("two")]) == {"two": outcome(0.5), "one": outcome(0.7)}
+    assert [sent.model is not None for sent in executor.trials] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (ValueError("no luck"), "one: the trial is lost: ValueError: no luck"),
+        (None, "one: the trial is lost: TimeoutError: no answer after 0 s"),
+        (BrokenExecutor("gone"), "one: the trial is lost: BrokenExecutor: gone"),
+        (42, "one: the trial is lost: the answer makes no sense"),
+        (outcome(-1.0), "one: the trial is lost: the answer makes no sense"),
+        (outcome(float("nan")), "one: the trial is lost: the answer makes no sense"),
+        (outcome(0.1, agrees=False), "one: the results differ; the placement is left out"),
+    ],
+    ids=["raises", "hangs", "dies", "nonsense", "negative", "nan", "differs"],
+)
+def test_a_lost_trial_costs_itself_only(answer: object, text: str) -> None:
+    found, _, lines = workers(answer, outcome(0.5))
+    assert found.run([trial("one"), trial("two")]) == {"two": outcome(0.5)}
+    assert lines == [text]
+    assert found.is_broken == isinstance(answer, BrokenExecutor)
+
+
+def test_a_second_trial_confirms() -> None:
+    found, _, _ = workers(outcome(1.2), outcome(0.9), ValueError("no luck"))
+    assert not found.confirms(trial("one"), 0.985)  # the first answer came from a disturbed machine
+    assert found.confirms(trial("one"), 0.985)
+    assert not found.confirms(trial("one"), 0.985)
+
+
+def test_addresses_of_schedulers() -> None:
+    for address in ("tcp://host:1", "dask://", "host:8786"):
+        with pytest.raises(OptionsError, match="is no address"):
+            open_scheduler(address)
+
+
+BACKEND = """
+from byoc_core.authoring.graph import GraphCodegen
+from byoc_core.backend import BackendInfo, Rejection, Support
+from byoc_core.backend.hooks import hookimpl
+
+OPS = {ops!r}
+
+@hookimpl
+def byoc_backend_info():
+    return BackendInfo({name!r}, dynamic_shapes=True)
+
+@hookimpl
+def byoc_supports(binding):
+    return Support() if binding.op.name in OPS else Rejection("op", "not mine")
+
+@hookimpl
+def byoc_codegen(functions, context):
+    return GraphCodegen().compile(functions, context)
+"""
+
+TUNE = """
+import json
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+import byoc_core
+import numpy as np
+
+MODEL = '''@MODEL@'''
+
+def tune(executor):
+    lines = []
+    found = byoc_core.tune(
+        byoc_core.parse(MODEL), ["alpha", "beta"], sizes={"n": 3}, num_threads=1, seconds=60,
+        executor=executor, progress=lines.append,
+    )
+    x = np.ones((3, 8), np.float32)
+    result = byoc_core.VirtualMachine(byoc_core.build(byoc_core.parse(MODEL), placement=found.lock))["main"](x)
+    assert np.allclose(result, np.exp(x + 1), rtol=1e-6)
+    lost = [line for line in lines if "lost" in line or "differ" in line]
+    print(json.dumps({"trials": [name for name, _ in found.trials], "lost": lost, "ops": dict(found.lock.ops)}))
+
+if __name__ == "__main__":
+@RUN@
+"""
+
+POOL = """
+with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+    tune(executor)
+"""
+
+CLUSTER = """
+from distributed import LocalCluster
+from byoc_core.tuning.workers import open_scheduler
+with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    executor, close = open_scheduler(cluster.scheduler_address.replace("tcp://", "dask://"))
+    tune(executor)
+    close()
+"""
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(POOL, id="pool"),
+        pytest.param(
+            CLUSTER,
+            id="cluster",
+            marks=pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed"),
+        ),
+    ],
+)
+def test_tuning_by_other_processes(site: Site, run: str) -> None:
+    for name, ops in (("alpha", ("add", "exp")), ("beta", ("exp",))):
+        entry_points = f"[byoc.backends]\n{name} = byoc_{name}\n"
+        site.install(f"byoc-{name}", entry_points, {f"byoc_{name}": BACKEND.format(name=name, ops=ops)})
+    script = site.folder / "tune_model.py"
+    text = TUNE.replace("@MODEL@", MODEL).replace("@RUN@", textwrap.indent(run.strip(), "    "))
+    script.write_text(text)
+    output = site.run(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')")
+    found = json.loads(output.splitlines()[-1])
+    assert found["lost"] == []
+    assert {"alpha alone", "beta alone"} <= set(found["trials"])
+    assert any(name.startswith("measured ops") or " to " in name for name in found["trials"]), found["trials"]
+    assert set(found["ops"]) == {"main/y", "main/z"}
