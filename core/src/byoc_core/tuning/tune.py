@@ -284,16 +284,22 @@ class _Search:
         except ExecutionError as error:
             self._say(f"no results of the host: {error}")
 
-    def _improve(self, alone: Mapping[str, Candidate]) -> bool:
-        """Search on until nothing is left to try or the time is over; return whether all was tried."""
+    def _improve(self, alone: dict[str, Candidate]) -> bool:
+        """Search on until nothing is left to try or the time is over; return whether all was tried.
+
+        Args:
+            alone: the candidates of each backend alone; emptied, to release their memory.
+        """
         if len(alone) < 2:
             return True
         measured = self._measured_ops
         for name, candidate in alone.items():
             measured[name] = measured_ops(self._profile(candidate), name)
+        able = {name: candidate.ops for name, candidate in alone.items()}
+        alone.clear()
+        self._release_losers()
         if not self._place_by_measured_ops(measured):
             return False
-        able = {name: candidate.ops for name, candidate in alone.items()}
         while True:
             best = self._best
             assert best is not None
@@ -395,8 +401,13 @@ class _Search:
         is_better = ratio < _MARGIN
         if is_better:
             self._best, self._best_seconds = candidate, seconds
+        self._release_losers()
         self._say_trial(name, seconds)
         return is_better
+
+    def _release_losers(self) -> None:
+        """Keep no candidate but the best: others hold memory, and their placements are known."""
+        self._seen = {key: candidate for key, candidate in self._seen.items() if candidate is self._best}
 
     def _build(self, name: str, policy: Policy) -> Candidate | None:
         """Return the candidate of a policy, or an equal earlier candidate; ``None`` if the placement does not work."""
@@ -406,11 +417,11 @@ class _Search:
                 self._inputs = self._draw(executable)
             candidate = Candidate.of(name, executable, self._function, self._inputs, self._num_threads)
         except ByocError as error:
-            if not self._seen and len(self._handles) == 1:
+            if self._best is None and not self._seen and len(self._handles) == 1:
                 raise
             self._say(f"{name}: {error}")
             return None
-        reference = self._reference or next(iter(self._seen.values()), candidate)
+        reference = self._reference = self._reference or candidate
         if not candidate.agrees_with(reference):
             self._say(f"{name}: the results differ from {reference.name}; the placement is left out")
             return None
