@@ -289,7 +289,7 @@ def test_a_build_measures_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError("a measurement")
 
     for name in ("race", "challenge", "profile"):
-        monkeypatch.setattr(importlib.import_module("byoc_core.tuning.tune"), name, forbidden)
+        monkeypatch.setattr(importlib.import_module("byoc_core.tuning.search"), name, forbidden)
     backend = SleepyBackend("aone", dict.fromkeys(OPS, 1.0))
     Lock(["aone"], dict.fromkeys(("main/a", "main/b", "main/c"), "aone")).save(path)
     built = byoc_core.build(MODULE, [backend], placement=path)

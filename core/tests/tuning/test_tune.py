@@ -30,7 +30,7 @@ ALL_ONE = dict.fromkeys(CROSSED, "aone")
 @pytest.fixture(autouse=True)
 def short_profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let profiles take ten calls, without the limits of the machine; let the host seem slow; fail at warnings."""
-    module = importlib.import_module("byoc_core.tuning.tune")
+    module = importlib.import_module("byoc_core.tuning.search")
     original = module.profile
 
     def quick(*arguments: Any, **named: Any) -> Any:

@@ -16,8 +16,7 @@ from byoc_core.debugging.findings import OutputError, RegionCheck, RegionFinding
 from byoc_core.debugging.narrowing import find_guilt, op_label
 from byoc_core.debugging.report import DebugReport, FailingCase, RegionReport
 from byoc_core.driver import Compiler, CompileRequest, Progress, RequestFields, gather_request
-from byoc_core.driver.automatic import with_all_backends
-from byoc_core.driver.compilation import with_lock
+from byoc_core.driver.compilation import resolved_request
 from byoc_core.driver.signature import shows_request_fields
 from byoc_core.errors import CallError, PartitionError, near_names
 from byoc_core.ir import Function, IRModule, TensorType
@@ -81,7 +80,7 @@ def debug_model(
     """
     compiles = compiler or Compiler()
     registry = compiles.backends
-    full_request = with_all_backends(with_lock(gather_request(request, backends, fields), registry), registry)
+    full_request = resolved_request(gather_request(request, backends, fields), registry)
     options = full_request.options
     arrays = _ordered_inputs(module[function], inputs)
     sizes = bind_symbols(signature_of(module[function]).inputs, arrays)

@@ -20,7 +20,7 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionLog, RunCodegen
 from byoc_core.partitioning.partition import check_module, check_option_owners
 
-__all__ = ["Compilation", "new_compilation", "with_lock"]
+__all__ = ["Compilation", "new_compilation", "resolved_request"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def new_compilation(module: IRModule, request: CompileRequest, registry: Backend
         PluginError: a backend cannot be used.
     """
     check_module(module)
-    request = with_all_backends(with_lock(request, registry), registry)
+    request = resolved_request(request, registry)
     handles = registry.order(request.backends)
     check_option_owners(request.options, [handle.name for handle in handles])
     compilation = Compilation(module, request, registry, handles, replace(observers, dump=request.dump))
@@ -82,19 +82,19 @@ def new_compilation(module: IRModule, request: CompileRequest, registry: Backend
     return replace(compilation, module=with_own_ops(module, backends), backends=backends)
 
 
-def with_lock(request: CompileRequest, registry: Backends) -> CompileRequest:
-    """Return a request with policy and backends of the lock in place of the field ``placement``, if any.
+def resolved_request(request: CompileRequest, registry: Backends) -> CompileRequest:
+    """Return a request with policy and backends in place of a lock and of ``"auto"``.
 
     Raises:
         OSError: the file cannot be read.
         OptionsError: the file is no lock.
         PluginError: a backend cannot be used.
     """
-    if request.placement is None:
-        return request
-    present = {registry.get(item).name for item in request.backends if not isinstance(item, str)}
-    lock = read_placement(request.placement, registry, present)
-    return request.updated(placement=None, policy=lock.policy, backends=request.backends or lock.backends)
+    if request.placement is not None:
+        present = {registry.get(item).name for item in request.backends if not isinstance(item, str)}
+        lock = read_placement(request.placement, registry, present)
+        request = request.updated(placement=None, policy=lock.policy, backends=request.backends or lock.backends)
+    return with_all_backends(request, registry)
 
 
 def _contained(handle: BackendHandle, failures: list[HookFailure]) -> BackendHandle:

@@ -1,96 +1,375 @@
-"""New placements: from measured times of single ops, and by moving regions of a placement."""
+"""The search for the fastest placement: the first race, placements by measured ops, and moves of regions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from statistics import median
+from time import monotonic
+from typing import TYPE_CHECKING
 
-from byoc_core.partitioning.policies import placement_key
-from byoc_core.profiling import Profile
-from byoc_core.reporting.shares import HOST_NAME, items_of
-from byoc_core.tuning.borders import Border
+import numpy as np
 
-__all__ = ["FIRST_BORDERS", "Move", "measured_ops", "moved_regions"]
+from byoc_core.backend.registry import HOST_NAME
+from byoc_core.dims import shape_symbols
+from byoc_core.driver import Compiler, CompileRequest
+from byoc_core.driver.automatic import able_backends
+from byoc_core.driver.lock import Lock, versions_of
+from byoc_core.driver.request import AUTO
+from byoc_core.driver.request_policy import policy_to_data
+from byoc_core.errors import ByocError, ExecutionError, OptionsError
+from byoc_core.ir import IRModule
+from byoc_core.partitioning import Policy
+from byoc_core.partitioning.policies import ByCost, MachineModel, PlacedOps
+from byoc_core.profiling import Peaks, Profile, profile
+from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.drawn_inputs import draw_input
+from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
+from byoc_core.tuning.candidates import Candidate
+from byoc_core.tuning.entrants import InOrder, OneBackend
+from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_regions
+from byoc_core.tuning.race import challenge, race
+from byoc_core.tuning.result import Tuning
+from byoc_core.tuning.table import tasks_of
+from byoc_core.tuning.trial import PackedModel, Trial
+from byoc_core.tuning.workers import Workers, request_data
 
-FIRST_BORDERS: tuple[Border, ...] = ((1e-6, 2e-10), (3e-6, 6e-10))
-"""Borders to try before any is learned: values are copied, at 5 GB/s; with changes of layouts on both sides."""
+if TYPE_CHECKING:
+    from byoc_core.artifact import Executable
 
+__all__ = ["Search"]
 
-def measured_ops(found: Profile, backend: str) -> dict[str, float]:
-    """Return the seconds of the ops of a backend in a call, by placement key, from a profile of the backend alone.
+_FIRST_ROUNDS = 9
+_MARGIN = 0.985
+"""The ratio of times below which a challenger replaces the champion: less is noise."""
+_PROFILE_S = 0.5
+_MAX_ORDERS = 6
+_MAX_BORDERS = 8
+_BATCH = 4
+"""Trials of an executor at once."""
+_SLOW_HOST = MachineModel(flops_per_second=1e9, bytes_per_second=1e9, op_seconds=1e-5)
+"""The host in searches by measured ops: ops not measured on the host shall not go there."""
 
-    The time of a part belongs to the op of the part with most work, the other ops of the part are free: these would
-    have to move together. The time of a region outside of parts with ops, for conversions and the call, belongs to all
-    ops by their time.
-    """
-    functions = {
-        (str(row.get("region")), str(row.get("name"))): str(row.get("function"))
-        for row in items_of(found.report.get("ops"))
-    }
-    flops = {
-        (str(row.get("region")), str(row.get("name"))): _number(row.get("flops"))
-        for row in items_of(found.report.get("ops"))
-    }
-    seconds: dict[str, float] = {}
-    for region in found.regions:
-        if region.backend != backend:
-            continue
-        own: dict[str, float] = {}
-        for part in region.parts:
-            keys = [(region.name, op.value) for op in part.ops if (region.name, op.value) in functions]
-            if not keys:
-                continue
-            heaviest = max(keys, key=lambda key: (flops[key], -keys.index(key)))
-            for key in keys:
-                name = placement_key((functions[key], key[1]))
-                own[name] = own.get(name, 0.0) + (part.seconds if key == heaviest else 0.0)
-        total = sum(own.values())
-        if total:
-            own = {name: value * region.seconds / total for name, value in own.items()}
-        seconds.update(own)
-    return seconds
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-@dataclass(frozen=True)
-class Move:
-    """A placement with a region given to another backend.
-
-    Attributes:
-        name: for messages.
-        ops: the placement.
-    """
-
-    name: str
-    ops: Mapping[str, str]
+_Key = tuple[tuple[str, str], ...]
+"""A placement as a key."""
 
 
-def moved_regions(
-    report: Mapping[str, Any],
-    placement: Mapping[str, str],
-    seconds: Mapping[str, float],
-    able: Mapping[str, Mapping[str, str]],
-) -> Iterator[Move]:
-    """Yield placements with one region each given to another backend, slow regions first.
+class Search:
+    """A search among the placements of a model; see :func:`byoc_core.tune` for the arguments.
 
     Args:
-        report: the offload report of the placement.
-        placement: the backend of each op.
-        seconds: the seconds of regions, by name.
-        able: the placement of each backend alone: only ops taken there may move to the backend.
+        module: the model.
+        request: the choices of the compilation; policy and placement are the search's.
+        compiler: has the backends for names.
+        function: the function to call.
+        inputs: of the calls, by name; ``None``: drawn at random.
+        sizes: the sizes of symbols of drawn inputs.
+        num_threads: the number of threads of a call.
+        deadline: the end of the search, by :func:`time.monotonic`.
+        seed: of drawn inputs.
+        say: called with a line for each placement.
     """
-    members: dict[str, list[str]] = {}
-    for row in items_of(report.get("ops")):
-        if row.get("region"):
-            members.setdefault(str(row["region"]), []).append(placement_key((str(row["function"]), str(row["name"]))))
-    names = sorted(members, key=lambda name: -seconds.get(name, 0.0))
-    for region in names:
-        current = placement.get(members[region][0], HOST_NAME)
-        for backend, alone in able.items():
-            moving = [op for op in members[region] if alone.get(op) == backend]
-            if backend != current and moving:
-                yield Move(f"{region} to {backend}", {**placement, **dict.fromkeys(moving, backend)})
+
+    def __init__(
+        self,
+        module: IRModule,
+        request: CompileRequest,
+        compiler: Compiler,
+        function: str,
+        inputs: Mapping[str, object] | None,
+        sizes: Mapping[str, int],
+        num_threads: int,
+        deadline: float,
+        seed: int,
+        say: Callable[[str], object],
+    ) -> None:
+        self._module = module
+        self._compiler = compiler
+        self._function = function
+        self._num_threads = num_threads
+        self._deadline = deadline
+        self._say = say
+        registry = compiler.backends
+        candidates = request.backends if request.backends not in ((), (AUTO,)) else [*able_backends(registry)]
+        handles = [handle for handle in registry.order(candidates) if handle.name != HOST_NAME]
+        self._handles = [
+            handle
+            for handle in handles
+            if handle.compile_status(handle.context(module, request.options.get(handle.name, {}))).ok
+        ]
+        if not self._handles:
+            raise OptionsError("tune, backends", "no backend can compile here", hint="`byoc doctor` lists the reasons.")
+        self._names = [handle.name for handle in self._handles]
+        self._request = request.updated(backends=self._handles, policy=None, placement=None)
+        self._inputs = inputs
+        self._sizes = dict(sizes)
+        self._seed = seed
+        self.trials: list[tuple[str, float]] = []
+        self._measured_ops: dict[str, Mapping[str, float]] = {}
+        self._seen: dict[_Key, Candidate] = {}
+        self._measured_placements: dict[_Key, tuple[Mapping[str, str], float]] = {}
+        self._workers: Workers | None = None
+        self._reference: Candidate | None = None
+        self._peaks: Peaks | None = None
+        self._best: Candidate | None = None
+        self._best_seconds = 0.0
+
+    def use_workers(self, executor: Executor, trial_seconds: float) -> None:
+        """Run the trials behind the first race by an executor.
+
+        Raises:
+            OptionsError: a backend is not installed, so no other process has the backend.
+        """
+        registry = self._compiler.backends
+        for handle in self._handles:
+            if not registry.holds(handle):
+                raise OptionsError(f"backend `{handle.name}`", "is not installed, so no worker has it")
+        model = PackedModel.of(self._module, tuple(self._names))
+        self._workers = Workers(executor, model, trial_seconds, self._say)
+
+    def run(self) -> Tuning:
+        """Search until nothing is left to try, the time is over, or the user interrupts; return the best."""
+        alone: dict[str, Candidate] = {}
+        is_complete = False
+        try:
+            alone = self._race_first()
+            is_complete = self._improve(alone)
+        except KeyboardInterrupt:
+            if self._best is None:
+                raise
+        best = self._best
+        assert best is not None
+        found = self._profile(best)
+        rivals: dict[str, float] = {}
+        for name, seconds in self.trials:
+            rivals[name] = min(seconds, rivals.get(name, seconds))
+        registry = self._compiler.backends
+        installed = [handle.name for handle in self._handles if registry.holds(handle)]
+        lock = Lock(
+            self._names,
+            best.ops,
+            self._function,
+            found.sizes,
+            self._num_threads,
+            self._best_seconds,
+            rivals,
+            versions=versions_of(installed, registry),
+        )
+        tasks = tuple(tasks_of(found, self._measured_ops))
+        return Tuning(lock, best.executable, found, tasks, tuple(self.trials), is_complete)
+
+    def _race_first(self) -> dict[str, Candidate]:
+        """Let each backend alone, each order, and the placement by cost race; return the candidates alone."""
+        policies: dict[str, Policy] = {f"{name} alone": OneBackend(name) for name in self._names}
+        if len(self._handles) > 1:
+            orders = itertools.islice(itertools.permutations(self._names), _MAX_ORDERS)
+            policies |= {", ".join(order): InOrder(order) for order in orders}
+            policies["by estimated cost"] = ByCost(sizes=self._sizes)
+        self._compute_reference()
+        entrants: list[Candidate] = []
+        alone: dict[str, Candidate] = {}
+        for name, policy in policies.items():
+            candidate = self._build(name, policy)
+            if candidate is None:
+                continue
+            if isinstance(policy, OneBackend):
+                alone[policy.name] = candidate
+            if candidate not in entrants:
+                entrants.append(candidate)
+        if not entrants:
+            raise OptionsError("tune", "no placement of the model can be compiled and run")
+        samples = race({candidate.name: candidate.run for candidate in entrants}, _FIRST_ROUNDS, self._seed)
+        medians = {name: median(values) for name, values in samples.items()}
+        for candidate in entrants:
+            self.trials.append((candidate.name, medians[candidate.name]))
+            self._measured_placements[_key(candidate)] = candidate.ops, medians[candidate.name]
+        self._best = min(entrants, key=lambda candidate: medians[candidate.name])
+        self._best_seconds = medians[self._best.name]
+        for name, value in self.trials:
+            self._say(f"{value * 1e3:.3f} ms  {name}")
+        return alone
+
+    def _compute_reference(self) -> None:
+        """Compute the results on the host; a model unable to run there has the first placement as reference."""
+        request = self._request.updated(policy=OneBackend(HOST_NAME), fallback="allow")
+        try:
+            executable = self._compiler.build(self._module, request)
+        except ByocError as error:
+            self._say(f"no results of the host: {error}")
+            return
+        if self._inputs is None:
+            self._inputs = self._draw(executable)
+        try:
+            self._reference = Candidate.of("the host", executable, self._function, self._inputs, self._num_threads)
+        except ExecutionError as error:
+            self._say(f"no results of the host: {error}")
+
+    def _improve(self, alone: dict[str, Candidate]) -> bool:
+        """Search on until nothing is left to try or the time is over; return whether all was tried.
+
+        Args:
+            alone: the candidates of each backend alone; emptied, to release their memory.
+        """
+        if len(alone) < 2:
+            return True
+        measured = self._measured_ops
+        for name, candidate in alone.items():
+            measured[name] = measured_ops(self._profile(candidate), name)
+        able = {name: candidate.ops for name, candidate in alone.items()}
+        alone.clear()
+        self._release_losers()
+        if not self._place_by_measured_ops(measured):
+            return False
+        while True:
+            best = self._best
+            assert best is not None
+            found = self._profile(best)
+            times = {region.name: region.seconds for region in found.regions}
+            moves = moved_regions(best.executable.report_data, best.ops, times, able)
+            has_moved = False
+            while not has_moved:
+                if monotonic() > self._deadline or (self._workers is not None and self._workers.is_broken):
+                    return False
+                batch = list(itertools.islice(moves, 1 if self._workers is None else _BATCH))
+                if not batch:
+                    return True
+                has_moved = self._try({move.name: PlacedOps(move.ops) for move in batch})
+
+    def _place_by_measured_ops(self, measured: Mapping[str, Mapping[str, float]]) -> bool:
+        """Try placements of least time by measured ops, learning the cost of borders; return whether time is left."""
+        for number in range(_MAX_BORDERS):
+            if monotonic() > self._deadline:
+                return False
+            border = FIRST_BORDERS[number] if number < len(FIRST_BORDERS) else self._learned_border(measured)
+            if border is None:
+                return True
+            before = len(self.trials)
+            text = f"measured ops, borders of {border[0] * 1e6:.3g} us and {border[1] * 1e9:.3g} ns/B"
+            machines = {HOST_NAME: _SLOW_HOST}
+            policy = ByCost(measured=measured, border_seconds=border, machines=machines, margin=0)
+            self._try({text: policy})
+            if number >= len(FIRST_BORDERS) and len(self.trials) == before:
+                return True  # the same placement again: nothing more to learn
+        return True
+
+    def _learned_border(self, measured: Mapping[str, Mapping[str, float]]) -> tuple[float, float] | None:
+        assert self._best is not None
+        report = self._best.executable.report_data
+        excesses = []
+        for ops, seconds in self._measured_placements.values():
+            excess = seconds - summed_seconds(ops, measured)
+            excesses.append((count_crossings(report, ops, self._sizes), excess))
+        return learn_border(excesses)
+
+    def _try(self, policies: Mapping[str, Policy]) -> bool:
+        """Measure placements; return whether one of these is the new best."""
+        if self._workers is not None:
+            return self._try_by_workers(self._workers, policies)
+        outcomes = [self._try_here(name, policy) for name, policy in policies.items()]
+        return any(outcomes)
+
+    def _try_by_workers(self, workers: Workers, policies: Mapping[str, Policy]) -> bool:
+        best = self._best
+        assert best is not None
+        assert self._inputs is not None
+        inputs = {name: np.asarray(value) for name, value in self._inputs.items()}
+        request = request_data(self._request.to_data())
+        trials = {
+            name: Trial(
+                name,
+                workers.digest,
+                request,
+                policy_to_data(policy),
+                dict(best.ops),
+                self._function,
+                inputs,
+                self._num_threads,
+            )
+            for name, policy in policies.items()
+        }
+        outcomes = workers.run(list(trials.values()))
+        is_better = False
+        for name, outcome in sorted(outcomes.items(), key=lambda item: (item[1].ratio, item[0])):
+            key = tuple(sorted(outcome.ops.items()))
+            if key in self._measured_placements:
+                continue
+            seconds = outcome.ratio * self._best_seconds
+            self._measured_placements[key] = outcome.ops, seconds
+            self.trials.append((name, seconds))
+            if not is_better and outcome.ratio < _MARGIN and workers.confirms(trials[name], _MARGIN):
+                candidate = self._build(name, PlacedOps(outcome.ops))
+                if candidate is not None:
+                    self._best, self._best_seconds, is_better = candidate, seconds, True
+            self._say_trial(name, seconds)
+        return is_better
+
+    def _say_trial(self, name: str, seconds: float) -> None:
+        best = f"best {self._best_seconds * 1e3:.3f} ms, {len(self.trials)} trials"
+        self._say(f"{seconds * 1e3:.3f} ms  {name}  ({best})")
+
+    def _try_here(self, name: str, policy: Policy) -> bool:
+        """Build and measure a placement; return whether the placement is the new best."""
+        candidate = self._build(name, policy)
+        best = self._best
+        assert best is not None
+        if candidate is None or _key(candidate) in self._measured_placements:
+            return False
+        ratio, seconds = challenge(best.run, candidate.run)
+        # The machine drifts: the time in units of the best placement's first time.
+        self._measured_placements[_key(candidate)] = candidate.ops, ratio * self._best_seconds
+        self.trials.append((name, seconds))
+        is_better = ratio < _MARGIN
+        if is_better:
+            self._best, self._best_seconds = candidate, seconds
+        self._release_losers()
+        self._say_trial(name, seconds)
+        return is_better
+
+    def _release_losers(self) -> None:
+        """Keep no candidate but the best: others hold memory, and their placements are known."""
+        self._seen = {key: candidate for key, candidate in self._seen.items() if candidate is self._best}
+
+    def _build(self, name: str, policy: Policy) -> Candidate | None:
+        """Return the candidate of a policy, or an equal earlier candidate; ``None`` if the placement does not work."""
+        try:
+            executable = self._compiler.build(self._module, self._request.updated(policy=policy))
+            if self._inputs is None:
+                self._inputs = self._draw(executable)
+            candidate = Candidate.of(name, executable, self._function, self._inputs, self._num_threads)
+        except ByocError as error:
+            if self._best is None and not self._seen and len(self._handles) == 1:
+                raise
+            self._say(f"{name}: {error}")
+            return None
+        reference = self._reference = self._reference or candidate
+        if not candidate.agrees_with(reference):
+            self._say(f"{name}: the results differ from {reference.name}; the placement is left out")
+            return None
+        return self._seen.setdefault(_key(candidate), candidate)
+
+    def _draw(self, executable: Executable) -> dict[str, object]:
+        generator = np.random.default_rng(self._seed)
+        specs = executable.signature(self._function).inputs
+        symbols = sorted(shape_symbols(dim for spec in specs for dim in spec.shape))
+        sizes = {name: self._sizes.get(name, 1) for name in symbols}
+        inputs: dict[str, object] = {spec.name: draw_input(generator, spec, sizes) for spec in specs}
+        bind_symbols(specs, [np.asarray(value) for value in inputs.values()])
+        return inputs
+
+    def _profile(self, candidate: Candidate) -> Profile:
+        assert self._inputs is not None
+        found = profile(
+            candidate.executable,
+            self._inputs,
+            function=self._function,
+            seconds=_PROFILE_S,
+            num_threads=self._num_threads,
+            peaks=self._peaks,
+        )
+        self._peaks = found.peaks  # measured once
+        return found
+
+
+def _key(candidate: Candidate) -> _Key:
+    return tuple(sorted(candidate.ops.items()))

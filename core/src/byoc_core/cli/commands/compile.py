@@ -45,7 +45,7 @@ def compile_model(
     from byoc_core.cli.selection import build_model, check_artifact_output, parse_share
     from byoc_core.cli.size_advice import advise_sizes
     from byoc_core.driver import Compiler
-    from byoc_core.driver.compilation import with_lock
+    from byoc_core.driver.compilation import resolved_request
     from byoc_core.native.build_cache import cache_directory
     from byoc_core.reporting.gate import check_offload
     from byoc_core.reporting.shares import apportion
@@ -54,7 +54,7 @@ def compile_model(
     check_artifact_output(output, model)
     required = parse_share(require_offload)
     sizes = parse_sizes(dim)
-    request = with_lock(flags.to_request(), Compiler().backends)
+    request = resolved_request(flags.to_request(), Compiler().backends)
     if is_static := request.specialize is True:
         # No call follows here: an artifact would run regions for the sizes of calls on the host.
         request = request.updated(specialize=respecializable)

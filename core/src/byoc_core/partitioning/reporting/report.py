@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from byoc_core.dims import Dim, product
-from byoc_core.dtypes import dtype_info
+from byoc_core.dims import Dim
 from byoc_core.ir import IRModule, TensorType, Value, Var
 from byoc_core.partitioning.compiled_regions import with_compiled_regions
 from byoc_core.partitioning.links import find_links
@@ -172,9 +171,10 @@ def _nbytes(values: Sequence[Value]) -> Dim | None:
     """Return the bytes of tensors; ``None`` if a shape is unknown."""
     total: Dim = 0
     for value in values:
-        if not isinstance(value.type, TensorType) or value.type.shape is None:
+        nbytes = value.type.nbytes if isinstance(value.type, TensorType) else None
+        if nbytes is None:
             return None
-        total = total + product(value.type.shape) * dtype_info(value.type.dtype).itemsize
+        total = total + nbytes
     return total
 
 

@@ -188,10 +188,11 @@ class CSourceModule(RuntimeModule):
 
     def report_parts(self) -> None:
         """Report the kernels of calls; nothing happens without the C extension, or for an older library."""
-        address = part_marker()
-        with self._fork_lock.lock, suppress(ArtifactError):
-            report = self._load().address_of("byoc_report_parts")
-            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(report)(address)
+        with self._fork_lock.lock:
+            library = self._load()
+        with suppress(ArtifactError):  # of an older byoc-core, without the symbol
+            report = library.address_of("byoc_report_parts")
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(report)(part_marker())
 
     def _load(self) -> NativeLibrary:
         if self._loaded is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from byoc_core.profiling import OpName, PartProfile, Peaks, Profile, RegionProfile
-from byoc_core.tuning.search import Move, measured_ops, moved_regions
+from byoc_core.tuning.proposals import Move, measured_ops, moved_regions
 from byoc_core.tuning.table import Task, tasks_of
 
 
