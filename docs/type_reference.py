@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field
 
-from byoc_core.backend import Estimate, Status
+from byoc_core.backend import AxisOrders, Estimate, Status
 from byoc_core.backend.hooks import (
     BackendInfo,
     CodegenResult,
@@ -31,7 +31,8 @@ __all__ = ["TYPES", "field_rows", "type_reference_page"]
 
 TYPES = {
     "The compile half": (
-        *(BackendInfo, CompileContext, Status, CompositePattern, Support, Rejection, Estimate, CodegenResult),
+        *(BackendInfo, CompileContext, Status, CompositePattern, Support, Rejection, Estimate, AxisOrders),
+        CodegenResult,
         *(KernelReport, SharedLoop),
         *(OpDef, OperandSpec, AttrSpec),
     ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from byoc_core.backend.all_hooks import hook_specs
+    from byoc_core.backend.axis_orders import AxisOrders
     from byoc_core.backend.handle import BackendHandle
     from byoc_core.backend.info import (
         BackendInfo,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from byoc_core.backend.registry import Backends, backends
 
 __all__ = [
+    "AxisOrders",
     "BackendHandle",
     "BackendInfo",
     "Backends",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AxisOrders": "byoc_core.backend.axis_orders",
     "BackendHandle": "byoc_core.backend.handle",
     "Backends": "byoc_core.backend.registry",
     "KernelReport": "byoc_core.backend.kernel_report",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from byoc_core.backend.axis_orders import AxisOrders, find_fault
 from byoc_core.backend.info import (
     BackendInfo,
     CodegenResult,
@@ -235,6 +236,22 @@ class BackendHandle:
                 raise HookError(self._plugin.where(hook), problem, got=repr(value), expected=expected)
         return estimate
 
+    def layouts(self, function: Function, context: CompileContext) -> tuple[AxisOrders, ...] | None:
+        """Return the orders of axes preferred by a function of a single op, best first; ``None`` without a statement.
+
+        Raises:
+            HookError: the hook raised, returned a wrong type, or orders unfit for the op.
+        """
+        hook = "byoc_layouts"
+        answer = self._plugin.call(hook, function=function, context=context) if self._plugin.has(hook) else None
+        if answer is None:
+            return None
+        stated = self._checked_items(hook, answer, AxisOrders)
+        for orders in stated:
+            if (fault := find_fault(orders, function.bindings[0])) is not None:
+                raise HookError(self._plugin.where(hook), f"returned {fault}, for function `{function.name}`")
+        return stated or None
+
     @property
     def reports_kernels(self) -> bool:
         """Whether :meth:`generated_kernels` has an answer: by a hook of the backend, or for lowered functions."""
@@ -401,7 +418,10 @@ class BackendHandle:
     def _sequence(self, hook: str, item_type: type[_T], **arguments: object) -> tuple[_T, ...]:
         if not self._plugin.has(hook):
             return ()
-        items = self._plugin.check(hook, self._plugin.call(hook, **arguments), Iterable)  # type: ignore[type-abstract]
+        return self._checked_items(hook, self._plugin.call(hook, **arguments), item_type)
+
+    def _checked_items(self, hook: str, answer: object, item_type: type[_T]) -> tuple[_T, ...]:
+        items = self._plugin.check(hook, answer, Iterable)  # type: ignore[type-abstract]
         return tuple(self._plugin.check(hook, item, item_type, action="returned among other values") for item in items)
 
     def __repr__(self) -> str:

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from byoc_core.backend.axis_orders import AxisOrders
 from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
 from byoc_core.backend.kernel_report import KernelReport, SharedLoop
 from byoc_core.backend.lowering import CValue, LoweringBuilder
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from byoc_core.pattern import CompositePattern
 
 __all__ = [
+    "AxisOrders",
     "BackendInfo",
     "CValue",
     "CodegenResult",
@@ -65,6 +67,7 @@ __all__ = [
     "byoc_compile_status",
     "byoc_estimate",
     "byoc_generated_kernels",
+    "byoc_layouts",
     "byoc_lower",
     "byoc_ops",
     "byoc_partition",
@@ -267,6 +270,39 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
         def byoc_estimate(function):
             flops = sum(binding.op.flops(binding.context()) for binding in function.walk())
             return Estimate(seconds=flops / 8e12, call_seconds=20e-6, bytes_per_second=8e9)
+    """
+
+
+@hookspec(since="0.2")
+def byoc_layouts(function: Function, context: CompileContext) -> Sequence[AxisOrders] | None:
+    """Return the orders of axes in which an op reads and writes without a conversion. Optional.
+
+    Called by: the pass ``PlanLayouts``, as part of ``build``, ``explain`` and ``debug_model``; the policy ``ByCost``.
+    When: after partition, for functions of a single op of a region of the backend. Composites are asked op by op.
+        Symbolic sizes may occur.
+    How often: once per pass for ops differing only in names and in the elements of constants.
+    Result: alternatives, best first. A single alternative states the only fast order, such as channels last for a
+        convolution. Several alternatives state that the op computes in any of these orders, with equal orders of
+        operands and results. For ``None``, an op independent of the order of axes, such as an addition or ``concat``,
+        is expected to compute in any order; any other op reads and writes row-major values. Without the hook all values
+        of the backend's regions are row-major. A value crossing the border of a region in another order is made by a
+        ``permute_dims`` at the end of the region, and read by the inverse at the beginning of another region; the
+        backend should compile both to nothing. A wrong number of orders, or an order other than a permutation of the
+        axes, is a ``HookError``.
+    If it raises: the op counts as an op without a statement.
+
+    Example::
+
+        from byoc_core.backend.hooks import AxisOrders, hookimpl
+
+
+        @hookimpl
+        def byoc_layouts(function):
+            (binding,) = function.bindings
+            if binding.op.name != "nn.conv2d" or binding.attrs["data_layout"] != "NCHW":
+                return None
+            channels_last = (0, 2, 3, 1)
+            return [AxisOrders((channels_last, None), (channels_last,))]
     """
 
 

@@ -11,11 +11,12 @@ from byoc_core.driver.pipeline import inserted_passes, named
 from byoc_core.driver.prepare import Prepared
 from byoc_core.driver.stages import Stage
 from byoc_core.ir import IRModule
-from byoc_core.partitioning import PartitionRequest, PeelViews, Policy
+from byoc_core.partitioning import PartitionRequest, PeelViews, PlanLayouts, Policy
 from byoc_core.partitioning.constraints.constraints import Constraints
+from byoc_core.partitioning.layouts.plan_layouts import LayoutPlan
 from byoc_core.partitioning.partition import partition_pipeline
 
-__all__ = ["Carved", "carve", "carve_for_backends", "peel_views"]
+__all__ = ["Carved", "carve", "carve_for_backends", "peel_views", "plan_layouts"]
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,13 @@ class Carved:
     Attributes:
         prepared: the compilation before partition.
         unpeeled: the module with all regions, including the host's; read only by the report.
+        layouts: the module with values crossing borders in planned layouts.
         module: the same module after views left the regions; the input of codegen.
     """
 
     prepared: Prepared
     unpeeled: IRModule
+    layouts: LayoutPlan
     module: IRModule
 
 
@@ -43,7 +46,8 @@ def carve(prepared: Prepared) -> Carved:
     """
     offloaded = carve_for_backends(prepared)
     unpeeled = _partition(prepared, offloaded, [prepared.compilation.host], None, Constraints(), Stage.PARTITION_HOST)
-    return Carved(prepared, unpeeled, peel_views(prepared, unpeeled))
+    layouts = plan_layouts(prepared, unpeeled)
+    return Carved(prepared, unpeeled, layouts, peel_views(prepared, layouts.module))
 
 
 def carve_for_backends(prepared: Prepared) -> IRModule:
@@ -58,6 +62,19 @@ def carve_for_backends(prepared: Prepared) -> IRModule:
     return (
         compilation.observers.sequence(passes, Stage.AFTER_PARTITION, verify_input=False)(module) if passes else module
     )
+
+
+def plan_layouts(prepared: Prepared, module: IRModule) -> LayoutPlan:
+    """Return the module with values crossing borders of regions in layouts preferred on both sides."""
+    compilation = prepared.compilation
+    found: list[LayoutPlan] = []
+
+    def run(module: IRModule) -> IRModule:
+        found.append(PlanLayouts(compilation.backends, compilation.request.options, compilation.registry).plan(module))
+        return found[-1].module
+
+    compilation.observers.sequence([named(PlanLayouts.__name__, run)], Stage.LAYOUTS, verify_input=False)(module)
+    return found[-1]
 
 
 def peel_views(prepared: Prepared, module: IRModule) -> IRModule:

@@ -91,6 +91,7 @@ def _report(carved: Carved, handover: RegionHandover, partitioned: IRModule, com
         host=HOST_NAME,
         backends=[handle.name for handle in compilation.offload_backends],
         unpeeled=unpeeled.with_functions({**unpeeled.functions, **moved}),
+        layouts=carved.layouts,
         roundoffs={
             handle.name: handle.info(compilation.options(handle)).unit_roundoff for handle in compilation.backends
         },

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from byoc_core.artifact import Executable
 from byoc_core.backend.registry import HOST_NAME, Backends, find_registry
-from byoc_core.driver.carve import carve, carve_for_backends, peel_views
+from byoc_core.driver.carve import carve, carve_for_backends, peel_views, plan_layouts
 from byoc_core.driver.compilation import Compilation, new_compilation
 from byoc_core.driver.compile import compile_regions, link
 from byoc_core.driver.explanation import Explanation
@@ -75,6 +75,7 @@ class Compiler:
         """Return the module in the state of :meth:`build` just before codegen for the backends of a request.
 
         Claimed ops stand in functions annotated for the backends, except views at the borders (see :class:`PeelViews`).
+        Values between these functions may have permuted axes (see :class:`PlanLayouts`).
         The remaining ops are given to the host by :meth:`build`. An exception in a hook of a backend is an error.
 
         Raises:
@@ -82,7 +83,7 @@ class Compiler:
         """
         strict_request = (request or self.request).updated(strict=True)
         prepared = prepare(self._open(module, strict_request, progress))
-        return peel_views(prepared, carve_for_backends(prepared))
+        return peel_views(prepared, plan_layouts(prepared, carve_for_backends(prepared)).module)
 
     def pass_names(self, request: CompileRequest | None = None) -> tuple[str, ...]:
         """Return the names of the passes run by :meth:`build` for a request, in order.

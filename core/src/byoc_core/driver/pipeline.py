@@ -13,7 +13,7 @@ from byoc_core.driver.stages import HOOKS, ModulePass, Stage
 from byoc_core.errors import ByocError, PassError, VerifyError, type_name
 from byoc_core.ir import IRModule, verify
 from byoc_core.ir.snapshot import Snapshot
-from byoc_core.partitioning import PeelViews, RunCodegen
+from byoc_core.partitioning import PeelViews, PlanLayouts, RunCodegen
 from byoc_core.transform import Pass, UniqueNames, default_passes, pass_name
 
 __all__ = ["inserted_passes", "named", "pass_names", "prepare_passes"]
@@ -27,6 +27,7 @@ def pass_names(compilation: Compilation) -> tuple[str, ...]:
         *([Stage.PARTITION.value] if backends else []),
         *map(pass_name, inserted_passes(compilation, Stage.AFTER_PARTITION, backends)),
         Stage.PARTITION_HOST.value,
+        PlanLayouts.__name__,
         PeelViews.__name__,
         RunCodegen.__name__,
         *map(pass_name, inserted_passes(compilation, Stage.AFTER_CODEGEN, backends)),

@@ -26,6 +26,7 @@ class Stage(StrEnum):
     PARTITION = "partition"
     AFTER_PARTITION = "after_partition"
     PARTITION_HOST = "partition_host"
+    LAYOUTS = "layouts"
     PEEL = "peel"
     COMPILE = "compile"
     AFTER_CODEGEN = "after_codegen"

@@ -6,6 +6,7 @@ from byoc_core.partitioning.claiming.annotate import AnnotateSupported
 from byoc_core.partitioning.claiming.fuse import FuseOpsByPattern
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.constraints.options import PartitionOptions
+from byoc_core.partitioning.layouts.plan_layouts import PlanLayouts
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.merging.merge import MergeCompositeFunctions
 from byoc_core.partitioning.partition import partition
@@ -28,6 +29,7 @@ __all__ = [
     "PartitionOptions",
     "PartitionRequest",
     "PeelViews",
+    "PlanLayouts",
     "Policy",
     "Refusal",
     "RunCodegen",

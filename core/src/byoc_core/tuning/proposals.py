@@ -20,8 +20,7 @@ FIRST_BORDERS: tuple[Border, ...] = ((1e-6, 2e-10), (3e-6, 6e-10))
 def measured_ops(found: Profile, backend: str) -> dict[str, float]:
     """Return the seconds of the ops of a backend in a call, by placement key, from a profile of the backend alone.
 
-    The time of a part belongs to the op of the part with most work, the other ops of the part are free: these would
-    have to move together. The time of a region outside of parts with ops, for conversions and the call, belongs to all
+    The time of a part belongs to the ops of the part by their FLOPs, or equally without any. The time of a region outside of parts with ops, for conversions and the call, belongs to all
     ops by their time.
     """
     functions = {
@@ -41,10 +40,11 @@ def measured_ops(found: Profile, backend: str) -> dict[str, float]:
             keys = [(region.name, op.value) for op in part.ops if (region.name, op.value) in functions]
             if not keys:
                 continue
-            heaviest = max(keys, key=lambda key: (flops[key], -keys.index(key)))
+            total_flops = sum(flops[key] for key in keys)
             for key in keys:
                 name = placement_key((functions[key], key[1]))
-                own[name] = own.get(name, 0.0) + (part.seconds if key == heaviest else 0.0)
+                share = flops[key] / total_flops if total_flops else 1 / len(keys)
+                own[name] = own.get(name, 0.0) + part.seconds * share
         total = sum(own.values())
         if total:
             own = {name: value * region.seconds / total for name, value in own.items()}

@@ -12,6 +12,7 @@ from typing import Any
 
 from byoc_core.authoring.csource import CSourceCodegen
 from byoc_core.backend.hooks import (
+    AxisOrders,
     BackendInfo,
     CodegenResult,
     CompileContext,
@@ -31,7 +32,7 @@ from byoc_ccompiler.codegen import FusedCodegen
 from byoc_ccompiler.measured_costs import measured_costs
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.patterns import patterns
-from byoc_ccompiler.regions import prepare_regions
+from byoc_ccompiler.regions import preferred_orders, prepare_regions
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.support import reject_step
 from byoc_ccompiler.vector_unit import NO_VECTORS, VectorUnit
@@ -42,6 +43,7 @@ __all__ = [
     "byoc_compile_status",
     "byoc_estimate",
     "byoc_generated_kernels",
+    "byoc_layouts",
     "byoc_patterns",
     "byoc_supports",
 ]
@@ -91,6 +93,12 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
     if options.tutorial or options.portable or options.target:
         return None
     return measured_costs().estimate(function)
+
+
+@hookimpl
+def byoc_layouts(function: Function, context: CompileContext) -> Sequence[AxisOrders] | None:
+    """Return the orders of axes preferred by an op on images."""
+    return None if _options(context).tutorial else preferred_orders(function.bindings[0], FAMILIES)
 
 
 @hookimpl

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from byoc_core.authoring.graph import GraphCodegen, check_binding
 from byoc_core.backend.hooks import (
+    AxisOrders,
     BackendInfo,
     CodegenResult,
     CompileContext,
@@ -31,6 +32,7 @@ from byoc_core.runtime.threads import num_threads
 from byoc_core.transform import FoldScales, RecogniseComposites
 
 from byoc_dnnl.engine import DnnlModule, open_engine
+from byoc_dnnl.layouts import preferred_orders
 from byoc_dnnl.library import Library, Missing, find_library, library_status
 from byoc_dnnl.lowerings import declines, is_decided
 from byoc_dnnl.measured_costs import measured_costs
@@ -49,6 +51,7 @@ __all__ = [
     "byoc_codegen",
     "byoc_compile_status",
     "byoc_estimate",
+    "byoc_layouts",
     "byoc_prepare",
     "byoc_supports",
 ]
@@ -112,6 +115,12 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 def byoc_estimate(function: Function) -> Estimate | None:
     """Return the cost of an op by measurements of similar ops."""
     return measured_costs().estimate(function)
+
+
+@hookimpl
+def byoc_layouts(function: Function) -> Sequence[AxisOrders] | None:
+    """Return the orders of axes preferred by an op on images."""
+    return preferred_orders(function.bindings[0])
 
 
 @hookimpl

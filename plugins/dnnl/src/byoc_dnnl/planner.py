@@ -90,6 +90,9 @@ class Planner:
         self._arguments_of: dict[int, list[int]] = {}
         for number, (_, id_) in enumerate(function.outputs):
             self._arguments_of.setdefault(id_, []).append(len(function.inputs) + number)
+        self._transposes_to_results = {
+            call.inputs[0]: call for call in self._calls if call.op == "permute_dims" and self.is_result(call.output)
+        }
         self._locate_inputs()
 
     def _locate_inputs(self) -> None:
@@ -339,14 +342,30 @@ class Planner:
         return Location(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest), desc)
 
     def allocate_result(self, id_: int, desc: MemoryDesc) -> Location:
-        """Return memory for a value in a layout of equal sizes; the caller's memory if the value is a result."""
-        arguments = self._arguments_of.get(id_, [])
-        if arguments and desc.is_row_major() and desc.dtype == self.declared_dtype(id_):
-            location = Location(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=arguments[0]), desc)
-        else:
+        """Return memory for a value in a layout of equal sizes; the caller's memory if the value is a result.
+
+        A value with a result as its transpose, such as an image returned with channels last, is written there too.
+        """
+        argument = self._argument_in_layout(id_, desc)
+        if argument is None:
             location = self._in_arena(f"%{id_}", desc)
+        else:
+            location = Location(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=argument), desc)
         self.set_location(id_, location)
         return location
+
+    def _argument_in_layout(self, id_: int, desc: MemoryDesc) -> int | None:
+        """Return the argument whose memory may hold a value in a layout; ``None`` if there is none."""
+        from byoc_dnnl.lowerings.views import permuted_axes
+
+        if desc.dtype != self.declared_dtype(id_):
+            return None
+        if id_ in self._arguments_of and desc.is_row_major():
+            return self._arguments_of[id_][0]
+        transpose = self._transposes_to_results.get(id_)
+        if transpose is None or not desc.permuted(permuted_axes(transpose)).is_row_major():
+            return None
+        return self._arguments_of[transpose.output][0]
 
     def allocate_temporary(self, name: str, desc: MemoryDesc) -> Location:
         """Return memory for an intermediate between primitives of a lowering."""

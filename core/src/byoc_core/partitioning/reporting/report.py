@@ -14,6 +14,7 @@ from typing import Any
 from byoc_core.dims import Dim
 from byoc_core.ir import IRModule, TensorType, Value, Var
 from byoc_core.partitioning.compiled_regions import with_compiled_regions
+from byoc_core.partitioning.layouts.plan_layouts import LayoutPlan
 from byoc_core.partitioning.links import find_links
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpSite, op_key, walk_ops
@@ -40,6 +41,7 @@ def build_report(
     host: str,
     backends: Sequence[str],
     unpeeled: IRModule | None = None,
+    layouts: LayoutPlan | None = None,
     roundoffs: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, Any]:
     """Return the report of a partitioned module.
@@ -51,6 +53,7 @@ def build_report(
         host: name of the backend counted as not offloaded.
         backends: the other backends, in the order of asking.
         unpeeled: the module before views left the regions, if any left (:class:`byoc_core.partitioning.PeelViews`).
+        layouts: the values crossing borders in planned layouts (:class:`byoc_core.partitioning.PlanLayouts`).
         roundoffs: the unit roundoffs stated by backends, by name, then by dtype.
 
     Returns:
@@ -72,6 +75,8 @@ def build_report(
           bounded.
         - ``borders``: see :func:`byoc_core.partitioning.reporting.borders.find_borders`; only between regions with ops
           left.
+        - ``layouts``: ``value, axes, producer, readers``: values crossing borders with permuted axes, as for
+          ``permute_dims``, and the symbols of the regions.
         - ``links``: see :func:`byoc_core.partitioning.links.find_links`.
         - ``ops``: ``function, op, name, outcome`` (a backend, or ``VIEW`` for a view moved out of a region), ``region,
           flops, share, inputs`` (names of values), and ``code, text``: the reason for the op staying on the host, or
@@ -89,11 +94,16 @@ def build_report(
         op_key(site.source, site.binding) for site in walk_ops(unpeeled or module) if site.backend is not None
     }
     restored, compiled = with_compiled_regions(module)
+    conversions = {} if layouts is None else layouts.conversions
     for site in walk_ops(restored):
+        if (site.function.name, site.name) in conversions:
+            continue
         # Reasons go by names: an op of a compiled region may share the name of a newly partitioned op.
         site_log = PartitionLog() if site.region in compiled else log
         has_moved = site.backend is None and op_key(site.source, site.binding) in in_regions
-        rows.append(_row(site, site_log, VIEW if has_moved else site.backend or host, host, backends))
+        row = _row(site, site_log, VIEW if has_moved else site.backend or host, host, backends)
+        row["inputs"] = [conversions.get((site.function.name, name), name) for name in row["inputs"]]
+        rows.append(row)
         flops.append(site.binding.op.flops(site.binding.context()))
     for row, amount in zip(rows, flops, strict=True):
         row["flops"] = _plain(amount)
@@ -114,6 +124,7 @@ def build_report(
             for border in find_borders(unpeeled or module, host=host, handed_over=log.handed_over)
             if border["before"] in tallies and border["after"] in tallies
         ],
+        "layouts": _layouts(layouts),
         "links": find_links(restored),
         "ops": rows,
     }
@@ -135,6 +146,13 @@ class _Tally:
         if row["region"]:
             self.regions.add(row["region"])
         self.texts[text] += 1
+
+
+def _layouts(plan: LayoutPlan | None) -> list[Row]:
+    return [
+        {"value": value.name, "axes": list(value.order), "producer": value.producer, "readers": list(value.readers)}
+        for value in (() if plan is None else plan.values)
+    ]
 
 
 def _row(site: OpSite, log: PartitionLog, outcome: str, host: str, backends: Sequence[str]) -> Row:

@@ -2,7 +2,8 @@
 
 Each convolution and pooling with channels first becomes the same op with channels last between two transposes;
 transposes between neighbours meet and cancel (:class:`byoc_core.transform.MoveTransposes`), and remain at the borders
-of a region only.
+of a region only. There they meet the inverse transposes of values planned to cross borders with channels last
+(:class:`byoc_core.partitioning.PlanLayouts`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from byoc_core.backend.hooks import AxisOrders
 from byoc_core.ir import Binding, Function, IRModule, TensorType, Value, Var
 from byoc_core.transform import MoveTransposes, RewriteGraph, rewrite_module
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.steps import dtype_of, shape_of
 
-__all__ = ["channels_last"]
+__all__ = ["channels_last", "preferred_orders"]
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d")
 _LAYOUTS = {
@@ -58,8 +60,21 @@ def _turned(value: Value) -> Var:
     return Var("turned", TensorType(tuple(shape[axis] for axis in _last(len(shape))), dtype_of(value)))
 
 
+def preferred_orders(binding: Binding, families: Mapping[str, KernelFamily]) -> Sequence[AxisOrders] | None:
+    """Return the orders of a convolution or pooling, best first; ``None`` for other ops."""
+    if not _can_turn(binding, families):
+        return None
+    order = _last(len(shape_of(binding.operands[0])))
+    rest = (None,) * (len(binding.operands) - 1)
+    last = AxisOrders((order, *rest), (order,))
+    return [last] if binding.op.name in _CONVOLUTIONS else [last, AxisOrders((None, *rest), (None,))]
+
+
 def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
-    """Return the module with channels last in convolutions, and in pooling of functions with a convolution."""
+    """Return the module with channels last in convolutions, and in pooling of functions on images with channels last.
+
+    These are functions with a convolution, or with a transpose from or to channels last at the border.
+    """
 
     def turn(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         if not _can_turn(binding, families):
@@ -70,15 +85,29 @@ def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRM
         turned = graph.emit("permute_dims", (image,), {"axes": _last(len(shape_of(image)))})
         return _with_channels_first(graph, graph.emit(binding.op, (turned, *weights), attrs))
 
-    def has_convolution(function: Function) -> bool:
-        return any(b.op.name in _CONVOLUTIONS and _can_turn(b, families) for b in function.bindings)
+    def is_turned(binding: Binding, function: Function) -> bool:
+        if binding.op.name in _CONVOLUTIONS:
+            return _can_turn(binding, families)
+        return binding.op.name == "permute_dims" and _is_at_border(binding, function)
 
-    convolutional = {name: function for name, function in module.functions.items() if has_convolution(function)}
-    if not convolutional:
+    turning = {
+        name: function
+        for name, function in module.functions.items()
+        if any(is_turned(binding, function) for binding in function.bindings)
+    }
+    if not turning:
         return module
     rules = {**dict.fromkeys(_LAYOUTS, (turn,)), "reshape": (_turn_shuffle,)}
-    turned = rewrite_module(module.with_functions(convolutional), rules)
+    turned = rewrite_module(module.with_functions(turning), rules)
     return MoveTransposes(keep_bits=False)(module.with_functions({**module.functions, **turned.functions}))
+
+
+def _is_at_border(transpose: Binding, function: Function) -> bool:
+    """Return whether a transpose reads a parameter with channels last, or makes a result with channels last."""
+    rank, axes = len(shape_of(transpose.result)), transpose.attrs["axes"]
+    is_read = axes == _first(rank) and any(transpose.operands[0] is param for param in function.params)
+    is_made = axes == _last(rank) and any(transpose.result is result for result in function.results)
+    return rank > 2 and (is_read or is_made)
 
 
 def _with_channels_first(graph: RewriteGraph, image: Value) -> Sequence[Value]:

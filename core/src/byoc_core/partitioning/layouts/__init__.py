@@ -1,0 +1,1 @@
+"""Layouts of values crossing borders of regions."""

@@ -1,0 +1,75 @@
+"""The axis orders of single ops: stated by backends, or following from the op itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from byoc_core.backend import AxisOrders, BackendHandle, CompileContext
+from byoc_core.errors import ByocError
+from byoc_core.ir import Binding, Constant, IRModule
+from byoc_core.ir.structural_equality import attributes_text
+from byoc_core.partitioning.policies.cost_model import as_function
+
+__all__ = ["Speakers"]
+
+HOOK = "byoc_layouts"
+
+
+@dataclass(frozen=True, slots=True)
+class _Speaker:
+    handle: BackendHandle
+    context: CompileContext
+
+
+class Speakers:
+    """The backends stating axis orders, asked once about ops differing only in names and elements of constants.
+
+    Args:
+        module: the module with the regions.
+        find: returns a backend by name.
+        options: of the backends, by name.
+    """
+
+    def __init__(
+        self,
+        module: IRModule,
+        find: Callable[[str], BackendHandle],
+        options: Mapping[str, Mapping[str, object]],
+    ) -> None:
+        self._speakers: dict[str, _Speaker | None] = {}
+        self._module = module
+        self._find = find
+        self._options = options
+        self._answers: dict[tuple[object, ...], tuple[AxisOrders, ...] | None] = {}
+
+    def speaks(self, backend: str) -> bool:
+        """Return whether a backend states axis orders at all; values of other backends are row-major."""
+        return self._speaker(backend) is not None
+
+    def orders(self, backend: str, binding: Binding) -> Sequence[AxisOrders] | None:
+        """Return the alternatives stated for an op, best first; ``None`` without a statement.
+
+        Raises:
+            HookError: the backend's hook failed, and failures of the backend are not contained.
+        """
+        speaker = self._speaker(backend)
+        if speaker is None or binding.regions:
+            return None
+        operands = tuple((isinstance(operand, Constant), operand.type) for operand in binding.operands)
+        results = tuple(result.type for result in binding.results)
+        key = (backend, binding.op.name, attributes_text(binding.attrs), operands, results)
+        if key not in self._answers:
+            try:
+                self._answers[key] = speaker.handle.layouts(as_function(binding, backend), speaker.context)
+            except ByocError as error:
+                speaker.handle.contain(HOOK, error, binding.results[0].name)
+                self._answers[key] = None
+        return self._answers[key]
+
+    def _speaker(self, backend: str) -> _Speaker | None:
+        if backend not in self._speakers:
+            handle = self._find(backend)
+            context = handle.context(self._module, self._options.get(backend, {}))
+            self._speakers[backend] = _Speaker(handle, context) if handle.implements(HOOK) else None
+        return self._speakers[backend]
