@@ -13,7 +13,16 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
+from byoc_core.backend import (
+    AxisOrders,
+    BackendInfo,
+    CodegenResult,
+    CompileContext,
+    Estimate,
+    Rejection,
+    Status,
+    Support,
+)
 from byoc_core.backend.hooks import hookimpl
 from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Function, IRModule, TensorType, Type
 from byoc_core.ops import OpDef, default_ops
@@ -93,6 +102,7 @@ class FakeBackend:
         status: whether it can compile here.
         prepare: the action of ``byoc_prepare``.
         estimate: the result of ``byoc_estimate`` for a function.
+        layouts: the result of ``byoc_layouts`` for a function.
     """
 
     def __init__(
@@ -115,6 +125,7 @@ class FakeBackend:
         status: Status | None = None,
         prepare: Callable[[IRModule], IRModule] | None = None,
         estimate: Callable[[Function], Estimate | None] | None = None,
+        layouts: Callable[[Function], Sequence[AxisOrders] | None] | None = None,
     ) -> None:
         self.name = name
         self.ops = None if ops is None else frozenset(ops)
@@ -138,6 +149,7 @@ class FakeBackend:
         self._status = status or Status(ok=True)
         self._prepare = prepare
         self._estimate = estimate
+        self._layouts = layouts
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
@@ -166,6 +178,10 @@ class FakeBackend:
     @hookimpl
     def byoc_estimate(self, function: Function) -> Estimate | None:
         return self._estimate(function) if self._estimate is not None else None
+
+    @hookimpl
+    def byoc_layouts(self, function: Function) -> Sequence[AxisOrders] | None:
+        return self._layouts(function) if self._layouts is not None else None
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:

@@ -294,7 +294,7 @@ def test_every_pass_is_observed(fake: type[FakeBackend], *, with_backends: bool)
     assert all(observed.seconds > 0 for observed in runs)
     preparations = [f"prepare_{backend.name}" for backend in chosen]
     assert [name for name in names if name.startswith("prepare_")] == preparations
-    assert names[-3:] == ["partition_host", "PeelViews", "RunCodegen"]
+    assert names[-4:] == ["partition_host", "PlanLayouts", "PeelViews", "RunCodegen"]
     assert len(runs[-1].module.functions) < len(runs[-2].module.functions)
     np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
 

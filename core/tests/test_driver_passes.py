@@ -93,7 +93,7 @@ def test_each_stage_has_its_passes_in_order(tmp_path: Path) -> None:
     assert names[names.index("prepare_aone") :] == [
         *("prepare_aone", "prepare_btwo", "before_partition_1", "before_partition_2", "UniqueNames"),
         *("partition", "after_partition_aone", "after_partition_1", "after_partition_2"),
-        *("partition_host", "PeelViews", "RunCodegen"),
+        *("partition_host", "PlanLayouts", "PeelViews", "RunCodegen"),
         *("after_codegen_aone", "after_codegen_1", "after_codegen_2"),
     ]
     before, after, compiled = (watchers[point][0].seen[0] for point in points)

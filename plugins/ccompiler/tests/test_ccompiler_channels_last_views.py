@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from byoc_ccompiler.backend import byoc_layouts
 from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.winograd_plan import make_plan
+from byoc_core.backend import CompileContext
 from byoc_core.ir import Value, tensor
 
 from plugins.ccompiler.tests.bench import Bench, Builder
@@ -80,3 +82,45 @@ def test_parameters_may_bear_the_names_that_kernels_use() -> None:
 def _depthwise_32(builder: Builder, x: Value) -> Any:
     weight = builder.const(_random((32, 1, 3, 3), seed=1))
     return builder.emit("nn.conv2d", x, weight, padding=(1, 1), groups=32, data_layout="NHWC")
+
+
+def _compute(builder: Builder, image: Value, kind: str) -> Any:
+    if kind == "convolution":
+        return builder.emit("nn.conv2d", image, builder.const(_random((32, 32, 3, 3), seed=1)), padding=(1, 1))
+    if kind == "pooling":
+        return builder.emit("nn.max_pool2d", image, pool_size=(3, 3), padding=(1, 1))
+    return builder.emit("nn.relu", builder.emit("add", image, image))
+
+
+@pytest.mark.parametrize("kind", ["convolution", "pooling", "sum"])
+def test_images_cross_borders_channels_last_without_a_copy(bench: Bench, kind: str) -> None:
+    """An image read and returned with channels last is computed by one kernel, without a transpose."""
+    builder = bench.builder()
+    image = builder.emit("permute_dims", builder.param("x", tensor((1, 12, 12, 32))), axes=(0, 3, 1, 2))
+    turned = bench.add(builder, builder.emit("permute_dims", _compute(builder, image, kind), axes=(0, 2, 3, 1)))
+    builder = bench.builder()
+    plain = bench.add(builder, _compute(builder, builder.param("x", tensor((1, 32, 12, 12))), kind))
+    assert len(bench.calls(turned)) == 1
+    x = _random((1, 12, 12, 32), seed=2)
+    (expected,) = bench.run(plain, np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
+    (actual,) = bench.run(turned, x)
+    np.testing.assert_array_equal(actual, expected.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "expected"),
+    [
+        ("nn.conv2d", {}, [(0, 2, 3, 1)]),
+        ("nn.conv2d", {"data_layout": "NHWC"}, []),
+        ("nn.max_pool2d", {"pool_size": (2, 2)}, [(0, 2, 3, 1), None]),
+        ("nn.relu", {}, []),
+    ],
+)
+def test_orders_of_ops(op: str, attrs: dict[str, Any], expected: list[Any]) -> None:
+    builder = Bench().builder()
+    x = builder.param("x", tensor((1, 8, 8, 8)))
+    operands = [x, builder.const(_random((8, 8, 1, 1)))] if op == "nn.conv2d" else [x]
+    function = builder.finish(builder.emit(op, *operands, **attrs))
+    stated = byoc_layouts(function, CompileContext("ccompiler")) or []
+    assert [orders.operands[0] for orders in stated] == expected
+    assert [orders.results for orders in stated] == [(order,) for order in expected]

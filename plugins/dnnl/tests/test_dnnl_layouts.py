@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
+import byoc_dnnl.backend as dnnl
+import numpy as np
 import pytest
 from byoc_core.ir import TensorType, Var, tensor
 
@@ -104,3 +107,49 @@ def test_an_operand_without_the_axis_of_images_lies_as_the_result_does(
     inputs = [region.draw(*image), region.draw(*(size for size in sizes if isinstance(size, int)))]
     check_sums(region, inputs, 2 * prod(weights) // min(weights[:2]) + 4)
     assert f"{op} + {added}" in region.source or "gemm" in region.source  # without AVX-512 some groups are products
+
+
+@pytest.mark.parametrize("ending", ["convolution", "sum", "pooling"])
+def test_images_cross_borders_channels_last_without_a_copy(ending: str) -> None:
+    """An image read and returned with channels last: no step but the computation, writing the result in place."""
+    region = Region()
+    given = region.builder.param("x", tensor((1, SIZE, SIZE, 64)))
+    x = emit(region, "permute_dims", given, axes=(0, 3, 1, 2))
+    value = _convolve(region, x, 64, 64, 3)
+    if ending == "sum":
+        value = emit(region, "nn.relu", emit(region, "add", value, x))
+    elif ending == "pooling":
+        value = emit(region, "nn.max_pool2d", value, pool_size=(3, 3), padding=(1, 1, 1, 1))
+    region.finish(emit(region, "permute_dims", value, axes=(0, 2, 3, 1)))
+    check_sums(region, [region.draw(1, SIZE, SIZE, 64)], 2 * 577)
+    assert not [step for step in _steps(region) if step[0] == "reorder"]
+
+
+def test_an_image_is_returned_in_both_orders() -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((1, 64, SIZE, SIZE)))
+    value = _convolve(region, x, 64, 64, 3)
+    region.finish(value, emit(region, "permute_dims", value, axes=(0, 2, 3, 1)))
+    image = region.draw(1, 64, SIZE, SIZE)
+    check_sums(region, [image], 2 * 576)
+    first, second = region.run(image)
+    np.testing.assert_array_equal(first.transpose(0, 2, 3, 1), second)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "expected"),
+    [
+        ("nn.conv2d", {}, [(0, 2, 3, 1)]),
+        ("nn.conv2d", {"data_layout": "NHWC"}, []),
+        ("nn.max_pool2d", {"pool_size": (2, 2)}, [(0, 2, 3, 1), None]),
+        ("nn.relu", {}, []),
+    ],
+)
+def test_orders_of_ops(op: str, attrs: dict[str, Any], expected: list[Any]) -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((1, 8, 8, 8)))
+    operands = [x, region.builder.const(region.draw(8, 8, 1, 1))] if op == "nn.conv2d" else [x]
+    region.finish(emit(region, op, *operands, **attrs))
+    stated = dnnl.byoc_layouts(region.function) or []
+    assert [orders.operands[0] for orders in stated] == expected
+    assert [orders.results for orders in stated] == [(order,) for order in expected]

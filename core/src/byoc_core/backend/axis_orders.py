@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from byoc_core.ir.module import Binding, Value
 
 __all__ = ["AxisOrders", "find_fault"]
@@ -29,11 +31,14 @@ class AxisOrders:
 
 def find_fault(orders: AxisOrders, binding: Binding) -> str | None:
     """Return what is wrong with orders stated for an op; ``None`` if the orders fit the op."""
-    pairs = (("operands", orders.operands, binding.operands), ("results", orders.results, binding.results))
-    for kind, stated, values in pairs:
-        if not isinstance(stated, tuple) or len(stated) != len(values):
+    pairs: tuple[tuple[str, Any, Sequence[Value]], ...] = (
+        ("operands", orders.operands, binding.operands),
+        ("results", orders.results, binding.results),
+    )
+    for kind, orders_of_kind, values in pairs:
+        if not isinstance(orders_of_kind, tuple) or len(orders_of_kind) != len(values):
             return f"orders for another number of {kind} than {len(values)}"
-        for order, value in zip(stated, values, strict=True):
+        for order, value in zip(orders_of_kind, values, strict=True):
             if order is not None and not _is_permutation(order, value):
                 return f"an order of {kind} that is no permutation of the axes, {order!r}"
     return None

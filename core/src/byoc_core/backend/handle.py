@@ -246,11 +246,11 @@ class BackendHandle:
         answer = self._plugin.call(hook, function=function, context=context) if self._plugin.has(hook) else None
         if answer is None:
             return None
-        stated = self._checked_items(hook, answer, AxisOrders)
-        for orders in stated:
+        alternatives = self._checked_items(hook, answer, AxisOrders)
+        for orders in alternatives:
             if (fault := find_fault(orders, function.bindings[0])) is not None:
                 raise HookError(self._plugin.where(hook), f"returned {fault}, for function `{function.name}`")
-        return stated or None
+        return alternatives or None
 
     @property
     def reports_kernels(self) -> bool:

@@ -17,6 +17,9 @@ __all__ = ["FALLBACKS", "Fallback", "judge_fallback", "warn_of_failures"]
 _LOGGER = logging.getLogger("byoc_core")
 
 Fallback = Literal["allow", "warn", "error"]
+_EFFECTS = {"byoc_layouts": "Values of the ops cross borders of regions in row-major order."}
+"""The effects of hooks failing without a refusal of ops."""
+_TAKEN_OVER = "Other backends and the host take over the ops of the failed calls."
 FALLBACKS = ("allow", "warn", "error")
 
 
@@ -57,6 +60,6 @@ def warn_of_failures(failures: Sequence[HookFailure]) -> None:
             more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
             warn_caller(
                 f"backend `{backend}`, hook `{hook}`: {texts[0]}{more}.\n"
-                "Other backends and the host take over the ops of the failed calls. The executable's "
+                f"{_EFFECTS.get(hook, _TAKEN_OVER)} The executable's "
                 '`report_data["hook_failures"]` holds the tracebacks. With `strict=True` (`--strict`), failures raise.'
             )

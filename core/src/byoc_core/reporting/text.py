@@ -52,8 +52,9 @@ def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
     Parts, in order: a header line for each backend with the share of FLOPs, and the unit roundoffs if coarse; the
     raising hooks (``hook_failures`` of the data holds the tracebacks); the reasons for ops on the host, the most
     expensive first, an op counted once for each backend with a reason; near misses of patterns not among these reasons;
-    pairs of regions of one backend, kept apart although one reads from the other; the dynamic sizes not determined by
-    any input; the sets of sizes compiled by backends with static shapes.
+    pairs of regions of one backend, kept apart although one reads from the other; the values crossing borders in a
+    planned layout; the dynamic sizes not determined by any input; the sets of sizes compiled by backends with static
+    shapes.
 
     Args:
         data: the report's data.
@@ -67,6 +68,7 @@ def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
         *_reason_lines(data),
         *_near_miss_lines(data),
         *_border_lines(data),
+        *_layout_lines(data),
         *_size_lines(data),
         *_specialised_lines(data),
     ]
@@ -220,6 +222,22 @@ def _border_lines(data: Mapping[str, Any]) -> list[str]:
         for item in borders[:_MAX_BORDERS]
     ]
     return _section("separate regions of the same backend:", lines, len(borders) - len(lines), "pairs")
+
+
+def _layout_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return a line for each order of axes in which values cross borders between regions."""
+    by_axes: dict[str, list[str]] = {}
+    for item in items_of(data.get("layouts")):
+        axes, readers = item.get("axes"), item.get("readers")
+        if isinstance(axes, list) and isinstance(readers, list):
+            value = f"{_text(item.get('value'))} ({_text(item.get('producer'))} to {', '.join(map(_text, readers))})"
+            by_axes.setdefault(", ".join(map(str, axes)), []).append(value)
+    lines = []
+    for axes_text, values in by_axes.items():
+        more = f" and {len(values) - _MAX_OPS_NAMED} more" if len(values) > _MAX_OPS_NAMED else ""
+        lines.append(f"  axes {axes_text}: {'; '.join(values[:_MAX_OPS_NAMED])}{more}")
+    num_more = len(lines) - _MAX_KINDS
+    return _section("values crossing borders with permuted axes:", lines[:_MAX_KINDS], num_more, "orders of axes")
 
 
 def _size_lines(data: Mapping[str, Any]) -> list[str]:

@@ -20,8 +20,9 @@ FIRST_BORDERS: tuple[Border, ...] = ((1e-6, 2e-10), (3e-6, 6e-10))
 def measured_ops(found: Profile, backend: str) -> dict[str, float]:
     """Return the seconds of the ops of a backend in a call, by placement key, from a profile of the backend alone.
 
-    The time of a part belongs to the ops of the part by their FLOPs, or equally without any. The time of a region outside of parts with ops, for conversions and the call, belongs to all
-    ops by their time.
+    The time of a part belongs to the ops of the part, by FLOPs: ops computed together would take about this share in
+    other parts. The time of a region outside of parts with ops, for conversions and the call, belongs to all ops by
+    their time.
     """
     functions = {
         (str(row.get("region")), str(row.get("name"))): str(row.get("function"))

@@ -50,9 +50,9 @@ class _Walk:
         self._bindings(body.bindings, None)
         for result in body.results:
             self._read(result, _ROW_MAJOR)
-        chosen = self._problem.choose()
-        inner = {key: chosen[id(self._resolve(value))] for key, value in self._outer.items() if self._is_known(value)}
-        return {**chosen, **inner}
+        orders = self._problem.choose()
+        inner = {key: orders[id(self._resolve(value))] for key, value in self._outer.items() if self._is_known(value)}
+        return {**orders, **inner}
 
     def _bindings(self, bindings: Iterable[Binding], backend: str | None) -> None:
         for binding in bindings:
@@ -71,10 +71,10 @@ class _Walk:
 
     def _op(self, binding: Binding, backend: str | None) -> None:
         speaks = backend is not None and self._speakers.speaks(backend)
-        stated = self._speakers.orders(backend, binding) if speaks and backend is not None else None
-        permutable = as_permutable(binding, exact=False) if speaks and stated is None else None
-        if stated:
-            self._stated(binding, stated)
+        alternatives = self._speakers.orders(backend, binding) if speaks and backend is not None else None
+        permutable = as_permutable(binding, exact=False) if speaks and alternatives is None else None
+        if alternatives:
+            self._prefer(binding, alternatives)
         elif permutable is not None:
             self._permutable(binding, permutable)
         elif speaks and binding.op.name == _TRANSPOSE:
@@ -87,14 +87,14 @@ class _Walk:
             for result in binding.results:
                 self._write(result, _ROW_MAJOR)
 
-    def _stated(self, binding: Binding, stated: Collection[AxisOrders]) -> None:
+    def _prefer(self, binding: Binding, alternatives: Collection[AxisOrders]) -> None:
         """Add the wishes of a backend; with several alternatives, values of one order in each share the order."""
-        first, *others = stated
+        first, *more = alternatives
         for index, operand in enumerate(binding.operands):
-            self._read(operand, tuple(orders.operands[index] for orders in stated))
+            self._read(operand, tuple(orders.operands[index] for orders in alternatives))
         for index, result in enumerate(binding.results):
-            self._write(result, tuple(orders.results[index] for orders in stated))
-        if not others:
+            self._write(result, tuple(orders.results[index] for orders in alternatives))
+        if not more:
             return
         values = [*zip(binding.operands, range(len(binding.operands)), strict=True)]
         main = [value for value, index in values if first.operands[index] is not None]

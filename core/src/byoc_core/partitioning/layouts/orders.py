@@ -54,21 +54,21 @@ class OrderProblem:
         groups: dict[int, list[int]] = {}
         for value in self._parents:
             groups.setdefault(self._find(value), []).append(value)
-        chosen: dict[int, Order] = {}
+        orders_by_value: dict[int, Order] = {}
         for members in groups.values():
-            candidates = dict.fromkeys([None, *(order for value in members for order in self._wishes(value))])
+            candidates = dict.fromkeys([None, *(order for value in members for order in self._preferences(value))])
             costs = {order: sum(self._cost(value, order) for value in members) for order in candidates}
             best = min(costs, key=costs.__getitem__)
-            chosen.update(dict.fromkeys(members, best))
-        return chosen
+            orders_by_value.update(dict.fromkeys(members, best))
+        return orders_by_value
 
-    def _wishes(self, value: int) -> list[Order]:
+    def _preferences(self, value: int) -> list[Order]:
         return [order for orders in (self._written.get(value, ()), *self._read.get(value, ())) for order in orders]
 
     def _cost(self, value: int, order: Order) -> int:
         written = value in self._written and order not in self._written[value]
-        others = {next(iter(orders)) for orders in self._read.get(value, ()) if order not in orders}
-        return (written + len(others)) * self.nbytes[value]
+        conversions = {next(iter(orders)) for orders in self._read.get(value, ()) if order not in orders}
+        return (written + len(conversions)) * self.nbytes[value]
 
     def _find(self, value: int) -> int:
         while self._parents[value] != value:

@@ -207,17 +207,22 @@ class _Writer:
         """Permute results at the end of a region; results with other readers are returned in both forms."""
         region = self.regions[callee]
         outer, inner, behind = list(call.results), list(region.results), []
-        for result, made in zip(call.results, region.results, strict=True):
+        for result, inner_result in zip(call.results, region.results, strict=True):
             order = orders.get(id(result))
             if order is not None and is_same_memory(result, order):
                 continue
             found = readers.get(id(result), ())
             regions = [name for reader in found if reader is not None and (name := self._callee(reader)) is not None]
-            if order is None or not regions or not isinstance(made, Var) or not _is_made_in(made, region):
+            if (
+                order is None
+                or not regions
+                or not isinstance(inner_result, Var)
+                or not _is_made_in(inner_result, region)
+            ):
                 continue
-            conversion = self._permute(made, order, self._fresh(result.name))
+            conversion = self._permute(inner_result, order, self._fresh(result.name))
             behind.append(conversion)
-            self.conversions[callee, conversion.result.name] = made.name
+            self.conversions[callee, conversion.result.name] = inner_result.name
             stored[id(result)] = Var(conversion.result.name, conversion.result.type)
             if len(regions) == len(found):
                 position = next(index for index, value in enumerate(outer) if value is result)
