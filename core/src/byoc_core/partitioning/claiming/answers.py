@@ -13,15 +13,18 @@ __all__ = ["SupportAnswers"]
 class SupportAnswers:
     """The answers of the hook ``byoc_supports``; each backend is asked once about each distinct op.
 
-    The answer about an op counts for all equal ops (:class:`OpNumbers`, constants with digests). A refusal with the
+    The answer about an op counts for all equal ops (:meth:`OpNumbers.exact_number`). A refusal with the
     name of a value in the text counts for the same op alone: the text would be wrong for an op with other names. A
     failure of the hook does likewise, so each op refused by the failure is on record.
 
     The options of each backend, and the constants by digest, must be the same for all calls.
+
+    Attributes:
+        numbers: the distinct ops.
     """
 
     def __init__(self) -> None:
-        self._numbers = OpNumbers(has_digests=True)
+        self.numbers = OpNumbers()
         self._answers: dict[tuple[str, int], Support | Rejection] = {}
         self._own: dict[tuple[str, int], tuple[Binding, Rejection]] = {}
 
@@ -31,7 +34,7 @@ class SupportAnswers:
         Raises:
             HookError: the backend's hook failed, and failures of the backend are not contained.
         """
-        key = (handle.name, self._numbers.number(binding))
+        key = (handle.name, self.numbers.exact_number(binding))
         answer = self._answers.get(key)
         if answer is not None:
             return answer

@@ -99,6 +99,7 @@ class Sizes:
 
     def __init__(self, expected: Mapping[str, int]) -> None:
         self._expected = expected
+        self._nbytes: dict[Type, int] = {}
 
     def of(self, symbols: Iterable[str]) -> dict[str, int]:
         """Return a size for each symbol, in alphabetical order."""
@@ -113,8 +114,10 @@ class Sizes:
 
     def nbytes(self, type_: Type) -> int:
         """Return the bytes of a value; 0 if the rank is unknown, or the value is no tensor."""
-        size = type_.nbytes if isinstance(type_, TensorType) else None
-        return 0 if size is None else self.count(size)
+        if type_ not in self._nbytes:
+            size = type_.nbytes if isinstance(type_, TensorType) else None
+            self._nbytes[type_] = 0 if size is None else self.count(size)
+        return self._nbytes[type_]
 
     def work(self, binding: Binding) -> tuple[int, int]:
         """Return the FLOPs of an op or a composite, and the bytes read and written."""
@@ -132,7 +135,7 @@ class BackendCosts:
         machine: replaces the estimates of the backend; by default :data:`BACKEND_MACHINE` stands in for missing
             estimates.
         sizes: the expected sizes.
-        numbers: the distinct ops, without digests of constants; may be shared by several backends.
+        numbers: the distinct ops; may be shared by several backends.
     """
 
     def __init__(
@@ -143,7 +146,7 @@ class BackendCosts:
         sizes: Sizes,
         numbers: OpNumbers | None = None,
     ) -> None:
-        self._numbers = numbers or OpNumbers(has_digests=False)
+        self._numbers = numbers or OpNumbers()
         self._handle = handle
         self._context = context
         self._asks = machine is None

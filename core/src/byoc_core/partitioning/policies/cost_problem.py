@@ -83,7 +83,7 @@ class Prices:
         self.sizes = sizes
         self.refused: dict[tuple[str, OpKey], Rejection] = {}
         self._host = machines.get(HOST_NAME, HOST_MACHINE)
-        self._numbers = OpNumbers(has_digests=False)
+        self._numbers = request.answers.numbers if request.answers is not None else OpNumbers()
         self._host_costs: dict[int, int] = {}
         self._backends = []
         for handle in request.backends:
