@@ -71,7 +71,7 @@ class OpNumbers:
         return (binding.op.name, self._text(binding.attrs), operands, bodies, *map(cite, binding.results))
 
     def _text(self, attrs: Mapping[str, Any]) -> str:
-        known = self._texts.get(id(attrs))
-        if known is None:
-            known = self._texts[id(attrs)] = (attrs, attributes_text(attrs))
-        return known[1]
+        entry = self._texts.get(id(attrs))
+        if entry is None:
+            entry = self._texts[id(attrs)] = (attrs, attributes_text(attrs))
+        return entry[1]

@@ -93,6 +93,7 @@ class ByCost:
             PatternError: a pattern's check raised.
 
         Cost: the claims of :class:`GreedyByOrder` three times, seldom four, and near-linear in the ops beyond that.
+        Each backend is asked once about each distinct op.
         """
         self._check_machines(request)
         backends = [handle for handle in request.backends if handle.name != HOST_NAME]
