@@ -1,18 +1,28 @@
-"""Placement by cost: the distance of the labelling from the optimum, and the growth of the time, on random graphs."""
+"""Placement by cost: the distance of the labelling from the optimum, and the growth of the time.
+
+Labellings of random problems, without IR; and partitions of synthetic models with the backends of this repository.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 import random
+import resource
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import byoc_core
+from byoc_core.ir import IRModule
+from byoc_core.partitioning import ByCost
 from byoc_core.partitioning.policies.labelling import find_labelling
 from byoc_core.partitioning.policies.placement import Flow, PlacementProblem
 
 from benchmarks.pairing import measure
+from benchmarks.scale import tabulate_growth
+from benchmarks.synthetic import GRAPHS, make_model
 
 NUM_LABELS = 3
 NUM_ITEMS = 8
@@ -72,3 +82,31 @@ def _time_placement(problem: PlacementProblem) -> Any:
         return time.process_time() - start
 
     return seconds
+
+
+BACKENDS = ("ccompiler", "dnnl")
+
+
+def run_backends(num_rounds: int, sizes: Sequence[int]) -> dict[str, Any]:
+    """Return CPU seconds of partition by cost, and the peak memory of the process, by kind of model and number of ops.
+
+    A first partition, not timed, loads the backends and the tables of measured ops.
+    """
+    figures: dict[str, Any] = {"unit": "s"}
+    for kind in GRAPHS:
+        contestants = {}
+        for size in sorted(sizes):
+            contestants[size] = partial(_time_partition, byoc_core.from_onnx(make_model(kind, size)))
+        figures[kind] = tabulate_growth(kind, contestants, num_rounds)
+        figures[kind]["peak MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        print(f"  peak memory of the process: {figures[kind]['peak MiB']} MiB")
+    return figures
+
+
+def _time_partition(module: IRModule) -> dict[str, float]:
+    start = time.process_time()
+    partitioned = byoc_core.partition(module, BACKENDS, policy=ByCost())
+    seconds = time.process_time() - start
+    if len(partitioned.functions) == len(module.functions):
+        raise RuntimeError("nothing was offloaded")
+    return {"partition by cost": seconds}

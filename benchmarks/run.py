@@ -87,6 +87,9 @@ FIGURES = {
         "benchmarks.storage_plans", "run", 1, "arenas over the peak, beside TFLite and TVM", (), True
     ),
     "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: distance from the optimum, time", SIZES),
+    "placement-backends": Figure(
+        "benchmarks.placement", "run_backends", 1, "partition by cost of many ops by ccompiler and dnnl", SIZES
+    ),
 }
 
 

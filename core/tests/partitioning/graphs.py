@@ -104,6 +104,18 @@ class Case:
         )
         return replace(function, bindings=bindings)
 
+    def with_claims_by_kind(self) -> Case:
+        """The case with claims that do not depend on names: the claim of the first op counts for all ops of its kind.
+
+        Policies asking about distinct ops only, such as ``ByCost``, need such backends.
+        """
+        bindings = [binding for function in self.module.functions.values() for binding in function.walk()]
+        kinds: dict[str, str] = {}
+        for binding in bindings:
+            kinds.setdefault(binding.op.name, self.claims.get(binding.results[0].name, ""))
+        claims = {binding.results[0].name: kinds[binding.op.name] for binding in bindings if kinds[binding.op.name]}
+        return replace(self, claims=claims)
+
     def plugins(self, fake_backend: type[FakeBackend], **more: Any) -> list[Any]:
         """Backends as described by the case: with their patterns, and the ops of their claims; ``more`` for each."""
         return [

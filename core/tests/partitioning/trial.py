@@ -110,6 +110,7 @@ def check_placed_by_cost(case: Case, seed: int) -> int:
     Raises:
         LawBrokenError: the first broken law.
     """
+    case = case.with_claims_by_kind()
     rng = random.Random(seed)
     per_op, call = rng.choice((1e-9, 3e-8, 3e-7)), rng.choice((1e-9, 1e-7, 1e-6))
 

@@ -189,8 +189,9 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
     Called by: policies of partition; ``build``, for the ops of a region refused by another backend's codegen;
         ``RunCodegen``, to name the op to blame for a refused function; the lint.
     When: ops are claimed, for ops not taken by a pattern or an earlier backend; by the policy ``ByCost`` for all ops.
-    How often: once per op and partition; several times by ``ByCost``, and if regions turn out too small for the user's
-        limits. The answer must depend on the arguments only.
+    How often: once per op and partition; again if regions turn out too small for the user's limits. ``ByCost`` asks
+        once about all ops differing in the names of values only. The answer must depend on the arguments only, and not
+        on these names or other ops of the module.
     Result: ``Support`` claims the op; a ``Rejection`` is shown by ``explain``.
     If it raises: the backend does not take the op.
 

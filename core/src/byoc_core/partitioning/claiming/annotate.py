@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from byoc_core.backend import BackendHandle, CompileContext
 from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.ir import STRUCTURAL_OPS, Function, IRModule
+from byoc_core.partitioning.claiming.answers import SupportAnswers
 from byoc_core.partitioning.claiming.claim_filters import ClaimFilter, accept_all, backend_filter
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.pattern import Support
@@ -29,6 +31,7 @@ class AnnotateSupported(Pass):
         log: receives the refusals.
         claim_filter: asked before the backend; refused ops stay unclaimed.
         registry: the backends available by name; by default the backends installed for this process.
+        answers: the answers of backends so far; by default the backend is asked about every op.
     """
 
     backend: str | object
@@ -36,6 +39,7 @@ class AnnotateSupported(Pass):
     log: PartitionLog | None = None
     claim_filter: ClaimFilter = accept_all
     registry: Backends | None = None
+    answers: SupportAnswers | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
         """Return the module with claims.
@@ -44,7 +48,7 @@ class AnnotateSupported(Pass):
             BackendNotFoundError: no such backend.
             HookError: the backend's hook failed.
 
-        Cost: the hook is asked once per unclaimed op.
+        Cost: the hook is asked once per unclaimed op, with ``answers`` once per distinct op.
         """
         handle = find_registry(self.registry).get(self.backend)
         context = handle.context(module, self.options)
@@ -60,13 +64,14 @@ class AnnotateSupported(Pass):
     ) -> Function:
         if "Codegen" in function.attrs:
             return function
+        supports = handle.supports if self.answers is None else partial(self.answers.supports, handle)
         bindings = []
         inner = map_regions(
             function.bindings, lambda region: self._annotate(region, source, handle, context, claim_filter)
         )
         for binding in inner:
             if binding.codegen is None and binding.op not in STRUCTURAL_OPS:
-                answer = claim_filter(source, binding) or handle.supports(binding, context)
+                answer = claim_filter(source, binding) or supports(binding, context)
                 if isinstance(answer, Support):
                     binding = replace(binding, codegen=handle.name)
                 elif self.log is not None:

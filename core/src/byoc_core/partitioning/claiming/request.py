@@ -9,6 +9,7 @@ from byoc_core.backend.registry import BackendHandle, Backends, find_registry
 from byoc_core.errors import ByocError
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.claiming.annotate import AnnotateSupported
+from byoc_core.partitioning.claiming.answers import SupportAnswers
 from byoc_core.partitioning.claiming.claim_by_hook import claim_by_hook
 from byoc_core.partitioning.claiming.claim_filters import ClaimFilter, accept_all, backend_filter, join_filters
 from byoc_core.partitioning.claiming.fuse import FuseOpsByPattern
@@ -36,6 +37,8 @@ class PartitionRequest:
         claim_filters: returns, for a backend's name, the claim filter of the user's constraints. :meth:`claim` asks
             this filter by itself; a policy setting claims in another way asks :meth:`claim_filter`.
         registry: all existing backends, including backends not taking part.
+        answers: the answers of backends about single ops so far, for policies with several claims; by default the
+            backends are asked about every op.
     """
 
     backends: Sequence[BackendHandle]
@@ -43,6 +46,7 @@ class PartitionRequest:
     log: PartitionLog = field(default_factory=PartitionLog)
     claim_filters: Callable[[str], ClaimFilter] = lambda _: accept_all
     registry: Backends = field(default_factory=find_registry, repr=False)
+    answers: SupportAnswers | None = field(default=None, repr=False)
 
     def claim_filter(self, backend: BackendHandle) -> ClaimFilter:
         """Return the condition on a backend's claims: the core's, then the user's."""
@@ -92,4 +96,5 @@ class PartitionRequest:
                 contain=contain_patterns(backend),
             )
             module = fuse(module)
-        return AnnotateSupported(backend, options, log=self.log, claim_filter=user_filter)(module)
+        annotate = AnnotateSupported(backend, options, log=self.log, claim_filter=user_filter, answers=self.answers)
+        return annotate(module)

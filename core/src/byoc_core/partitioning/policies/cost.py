@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
+from byoc_core.partitioning.claiming.answers import SupportAnswers
 from byoc_core.partitioning.claiming.claim_filters import with_refused_ops
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.log import PartitionLog
@@ -92,11 +93,12 @@ class ByCost:
             PatternError: a pattern's check raised.
 
         Cost: the claims of :class:`GreedyByOrder` three times, seldom four, and near-linear in the ops beyond that.
+        Each backend is asked once about each distinct op.
         """
         self._check_machines(request)
         backends = [handle for handle in request.backends if handle.name != HOST_NAME]
         if backends and not _is_partitioned(module, [handle.name for handle in backends]):
-            module = _claim_best(self, module, replace(request, backends=backends))
+            module = _claim_best(self, module, replace(request, backends=backends, answers=SupportAnswers()))
         for handle in request.backends:
             if handle.name == HOST_NAME:  # taking part as a backend, the host takes the rest
                 module = request.claim(module, handle)

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from byoc_core.backend import BackendHandle, CompileContext, Estimate
 from byoc_core.dims import Dim, evaluate, symbols_of
 from byoc_core.errors import ByocError, IRTypeError, OptionsError
-from byoc_core.ir import COMPOSITE, Binding, Constant, Function, TensorType, Type, Value, Var, tensor
+from byoc_core.ir import COMPOSITE, Binding, Function, TensorType, Type, Value, Var, tensor
 from byoc_core.ir.sizes import cited_symbols
-from byoc_core.ir.structural_equality import attributes_text
 from byoc_core.partitioning.op_sites import members_of
+from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.neighbours import ALONE, Neighbours
 from byoc_core.pattern import Rejection
 from byoc_core.transform.infer_types import retype
@@ -99,6 +99,7 @@ class Sizes:
 
     def __init__(self, expected: Mapping[str, int]) -> None:
         self._expected = expected
+        self._nbytes: dict[Type, int] = {}
 
     def of(self, symbols: Iterable[str]) -> dict[str, int]:
         """Return a size for each symbol, in alphabetical order."""
@@ -113,8 +114,10 @@ class Sizes:
 
     def nbytes(self, type_: Type) -> int:
         """Return the bytes of a value; 0 if the rank is unknown, or the value is no tensor."""
-        size = type_.nbytes if isinstance(type_, TensorType) else None
-        return 0 if size is None else self.count(size)
+        if type_ not in self._nbytes:
+            size = type_.nbytes if isinstance(type_, TensorType) else None
+            self._nbytes[type_] = 0 if size is None else self.count(size)
+        return self._nbytes[type_]
 
     def work(self, binding: Binding) -> tuple[int, int]:
         """Return the FLOPs of an op or a composite, and the bytes read and written."""
@@ -132,18 +135,25 @@ class BackendCosts:
         machine: replaces the estimates of the backend; by default :data:`BACKEND_MACHINE` stands in for missing
             estimates.
         sizes: the expected sizes.
+        numbers: the distinct ops; may be shared by several backends.
     """
 
     def __init__(
-        self, handle: BackendHandle, context: CompileContext, machine: MachineModel | None, sizes: Sizes
+        self,
+        handle: BackendHandle,
+        context: CompileContext,
+        machine: MachineModel | None,
+        sizes: Sizes,
+        numbers: OpNumbers | None = None,
     ) -> None:
+        self._numbers = numbers or OpNumbers()
         self._handle = handle
         self._context = context
         self._asks = machine is None
         self._machine = machine or BACKEND_MACHINE
         self._sizes = sizes
-        self._estimates: dict[tuple[object, ...], Estimate] = {}
-        self._refused: dict[tuple[object, ...], Rejection] = {}
+        self._estimates: dict[tuple[int, Neighbours], Estimate] = {}
+        self._refused: dict[tuple[int, Neighbours], Rejection] = {}
 
     def estimate(self, binding: Binding, neighbours: Neighbours = ALONE) -> Estimate | Rejection:
         """Return the cost of an op or a composite there, or the reason for a failed estimate; the op is then refused.
@@ -155,7 +165,7 @@ class BackendCosts:
         Raises:
             HookError: the backend's hook failed, and failures of the backend are not contained.
         """
-        key = (*_structure(binding, {}), neighbours)
+        key = (self._numbers.number(binding), neighbours)
         if key not in self._estimates and key not in self._refused:
             function = self._sized(as_function(binding, self._handle.name, neighbours))
             try:
@@ -189,27 +199,3 @@ def as_function(binding: Binding, backend: str, neighbours: Neighbours = ALONE) 
     name = str(binding.attrs["name"]) if binding.op is COMPOSITE else binding.op.name
     attrs = {"Codegen": backend, **{key: op for key, op in neighbours._asdict().items() if op}}
     return Function(name, tuple(params.values()), (body,), body.results, attrs)
-
-
-def _structure(binding: Binding, numbers: dict[int, int]) -> tuple[object, ...]:
-    """Return a key equal for ops differing in names, locations and elements of constants only.
-
-    Args:
-        binding: an op, or a composite.
-        numbers: a number for each value by ``id``, in the order of first sight; extended here.
-    """
-
-    def cite(value: Value) -> tuple[object, ...]:
-        number = None if isinstance(value, Constant) else numbers.setdefault(id(value), len(numbers))
-        return (number, value.type)
-
-    operands = tuple(map(cite, binding.operands))
-    bodies = tuple(
-        (
-            *map(cite, region.params),
-            *(_structure(inner, numbers) for inner in region.bindings),
-            *map(cite, region.results),
-        )
-        for region in binding.regions
-    )
-    return (binding.op.name, attributes_text(binding.attrs), operands, bodies, *map(cite, binding.results))

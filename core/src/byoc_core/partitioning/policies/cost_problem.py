@@ -14,6 +14,7 @@ from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function,
 from byoc_core.partitioning.claiming.claims import claims_of
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of, op_key
+from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.cost_model import (
     HOST_MACHINE,
     BackendCosts,
@@ -82,10 +83,12 @@ class Prices:
         self.sizes = sizes
         self.refused: dict[tuple[str, OpKey], Rejection] = {}
         self._host = machines.get(HOST_NAME, HOST_MACHINE)
+        self._numbers = request.answers.numbers if request.answers is not None else OpNumbers()
+        self._host_costs: dict[int, int] = {}
         self._backends = []
         for handle in request.backends:
             context = handle.context(module, request.options.get(handle.name, {}))
-            self._backends.append(BackendCosts(handle, context, machines.get(handle.name), sizes))
+            self._backends.append(BackendCosts(handle, context, machines.get(handle.name), sizes, self._numbers))
         self._neighbours = neighbours_of(module)
         self._measured = [measured.get(name, {}) for name in self.labels]
         self._border_seconds = border_seconds
@@ -123,7 +126,10 @@ class Prices:
             return to_units(math.inf)
         if measured is not None:
             return measured
-        return to_units(self._host.estimate(*self.sizes.work(binding)).seconds)
+        number = self._numbers.number(binding)
+        if number not in self._host_costs:
+            self._host_costs[number] = to_units(self._host.estimate(*self.sizes.work(binding)).seconds)
+        return self._host_costs[number]
 
     def _neighbours_at(
         self, source: str, members: Sequence[Binding], label: int, labels: Mapping[str, int] | None
