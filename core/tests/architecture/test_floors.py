@@ -56,7 +56,7 @@ VOCABULARY = "opset"
 # The compile side stands on the run side's ground floor, on the vocabulary and, beyond that, on these bridges alone.
 BRIDGES = {
     "backend": {"native", "plugin", "reporting", "runtime"},
-    "measurements": {"native"},
+    "measurements": {"native", "runtime"},
     "partitioning": {"reporting"},
     "lower": {"vm", "runtime"},
     "scaffold": {"plugin"},

@@ -116,7 +116,7 @@ def test_rows_with_values_that_do_not_fit_are_left_out(database: Measurements, f
     database.add([ROW])
     file = database.file
     assert file is not None
-    if value is None or (isinstance(value, int) and abs(value) > 1 << 62):
+    if value is None or value != value or (isinstance(value, int) and abs(value) > 1 << 62):
         return  # SQLite refuses these values itself
     with sqlite3.connect(file) as connection:
         connection.execute(f"UPDATE measurements SET {field} = ?", (value,))

@@ -9,6 +9,8 @@ from byoc_core.backend.registry import HOST_NAME, Backends
 from byoc_core.driver.caller import warn_caller
 from byoc_core.driver.request import AUTO, CompileRequest
 from byoc_core.errors import PluginError
+from byoc_core.measurements import Measurements
+from byoc_core.measurements.setting import find_calibrations
 from byoc_core.partitioning import ByCost, MachineModel
 
 __all__ = ["able_backends", "with_all_backends"]
@@ -33,14 +35,20 @@ def able_backends(registry: Backends) -> Iterator[BackendHandle]:
 
 
 def with_all_backends(request: CompileRequest, registry: Backends) -> CompileRequest:
-    """Return a request with the able backends in place of ``"auto"``, and by default the policy by cost."""
+    """Return a request with the able backends in place of ``"auto"``, and by default the policy by cost.
+
+    The policy reads the user's database of measured ops, if there is one.
+    """
     if request.backends != (AUTO,):
         return request
     handles = [*able_backends(registry)]
     if not handles:
         warn_caller("no installed backend can compile here, so the host takes all ops: see `byoc doctor`.")
-    machines = {handle.name: _UNMEASURED for handle in handles if not handle.implements("byoc_estimate")}
     names = [handle.name for handle in handles]
     if request.policy is not None or len(handles) < 2:
         return request.updated(backends=names)
-    return request.updated(backends=names, policy=ByCost(machines=machines))
+    measurements = Measurements()
+    without_estimates = [handle for handle in handles if not handle.implements("byoc_estimate")]
+    calibrated = find_calibrations(measurements, without_estimates, request.options)
+    machines = {handle.name: _UNMEASURED for handle in without_estimates if handle.name not in calibrated}
+    return request.updated(backends=names, policy=ByCost(machines=machines, measurements=measurements))

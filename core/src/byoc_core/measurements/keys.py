@@ -10,28 +10,33 @@ from byoc_core.ir import Binding, Constant, Function, TensorType, Value
 from byoc_core.ir.structural_equality import attributes_text
 from byoc_core.opset.families import family_of
 
-__all__ = ["heaviest_op", "op_family", "op_key"]
+__all__ = ["heaviest_op", "op_family", "op_key", "structure_of"]
 
 _NEIGHBOURS = ("maker", "reader")
+_JOINT = "|"
 _CONSTANT = "constant"
 
 
 def op_key(function: Function) -> str:
-    """Return a digest of a function of one op or composite, equal in every process.
+    """Return the key of a function of one op or composite, equal in every process.
 
-    Ops, attributes, types, the positions of constants and the names of neighbours count (see ``byoc_estimate``). Names
-    of values and the elements of constants do not.
+    The key is a digest of the structure, and the names of the neighbours (see ``byoc_estimate``). Ops, attributes,
+    types and the positions of constants count. Names of values and the elements of constants do not.
     """
     digest = hashlib.sha256()
     for token in _tokens(function):
         digest.update(token.encode())
         digest.update(b"\0")
-    return digest.hexdigest()[:32]
+    return _JOINT.join([digest.hexdigest()[:32], *(str(function.attrs.get(name, "")) for name in _NEIGHBOURS)])
+
+
+def structure_of(key: str) -> str:
+    """Return the part of a key without the neighbours."""
+    return key.partition(_JOINT)[0]
 
 
 def _tokens(function: Function) -> Iterator[str]:
     numbers: dict[int, int] = {}
-    yield attributes_text({name: function.attrs[name] for name in _NEIGHBOURS if name in function.attrs})
     for binding in function.bindings:
         yield from _op_tokens(binding, numbers)
 

@@ -13,6 +13,7 @@ from byoc_core.errors import ByocError, IRTypeError, OptionsError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, TensorType, Type, Value, Var, tensor
 from byoc_core.ir.sizes import cited_symbols
 from byoc_core.ir.structural_equality import attributes_text
+from byoc_core.measurements import Calibration
 from byoc_core.partitioning.op_sites import members_of
 from byoc_core.partitioning.policies.neighbours import ALONE, Neighbours
 from byoc_core.pattern import Rejection
@@ -132,16 +133,23 @@ class BackendCosts:
         machine: replaces the estimates of the backend; by default :data:`BACKEND_MACHINE` stands in for missing
             estimates.
         sizes: the expected sizes.
+        calibration: corrects estimates by measurements of this machine; ``machine`` stays as given.
     """
 
     def __init__(
-        self, handle: BackendHandle, context: CompileContext, machine: MachineModel | None, sizes: Sizes
+        self,
+        handle: BackendHandle,
+        context: CompileContext,
+        machine: MachineModel | None,
+        sizes: Sizes,
+        calibration: Calibration | None = None,
     ) -> None:
         self._handle = handle
         self._context = context
         self._asks = machine is None
         self._machine = machine or BACKEND_MACHINE
         self._sizes = sizes
+        self._calibration = None if machine else calibration
         self._estimates: dict[tuple[object, ...], Estimate] = {}
         self._refused: dict[tuple[object, ...], Rejection] = {}
 
@@ -160,7 +168,10 @@ class BackendCosts:
             function = self._sized(as_function(binding, self._handle.name, neighbours))
             try:
                 answer = None if function is None or not self._asks else self._handle.estimate(function, self._context)
-                self._estimates[key] = answer or self._machine.estimate(*self._sizes.work(binding))
+                estimate = answer or self._machine.estimate(*self._sizes.work(binding))
+                if self._calibration and function is not None:
+                    estimate = replace(estimate, seconds=self._calibration.corrected(function, estimate.seconds))
+                self._estimates[key] = estimate
             except ByocError as error:
                 self._refused[key] = self._handle.contain("byoc_estimate", error, binding.results[0].name)
         return self._refused.get(key) or self._estimates[key]
