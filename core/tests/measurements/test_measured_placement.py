@@ -76,7 +76,19 @@ def measured(name: str, seconds: Mapping[str, float], module: IRModule = MODULE,
     for op_name, value in seconds.items():
         function = functions(module)[op_name]
         op = heaviest_op(function)
-        values = (*setting, "", op_key(function), op.op.name, op_family(op), 1, 1, estimated, value, 6, "2026-01-01")
+        values = (
+            *setting,
+            "",
+            op_key(function),
+            op.op.name,
+            op_family(function),
+            1,
+            1,
+            estimated,
+            value,
+            6,
+            "2026-01-01",
+        )
         rows.append(replace(Measurement(*values), **fields))
     return rows
 

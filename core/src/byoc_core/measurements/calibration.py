@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from byoc_core.ir import Function
-from byoc_core.measurements.keys import heaviest_op, op_family, op_key, structure_of
+from byoc_core.measurements.keys import op_family, op_key, structure_of
 from byoc_core.measurements.measurement import Measurement
 
 __all__ = ["Calibration"]
@@ -82,4 +82,4 @@ class Calibration:
         ratio = self.ratios.get(structure_of(key))
         if ratio is not None:
             return estimated * ratio
-        return estimated * self.factors.get(op_family(heaviest_op(function)), self.factor)
+        return estimated * self.factors.get(op_family(function), self.factor)

@@ -57,10 +57,10 @@ class Measurements:
         """The file; ``None`` if the user's database is switched off."""
         if self.path:
             return Path(self.path)
-        chosen = os.environ.get(SWITCH, "")
-        if chosen == "0":
+        location = os.environ.get(SWITCH, "")
+        if location == "0":
             return None
-        return Path(chosen) if chosen else cache_directory() / "measurements.sqlite"
+        return Path(location) if location else cache_directory() / "measurements.sqlite"
 
     def rows(self, **equal: str | int) -> list[Measurement]:
         """Return the measurements with given values of fields, in order of identity.
@@ -82,7 +82,7 @@ class Measurements:
             found = connection.execute(query, tuple(equal.values())).fetchall()
         return [row for row in map(Measurement.read, found) if row is not None]
 
-    def known(self, **equal: str | int) -> list[Measurement]:
+    def usable_rows(self, **equal: str | int) -> list[Measurement]:
         """Return the same as :meth:`rows`; nothing, with a warning, if the file is no database of measurements."""
         try:
             return self.rows(**equal)

@@ -70,18 +70,20 @@ def _work(binding: Binding) -> tuple[int, int]:
     return flops if isinstance(flops, int) else 0, nbytes if isinstance(nbytes, int) else 0
 
 
-def op_family(binding: Binding) -> str:
-    """Return the family of an op: ops with kernels of one kind.
+def op_family(function: Function) -> str:
+    """Return the family of a function of one op or composite: functions with kernels of one kind.
 
-    Ops on small integers have families of their own, and so have ops in groups, and ops with a window of one element.
-    An op of another package is a family by itself.
+    The op with most work decides. Functions of small integers have families of their own, and so have ops in groups,
+    and ops with a window of one element. An op of another package is a family by itself.
     """
+    binding = heaviest_op(function)
     words = [family_of(binding.op.name).replace("_", " ") or binding.op.name]
     types = [value.type for value in binding.operands if isinstance(value.type, TensorType)]
     groups = binding.attrs.get("groups")
     if isinstance(groups, int):
         words = [f"{_grouping(groups, types)}{words[0]}"]
-    if any(type_.dtype in ("int8", "uint8") for type_ in types):
+    operands = [value.type for op in function.walk() for value in op.operands]
+    if any(isinstance(type_, TensorType) and type_.dtype in ("int8", "uint8") for type_ in operands):
         words.append("of int8")
     return " ".join(words)
 

@@ -46,12 +46,12 @@ class BackendSetting(NamedTuple):
         return cls(processor or processor_text(), threads, handle.name, version, _options_digest(handle, options))
 
 
-def _options_digest(handle: BackendHandle, given: Mapping[str, object]) -> str:
+def _options_digest(handle: BackendHandle, options: Mapping[str, object]) -> str:
     """Return a digest of the options with defaults filled in; empty for defaults."""
-    options, defaults = (handle.options(values) for values in (given, {}))
-    if options is None or defaults is None or options == defaults:
+    validated, defaults = handle.options(options), handle.options()
+    if validated is None or validated == defaults:
         return ""
-    text = json.dumps(options.model_dump(mode="json"), sort_keys=True, default=str)
+    text = json.dumps(validated.model_dump(mode="json"), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -78,7 +78,7 @@ def find_calibrations(
     processor = processor_text()
     for handle in handles:
         setting = BackendSetting.of(handle, options.get(handle.name, {}), num_threads, processor)
-        rows = measurements.known(**setting._asdict())
+        rows = measurements.usable_rows(**setting._asdict())
         if rows:
             found[handle.name] = Calibration.of(rows)
     return found

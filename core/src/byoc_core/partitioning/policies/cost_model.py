@@ -165,7 +165,7 @@ class BackendCosts:
         """
         key = (*_structure(binding, {}), neighbours)
         if key not in self._estimates and key not in self._refused:
-            function = self._sized(as_function(binding, self._handle.name, neighbours))
+            function = self.function(binding, neighbours)
             try:
                 answer = None if function is None or not self._asks else self._handle.estimate(function, self._context)
                 estimate = answer or self._machine.estimate(*self._sizes.work(binding))
@@ -175,6 +175,10 @@ class BackendCosts:
             except ByocError as error:
                 self._refused[key] = self._handle.contain("byoc_estimate", error, binding.results[0].name)
         return self._refused.get(key) or self._estimates[key]
+
+    def function(self, binding: Binding, neighbours: Neighbours = ALONE) -> Function | None:
+        """Return the function of an op or a composite, as given to the backend; ``None`` if the sizes do not fit."""
+        return self._sized(as_function(binding, self._handle.name, neighbours))
 
     def border(self) -> Estimate:
         """Return the costliest border of all estimates so far; free of charge without any estimate."""
