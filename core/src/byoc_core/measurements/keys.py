@@ -14,6 +14,8 @@ __all__ = ["heaviest_op", "op_family", "op_key", "structure_of"]
 
 _NEIGHBOURS = ("maker", "reader")
 _JOINT = "|"
+_INTEGERS = "quantisation"
+"""The family of ops between floats and small integers."""
 _CONSTANT = "constant"
 
 
@@ -73,8 +75,8 @@ def _work(binding: Binding) -> tuple[int, int]:
 def op_family(function: Function) -> str:
     """Return the family of a function of one op or composite: functions with kernels of one kind.
 
-    The op with most work decides. Functions of small integers have families of their own, and so have ops in groups,
-    and ops with a window of one element. An op of another package is a family by itself.
+    The op with most work decides. Functions of small integers, or of a value made from small integers, have families
+    of their own. So have ops in groups, and ops with a window of one element. An op of another package is a family by itself.
     """
     binding = heaviest_op(function)
     words = [family_of(binding.op.name).replace("_", " ") or binding.op.name]
@@ -83,7 +85,8 @@ def op_family(function: Function) -> str:
     if isinstance(groups, int):
         words = [f"{_grouping(groups, types)}{words[0]}"]
     operands = [value.type for op in function.walk() for value in op.operands]
-    if any(isinstance(type_, TensorType) and type_.dtype in ("int8", "uint8") for type_ in operands):
+    is_small = any(isinstance(type_, TensorType) and type_.dtype in ("int8", "uint8") for type_ in operands)
+    if is_small or family_of(str(function.attrs.get("maker", ""))) == _INTEGERS:
         words.append("of int8")
     return " ".join(words)
 

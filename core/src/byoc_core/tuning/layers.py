@@ -1,24 +1,25 @@
-"""Layers covering the families of ops: small models of independent layers, for calibration."""
+"""Layers covering the families of ops: modules with a function for each layer, for calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from byoc_core.ir import FunctionBuilder, IRModule, Value, tensor
+from byoc_core.ir import ConstantStore, FunctionBuilder, IRModule, Value, tensor
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["LAYER_GROUPS", "Layer", "LayerGroup", "build_layers"]
 
 
 class _Sketch:
-    """A model of layers in construction."""
+    """A layer in construction."""
 
-    def __init__(self) -> None:
-        self.builder = FunctionBuilder("main")
+    def __init__(self, name: str, constants: ConstantStore) -> None:
+        self.builder = FunctionBuilder(name, constants=constants)
         self.inputs: dict[str, NDArray] = {}
         self.results: list[Value] = []
         self._random = np.random.default_rng(0)
@@ -34,16 +35,16 @@ class _Sketch:
         self.inputs[name] = array
         return self.builder.param(name, tensor(array.shape, str(array.dtype)))
 
-    def emit(self, op: str, *operands: Value | NDArray, **attrs: object) -> Value:
+    def emit(self, op: str, *operands: Value | NDArray, **attrs: Any) -> Value:
         result = self.builder.emit(op, *operands, **attrs)
         return result if not isinstance(result, tuple) else result[0]
 
-    def add(self, op: str, *operands: Value | NDArray, **attrs: object) -> None:
+    def add(self, op: str, *operands: Value | NDArray, **attrs: Any) -> None:
         self.results.append(self.emit(op, *operands, **attrs))
 
 
 Layer = Callable[[_Sketch], None]
-"""Adds a layer to a model, with its own inputs."""
+"""Adds ops, inputs and results."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,14 @@ class LayerGroup:
     layers: Sequence[Layer]
 
 
-def build_layers(layers: Sequence[Layer]) -> tuple[IRModule, dict[str, NDArray]]:
-    """Return a model of independent layers, and inputs."""
-    sketch = _Sketch()
-    for layer in layers:
+def build_layers(layers: Sequence[Layer]) -> tuple[IRModule, dict[str, dict[str, NDArray]]]:
+    """Return a module with a function for each layer, and the inputs of each function."""
+    constants = ConstantStore()
+    sketches = {f"layer{number}": _Sketch(f"layer{number}", constants) for number in range(len(layers))}
+    for sketch, layer in zip(sketches.values(), layers, strict=True):
         layer(sketch)
-    function = sketch.builder.finish(*sketch.results)
-    return IRModule({"main": function}, sketch.builder.constants, ops=sketch.builder.ops), sketch.inputs
+    functions = {name: sketch.builder.finish(*sketch.results) for name, sketch in sketches.items()}
+    return IRModule(functions, constants), {name: sketch.inputs for name, sketch in sketches.items()}
 
 
 def _convolution(
@@ -90,11 +92,11 @@ def _attention(heads: int, steps: int, keys: int, width: int, sketch: _Sketch) -
     sketch.add("nn.attention", *(sketch.param(sketch.draw(*shape)) for shape in shapes))
 
 
-def _unary(op: str, shape: Sequence[int], sketch: _Sketch, **attrs: object) -> None:
+def _unary(op: str, shape: Sequence[int], sketch: _Sketch, **attrs: Any) -> None:
     sketch.add(op, sketch.param(sketch.draw(*shape)), **attrs)
 
 
-def _binary(op: str, shape: Sequence[int], sketch: _Sketch, **attrs: object) -> None:
+def _binary(op: str, shape: Sequence[int], sketch: _Sketch, **attrs: Any) -> None:
     sketch.add(op, *(sketch.param(sketch.draw(*shape)) for _ in range(2)), **attrs)
 
 

@@ -76,7 +76,7 @@ class MeasuredOp:
 
 
 def repeated_profile(
-    executable: Executable, inputs: Mapping[str, Any], seconds: float, num_threads: int = 1
+    executable: Executable, inputs: Mapping[str, Any], seconds: float, num_threads: int = 1, function: str = "main"
 ) -> tuple[Profile, int]:
     """Return a profile with the least seconds of each part and region in many short profiles, and their number.
 
@@ -87,11 +87,20 @@ def repeated_profile(
         inputs: of the calls.
         seconds: of the measurement, but at least six profiles.
         num_threads: of a call.
+        function: the function to call.
     """
 
     def once(num_calls: int, warm_up: int) -> Profile:
         peaks = Peaks(0.0, 0.0)
-        return profile(executable, inputs, num_calls=num_calls, warm_up=warm_up, num_threads=num_threads, peaks=peaks)
+        return profile(
+            executable,
+            inputs,
+            function=function,
+            num_calls=num_calls,
+            warm_up=warm_up,
+            num_threads=num_threads,
+            peaks=peaks,
+        )
 
     stop = time.perf_counter() + seconds
     least = once(5, 2)
