@@ -28,11 +28,15 @@ settings.load_profile(os.environ.get("BYOC_EXAMPLES") or ("ci" if os.environ.get
 
 @pytest.fixture(autouse=True, scope="session")
 def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Set the folder of libraries: ``$BYOC_CACHE_DIR``, else a folder of this run shared by all workers."""
+    """Set the folder of libraries: ``$BYOC_CACHE_DIR``, else a folder of this run shared by all workers.
+
+    The user's measured ops do not count.
+    """
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BYOC_CACHE_DIR", os.environ.get("BYOC_CACHE_DIR") or str(shared / "build-cache"))
+        patch.setenv("BYOC_MEASUREMENTS", "0")  # tests of the database of measured ops set their own
         yield
 
 

@@ -26,6 +26,7 @@ from byoc_core.authoring.cost_table import CostRow, CostTable, Setting
 from byoc_core.errors import ByocError
 from byoc_core.partitioning.policies.neighbours import Neighbours
 from byoc_core.profiling import measure_peaks
+from byoc_core.tuning.op_times import MeasuredOp
 
 from benchmarks.cost_checks import check, choices
 from benchmarks.cost_layers import list_layers
@@ -36,7 +37,6 @@ from benchmarks.cost_measurement import (
     MODELS,
     NOISE_S,
     Findings,
-    MeasuredOp,
     load_sized,
     measure_module,
 )

@@ -15,9 +15,10 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning import ByCost
 from byoc_core.reporting.shares import items_of
 from byoc_core.runtime.threads import set_num_threads
+from byoc_core.tuning.op_times import MeasuredOp
 from byoc_core.tuning.race import race
 
-from benchmarks.cost_measurement import MODEL_S, MeasuredOp, load_sized, measure_module
+from benchmarks.cost_measurement import MODEL_S, load_sized, measure_module
 
 __all__ = ["check", "choices"]
 

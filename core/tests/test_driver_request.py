@@ -155,7 +155,7 @@ ERRORS = {
         "policy.name: is not a policy; got 'cots', expected greedy or cost or placed. Did you mean 'cost'?"
     ),
     'policy = {name = "cost", sizez = {}}': "policy.sizez: is unknown; expected sizes, machines, "
-    "measured, border_seconds, margin. Did you mean 'sizes'?",
+    "measured, border_seconds, margin, measurements, num_threads. Did you mean 'sizes'?",
     'policy = {name = "cost", measured = {a = {"main/b" = -1.0}}}': "policy, ByCost: has a bad number of seconds; "
     "expected finite numbers, 0 or more",
     'policy = {name = "cost", border_seconds = [1.0]}': "policy.border_seconds[1]: is missing",

@@ -41,6 +41,7 @@ COMPILE_SIDE = (
     ("pattern",),
     ("transform",),
     ("backend",),
+    ("measurements",),
     ("partitioning", "lower"),
     ("frontend", "lint", "scaffold"),
     ("driver",),
@@ -55,10 +56,11 @@ VOCABULARY = "opset"
 # The compile side stands on the run side's ground floor, on the vocabulary and, beyond that, on these bridges alone.
 BRIDGES = {
     "backend": {"native", "plugin", "reporting", "runtime"},
+    "measurements": {"native", "runtime"},
     "partitioning": {"reporting"},
     "lower": {"vm", "runtime"},
     "scaffold": {"plugin"},
-    "driver": {"artifact", "native", "reporting"},
+    "driver": {"artifact", "reporting"},
     "debugging": {"runtime"},
     "tuning": {"artifact", "profiling", "reporting", "runtime", "vm"},
     "cli": {"artifact", "native", "plugin", "profiling", "reporting", "runtime", "vm"},

@@ -15,8 +15,9 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core.driver import Compiler, CompileRequest
-from byoc_core.driver.lock import LOCK_SCHEMA, Lock, machine_facts, read_placement, versions_of
+from byoc_core.driver.lock import LOCK_SCHEMA, Lock, read_placement, versions_of
 from byoc_core.errors import OptionsError
+from byoc_core.measurements.machine import machine_facts
 from byoc_core.partitioning import GreedyByOrder
 from byoc_core.transform import evaluate_function
 from byoc_core.version import __version__

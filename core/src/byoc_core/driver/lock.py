@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -16,33 +14,15 @@ from byoc_core.backend.registry import Backends
 from byoc_core.driver.caller import warn_caller
 from byoc_core.errors import OptionsError
 from byoc_core.file_replacement import replace_file
-from byoc_core.native.cpu import machine_features
+from byoc_core.measurements.machine import machine_facts
 from byoc_core.partitioning.policies import PlacedOps
 from byoc_core.printable import to_printable
 from byoc_core.version import __version__
 
-__all__ = ["LOCK_SCHEMA", "Lock", "machine_facts", "read_placement", "versions_of"]
+__all__ = ["LOCK_SCHEMA", "Lock", "read_placement", "versions_of"]
 
 LOCK_SCHEMA = 1
 """Version of the form of lock files."""
-
-
-def machine_facts() -> dict[str, str]:
-    """Return the facts of this machine with an influence on times."""
-    features = ",".join(sorted(machine_features() or ()))
-    return {
-        "machine": platform.machine(),
-        "processor": _processor_name(),
-        "cpus": str(os.cpu_count() or 0),
-        "features": hashlib.sha256(features.encode()).hexdigest()[:16],
-    }
-
-
-def _processor_name() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 def versions_of(backends: Sequence[str], registry: Backends) -> dict[str, str]:

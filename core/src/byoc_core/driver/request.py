@@ -296,13 +296,17 @@ class CompileRequest(BaseModel):
         }
 
     def to_record(self, paths: Mapping[str, Collection[str]] = MappingProxyType({})) -> dict[str, Any]:
-        """Return the record for artifacts: plain JSON values, without the machine's paths ``dump`` and ``placement``.
+        """Return the record for artifacts: plain JSON values, without the machine's paths.
+
+        The paths are ``dump``, ``placement``, and the database of a policy: the user's database stands in.
 
         Args:
             paths: options holding paths, by backend; left out like ``dump``.
         """
         data = self.to_data()
         del data["dump"], data["placement"]
+        if isinstance(data["policy"], dict) and data["policy"].get("measurements"):
+            data["policy"]["measurements"] = {}
         options = {
             backend: {name: value for name, value in backend_options.items() if name not in paths.get(backend, ())}
             for backend, backend_options in data["options"].items()

@@ -14,9 +14,8 @@ import numpy as np
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.dims import shape_symbols
 from byoc_core.driver import Compiler, CompileRequest
-from byoc_core.driver.automatic import able_backends
+from byoc_core.driver.automatic import compiling_backends
 from byoc_core.driver.lock import Lock, versions_of
-from byoc_core.driver.request import AUTO
 from byoc_core.driver.request_policy import policy_to_data
 from byoc_core.errors import ByocError, ExecutionError, OptionsError
 from byoc_core.ir import IRModule
@@ -90,16 +89,7 @@ class Search:
         self._num_threads = num_threads
         self._deadline = deadline
         self._say = say
-        registry = compiler.backends
-        candidates = request.backends if request.backends not in ((), (AUTO,)) else [*able_backends(registry)]
-        handles = [handle for handle in registry.order(candidates) if handle.name != HOST_NAME]
-        self._handles = [
-            handle
-            for handle in handles
-            if handle.compile_status(handle.context(module, request.options.get(handle.name, {}))).ok
-        ]
-        if not self._handles:
-            raise OptionsError("tune, backends", "no backend can compile here", hint="`byoc doctor` lists the reasons.")
+        self._handles = compiling_backends(request, compiler.backends, "tune, backends")
         self._names = [handle.name for handle in self._handles]
         self._request = request.updated(backends=self._handles, policy=None, placement=None)
         self._inputs = inputs

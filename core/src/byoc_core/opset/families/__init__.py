@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from byoc_core.kernels.numpy_kernel import NumpyKernel
     from byoc_core.opset.opdef import OpDef
 
-__all__ = ["FAMILIES", "KERNELS", "find_op", "ops_of"]
+__all__ = ["FAMILIES", "KERNELS", "family_of", "find_op", "ops_of"]
 
 _OPS_OF: Mapping[str, str] = {
     "elementwise": (
@@ -68,6 +68,11 @@ FAMILIES = tuple(_OPS_OF)
 """The modules with definitions of ops, in the order of the registry."""
 
 _FAMILY_OF = {name: family for family, names in _OPS_OF.items() for name in names.split()}
+
+
+def family_of(name: str) -> str:
+    """Return the family of an op of the core; empty for other ops."""
+    return _FAMILY_OF.get(name, "")
 
 
 @cache

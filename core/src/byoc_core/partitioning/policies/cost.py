@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
+from byoc_core.measurements import Calibration, Measurements
+from byoc_core.measurements.setting import find_calibrations
 from byoc_core.partitioning.claiming.answers import SupportAnswers
 from byoc_core.partitioning.claiming.claim_filters import with_refused_ops
 from byoc_core.partitioning.claiming.request import PartitionRequest
@@ -49,6 +51,10 @@ class ByCost:
         margin: the share of the time of the best backend alone, or of the host alone, to be saved at least by several
             backends together; else the best alone takes its ops. Estimates have errors, and a mixture adds up the
             errors in its favour.
+        measurements: the database of measured ops, in place of estimates of backends without ``machines``. An op
+            not measured costs the estimate times a factor learned from measured ops of the family. ``None``: no
+            database. The database of a user is ``Measurements()``.
+        num_threads: the number of threads of the calls in the database; by default the number of the process.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -56,6 +62,8 @@ class ByCost:
     measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     border_seconds: tuple[float, float] = (0.0, 0.0)
     margin: float = 0.15
+    measurements: Measurements | None = None
+    num_threads: int | None = None
 
     def __post_init__(self) -> None:
         _check_mapping("sizes", self.sizes, "{'batch': 32}")
@@ -83,6 +91,12 @@ class ByCost:
             raise OptionsError(
                 "ByCost, margin", "has a bad value", got=repr(self.margin), expected="0 or more, below 1"
             )
+        measurements: object = self.measurements
+        if measurements is not None and not isinstance(measurements, Measurements):
+            raise OptionsError("ByCost, measurements", "is no database of measured ops", got=repr(measurements))
+        threads: object = self.num_threads
+        if threads is not None and (type(threads) is not int or threads < 1):
+            raise OptionsError("ByCost, num_threads", "has a bad value", got=repr(threads), expected="an int above 0")
 
     def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
         """Return the module with claims.
@@ -98,7 +112,12 @@ class ByCost:
         self._check_machines(request)
         backends = [handle for handle in request.backends if handle.name != HOST_NAME]
         if backends and not _is_partitioned(module, [handle.name for handle in backends]):
-            module = _claim_best(self, module, replace(request, backends=backends, answers=SupportAnswers()))
+            calibrations: Mapping[str, Calibration] = {}
+            if self.measurements is not None:
+                calibrations = find_calibrations(self.measurements, backends, request.options, self.num_threads)
+            module = _claim_best(
+                self, module, replace(request, backends=backends, answers=SupportAnswers()), calibrations
+            )
         for handle in request.backends:
             if handle.name == HOST_NAME:  # taking part as a backend, the host takes the rest
                 module = request.claim(module, handle)
@@ -135,7 +154,9 @@ def _check_mapping(field_name: str, value: object, example: str) -> None:
         )
 
 
-def _claim_best(policy: ByCost, module: IRModule, request: PartitionRequest) -> IRModule:
+def _claim_best(
+    policy: ByCost, module: IRModule, request: PartitionRequest, calibrations: Mapping[str, Calibration]
+) -> IRModule:
     """Claim at the least cost, and plan anew without the ops of failed estimates of a backend.
 
     The loop ends: each round takes one op more from a backend.
@@ -143,9 +164,8 @@ def _claim_best(policy: ByCost, module: IRModule, request: PartitionRequest) -> 
     refused: dict[tuple[str, OpKey], Rejection] = {}
     while True:
         log = PartitionLog()
-        plan = _Plan(
-            policy, module, replace(request, log=log, claim_filters=with_refused_ops(refused, request.claim_filters))
-        )
+        claim_filters = with_refused_ops(refused, request.claim_filters)
+        plan = _Plan(policy, module, replace(request, log=log, claim_filters=claim_filters), calibrations)
         claimed = plan.claim_best()
         if plan.refused.keys() <= refused.keys():
             request.log.extend(log)
@@ -156,7 +176,9 @@ def _claim_best(policy: ByCost, module: IRModule, request: PartitionRequest) -> 
 class _Plan:
     """The knowledge of a module before any final claim."""
 
-    def __init__(self, policy: ByCost, module: IRModule, request: PartitionRequest) -> None:
+    def __init__(
+        self, policy: ByCost, module: IRModule, request: PartitionRequest, calibrations: Mapping[str, Calibration]
+    ) -> None:
         self._module = module
         self._request = request
         unlogged = replace(request, log=PartitionLog())
@@ -167,7 +189,9 @@ class _Plan:
             self._greedy = unlogged.claim(self._greedy, handle)
         self._trials = trials
         sizes = Sizes(policy.sizes)
-        self._prices = Prices(module, request, policy.machines, sizes, policy.measured, policy.border_seconds)
+        self._prices = Prices(
+            module, request, policy.machines, sizes, policy.measured, policy.border_seconds, calibrations
+        )
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]
         self._bodies = [Body(source, body, self._prices, units) for source, body in bodies_of(module)]
 

@@ -12,6 +12,7 @@ from byoc_core.dims import Dim, evaluate, symbols_of
 from byoc_core.errors import ByocError, IRTypeError, OptionsError
 from byoc_core.ir import COMPOSITE, Binding, Function, TensorType, Type, Value, Var, tensor
 from byoc_core.ir.sizes import cited_symbols
+from byoc_core.measurements import Calibration
 from byoc_core.partitioning.op_sites import members_of
 from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.neighbours import ALONE, Neighbours
@@ -136,6 +137,7 @@ class BackendCosts:
             estimates.
         sizes: the expected sizes.
         numbers: the distinct ops; may be shared by several backends.
+        calibration: corrects estimates by measurements of this machine; ``machine`` stays as given.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class BackendCosts:
         machine: MachineModel | None,
         sizes: Sizes,
         numbers: OpNumbers | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self._numbers = numbers or OpNumbers()
         self._handle = handle
@@ -154,6 +157,7 @@ class BackendCosts:
         self._sizes = sizes
         self._estimates: dict[tuple[int, Neighbours], Estimate] = {}
         self._refused: dict[tuple[int, Neighbours], Rejection] = {}
+        self._calibration = None if machine else calibration
 
     def estimate(self, binding: Binding, neighbours: Neighbours = ALONE) -> Estimate | Rejection:
         """Return the cost of an op or a composite there, or the reason for a failed estimate; the op is then refused.
@@ -167,13 +171,20 @@ class BackendCosts:
         """
         key = (self._numbers.number(binding), neighbours)
         if key not in self._estimates and key not in self._refused:
-            function = self._sized(as_function(binding, self._handle.name, neighbours))
+            function = self.function(binding, neighbours)
             try:
                 answer = None if function is None or not self._asks else self._handle.estimate(function, self._context)
-                self._estimates[key] = answer or self._machine.estimate(*self._sizes.work(binding))
+                estimate = answer or self._machine.estimate(*self._sizes.work(binding))
+                if self._calibration and function is not None:
+                    estimate = replace(estimate, seconds=self._calibration.corrected(function, estimate.seconds))
+                self._estimates[key] = estimate
             except ByocError as error:
                 self._refused[key] = self._handle.contain("byoc_estimate", error, binding.results[0].name)
         return self._refused.get(key) or self._estimates[key]
+
+    def function(self, binding: Binding, neighbours: Neighbours = ALONE) -> Function | None:
+        """Return the function of an op or a composite, as given to the backend; ``None`` if the sizes do not fit."""
+        return self._sized(as_function(binding, self._handle.name, neighbours))
 
     def border(self) -> Estimate:
         """Return the costliest border of all estimates so far; free of charge without any estimate."""

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from byoc_core.backend import Estimate
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Var
+from byoc_core.measurements import Calibration
 from byoc_core.partitioning.claiming.claims import claims_of
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of, op_key
@@ -63,6 +64,7 @@ class Prices:
         sizes: the expected sizes.
         measured: seconds of ops by backend, in place of estimates; see :class:`ByCost`.
         border_seconds: see :class:`ByCost`.
+        calibrations: corrections of estimates by measurements, by backend.
 
     Attributes:
         labels: the names of the backends, the host's last.
@@ -78,6 +80,7 @@ class Prices:
         sizes: Sizes,
         measured: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
         border_seconds: tuple[float, float] = (0.0, 0.0),
+        calibrations: Mapping[str, Calibration] = MappingProxyType({}),
     ) -> None:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
         self.sizes = sizes
@@ -88,7 +91,9 @@ class Prices:
         self._backends = []
         for handle in request.backends:
             context = handle.context(module, request.options.get(handle.name, {}))
-            self._backends.append(BackendCosts(handle, context, machines.get(handle.name), sizes, self._numbers))
+            calibration, machine = calibrations.get(handle.name), machines.get(handle.name)
+            costs = BackendCosts(handle, context, machine, sizes, self._numbers, calibration)
+            self._backends.append(costs)
         self._neighbours = neighbours_of(module)
         self._measured = [measured.get(name, {}) for name in self.labels]
         self._border_seconds = border_seconds
