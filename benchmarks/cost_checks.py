@@ -61,9 +61,9 @@ def check(models: Sequence[str], backends: Sequence[str]) -> None:
 
 
 def _expected(handle: Any, module: IRModule, op: MeasuredOp) -> float | None:
-    from byoc_core.partitioning.policies.cost_model import as_function
+    from byoc_core.partitioning.op_function import as_function
 
-    function = as_function(op.binding, handle.name, op.neighbours)
+    function = as_function(op.binding, handle.name, op.neighbours._asdict())
     answer = handle.estimate(function, handle.context(module, {}))
     return None if answer is None else float(answer.seconds)
 

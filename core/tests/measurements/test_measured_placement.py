@@ -22,7 +22,7 @@ from byoc_core.measurements import Calibration, Measurement, Measurements
 from byoc_core.measurements.keys import heaviest_op, op_family, op_key
 from byoc_core.measurements.setting import BackendSetting, find_calibrations
 from byoc_core.partitioning import ByCost, MachineModel, partition
-from byoc_core.partitioning.policies.cost_model import as_function
+from byoc_core.partitioning.op_function import as_function
 from byoc_core.partitioning.policies.neighbours import neighbours_of
 from byoc_core.runtime.threads import num_threads
 from hypothesis import given
@@ -65,7 +65,10 @@ def functions(module: IRModule) -> dict[str, Function]:
     """Return the function priced for each op."""
     sites = neighbours_of(module)
     body = module["main"].bindings
-    return {op.results[0].name: as_function(op, "aone", sites["main", op.results[0].name].neighbours) for op in body}
+    return {
+        op.results[0].name: as_function(op, "aone", sites["main", op.results[0].name].neighbours._asdict())
+        for op in body
+    }
 
 
 def measured(name: str, seconds: Mapping[str, float], module: IRModule = MODULE, /, **fields: Any) -> list[Measurement]:

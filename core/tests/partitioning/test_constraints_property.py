@@ -68,6 +68,8 @@ def test_constraints_hold(
     policy: Policy, data: st.DataObject, cases: Cases, placement: type[Placement], fake_backend: type[FakeBackend]
 ) -> None:
     case = data.draw(cases(60))
+    if isinstance(policy, ByCost):
+        case = case.with_claims_by_kind()
     options = _draw_options(data, case)
     fakes = case.plugins(fake_backend)
     after = partition(case.module, fakes, policy=policy, partition_options=options)

@@ -253,7 +253,7 @@ class CostTable:
         if seconds is None:
             return None
         per_byte = self.borders.get(sized[heaviest].op, 0.0)
-        return Estimate(seconds, self.call_seconds, 1 / per_byte if per_byte else 0.0)
+        return Estimate(seconds, self.call_seconds, layout_bytes_per_second=1 / per_byte if per_byte else 0.0)
 
     def seconds(self, row: CostRow, setting: Setting = Setting()) -> float | None:  # noqa: B008 - a constant
         """Return the expected seconds of an op in a setting; ``None`` if nothing similar was measured."""

@@ -177,15 +177,18 @@ class CodegenResult:
 class Estimate:
     """A backend's expected cost of a function.
 
-    The last two fields describe the border between the backend's device and the host. If the estimates of one backend
-    differ in these fields, the costlier border counts.
+    All fields but the first describe the border between the backend's device and the host. If the estimates of one
+    backend differ in these fields, the costlier border counts.
 
     Attributes:
         seconds: time of one run with the inputs on the device; without the call.
         call_seconds: time of entering the device, whatever the inputs.
         bytes_per_second: rate of moving data to the device and back; 0 if both use the same memory.
+        layout_bytes_per_second: rate of changing the layout of a value crossing the border in row-major order, although
+            ops of the backend prefer another order (``byoc_layouts``); 0 if no layout changes.
     """
 
     seconds: float
     call_seconds: float = 0.0
     bytes_per_second: float = 0.0
+    layout_bytes_per_second: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from math import prod
+from types import MappingProxyType
 
 from byoc_core.backend import AxisOrders
 from byoc_core.dtypes import dtype_info
@@ -21,7 +22,12 @@ _ROW_MAJOR: tuple[Order, ...] = (None,)
 _TRANSPOSE = "permute_dims"
 
 
-def find_orders(body: Function, regions: Mapping[str, Function], speakers: Speakers) -> dict[int, Order]:
+def find_orders(
+    body: Function,
+    regions: Mapping[str, Function],
+    speakers: Speakers,
+    owners: Mapping[str, str] = MappingProxyType({}),
+) -> dict[int, Order]:
     """Return the order of each tensor of at least two axes in a body and the called regions, by ``id``.
 
     Parameters and results of the body are row-major, and so is each value read or written by an op without a statement,
@@ -31,15 +37,17 @@ def find_orders(body: Function, regions: Mapping[str, Function], speakers: Speak
         body: the body.
         regions: the regions called once, by name.
         speakers: the backends stating orders.
+        owners: the backends of ops outside of regions, by the name of the first result.
 
     Cost: linear in ops and operands.
     """
-    return _Walk(regions, speakers).run(body)
+    return _Walk(regions, speakers, owners).run(body)
 
 
 class _Walk:
-    def __init__(self, regions: Mapping[str, Function], speakers: Speakers) -> None:
+    def __init__(self, regions: Mapping[str, Function], speakers: Speakers, owners: Mapping[str, str]) -> None:
         self._regions = regions
+        self._owners = owners
         self._speakers = speakers
         self._problem = OrderProblem()
         self._outer: dict[int, Value] = {}
@@ -62,7 +70,7 @@ class _Walk:
             elif binding.op is COMPOSITE and backend is not None and self._speakers.speaks(backend):
                 self._enter(binding, binding.regions[0], backend)
             else:
-                self._op(binding, backend)
+                self._op(binding, backend or self._owners.get(binding.results[0].name))
 
     def _enter(self, call: Binding, region: Function, backend: str) -> None:
         self._outer.update((id(param), value) for param, value in zip(region.params, call.operands, strict=True))

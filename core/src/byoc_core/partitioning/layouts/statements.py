@@ -9,7 +9,7 @@ from byoc_core.backend import AxisOrders, BackendHandle, CompileContext
 from byoc_core.errors import ByocError
 from byoc_core.ir import Binding, Constant, IRModule
 from byoc_core.ir.structural_equality import attributes_text
-from byoc_core.partitioning.policies.cost_model import as_function
+from byoc_core.partitioning.op_function import as_function
 
 __all__ = ["Speakers"]
 

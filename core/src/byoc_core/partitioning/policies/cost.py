@@ -14,6 +14,7 @@ from byoc_core.measurements.setting import find_calibrations
 from byoc_core.partitioning.claiming.answers import SupportAnswers
 from byoc_core.partitioning.claiming.claim_filters import with_refused_ops
 from byoc_core.partitioning.claiming.request import PartitionRequest
+from byoc_core.partitioning.layouts.expected import expect_orders
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, op_key
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
@@ -31,7 +32,8 @@ class ByCost:
     Each backend first claims as much as possible, to find the candidate ops and the costs there (``byoc_estimate``, or
     a :class:`MachineModel`). Function :func:`byoc_core.partitioning.policies.labelling.find_labelling` then assigns the
     ops to backends; a composite stays whole. A border is paid for each value crossing the border, once for each other
-    backend reading the value: the call, and the transfer out of one device and into the other. A region entered by
+    backend reading the value: the call, the transfer out of one device and into the other, and the change of layout
+    between a backend preferring another order of axes (``byoc_layouts``) and a backend without. A region entered by
     several values is therefore charged several calls.
 
     The result is expected to cost no more than any backend alone, nor than the host alone, and with ``margin=0`` no
@@ -189,8 +191,17 @@ class _Plan:
             self._greedy = unlogged.claim(self._greedy, handle)
         self._trials = trials
         sizes = Sizes(policy.sizes)
+        permuted, permuting = expect_orders(module, trials, request.backends, request.options)
         self._prices = Prices(
-            module, request, policy.machines, sizes, policy.measured, policy.border_seconds, calibrations
+            module,
+            request,
+            policy.machines,
+            sizes,
+            policy.measured,
+            policy.border_seconds,
+            calibrations,
+            permuted,
+            permuting,
         )
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]
         self._bodies = [Body(source, body, self._prices, units) for source, body in bodies_of(module)]

@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass, replace
 from byoc_core.backend import BackendHandle, CompileContext, Estimate
 from byoc_core.dims import Dim, evaluate, symbols_of
 from byoc_core.errors import ByocError, IRTypeError, OptionsError
-from byoc_core.ir import COMPOSITE, Binding, Function, TensorType, Type, Value, Var, tensor
+from byoc_core.ir import Binding, Function, TensorType, Type, Var, tensor
 from byoc_core.ir.sizes import cited_symbols
 from byoc_core.measurements import Calibration
+from byoc_core.partitioning.op_function import as_function
 from byoc_core.partitioning.op_sites import members_of
 from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.neighbours import ALONE, Neighbours
 from byoc_core.pattern import Rejection
 from byoc_core.transform.infer_types import retype
-from byoc_core.transform.rewrite import clone_bindings
 
 __all__ = [
     "BACKEND_MACHINE",
@@ -26,7 +26,6 @@ __all__ = [
     "BackendCosts",
     "MachineModel",
     "Sizes",
-    "as_function",
     "to_seconds",
     "to_units",
 ]
@@ -184,13 +183,15 @@ class BackendCosts:
 
     def function(self, binding: Binding, neighbours: Neighbours = ALONE) -> Function | None:
         """Return the function of an op or a composite, as given to the backend; ``None`` if the sizes do not fit."""
-        return self._sized(as_function(binding, self._handle.name, neighbours))
+        return self._sized(as_function(binding, self._handle.name, neighbours._asdict()))
 
     def border(self) -> Estimate:
         """Return the costliest border of all estimates so far; free of charge without any estimate."""
         calls = [estimate.call_seconds for estimate in self._estimates.values()]
-        speeds = [estimate.bytes_per_second for estimate in self._estimates.values() if estimate.bytes_per_second]
-        return Estimate(0.0, max(calls, default=0.0), min(speeds, default=0.0))
+        estimates = self._estimates.values()
+        speeds = [estimate.bytes_per_second for estimate in estimates if estimate.bytes_per_second]
+        changes = [estimate.layout_bytes_per_second for estimate in estimates if estimate.layout_bytes_per_second]
+        return Estimate(0.0, max(calls, default=0.0), min(speeds, default=0.0), min(changes, default=0.0))
 
     def _sized(self, function: Function) -> Function | None:
         """Return the function with the expected sizes; ``None`` if the sizes do not fit an op."""
@@ -200,13 +201,3 @@ class BackendCosts:
             return retype(function, {}, [*stand_ins]) if sizes else function
         except IRTypeError:
             return None
-
-
-def as_function(binding: Binding, backend: str, neighbours: Neighbours = ALONE) -> Function:
-    """Return a function of one op, or of a composite, annotated for a backend and with the names of neighbours."""
-    params = {id(operand): Var(operand.name, operand.type) for operand in binding.operands if isinstance(operand, Var)}
-    mapping: dict[int, Value] = dict(params)
-    (body,) = clone_bindings([replace(binding, codegen=None)], mapping)
-    name = str(binding.attrs["name"]) if binding.op is COMPOSITE else binding.op.name
-    attrs = {"Codegen": backend, **{key: op for key, op in neighbours._asdict().items() if op}}
-    return Function(name, tuple(params.values()), (body,), body.results, attrs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -65,6 +65,8 @@ class Prices:
         measured: seconds of ops by backend, in place of estimates; see :class:`ByCost`.
         border_seconds: see :class:`ByCost`.
         calibrations: corrections of estimates by measurements, by backend.
+        permuted: the values with permuted axes in regions, by function and name.
+        permuting: the backends passing such values to each other without a change of layout.
 
     Attributes:
         labels: the names of the backends, the host's last.
@@ -81,6 +83,8 @@ class Prices:
         measured: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
         border_seconds: tuple[float, float] = (0.0, 0.0),
         calibrations: Mapping[str, Calibration] = MappingProxyType({}),
+        permuted: Collection[OpKey] = (),
+        permuting: Collection[str] = (),
     ) -> None:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
         self.sizes = sizes
@@ -97,7 +101,9 @@ class Prices:
         self._neighbours = neighbours_of(module)
         self._measured = [measured.get(name, {}) for name in self.labels]
         self._border_seconds = border_seconds
-        self._moves: dict[int, list[list[int]]] = {}
+        self._moves: dict[tuple[int, bool], list[list[int]]] = {}
+        self._permuted = permuted
+        self._permuting = [name in permuting for name in self.labels]
         self._host_filter = request.claim_filters(HOST_NAME)
 
     def cost(self, source: str, binding: Binding, label: int, labels: Mapping[str, int] | None = None) -> int:
@@ -151,25 +157,37 @@ class Prices:
         found = [value for value in seconds if value is not None]
         return to_units(sum(found)) if found else None
 
-    def moves(self, nbytes: int) -> Sequence[Sequence[int]]:
+    def moves(self, source: str, value: Var) -> Sequence[Sequence[int]]:
         """Return the cost of moving a value in femtoseconds, by source label and target label.
 
-        A move between two devices goes through the host's memory. All ops must have been priced before.
+        A move between two devices goes through the host's memory. A value with permuted axes changes its layout between
+        a backend with such values and a backend without, or the host. All ops must have been priced before.
+
+        Args:
+            source: the original function of the value.
+            value: the value.
         """
-        if nbytes not in self._moves:
-            transfers = [
-                nbytes / border.bytes_per_second if border.bytes_per_second else 0.0 for border in self._borders
-            ]
-            constant, seconds_per_byte = self._border_seconds
-            changed = constant + seconds_per_byte * nbytes
-            self._moves[nbytes] = [
+        nbytes, is_permuted = self.sizes.nbytes(value.type), (source, value.name) in self._permuted
+        if (nbytes, is_permuted) not in self._moves:
+            labels = range(len(self.labels))
+            self._moves[nbytes, is_permuted] = [
                 [
-                    0 if source == target else to_units(leaving + border.call_seconds + entering + changed)
-                    for target, (entering, border) in enumerate(zip(transfers, self._borders, strict=True))
+                    0 if leaving == entering else self._move(leaving, entering, nbytes, is_permuted)
+                    for entering in labels
                 ]
-                for source, leaving in enumerate(transfers)
+                for leaving in labels
             ]
-        return self._moves[nbytes]
+        return self._moves[nbytes, is_permuted]
+
+    def _move(self, leaving: int, entering: int, nbytes: int, is_permuted: bool) -> int:
+        """Return the cost of moving a value from a label to another in femtoseconds."""
+        constant, seconds_per_byte = self._border_seconds
+        seconds = self._borders[entering].call_seconds + constant + seconds_per_byte * nbytes
+        changes = is_permuted and self._permuting[leaving] != self._permuting[entering]
+        for border in (self._borders[leaving], self._borders[entering]):
+            seconds += nbytes / border.bytes_per_second if border.bytes_per_second else 0.0
+            seconds += nbytes / border.layout_bytes_per_second if changes and border.layout_bytes_per_second else 0.0
+        return to_units(seconds)
 
     @functools.cached_property
     def _borders(self) -> list[Estimate]:
@@ -281,7 +299,7 @@ class Body:
         return [self._flow(values[key], producers[key], tuple(items)) for key, items in readers.items() if items]
 
     def _flow(self, value: Var, producer: int, readers: tuple[int, ...]) -> Flow:
-        return Flow(producer, readers, self._prices.moves(self._prices.sizes.nbytes(value.type)))
+        return Flow(producer, readers, self._prices.moves(self.source, value))
 
     def _set_costs(
         self, binding: Binding, units: Sequence[Mapping[OpKey, Unit]], labels: Mapping[str, int] | None
