@@ -134,11 +134,9 @@ class _Run:
     def _measure_group(self, handle: BackendHandle, group: LayerGroup) -> list[Measurement]:
         """Return the measurements of the layers taken by a backend; nothing if the layers do not compile."""
         options = self._request.options.get(handle.name, {})
-        layers = [layer for layer in group.layers if _is_taken(layer, handle, options)]
-        if not layers:
-            return []
         try:
-            return self._measure_model(handle, *build_layers(layers))
+            layers = [layer for layer in group.layers if _is_taken(layer, handle, options)]
+            return self._measure_model(handle, *build_layers(layers)) if layers else []
         except ByocError as error:
             if self._request.is_strict:
                 raise
