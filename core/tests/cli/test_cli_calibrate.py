@@ -108,9 +108,9 @@ def test_rows_that_do_not_fit_are_left_out(byoc: RunByoc, database: Measurements
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("merge",), "byoc measurements merge: needs the file to merge.\n"),
+        (("merge",), "byoc measurements merge: needs the file to merge\n"),
         (("show", "x"), "byoc measurements show: takes no file; got x. Use --database.\n"),
-        (("merge", "x.json"), "measurements `x.json`: is malformed JSON: JSONDecodeError.\n"),
+        (("merge", "x.json"), "measurements `x.json`: is malformed JSON: JSONDecodeError\n"),
     ],
 )
 def test_wrong_arguments_are_told(
