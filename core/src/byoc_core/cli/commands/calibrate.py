@@ -53,5 +53,5 @@ def calibrate_machine(
     )
     end = "" if found.is_complete else " (the calibration ended early)"
     file = None if database is None else database.file
-    place = "kept nowhere" if file is None else f"kept in {file}"
-    print_text(to_printable_lines(f"\n{found}\n\n{len(found.rows)} measured ops{end}, {place}".lstrip("\n")) + "\n")
+    location = "kept nowhere" if file is None else f"kept in {file}"
+    print_text(to_printable_lines(f"\n{found}\n\n{len(found.rows)} measured ops{end}, {location}".lstrip("\n")) + "\n")

@@ -85,9 +85,9 @@ def _summary(measurements: Measurements) -> str:
     if file is None:
         return "the database is switched off (BYOC_MEASUREMENTS=0)"
     rows = measurements.rows()
-    here = processor_text()
-    own = [row for row in rows if row.processor == here]
-    lines = [f"{file}: {len(rows)} measured ops, {len(own)} of this machine ({here})"]
+    processor = processor_text()
+    own = [row for row in rows if row.processor == processor]
+    lines = [f"{file}: {len(rows)} measured ops, {len(own)} of this machine ({processor})"]
     counts: dict[tuple[str, str, int], int] = {}
     for row in own:
         key = row.backend, row.version, row.threads
