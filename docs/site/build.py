@@ -37,6 +37,7 @@ TREE = {
         "explain",
         "generated-code",
         "tune",
+        "calibrate",
         "profile",
         "debug",
         "threads",

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from byoc_core.partitioning import partition
     from byoc_core.profiling import profile
     from byoc_core.script import parse
-    from byoc_core.tuning import tune
+    from byoc_core.tuning import calibrate, tune
     from byoc_core.vm import VirtualMachine
 
     backends: Backends
@@ -74,6 +74,7 @@ __all__ = [
     "authoring",
     "backends",
     "build",
+    "calibrate",
     "compiler",
     "debug_model",
     "debugging",
@@ -87,6 +88,7 @@ __all__ = [
     "lint_backend",
     "load",
     "load_module",
+    "measurements",
     "ops",
     "parse",
     "partition",
@@ -112,6 +114,7 @@ _HOMES = {
     "TensorType": "ir",
     "VirtualMachine": "vm",
     "build": "driver",
+    "calibrate": "tuning",
     "compiler": "backend.size_compiler",
     "debug_model": "debugging",
     "explain": "driver",

@@ -230,6 +230,7 @@ _FAILED = (
     "This is a fault of byoc-failing, not of byoc-core.\n"
 )
 _COMPILING = {
+    "calibrate": ("--strict",),
     "compile": ("m.onnx", "-o", "x.byoc", "--strict"),
     "debug": ("m.onnx", "--no-isolate"),
     "demo": ("--strict",),

@@ -129,6 +129,24 @@ _HOMES = {
             "byoc tune model.onnx --threads 1 --dim n=8 --seconds 600",
         ),
     ),
+    "calibrate": _Home(
+        "calibrate",
+        "calibrate_machine",
+        (
+            "byoc calibrate",
+            "byoc calibrate --backend NAME --threads 2 --seconds 30",
+        ),
+    ),
+    "measurements": _Home(
+        "measurements",
+        "manage_measurements",
+        (
+            "byoc measurements show",
+            "byoc measurements export measurements.json",
+            "byoc measurements merge measurements.json",
+            "byoc measurements clear",
+        ),
+    ),
     "inspect": _Home(
         "inspect",
         "inspect_artifact",

@@ -4,7 +4,7 @@
 """
 
 from byoc_core.measurements.calibration import Calibration
-from byoc_core.measurements.database import Measurements
+from byoc_core.measurements.database import USER_DATABASE, Measurements
 from byoc_core.measurements.measurement import Measurement, merged
 
-__all__ = ["Calibration", "Measurement", "Measurements", "merged"]
+__all__ = ["USER_DATABASE", "Calibration", "Measurement", "Measurements", "merged"]

@@ -12,8 +12,8 @@ from byoc_core.measurements.measurement import Measurement
 
 __all__ = ["Calibration"]
 
-_PRIOR_ROWS = 2
-"""The factor of a family counts as much as the backend's overall factor if this many ops of the family are measured."""
+_PRIOR_ROWS = 1
+"""The overall factor of a backend counts as this many measured ops of each family."""
 _MAX_LOG = math.log(100.0)
 
 

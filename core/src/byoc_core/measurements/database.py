@@ -19,7 +19,7 @@ from byoc_core.measurements.measurement import Measurement, merged
 from byoc_core.native.build_cache import cache_directory
 from byoc_core.printable import to_printable
 
-__all__ = ["SWITCH", "Measurements"]
+__all__ = ["SWITCH", "USER_DATABASE", "Measurements"]
 
 SWITCH = "BYOC_MEASUREMENTS"
 """The environment variable with the path of the user's database, or ``0``."""
@@ -133,6 +133,9 @@ class Measurements:
             except OSError as error:
                 raise _unusable(path, str(error)) from error
 
+
+USER_DATABASE = Measurements()
+"""The database of the user, by the environment of the time of use."""
 
 _SIDE_FILES = ("journal", "wal", "shm")
 

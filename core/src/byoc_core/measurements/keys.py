@@ -76,7 +76,8 @@ def op_family(function: Function) -> str:
     """Return the family of a function of one op or composite: functions with kernels of one kind.
 
     The op with most work decides. Functions of small integers, or of a value made from small integers, have families
-    of their own. So have ops in groups, and ops with a window of one element. An op of another package is a family by itself.
+    of their own. So have ops in groups, and ops with a window of one element. An op of another package is a family by
+    itself.
     """
     binding = heaviest_op(function)
     words = [family_of(binding.op.name).replace("_", " ") or binding.op.name]

@@ -18,11 +18,11 @@ class Ratio:
 
     Attributes:
         mean: the geometric mean.
-        spread: the factor of a standard deviation of the logarithms.
+        deviation: the factor of a standard deviation of the logarithms.
     """
 
     mean: float
-    spread: float
+    deviation: float
 
     @classmethod
     def of(cls, logs: Sequence[float]) -> Ratio:
@@ -57,7 +57,7 @@ def predict(rows: Iterable[Measurement]) -> list[FamilyPredictions]:
 
     Each op is predicted from the other ops. The time of the op itself would predict all.
 
-    Cost: quadratic in the measurements of a backend in the number of families only.
+    Cost: quadratic in the measurements of a backend.
     """
     settings: dict[tuple[str, int, str, str], list[Measurement]] = {}
     for row in rows:
@@ -68,8 +68,8 @@ def predict(rows: Iterable[Measurement]) -> list[FamilyPredictions]:
         families: dict[str, list[tuple[float, float]]] = {}
         for index, row in enumerate(group):
             before = math.log(row.estimated) - math.log(row.seconds)
-            others = Calibration.of([*group[:index], *group[index + 1 :]])
-            after = before + math.log(others.factors.get(row.family, others.factor))
+            calibration = Calibration.of([*group[:index], *group[index + 1 :]])
+            after = before + math.log(calibration.factors.get(row.family, calibration.factor))
             families.setdefault(row.family, []).append((before, after))
         for family, logs in sorted(families.items()):
             before_ratio, after_ratio = (Ratio.of([pair[side] for pair in logs]) for side in (0, 1))
@@ -86,6 +86,6 @@ def table_of(predictions: Sequence[FamilyPredictions]) -> str:
         f"{'backend':<12}  {'threads':>7}  {'ops':<23}  {'rows':>4}  {'estimated':>14}  {'calibrated':>14}",
     ]
     for row in predictions:
-        ratios = [f"{ratio.mean:7.2f} x{ratio.spread:5.2f}" for ratio in (row.before, row.after)]
+        ratios = [f"{ratio.mean:7.2f} x{ratio.deviation:5.2f}" for ratio in (row.before, row.after)]
         lines.append(f"{row.backend:<12}  {row.threads:>7}  {row.family:<23}  {row.rows:>4}  {'  '.join(ratios)}")
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from byoc_core.driver import Compiler, CompileRequest, RequestFields, gather_req
 from byoc_core.driver.automatic import compiling_backends
 from byoc_core.errors import ByocError, OptionsError
 from byoc_core.ir import IRModule
-from byoc_core.measurements import Measurement, Measurements, merged
+from byoc_core.measurements import USER_DATABASE, Measurement, Measurements, merged
 from byoc_core.measurements.predictions import FamilyPredictions, predict, table_of
 from byoc_core.partitioning import GreedyByOrder
 from byoc_core.partitioning.partition import partition
@@ -24,7 +24,6 @@ __all__ = ["CalibrationResult", "calibrate"]
 
 _LAYER_S = 0.01
 """Seconds of the measurement of a layer, but at least six profiles."""
-USER_DATABASE = Measurements()
 
 
 @dataclass(frozen=True)
@@ -135,11 +134,9 @@ class _Run:
     def _measure_group(self, handle: BackendHandle, group: LayerGroup) -> list[Measurement]:
         """Return the measurements of the layers taken by a backend; nothing if the layers do not compile."""
         options = self._request.options.get(handle.name, {})
-        layers = [layer for layer in group.layers if _is_taken(layer, handle, options)]
-        if not layers:
-            return []
         try:
-            return self._measure_model(handle, *build_layers(layers))
+            layers = [layer for layer in group.layers if _is_taken(layer, handle, options)]
+            return self._measure_model(handle, *build_layers(layers)) if layers else []
         except ByocError as error:
             if self._request.is_strict:
                 raise

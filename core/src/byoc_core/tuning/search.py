@@ -17,16 +17,19 @@ from byoc_core.driver import Compiler, CompileRequest
 from byoc_core.driver.automatic import compiling_backends
 from byoc_core.driver.lock import Lock, versions_of
 from byoc_core.driver.request_policy import policy_to_data
-from byoc_core.errors import ByocError, ExecutionError, OptionsError
+from byoc_core.errors import ArtifactError, ByocError, ExecutionError, OptionsError
 from byoc_core.ir import IRModule
+from byoc_core.measurements import Measurements
 from byoc_core.partitioning import Policy
 from byoc_core.partitioning.policies import ByCost, MachineModel, PlacedOps
 from byoc_core.profiling import Peaks, Profile, profile
 from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.drawn_inputs import draw_input
+from byoc_core.tuning import op_times
 from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
 from byoc_core.tuning.candidates import Candidate
 from byoc_core.tuning.entrants import InOrder, OneBackend
+from byoc_core.tuning.op_times import RecordingPolicy
 from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_regions
 from byoc_core.tuning.race import challenge, race
 from byoc_core.tuning.result import Tuning
@@ -68,6 +71,7 @@ class Search:
         deadline: the end of the search, by :func:`time.monotonic`.
         seed: of drawn inputs.
         say: called with a line for each placement.
+        measurements: the database to add measured ops to.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Search:
         deadline: float,
         seed: int,
         say: Callable[[str], object],
+        measurements: Measurements | None = None,
     ) -> None:
         self._module = module
         self._compiler = compiler
@@ -99,6 +104,8 @@ class Search:
         self._measured_ops: dict[str, Mapping[str, float]] = {}
         self._seen: dict[_Key, Candidate] = {}
         self._measured_placements: dict[_Key, tuple[Mapping[str, str], float]] = {}
+        self._measurements = measurements
+        self._records: dict[str, RecordingPolicy] = {}
         self._workers: Workers | None = None
         self._reference: Candidate | None = None
         self._peaks: Peaks | None = None
@@ -131,6 +138,8 @@ class Search:
         best = self._best
         assert best is not None
         found = self._profile(best)
+        if len(self._names) == 1:
+            self._keep_measurements(self._names[0], found)
         rivals: dict[str, float] = {}
         for name, seconds in self.trials:
             rivals[name] = min(seconds, rivals.get(name, seconds))
@@ -205,7 +214,9 @@ class Search:
             return True
         measured = self._measured_ops
         for name, candidate in alone.items():
-            measured[name] = measured_ops(self._profile(candidate), name)
+            found = self._profile(candidate)
+            measured[name] = measured_ops(found, name)
+            self._keep_measurements(name, found)
         able = {name: candidate.ops for name, candidate in alone.items()}
         alone.clear()
         self._release_losers()
@@ -225,6 +236,21 @@ class Search:
                 if not batch:
                     return True
                 has_moved = self._try({move.name: PlacedOps(move.ops) for move in batch})
+
+    def _keep_measurements(self, name: str, found: Profile) -> None:
+        """Add the ops of a backend to the database, from a profile of the backend alone."""
+        record = self._records.get(name)
+        if self._measurements is None or record is None or record.module is None:
+            return
+        handle = next(handle for handle in self._handles if handle.name == name)
+        ops = list(op_times.measured_ops(found, name, record.module, scale=True))
+        options = self._request.options.get(name, {})
+        rows = op_times.measurements_of(ops, record, handle, options, found.sizes, found.num_threads, found.num_calls)
+        try:
+            self._measurements.add(rows)
+        except ArtifactError as error:
+            self._say(f"the measured ops are not kept: {error}")
+            self._measurements = None
 
     def _place_by_measured_ops(self, measured: Mapping[str, Mapping[str, float]]) -> bool:
         """Try placements of least time by measured ops, learning the cost of borders; return whether time is left."""
@@ -322,8 +348,11 @@ class Search:
 
     def _build(self, name: str, policy: Policy) -> Candidate | None:
         """Return the candidate of a policy, or an equal earlier candidate; ``None`` if the placement does not work."""
+        recorded = policy
+        if isinstance(policy, OneBackend):
+            recorded = self._records[policy.name] = RecordingPolicy(policy)
         try:
-            executable = self._compiler.build(self._module, self._request.updated(policy=policy))
+            executable = self._compiler.build(self._module, self._request.updated(policy=recorded))
             if self._inputs is None:
                 self._inputs = self._draw(executable)
             candidate = Candidate.of(name, executable, self._function, self._inputs, self._num_threads)

@@ -10,6 +10,7 @@ from typing import Unpack
 from byoc_core.driver import Compiler, CompileRequest, RequestFields, gather_request
 from byoc_core.errors import OptionsError
 from byoc_core.ir import IRModule
+from byoc_core.measurements import USER_DATABASE, Measurements
 from byoc_core.runtime.threads import num_threads as process_threads
 from byoc_core.tuning.result import Tuning
 from byoc_core.tuning.search import Search
@@ -32,6 +33,7 @@ def tune(
     executor: Executor | None = None,
     trial_seconds: float = 300.0,
     progress: Callable[[str], object] | None = None,
+    measurements: Measurements | None = USER_DATABASE,
     **fields: Unpack[RequestFields],
 ) -> Tuning:
     """Find the fastest placement of a model's ops among backends, by measured calls.
@@ -58,6 +60,8 @@ def tune(
             placement. Without an executor, all trials run in this process.
         trial_seconds: the time after which a trial of the executor is given up.
         progress: called with a line for each placement: number, time, best time.
+        measurements: the database keeping the times of ops, by default the user's; ``None``: nothing is kept. Later
+            placements by cost read the database.
         fields: the fields of :class:`byoc_core.CompileRequest`, explained there.
 
     Raises:
@@ -77,6 +81,7 @@ def tune(
         monotonic() + seconds,
         seed,
         progress or (lambda _line: None),
+        measurements,
     )
     if executor is not None:
         search.use_workers(executor, trial_seconds)

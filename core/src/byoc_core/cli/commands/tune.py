@@ -53,6 +53,10 @@ def tune_model(
         int | None,
         typer.Option("--processes", min=1, help="Measure in this many processes of this machine.", show_default=False),
     ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep/--no-measurements", help="Whether the database of measured ops keeps the times of ops."),
+    ] = True,
     *,
     flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
@@ -65,6 +69,7 @@ def tune_model(
     from byoc_core.cli.console import print_text
     from byoc_core.cli.inputs import complete_inputs, parse_sizes, read_inputs
     from byoc_core.debugging import signature_of
+    from byoc_core.measurements import USER_DATABASE
     from byoc_core.tuning import tune
 
     sizes = parse_sizes(dim)
@@ -84,6 +89,7 @@ def tune_model(
             seconds=seconds,
             request=request,
             executor=executor,
+            measurements=USER_DATABASE if keep else None,
             progress=lambda line: print_text(f"{line}\n"),
         )
     found.lock.save(output)
