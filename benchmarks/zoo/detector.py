@@ -79,7 +79,8 @@ def build_detector(config: DetectorConfig, style: Style) -> onnx.ModelProto:
 
 def _pyramid(graph: GraphBuilder, config: DetectorConfig, features: list[str], sides: list[int]) -> list[str]:
     """Return the levels from large to small: features and the enlarged next level added, and a further small level."""
-    above, levels = "", []
+    above = ""
+    levels: list[str] = []
     for level, (x, channels, side) in reversed(list(enumerate(zip(features, config.channels, sides, strict=True)))):
         with graph.scope(f"pyramid{level}"):
             with graph.scope("lateral"):
