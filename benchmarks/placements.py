@@ -218,9 +218,9 @@ def _measure_model(
 
 
 def _read_shares(executable: Executable) -> dict[str, float]:
-    """Return the share of the FLOPs of each backend with any ops."""
+    """Return the share of the FLOPs of each backend, and of the host; without those with no FLOPs."""
     rows = items_of(executable.report_data.get("backends"))
-    return {str(row["name"]): float(row["share"]) for row in rows if row["ops"]}
+    return {str(row["name"]): float(row["share"]) for row in rows if row["share"]}
 
 
 def _list_wrong(name: str, comparison: Comparison) -> list[str]:

@@ -23,6 +23,8 @@ def to_result(subject: str, figures: Mapping[str, Mapping[str, Any]]) -> Result:
     """
     machine = describe_machine()
     versions = {"Python": machine["python"], **machine["versions"]}
+    for figure in figures.values():
+        versions |= figure.get("versions", {})
     return Result(
         subject=subject,
         title=f"Figures of {', '.join(figures)}",

@@ -15,8 +15,8 @@ from benchmarks.zoo.layers import classify_image, convolution, swish
 
 __all__ = ["SIZES", "EfficientNetConfig", "build_efficientnet"]
 
-_SWISH_GAIN, _EXCITE_GAIN = 1.25, 2.2
-"""Weights are larger than for ReLU: swish, and factors of about a half, shrink activations more."""
+_GAIN = 1.5
+"""The projections' weights are larger than He's: swish, and factors of about a half, shrink activations more."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ def _branch(graph: GraphBuilder, x: str, inputs: int, outputs: int, expansion: i
     inner = inputs * expansion
     if expansion != 1:
         with graph.scope("expand"):
-            x = swish(graph, convolution(graph, x, inputs, inner, 1, gain=_SWISH_GAIN))
+            x = swish(graph, convolution(graph, x, inputs, inner, 1))
     with graph.scope("depthwise"):
-        x = convolution(graph, x, inner, inner, kernel, stride=stride, groups=inner, gain=_SWISH_GAIN)
+        x = convolution(graph, x, inner, inner, kernel, stride=stride, groups=inner)
         x = swish(graph, x)
     squeezed = max(1, inputs // 4)
     with graph.scope("squeeze"):
@@ -94,4 +94,4 @@ def _branch(graph: GraphBuilder, x: str, inputs: int, outputs: int, expansion: i
     with graph.scope("excite"):
         x = graph.op("Mul", x, graph.op("Sigmoid", convolution(graph, y, squeezed, inner, 1)))
     with graph.scope("project"):
-        return convolution(graph, x, inner, outputs, 1, gain=_EXCITE_GAIN)
+        return convolution(graph, x, inner, outputs, 1, gain=_GAIN)
