@@ -43,12 +43,14 @@ class Comparison:
     Attributes:
         seconds: the seconds of a call by engine, and the values of the other contestants of the rounds.
         starts: the costs of each start by engine (``benchmarks.models_process``).
+        reference: the engine with the expected outputs; None without.
         errors: the largest distance of an engine's outputs from the reference's, over the largest output.
         failures: the engines without figures, and the reasons.
     """
 
     seconds: Mapping[str, Samples]
     starts: Mapping[str, Sequence[Mapping[str, float]]]
+    reference: str | None
     errors: Mapping[str, float]
     failures: Mapping[str, str]
 
@@ -66,8 +68,8 @@ def compare_engines(
     num_threads: int,
     effort: Effort,
     *,
-    reference: str | None = None,
-    others: Mapping[str, Callable[[], float]] | None = None,
+    references: Sequence[str] = (),
+    contestants: Mapping[str, Callable[[], float]] | None = None,
 ) -> Comparison:
     """Return the figures of engines running the model of a folder.
 
@@ -76,8 +78,8 @@ def compare_engines(
         engines: the environment of each engine's process, by name.
         num_threads: the number of threads of an engine.
         effort: the effort of the measurement.
-        reference: the engine with the expected outputs; without a reference there are no errors.
-        others: further contestants of the rounds.
+        references: engines with the expected outputs; the first without a failure counts. Without, there are no errors.
+        contestants: further contestants of the rounds.
     """
     starts: dict[str, list[Mapping[str, float]]] = {engine: [] for engine in engines}
     failures: dict[str, str] = {}
@@ -98,10 +100,11 @@ def compare_engines(
                 except (RuntimeError, OSError) as error:
                     failures[engine] = str(error)
         running = [engine for engine in engines if engine not in failures]
-        errors = {} if reference not in running else _errors(folder, running, reference)
-        contestants = {engine: workers[engine].ask for engine in running}
-        seconds = measure({**contestants, **(others or {})}, num_rounds=effort.num_rounds)
-    return Comparison(seconds, {engine: starts[engine] for engine in running}, errors, failures)
+        reference = next((engine for engine in references if engine in running), None)
+        errors = {} if reference is None else _errors(folder, running, reference)
+        of_engines = {engine: workers[engine].ask for engine in running}
+        seconds = measure({**of_engines, **(contestants or {})}, num_rounds=effort.num_rounds)
+    return Comparison(seconds, {engine: starts[engine] for engine in running}, reference, errors, failures)
 
 
 def _errors(folder: Path, engines: Sequence[str], reference: str) -> dict[str, float]:

@@ -245,10 +245,9 @@ def _compare(
     num_rounds: int,
 ) -> dict[str, Any]:
     environments = {engine: contest.environment if engine == "byoc" else {} for engine in engines}
-    others = {"peak": peak} if peak else {}
-    reference = engines[1] if len(engines) > 1 else None
+    contestants = {"peak": peak} if peak else {}
     comparison = compare_engines(
-        folder, environments, num_threads, Effort(num_rounds), reference=reference, others=others
+        folder, environments, num_threads, Effort(num_rounds), references=engines[1:2], contestants=contestants
     )
     for engine, reason in comparison.failures.items():
         raise RuntimeError(f"{engine}: {reason}")

@@ -74,10 +74,10 @@ def geometric_mean(values: Iterable[float]) -> float:
     Raises:
         ValueError: there are no numbers, or a number is not positive.
     """
-    logs = [math.log(value) for value in values]
-    if not logs:
-        raise ValueError("the geometric mean needs at least one number")
-    return math.exp(sum(logs) / len(logs))
+    numbers = list(values)
+    if not numbers or min(numbers) <= 0:
+        raise ValueError(f"a geometric mean needs at least one number, all positive; got {numbers}")
+    return math.exp(sum(map(math.log, numbers)) / len(numbers))
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def list_contestants(tuned_s: float | None) -> tuple[Contestant, ...]:
             Contestant(
                 TUNED,
                 lambda module, inputs, num_threads: (
-                    byoc_core.tune(module, inputs=inputs, num_threads=num_threads, seconds=tuned_s).executable
+                    byoc_core.tune(module, SINGLES, inputs, num_threads=num_threads, seconds=tuned_s).executable
                 ),
                 is_per_threads=True,
             )
@@ -172,49 +172,55 @@ def _measure_model(
         folder = Path(text)
         onnx.save(model, str(folder / "model.onnx"))
         np.savez(folder / "inputs.npz", **inputs)
-        shares: dict[str, Mapping[str, float]] = {}
+        built: dict[str, _Built] = {}
         for num_threads in THREADS:
-            found = details[_count(num_threads)] = {}
-            failures: dict[str, str] = {}
-            build_seconds: dict[str, float] = {}
             for contestant in contestants:
-                if num_threads != THREADS[0] and not contestant.is_per_threads:
-                    continue
-                start = time.perf_counter()
-                try:
-                    executable = contestant.build(module, inputs, num_threads)
-                except ByocError as error:
-                    failures[contestant.name] = str(error)
-                    continue
-                executable.save(folder / f"{contestant.name}.byoc")
-                shares[contestant.name] = _read_shares(executable)
-                build_seconds[contestant.name] = round(time.perf_counter() - start, 2)
-            environments = {**dict.fromkeys(shares, ENVIRONMENT), **{peer: {} for peer in peers}}
-            reference = peers[0] if peers else None
-            comparison = compare_engines(folder, environments, num_threads, effort, reference=reference)
-            failures |= comparison.failures
+                if contestant.is_per_threads or contestant.name not in built:
+                    built[contestant.name] = _build(contestant, module, inputs, num_threads, folder)
+            working = [contestant for contestant, found in built.items() if found.failure is None]
+            environments = {**dict.fromkeys(working, ENVIRONMENT), **{peer: {} for peer in peers}}
+            comparison = compare_engines(folder, environments, num_threads, effort, references=[*peers, *working])
             wrong = _list_wrong(name, comparison)
             seconds = {engine: samples for engine, samples in comparison.seconds.items() if engine not in wrong}
             standing = stand(name, seconds, peers=peers, singles=SINGLES, placed=figures.placed)
             figures.seconds.setdefault(num_threads, {})[name] = seconds
             figures.standings.setdefault(num_threads, []).append(standing)
-            figures.shares.setdefault(num_threads, {})[name] = shares.get(BY_COST, {})
-            found |= {
+            figures.shares.setdefault(num_threads, {})[name] = built[BY_COST].shares
+            failures = {contestant: found.failure for contestant, found in built.items() if found.failure is not None}
+            details[_count(num_threads)] = {
                 "errors": comparison.errors,
                 "wrong": wrong,
-                "failures": failures,
-                "build seconds": build_seconds,
-                "shares": {contestant: dict(row) for contestant, row in shares.items()},
+                "failures": {**failures, **comparison.failures},
+                "build seconds": {contestant: found.seconds for contestant, found in built.items()},
+                "shares": {contestant: dict(found.shares) for contestant, found in built.items()},
                 "better peer": standing.peer,
                 "best single": standing.single,
             }
-            _tell(name, num_threads, seconds, standing, shares)
-            for engine, reason in failures.items():
-                print(f"    {engine} failed: {reason.splitlines()[0] if reason else 'no reason was given'}", flush=True)
+            _tell(num_threads, seconds, standing, built[BY_COST].shares)
+            for engine, reason in {**failures, **comparison.failures}.items():
+                print(f"    {engine} failed: {reason[:200]}", flush=True)
             for engine in wrong:
-                print(
-                    f"    {engine} left out: outputs are {comparison.errors[engine]:.1e} from {reference}", flush=True
-                )
+                print(f"    {engine} left out: error {comparison.errors[engine]:.1e} beside {comparison.reference}")
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A built contestant: seconds of the build, shares of FLOPs by backend, and the reason of a failure."""
+
+    seconds: float
+    shares: Mapping[str, float]
+    failure: str | None
+
+
+def _build(contestant: Contestant, module: IRModule, inputs: Inputs, num_threads: int, folder: Path) -> _Built:
+    """Build a contestant into the folder."""
+    start = time.perf_counter()
+    try:
+        executable = contestant.build(module, inputs, num_threads)
+    except ByocError as error:
+        return _Built(time.perf_counter() - start, {}, str(error))
+    executable.save(folder / f"{contestant.name}.byoc")
+    return _Built(time.perf_counter() - start, _read_shares(executable), None)
 
 
 def _read_shares(executable: Executable) -> dict[str, float]:
@@ -234,20 +240,14 @@ def _ratios(standing: Standing) -> dict[str, Samples]:
     return {**standing.over_peer, **against}
 
 
-def _tell(
-    name: str,
-    num_threads: int,
-    seconds: Mapping[str, Samples],
-    standing: Standing,
-    shares: Mapping[str, Mapping[str, float]],
-) -> None:
+def _tell(num_threads: int, seconds: Mapping[str, Samples], standing: Standing, shares: Mapping[str, float]) -> None:
     times = ", ".join(f"{engine} {samples.median * 1e3:.3f}" for engine, samples in seconds.items())
     over_peer = ", ".join(f"{contestant} {ratio.median:.2f}" for contestant, ratio in standing.over_peer.items())
     over_single = ", ".join(f"{contestant} {ratio.median:.2f}" for contestant, ratio in standing.over_single.items())
-    placement = ", ".join(f"{share:.0%} {backend}" for backend, share in shares.get(BY_COST, {}).items())
+    placement = ", ".join(f"{share:.0%} {backend}" for backend, share in shares.items())
     print(
-        f"  {name}, {_count(num_threads)}: {standing.peer} over {over_peer}; {standing.single} over {over_single}; "
-        f"placement: {placement}; ms: {times}",
+        f"  {standing.model}, {_count(num_threads)}: {standing.peer} over {over_peer}; "
+        f"{standing.single} over {over_single}; placement: {placement}; ms: {times}",
         flush=True,
     )
 
