@@ -22,8 +22,8 @@ def _times(seconds: float, jitter: tuple[float, ...] = STEADY) -> Samples:
     return Samples(tuple(seconds * factor for factor in jitter))
 
 
-def _guard(by_cost: Samples, one: Samples, two: Samples, peer: Samples) -> Guard:
-    seconds = {"by cost": by_cost, "one": one, "two": two, "a peer": _times(100.0), "a better peer": peer}
+def _guard(by_cost: Samples, first: Samples, second: Samples, peer: Samples) -> Guard:
+    seconds = {"by cost": by_cost, "one": first, "two": second, "a peer": _times(100.0), "a better peer": peer}
     return Guard([stand("model", seconds, peers=PEERS, singles=SINGLES, placed=PLACED)])
 
 
