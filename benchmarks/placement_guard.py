@@ -29,6 +29,7 @@ class Standing:
         single: the best single backend; None without a single backend.
         over_peer: the better peer's time over the contestant's, for each contestant of byoc.
         over_single: the best single backend's time over the contestant's, for each placement among several backends.
+        same: the contestants with the same placement as the best single backend; only noise is between the times.
     """
 
     model: str
@@ -36,10 +37,17 @@ class Standing:
     single: str | None
     over_peer: Mapping[str, Samples]
     over_single: Mapping[str, Samples]
+    same: frozenset[str] = frozenset()
 
 
 def stand(
-    model: str, seconds: Mapping[str, Samples], *, peers: Sequence[str], singles: Sequence[str], placed: Sequence[str]
+    model: str,
+    seconds: Mapping[str, Samples],
+    *,
+    peers: Sequence[str],
+    singles: Sequence[str],
+    placed: Sequence[str],
+    placements: Mapping[str, object] | None = None,
 ) -> Standing:
     """Return the standing of a model; contestants without seconds are left out.
 
@@ -49,8 +57,10 @@ def stand(
         peers: the other engines.
         singles: the contestants of a single backend.
         placed: the contestants of several backends.
+        placements: the placement by contestant, to be compared for equality.
     """
     peer, single = find_fastest(seconds, peers), find_fastest(seconds, singles)
+    of_single = None if single is None or placements is None else placements.get(single)
     ours = [name for name in (*placed, *singles) if name in seconds]
     return Standing(
         model,
@@ -60,6 +70,7 @@ def stand(
         {}
         if single is None
         else {name: paired_ratio(seconds[single], seconds[name]) for name in ours if name in placed},
+        frozenset(name for name in placed if of_single is not None and (placements or {}).get(name) == of_single),
     )
 
 
@@ -105,11 +116,13 @@ class Guard:
 
     def below_single(self, contestant: str) -> list[str]:
         """Return a line for each model with a best single backend faster than the placement beyond noise."""
-        return [
-            f"{standing.model}: {_text(standing.over_single[contestant])} of {standing.single} alone"
-            for standing in self.standings
-            if contestant in standing.over_single and _is_below(standing.over_single[contestant], LEAST_OF_SINGLE)
-        ]
+        lines = []
+        for standing in self.standings:
+            ratio = standing.over_single.get(contestant)
+            if ratio is not None and _is_below(ratio, LEAST_OF_SINGLE):
+                same = " (the same placement)" if contestant in standing.same else ""
+                lines.append(f"{standing.model}: {_text(ratio)} of {standing.single} alone{same}")
+        return lines
 
     def below_peer(self, contestant: str) -> list[str]:
         """Return a line for each model with a better peer faster than the contestant, within noise or beyond."""

@@ -149,12 +149,14 @@ def run(num_rounds: int, models: Sequence[str] | None = None, tuned_s: float | N
     }
     effort = Effort(num_rounds, num_starts=1, budget_s=BUDGET_S, least_calls=1)
     for name in models or ZOO:
+        figures.details[name] = {}
         try:
             _measure_model(name, contestants, peers, effort, figures)
         except KeyboardInterrupt:
             print(f"  interrupted in {name}")
             break
         except (ByocError, RuntimeError, ValueError) as error:
+            figures.details[name]["failure"] = str(error)
             print(f"  {name}: left out: {error}", flush=True)
         write_result(PARTIAL, {"placements": {**conditions, **figures.to_json()}})
     for num_threads, standings in figures.standings.items():
@@ -167,7 +169,7 @@ def _measure_model(
 ) -> None:
     model, inputs = load_model(name)
     module = byoc_core.from_onnx(model)
-    details = figures.details.setdefault(name, {})
+    details = figures.details[name]
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         onnx.save(model, str(folder / "model.onnx"))
@@ -182,7 +184,8 @@ def _measure_model(
             comparison = compare_engines(folder, environments, num_threads, effort, references=[*peers, *working])
             wrong = _list_wrong(name, comparison)
             seconds = {engine: samples for engine, samples in comparison.seconds.items() if engine not in wrong}
-            standing = stand(name, seconds, peers=peers, singles=SINGLES, placed=figures.placed)
+            placements = {contestant: found.placement for contestant, found in built.items()}
+            standing = stand(name, seconds, peers=peers, singles=SINGLES, placed=figures.placed, placements=placements)
             figures.seconds.setdefault(num_threads, {})[name] = seconds
             figures.standings.setdefault(num_threads, []).append(standing)
             figures.shares.setdefault(num_threads, {})[name] = built[BY_COST].shares
@@ -205,11 +208,19 @@ def _measure_model(
 
 @dataclass(frozen=True)
 class _Built:
-    """A built contestant: seconds of the build, shares of FLOPs by backend, and the reason of a failure."""
+    """A built contestant.
+
+    Attributes:
+        seconds: the seconds of the build.
+        shares: the share of the FLOPs of each backend.
+        placement: taker and region of each op.
+        failure: the reason of a failure.
+    """
 
     seconds: float
-    shares: Mapping[str, float]
-    failure: str | None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    placement: tuple[tuple[object, object], ...] = ()
+    failure: str | None = None
 
 
 def _build(contestant: Contestant, module: IRModule, inputs: Inputs, num_threads: int, folder: Path) -> _Built:
@@ -218,9 +229,11 @@ def _build(contestant: Contestant, module: IRModule, inputs: Inputs, num_threads
     try:
         executable = contestant.build(module, inputs, num_threads)
     except ByocError as error:
-        return _Built(time.perf_counter() - start, {}, str(error))
+        return _Built(time.perf_counter() - start, failure=str(error))
     executable.save(folder / f"{contestant.name}.byoc")
-    return _Built(time.perf_counter() - start, _read_shares(executable), None)
+    ops = items_of(executable.report_data.get("ops"))
+    placement = tuple((row["outcome"], row["region"]) for row in ops)
+    return _Built(time.perf_counter() - start, _read_shares(executable), placement)
 
 
 def _read_shares(executable: Executable) -> dict[str, float]:

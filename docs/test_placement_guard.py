@@ -63,6 +63,14 @@ def test_a_placement_slower_than_a_backend_alone_is_listed_beyond_noise_only() -
     assert noisy.below_single("by cost") == []
 
 
+def test_the_same_placement_as_a_backend_alone_is_named() -> None:
+    seconds = {"by cost": _times(1.1), "one": _times(1.0), "two": _times(1.05)}
+    for by_cost, end in (("all by one", "of one alone (the same placement)"), ("all by two", "of one alone")):
+        placements = {"by cost": by_cost, "one": "all by one", "two": "all by two"}
+        standing = stand("model", seconds, peers=(), singles=SINGLES, placed=PLACED, placements=placements)
+        assert Guard([standing]).below_single("by cost") == [f"model: 0.91 +- 0.00 {end}"]
+
+
 def test_a_model_slower_than_a_peer_is_listed_with_a_word_on_noise() -> None:
     assert _guard(_times(1.0), _times(2.0), _times(3.0), _times(0.5)).below_peer("by cost") == [
         "model: 0.50 +- 0.00 of a better peer"
