@@ -116,6 +116,9 @@ class _Figures:
             rows = {standing.model: _ratios(standing) for standing in standings}
             for name, values in (("geometric mean", guard.means()), ("minimum", guard.minima())):
                 rows[name] = {contestant: Samples((value,)) for contestant, value in values.items()}
+            best = guard.mean_of_best_single()
+            if best is not None:
+                rows["geometric mean"]["best single"] = Samples((best,))
             tables[f"{title}: ratios"] = {
                 model: {name: ratio.to_json() for name, ratio in row.items()} for model, row in rows.items() if row
             }
@@ -249,8 +252,9 @@ def _list_wrong(name: str, comparison: Comparison) -> list[str]:
 
 
 def _ratios(standing: Standing) -> dict[str, Samples]:
+    best = {"best single": standing.over_peer[standing.single]} if standing.peer and standing.single else {}
     against = {f"{name} against the best single": ratio for name, ratio in standing.over_single.items()}
-    return {**standing.over_peer, **against}
+    return {**standing.over_peer, **best, **against}
 
 
 def _tell(num_threads: int, seconds: Mapping[str, Samples], standing: Standing, shares: Mapping[str, float]) -> None:
