@@ -17,6 +17,7 @@ from byoc_core.tuning.op_times import MeasuredOp, RecordingPolicy, measured_ops,
 from benchmarks.models import load_model
 from benchmarks.zoo.bert import SIZES as BERT_SIZES
 from benchmarks.zoo.bert import build_bert, draw_bert_inputs
+from benchmarks.zoo.fixed_sizes import fix_sizes
 from benchmarks.zoo.gpt2 import Gpt2Config, build_gpt2, draw_gpt2_inputs
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.llama import LlamaConfig, build_llama, draw_llama_inputs
@@ -70,33 +71,21 @@ _GPT2 = Gpt2Config(num_layers=2, hidden=768, num_heads=12, vocabulary=5000, posi
 _LLAMA = LlamaConfig(num_layers=2, hidden=768, num_heads=12, cache_heads=4, inner=2048, vocabulary=5000, positions=256)
 
 
-def _sized(model: onnx.ModelProto, sizes: Mapping[str, int]) -> onnx.ModelProto:
-    """Return a model with fixed sizes."""
-    for value in (*model.graph.input, *model.graph.output):
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param:
-                names = {name: str(size) for name, size in sizes.items()}
-                text = " ".join(names.get(word, word) for word in dim.dim_param.split())
-                numbers = [int(word) for word in text.split() if word.isdigit()]
-                dim.dim_value = sum(numbers)
-    return model
-
-
 def load_sized(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """Return a model of this benchmark, with inputs."""
     style = STYLES["exported17"]
     if name == "bert_tiny":
         sizes = {"batch": 1, "sequence": 16}
-        return _sized(build_bert(BERT_SIZES["tiny"], style), sizes), dict(
+        return fix_sizes(build_bert(BERT_SIZES["tiny"], style), sizes), dict(
             draw_bert_inputs(BERT_SIZES["tiny"], sizes, _SEED)
         )
     sizes = (
         {"batch": 1, "sequence": 1, "past": 63} if name.endswith("_step") else {"batch": 1, "sequence": 64, "past": 0}
     )
     if name.startswith("gpt2"):
-        return _sized(build_gpt2(_GPT2, style), sizes), draw_gpt2_inputs(_GPT2, sizes, _SEED)
+        return fix_sizes(build_gpt2(_GPT2, style), sizes), draw_gpt2_inputs(_GPT2, sizes, _SEED)
     if name.startswith("llama"):
-        return _sized(build_llama(_LLAMA, style), sizes), draw_llama_inputs(_LLAMA, sizes, _SEED)
+        return fix_sizes(build_llama(_LLAMA, style), sizes), draw_llama_inputs(_LLAMA, sizes, _SEED)
     return load_model(name)
 
 

@@ -9,7 +9,6 @@ contestants.
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,14 +22,14 @@ import numpy as np
 import onnx
 from byoc_core.errors import ToolchainError
 
+from benchmarks.contests import Effort, compare_engines
 from benchmarks.models_process import DISTRIBUTIONS, SETTINGS
-from benchmarks.pairing import Samples, describe_machine, measure, paired_ratio
+from benchmarks.pairing import Samples, describe_machine, paired_ratio
 from benchmarks.peak import UnknownPeakError, peak_contestant
-from benchmarks.workers import Worker
-from benchmarks.zoo.bert import SIZES, build_bert, draw_bert_inputs
-from benchmarks.zoo.graph_builder import STYLES
+from benchmarks.zoo.fixed_sizes import fix_sizes
 from benchmarks.zoo.light import SEED, draw_inputs, list_light_models, load_light_model
 from benchmarks.zoo.mobilenet import build_mobilenet_v2, build_mobilenet_v3, draw_image
+from benchmarks.zoo.networks import NETWORKS
 from benchmarks.zoo.quantised import build_quantised_convnet, build_quantised_mlp
 from benchmarks.zoo.segformer import build_segformer
 from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurrent
@@ -59,11 +58,8 @@ QUANTISED = ("quantised_convnet", "quantised_mlp_1", "quantised_mlp_64")
 """The numbers in names are numbers of rows."""
 BFLOAT16_MODELS = ("light_resnet50", "light_densenet121", "mobilenet_v2", "bert", "mlp_64", "mlp_512")
 THREADS = (1, 2)
-NUM_STARTS = 3
-"""Fresh processes for the figures of load, first call and memory."""
 RECURRENT_SIZES = ((20, 1, 64, 64), (50, 1, 128, 128), (100, 1, 256, 256), (30, 8, 64, 128), (30, 32, 128, 256))
 """Steps, sequences, inputs and hidden units of layers in one direction and in both; the names have these numbers."""
-BERT_SIZES = {"batch": 1, "sequence": 128}
 
 _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "quantised_convnet": build_quantised_convnet,
@@ -91,13 +87,28 @@ _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
+_NETWORKS: Mapping[str, tuple[str, Mapping[str, int]]] = {
+    "bert": ("bert", {"batch": 1, "sequence": 128}),
+    "gpt2": ("gpt2", {"batch": 1, "sequence": 64, "past": 0}),
+    "llama": ("llama", {"batch": 1, "sequence": 64, "past": 0}),
+    "tagger": ("text_tagger", {}),
+    "efficientnet_b0": ("efficientnet", {}),
+    "convnext": ("convnext", {}),
+    "regnet": ("regnet", {}),
+    "resnext50": ("resnext", {}),
+    "detector": ("detector", {}),
+    "audio_encoder": ("audio_encoder", {}),
+}
+"""The networks of ``benchmarks.zoo.networks`` in their real size, and the values of dynamic sizes."""
+
+
 def check_names(names: Sequence[str]) -> None:
     """Check that all names are names of models, before any measurement.
 
     Raises:
         SystemExit: some names are unknown.
     """
-    all_names = sorted({"bert", "mobilenet_v2", *_BUILDERS, *list_light_models()})
+    all_names = sorted({"mobilenet_v2", *_BUILDERS, *_NETWORKS, *list_light_models()})
     unknown = [name for name in names if name not in all_names]
     if unknown:
         raise SystemExit(f"no models of these names: {', '.join(unknown)}; expected some of {', '.join(all_names)}")
@@ -107,19 +118,16 @@ def load_model(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """Return a model of the zoo with fixed sizes, and inputs."""
     if name == "mobilenet_v2":
         return build_mobilenet_v2(), dict(draw_image(SEED))
-    if name != "bert":
-        model = _BUILDERS[name]() if name in _BUILDERS else load_light_model(name)
-        return model, dict(draw_inputs(model, SEED))
-    return _build_bert("exported17"), dict(draw_bert_inputs(SIZES["real"], BERT_SIZES, SEED))
+    if name in _NETWORKS:
+        network, sizes = _NETWORKS[name]
+        return _build_network(name, "exported17"), NETWORKS[network].draw("real", sizes, SEED)
+    model = _BUILDERS[name]() if name in _BUILDERS else load_light_model(name)
+    return model, dict(draw_inputs(model, SEED))
 
 
-def _build_bert(style: str) -> onnx.ModelProto:
-    model = build_bert(SIZES["real"], STYLES[style])
-    for value in (*model.graph.input, *model.graph.output):
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in BERT_SIZES:
-                dim.dim_value = BERT_SIZES[dim.dim_param]
-    return model
+def _build_network(name: str, style: str) -> onnx.ModelProto:
+    network, sizes = _NETWORKS[name]
+    return fix_sizes(NETWORKS[network].build("real", style), sizes)
 
 
 @dataclass(frozen=True)
@@ -212,12 +220,12 @@ def _run_model(
         folder = Path(text)
         onnx.save(model, str(folder / "model.onnx"))
         if "torch" in engines:  # users of PyTorch write GELU and attention as one function each
-            onnx.save(_build_bert("modern") if name == "bert" else model, str(folder / "torch.onnx"))
+            onnx.save(_build_network(name, "modern") if name == "bert" else model, str(folder / "torch.onnx"))
         np.savez(folder / "inputs.npz", **inputs)
         executable = byoc_core.build(
             byoc_core.from_onnx(model), [contest.backend], options={contest.backend: dict(contest.options)}
         )
-        executable.save(folder / "model.byoc")
+        executable.save(folder / "byoc.byoc")
         report = executable.report_data
         figures: dict[str, Any] = {"offloaded": report["offloaded_share"], "operations": report["total_flops"]}
         for num_threads in THREADS:
@@ -236,54 +244,26 @@ def _compare(
     peak: Callable[[], float] | None,
     num_rounds: int,
 ) -> dict[str, Any]:
-    starts: dict[str, list[Mapping[str, float]]] = {engine: [] for engine in engines}
-    shuffler = random.Random(0)
-    workers: dict[str, Worker] = {}
-    try:
-        for _ in range(min(NUM_STARTS, num_rounds)):
-            for engine in shuffler.sample(list(engines), len(engines)):
-                if engine in workers:
-                    workers.pop(engine).stop()
-                arguments = [str(folder), engine, str(num_threads)]
-                workers[engine] = Worker(
-                    "benchmarks.models_process", arguments, contest.environment if engine == "byoc" else {}
-                )
-                starts[engine].append(workers[engine].ask())
-        contestants: dict[str, Callable[[], float]] = {engine: workers[engine].ask for engine in engines}
-        seconds = measure({**contestants, **({"peak": peak} if peak else {})}, num_rounds=num_rounds)
-    finally:
-        for worker in workers.values():
-            worker.stop()
-    most = seconds.pop("peak", None)
+    environments = {engine: contest.environment if engine == "byoc" else {} for engine in engines}
+    contestants = {"peak": peak} if peak else {}
+    comparison = compare_engines(
+        folder, environments, num_threads, Effort(num_rounds), references=engines[1:2], contestants=contestants
+    )
+    for engine, reason in comparison.failures.items():
+        raise RuntimeError(f"{engine}: {reason}")
+    seconds = comparison.seconds
     ours = seconds["byoc"]
     found = {
         "ms": {engine: Samples(tuple(1e3 * s for s in seconds[engine].values)).to_json() for engine in engines},
         "peer / byoc": {peer: paired_ratio(seconds[peer], ours).to_json() for peer in engines if peer != "byoc"},
-        "relative errors": _errors(folder, engines),
-        "starts": {
-            engine: {key: Samples(tuple(start[key] for start in engine_starts)).to_json() for key in engine_starts[0]}
-            for engine, engine_starts in starts.items()
-        },
+        "relative errors": comparison.errors,
+        "starts": comparison.starts_to_json(),
     }
-    if most is not None:
-        pairs = zip(ours.values, most.values, strict=True)
+    if peak is not None:
+        pairs = zip(ours.values, seconds["peak"].values, strict=True)
         shares = tuple(num_operations / value / (num_threads * top) for value, top in pairs)
         found["share of peak"] = Samples(shares).to_json()
     return found
-
-
-def _errors(folder: Path, engines: Sequence[str]) -> dict[str, float]:
-    """Return the largest distance of each engine's outputs from the first peer's, over the largest output."""
-    if len(engines) < 2:
-        return {}
-    outputs = {engine: dict(np.load(folder / f"{engine}.npz")) for engine in engines}
-    errors = {}
-    expected = outputs[engines[1]]
-    for engine in engines:
-        if engine != engines[1]:
-            pairs = [(outputs[engine][key].astype(np.float64), expected[key].astype(np.float64)) for key in expected]
-            errors[engine] = max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
-    return errors
 
 
 def _tell(title: str, found: Mapping[str, Any], offloaded: float) -> None:

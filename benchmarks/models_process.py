@@ -1,9 +1,9 @@
-"""A contestant of ``benchmarks.models``: answers each input line with a line of JSON.
+"""A contestant of ``benchmarks.contests``: answers each input line with a line of JSON.
 
 The first answer is the cost of the start: milliseconds of importing the engine and loading the model, milliseconds of
 the first call, and the peak memory, in bytes, added to the process (Python, numpy and the inputs are there already).
 By then the outputs are written to ``<engine>.npz`` in the folder of the model. All other answers are the seconds of a
-call, the median of some. Buffers are bound beforehand if the engine supports this.
+call, the median of the calls of a budget. Buffers are bound beforehand if the engine supports this.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from typing import Any
 import numpy as np
 
 __all__ = ["DISTRIBUTIONS", "OPENVINO_SETTINGS", "SETTINGS", "main"]
-
-_BUDGET_S = 0.3
-"""Seconds of calls for an answer, at least three calls."""
 
 SETTINGS: Mapping[str, str] = {
     "byoc": "bound buffers",
@@ -52,10 +49,10 @@ Opened = tuple[Callable[[], Any], Callable[[], Sequence[Any]]]
 """The computation, and a function returning the outputs afterwards."""
 
 
-def _open_byoc(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
+def _open_byoc(folder: Path, inputs: Inputs, num_threads: int, name: str) -> Opened:
     import byoc_core
 
-    artifact = byoc_core.load(folder / "model.byoc", allow_native=True)
+    artifact = byoc_core.load(folder / f"{name}.byoc", allow_native=True)
     call = byoc_core.VirtualMachine(artifact, num_threads=num_threads).bind("main", inputs)
 
     def read() -> Sequence[Any]:
@@ -104,12 +101,12 @@ def _open_torch(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
 
 
 _OPENERS: Mapping[str, Callable[[Path, Inputs, int], Opened]] = {
-    "byoc": _open_byoc,
     "onnxruntime": _open_onnxruntime,
     "openvino": _open_openvino,
     "openvino as it comes": partial(_open_openvino, engine="openvino as it comes"),
     "torch": _open_torch,
 }
+"""The peers; any other engine is byoc with the artifact of this name."""
 
 
 def _time(call: Callable[[], Any]) -> float:
@@ -127,12 +124,13 @@ def _read_memory(field: str) -> int:
 def main() -> None:
     """Answer each line of the input."""
     folder, engine, num_threads = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    budget_s, least_calls = float(sys.argv[4]), int(sys.argv[5])
     inputs = dict(np.load(folder / "inputs.npz"))
     sys.stdin.readline()
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
     before = _read_memory("VmRSS")
     start = time.perf_counter()
-    call, read = _OPENERS[engine](folder, inputs, num_threads)
+    call, read = _OPENERS.get(engine, partial(_open_byoc, name=engine))(folder, inputs, num_threads)
     loaded = time.perf_counter() - start
     first = _time(call)
     peak = _read_memory("VmHWM") - before
@@ -140,7 +138,7 @@ def main() -> None:
     seconds = _time(call)
     print(json.dumps({"load_ms": 1e3 * loaded, "first_ms": 1e3 * first, "peak_bytes": peak}), flush=True)
     for _ in sys.stdin:
-        count = max(3, int(_BUDGET_S / max(seconds, 1e-6)))
+        count = max(least_calls, int(budget_s / max(seconds, 1e-6)))
         seconds = statistics.median(_time(call) for _ in range(count))
         print(seconds, flush=True)
 

@@ -11,8 +11,8 @@ from benchmarks.results import Column, Result, Row, Table
 
 __all__ = ["to_result", "to_tables"]
 
-RATIOS = "ratios"
-"""The key of a table of figures without a unit."""
+UNITS = {"ratios": "ratio", "shares": "share"}
+"""The units of tables without the figure's unit, by the last word of the key."""
 
 
 def to_result(subject: str, figures: Mapping[str, Mapping[str, Any]]) -> Result:
@@ -23,6 +23,8 @@ def to_result(subject: str, figures: Mapping[str, Mapping[str, Any]]) -> Result:
     """
     machine = describe_machine()
     versions = {"Python": machine["python"], **machine["versions"]}
+    for figure in figures.values():
+        versions |= figure.get("versions", {})
     return Result(
         subject=subject,
         title=f"Figures of {', '.join(figures)}",
@@ -36,6 +38,8 @@ def to_result(subject: str, figures: Mapping[str, Mapping[str, Any]]) -> Result:
 def to_tables(name: str, figure: Mapping[str, Any]) -> list[Table]:
     """Return the tables of a figure: the entries made by `benchmarks.tables.table_to_json`.
 
+    The rows are ways, and the columns models, unless the figure states ``rows_are``.
+
     Raises:
         ValueError: the figure states no ``unit``, or has no table.
     """
@@ -43,15 +47,19 @@ def to_tables(name: str, figure: Mapping[str, Any]) -> list[Table]:
     tables = {key: value for key, value in figure.items() if _is_table(value)}
     if not isinstance(unit, str) or not tables:
         raise ValueError(f"{name}: cannot be recorded without a table with a unit")
-    return [_table(f"{name}: {key}", name, "ratio" if key == RATIOS else unit, rows) for key, rows in tables.items()]
+    rows_are = figure.get("rows_are", "way")
+    return [
+        _table(f"{name}: {key}", name, UNITS.get(key.rpartition(" ")[2], unit), rows_are, rows)
+        for key, rows in tables.items()
+    ]
 
 
-def _table(title: str, name: str, unit: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
+def _table(title: str, name: str, unit: str, rows_are: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     models = tuple(dict.fromkeys(model for row in rows.values() for model in row))
     return Table(
         title=title,
         command=f"python -m benchmarks.run {name}",
-        rows_are="way",
+        rows_are=rows_are,
         columns=tuple(Column(name=model) for model in models),
         rows=tuple(
             Row(

@@ -5,6 +5,7 @@
     python -m benchmarks.run --rounds 5 -o out/figures.json
     python -m benchmarks.run scale-chain --sizes 1000 10000
     python -m benchmarks.run dnnl --models light_resnet50 lenet
+    python -m benchmarks.run placements --tuned 60
     python -m benchmarks.run call-overhead --record calls    also benchmarks/results/<today>-calls.json
 
 Contestants of a figure run interleaved in random order. Each line shows the median, half the distance between the
@@ -31,6 +32,7 @@ class Figure(NamedTuple):
         sizes: numbers of ops, or of calls, to be measured, if the figure depends on sizes; the function takes the sizes
             as a further argument.
         has_models: whether the function takes names of models as a further argument, or None for all models.
+        has_tuning: whether the function takes, after the models, the seconds of a search for the fastest placement.
     """
 
     module: str
@@ -39,6 +41,7 @@ class Figure(NamedTuple):
     doc: str
     sizes: tuple[int, ...] = ()
     has_models: bool = False
+    has_tuning: bool = False
 
 
 SIZES = (1_000, 10_000, 100_000)
@@ -86,6 +89,9 @@ FIGURES = {
     "storage-plans": Figure(
         "benchmarks.storage_plans", "run", 1, "arenas over the peak, beside TFLite and TVM", (), True
     ),
+    "placements": Figure(
+        "benchmarks.placements", "run", 4, "placements of the zoo, beside single backends and peers", (), True, True
+    ),
     "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: distance from the optimum, time", SIZES),
     "placement-backends": Figure(
         "benchmarks.placement", "run_backends", 1, "partition by cost of many ops by ccompiler and dnnl", SIZES
@@ -107,6 +113,9 @@ def main() -> None:
         "--sizes", type=int, nargs="+", help="numbers of ops, or of calls (`soak`), instead of the defaults"
     )
     parser.add_argument("--models", nargs="+", help="models to measure instead of all, for figures of models")
+    parser.add_argument(
+        "--tuned", type=float, metavar="SECONDS", help="also search the fastest placement of each model (`placements`)"
+    )
     parser.add_argument("--rounds", type=int, help="rounds of each figure instead of the defaults")
     parser.add_argument("-o", "--out", type=Path, default=Path("out/figures.json"), help="result file (%(default)s)")
     parser.add_argument("--record", metavar="SUBJECT", help="also write the figures' tables into benchmarks/results")
@@ -121,6 +130,7 @@ def main() -> None:
         measure_figure = getattr(importlib.import_module(figure.module), figure.function)
         arguments_of_figure = (tuple(arguments.sizes or figure.sizes),) if figure.sizes else ()
         arguments_of_figure = (arguments.models,) if figure.has_models else arguments_of_figure
+        arguments_of_figure += (arguments.tuned,) if figure.has_tuning else ()
         results[name] = measure_figure(arguments.rounds or figure.num_rounds, *arguments_of_figure)
     write_result(arguments.out, results)
     print(f"written to {arguments.out}")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["Worker"]
@@ -46,7 +47,8 @@ class Worker:
         return json.loads(line)
 
     def stop(self) -> None:
-        """End the process."""
+        """End the process; nothing happens if the process ended already."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait(30)

@@ -1,4 +1,4 @@
-"""Run the zoo's own transformers and recurrent networks, and compare the results with ONNX Runtime.
+"""Run the zoo's own networks, and compare the results with ONNX Runtime.
 
     python -m benchmarks.zoo.check_networks
     python -m benchmarks.zoo.check_networks gpt2 llama --size real --backend ccompiler --style modern
@@ -60,7 +60,7 @@ def main() -> None:
             check = ModelCheck(name, arguments.size, style)
             for backend in [arguments.backend] if arguments.backend else BACKENDS:
                 text, is_right = check_model(check, backend)
-                print(f"{name:7} {style:10} {backend:9} {text}", flush=True)
+                print(f"{name:13} {style:10} {backend:9} {text}", flush=True)
                 wrong += [] if is_right else [f"{name} {style} {backend}"]
     if wrong:
         raise SystemExit(f"FAILED: {', '.join(wrong)}")

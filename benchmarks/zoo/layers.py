@@ -1,4 +1,4 @@
-"""Layers shared by the transformers of the zoo, spelled in the style of the graph."""
+"""Layers shared by the networks of the zoo, spelled in the style of the graph."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from benchmarks.zoo.graph_builder import Dim, GraphBuilder
 __all__ = [
     "LOWEST",
     "attend",
+    "classify_image",
+    "convolution",
+    "convolution_weights",
     "gelu_erf",
     "gelu_tanh",
     "join_heads",
@@ -30,6 +33,39 @@ def linear(graph: GraphBuilder, x: str, num_inputs: int, num_outputs: int, *, bi
     deviation = gain * math.sqrt(2.0 / (num_inputs + num_outputs))
     product = graph.op("MatMul", x, graph.weight("weight", (num_inputs, num_outputs), deviation))
     return graph.op("Add", graph.weight("bias", (num_outputs,), 0.05), product) if bias else product
+
+
+def convolution(
+    graph: GraphBuilder,
+    x: str,
+    inputs: int,
+    outputs: int,
+    kernel: int,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    num_axes: int = 2,
+    gain: float = 1.0,
+) -> str:
+    """Return a convolution of odd kernel size with bias and He-scaled weights, padded by half of the kernel."""
+    weights = convolution_weights(graph, inputs // groups, outputs, kernel, num_axes=num_axes, gain=gain)
+    sizes = {"kernel_shape": [kernel] * num_axes, "strides": [stride] * num_axes, "pads": [kernel // 2] * 2 * num_axes}
+    return graph.op("Conv", x, *weights, group=groups, **sizes)
+
+
+def convolution_weights(
+    graph: GraphBuilder, inputs: int, outputs: int, kernel: int, *, num_axes: int = 2, gain: float = 1.0
+) -> tuple[str, str]:
+    """Return the He-scaled weight of a convolution, times a gain, and the bias."""
+    deviation = gain * math.sqrt(2.0 / (inputs * kernel**num_axes))
+    weight = graph.weight("weight", (outputs, inputs, *[kernel] * num_axes), deviation)
+    return weight, graph.weight("bias", (outputs,), 0.05)
+
+
+def classify_image(graph: GraphBuilder, x: str, channels: int, classes: int) -> str:
+    """Return the logits of an image's features: the mean of each channel, and a dense layer."""
+    pooled = graph.op("Flatten", graph.op("GlobalAveragePool", x), axis=1)
+    return linear(graph, pooled, channels, classes, bias=True)
 
 
 def layer_norm(graph: GraphBuilder, x: str, size: int, epsilon: float) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnx
 
 from benchmarks.zoo.graph_builder import STYLES, GraphBuilder
-from benchmarks.zoo.layers import linear
+from benchmarks.zoo.layers import convolution, linear
 
 __all__ = ["build_mobilenet_v2", "build_mobilenet_v3", "draw_image"]
 
@@ -39,16 +39,6 @@ _BLOCKS = (
 )
 
 
-def _convolution(
-    graph: GraphBuilder, x: str, inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1
-) -> str:
-    fan_in = inputs // groups * kernel * kernel
-    weight = graph.weight("weight", (outputs, inputs // groups, kernel, kernel), math.sqrt(2.0 / fan_in))
-    pads = [kernel // 2] * 4
-    bias = graph.weight("bias", (outputs,), 0.05)
-    return graph.op("Conv", x, weight, bias, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=pads, group=groups)
-
-
 def _relu6(graph: GraphBuilder, x: str) -> str:
     return graph.op("Clip", x, graph.constant(0.0, np.float32), graph.constant(6.0, np.float32))
 
@@ -59,11 +49,11 @@ def _block(graph: GraphBuilder, x: str, inputs: int, outputs: int, expansion: in
     y = x
     if expansion != 1:
         with graph.scope("expand"):
-            y = _relu6(graph, _convolution(graph, y, inputs, inner, 1))
+            y = _relu6(graph, convolution(graph, y, inputs, inner, 1))
     with graph.scope("depthwise"):
-        y = _relu6(graph, _convolution(graph, y, inner, inner, 3, stride=stride, groups=inner))
+        y = _relu6(graph, convolution(graph, y, inner, inner, 3, stride=stride, groups=inner))
     with graph.scope("project"):
-        y = _convolution(graph, y, inner, outputs, 1)
+        y = convolution(graph, y, inner, outputs, 1)
     return graph.op("Add", x, y) if stride == 1 and inputs == outputs else y
 
 
@@ -79,8 +69,8 @@ def _squeeze(graph: GraphBuilder, x: str, channels: int) -> str:
     """Return channels, each times a factor computed from the means of all channels."""
     inner = (channels // 4 + 7) // 8 * 8
     with graph.scope("squeeze"):
-        y = _relu(graph, _convolution(graph, graph.op("GlobalAveragePool", x), channels, inner, 1))
-        y = graph.op("HardSigmoid", _convolution(graph, y, inner, channels, 1), alpha=1 / 6)
+        y = _relu(graph, convolution(graph, graph.op("GlobalAveragePool", x), channels, inner, 1))
+        y = graph.op("HardSigmoid", convolution(graph, y, inner, channels, 1), alpha=1 / 6)
     return graph.op("Mul", x, y)
 
 
@@ -89,7 +79,7 @@ def build_mobilenet_v3() -> onnx.ModelProto:
     graph = GraphBuilder("mobilenet_v3", STYLES["exported17"])
     x = graph.input("image", np.float32, 1, 3, 224, 224)
     with graph.scope("stem"):
-        x = _hard_swish(graph, _convolution(graph, x, 3, 16, 3, stride=2))
+        x = _hard_swish(graph, convolution(graph, x, 3, 16, 3, stride=2))
     channels = 16
     for number, (kernel, inner, outputs, squeezes, is_swish, stride) in enumerate(_BLOCKS):
         activate = _hard_swish if is_swish else _relu
@@ -97,16 +87,16 @@ def build_mobilenet_v3() -> onnx.ModelProto:
             y = x
             if inner != channels:
                 with graph.scope("expand"):
-                    y = activate(graph, _convolution(graph, y, channels, inner, 1))
+                    y = activate(graph, convolution(graph, y, channels, inner, 1))
             with graph.scope("depthwise"):
-                y = activate(graph, _convolution(graph, y, inner, inner, kernel, stride=stride, groups=inner))
+                y = activate(graph, convolution(graph, y, inner, inner, kernel, stride=stride, groups=inner))
             y = _squeeze(graph, y, inner) if squeezes else y
             with graph.scope("project"):
-                y = _convolution(graph, y, inner, outputs, 1)
+                y = convolution(graph, y, inner, outputs, 1)
             x = graph.op("Add", x, y) if stride == 1 and channels == outputs else y
         channels = outputs
     with graph.scope("head"):
-        x = _hard_swish(graph, _convolution(graph, x, channels, 960, 1))
+        x = _hard_swish(graph, convolution(graph, x, channels, 960, 1))
         pooled = graph.op("Flatten", graph.op("GlobalAveragePool", x), axis=1)
         with graph.scope("inner"):
             pooled = _hard_swish(graph, linear(graph, pooled, 960, 1280, bias=True))
@@ -121,7 +111,7 @@ def build_mobilenet_v2() -> onnx.ModelProto:
     graph = GraphBuilder("mobilenet_v2", STYLES["exported13"])
     x = graph.input("image", np.float32, 1, 3, 224, 224)
     with graph.scope("stem"):
-        x = _relu6(graph, _convolution(graph, x, 3, 32, 3, stride=2))
+        x = _relu6(graph, convolution(graph, x, 3, 32, 3, stride=2))
     channels = 32
     for stage, (expansion, outputs, count, first_stride) in enumerate(_STAGES):
         for index in range(count):
@@ -129,7 +119,7 @@ def build_mobilenet_v2() -> onnx.ModelProto:
                 x = _block(graph, x, channels, outputs, expansion, first_stride if index == 0 else 1)
             channels = outputs
     with graph.scope("head"):
-        x = _relu6(graph, _convolution(graph, x, channels, 1280, 1))
+        x = _relu6(graph, convolution(graph, x, channels, 1280, 1))
         pooled = graph.op("Flatten", graph.op("GlobalAveragePool", x), axis=1)
         weight = graph.weight("classifier", (1280, 1000), math.sqrt(2.0 / 2280))
         logits = graph.op("Add", graph.op("MatMul", pooled, weight), graph.weight("bias", (1000,), 0.05))

@@ -64,7 +64,9 @@ class ModelCheck:
 
     def compare_sizes(self, built: BuiltModel) -> dict[str, Accuracy]:
         """Return the accuracy at every choice of dynamic sizes, each judged beside the worst errors of all choices."""
-        texts = [", ".join(f"{name} {size}" for name, size in trial.sizes.items()) for trial in self._trials]
+        texts = [
+            ", ".join(f"{name} {size}" for name, size in trial.sizes.items()) or "fixed sizes" for trial in self._trials
+        ]
         judged = [
             judge(built.run(trial.feeds), trial.peers, trial.other_results, trial.exacts) for trial in self._trials
         ]

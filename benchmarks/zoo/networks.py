@@ -10,8 +10,9 @@ from typing import Any
 import numpy.typing as npt
 import onnx
 
-from benchmarks.zoo import bert, gpt2, llama, lstm
+from benchmarks.zoo import audio, bert, convnext, detector, efficientnet, gpt2, grouped, llama, lstm, small_networks
 from benchmarks.zoo.graph_builder import STYLES
+from benchmarks.zoo.light import draw_inputs
 
 __all__ = ["NETWORKS", "Network"]
 
@@ -56,6 +57,15 @@ class Network:
         return [dict(zip(self.dims, row, strict=True)) for row in itertools.product(*columns)]
 
 
+def _fixed(configs: Mapping[str, Any], build_model: Callable[[Any, Any], onnx.ModelProto]) -> Network:
+    """Return a network without dynamic sizes; inputs are drawn as declared by the model."""
+
+    def draw(config: Any, _sizes: Mapping[str, int], seed: int) -> Feeds:
+        return dict(draw_inputs(build_model(config, STYLES["exported17"]), seed))
+
+    return Network(configs, build_model, draw, ())
+
+
 _ENCODER = ("batch", "sequence")
 _DECODER = ("batch", "sequence", "past")
 
@@ -65,5 +75,14 @@ NETWORKS = {
     "llama": Network(llama.SIZES, llama.build_llama, llama.draw_llama_inputs, _DECODER),
     "lstm": Network(lstm.SIZES, lstm.build_lstm, lstm.draw_lstm_inputs, _ENCODER),
     "tagger": Network(lstm.TAGGER_SIZES, lstm.build_lstm, lstm.draw_lstm_inputs, _ENCODER),
+    "text_tagger": Network(
+        small_networks.TAGGER_SIZES, small_networks.build_tagger, small_networks.draw_tagger_inputs, ()
+    ),
+    "efficientnet": _fixed(efficientnet.SIZES, efficientnet.build_efficientnet),
+    "convnext": _fixed(convnext.SIZES, convnext.build_convnext),
+    "regnet": _fixed(grouped.REGNET_SIZES, grouped.build_grouped),
+    "resnext": _fixed(grouped.RESNEXT_SIZES, grouped.build_grouped),
+    "detector": _fixed(detector.SIZES, detector.build_detector),
+    "audio_encoder": _fixed(audio.SIZES, audio.build_audio_encoder),
 }
 """The networks by name."""
