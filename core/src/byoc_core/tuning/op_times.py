@@ -31,6 +31,9 @@ _SAMPLE_S = 2e-3
 _MIN_PROFILES = 6
 _NOISE_S = 1e-7
 """The least seconds of a kernel: shorter kernels are mostly measurement."""
+_SUMS = ("nn.conv", "nn.dense", "matmul")
+"""The beginnings of the names of ops with inner products: several of these in a kernel would each need a kernel alone.
+"""
 _LONGEST_CHAIN = 8
 """Ops between an op replaced by a backend, and the op with a name in profiles."""
 
@@ -127,7 +130,8 @@ def _least(first: RegionProfile, other: RegionProfile) -> RegionProfile:
 def measured_ops(found: Profile, backend: str, module: IRModule, *, scale: bool) -> Iterator[MeasuredOp]:
     """Yield the measured ops of a backend.
 
-    The time of a part belongs to the op of the part with most work. Other ops of the part are computed along.
+    The time of a part belongs to the op of the part with most work; to all convolutions and products of a part with
+    several of these, by FLOPs. Other ops of the part are computed along.
 
     Args:
         found: a profile of the model.
@@ -165,11 +169,12 @@ def measured_ops(found: Profile, backend: str, module: IRModule, *, scale: bool)
             ops = [*listed, *(key for reader in listed for key in hidden.get(reader, ()))]
             if not ops:
                 continue
-            head = max(ops, key=lambda key: sizes.work(bindings[key]))
             if not part.calls:
                 continue
-            heads[head] = heads.get(head, 0.0) + part.seconds / max(1.0, region.calls)
-            followers[head] = max(followers[head], len(ops) - 1)
+            shares = _shares([(key, bindings[key]) for key in ops], sizes)
+            for head, share in shares.items():
+                heads[head] = heads.get(head, 0.0) + part.seconds * share / max(1.0, region.calls)
+                followers[head] = max(followers[head], len(ops) - len(shares))
         own, total = sum(heads.values()), region.seconds / max(1.0, region.calls)
         factor = min(total / own, 3.0) if scale and own else 1.0
         for key in keys.values():
@@ -181,6 +186,16 @@ def measured_ops(found: Profile, backend: str, module: IRModule, *, scale: bool)
                 None if time_of_op is None else time_of_op * factor,
                 followers[key],
             )
+
+
+def _shares(ops: Sequence[tuple[OpKey, Binding]], sizes: Sizes) -> dict[OpKey, float]:
+    """Return the shares of the ops of a kernel in the time of the kernel; ops computed along are left out."""
+    work = {key: sizes.work(binding) for key, binding in ops}
+    sums = {key: work[key][0] for key, binding in ops if binding.op.name.startswith(_SUMS) and work[key][0]}
+    if len(sums) < 2:
+        return {max(work, key=work.__getitem__): 1.0}
+    total = sum(sums.values())
+    return {key: flops / total for key, flops in sums.items()}
 
 
 def _hidden_ops(
