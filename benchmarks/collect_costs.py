@@ -1,11 +1,13 @@
 """Tables of costs for backends: measured ops of models and of single layers (``byoc_core.authoring.cost_table``).
 
-    taskset -c 1 python -m benchmarks.collect_costs --backend ccompiler -o costs.json
+    python -m benchmarks.collect_costs --backend ccompiler -o costs.json
     python -m benchmarks.collect_costs --check light_squeezenet lenet
     python -m benchmarks.collect_costs --choices
 
-The first command builds models and layers with the backend alone, profiles each on one thread, and writes the table.
-The time of a kernel belongs to the op with most work; the other ops of the kernel count as computed along with this op.
+The first command builds models and layers with the backend alone, profiles each on one thread, models on two threads
+too if there are two processors, and writes the table. The time of a kernel belongs to the op with most work; the other
+ops of the kernel count as computed along with this op. ``--keep-layers`` takes the rows of a table in place of
+new measurements of layers.
 ``--check`` prints the errors of the backends' estimates by op; ``--choices`` compares placements by cost with each
 backend alone.
 """
@@ -13,17 +15,20 @@ backend alone.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import byoc_core
 import numpy as np
 from byoc_core.authoring.cost_table import CostRow, CostTable, Setting
 from byoc_core.errors import ByocError
+from byoc_core.partitioning.op_sites import OpKey
 from byoc_core.partitioning.policies.neighbours import Neighbours
 from byoc_core.profiling import measure_peaks
 from byoc_core.tuning.op_times import MeasuredOp
@@ -52,22 +57,32 @@ _CACHED_S = 2e-11
 """Seconds of a byte read from a cache: less is no change of layout."""
 
 
-def collect(backend: str, models: Sequence[str], *, layers: bool = True) -> CostTable:
-    """Return the table of a backend, from models and single layers."""
+def collect(backend: str, models: Sequence[str], present: CostTable | None = None) -> CostTable:
+    """Return the table of a backend, from models and single layers.
+
+    Args:
+        backend: the backend.
+        models: the models.
+        present: a table with rows, shares and borders in place of measured layers.
+    """
     peaks = measure_peaks(1)
     findings = Findings()
     for name in models:
         start = time.perf_counter()
         try:
             model, inputs = load_sized(name)
-            ops, _ = measure_module(byoc_core.from_onnx(model), inputs, backend, MODEL_S, scale=True)
+            module = byoc_core.from_onnx(model)
+            ops, _ = measure_module(module, inputs, backend, MODEL_S, scale=True)
+            parallel: list[MeasuredOp] = []
+            if len(os.sched_getaffinity(0)) > 1:
+                parallel, _ = measure_module(module, inputs, backend, MODEL_S, scale=True, num_threads=2)
         except (ByocError, ValueError, KeyError) as error:
             print(f"  {name}: left out: {str(error)[:200]}", flush=True)
             continue
-        _add(findings, ops)
+        _add(findings, ops, {op.key: op.seconds for op in parallel})
         print(f"  {name}: {len(ops)} ops, {time.perf_counter() - start:.1f} s", flush=True)
     start = time.perf_counter()
-    for name, module, inputs in list_layers() if layers else ():
+    for name, module, inputs in list_layers() if present is None else ():
         try:
             ops, found = measure_module(module, inputs, backend, LAYER_S, scale=False)
         except ByocError as error:
@@ -79,15 +94,23 @@ def collect(backend: str, models: Sequence[str], *, layers: bool = True) -> Cost
                 with_ops = sum(part.seconds for part in region.parts if part.ops)
                 findings.borders.append((name.split()[0], region.nbytes, region.seconds - with_ops))
     print(f"  layers: {time.perf_counter() - start:.1f} s; {len(findings.rows)} measured ops in all", flush=True)
-    rows = [row for group in _by_op(findings.rows).values() for row in _thinned(group)]
-    borders = _borders(findings.borders)
+    measured = {_untimed(row) for row in findings.rows}
+    kept = [] if present is None else [row for row in present.rows if _untimed(row) not in measured]
+    rows = [row for group in _by_op([*findings.rows, *kept]).values() for row in _thinned(group)]
+    borders = _borders(findings.borders) if present is None else dict(present.borders)
     for op, per_byte in borders.items():
         print(f"  borders of {op}: {per_byte * 1e9:.3f} ns for each byte")
     shares = _summed_shares(findings.shares)
     return CostTable(round(peaks.flops), round(peaks.bandwidth), tuple(rows), shares, CALL_S, borders)
 
 
-def _add(findings: Findings, ops: Sequence[MeasuredOp]) -> None:
+def _untimed(row: CostRow) -> CostRow:
+    return replace(row, seconds=0.0, parallel_seconds=0.0)
+
+
+def _add(
+    findings: Findings, ops: Sequence[MeasuredOp], parallel: Mapping[OpKey, float | None] = MappingProxyType({})
+) -> None:
     for op in ops:
         setting = Setting(*op.neighbours)
         if setting != Setting():
@@ -97,7 +120,8 @@ def _add(findings: Findings, ops: Sequence[MeasuredOp]) -> None:
         if op.seconds is not None:
             row = CostRow.of(op.binding, max(op.seconds, NOISE_S / 3), (), op.neighbours.maker)
             if row is not None:
-                findings.rows.append(row)
+                both = parallel.get(op.key)
+                findings.rows.append(row if both is None else replace(row, parallel_seconds=max(both, NOISE_S / 3)))
 
 
 def _summed_shares(shares: Mapping[tuple[str, str, str], Sequence[int]]) -> dict[tuple[str, str, str], tuple[int, int]]:
@@ -121,10 +145,10 @@ def _by_op(rows: Sequence[CostRow]) -> dict[str, list[CostRow]]:
 
 def _thinned(rows: Sequence[CostRow]) -> list[CostRow]:
     """Return the medians of equal rows, without near duplicates, spread over the features."""
-    equal: dict[CostRow, list[float]] = {}
+    equal: dict[CostRow, list[CostRow]] = {}
     for row in rows:
-        equal.setdefault(replace(row, seconds=0.0), []).append(row.seconds)
-    merged = [replace(row, seconds=statistics.median(seconds)) for row, seconds in equal.items()]
+        equal.setdefault(_untimed(row), []).append(row)
+    merged = [_median(row, timed) for row, timed in equal.items()]
     merged.sort(key=lambda row: (row.flops, row.nbytes, row.dtypes, row.attributes, row.shapes, row.maker))
     features = np.array([row.features for row in merged])
     texts = [(row.dtypes, row.attributes, row.maker) for row in merged]
@@ -139,6 +163,13 @@ def _thinned(rows: Sequence[CostRow]) -> list[CostRow]:
         distances += [0.0 if text == texts[following] else 0.5 for text in texts]
         least = np.minimum(least, distances)
     return [merged[index] for index in sorted(rows_left)]
+
+
+def _median(row: CostRow, timed: Sequence[CostRow]) -> CostRow:
+    """Return a row with the median times of equal rows."""
+    parallel = [other.parallel_seconds for other in timed if other.parallel_seconds]
+    seconds = statistics.median(other.seconds for other in timed)
+    return replace(row, seconds=seconds, parallel_seconds=statistics.median(parallel) if parallel else 0.0)
 
 
 def _borders(borders: Sequence[tuple[str, float, float]]) -> dict[str, float]:
@@ -156,6 +187,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--backend", action="append", help="the backend to measure or check; may be repeated")
     parser.add_argument("-o", "--output", type=Path, help="the table to write")
+    parser.add_argument("--keep-layers", type=Path, metavar="TABLE", help="a table with rows in place of layers")
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="models to measure")
     parser.add_argument("--check", nargs="*", metavar="MODEL", help="print the errors of estimates")
     parser.add_argument("--choices", nargs="*", metavar="MODEL", help="compare placements by cost with single backends")
@@ -168,7 +200,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.output is not None:
         if len(backends) != 1:
             parser.error("a table is of one backend: --backend NAME")
-        table = collect(backends[0], options.models)
+        kept = options.keep_layers
+        present = None if kept is None else CostTable.from_text(kept.read_text(encoding="utf-8"), str(kept))
+        table = collect(backends[0], options.models, present)
         options.output.write_text(table.to_text(), encoding="utf-8")
         print(f"{options.output}: {len(table.rows)} rows, {options.output.stat().st_size} bytes")
     return 0

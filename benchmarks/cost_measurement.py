@@ -57,7 +57,10 @@ MODELS = (
         "light_inception_v1",
         "light_inception_v2",
         "light_bvlc_alexnet",
+        "light_zfnet512",
+        "light_vgg19",
     ),
+    *("efficientnet_b0", "regnet", "resnext50", "convnext", "detector", "audio_encoder", "tagger"),
 )
 
 _SEED = 0
@@ -105,7 +108,7 @@ class Findings:
 
 
 def measure_module(
-    module: IRModule, inputs: Mapping[str, Any], backend: str, seconds: float, *, scale: bool
+    module: IRModule, inputs: Mapping[str, Any], backend: str, seconds: float, *, scale: bool, num_threads: int = 1
 ) -> tuple[list[MeasuredOp], Profile]:
     """Return the measured ops of a module on a backend alone, and the profile.
 
@@ -115,9 +118,10 @@ def measure_module(
         backend: the backend.
         seconds: of the measurement.
         scale: whether conversions inside of regions belong to the ops.
+        num_threads: of a call.
     """
     policy = RecordingPolicy(GreedyByOrder())
     executable = byoc_core.build(module, [backend], policy=policy)
-    found, _ = repeated_profile(executable, inputs, seconds)
+    found, _ = repeated_profile(executable, inputs, seconds, num_threads)
     assert policy.module is not None
     return list(measured_ops(found, backend, policy.module, scale=scale)), found

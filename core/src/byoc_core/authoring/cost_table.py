@@ -8,8 +8,8 @@ measured seconds. An estimate is the time of the most similar measured ops, scal
     TABLE = CostTable.load(files("mybackend") / "costs.json")
 
     @hookimpl
-    def byoc_estimate(function):
-        return TABLE.estimate(function)
+    def byoc_estimate(function, context):
+        return TABLE.estimate(function, context.num_threads)
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class CostRow:
         shapes: of the first two operands and the first result.
         seconds: measured; 0 for an op to be estimated.
         maker: the op with the first operand as result; see :class:`Setting`.
+        parallel_seconds: measured on two threads; 0 if not measured.
     """
 
     op: str
@@ -96,6 +97,7 @@ class CostRow:
     shapes: tuple[tuple[int, ...], ...]
     seconds: float = 0.0
     maker: str = ""
+    parallel_seconds: float = 0.0
 
     @classmethod
     def of(
@@ -204,6 +206,7 @@ class CostTable:
                 [list(shape) for shape in row.shapes],
                 float(f"{row.seconds:.4g}"),
                 row.maker,
+                *([float(f"{row.parallel_seconds:.4g}")] if row.parallel_seconds else []),
             ]
             for row in self.rows
         ]
@@ -225,11 +228,17 @@ class CostTable:
         flops = self.flops / limits.flops if limits.flops else 1.0
         return replace(self, scale=(flops, self.bandwidth / limits.bandwidth if limits.bandwidth else 1.0))
 
-    def estimate(self, function: Function) -> Estimate | None:
+    def estimate(self, function: Function, num_threads: int = 1) -> Estimate | None:
         """Return the cost of a function of one op or composite; ``None`` if nothing similar was measured.
 
         A composite costs as much as the op with most work inside. A function with the neighbours of the op in its
-        attributes (:class:`Setting`) costs less if the backend computes such ops along with neighbours.
+        attributes (:class:`Setting`) costs less if the backend computes such ops along with neighbours. On several
+        threads a part of the time shrinks with the number of threads (Amdahl, AFIPS 1967): the part follows from the
+        times on one thread and on two.
+
+        Args:
+            function: the function.
+            num_threads: the number of threads of a call.
 
         Cost: linear in the rows of the op.
         """
@@ -249,18 +258,19 @@ class CostTable:
         if not sized or len(sized) < len(rows):
             return None
         heaviest = max(range(len(sized)), key=lambda index: (sized[index].flops, sized[index].nbytes))
-        seconds = self.seconds(sized[heaviest], settings[heaviest])
+        seconds = self.seconds(sized[heaviest], settings[heaviest], num_threads)
         if seconds is None:
             return None
         per_byte = self.borders.get(sized[heaviest].op, 0.0)
         return Estimate(seconds, self.call_seconds, layout_bytes_per_second=1 / per_byte if per_byte else 0.0)
 
-    def seconds(self, row: CostRow, setting: Setting = Setting()) -> float | None:  # noqa: B008 - a constant
+    def seconds(self, row: CostRow, setting: Setting = Setting(), num_threads: int = 1) -> float | None:  # noqa: B008 - a constant
         """Return the expected seconds of an op in a setting; ``None`` if nothing similar was measured."""
         group = self._groups.get(row.op) or self._groups.get(_KIND + row.kind)
         if group is None:
             return None
-        return self._seconds_of_work(row) * group.efficiency(row) * self.share(row.op, setting)
+        efficiency = group.efficiency(row, num_threads)
+        return self._seconds_of_work(row) * efficiency * self.share(row.op, setting)
 
     def share(self, op: str, setting: Setting) -> float:
         """Return the share of ops with kernels of their own among the measured ops of a setting; 1 if unknown.
@@ -312,9 +322,26 @@ class _Rows:
         self._attributes = np.array([row.attributes for row in rows])
         self._makers = np.array([row.maker for row in rows])
         self._logs = np.array([math.log(max(row.seconds, 1e-12) / work(row)) for row in rows])
+        self._ratios = np.array([row.parallel_seconds / max(row.seconds, 1e-12) for row in rows])
+        known = self._ratios[self._ratios > 0]
+        self._usual_ratio = float(np.median(known)) if known.size else 1.0
 
-    def efficiency(self, row: CostRow) -> float:
+    def efficiency(self, row: CostRow, num_threads: int = 1) -> float:
         """Return seconds over the least seconds of the work: the mean of the most similar rows' logarithms."""
+        order, weights = self._nearest(row)
+        single = math.exp(float((self._logs[order] * weights).sum() / weights.sum()))
+        if num_threads < 2:
+            return single
+        known = self._ratios[order] > 0
+        ratio = self._usual_ratio
+        if known.any():
+            logs, known_weights = np.log(self._ratios[order][known]), weights[known]
+            ratio = math.exp(float((logs * known_weights).sum() / known_weights.sum()))
+        parallel = 2 * (1 - ratio)
+        return single * max(1 - parallel + parallel / num_threads, 1 / num_threads)
+
+    def _nearest(self, row: CostRow) -> tuple[Any, Any]:
+        """Return the indices of the most similar rows, and their weights."""
         distances = np.abs(self._features - np.array(row.features)).sum(axis=1)
         distances += _OTHER_DTYPES * (self._dtypes != row.dtypes) + _OTHER_ATTRIBUTES * (
             self._attributes != row.attributes
@@ -324,8 +351,7 @@ class _Rows:
         nearest = distances[order]
         if nearest[0] == 0:
             order, nearest = order[nearest == 0], nearest[nearest == 0] + 1
-        weights = 1 / nearest**2
-        return math.exp(float((self._logs[order] * weights).sum() / weights.sum()))
+        return order, 1 / nearest**2
 
 
 def _read_table(data: Any) -> CostTable:
@@ -343,8 +369,9 @@ def _read_table(data: Any) -> CostTable:
             tuple(tuple(map(_count, shape)) for shape in shapes),
             _number(seconds),
             _text(maker),
+            *map(_number, parallel[:1]),
         )
-        for op, dtypes, attributes, flops, nbytes, shapes, seconds, maker in data["rows"]
+        for op, dtypes, attributes, flops, nbytes, shapes, seconds, maker, *parallel in data["rows"]
     )
     if any(len(row.shapes) != 3 for row in rows):
         raise ValueError("a row without three shapes")

@@ -129,12 +129,14 @@ class CompileContext:
         options: the backend's validated options; ``None`` without an options model.
         constants: arrays by digest.
         module: the module being compiled, if any.
+        num_threads: the expected number of threads of a call, for estimates. Compiled code runs on any number.
     """
 
     backend: str
     options: BaseModel | None = None
     constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
     module: IRModule | None = None
+    num_threads: int = 1
 
     def constant(self, constant: Constant) -> NDArray:
         """Return the read-only array of a ``Constant`` operand.

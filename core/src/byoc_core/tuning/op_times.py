@@ -241,7 +241,8 @@ def measurements_of(
     assert modules.module is not None
     assert modules.claimed is not None
     setting = BackendSetting.of(handle, options, num_threads)
-    costs = BackendCosts(handle, handle.context(modules.module, options), None, Sizes(sizes))
+    context = replace(handle.context(modules.module, options), num_threads=num_threads)
+    costs = BackendCosts(handle, context, None, Sizes(sizes))
     by_key = {op.key: op for op in ops}
     date = datetime.now(UTC).date().isoformat()
     rows = []

@@ -92,7 +92,7 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
     options = _options(context)
     if options.tutorial or options.portable or options.target:
         return None
-    return measured_costs().estimate(function)
+    return measured_costs().estimate(function, context.num_threads)
 
 
 @hookimpl

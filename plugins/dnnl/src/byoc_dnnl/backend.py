@@ -112,9 +112,9 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 
 
 @hookimpl
-def byoc_estimate(function: Function) -> Estimate | None:
+def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
     """Return the cost of an op by measurements of similar ops."""
-    return measured_costs().estimate(function)
+    return measured_costs().estimate(function, context.num_threads)
 
 
 @hookimpl

@@ -12,5 +12,5 @@ __all__ = ["measured_costs"]
 
 @functools.cache
 def measured_costs() -> CostTable:
-    """Return the table of measurements on one thread."""
+    """Return the table of measurements on one thread and on two."""
     return CostTable.load(files("byoc_dnnl") / "costs.json")

@@ -21,6 +21,7 @@ from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_s
 from byoc_core.partitioning.policies.cost_problem import Body, Prices, backends_of
 from byoc_core.partitioning.policies.labelling import Labelling, find_labelling
 from byoc_core.pattern import Rejection
+from byoc_core.runtime.threads import num_threads as process_threads
 
 __all__ = ["ByCost"]
 
@@ -56,7 +57,7 @@ class ByCost:
         measurements: the database of measured ops, in place of estimates of backends without ``machines``. An op
             not measured costs the estimate times a factor learned from measured ops of the family. ``None``: no
             database. The database of a user is ``Measurements()``.
-        num_threads: the number of threads of the calls in the database; by default the number of the process.
+        num_threads: the expected number of threads of a call; by default the number of the process.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -202,6 +203,7 @@ class _Plan:
             calibrations,
             permuted,
             permuting,
+            process_threads() if policy.num_threads is None else policy.num_threads,
         )
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]
         self._bodies = [Body(source, body, self._prices, units) for source, body in bodies_of(module)]

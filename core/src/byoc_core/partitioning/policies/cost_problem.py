@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from byoc_core.backend import Estimate
@@ -67,6 +67,7 @@ class Prices:
         calibrations: corrections of estimates by measurements, by backend.
         permuted: the values with permuted axes in regions, by function and name.
         permuting: the backends passing such values to each other without a change of layout.
+        num_threads: the number of threads of a call.
 
     Attributes:
         labels: the names of the backends, the host's last.
@@ -85,6 +86,7 @@ class Prices:
         calibrations: Mapping[str, Calibration] = MappingProxyType({}),
         permuted: Collection[OpKey] = (),
         permuting: Collection[str] = (),
+        num_threads: int = 1,
     ) -> None:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
         self.sizes = sizes
@@ -95,6 +97,7 @@ class Prices:
         self._backends = []
         for handle in request.backends:
             context = handle.context(module, request.options.get(handle.name, {}))
+            context = replace(context, num_threads=num_threads)
             calibration, machine = calibrations.get(handle.name), machines.get(handle.name)
             costs = BackendCosts(handle, context, machine, sizes, self._numbers, calibration)
             self._backends.append(costs)
