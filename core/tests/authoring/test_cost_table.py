@@ -174,8 +174,8 @@ def test_borders_belong_to_ops_with_layouts() -> None:
     assert product is not None
     assert relu is not None
     assert product.call_seconds == relu.call_seconds == 2e-6
-    assert product.bytes_per_second == pytest.approx(2e9)
-    assert relu.bytes_per_second == 0
+    assert product.layout_bytes_per_second == pytest.approx(2e9)
+    assert relu.layout_bytes_per_second == product.bytes_per_second == 0
 
 
 def test_a_faster_machine_has_a_smaller_estimate() -> None:

@@ -1,4 +1,4 @@
-"""The values with permuted axes before any op has a place: for the costs of borders."""
+"""The orders of values before any op has a place: for the costs of borders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from byoc_core.backend import BackendHandle
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.layouts.find_orders import find_orders, is_same_memory
+from byoc_core.partitioning.layouts.orders import Order
 from byoc_core.partitioning.layouts.statements import Speakers
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of
 
@@ -18,10 +19,11 @@ def expect_orders(
     trials: Sequence[IRModule],
     backends: Sequence[BackendHandle],
     options: Mapping[str, Mapping[str, object]],
-) -> tuple[frozenset[OpKey], frozenset[str]]:
-    """Return the values likely to cross borders with permuted axes, by function and name; and the backends doing so.
+) -> dict[str, dict[OpKey, Order]]:
+    """Return the permuted values expected on each backend with statements, by function and name, with their orders.
 
-    Each op is asked of the first backend stating orders and able to take the op: backends sharing values must agree.
+    A backend is asked about all ops it is able to take; other ops are those of the first other backend able to take
+    them. Values in row-major order are left out.
 
     Args:
         module: the module before the claims.
@@ -32,27 +34,39 @@ def expect_orders(
     Raises:
         HookError: a backend's hook failed, and failures of the backend are not contained.
 
-    Cost: linear in ops and operands.
+    Cost: linear in ops and operands, for each backend.
     """
     handles = {handle.name: handle for handle in backends}
     speakers = Speakers(module, handles.__getitem__, options)
-    names = frozenset(name for name in handles if speakers.speaks(name))
-    if len(names) < 2:
-        return frozenset(), names
-    owners: dict[str, dict[str, str]] = {}
-    for trial, handle in zip(trials, backends, strict=True):
-        for source, body in bodies_of(trial) if handle.name in names else ():
-            found = owners.setdefault(source, {})
+    claims = {
+        handle.name: _claims(trial, handle.name)
+        for trial, handle in zip(trials, backends, strict=True)
+        if speakers.speaks(handle.name)
+    }
+    if len(claims) < 2:
+        return {}
+    found: dict[str, dict[OpKey, Order]] = {}
+    for name in claims:
+        owners: dict[str, dict[str, str]] = {}
+        for other in (*(other for other in reversed(claims) if other != name), name):
+            for source, op in claims[other]:
+                owners.setdefault(source, {})[op] = other
+        found[name] = {}
+        for source, body in bodies_of(module):
+            orders = find_orders(body, {}, speakers, owners.get(source, {}))
             for binding in body.bindings:
-                if binding.codegen == handle.name:
-                    for op in members_of(binding):
-                        found.setdefault(op.results[0].name, handle.name)
-    permuted: set[OpKey] = set()
-    for source, body in bodies_of(module):
-        orders = find_orders(body, {}, speakers, owners.get(source, {}))
-        for binding in body.bindings:
-            for result in binding.results:
-                order = orders.get(id(result))
-                if order is not None and not is_same_memory(result, order):
-                    permuted.add((source, result.name))
-    return frozenset(permuted), names
+                for result in binding.results:
+                    order = orders.get(id(result))
+                    if order is not None and not is_same_memory(result, order):
+                        found[name][source, result.name] = order
+    return found
+
+
+def _claims(trial: IRModule, backend: str) -> list[OpKey]:
+    return [
+        (source, op.results[0].name)
+        for source, body in bodies_of(trial)
+        for binding in body.bindings
+        if binding.codegen == backend
+        for op in members_of(binding)
+    ]

@@ -192,7 +192,7 @@ class _Plan:
             self._greedy = unlogged.claim(self._greedy, handle)
         self._trials = trials
         sizes = Sizes(policy.sizes)
-        permuted, permuting = expect_orders(module, trials, request.backends, request.options)
+        orders = expect_orders(module, trials, request.backends, request.options)
         self._prices = Prices(
             module,
             request,
@@ -201,8 +201,7 @@ class _Plan:
             policy.measured,
             policy.border_seconds,
             calibrations,
-            permuted,
-            permuting,
+            orders,
             process_threads() if policy.num_threads is None else policy.num_threads,
         )
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -14,6 +14,7 @@ from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function,
 from byoc_core.measurements import Calibration
 from byoc_core.partitioning.claiming.claims import claims_of
 from byoc_core.partitioning.claiming.request import PartitionRequest
+from byoc_core.partitioning.layouts.orders import Order
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of, op_key
 from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.cost_model import (
@@ -65,8 +66,7 @@ class Prices:
         measured: seconds of ops by backend, in place of estimates; see :class:`ByCost`.
         border_seconds: see :class:`ByCost`.
         calibrations: corrections of estimates by measurements, by backend.
-        permuted: the values with permuted axes in regions, by function and name.
-        permuting: the backends passing such values to each other without a change of layout.
+        orders: the values with permuted axes in regions of a backend, by backend, then by function and name.
         num_threads: the number of threads of a call.
 
     Attributes:
@@ -84,8 +84,7 @@ class Prices:
         measured: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
         border_seconds: tuple[float, float] = (0.0, 0.0),
         calibrations: Mapping[str, Calibration] = MappingProxyType({}),
-        permuted: Collection[OpKey] = (),
-        permuting: Collection[str] = (),
+        orders: Mapping[str, Mapping[OpKey, Order]] = MappingProxyType({}),
         num_threads: int = 1,
     ) -> None:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
@@ -104,9 +103,8 @@ class Prices:
         self._neighbours = neighbours_of(module)
         self._measured = [measured.get(name, {}) for name in self.labels]
         self._border_seconds = border_seconds
-        self._moves: dict[tuple[int, bool], list[list[int]]] = {}
-        self._permuted = permuted
-        self._permuting = [name in permuting for name in self.labels]
+        self._moves: dict[tuple[int, tuple[Order, ...]], list[list[int]]] = {}
+        self._orders = [orders.get(name, {}) for name in self.labels]
         self._host_filter = request.claim_filters(HOST_NAME)
 
     def cost(self, source: str, binding: Binding, label: int, labels: Mapping[str, int] | None = None) -> int:
@@ -163,33 +161,32 @@ class Prices:
     def moves(self, source: str, value: Var) -> Sequence[Sequence[int]]:
         """Return the cost of moving a value in femtoseconds, by source label and target label.
 
-        A move between two devices goes through the host's memory. A value with permuted axes changes its layout between
-        a backend with such values and a backend without, or the host. All ops must have been priced before.
+        A move between two devices goes through the host's memory. A value changes its layout between two backends with
+        other orders of axes; the host has no permuted axes. All ops must have been priced before.
 
         Args:
             source: the original function of the value.
             value: the value.
         """
-        nbytes, is_permuted = self.sizes.nbytes(value.type), (source, value.name) in self._permuted
-        if (nbytes, is_permuted) not in self._moves:
+        nbytes, key = self.sizes.nbytes(value.type), (source, value.name)
+        orders = tuple(permuted.get(key) for permuted in self._orders)
+        if (nbytes, orders) not in self._moves:
             labels = range(len(self.labels))
-            self._moves[nbytes, is_permuted] = [
-                [
-                    0 if leaving == entering else self._move(leaving, entering, nbytes, is_permuted)
-                    for entering in labels
-                ]
+            self._moves[nbytes, orders] = [
+                [0 if leaving == entering else self._move(leaving, entering, nbytes, orders) for entering in labels]
                 for leaving in labels
             ]
-        return self._moves[nbytes, is_permuted]
+        return self._moves[nbytes, orders]
 
-    def _move(self, leaving: int, entering: int, nbytes: int, is_permuted: bool) -> int:
+    def _move(self, leaving: int, entering: int, nbytes: int, orders: Sequence[Order]) -> int:
         """Return the cost of moving a value from a label to another in femtoseconds."""
         constant, seconds_per_byte = self._border_seconds
         seconds = self._borders[entering].call_seconds + constant + seconds_per_byte * nbytes
-        changes = is_permuted and self._permuting[leaving] != self._permuting[entering]
-        for border in (self._borders[leaving], self._borders[entering]):
+        for label in (leaving, entering):
+            border = self._borders[label]
             seconds += nbytes / border.bytes_per_second if border.bytes_per_second else 0.0
-            seconds += nbytes / border.layout_bytes_per_second if changes and border.layout_bytes_per_second else 0.0
+            if border.layout_bytes_per_second and orders[label] is not None and orders[leaving] != orders[entering]:
+                seconds += nbytes / border.layout_bytes_per_second
         return to_units(seconds)
 
     @functools.cached_property
