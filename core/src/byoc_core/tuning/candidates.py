@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ class Candidate:
         ops: the backend of each op (:func:`placement_of`).
         run: a call on the inputs.
         results: of a call.
+        first_seconds: of the first call.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Candidate:
     ops: Mapping[str, str]
     run: Runner
     results: tuple[NDArray, ...]
+    first_seconds: float
 
     @classmethod
     def of(
@@ -43,10 +46,13 @@ class Candidate:
     ) -> Candidate:
         """Return the candidate of an executable, after a first call."""
         call = VirtualMachine(executable, num_threads=num_threads)[function]
+        start = perf_counter()
         returned = call.run(inputs)  # checks the names
+        first_seconds = perf_counter() - start
         arrays = [inputs[param.name] for param in call.params]
         results = returned if isinstance(returned, tuple) else (returned,)
-        return cls(name, executable, placement_of(executable.report_data), lambda: call(*arrays), results)
+        ops = placement_of(executable.report_data)
+        return cls(name, executable, ops, lambda: call(*arrays), results, first_seconds)
 
     def agrees_with(self, other: Candidate) -> bool:
         """Return whether results have equal shapes, and floats agree to a hundredth of the largest.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from statistics import median
 from time import monotonic
@@ -48,6 +48,10 @@ _MAX_ORDERS = 6
 _MAX_BORDERS = 8
 _BATCH = 4
 """Trials of an executor at once."""
+_SHORT_S = 0.02
+"""Seconds of the host's first call below which the host always races."""
+_HOPELESS = 3.0
+"""The ratio of first calls above which the host does not race."""
 _SLOW_HOST = MachineModel(flops_per_second=1e9, bytes_per_second=1e9, op_seconds=1e-5)
 """The host in searches by measured ops: ops not measured on the host shall not go there."""
 
@@ -111,6 +115,7 @@ class Search:
         self._measured_placements: dict[_Key, tuple[Mapping[str, str], float]] = {}
         self._workers: Workers | None = None
         self._reference: Candidate | None = None
+        self._host: Candidate | None = None
         self._peaks: Peaks | None = None
         self._best: Candidate | None = None
         self._best_seconds = 0.0
@@ -160,7 +165,13 @@ class Search:
         return Tuning(lock, best.executable, found, tasks, tuple(self.trials), is_complete)
 
     def _race_first(self) -> dict[str, Candidate]:
-        """Let each backend alone, each order, and the placement by cost race; return the candidates alone."""
+        """Let each backend alone, each order, the placement by cost, and the host race.
+
+        The host takes part if the call for the reference promises a chance.
+
+        Returns:
+            The candidates of each backend alone.
+        """
         policies: dict[str, Policy] = {f"{name} alone": OneBackend(name) for name in self._names}
         if len(self._handles) > 1:
             orders = itertools.islice(itertools.permutations(self._names), _MAX_ORDERS)
@@ -179,6 +190,9 @@ class Search:
                 entrants.append(candidate)
         if not entrants:
             raise OptionsError("tune", "no placement of the model can be compiled and run")
+        host = self._host
+        if host is not None and host not in entrants and _may_win(host, entrants):
+            entrants.append(self._seen.setdefault(_key(host), host))
         samples = race({candidate.name: candidate.run for candidate in entrants}, _FIRST_ROUNDS, self._seed)
         medians = {name: median(values) for name, values in samples.items()}
         for candidate in entrants:
@@ -201,9 +215,12 @@ class Search:
         if self._inputs is None:
             self._inputs = self._draw(executable)
         try:
-            self._reference = Candidate.of("the host", executable, self._function, self._inputs, self._num_threads)
+            host = Candidate.of("the host", executable, self._function, self._inputs, self._num_threads)
         except ExecutionError as error:
             self._say(f"no results of the host: {error}")
+            return
+        self._reference = host
+        self._host = None if self._request.fallback == "error" else host
 
     def _improve(self, alone: dict[str, Candidate]) -> bool:
         """Search on until nothing is left to try or the time is over; return whether all was tried.
@@ -369,6 +386,15 @@ class Search:
         )
         self._peaks = found.peaks  # measured once
         return found
+
+
+def _may_win(host: Candidate, entrants: Iterable[Candidate]) -> bool:
+    """Return whether the host may be the fastest, by first calls.
+
+    A first call of a backend may load and pack; a slow host cannot make up for more.
+    """
+    fastest = min(candidate.first_seconds for candidate in entrants)
+    return host.first_seconds < max(_SHORT_S, _HOPELESS * fastest)
 
 
 def _key(candidate: Candidate) -> _Key:
