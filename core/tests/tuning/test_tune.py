@@ -351,6 +351,28 @@ def test_ops_forced_to_a_backend_leave_no_reference_on_the_host() -> None:
     check_results(found)
 
 
+def test_backends_unable_to_do_all_share_a_model_to_be_offloaded() -> None:
+    """No backend alone is allowed, and neither order gives each op to the faster backend."""
+    module = R.parse("""
+def main(x: R.Tensor((2, 4), "float32")):
+    a = R.nn.relu(x)
+    b = R.tanh(a)
+    c = R.add(b, a)
+    d = R.abs(c)
+    return d
+""")
+    backends = [
+        SleepyBackend("aone", {"tanh": SLOW}, ["nn.relu", "tanh", "add"]),
+        SleepyBackend("btwo", {"add": SLOW}, ["tanh", "add", "abs"]),
+    ]
+    found = byoc_core.tune(module, backends, num_threads=1, fallback="error")
+    assert found.lock.ops == {"main/a": "aone", "main/b": "btwo", "main/c": "aone", "main/d": "btwo"}
+    names = {name for name, _ in found.trials}
+    assert not any(name.endswith(" alone") for name in names)
+    assert "aone, btwo" in names
+    assert found.lock.seconds < SLOW
+
+
 def test_offloading_everything_can_be_required() -> None:
     lines: list[str] = []
     backends = [SleepyBackend("aone", ops=["tanh"]), SleepyBackend("btwo", {"tanh": SLOW})]

@@ -182,10 +182,12 @@ class Search:
         alone: dict[str, Candidate] = {}
         for name, policy in policies.items():
             candidate = self._build(name, policy)
+            if isinstance(policy, OneBackend):
+                measured = candidate or self._build_with_host(name, policy)
+                if measured is not None:
+                    alone[policy.name] = measured
             if candidate is None:
                 continue
-            if isinstance(policy, OneBackend):
-                alone[policy.name] = candidate
             if candidate not in entrants:
                 entrants.append(candidate)
         if not entrants:
@@ -347,10 +349,22 @@ class Search:
         """Keep no candidate but the best: others hold memory, and their placements are known."""
         self._seen = {key: candidate for key, candidate in self._seen.items() if candidate is self._best}
 
-    def _build(self, name: str, policy: Policy) -> Candidate | None:
+    def _build_with_host(self, name: str, policy: Policy) -> Candidate | None:
+        """Return the candidate of a backend alone if refused only for ops left to the host; else ``None``.
+
+        The candidate is no result of the search; the times of its ops serve placements without the host.
+        """
+        if self._request.fallback != "error":
+            return None
+        candidate = self._build(name, policy, self._request.updated(fallback="allow", strict=True))
+        if candidate is not None:
+            self._seen.pop(_key(candidate), None)
+        return candidate
+
+    def _build(self, name: str, policy: Policy, request: CompileRequest | None = None) -> Candidate | None:
         """Return the candidate of a policy, or an equal earlier candidate; ``None`` if the placement does not work."""
         try:
-            executable = self._compiler.build(self._module, self._request.updated(policy=policy))
+            executable = self._compiler.build(self._module, (request or self._request).updated(policy=policy))
             if self._inputs is None:
                 self._inputs = self._draw(executable)
             candidate = Candidate.of(name, executable, self._function, self._inputs, self._num_threads)
