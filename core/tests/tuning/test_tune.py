@@ -162,9 +162,9 @@ def test_backends_able_to_do_different_ops_are_mixed() -> None:
     assert (found.lock.ops["main/a"], found.lock.ops["main/c"]) == ("aone", "host")
 
 
-def test_regions_move_to_other_backends_without_times_of_ops() -> None:
+def test_regions_move_to_other_backends_without_times_of_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ops of the fast backend end at an op for others alone: whole regions can move."""
-
+    monkeypatch.setattr(SEARCH, "spread_ops", lambda *_: {})
     module = R.parse("""
 def main(x: R.Tensor((2, 4), "float32")):
     a = R.nn.relu(x)
@@ -178,6 +178,18 @@ def main(x: R.Tensor((2, 4), "float32")):
     found = byoc_core.tune(module, backends, num_threads=1)
     assert any(name.endswith((" to aone", " to btwo")) for name, _ in found.trials)
     assert found.lock.ops == {"main/a": "aone", "main/b": "host", "main/c": "btwo"}
+
+
+@pytest.mark.parametrize("silent", [(0, 1), (0,), (1,)])
+def test_single_ops_move_where_backends_report_no_parts(silent: tuple[int, ...]) -> None:
+    backends = crossed()
+    for index in silent:
+        backends[index].has_parts = False
+    found = byoc_core.tune(MODULE, backends, num_threads=1)
+    assert found.lock.ops == CROSSED
+    assert found.lock.seconds < SLOW
+    assert len(silent) == 1 or any(name == "main/b to btwo" for name, _ in found.trials)
+    assert all(task.trials <= 2 - len(silent) for task in found.tasks)  # times spread over ops are no measurements
 
 
 def test_one_backend_is_measured_once() -> None:

@@ -28,7 +28,7 @@ from byoc_core.runtime.drawn_inputs import draw_input
 from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
 from byoc_core.tuning.candidates import Candidate
 from byoc_core.tuning.entrants import InOrder, OneBackend
-from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_regions
+from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_ops, moved_regions, spread_ops
 from byoc_core.tuning.race import challenge, race
 from byoc_core.tuning.result import Tuning
 from byoc_core.tuning.table import tasks_of
@@ -232,9 +232,13 @@ class Search:
         """
         if len(alone) < 2:
             return True
-        measured = self._measured_ops
+        measured: dict[str, Mapping[str, float]] = {}
+        uncertain: dict[str, Mapping[str, float]] = {}
         for name, candidate in alone.items():
-            measured[name] = measured_ops(self._profile(candidate), name)
+            found = self._profile(candidate)
+            self._measured_ops[name] = measured_ops(found, name)
+            uncertain[name] = spread_ops(found, name)
+            measured[name] = {**uncertain[name], **self._measured_ops[name]}
         able = {name: candidate.ops for name, candidate in alone.items()}
         alone.clear()
         self._release_losers()
@@ -245,7 +249,10 @@ class Search:
             assert best is not None
             found = self._profile(best)
             times = {region.name: region.seconds for region in found.regions}
-            moves = moved_regions(best.executable.report_data, best.ops, times, able)
+            report = best.executable.report_data
+            moves = itertools.chain(
+                moved_regions(report, best.ops, times, able), moved_ops(report, best.ops, uncertain, able)
+            )
             has_moved = False
             while not has_moved:
                 if monotonic() > self._deadline or (self._workers is not None and self._workers.is_broken):
