@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from byoc_core.artifact import Executable
-from byoc_core.dtypes import dtype_name, is_float
 from byoc_core.partitioning.policies import placement_key
 from byoc_core.reporting.shares import HOST_NAME, VIEW, items_of
 from byoc_core.runtime.module import NDArray
@@ -53,22 +50,6 @@ class Candidate:
         results = returned if isinstance(returned, tuple) else (returned,)
         ops = placement_of(executable.report_data)
         return cls(name, executable, ops, lambda: call(*arrays), results, first_seconds)
-
-    def agrees_with(self, other: Candidate) -> bool:
-        """Return whether results have equal shapes, and floats agree to a hundredth of the largest.
-
-        A larger error is the error of no sane computation.
-        """
-        for own, other_result in zip(self.results, other.results, strict=True):
-            if own.shape != other_result.shape:
-                return False
-            if not is_float(dtype_name(own.dtype)) or not own.size:
-                continue
-            ours, theirs = own.astype(np.float64), other_result.astype(np.float64)
-            largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
-            if not np.allclose(ours, theirs, rtol=0, atol=1e-2 * largest + 1e-30, equal_nan=True):
-                return False
-        return True
 
 
 def placement_of(report: Mapping[str, Any]) -> dict[str, str]:

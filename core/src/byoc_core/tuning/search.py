@@ -28,6 +28,7 @@ from byoc_core.runtime.drawn_inputs import draw_input
 from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
 from byoc_core.tuning.candidates import Candidate
 from byoc_core.tuning.entrants import InOrder, OneBackend
+from byoc_core.tuning.judging import Judge
 from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_ops, moved_regions, spread_ops
 from byoc_core.tuning.race import challenge, race
 from byoc_core.tuning.result import Tuning
@@ -115,6 +116,7 @@ class Search:
         self._measured_placements: dict[_Key, tuple[Mapping[str, str], float]] = {}
         self._workers: Workers | None = None
         self._reference: Candidate | None = None
+        self._judge: Judge | None = None
         self._host: Candidate | None = None
         self._peaks: Peaks | None = None
         self._best: Candidate | None = None
@@ -311,6 +313,7 @@ class Search:
                 self._function,
                 inputs,
                 self._num_threads,
+                tolerance=self._judge_of(best).tolerance,
             )
             for name, policy in policies.items()
         }
@@ -381,10 +384,21 @@ class Search:
             self._say(f"{name}: {error}")
             return None
         reference = self._reference = self._reference or candidate
-        if not candidate.agrees_with(reference):
+        if not self._judge_of(candidate).accepts(candidate.results, reference.results):
             self._say(f"{name}: the results differ from {reference.name}; the placement is left out")
             return None
         return self._seen.setdefault(_key(candidate), candidate)
+
+    def _judge_of(self, candidate: Candidate) -> Judge:
+        """Return the judge of results, made with the first candidate."""
+        if self._judge is None:
+            assert self._inputs is not None
+            specs = candidate.executable.signature(self._function).inputs
+            inputs = [np.asarray(self._inputs[spec.name]) for spec in specs]
+            infos = [handle.info(self._request.options.get(handle.name)) for handle in self._handles]
+            sizes = bind_symbols(specs, inputs)
+            self._judge = Judge(self._module, self._function, inputs, sizes, infos)
+        return self._judge
 
     def _draw(self, executable: Executable) -> dict[str, object]:
         generator = np.random.default_rng(self._seed)
