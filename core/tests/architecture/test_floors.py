@@ -45,7 +45,8 @@ COMPILE_SIDE = (
     ("partitioning", "lower"),
     ("frontend", "lint", "scaffold"),
     ("driver",),
-    ("debugging", "tuning"),
+    ("debugging",),
+    ("tuning",),
     ("cli",),
 )
 GROUND = RUN_SIDE[0]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from byoc_core import inspect
 from byoc_core.driver.lock import Lock
+from byoc_core.tuning import search
 
 from core.tests.cli.conftest import RunByoc
 from core.tests.cli.test_cli_explain import PLUGIN
@@ -20,9 +21,10 @@ ELSEWHERE = "the placement may be slow here: it was measured elsewhere."
 
 
 @pytest.fixture
-def part(install_backend: Callable[[str, str], Path]) -> str:
-    """The name of an installed backend claiming ``matmul`` and ``add``."""
+def part(install_backend: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of an installed backend claiming ``matmul`` and ``add``; the host does not race against it."""
     install_backend("part", PLUGIN)
+    monkeypatch.setattr(search, "_may_win", lambda *_: False)
     return "part"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from byoc_core.profiling import OpName, PartProfile, Peaks, Profile, RegionProfile
-from byoc_core.tuning.proposals import Move, measured_ops, moved_regions
+from byoc_core.tuning.proposals import Move, measured_ops, moved_ops, moved_regions, spread_ops
 from byoc_core.tuning.table import Task, tasks_of
 
 
@@ -63,6 +63,39 @@ def test_regions_without_times_give_no_numbers_to_share() -> None:
     assert measured_ops(profiled(RegionProfile("r0", "aone", 1, 3.0)), "aone") == {}
     unknown = RegionProfile("r0", "aone", 1, 3.0, parts=(part("k0", "zz", 3.0),))
     assert measured_ops(profiled(unknown), "aone") == {}
+
+
+def sized_row(name: str, region: str, flops: object, nbytes: object) -> dict[str, Any]:
+    return {**row("main", name, region, flops), "nbytes_read": nbytes, "nbytes_written": 0}
+
+
+def test_times_of_regions_without_parts_are_spread_by_operations_or_bytes() -> None:
+    rows = [sized_row("a", "r0", 300, 10), sized_row("b", "r0", 0, "10 * n"), sized_row("c", "r1", 0, 0)]
+    regions = (
+        RegionProfile("r0", "aone", 1, 12.0, parts=(part("pack", "", 1.0),)),
+        RegionProfile("r1", "aone", 1, 2.0),
+        RegionProfile("r2", "aone", 1, 7.0, parts=(part("k4", "d", 7.0),)),
+        RegionProfile("r3", "btwo", 1, 7.0),
+    )
+    found = Profile(
+        "main", {"n": 1}, 1, 10, 30.0, regions, Peaks(100.0, 10.0), {"ops": [*rows, sized_row("d", "r2", 1, 1)]}
+    )
+    assert spread_ops(found, "aone") == {"main/a": 9.0, "main/b": 3.0, "main/c": 2.0}
+    larger = Profile("main", {"n": 3}, 1, 10, 30.0, regions, Peaks(100.0, 10.0), {"ops": rows})
+    assert spread_ops(larger, "aone") == {"main/a": 6.0, "main/b": 6.0, "main/c": 2.0}
+    assert measured_ops(found, "aone").keys() == {"main/d"}
+
+
+def test_single_ops_move_where_a_time_is_uncertain() -> None:
+    rows = [row("main", name, region) for name, region in (("a", "r0"), ("b", "r0"), ("c", "r0"), ("d", "r1"))]
+    placement = dict.fromkeys(("main/a", "main/b", "main/c", "main/d"), "aone")
+    able = {"aone": placement, "btwo": {**dict.fromkeys(placement, "btwo"), "main/c": "host"}}
+    uncertain = {"aone": {"main/a": 1.0, "main/c": 9.0, "main/d": 3.0}, "btwo": {"main/b": 5.0}}
+    assert list(moved_ops({"ops": rows}, placement, uncertain, able)) == [
+        Move("main/b to btwo", {**placement, "main/b": "btwo"}),
+        Move("main/a to btwo", {**placement, "main/a": "btwo"}),
+    ]
+    assert list(moved_ops({"ops": rows}, placement, {}, able)) == []
 
 
 def test_regions_move_to_the_backends_able_to_take_some_of_their_ops() -> None:

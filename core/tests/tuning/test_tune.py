@@ -27,10 +27,19 @@ CROSSED = {"main/a": "aone", "main/b": "btwo", "main/c": "aone"}
 ALL_ONE = dict.fromkeys(CROSSED, "aone")
 
 
+SEARCH = importlib.import_module("byoc_core.tuning.search")
+
+
+def set_chances_of_host(monkeypatch: pytest.MonkeyPatch, short_s: float, hopeless: float) -> None:
+    """Set the first calls letting the host race: kernels of toys take less time than the host's overhead."""
+    monkeypatch.setattr(SEARCH, "_SHORT_S", short_s)
+    monkeypatch.setattr(SEARCH, "_HOPELESS", hopeless)
+
+
 @pytest.fixture(autouse=True)
 def short_profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let profiles take ten calls, without the limits of the machine; let the host seem slow; fail at warnings."""
-    module = importlib.import_module("byoc_core.tuning.search")
+    module = SEARCH
     original = module.profile
 
     def quick(*arguments: Any, **named: Any) -> Any:
@@ -38,6 +47,7 @@ def short_profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(module, "profile", quick)
     monkeypatch.setattr(module, "_SLOW_HOST", MachineModel(1e9, 1e9, op_seconds=1.0))
+    set_chances_of_host(monkeypatch, short_s=0.0, hopeless=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -110,15 +120,51 @@ def test_the_best_backend_alone_wins_where_no_mixture_is_better(order: int) -> N
     check_results(found)
 
 
+@pytest.mark.parametrize("chances", [(60.0, 0.0), (0.0, 1e9)])
+def test_the_host_alone_wins_if_fastest_and_is_replayed(
+    chances: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_chances_of_host(monkeypatch, *chances)
+    backends = [SleepyBackend(name, dict.fromkeys(OPS, SLOW)) for name in ("aone", "btwo")]
+    found = byoc_core.tune(MODULE, backends, num_threads=1)
+    on_host = dict.fromkeys(CROSSED, "host")
+    assert found.lock.ops == on_host
+    assert found.lock.rivals["the host"] < SLOW < found.lock.rivals["aone alone"]
+    assert found.lock.backends == ["aone", "btwo"]
+    check_results(found)
+    built = byoc_core.build(MODULE, backends, placement=found.lock)
+    assert {f"main/{row['name']}": row["outcome"] for row in built.report_data["ops"]} == on_host
+
+
+def test_a_host_without_a_chance_does_not_race() -> None:
+    found = byoc_core.tune(MODULE, crossed(), num_threads=1)
+    assert "the host" not in found.lock.rivals
+    assert found.lock.ops == CROSSED
+
+
+def test_a_single_slow_backend_loses_against_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_chances_of_host(monkeypatch, 60.0, 0.0)
+    found = byoc_core.tune(MODULE, [SleepyBackend("aone", {"tanh": SLOW})], num_threads=1)
+    assert set(found.lock.ops.values()) == {"host"}
+    assert [name for name, _ in found.trials] == ["aone alone", "the host"]
+
+
+def test_the_host_does_not_race_if_everything_must_be_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_chances_of_host(monkeypatch, 60.0, 0.0)
+    found = byoc_core.tune(MODULE, [SleepyBackend("aone", {"tanh": SLOW})], num_threads=1, fallback="error")
+    assert found.lock.ops == ALL_ONE
+    assert found.lock.rivals.keys() == {"aone alone"}
+
+
 def test_backends_able_to_do_different_ops_are_mixed() -> None:
     able = [SleepyBackend("aone", ops=["nn.relu"]), SleepyBackend("btwo", {"nn.relu": SLOW}, ["nn.relu", "tanh"])]
     found = byoc_core.tune(MODULE, able[::-1], num_threads=1)
     assert (found.lock.ops["main/a"], found.lock.ops["main/c"]) == ("aone", "host")
 
 
-def test_regions_move_to_other_backends_without_times_of_ops() -> None:
+def test_regions_move_to_other_backends_without_times_of_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ops of the fast backend end at an op for others alone: whole regions can move."""
-
+    monkeypatch.setattr(SEARCH, "spread_ops", lambda *_: {})
     module = R.parse("""
 def main(x: R.Tensor((2, 4), "float32")):
     a = R.nn.relu(x)
@@ -132,6 +178,18 @@ def main(x: R.Tensor((2, 4), "float32")):
     found = byoc_core.tune(module, backends, num_threads=1)
     assert any(name.endswith((" to aone", " to btwo")) for name, _ in found.trials)
     assert found.lock.ops == {"main/a": "aone", "main/b": "host", "main/c": "btwo"}
+
+
+@pytest.mark.parametrize("silent", [(0, 1), (0,), (1,)])
+def test_single_ops_move_where_backends_report_no_parts(silent: tuple[int, ...]) -> None:
+    backends = crossed()
+    for index in silent:
+        backends[index].has_parts = False
+    found = byoc_core.tune(MODULE, backends, num_threads=1)
+    assert found.lock.ops == CROSSED
+    assert found.lock.seconds < SLOW
+    assert len(silent) == 1 or any(name == "main/b to btwo" for name, _ in found.trials)
+    assert all(task.trials <= 2 - len(silent) for task in found.tasks)  # times spread over ops are no measurements
 
 
 def test_one_backend_is_measured_once() -> None:
@@ -303,6 +361,28 @@ def test_ops_forced_to_a_backend_leave_no_reference_on_the_host() -> None:
     assert lines[0].startswith("no results of the host: op `nn.relu` at `a` of function `main`: is forced to `btwo`")
     assert found.lock.ops["main/a"] == "btwo"
     check_results(found)
+
+
+def test_backends_unable_to_do_all_share_a_model_to_be_offloaded() -> None:
+    """No backend alone is allowed, and neither order gives each op to the faster backend."""
+    module = R.parse("""
+def main(x: R.Tensor((2, 4), "float32")):
+    a = R.nn.relu(x)
+    b = R.tanh(a)
+    c = R.add(b, a)
+    d = R.abs(c)
+    return d
+""")
+    backends = [
+        SleepyBackend("aone", {"tanh": SLOW}, ["nn.relu", "tanh", "add"]),
+        SleepyBackend("btwo", {"add": SLOW}, ["tanh", "add", "abs"]),
+    ]
+    found = byoc_core.tune(module, backends, num_threads=1, fallback="error")
+    assert found.lock.ops == {"main/a": "aone", "main/b": "btwo", "main/c": "aone", "main/d": "btwo"}
+    names = {name for name, _ in found.trials}
+    assert not any(name.endswith(" alone") for name in names)
+    assert "aone, btwo" in names
+    assert found.lock.seconds < SLOW
 
 
 def test_offloading_everything_can_be_required() -> None:

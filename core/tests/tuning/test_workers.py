@@ -159,7 +159,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 import byoc_core
 import numpy as np
+from byoc_core.tuning import search
 
+search._may_win = lambda *_: False  # the host is as fast as the backends
 MODEL = '''@MODEL@'''
 
 def tune(executor):

@@ -12,7 +12,7 @@ from byoc_core.errors import IRTypeError
 from byoc_core.partitioning.policies import placement_key
 from byoc_core.reporting.shares import items_of
 
-__all__ = ["Border", "Crossing", "count_crossings", "learn_border", "summed_seconds"]
+__all__ = ["Border", "Crossing", "count_crossings", "learn_border", "sized_count", "summed_seconds"]
 
 Border = tuple[float, float]
 """Seconds of a value crossing a border: constant, and for each byte."""
@@ -46,7 +46,7 @@ def count_crossings(report: Mapping[str, Any], placement: Mapping[str, str], siz
                 crossed.add(key)
                 total += maker[1]
         outputs = row.get("outputs") or [name]
-        nbytes = _value(row.get("nbytes_written"), sizes) // len(outputs)
+        nbytes = sized_count(row.get("nbytes_written"), sizes) // len(outputs)
         for output in outputs:
             makers[function, output] = backend, nbytes
     return Crossing(len(crossed), total)
@@ -83,7 +83,8 @@ def learn_border(excesses: Sequence[tuple[Crossing, float]]) -> Border | None:
     return (alone[0], 0.0) if errors[0] <= errors[1] else (0.0, alone[1])
 
 
-def _value(nbytes: object, sizes: Mapping[str, int]) -> int:
+def sized_count(nbytes: object, sizes: Mapping[str, int]) -> int:
+    """Return a number of a report, symbols replaced by sizes; 0 if the number is unknown."""
     if isinstance(nbytes, str):
         try:
             return evaluate(read_dim(nbytes), sizes)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from byoc_core.artifact import Executable
-from byoc_core.dtypes import dtype_name, is_float
 from byoc_core.partitioning.policies import placement_key
 from byoc_core.reporting.shares import HOST_NAME, VIEW, items_of
 from byoc_core.runtime.module import NDArray
@@ -29,6 +27,7 @@ class Candidate:
         ops: the backend of each op (:func:`placement_of`).
         run: a call on the inputs.
         results: of a call.
+        first_seconds: of the first call.
     """
 
     name: str
@@ -36,6 +35,7 @@ class Candidate:
     ops: Mapping[str, str]
     run: Runner
     results: tuple[NDArray, ...]
+    first_seconds: float
 
     @classmethod
     def of(
@@ -43,26 +43,13 @@ class Candidate:
     ) -> Candidate:
         """Return the candidate of an executable, after a first call."""
         call = VirtualMachine(executable, num_threads=num_threads)[function]
+        start = perf_counter()
         returned = call.run(inputs)  # checks the names
+        first_seconds = perf_counter() - start
         arrays = [inputs[param.name] for param in call.params]
         results = returned if isinstance(returned, tuple) else (returned,)
-        return cls(name, executable, placement_of(executable.report_data), lambda: call(*arrays), results)
-
-    def agrees_with(self, other: Candidate) -> bool:
-        """Return whether results have equal shapes, and floats agree to a hundredth of the largest.
-
-        A larger error is the error of no sane computation.
-        """
-        for own, other_result in zip(self.results, other.results, strict=True):
-            if own.shape != other_result.shape:
-                return False
-            if not is_float(dtype_name(own.dtype)) or not own.size:
-                continue
-            ours, theirs = own.astype(np.float64), other_result.astype(np.float64)
-            largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
-            if not np.allclose(ours, theirs, rtol=0, atol=1e-2 * largest + 1e-30, equal_nan=True):
-                return False
-        return True
+        ops = placement_of(executable.report_data)
+        return cls(name, executable, ops, lambda: call(*arrays), results, first_seconds)
 
 
 def placement_of(report: Mapping[str, Any]) -> dict[str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from byoc_core.partitioning.policies import placement_key
-from byoc_core.profiling import Profile
+from byoc_core.profiling import Peaks, Profile
 from byoc_core.reporting.shares import HOST_NAME, items_of
-from byoc_core.tuning.borders import Border
+from byoc_core.tuning.borders import Border, sized_count
 
-__all__ = ["FIRST_BORDERS", "Move", "measured_ops", "moved_regions"]
+__all__ = ["FIRST_BORDERS", "Move", "measured_ops", "moved_ops", "moved_regions", "spread_ops"]
+
+_PEAKS = Peaks(5e10, 1e10)
+"""Operations and bytes per second of a machine without figures: only the ratio counts."""
 
 FIRST_BORDERS: tuple[Border, ...] = ((1e-6, 2e-10), (3e-6, 6e-10))
 """Borders to try before any is learned: values are copied, at 5 GB/s; with changes of layouts on both sides."""
@@ -51,6 +55,44 @@ def measured_ops(found: Profile, backend: str) -> dict[str, float]:
             own = {name: value * region.seconds / total for name, value in own.items()}
         seconds.update(own)
     return seconds
+
+
+def spread_ops(found: Profile, backend: str) -> dict[str, float]:
+    """Return the seconds of ops of a backend's regions without times of parts, by placement key.
+
+    The time of a region is shared by the ops in the ratio of their least times on the machine: operations or bytes,
+    whichever takes longer. Such times are less certain than times of parts.
+
+    Args:
+        found: a profile of the backend alone.
+        backend: the backend.
+    """
+    members: dict[str, list[Mapping[str, Any]]] = {}
+    for row in items_of(found.report.get("ops")):
+        members.setdefault(str(row.get("region")), []).append(row)
+    peaks = found.peaks or _PEAKS
+    seconds: dict[str, float] = {}
+    for region in found.regions:
+        rows = members.get(region.name, [])
+        names = {str(row.get("name")) for row in rows}
+        if region.backend != backend or any(op.value in names for part in region.parts for op in part.ops):
+            continue
+        weights = {_placement_key(row): _least_seconds(row, peaks, found.sizes) for row in rows}
+        total = sum(weights.values())
+        for key, weight in weights.items():
+            seconds[key] = region.seconds * (weight / total if total else 1 / len(weights))
+    return seconds
+
+
+def _placement_key(row: Mapping[str, Any]) -> str:
+    return placement_key((str(row["function"]), str(row["name"])))
+
+
+def _least_seconds(row: Mapping[str, Any], peaks: Peaks, sizes: Mapping[str, int]) -> float:
+    flops, nbytes_read, nbytes_written = (
+        sized_count(row.get(key), sizes) for key in ("flops", "nbytes_read", "nbytes_written")
+    )
+    return peaks.fastest_seconds(flops, nbytes_read + nbytes_written)
 
 
 def _number(value: object) -> int:
@@ -95,3 +137,35 @@ def moved_regions(
             moving = [op for op in members[region] if alone.get(op) == backend]
             if backend != current and moving:
                 yield Move(f"{region} to {backend}", {**placement, **dict.fromkeys(moving, backend)})
+
+
+def moved_ops(
+    report: Mapping[str, Any],
+    placement: Mapping[str, str],
+    uncertain: Mapping[str, Mapping[str, float]],
+    able: Mapping[str, Mapping[str, str]],
+) -> Iterator[Move]:
+    """Yield placements with one op each given to another backend, slow ops first, where a time is uncertain.
+
+    Ops in regions of their own are left to :func:`moved_regions`.
+
+    Args:
+        report: the offload report of the placement.
+        placement: the backend of each op.
+        uncertain: by backend, the seconds of ops known from whole regions only (:func:`spread_ops`).
+        able: the placement of each backend alone: only ops taken there may move to the backend.
+    """
+    rows = [row for row in items_of(report.get("ops")) if row.get("region")]
+    sizes = Counter(row["region"] for row in rows)
+    ops = [_placement_key(row) for row in rows if sizes[row["region"]] > 1]
+    none: Mapping[str, float] = {}
+
+    def known_seconds(op: str) -> float:
+        return max((seconds[op] for seconds in uncertain.values() if op in seconds), default=0.0)
+
+    for op in sorted(ops, key=lambda op: -known_seconds(op)):
+        current = placement.get(op, HOST_NAME)
+        for backend, alone in able.items():
+            is_uncertain = op in uncertain.get(current, none) or op in uncertain.get(backend, none)
+            if backend != current and alone.get(op) == backend and is_uncertain:
+                yield Move(f"{op} to {backend}", {**placement, op: backend})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from statistics import median
 from time import monotonic
@@ -29,8 +29,9 @@ from byoc_core.tuning import op_times
 from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
 from byoc_core.tuning.candidates import Candidate
 from byoc_core.tuning.entrants import InOrder, OneBackend
+from byoc_core.tuning.judging import Judge
 from byoc_core.tuning.op_times import RecordingPolicy
-from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_regions
+from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_ops, moved_regions, spread_ops
 from byoc_core.tuning.race import challenge, race
 from byoc_core.tuning.result import Tuning
 from byoc_core.tuning.table import tasks_of
@@ -50,6 +51,10 @@ _MAX_ORDERS = 6
 _MAX_BORDERS = 8
 _BATCH = 4
 """Trials of an executor at once."""
+_SHORT_S = 0.02
+"""Seconds of the host's first call below which the host always races."""
+_HOPELESS = 3.0
+"""The ratio of first calls above which the host does not race."""
 _SLOW_HOST = MachineModel(flops_per_second=1e9, bytes_per_second=1e9, op_seconds=1e-5)
 """The host in searches by measured ops: ops not measured on the host shall not go there."""
 
@@ -108,6 +113,8 @@ class Search:
         self._records: dict[str, RecordingPolicy] = {}
         self._workers: Workers | None = None
         self._reference: Candidate | None = None
+        self._judge: Judge | None = None
+        self._host: Candidate | None = None
         self._peaks: Peaks | None = None
         self._best: Candidate | None = None
         self._best_seconds = 0.0
@@ -159,7 +166,13 @@ class Search:
         return Tuning(lock, best.executable, found, tasks, tuple(self.trials), is_complete)
 
     def _race_first(self) -> dict[str, Candidate]:
-        """Let each backend alone, each order, and the placement by cost race; return the candidates alone."""
+        """Let each backend alone, each order, the placement by cost, and the host race.
+
+        The host takes part if the call for the reference promises a chance.
+
+        Returns:
+            The candidates of each backend alone.
+        """
         policies: dict[str, Policy] = {f"{name} alone": OneBackend(name) for name in self._names}
         if len(self._handles) > 1:
             orders = itertools.islice(itertools.permutations(self._names), _MAX_ORDERS)
@@ -170,14 +183,19 @@ class Search:
         alone: dict[str, Candidate] = {}
         for name, policy in policies.items():
             candidate = self._build(name, policy)
+            if isinstance(policy, OneBackend):
+                measured = candidate or self._build_with_host(name, policy)
+                if measured is not None:
+                    alone[policy.name] = measured
             if candidate is None:
                 continue
-            if isinstance(policy, OneBackend):
-                alone[policy.name] = candidate
             if candidate not in entrants:
                 entrants.append(candidate)
         if not entrants:
             raise OptionsError("tune", "no placement of the model can be compiled and run")
+        host = self._host
+        if host is not None and host not in entrants and _may_win(host, entrants):
+            entrants.append(self._seen.setdefault(_key(host), host))
         samples = race({candidate.name: candidate.run for candidate in entrants}, _FIRST_ROUNDS, self._seed)
         medians = {name: median(values) for name, values in samples.items()}
         for candidate in entrants:
@@ -200,9 +218,12 @@ class Search:
         if self._inputs is None:
             self._inputs = self._draw(executable)
         try:
-            self._reference = Candidate.of("the host", executable, self._function, self._inputs, self._num_threads)
+            host = Candidate.of("the host", executable, self._function, self._inputs, self._num_threads)
         except ExecutionError as error:
             self._say(f"no results of the host: {error}")
+            return
+        self._reference = host
+        self._host = None if self._request.fallback == "error" else host
 
     def _improve(self, alone: dict[str, Candidate]) -> bool:
         """Search on until nothing is left to try or the time is over; return whether all was tried.
@@ -212,10 +233,13 @@ class Search:
         """
         if len(alone) < 2:
             return True
-        measured = self._measured_ops
+        measured: dict[str, Mapping[str, float]] = {}
+        uncertain: dict[str, Mapping[str, float]] = {}
         for name, candidate in alone.items():
             found = self._profile(candidate)
-            measured[name] = measured_ops(found, name)
+            self._measured_ops[name] = measured_ops(found, name)
+            uncertain[name] = spread_ops(found, name)
+            measured[name] = {**uncertain[name], **self._measured_ops[name]}
             self._keep_measurements(name, found)
         able = {name: candidate.ops for name, candidate in alone.items()}
         alone.clear()
@@ -227,7 +251,10 @@ class Search:
             assert best is not None
             found = self._profile(best)
             times = {region.name: region.seconds for region in found.regions}
-            moves = moved_regions(best.executable.report_data, best.ops, times, able)
+            report = best.executable.report_data
+            moves = itertools.chain(
+                moved_regions(report, best.ops, times, able), moved_ops(report, best.ops, uncertain, able)
+            )
             has_moved = False
             while not has_moved:
                 if monotonic() > self._deadline or (self._workers is not None and self._workers.is_broken):
@@ -301,6 +328,7 @@ class Search:
                 self._function,
                 inputs,
                 self._num_threads,
+                tolerance=self._judge_of(best).tolerance,
             )
             for name, policy in policies.items()
         }
@@ -346,13 +374,25 @@ class Search:
         """Keep no candidate but the best: others hold memory, and their placements are known."""
         self._seen = {key: candidate for key, candidate in self._seen.items() if candidate is self._best}
 
-    def _build(self, name: str, policy: Policy) -> Candidate | None:
+    def _build_with_host(self, name: str, policy: Policy) -> Candidate | None:
+        """Return the candidate of a backend alone if refused only for ops left to the host; else ``None``.
+
+        The candidate is no result of the search; the times of its ops serve placements without the host.
+        """
+        if self._request.fallback != "error":
+            return None
+        candidate = self._build(name, policy, self._request.updated(fallback="allow", strict=True))
+        if candidate is not None:
+            self._seen.pop(_key(candidate), None)
+        return candidate
+
+    def _build(self, name: str, policy: Policy, request: CompileRequest | None = None) -> Candidate | None:
         """Return the candidate of a policy, or an equal earlier candidate; ``None`` if the placement does not work."""
         recorded = policy
         if isinstance(policy, OneBackend):
             recorded = self._records[policy.name] = RecordingPolicy(policy)
         try:
-            executable = self._compiler.build(self._module, self._request.updated(policy=recorded))
+            executable = self._compiler.build(self._module, (request or self._request).updated(policy=recorded))
             if self._inputs is None:
                 self._inputs = self._draw(executable)
             candidate = Candidate.of(name, executable, self._function, self._inputs, self._num_threads)
@@ -362,10 +402,21 @@ class Search:
             self._say(f"{name}: {error}")
             return None
         reference = self._reference = self._reference or candidate
-        if not candidate.agrees_with(reference):
+        if not self._judge_of(candidate).accepts(candidate.results, reference.results):
             self._say(f"{name}: the results differ from {reference.name}; the placement is left out")
             return None
         return self._seen.setdefault(_key(candidate), candidate)
+
+    def _judge_of(self, candidate: Candidate) -> Judge:
+        """Return the judge of results, made with the first candidate."""
+        if self._judge is None:
+            assert self._inputs is not None
+            specs = candidate.executable.signature(self._function).inputs
+            inputs = [np.asarray(self._inputs[spec.name]) for spec in specs]
+            infos = [handle.info(self._request.options.get(handle.name)) for handle in self._handles]
+            sizes = bind_symbols(specs, inputs)
+            self._judge = Judge(self._module, self._function, inputs, sizes, infos)
+        return self._judge
 
     def _draw(self, executable: Executable) -> dict[str, object]:
         generator = np.random.default_rng(self._seed)
@@ -388,6 +439,15 @@ class Search:
         )
         self._peaks = found.peaks  # measured once
         return found
+
+
+def _may_win(host: Candidate, entrants: Iterable[Candidate]) -> bool:
+    """Return whether the host may be the fastest, by first calls.
+
+    A first call of a backend may load and pack; a slow host cannot make up for more.
+    """
+    fastest = min(candidate.first_seconds for candidate in entrants)
+    return host.first_seconds < max(_SHORT_S, _HOPELESS * fastest)
 
 
 def _key(candidate: Candidate) -> _Key:

@@ -23,6 +23,7 @@ from byoc_core.partitioning.policies import PlacedOps
 from byoc_core.runtime.module import NDArray
 from byoc_core.script import parse
 from byoc_core.tuning.candidates import Candidate
+from byoc_core.tuning.judging import agree
 from byoc_core.tuning.race import challenge
 
 __all__ = ["PackedModel", "Trial", "TrialOutcome", "UnknownModelError", "run_trial"]
@@ -82,6 +83,7 @@ class Trial:
         function: the function to call.
         inputs: of the calls, by name.
         num_threads: the number of threads of a call.
+        tolerance: of results relative to the best placement's (:func:`byoc_core.tuning.judging.rounding_tolerance`).
         model: the model, if the worker may not have it.
     """
 
@@ -93,6 +95,7 @@ class Trial:
     function: str
     inputs: Mapping[str, NDArray]
     num_threads: int
+    tolerance: float = 0.0
     model: PackedModel | None = field(default=None, repr=False)
 
     def with_model(self, model: PackedModel) -> Trial:
@@ -136,7 +139,7 @@ def run_trial(trial: Trial) -> TrialOutcome:
         for name, executable in (("best", best), (trial.name, other))
     )
     ratio, _ = challenge(champion.run, challenger.run)
-    return TrialOutcome(challenger.ops, ratio, challenger.agrees_with(champion))
+    return TrialOutcome(challenger.ops, ratio, agree(challenger.results, champion.results, trial.tolerance))
 
 
 def _model_of(trial: Trial) -> IRModule:

@@ -38,10 +38,11 @@ def tune(
 ) -> Tuning:
     """Find the fastest placement of a model's ops among backends, by measured calls.
 
-    Each backend alone, all orders of backends and the placement by estimated cost race first. Then the times of ops in
-    profiles of each backend alone give new placements, for several costs of borders, and regions of the best placement
-    move to other backends one by one. A placement wins only if faster beyond noise, so the result is never slower than
-    the best backend alone by more than noise. ``KeyboardInterrupt`` ends the search and keeps the best.
+    Each backend alone, all orders of backends, the placement by estimated cost and the host alone race first; the host
+    only if its first call was not much slower. Then the times of ops in profiles of each backend alone give new
+    placements, for several costs of borders, and regions of the best placement move to other backends one by one. A
+    placement wins only if faster beyond noise, so the result is never slower than the best backend alone by more than
+    noise. ``KeyboardInterrupt`` ends the search and keeps the best.
 
     Args:
         module: the model.
