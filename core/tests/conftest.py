@@ -93,6 +93,7 @@ class FakeBackend:
         status: whether it can compile here.
         prepare: the action of ``byoc_prepare``.
         estimate: the result of ``byoc_estimate`` for a function.
+        schedules: the result of ``byoc_schedules`` for a function.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class FakeBackend:
         status: Status | None = None,
         prepare: Callable[[IRModule], IRModule] | None = None,
         estimate: Callable[[Function], Estimate | None] | None = None,
+        schedules: Callable[[Function], Sequence[str]] | None = None,
     ) -> None:
         self.name = name
         self.ops = None if ops is None else frozenset(ops)
@@ -138,6 +140,7 @@ class FakeBackend:
         self._status = status or Status(ok=True)
         self._prepare = prepare
         self._estimate = estimate
+        self._schedules = schedules
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
@@ -166,6 +169,10 @@ class FakeBackend:
     @hookimpl
     def byoc_estimate(self, function: Function) -> Estimate | None:
         return self._estimate(function) if self._estimate is not None else None
+
+    @hookimpl
+    def byoc_schedules(self, function: Function) -> Sequence[str]:
+        return self._schedules(function) if self._schedules is not None else ()
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:

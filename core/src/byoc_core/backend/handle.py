@@ -235,6 +235,14 @@ class BackendHandle:
                 raise HookError(self._plugin.where(hook), problem, got=repr(value), expected=expected)
         return estimate
 
+    def schedules(self, function: Function, context: CompileContext) -> tuple[str, ...]:
+        """Return the names of other schedules of a function of one op or composite, each once.
+
+        Raises:
+            HookError: the hook raised, or returned a wrong type.
+        """
+        return tuple(dict.fromkeys(self._sequence("byoc_schedules", str, function=function, context=context)))
+
     @property
     def reports_kernels(self) -> bool:
         """Whether :meth:`generated_kernels` has an answer: by a hook of the backend, or for lowered functions."""
