@@ -43,6 +43,7 @@ __all__ = [
     "byoc_estimate",
     "byoc_generated_kernels",
     "byoc_patterns",
+    "byoc_schedules",
     "byoc_supports",
 ]
 
@@ -91,6 +92,22 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
     if options.tutorial or options.portable or options.target:
         return None
     return measured_costs().estimate(function)
+
+
+@hookimpl
+def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]:
+    """Return the schedules near the choice of the code generator, for convolutions and matrix products."""
+    codegen = _codegen(context, BuildOptions())
+    if (
+        not isinstance(codegen, FusedCodegen)
+        or _options(context).portable
+        or next(_reject_function(function, tutorial=False), None) is not None
+    ):
+        return ()
+    codegen.offered = {}
+    functions, constants = _prepared([function.with_attrs(global_symbol="op")], context)
+    codegen.generated_kernels(functions, constants)
+    return next(iter(codegen.offered.values()), ())
 
 
 @hookimpl

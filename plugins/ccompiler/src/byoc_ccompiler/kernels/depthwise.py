@@ -13,7 +13,8 @@ the result are multiplied by the filters of the last convolution a few at a time
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -31,7 +32,15 @@ from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, PixelPlan, WindowRows
 from byoc_ccompiler.kernels.tiles import in_lanes
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_filter", "write", "write_chain"]
+__all__ = [
+    "ChainSchedule",
+    "DepthwiseSchedule",
+    "choose_schedule",
+    "has_suited_filter",
+    "offered_schedules",
+    "write",
+    "write_chain",
+]
 
 _CHUNK = 256  # maximum channels of a block with sums waiting together
 _MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns read by a block: at the border each has an address
@@ -169,6 +178,23 @@ def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> Depthwise
     chunks = range(min(_CHUNK // lanes * lanes, padded_channels), 0, -lanes)
     chunk = next((size for size in chunks if _is_chunk(size, channels, lanes)), padded_channels)
     return DepthwiseSchedule(rows, columns, chunk)
+
+
+def offered_schedules(
+    kernel: Kernel, geometry: ConvolutionGeometry, near: DepthwiseSchedule
+) -> Iterator[DepthwiseSchedule]:
+    """Yield legal schedules near a schedule: blocks of other rows and columns, and other chunks of channels."""
+    unit, lanes, width = kernel.unit, kernel.unit.lanes(geometry.dtype), _reach(geometry)[1]
+    most = max(1, (_max_reach(unit) - width) // geometry.strides[1] + 1)
+    for rows in (1, 2, 3):
+        room = max(1, min((unit.registers - 2) // rows, most, 8))
+        yield from (
+            DepthwiseSchedule(rows, columns, near.chunk) for columns in dict.fromkeys((room, max(1, room // 2)))
+        )
+    for size in (near.chunk // 2, near.chunk * 2, near.chunk // 4):
+        chunk = size // lanes * lanes
+        if _is_chunk(chunk, geometry.channels, lanes):
+            yield replace(near, chunk=chunk)
 
 
 def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
