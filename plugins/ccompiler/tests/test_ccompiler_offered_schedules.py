@@ -11,13 +11,13 @@ import byoc_ccompiler.backend as ccompiler
 import byoc_core
 import numpy as np
 import pytest
-from byoc_ccompiler.kernels.chosen import MAX_OFFERED
+from byoc_ccompiler.kernels.named_schedules import MAX_OFFERED
 from byoc_core import script as R
 from byoc_core.backend.info import CompileContext
 from byoc_core.ir import Function, tensor
 from byoc_core.partitioning.policies import PlacedOps
 from byoc_core.runtime.module import NDArray
-from byoc_core.transform import evaluate_function
+from byoc_core.transform import BindParams, evaluate_function
 
 from plugins.ccompiler.tests.bench import Bench, sizes_of
 
@@ -211,3 +211,33 @@ def test_a_chosen_schedule_reaches_the_kernels_of_a_build(caplog: pytest.LogCapt
     assert len(schedules[0]) == 2
     assert all(before != after for before, after in zip(*schedules, strict=True))
     assert caplog.messages == []
+
+
+CHAIN = R.parse(
+    """
+def main(x: R.Tensor((1, 16, 56, 56)), w: R.Tensor((48, 16, 1, 1)), v: R.Tensor((48, 1, 3, 3)),
+         u: R.Tensor((16, 48, 1, 1))):
+    a = R.nn.conv2d(x, w)
+    b = R.nn.conv2d(a, v, padding=(1, 1), groups=48)
+    c = R.nn.relu(b)
+    d = R.nn.conv2d(c, u)
+    return d
+""".replace("R.nn.relu(R.nn.conv2d(x, w))", "R.nn.conv2d(x, w)")
+)
+
+
+def test_a_depthwise_convolution_of_a_chain_has_the_choice_too() -> None:
+    case = Case("nn.conv2d", (1, 48, 56, 56), (48, 1, 3, 3), kinds("depthwise"), {**SAME, "groups": 48})
+    x, *weights = (whole_numbers(sizes_of(param), "float32", 3) for param in CHAIN["main"].params)
+    module = BindParams(dict(zip("wvu", weights, strict=True)))(CHAIN)
+    (expected,) = evaluate_function(module, "main", [x])
+    found = set()
+    for name in (None, *offered(case)):
+        policy = PlacedOps({}, {} if name is None else {"main/b": name})
+        explanation = byoc_core.explain(module, ["ccompiler"], policy=policy, kernels=True)
+        (item,) = explanation.report_data["kernels"]
+        (kernel,) = (kernel for kernel in item["kernels"] if kernel["ops"].count("nn.conv2d") == 3)
+        found.add(kernel["schedule"]["depthwise"])
+        built = byoc_core.build(module, ["ccompiler"], policy=policy)
+        np.testing.assert_array_equal(byoc_core.VirtualMachine(built)["main"](x), expected)
+    assert len(found) == len(offered(case)) + 1

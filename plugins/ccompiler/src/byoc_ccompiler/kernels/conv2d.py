@@ -26,11 +26,11 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import depthwise, implicit_gemm, pixel_schedule, winograd
 from byoc_ccompiler.kernels.bfloat16_products import suits_convolution, write_convolution
-from byoc_ccompiler.kernels.chosen import schedule_as_chosen
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known_size
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.depthwise import DepthwiseSchedule
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
 from byoc_ccompiler.kernels.pixel_tiles import offered_tiles
 from byoc_ccompiler.kernels.winograd_plan import WinogradSchedule

@@ -27,6 +27,7 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, Ima
 from byoc_ccompiler.kernels.copies import copy_nest, loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
+from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule, choose_tiles, has_gaps
 from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, PixelPlan, WindowRows
 from byoc_ccompiler.kernels.tiles import in_lanes
@@ -290,7 +291,8 @@ def choose_chain(kernel: Kernel) -> ChainSchedule:
     steps = [group.steps[0] for group in kernel.group.chain]
     shapes, unit = list(map(ConvolutionGeometry.of_step, steps)), kernel.unit
     at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
-    block, shape = _choose_blocks(shapes[at], unit), shapes[at]
+    shape, usual = shapes[at], _choose_blocks(shapes[at], unit)
+    block = schedule_as_chosen(kernel, steps[at], usual, lambda: offered_schedules(kernel, shape, usual))
     height, width = known_size(shape.out_height), known_size(shape.out_width)
     expand = project = None
     if at:

@@ -17,10 +17,10 @@ from byoc_core.authoring.csource import c_suffix
 from byoc_core.errors import InternalError
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.chosen import legal
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.named_schedules import legal
 from byoc_ccompiler.kernels.pixel_schedule import (
     MAX_POINTERS,
     PixelSchedule,

@@ -185,8 +185,8 @@ def _near_panels(p: Product, unit: VectorUnit, near: PanelSchedule) -> Iterator[
 
     yield from (sized(replace(near, vectors=size)) for size in (2, 4, 1, 3) if size != near.vectors)
     if right is not RightOperand.CONSTANT:
-        others = (RightOperand.IN_PLACE, RightOperand.PACKED, RightOperand.PACKED_APART)
-        yield from (sized(replace(near, right=other)) for other in others if other is not right)
+        sources = (RightOperand.IN_PLACE, RightOperand.PACKED, RightOperand.PACKED_APART)
+        yield from (sized(replace(near, right=source)) for source in sources if source is not right)
     blocks: list[int | None] = [] if near.depth_block is None else [None]
     if not isinstance(p.depth, int) or p.depth > _DEPTH_BLOCK // 2:
         blocks.append(_DEPTH_BLOCK // 2)

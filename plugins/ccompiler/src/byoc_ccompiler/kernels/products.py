@@ -14,9 +14,9 @@ from byoc_ccompiler.family import Access, KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16_products import suits_product, write_product
 from byoc_ccompiler.kernels.blocks import PanelKernel
-from byoc_ccompiler.kernels.chosen import schedule_as_chosen
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.product_schedules import (

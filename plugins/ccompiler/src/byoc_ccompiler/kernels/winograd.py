@@ -28,9 +28,9 @@ from byoc_core.errors import InternalError
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.chosen import legal
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.named_schedules import legal
 from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.winograd_plan import (
     Matrix,

@@ -64,15 +64,15 @@ def schedule_as_chosen(
         default: the heuristic's choice.
         offered: returns further legal schedules, the most promising first; called only if somebody asks.
     """
-    chosen, collected = step.binding.schedule, kernel.context.offered
-    if (chosen is None and collected is None) or kernel.options.portable:
+    name, collected = step.binding.schedule, kernel.context.offered
+    if (name is None and collected is None) or kernel.options.portable:
         return default
-    others = {schedule_name(schedule): schedule for schedule in offered() if schedule != default}
-    others = dict(list(others.items())[:MAX_OFFERED])
+    by_name = {schedule_name(schedule): schedule for schedule in offered() if schedule != default}
+    by_name = dict(list(by_name.items())[:MAX_OFFERED])
     if collected is not None:
-        collected.setdefault(step.result.name, tuple(others))
-    if chosen is None or chosen == schedule_name(default):
+        collected.setdefault(step.result.name, tuple(by_name))
+    if name is None or name == schedule_name(default):
         return default
-    if chosen not in others:
-        _LOGGER.warning("%s has no schedule `%s`; the schedule is left out", step.op, to_printable(chosen[:80]))
-    return others.get(chosen, default)
+    if name not in by_name:
+        _LOGGER.warning("%s has no schedule `%s`; the schedule is left out", step.op, to_printable(name[:80]))
+    return by_name.get(name, default)
