@@ -235,6 +235,11 @@ class BackendHandle:
                 raise HookError(self._plugin.where(hook), problem, got=repr(value), expected=expected)
         return estimate
 
+    @property
+    def names_schedules(self) -> bool:
+        """Whether the backend has the hook ``byoc_schedules``."""
+        return self._plugin.has("byoc_schedules")
+
     def schedules(self, function: Function, context: CompileContext) -> tuple[str, ...]:
         """Return the names of other schedules of a function of one op or composite, each once.
 

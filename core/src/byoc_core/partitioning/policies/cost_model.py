@@ -26,6 +26,7 @@ __all__ = [
     "MachineModel",
     "Sizes",
     "as_function",
+    "op_structure",
     "to_seconds",
     "to_units",
 ]
@@ -155,7 +156,7 @@ class BackendCosts:
         Raises:
             HookError: the backend's hook failed, and failures of the backend are not contained.
         """
-        key = (*_structure(binding, {}), neighbours)
+        key = (*op_structure(binding, {}), neighbours)
         if key not in self._estimates and key not in self._refused:
             function = self._sized(as_function(binding, self._handle.name, neighbours))
             try:
@@ -191,7 +192,7 @@ def as_function(binding: Binding, backend: str, neighbours: Neighbours = ALONE) 
     return Function(name, tuple(params.values()), (body,), body.results, attrs)
 
 
-def _structure(binding: Binding, numbers: dict[int, int]) -> tuple[object, ...]:
+def op_structure(binding: Binding, numbers: dict[int, int]) -> tuple[object, ...]:
     """Return a key equal for ops differing in names, locations and elements of constants only.
 
     Args:
@@ -207,7 +208,7 @@ def _structure(binding: Binding, numbers: dict[int, int]) -> tuple[object, ...]:
     bodies = tuple(
         (
             *map(cite, region.params),
-            *(_structure(inner, numbers) for inner in region.bindings),
+            *(op_structure(inner, numbers) for inner in region.bindings),
             *map(cite, region.results),
         )
         for region in binding.regions
