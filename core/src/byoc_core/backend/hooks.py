@@ -280,9 +280,9 @@ def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]
         attributes of the function are those of ``byoc_estimate``.
     How often: once per search and backend for ops differing only in names and in the elements of constants.
     Result: short, stable texts such as ``tile rows=6 columns=2``, the most promising first. A chosen name arrives in
-        ``byoc_codegen`` as ``Binding.schedule`` of the op with most FLOPs of the function, and may come from a lock
-        written elsewhere: the backend ignores unknown and unfit names, with a line in the log ``byoc_core``. A
-        schedule changes speed only, and results within the declared tolerance.
+        ``byoc_codegen`` as ``Binding.schedule`` of all ops of the function, and may come from a lock written elsewhere:
+        the backend ignores unknown and unfit names, with a line in the log ``byoc_core``. A schedule changes speed
+        only; results stay within the declared tolerance.
     If it raises: the op keeps the backend's own choice.
 
     Example::

@@ -133,8 +133,8 @@ class Search:
         is_complete = False
         try:
             alone = self._race_first()
-            is_complete = self._improve(alone)
-            is_complete = self._search_schedules() and is_complete
+            is_placed = self._improve(alone)
+            is_complete = self._search_schedules() and is_placed
         except KeyboardInterrupt:
             if self._best is None:
                 raise

@@ -100,32 +100,36 @@ class PlacedOps:
 
 
 def with_schedules(module: IRModule, schedules: Mapping[str, str]) -> IRModule:
-    """Return the module with schedules noted on claimed ops, also inside of composites.
+    """Return the module with schedules noted on claimed ops; the ops of a composite share a schedule.
 
     Args:
         module: a module with claims.
         schedules: the names of schedules, by ``"FUNCTION/RESULT"`` (:func:`placement_key`).
     """
 
-    def note(binding: Binding, source: str) -> Binding:
-        name = schedules.get(placement_key(op_key(source, binding)))
-        return binding if name is None else replace(binding, schedule=name)
+    def name_of(binding: Binding, source: str) -> str | None:
+        names = (schedules.get(placement_key(op_key(source, member))) for member in members_of(binding))
+        return next((name for name in names if name is not None), None)
 
     def change(function: Function, source: str) -> Function:
         if "Codegen" in function.attrs:
             return function
         bindings = []
         for binding in map_regions(function.bindings, lambda region: change(region, source)):
-            if binding.codegen is not None and binding.op is COMPOSITE:
-                (body,) = binding.regions
-                noted = with_bindings(body, [note(inner, source) for inner in body.bindings])
-                binding = binding if noted is body else replace(binding, regions=(noted,))
-            elif binding.codegen is not None:
-                binding = note(binding, source)
-            bindings.append(binding)
+            name = None if binding.codegen is None else name_of(binding, source)
+            bindings.append(binding if name is None else _scheduled(binding, name))
         return with_bindings(function, bindings)
 
     return map_functions(module, lambda function: change(function, function.name)) if schedules else module
+
+
+def _scheduled(binding: Binding, name: str) -> Binding:
+    """Return an op with a schedule; of a composite, all ops have the schedule."""
+    if binding.op is not COMPOSITE:
+        return replace(binding, schedule=name)
+    (body,) = binding.regions
+    members = tuple(replace(member, schedule=name) for member in body.bindings)
+    return replace(binding, regions=(replace(body, bindings=members),))
 
 
 def _is_texts(mapping: object) -> bool:
