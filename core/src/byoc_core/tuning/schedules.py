@@ -20,6 +20,7 @@ from byoc_core.partitioning.policies import PlacedOps, placement_key
 from byoc_core.partitioning.policies.cost_model import as_function, op_structure
 from byoc_core.partitioning.policies.neighbours import Site, neighbours_of
 from byoc_core.profiling import Profile
+from byoc_core.tuning.candidates import Candidate
 from byoc_core.tuning.proposals import measured_ops
 
 __all__ = ["OpChoice", "ScheduleSearch", "TrialBench", "choices_of"]
@@ -30,6 +31,9 @@ _GAIN = 0.97
 """The ratio of an op's times below which an alternative goes into the combination."""
 _MAX_ALONE = 6
 """Gains tried alone, if the combination is not faster."""
+_PROFILE_S = 0.15
+_REPEATS = 5
+"""Profiles of an alternative, and seconds of each."""
 _BATCH = 4
 """Alternatives tried by an executor at once."""
 
@@ -74,8 +78,11 @@ class OpChoice:
 class TrialBench(Protocol):
     """The means of a search: builds, profiles and races."""
 
-    def profile_policy(self, name: str, policy: Policy) -> Profile | None:
-        """Build and profile a placement; ``None`` if the placement does not work or the results differ."""
+    def build_policy(self, name: str, policy: Policy) -> Candidate | None:
+        """Build a placement; ``None`` if the placement does not work or the results differ."""
+
+    def profile_calls(self, candidate: Candidate, seconds: float) -> Profile:
+        """Profile calls of a placement."""
 
     def try_policies(self, policies: Mapping[str, Policy]) -> bool:
         """Race placements against the best; return whether one of these is the new best."""
@@ -166,10 +173,11 @@ class ScheduleSearch:
         except ByocError as error:
             self._bench.say(f"no schedules are tried: {error}")
             return False
-        usual = self._seconds({})
-        choices = choices_of(carved, self._handles)
-        if usual is None:
+        own = self._bench.build_policy("own schedules", PlacedOps(self._ops))
+        if own is None:
             return False
+        self._own = own
+        usual, choices = self._seconds(own), choices_of(carved, self._handles)
         least = _LEAST_SHARE * sum(usual.values())
         heavy = sorted((choice for choice in choices if choice.seconds(usual) > least), key=lambda c: -c.seconds(usual))
         names = [(choice, self._names(choice, carved)) for choice in heavy]
@@ -187,11 +195,9 @@ class ScheduleSearch:
             self._bench.say(f"{choice.label}: {error}")
             return ()
 
-    def _seconds(self, schedules: Mapping[str, str]) -> dict[str, float] | None:
-        """Return the seconds of the ops with schedules; ``None`` if the build does not work."""
-        found = self._bench.profile_policy("schedules", PlacedOps(self._ops, schedules))
-        if found is None:
-            return None
+    def _seconds(self, candidate: Candidate) -> dict[str, float]:
+        """Return the seconds of the ops of a placement."""
+        found = self._bench.profile_calls(candidate, _PROFILE_S)
         by_backend = (measured_ops(found, handle.name) for handle in self._handles)
         return {op: seconds for times in by_backend for op, seconds in times.items()}
 
@@ -208,11 +214,18 @@ class ScheduleSearch:
 
     def _try_round(self, tried: Sequence[tuple[OpChoice, str]]) -> None:
         schedules = {key: name for choice, name in tried for key in choice.keys}
-        # The machine drifts: both are measured in turn.
-        usual, changed = self._seconds({}), self._seconds(schedules)
+        candidate = self._bench.build_policy("schedules", PlacedOps(self._ops, schedules))
+        if candidate is None:
+            return
+        # The machine drifts, and other processes disturb: both are measured in turn, and the least time counts.
+        usual, changed = dict[str, float](), dict[str, float]()
+        for _ in range(_REPEATS):
+            for measured, least in ((self._own, usual), (candidate, changed)):
+                for op, seconds in self._seconds(measured).items():
+                    least[op] = min(seconds, least.get(op, seconds))
         for choice, name in tried:
             choice.num_trials += 1
-            before, after = (0.0 if times is None else choice.seconds(times) for times in (usual, changed))
+            before, after = choice.seconds(usual), choice.seconds(changed)
             if before and after:
                 choice.times[name] = after / before
                 self._bench.say(f"{after * 1e6:.1f} us  {choice.label}: {name}  (own choice {before * 1e6:.1f} us)")

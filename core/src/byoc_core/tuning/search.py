@@ -245,14 +245,16 @@ class Search:
         self._schedule_trials = search.num_trials
         return is_complete and not self.is_over()
 
-    def profile_policy(self, name: str, policy: Policy) -> Profile | None:
-        """Build and profile a placement; ``None`` if the placement does not work or the results differ."""
+    def build_policy(self, name: str, policy: Policy) -> Candidate | None:
+        """Build a placement; ``None`` if the placement does not work or the results differ."""
+        self._release_losers()
         best = self._best
         is_best = isinstance(policy, PlacedOps) and best is not None and best.is_made_by(policy)
-        candidate = best if is_best else self._build(name, policy)
-        found = None if candidate is None else self._profile(candidate)
-        self._release_losers()
-        return found
+        return best if is_best else self._build(name, policy)
+
+    def profile_calls(self, candidate: Candidate, seconds: float) -> Profile:
+        """Profile calls of a placement."""
+        return self._profile(candidate, seconds)
 
     def try_policies(self, policies: Mapping[str, Policy]) -> bool:
         """Race placements against the best; return whether one of these is the new best."""
@@ -394,13 +396,13 @@ class Search:
         bind_symbols(specs, [np.asarray(value) for value in inputs.values()])
         return inputs
 
-    def _profile(self, candidate: Candidate) -> Profile:
+    def _profile(self, candidate: Candidate, seconds: float = _PROFILE_S) -> Profile:
         assert self._inputs is not None
         found = profile(
             candidate.executable,
             self._inputs,
             function=self._function,
-            seconds=_PROFILE_S,
+            seconds=seconds,
             num_threads=self._num_threads,
             peaks=self._peaks,
         )

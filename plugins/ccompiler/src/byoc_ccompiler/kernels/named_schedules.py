@@ -68,9 +68,9 @@ def schedule_as_chosen(
     if (name is None and collected is None) or kernel.options.portable:
         return default
     by_name = {schedule_name(schedule): schedule for schedule in offered() if schedule != default}
-    by_name = dict(list(by_name.items())[:MAX_OFFERED])
     if collected is not None:
-        collected.setdefault(step.result.name, tuple(by_name))
+        # In a model the default may be another, because memory is laid out by other ops: all names are known there.
+        collected.setdefault(step.result.name, tuple(by_name)[:MAX_OFFERED])
     if name is None or name == schedule_name(default):
         return default
     if name not in by_name:
