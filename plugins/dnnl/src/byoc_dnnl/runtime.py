@@ -51,7 +51,7 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
     graph = cast("DnnlModule", module)
     line = b"" if graph.precision == "float32" else f"{_PRECISION}{graph.precision}\n".encode()
     if graph.schedules:
-        names = {function: dict(chosen) for function, chosen in graph.schedules.items()}
+        names = {function: dict(by_result) for function, by_result in graph.schedules.items()}
         line += f"{_SCHEDULES}{json.dumps(names, sort_keys=True)}\n".encode()
     return line + save_graph(graph)
 
