@@ -168,6 +168,8 @@ class ScheduleSearch:
         """
         if not any(handle.names_schedules for handle in self._handles):
             return True
+        if self._bench.is_over():
+            return False
         try:
             carved = self._compiler.carve(self._module, self._request.updated(policy=PlacedOps(self._ops)))
         except ByocError as error:

@@ -241,9 +241,9 @@ class Search:
         """Try other schedules of the heaviest ops of the best placement; return whether all were tried."""
         assert self._best is not None
         search = ScheduleSearch(self._compiler, self._module, self._request, self._handles, self._best.ops, self)
-        is_complete = self.is_over() or search.run(has_workers=self._workers is not None)
+        is_complete = search.run(has_workers=self._workers is not None)
         self._schedule_trials = search.num_trials
-        return is_complete and not self.is_over()
+        return is_complete
 
     def build_policy(self, name: str, policy: Policy) -> Candidate | None:
         """Build a placement; ``None`` if the placement does not work or the results differ."""
