@@ -103,6 +103,7 @@ class FakeBackend:
         prepare: the action of ``byoc_prepare``.
         estimate: the result of ``byoc_estimate`` for a function.
         layouts: the result of ``byoc_layouts`` for a function.
+        schedules: the result of ``byoc_schedules`` for a function.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class FakeBackend:
         prepare: Callable[[IRModule], IRModule] | None = None,
         estimate: Callable[[Function], Estimate | None] | None = None,
         layouts: Callable[[Function], Sequence[AxisOrders] | None] | None = None,
+        schedules: Callable[[Function], Sequence[str]] | None = None,
     ) -> None:
         self.name = name
         self.ops = None if ops is None else frozenset(ops)
@@ -150,6 +152,7 @@ class FakeBackend:
         self._prepare = prepare
         self._estimate = estimate
         self._layouts = layouts
+        self._schedules = schedules
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
@@ -182,6 +185,10 @@ class FakeBackend:
     @hookimpl
     def byoc_layouts(self, function: Function) -> Sequence[AxisOrders] | None:
         return self._layouts(function) if self._layouts is not None else None
+
+    @hookimpl
+    def byoc_schedules(self, function: Function) -> Sequence[str]:
+        return self._schedules(function) if self._schedules is not None else ()
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:

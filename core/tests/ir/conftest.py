@@ -195,6 +195,7 @@ class _ModuleMaker:
             fields.pop("attrs", {}),
             names=[self.name() for _ in range(count)],
             codegen=self.draw(st.none() | st.sampled_from(["some", 'od"d'])),
+            schedule=self.draw(st.none() | st.sampled_from(["tile=8", 'od"d'])),
             location=self.draw(st.none() | st.just(Location("file", "node"))),
             **fields,
         )

@@ -330,6 +330,13 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         ScriptError,
         '`composite` has 3 positional arguments; expected ("name", (operands, ...))',
     ),
+    (
+        "schedule",
+        body("y = R.nn.relu(x, schedule=3)"),
+        3,
+        ScriptError,
+        "is not the name of a schedule; expected a string",
+    ),
     ("codegen", body("y = R.nn.relu(x, codegen=3)"), 3, ScriptError, "is not the name of a backend; expected a string"),
     (
         "regions unknown",

@@ -94,6 +94,7 @@ def test_names_and_spelling_do_not_count(ops: OpRegistry, old: str, new: str) ->
         ("[1.0]", "[2.0]"),
         ("[1.0]", "1.0"),
         (', codegen="one"', ""),
+        ('codegen="one"', 'codegen="one", schedule="tile=8"'),
         ('codegen="one"', 'codegen="two"'),
         ('codegen="one"', 'codegen="None"'),
         ("one.relu", "two.relu"),

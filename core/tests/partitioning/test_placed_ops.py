@@ -223,3 +223,63 @@ def test_reports_tell_the_placement_and_results_stay(
     found = byoc_core.VirtualMachine(executable)["main"](x)
     for result, expected in zip(found, evaluate_function(module, "main", [x]), strict=True):
         np.testing.assert_array_equal(result, expected)
+
+
+class Noting(FakeBackend):
+    """A backend keeping the schedules of the compiled ops, by name."""
+
+    @property
+    def noted(self) -> dict[str, str]:
+        return {
+            binding.results[0].name: binding.schedule
+            for function in self.compiled
+            for binding in function.walk()
+            if binding.schedule is not None
+        }
+
+
+PAIR = CompositePattern("aone.tanh_relu", is_op("tanh")(is_op("nn.relu")(wildcard())), leaked="return")
+
+
+@pytest.mark.parametrize("patterns", [[], [PAIR]])
+def test_schedules_reach_the_codegen(patterns: list[CompositePattern]) -> None:
+    """The ops of a composite share a schedule; ops of the host have none."""
+    backend = Noting("aone", ["nn.relu", "tanh"], patterns)
+    schedules = {"main/b": "tile=8", "main/c": "tile=2"}
+    executable = byoc_core.build(MODULE, [backend], policy=PlacedOps({}, schedules))
+    assert backend.compiled
+    assert backend.noted == dict.fromkeys("ab" if patterns else "b", "tile=8")
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    (expected,) = evaluate_function(MODULE, "main", [x])
+    np.testing.assert_array_equal(byoc_core.VirtualMachine(executable)["main"](x), expected)
+
+
+def test_noted_schedules_are_printed_and_parsed() -> None:
+    backend = FakeBackend("aone", OPS)
+    partitioned = partition(MODULE, [backend], policy=PlacedOps({}, {"main/b": 'od"d \n'}))
+    text = str(partitioned)
+    assert text.count("schedule=") == 1
+    assert str(byoc_core.parse(text)) == text
+
+
+def test_regions_with_other_schedules_differ() -> None:
+    one, other, same = (
+        partition(MODULE, [FakeBackend("aone", OPS)], policy=PlacedOps({}, {"main/b": name})) for name in "xyx"
+    )
+    assert byoc_core.ir.structurally_equal(one, same)
+    assert not byoc_core.ir.structurally_equal(one, other)
+
+
+def test_schedules_change_nothing_in_control_flow_or_annotated_functions() -> None:
+    module = partition(MODULE, [FakeBackend("aone", OPS)])
+    assert partition(module, [FakeBackend("aone", OPS)], policy=PlacedOps({}, {"main/b": "tile=8"})) is module
+
+
+@pytest.mark.parametrize("schedules", [3, None, ["a"], {"a": 3}, {3: "a"}])
+def test_bad_schedules_are_refused(schedules: Any) -> None:
+    with pytest.raises(OptionsError) as caught:
+        PlacedOps({}, schedules)
+    assert str(caught.value) == (
+        f"PlacedOps, schedules: is not a mapping from ops to names of schedules; got {schedules!r}, expected a mapping "
+        "such as {'main/conv_0': 'tile=8'}"
+    )

@@ -39,6 +39,7 @@ LOCKS = st.builds(
     rivals=st.dictionaries(TEXTS, SECONDS, max_size=3),
     machine=st.dictionaries(TEXTS, TEXTS, max_size=3),
     versions=st.dictionaries(TEXTS, TEXTS, max_size=3),
+    schedules=st.dictionaries(TEXTS, TEXTS, max_size=3),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
@@ -56,6 +57,7 @@ GOOD: dict[str, Any] = {
     "rivals": {"aone alone": 1},
     "machine": {"cpus": "2"},
     "versions": {"aone": "1"},
+    "schedules": {"main/a": "tile=8"},
 }
 
 
@@ -130,6 +132,8 @@ def test_huge_files_are_errors(path: Path, content: str) -> None:
         ("rivals", []),
         ("machine", {"cpus": 2}),
         ("versions", {"aone": ["x" * 1000]}),
+        ("schedules", {"main/a": 8}),
+        ("schedules", ["tile=8"]),
     ],
 )
 def test_values_of_the_wrong_kind_are_named(path: Path, name: str, value: Any) -> None:

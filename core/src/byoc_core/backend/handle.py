@@ -253,6 +253,19 @@ class BackendHandle:
         return alternatives or None
 
     @property
+    def names_schedules(self) -> bool:
+        """Whether the backend has the hook ``byoc_schedules``."""
+        return self._plugin.has("byoc_schedules")
+
+    def schedules(self, function: Function, context: CompileContext) -> tuple[str, ...]:
+        """Return the names of other schedules of a function of one op or composite, each once.
+
+        Raises:
+            HookError: the hook raised, or returned a wrong type.
+        """
+        return tuple(dict.fromkeys(self._sequence("byoc_schedules", str, function=function, context=context)))
+
+    @property
     def reports_kernels(self) -> bool:
         """Whether :meth:`generated_kernels` has an answer: by a hook of the backend, or for lowered functions."""
         return self._plugin.has("byoc_generated_kernels") or self._plugin.has(_LOWER)

@@ -73,6 +73,7 @@ __all__ = [
     "byoc_partition",
     "byoc_patterns",
     "byoc_prepare",
+    "byoc_schedules",
     "byoc_supports",
     "hookimpl",
 ]
@@ -304,6 +305,32 @@ def byoc_layouts(function: Function, context: CompileContext) -> Sequence[AxisOr
                 return None
             channels_last = (0, 2, 3, 1)
             return [AxisOrders((channels_last, None), (channels_last,))]
+    """
+
+
+@hookspec(since="0.2")
+def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]:
+    """Return the names of other schedules of an op, beside the backend's own choice. Optional; the default is none.
+
+    Called by: ``tune``, for functions of a single op or a single composite taken by the backend in the best placement.
+    When: the best placement is known, and the time of the op is worth a search. Symbolic sizes stay symbolic. The
+        attributes of the function are those of ``byoc_estimate``.
+    How often: once per search and backend for ops differing only in names and in the elements of constants.
+    Result: short, stable texts such as ``tile rows=6 columns=2``, the most promising first. A chosen name arrives in
+        ``byoc_codegen`` as ``Binding.schedule`` of all ops of the function, and may come from a lock written elsewhere:
+        the backend ignores unknown and unfit names, with a line in the log ``byoc_core``. A schedule changes speed
+        only; results stay within the declared tolerance.
+    If it raises: the op keeps the backend's own choice.
+
+    Example::
+
+        from byoc_core.backend.hooks import hookimpl
+
+
+        @hookimpl
+        def byoc_schedules(function):
+            is_product = any(binding.op.name == "matmul" for binding in function.walk())
+            return ["tile=8", "tile=16"] if is_product else []
     """
 
 

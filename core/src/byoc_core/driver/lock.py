@@ -22,7 +22,8 @@ from byoc_core.version import __version__
 __all__ = ["LOCK_SCHEMA", "Lock", "read_placement", "versions_of"]
 
 LOCK_SCHEMA = 1
-"""Version of the form of lock files."""
+"""Version of the form of lock files. Readers take missing fields as empty and ignore unknown fields: a further field
+needs no new number."""
 
 
 def versions_of(backends: Sequence[str], registry: Backends) -> dict[str, str]:
@@ -47,6 +48,8 @@ class Lock:
         rivals: the best seconds of other placements, by name.
         machine: see :func:`machine_facts`.
         versions: see :func:`versions_of`.
+        schedules: the names of schedules of ops measured faster than the choices of the backends, by
+            ``"FUNCTION/RESULT"``.
     """
 
     backends: Sequence[str]
@@ -58,11 +61,12 @@ class Lock:
     rivals: Mapping[str, float] = field(default_factory=dict)
     machine: Mapping[str, str] = field(default_factory=machine_facts)
     versions: Mapping[str, str] = field(default_factory=dict)
+    schedules: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def policy(self) -> PlacedOps:
         """The policy replaying the placement."""
-        return PlacedOps(self.ops)
+        return PlacedOps(self.ops, self.schedules)
 
     def differences(self, registry: Backends, present: Collection[str] = ()) -> Iterator[str]:
         """Yield what differs here from the place of the measurement: machine, versions, missing backends.
@@ -135,6 +139,7 @@ class Lock:
             "rivals": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
             "machine": lambda value: _is_mapping(value, str),
             "versions": lambda value: _is_mapping(value, str),
+            "schedules": lambda value: _is_mapping(value, str),
         }
         for name, check in checks.items():
             if name in values and not check(values[name]):

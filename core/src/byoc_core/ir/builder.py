@@ -108,6 +108,7 @@ class FunctionBuilder:
         names: Sequence[str] | None = None,
         codegen: str | None = None,
         location: Location | None = None,
+        schedule: str | None = None,
     ) -> Binding:
         """Add a binding and return the binding; like :meth:`emit`, with attributes as a mapping."""
         self._check_open()
@@ -128,7 +129,7 @@ class FunctionBuilder:
                 f"op `{opdef.name}`", "has the wrong number of result names", got=len(hints), expected=len(types)
             )
         results = tuple(Var(hint, type_) for hint, type_ in zip(hints, types, strict=True))
-        binding = Binding(results, opdef, values, normal, tuple(regions), codegen, location)
+        binding = Binding(results, opdef, values, normal, tuple(regions), codegen, location, schedule)
         self._bindings.append(binding)
         return binding
 

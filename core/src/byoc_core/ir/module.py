@@ -73,6 +73,8 @@ class Binding:
         regions: nested functions, self-contained: values come in as parameters.
         codegen: the backend claiming this op, or ``None``.
         location: the origin.
+        schedule: the schedule chosen for the kernel of this op, one of the names given by ``byoc_schedules`` of the
+            claiming backend; ``None`` for the backend's own choice. A schedule changes speed only.
     """
 
     results: tuple[Var, ...]
@@ -82,6 +84,7 @@ class Binding:
     regions: tuple[Function, ...] = ()
     codegen: str | None = None
     location: Location | None = None
+    schedule: str | None = None
 
     @property
     def result(self) -> Var:

@@ -27,7 +27,7 @@ from byoc_core.opset.types import TensorType, Type
 __all__ = ["parse_function", "parse_module"]
 
 _OP_OF_ALIAS = {alias: op for op, alias in OP_ALIASES.items()}
-_BINDING_KEYWORDS = ("regions", "out_types", "codegen")
+_BINDING_KEYWORDS = ("regions", "out_types", "codegen", "schedule")
 
 
 def parse_module(
@@ -277,7 +277,7 @@ class _Parser(ScriptReader):
             return
         self.check_keywords(call)
         op, operands, attrs = self._call(call, scope)
-        regions, declared, codegen = self._binding_keywords(call, scope)
+        regions, declared = self._binding_keywords(call, scope)
         if declared is not None and not op.declares_results:
             self.fail(call, f"`{op.name}` infers the result types", hint="Omit `out_types`.")
         normal = op.attrs_for(attrs, [operand.type for operand in operands])
@@ -286,7 +286,9 @@ class _Parser(ScriptReader):
             self.fail(target, f"binds {len(names)} names, but `{op.name}` has {len(types)} results")
         results = tuple(Var(name, type_) for name, type_ in zip(names, types, strict=True))
         location = Location(self._source, f"line {self.line(call)}")
-        bindings.append(Binding(results, op, operands, normal, regions, codegen, location))
+        codegen = self._keyword_text(call, "codegen", "is not the name of a backend")
+        schedule = self._keyword_text(call, "schedule", "is not the name of a schedule")
+        bindings.append(Binding(results, op, operands, normal, regions, codegen, location, schedule))
         scope.values.update(zip(names, results, strict=True))
 
     def _check_annotation(self, annotation: ast.expr, value: Value) -> None:
@@ -351,12 +353,9 @@ class _Parser(ScriptReader):
             values.extend(self._value(item, scope) for item in items)
         return tuple(values)
 
-    def _binding_keywords(
-        self, call: ast.Call, scope: _Scope
-    ) -> tuple[tuple[Function, ...], tuple[Type, ...] | None, str | None]:
+    def _binding_keywords(self, call: ast.Call, scope: _Scope) -> tuple[tuple[Function, ...], tuple[Type, ...] | None]:
         regions: tuple[Function, ...] = ()
         declared: tuple[Type, ...] | None = None
-        codegen: str | None = None
         op = self._ops.get(script_name(call.func) or "")
         if op is not None and op.leading_attr is not None and len(call.args) > 2:
             declared = self.types(call.args[2])
@@ -365,11 +364,17 @@ class _Parser(ScriptReader):
                 regions = self._regions(keyword.value, scope)
             elif keyword.arg == "out_types":
                 declared = self.types(keyword.value)
-            elif keyword.arg == "codegen":
-                codegen = self.literal(keyword.value)
-                if not isinstance(codegen, str):
-                    self.fail(keyword.value, "is not the name of a backend", expected="a string")
-        return regions, declared, codegen
+        return regions, declared
+
+    def _keyword_text(self, call: ast.Call, name: str, problem: str) -> str | None:
+        """Return the text of a keyword; ``None`` without the keyword."""
+        node = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+        if node is None:
+            return None
+        text = self.literal(node)
+        if not isinstance(text, str):
+            self.fail(node, problem, expected="a string")
+        return text
 
     def _regions(self, node: ast.expr, scope: _Scope) -> tuple[Function, ...]:
         found = []

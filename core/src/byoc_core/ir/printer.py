@@ -140,6 +140,8 @@ class _Printer:
             keywords.append(f"out_types=[{', '.join(str(r.type) for r in binding.results)}]")
         if binding.codegen is not None:
             keywords.append(f"codegen={quoted(binding.codegen)}")
+        if binding.schedule is not None:
+            keywords.append(f"schedule={quoted(binding.schedule)}")
         if op is CALL:
             callee = attrs.pop("callee")
             return f"{callee}({', '.join([*operands, *keywords])})"

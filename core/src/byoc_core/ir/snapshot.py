@@ -45,7 +45,14 @@ def _add_function(parts: list[object], function: Function) -> None:
     _add_values(parts, function.results)
     for binding in function.bindings:
         parts += (binding, binding.op, binding.results, binding.operands, binding.regions)
-        parts += (binding.codegen, binding.location, binding.attrs, *binding.attrs, *binding.attrs.values())
+        parts += (
+            binding.codegen,
+            binding.location,
+            binding.schedule,
+            binding.attrs,
+            *binding.attrs,
+            *binding.attrs.values(),
+        )
         _add_values(parts, binding.results)
         _add_values(parts, binding.operands)
         for region in binding.regions:

@@ -62,7 +62,8 @@ def _function_tokens(function: Function) -> Iterator[str]:
         yield str(param.type)
     yield attributes_text(function.attrs)
     for binding in function.bindings:
-        yield f"{binding.op.name} {binding.codegen!r} {len(binding.operands)} {len(binding.results)}"
+        suffix = "" if binding.schedule is None else f" schedule {binding.schedule!r}"
+        yield f"{binding.op.name} {binding.codegen!r} {len(binding.operands)} {len(binding.results)}{suffix}"
         yield attributes_text(binding.attrs)
         yield from map(cite, binding.operands)
         for region in binding.regions:

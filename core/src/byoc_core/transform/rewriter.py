@@ -134,11 +134,12 @@ class RewriteGraph(FunctionIndex):
         opdef = self._module.ops.find(op) if isinstance(op, str) else op
         normal = opdef.normalise_attrs(attrs or {})
         types = infer_results(opdef, operands, normal)
-        hints, location = [""], None
+        hints, location, schedule = [""], None, None
         if self._root is not None:
             hints, location = [result.name for result in self._root.results], self._root.location
+            schedule = self._root.schedule if self._root.op is opdef else None  # the same op in another form
         results = tuple(Var(name or hints[min(k, len(hints) - 1)], type_) for k, type_ in enumerate(types))
-        self._drafts.append(Binding(results, opdef, tuple(operands), normal, location=location))
+        self._drafts.append(Binding(results, opdef, tuple(operands), normal, location=location, schedule=schedule))
         return self._drafts[-1]
 
     def draft(self, rule: Rule, root: Binding) -> tuple[Sequence[Value] | None, list[Binding]]:

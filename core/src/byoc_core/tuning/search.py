@@ -27,13 +27,14 @@ from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.drawn_inputs import draw_input
 from byoc_core.tuning import op_times
 from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
-from byoc_core.tuning.candidates import Candidate
+from byoc_core.tuning.candidates import Candidate, PlacementKey, placement_tuple, schedules_of
 from byoc_core.tuning.entrants import InOrder, OneBackend
 from byoc_core.tuning.judging import Judge
 from byoc_core.tuning.op_times import RecordingPolicy
 from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_ops, moved_regions, spread_ops
 from byoc_core.tuning.race import challenge, race
 from byoc_core.tuning.result import Tuning
+from byoc_core.tuning.schedules import ScheduleSearch
 from byoc_core.tuning.table import tasks_of
 from byoc_core.tuning.trial import PackedModel, Trial
 from byoc_core.tuning.workers import Workers, request_data
@@ -57,9 +58,6 @@ _HOPELESS = 3.0
 """The ratio of first calls above which the host does not race."""
 _SLOW_HOST = MachineModel(flops_per_second=1e9, bytes_per_second=1e9, op_seconds=1e-5)
 """The host in searches by measured ops: ops not measured on the host shall not go there."""
-
-_Key = tuple[tuple[str, str], ...]
-"""A placement as a key."""
 
 
 class Search:
@@ -107,10 +105,11 @@ class Search:
         self._seed = seed
         self.trials: list[tuple[str, float]] = []
         self._measured_ops: dict[str, Mapping[str, float]] = {}
-        self._seen: dict[_Key, Candidate] = {}
-        self._measured_placements: dict[_Key, tuple[Mapping[str, str], float]] = {}
+        self._seen: dict[PlacementKey, Candidate] = {}
+        self._measured_placements: dict[PlacementKey, tuple[Mapping[str, str], float]] = {}
         self._measurements = measurements
         self._records: dict[str, RecordingPolicy] = {}
+        self._schedule_trials: Mapping[str, int] = {}
         self._workers: Workers | None = None
         self._reference: Candidate | None = None
         self._judge: Judge | None = None
@@ -138,7 +137,8 @@ class Search:
         is_complete = False
         try:
             alone = self._race_first()
-            is_complete = self._improve(alone)
+            is_placed = self._improve(alone)
+            is_complete = self._search_schedules() and is_placed
         except KeyboardInterrupt:
             if self._best is None:
                 raise
@@ -161,8 +161,9 @@ class Search:
             self._best_seconds,
             rivals,
             versions=versions_of(installed, registry),
+            schedules=best.schedules,
         )
-        tasks = tuple(tasks_of(found, self._measured_ops))
+        tasks = tuple(tasks_of(found, self._measured_ops, best.schedules, self._schedule_trials))
         return Tuning(lock, best.executable, found, tasks, tuple(self.trials), is_complete)
 
     def _race_first(self) -> dict[str, Candidate]:
@@ -195,12 +196,12 @@ class Search:
             raise OptionsError("tune", "no placement of the model can be compiled and run")
         host = self._host
         if host is not None and host not in entrants and _may_win(host, entrants):
-            entrants.append(self._seen.setdefault(_key(host), host))
+            entrants.append(self._seen.setdefault(host.key, host))
         samples = race({candidate.name: candidate.run for candidate in entrants}, _FIRST_ROUNDS, self._seed)
         medians = {name: median(values) for name, values in samples.items()}
         for candidate in entrants:
             self.trials.append((candidate.name, medians[candidate.name]))
-            self._measured_placements[_key(candidate)] = candidate.ops, medians[candidate.name]
+            self._measured_placements[candidate.key] = candidate.ops, medians[candidate.name]
         self._best = min(entrants, key=lambda candidate: medians[candidate.name])
         self._best_seconds = medians[self._best.name]
         for name, value in self.trials:
@@ -279,6 +280,41 @@ class Search:
             self._say(f"the measured ops are not kept: {error}")
             self._measurements = None
 
+    def _search_schedules(self) -> bool:
+        """Try other schedules of the heaviest ops of the best placement; return whether all were tried."""
+        assert self._best is not None
+        search = ScheduleSearch(self._compiler, self._module, self._request, self._handles, self._best.ops, self)
+        is_complete = search.run(has_workers=self._workers is not None)
+        self._schedule_trials = search.num_trials
+        return is_complete
+
+    def build_policy(self, name: str, policy: Policy) -> Candidate | None:
+        """Build a placement; ``None`` if the placement does not work or the results differ."""
+        self._release_losers()
+        best = self._best
+        is_best = isinstance(policy, PlacedOps) and best is not None and best.is_made_by(policy)
+        return best if is_best else self._build(name, policy)
+
+    def profile_calls(self, candidate: Candidate, seconds: float) -> Profile:
+        """Profile calls of a placement."""
+        return self._profile(candidate, seconds)
+
+    def try_policies(self, policies: Mapping[str, Policy]) -> bool:
+        """Race placements against the best; return whether one of these is the new best."""
+        return self._try(policies)
+
+    def best_schedules(self) -> Mapping[str, str]:
+        """Return the schedules of the best placement."""
+        return {} if self._best is None else self._best.schedules
+
+    def is_over(self) -> bool:
+        """Return whether the time is over, or no worker is left."""
+        return monotonic() > self._deadline or (self._workers is not None and self._workers.is_broken)
+
+    def say(self, line: str) -> object:
+        """Tell the user."""
+        return self._say(line)
+
     def _place_by_measured_ops(self, measured: Mapping[str, Mapping[str, float]]) -> bool:
         """Try placements of least time by measured ops, learning the cost of borders; return whether time is left."""
         for number in range(_MAX_BORDERS):
@@ -329,20 +365,21 @@ class Search:
                 inputs,
                 self._num_threads,
                 tolerance=self._judge_of(best).tolerance,
+                schedules=dict(best.schedules),
             )
             for name, policy in policies.items()
         }
         outcomes = workers.run(list(trials.values()))
         is_better = False
         for name, outcome in sorted(outcomes.items(), key=lambda item: (item[1].ratio, item[0])):
-            key = tuple(sorted(outcome.ops.items()))
+            key = placement_tuple(outcome.ops, outcome.schedules)
             if key in self._measured_placements:
                 continue
             seconds = outcome.ratio * self._best_seconds
             self._measured_placements[key] = outcome.ops, seconds
             self.trials.append((name, seconds))
             if not is_better and outcome.ratio < _MARGIN and workers.confirms(trials[name], _MARGIN):
-                candidate = self._build(name, PlacedOps(outcome.ops))
+                candidate = self._build(name, PlacedOps(outcome.ops, outcome.schedules))
                 if candidate is not None:
                     self._best, self._best_seconds, is_better = candidate, seconds, True
             self._say_trial(name, seconds)
@@ -357,11 +394,11 @@ class Search:
         candidate = self._build(name, policy)
         best = self._best
         assert best is not None
-        if candidate is None or _key(candidate) in self._measured_placements:
+        if candidate is None or candidate.key in self._measured_placements:
             return False
         ratio, seconds = challenge(best.run, candidate.run)
         # The machine drifts: the time in units of the best placement's first time.
-        self._measured_placements[_key(candidate)] = candidate.ops, ratio * self._best_seconds
+        self._measured_placements[candidate.key] = candidate.ops, ratio * self._best_seconds
         self.trials.append((name, seconds))
         is_better = ratio < _MARGIN
         if is_better:
@@ -383,7 +420,7 @@ class Search:
             return None
         candidate = self._build(name, policy, self._request.updated(fallback="allow", strict=True))
         if candidate is not None:
-            self._seen.pop(_key(candidate), None)
+            self._seen.pop(candidate.key, None)
         return candidate
 
     def _build(self, name: str, policy: Policy, request: CompileRequest | None = None) -> Candidate | None:
@@ -395,7 +432,9 @@ class Search:
             executable = self._compiler.build(self._module, (request or self._request).updated(policy=recorded))
             if self._inputs is None:
                 self._inputs = self._draw(executable)
-            candidate = Candidate.of(name, executable, self._function, self._inputs, self._num_threads)
+            candidate = Candidate.of(
+                name, executable, self._function, self._inputs, self._num_threads, schedules_of(policy)
+            )
         except ByocError as error:
             if self._best is None and not self._seen and len(self._handles) == 1:
                 raise
@@ -405,7 +444,7 @@ class Search:
         if not self._judge_of(candidate).accepts(candidate.results, reference.results):
             self._say(f"{name}: the results differ from {reference.name}; the placement is left out")
             return None
-        return self._seen.setdefault(_key(candidate), candidate)
+        return self._seen.setdefault(candidate.key, candidate)
 
     def _judge_of(self, candidate: Candidate) -> Judge:
         """Return the judge of results, made with the first candidate."""
@@ -427,13 +466,13 @@ class Search:
         bind_symbols(specs, [np.asarray(value) for value in inputs.values()])
         return inputs
 
-    def _profile(self, candidate: Candidate) -> Profile:
+    def _profile(self, candidate: Candidate, seconds: float = _PROFILE_S) -> Profile:
         assert self._inputs is not None
         found = profile(
             candidate.executable,
             self._inputs,
             function=self._function,
-            seconds=_PROFILE_S,
+            seconds=seconds,
             num_threads=self._num_threads,
             peaks=self._peaks,
         )
@@ -448,7 +487,3 @@ def _may_win(host: Candidate, entrants: Iterable[Candidate]) -> bool:
     """
     fastest = min(candidate.first_seconds for candidate in entrants)
     return host.first_seconds < max(_SHORT_S, _HOPELESS * fastest)
-
-
-def _key(candidate: Candidate) -> _Key:
-    return tuple(sorted(candidate.ops.items()))

@@ -22,7 +22,7 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning.policies import PlacedOps
 from byoc_core.runtime.module import NDArray
 from byoc_core.script import parse
-from byoc_core.tuning.candidates import Candidate
+from byoc_core.tuning.candidates import Candidate, schedules_of
 from byoc_core.tuning.judging import agree
 from byoc_core.tuning.race import challenge
 
@@ -85,6 +85,7 @@ class Trial:
         num_threads: the number of threads of a call.
         tolerance: of results relative to the best placement's (:func:`byoc_core.tuning.judging.rounding_tolerance`).
         model: the model, if the worker may not have it.
+        schedules: the schedules of the best placement, by op.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Trial:
     num_threads: int
     tolerance: float = 0.0
     model: PackedModel | None = field(default=None, repr=False)
+    schedules: Mapping[str, str] = field(default_factory=dict)
 
     def with_model(self, model: PackedModel) -> Trial:
         """Return the trial with the model."""
@@ -111,11 +113,13 @@ class TrialOutcome:
         ops: the new placement, by op.
         ratio: the time of the new placement over the time of the best.
         agrees: whether the results of both placements agree.
+        schedules: the new schedules, by op.
     """
 
     ops: Mapping[str, str]
     ratio: float
     agrees: bool
+    schedules: Mapping[str, str] = field(default_factory=dict)
 
 
 _models: OrderedDict[str, IRModule] = OrderedDict()
@@ -131,7 +135,7 @@ def run_trial(trial: Trial) -> TrialOutcome:
     module = _model_of(trial)
     base = CompileRequest.from_data(dict(trial.request))
     compiler = Compiler()
-    best = compiler.build(module, base.updated(policy=PlacedOps(trial.best)))
+    best = compiler.build(module, base.updated(policy=PlacedOps(trial.best, trial.schedules)))
     policy = CompileRequest.from_data({"policy": trial.policy}).policy
     other = compiler.build(module, base.updated(policy=policy))
     champion, challenger = (
@@ -139,7 +143,8 @@ def run_trial(trial: Trial) -> TrialOutcome:
         for name, executable in (("best", best), (trial.name, other))
     )
     ratio, _ = challenge(champion.run, challenger.run)
-    return TrialOutcome(challenger.ops, ratio, agree(challenger.results, champion.results, trial.tolerance))
+    is_right = agree(challenger.results, champion.results, trial.tolerance)
+    return TrialOutcome(challenger.ops, ratio, is_right, dict(schedules_of(policy)))
 
 
 def _model_of(trial: Trial) -> IRModule:

@@ -45,6 +45,7 @@ __all__ = [
     "byoc_generated_kernels",
     "byoc_layouts",
     "byoc_patterns",
+    "byoc_schedules",
     "byoc_supports",
 ]
 
@@ -99,6 +100,22 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
 def byoc_layouts(function: Function, context: CompileContext) -> Sequence[AxisOrders] | None:
     """Return the orders of axes preferred by an op on images."""
     return None if _options(context).tutorial else preferred_orders(function.bindings[0], FAMILIES)
+
+
+@hookimpl
+def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]:
+    """Return the schedules near the choice of the code generator, for convolutions and matrix products."""
+    codegen = _codegen(context, BuildOptions())
+    if (
+        not isinstance(codegen, FusedCodegen)
+        or _options(context).portable
+        or next(_reject_function(function, tutorial=False), None) is not None
+    ):
+        return ()
+    codegen.offered = {}
+    functions, constants = _prepared([function.with_attrs(global_symbol="op")], context)
+    codegen.generated_kernels(functions, constants)
+    return next(iter(codegen.offered.values()), ())
 
 
 @hookimpl

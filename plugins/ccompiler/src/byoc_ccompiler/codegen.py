@@ -8,6 +8,7 @@ kernel without declaration may already hold another tensor.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from byoc_core.authoring.csource import (
@@ -58,12 +59,16 @@ class FusedCodegen(CSourceCodegen):
         build: the options of compiling the C.
         unit: the vector registers targeted by kernels.
         options: the user's options.
+
+    Attributes:
+        offered: receives the names of schedules open to choice, by the name of the op's result, if not ``None``.
     """
 
     def __init__(self, build: BuildOptions, unit: VectorUnit, options: CCompilerOptions) -> None:
         super().__init__(build)
         self.unit = unit
         self.user_options = options
+        self.offered: dict[str, tuple[str, ...]] | None = None
 
     def visit_function(self, scope: FunctionScope) -> None:
         """Add the kernels of a function, the workspace, and the calls of the kernels."""
@@ -83,6 +88,8 @@ class FusedCodegen(CSourceCodegen):
         memory = plan_memory(groups, results, FAMILIES)
         strides = {value: location.layout.strides for value, location in memory.locations.items()}
         context = KernelContext(scope, self.unit, self.user_options, strides)
+        if self.offered is not None:
+            context = replace(context, offered=self.offered)
         kernels = []
         for group in memory.groups:
             produced = [result for step in group.steps for result in step.binding.results]

@@ -111,6 +111,7 @@ class KernelContext:
         uses: the uses of these functions, beside the functions to keep them alive.
         calls: the estimated work of these functions, beside the functions likewise.
         plain_functions: the forms for any C compiler of these functions, beside the functions likewise.
+        offered: the names of schedules open to choice, by the name of the op's result; ``None`` if nobody asks.
     """
 
     scope: FunctionScope
@@ -121,6 +122,7 @@ class KernelContext:
     uses: dict[int, tuple[Function, Uses]] = field(default_factory=dict)
     calls: KnownCalls = field(default_factory=dict)
     plain_functions: dict[int, tuple[Function, Function]] = field(default_factory=dict)
+    offered: dict[str, tuple[str, ...]] | None = None
 
     def plain(self, function: Function) -> Function:
         """Return the form for any C compiler of a C function shared by kernels, computed once."""

@@ -53,6 +53,7 @@ __all__ = [
     "byoc_estimate",
     "byoc_layouts",
     "byoc_prepare",
+    "byoc_schedules",
     "byoc_supports",
 ]
 
@@ -124,6 +125,23 @@ def byoc_layouts(function: Function) -> Sequence[AxisOrders] | None:
 
 
 @hookimpl
+def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]:
+    """Return other layouts and implementations of a convolution of float32."""
+    if not any(binding.op.name.startswith("nn.conv") for binding in function.walk()):
+        return ()
+    translation = GraphCodegen().translate([function.with_attrs(global_symbol="op")], context)
+    graph = translation.document.functions.get("op")
+    if graph is None or symbols_in(graph):
+        return ()
+    engine = open_engine()
+    with engine.threads(num_threads()):
+        ranges, precision = ConstantRanges(translation.constants), _options(context).precision
+        planner = Planner(engine, graph, ranges, strict=True, precision=precision, collects=True)
+        planner.plan()
+    return next(iter(planner.offered.values()), ())
+
+
+@hookimpl
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
     """Compile all plannable functions into a graph document, and create the primitives."""
     spelled_out, constants = spell_out_attention(functions)
@@ -145,8 +163,14 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
             rejections[names[symbol]] = Rejection("primitive", reason)
     if not accepted:
         return CodegenResult(None, rejections=rejections)
-    module = DnnlModule(GraphDocument(MappingProxyType(accepted)), translation.constants, precision)
+    schedules = {symbol: names_of for symbol in accepted if (names_of := _schedules_of(named[symbol]))}
+    module = DnnlModule(GraphDocument(MappingProxyType(accepted)), translation.constants, precision, schedules)
     return CodegenResult(module, constants, rejections)
+
+
+def _schedules_of(function: Function) -> dict[str, str]:
+    """Return the names of schedules chosen for ops, by the name of the result."""
+    return {op.results[0].name: op.schedule for op in function.walk() if op.schedule is not None}
 
 
 def _options(context: CompileContext) -> DnnlOptions:

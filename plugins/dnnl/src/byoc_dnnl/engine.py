@@ -69,6 +69,7 @@ class Region:
         function: the function to compute; sizes may be symbols.
         constants: arrays by digest.
         precision: the precision of float32 computations.
+        schedules: the names of schedules chosen for nodes, by the name of the result.
 
     Attributes:
         reference: the same function by numpy's kernels.
@@ -79,8 +80,13 @@ class Region:
     """
 
     def __init__(
-        self, function: GraphFunction, constants: Mapping[str, NDArray], precision: Precision = "float32"
+        self,
+        function: GraphFunction,
+        constants: Mapping[str, NDArray],
+        precision: Precision = "float32",
+        schedules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        self._schedules = schedules
         self._where = f"graph function `{function.name}`"
         if function.signature.new_symbols:
             new = ", ".join(sorted(function.signature.new_symbols))
@@ -263,7 +269,14 @@ class Region:
         engine = open_engine()
         with engine.threads(number):
             planners = (
-                Planner(engine, function, self._ranges, strict=strict, precision=self._precision)
+                Planner(
+                    engine,
+                    function,
+                    self._ranges,
+                    strict=strict,
+                    precision=self._precision,
+                    schedules=self._schedules,
+                )
                 for strict in (True, False)
             )
             return next((plan for planner in planners if not isinstance(plan := planner.plan(), str)), None)
@@ -306,10 +319,14 @@ class DnnlEngine(GraphEngine):
 
     Args:
         precision: the precision of float32 computations.
+        schedules: the names of schedules chosen for nodes, by function and by the name of the result.
     """
 
-    def __init__(self, precision: Precision = "float32") -> None:
+    def __init__(
+        self, precision: Precision = "float32", schedules: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    ) -> None:
         self.precision = precision
+        self.schedules = schedules
         self._regions: weakref.WeakSet[Region] = weakref.WeakSet()
 
     def report_parts(self) -> None:
@@ -332,7 +349,7 @@ class DnnlEngine(GraphEngine):
         self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
     ) -> BuiltFunction:
         """Build a region for a function, with primitives for the current number of threads."""
-        region = Region(function, constants, self.precision)
+        region = Region(function, constants, self.precision, self.schedules.get(function.name, {}))
         self._regions.add(region)
         return BuiltFunction(region, native=region.native)
 
@@ -344,13 +361,19 @@ class DnnlModule(GraphModule):
         document: the functions.
         constants: arrays by digest.
         precision: the precision of float32 computations.
+        schedules: the names of schedules chosen for nodes, by function and by the name of the result.
     """
 
     def __init__(
-        self, document: GraphDocument, constants: Mapping[str, NDArray], precision: Precision = "float32"
+        self,
+        document: GraphDocument,
+        constants: Mapping[str, NDArray],
+        precision: Precision = "float32",
+        schedules: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
         self.precision = precision
-        super().__init__(document, constants, DnnlEngine(precision))
+        self.schedules = schedules
+        super().__init__(document, constants, DnnlEngine(precision, schedules))
 
     @property
     def frame_nbytes(self) -> int:

@@ -361,9 +361,19 @@ class PrimitiveDesc(Handle):
     def __init__(self, api: Api, pointer: ctypes.c_void_p) -> None:
         self._own(api, pointer)
         self.recipe: Hashable | None = None
+        self.implementation = self._queried_implementation()
+
+    def _queried_implementation(self) -> str:
         text = ctypes.c_char_p()
-        api.call("dnnl_primitive_desc_query", pointer, Query.IMPL_INFO_STR, 0, ctypes.byref(text))
-        self.implementation = (text.value or b"").decode()
+        self.api.call("dnnl_primitive_desc_query", self.pointer, Query.IMPL_INFO_STR, 0, ctypes.byref(text))
+        return (text.value or b"").decode()
+
+    def advance(self) -> bool:
+        """Choose the next implementation; return whether there is one."""
+        if self.api.attempt("dnnl_primitive_desc_next_impl", self) != Status.SUCCESS:
+            return False
+        self.implementation = self._queried_implementation()
+        return True
 
     @property
     def is_reference(self) -> bool:

@@ -13,6 +13,7 @@ that handles both dtypes asks for the stored value; all other lowerings get the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from byoc_core.errors import ArtifactError
 from byoc_core.opset import LARGEST
@@ -48,8 +49,11 @@ class Planner:
             artifact runs with any implementation available on this machine.
         precision: the dtype read by products and convolutions of float32, and written if the readers accept it; float32
             if oneDNN has no instructions for the dtype, possible with an artifact.
+        schedules: the names of schedules chosen for calls, by the name of the result.
+        collects: whether the names of schedules open to choice are collected.
 
     Attributes:
+        offered: the collected names, by value.
         ranges: magnitudes of values, as far as known to the plan.
     """
 
@@ -61,8 +65,13 @@ class Planner:
         *,
         strict: bool,
         precision: Precision = "float32",
+        schedules: Mapping[str, str] = MappingProxyType({}),
+        collects: bool = False,
     ) -> None:
         self.engine = engine
+        self.collects = collects
+        self.offered: dict[int, tuple[str, ...]] = {}
+        self._schedules = schedules
         self.factory = PrimitiveFactory(engine)
         self._strict = strict
         self._precision: Precision = "float32" if lacks_instructions(engine.isa, precision) else precision
@@ -128,6 +137,10 @@ class Planner:
         return Plan(self._steps, self._packings, self._new_constants, ops_of_steps(self._calls, self._computed))
 
     # Queries of lowerings.
+
+    def schedule_of(self, call: Call) -> str | None:
+        """Return the name of the schedule chosen for a call, or ``None``."""
+        return self._schedules.get(call.origin.partition(" ")[2]) if self._schedules else None
 
     def is_constant(self, id_: int) -> bool:
         """Return whether a value is a constant."""

@@ -108,13 +108,20 @@ class PrimitiveFactory:
         windows: Windows,
         post_ops: Sequence[PostOp],
         scaling: Scaling | None = None,
+        number: int = 0,
     ) -> PrimitiveDesc | None:
-        """Describe a convolution; weights are ``(O, I, ...)``, in groups ``(G, O, I, ...)``."""
+        """Describe a convolution; weights are ``(O, I, ...)``, in groups ``(G, O, I, ...)``.
+
+        ``number`` is the number of oneDNN's implementations passed over.
+        """
         attributes = Attributes(self.engine, post_ops, scaling)
         descs = (source, weights, bias, target)
         selection = (FORWARD_INFERENCE, Algorithm.CONVOLUTION_DIRECT)
         name = "dnnl_convolution_forward_primitive_desc_create"
         primitive = self._make_in_engine(name, *selection, *descs, *windows.parameters, attributes)
+        for _ in range(number):
+            if primitive is None or not primitive.advance():
+                return None
         return self._with_recipe(primitive, name, descs, windows, post_ops, scaling)
 
     def deconvolution(
@@ -291,6 +298,7 @@ class PrimitiveFactory:
             scales = scaling and (tuple(sorted(scaling.scales.items())), scaling.zero_points)
             primitive.recipe = (
                 name,
+                primitive.implementation,
                 environment,
                 identities,
                 windows.key,

@@ -129,14 +129,14 @@ def _summary(found: Tuning, output: Path) -> str:
     head = f"{'task':<44}  {'backend':<10}  {'MFLOPs':>9}  {'weight':>6}  {'us':>9}  {'GFLOP/s':>8}  {'of peak':>7}"
     lines = [
         "",
-        f"{head} trials",
+        f"{head} trials  schedule".rstrip(),
     ]
     for task in found.tasks[:_SHOWN_TASKS]:
         rate = task.flops / task.seconds / 1e9 if task.seconds else 0.0
         name = task.name if len(task.name) <= 44 else task.name[:43] + "\u2026"
         lines.append(
             f"{name:<44}  {task.backend:<10}  {task.flops / 1e6:>9.3f}  {task.weight:>6g}  {task.seconds * 1e6:>9.2f}  "
-            f"{rate:>8.1f}  {task.peak_share:>7.1%} {task.trials}"
+            f"{rate:>8.1f}  {task.peak_share:>7.1%} {task.trials:>6}  {task.schedule}".rstrip()
         )
     end = "" if found.is_complete else " (the search ended before trying everything)"
     ops = ", ".join(f"{count} ops on {backend}" for backend, count in sorted(placed.items()))

@@ -23,7 +23,6 @@ from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.product_schedules import PanelSchedule, RightOperand, check_laws
 from byoc_ccompiler.kernels.tiles import in_lanes, multiply
 from byoc_ccompiler.kernels.transposes import turn_function
-from byoc_ccompiler.rejections import FLOATS
 
 __all__ = ["PanelKernel", "block_function", "pack_function", "packed_panels"]
 
@@ -118,18 +117,8 @@ class PanelKernel:
     """A kernel of a product of floats with an elementwise epilogue: an item is a panel and its rows."""
 
     def __init__(self, kernel: Kernel, p: Product, schedule: PanelSchedule) -> None:
-        right, all_meet = schedule.right, schedule.outer == p.num_rows
-        check_laws(
-            {
-                "panels hold floats": p.dtype in FLOATS,
-                "rows divide into full chunks": all_meet or schedule.outer % schedule.chunk == 0,
-                "an item packing a panel computes all rows": all_meet or not schedule.packs_inside(p, kernel.unit),
-                "constant panels hold weights": right is not RightOperand.CONSTANT or p.weights is not None,
-                "columns read in place are contiguous": right is not RightOperand.IN_PLACE or p.right.column_step == 1,
-                "panels packed apart belong to a single matrix": right is not RightOperand.PACKED_APART
-                or p.batch == (),
-            }
-        )
+        right = schedule.right
+        check_laws(schedule.laws(p, kernel.unit))
         self.kernel, self.p, self.schedule, self.lanes = kernel, p, schedule, kernel.unit.lanes(p.dtype)
         # Columns of a panel, and of a last panel known to have fewer vectors; else 0.
         self.width = schedule.vectors * self.lanes

@@ -9,7 +9,9 @@ A C compiler vectorises along these neighbours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
@@ -28,7 +30,9 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, kno
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.depthwise import DepthwiseSchedule
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
+from byoc_ccompiler.kernels.pixel_tiles import offered_tiles
 from byoc_ccompiler.kernels.winograd_plan import WinogradSchedule
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.size_checks import require_spatial
@@ -232,6 +236,31 @@ def choose_schedule(kernel: Kernel) -> _Schedule:
     return LoopSchedule()
 
 
+def _schedule_of(kernel: Kernel) -> _Schedule:
+    """Return the schedule named by the convolution at the start of a kernel, or the heuristic's choice."""
+    default = choose_schedule(kernel)
+    return schedule_as_chosen(kernel, kernel.group.steps[0], default, lambda: _offered_schedules(kernel, default))
+
+
+def _offered_schedules(kernel: Kernel, default: _Schedule) -> Iterator[_Schedule]:
+    """Yield legal schedules near the heuristic's choice.
+
+    Tiles of pixels and Winograd's tiles come in turn, the most promising of both first.
+    """
+    if isinstance(default, LoopSchedule):
+        sizes = (default.stretch * 4, default.stretch * 2, default.stretch // 2, default.stretch // 4)
+        yield from map(LoopSchedule, sizes)
+        return
+    geometry = ConvolutionGeometry.of_step(kernel.group.steps[0])
+    if isinstance(default, DepthwiseSchedule):
+        yield from depthwise.offered_schedules(kernel, geometry, default)
+        return
+    tiles = pixel_schedule.choose_schedule(kernel, geometry)
+    direct = [] if tiles is None else offered_tiles(kernel, geometry, tiles)
+    for pair in zip_longest(winograd.offered_schedules(kernel, geometry), direct):
+        yield from (schedule for schedule in pair if schedule is not None)
+
+
 def _write(kernel: Kernel) -> None:
     """Write the kernel of a convolution and the epilogue."""
     step = kernel.group.steps[0]
@@ -241,7 +270,7 @@ def _write(kernel: Kernel) -> None:
         # Rounded operands give different numbers, not the same numbers in another way.
         write_convolution(kernel)
     else:
-        kernel.schedule = schedule = choose_schedule(kernel)
+        kernel.schedule = schedule = _schedule_of(kernel)
         if isinstance(schedule, LoopSchedule):
             _write_loops(kernel, schedule)
         elif isinstance(schedule, DepthwiseSchedule):

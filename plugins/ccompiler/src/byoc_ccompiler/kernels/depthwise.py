@@ -13,7 +13,8 @@ the result are multiplied by the filters of the last convolution a few at a time
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,12 +27,21 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, Ima
 from byoc_ccompiler.kernels.copies import copy_nest, loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
+from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule, choose_tiles, has_gaps
 from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, PixelPlan, WindowRows
 from byoc_ccompiler.kernels.tiles import in_lanes
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_filter", "write", "write_chain"]
+__all__ = [
+    "ChainSchedule",
+    "DepthwiseSchedule",
+    "choose_schedule",
+    "has_suited_filter",
+    "offered_schedules",
+    "write",
+    "write_chain",
+]
 
 _CHUNK = 256  # maximum channels of a block with sums waiting together
 _MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns read by a block: at the border each has an address
@@ -171,6 +181,23 @@ def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> Depthwise
     return DepthwiseSchedule(rows, columns, chunk)
 
 
+def offered_schedules(
+    kernel: Kernel, geometry: ConvolutionGeometry, near: DepthwiseSchedule
+) -> Iterator[DepthwiseSchedule]:
+    """Yield legal schedules near a schedule: blocks of other rows and columns, and other chunks of channels."""
+    unit, lanes, width = kernel.unit, kernel.unit.lanes(geometry.dtype), _reach(geometry)[1]
+    most = max(1, (_max_reach(unit) - width) // geometry.strides[1] + 1)
+    for rows in (1, 2, 3):
+        room = max(1, min((unit.registers - 2) // rows, most, 8))
+        yield from (
+            DepthwiseSchedule(rows, columns, near.chunk) for columns in dict.fromkeys((room, max(1, room // 2)))
+        )
+    for size in (near.chunk // 2, near.chunk * 2, near.chunk // 4):
+        chunk = size // lanes * lanes
+        if _is_chunk(chunk, geometry.channels, lanes):
+            yield replace(near, chunk=chunk)
+
+
 def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
     """Return the filter tap by tap, channels side by side, and the statements rearranging a computed filter."""
     channels, array = geometry.channels, geometry.constant_filter(kernel)
@@ -264,7 +291,8 @@ def choose_chain(kernel: Kernel) -> ChainSchedule:
     steps = [group.steps[0] for group in kernel.group.chain]
     shapes, unit = list(map(ConvolutionGeometry.of_step, steps)), kernel.unit
     at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
-    block, shape = _choose_blocks(shapes[at], unit), shapes[at]
+    shape, usual = shapes[at], _choose_blocks(shapes[at], unit)
+    block = schedule_as_chosen(kernel, steps[at], usual, lambda: offered_schedules(kernel, shape, usual))
     height, width = known_size(shape.out_height), known_size(shape.out_width)
     expand = project = None
     if at:

@@ -11,6 +11,7 @@ The constants are sizes of caches and estimates of costs, and affect time and th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from byoc_core.dims import Dim
@@ -22,7 +23,16 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["MAX_POINTERS", "PixelSchedule", "Steps", "choose_schedule", "choose_tiles", "has_gaps"]
+__all__ = [
+    "MAX_POINTERS",
+    "PixelSchedule",
+    "Steps",
+    "best_tiles",
+    "choose_schedule",
+    "choose_tiles",
+    "depth_blocks",
+    "has_gaps",
+]
 
 _RESIDENT_NBYTES = 1 << 19  # a filter up to this size stays in the second-level cache while all pixels pass
 _PANEL_NBYTES = 3 << 18  # a panel up to this size stays in the second-level cache beside the next one
@@ -36,6 +46,7 @@ _LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
 _DEPTH_BLOCK_NBYTES = 1 << 15  # a block of a panel, in the first-level cache beside the sums and some rows
 _MOST_ROWS = 10  # rows of a tile of few pixels, at most: their pointers stay in registers
 _VECTORS = 2  # of a tile of few pixels
+_TILES_OF_A_WIDTH = 2  # tiles offered to a search for each number of vectors
 
 Steps = tuple[Dim, Dim, Dim, Dim]
 """An image's distances between neighbouring images, channels, rows and pixels."""
@@ -99,8 +110,16 @@ def choose_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copi
     """Return the tiles of the least total cost, for ``pixels`` pixels passing at a time."""
     if not unit.has_vectors:
         return _choose_scalar_tiles(unit, shape, pixels, copies)
-    lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
     best, best_cost = (1, 1), float("inf")
+    for tile, cost in _tile_costs(unit, shape, pixels):
+        if cost < best_cost * 0.995:
+            best, best_cost = tile, cost
+    return PixelSchedule(*best, copies, _is_large(shape, best[1] * unit.lanes(shape.dtype)))
+
+
+def _tile_costs(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> Iterator[tuple[tuple[int, int], float]]:
+    """Yield rows and vectors of tiles, with their estimated cost for ``pixels`` pixels passing at a time."""
+    lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
     for vectors in (4, 2, 3, 1):
         columns, most = vectors * lanes, min(unit.rows_for(vectors), 16, MAX_POINTERS // shape.num_runs)
         for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
@@ -109,9 +128,33 @@ def choose_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copi
             cost = work * -(-shape.group_out_channels // columns)
             if shape.num_taps * tap_nbytes * columns > _PANEL_NBYTES:
                 cost *= _TOO_LARGE
-            if cost < best_cost * 0.995:
-                best, best_cost = (rows, vectors), cost
-    return PixelSchedule(*best, copies, _is_large(shape, best[1] * lanes))
+            yield (rows, vectors), cost
+
+
+def best_tiles(unit: VectorUnit, shape: ConvolutionGeometry, tiles: PixelSchedule) -> list[tuple[int, int]]:
+    """Return rows and vectors of other tiles: for each number of vectors the two cheapest, the cheapest of all first.
+
+    Args:
+        unit: the vector registers.
+        shape: the convolution.
+        tiles: the known schedule.
+    """
+    if not unit.has_vectors:
+        return [(max(1, tiles.rows // 2), tiles.vectors), (tiles.rows, max(1, tiles.vectors // 2))]
+    pixels = (replace(shape, batch=1) if tiles.copies else shape).num_pixels
+    costs = dict(_tile_costs(unit, shape, pixels))
+    ranked: list[tuple[int, int]] = []
+    for tile in sorted(costs, key=lambda tile: (costs[tile], tile)):
+        if sum(vectors == tile[1] for _, vectors in ranked) < _TILES_OF_A_WIDTH:
+            ranked.append(tile)
+    return ranked
+
+
+def depth_blocks(unit: VectorUnit, shape: ConvolutionGeometry) -> list[int]:
+    """Return sizes of blocks of the depth: a block of a panel of two vectors fits into the first-level cache."""
+    columns = _VECTORS * unit.lanes(shape.dtype)
+    room = min(DEPTH_CHUNK, _DEPTH_BLOCK_NBYTES // (columns * dtype_info(shape.dtype).itemsize))
+    return [-(-shape.run_size // -(-shape.run_size // most)) for most in (room, max(1, room // 2))]
 
 
 def _choose_scalar_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copies: bool) -> PixelSchedule:

@@ -7,7 +7,7 @@ row are the runs of channels read by the taps of a pixel's window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -20,10 +20,18 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.pixel_schedule import MAX_POINTERS, PixelSchedule, Steps, has_gaps
+from byoc_ccompiler.kernels.named_schedules import legal
+from byoc_ccompiler.kernels.pixel_schedule import (
+    MAX_POINTERS,
+    PixelSchedule,
+    Steps,
+    best_tiles,
+    depth_blocks,
+    has_gaps,
+)
 from byoc_ccompiler.kernels.tiles import multiply
 
-__all__ = ["PixelLoop", "PixelPlan", "PixelTile", "WindowRows", "pack_filter", "rows_function"]
+__all__ = ["PixelLoop", "PixelPlan", "PixelTile", "WindowRows", "offered_tiles", "pack_filter", "rows_function"]
 
 
 _SIZES = (
@@ -70,6 +78,21 @@ class PixelPlan:
         num_pointers = self.runs * self.rows * (self.blocks if has_depth_blocks else 1)
         if not isinstance(num_pointers, int) or num_pointers > MAX_POINTERS:
             raise InternalError("schedule", "has too many pointers", got=str(num_pointers), expected=str(MAX_POINTERS))
+
+
+def offered_tiles(kernel: Kernel, shape: ConvolutionGeometry, tiles: PixelSchedule) -> Iterator[PixelSchedule]:
+    """Yield legal schedules near a schedule: the tiles, other tiles, other orders, and blocks of the depth."""
+    yield tiles
+    yield from legal(_near_tiles(kernel, shape, tiles), lambda schedule: PixelPlan(kernel, shape, schedule))
+
+
+def _near_tiles(kernel: Kernel, shape: ConvolutionGeometry, tiles: PixelSchedule) -> Iterator[PixelSchedule]:
+    plain = replace(tiles, depth_block=None)
+    yield replace(plain, panels_outside=not plain.panels_outside)
+    yield from (replace(plain, rows=rows, vectors=vectors) for rows, vectors in best_tiles(kernel.unit, shape, plain))
+    if kernel.unit.has_vectors:
+        yield from (replace(plain, panels_outside=True, depth_block=size) for size in depth_blocks(kernel.unit, shape))
+    yield replace(plain, copies=not plain.copies)
 
 
 def pack_filter(plan: PixelPlan) -> tuple[c.Buffer, c.Block]:

@@ -7,7 +7,7 @@ Products of integers go row by row, with any strides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
@@ -28,6 +28,7 @@ __all__ = [
     "check_laws",
     "choose",
     "even_part",
+    "offered",
     "panel_vectors",
 ]
 
@@ -39,6 +40,9 @@ _FEW_ROWS, _ROWS_AT_ONCE, _ROWS_WAITING = 12, 48, 192
 
 _NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
 """Bytes sure to stay in the nearest cache, or in the next cache, while a kernel runs."""
+
+_ROWS_OF_DOTS = 16
+"""Rows, or columns, for which a search tries dot products."""
 
 _FEW_DOT_ROWS, _FEW_DOT_COLUMNS, _AT_HAND = 8, 2, 64
 """Rows, and columns, for which dot products pay; rows, and columns, with sums held at a time."""
@@ -105,6 +109,18 @@ class PanelSchedule(SizedSchedule):
         is_in_place = self.right is RightOperand.IN_PLACE
         return self.right is RightOperand.PACKED or (is_in_place and p.has_ragged_columns(unit.lanes(p.dtype)))
 
+    def laws(self, p: Product, unit: VectorUnit) -> dict[str, bool]:
+        """Return the laws of the schedule for a product, and whether each is kept."""
+        right, all_meet = self.right, self.outer == p.num_rows
+        return {
+            "panels hold floats": p.dtype in FLOATS,
+            "rows divide into full chunks": all_meet or self.outer % self.chunk == 0,
+            "an item packing a panel computes all rows": all_meet or not self.packs_inside(p, unit),
+            "constant panels hold weights": right is not RightOperand.CONSTANT or p.weights is not None,
+            "columns read in place are contiguous": right is not RightOperand.IN_PLACE or p.right.column_step == 1,
+            "panels packed apart belong to a single matrix": right is not RightOperand.PACKED_APART or p.batch == (),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class DotSchedule(SizedSchedule):
@@ -132,6 +148,53 @@ class StretchSchedule(SizedSchedule):
     """
 
     columns: int
+
+
+def offered(
+    p: Product, unit: VectorUnit, near: PanelSchedule | DotSchedule | StretchSchedule
+) -> Iterator[PanelSchedule | DotSchedule | StretchSchedule]:
+    """Yield legal schedules near a schedule: the other kind, other sources of panels, tiles, orders and depths."""
+    if isinstance(near, StretchSchedule):
+        yield from (replace(near, columns=columns) for columns in (256, 128, 32))
+        return
+
+    def has_few(*sizes: int | None) -> bool:
+        return any(size is not None and size <= _ROWS_OF_DOTS for size in sizes)
+
+    panels = near if isinstance(near, PanelSchedule) else _choose_panels(p, unit)
+    dots = near if isinstance(near, DotSchedule) else _choose_dots(p, unit)
+    if isinstance(near, DotSchedule):
+        yield from (replace(dots, tile_rows=1), replace(dots, tile_columns=1))
+        tile = 4 if dots.tile_rows <= 2 else 2
+        yield replace(dots, tile_rows=min(dots.rows, tile), tile_columns=min(dots.columns, tile))
+        yield panels
+    elif p.right.row_step == 1 and p.left.column_step == 1 and has_few(p.known_rows, p.known_columns):
+        yield dots
+    yield from (schedule for schedule in _near_panels(p, unit, panels) if all(schedule.laws(p, unit).values()))
+
+
+def _near_panels(p: Product, unit: VectorUnit, near: PanelSchedule) -> Iterator[PanelSchedule]:
+    """Yield schedules near a schedule, perhaps illegal."""
+    right = near.right
+
+    def sized(schedule: PanelSchedule) -> PanelSchedule:
+        # An item packing a panel computes all rows; other items compute full chunks.
+        outer = p.num_rows if schedule.packs_inside(p, unit) else schedule.outer
+        is_whole = outer == p.num_rows or outer % schedule.chunk == 0
+        return replace(schedule, outer=outer if is_whole else schedule.chunk)
+
+    yield from (sized(replace(near, vectors=size)) for size in (2, 4, 1, 3) if size != near.vectors)
+    if right is not RightOperand.CONSTANT:
+        sources = (RightOperand.IN_PLACE, RightOperand.PACKED, RightOperand.PACKED_APART)
+        yield from (sized(replace(near, right=source)) for source in sources if source is not right)
+    blocks: list[int | None] = [] if near.depth_block is None else [None]
+    if not isinstance(p.depth, int) or p.depth > _DEPTH_BLOCK // 2:
+        blocks.append(_DEPTH_BLOCK // 2)
+    yield from (replace(near, depth_block=block) for block in blocks)
+    chunks = (2 * near.chunk, max(1, near.chunk // 2))
+    yield from (sized(replace(near, chunk=size)) for size in chunks if p.known_rows is None or size <= p.known_rows)
+    yield replace(near, outer=near.chunk if near.outer == p.num_rows else p.num_rows)
+    yield replace(near, fetches=not near.fetches and unit.has_vectors)
 
 
 def choose(p: Product, unit: VectorUnit) -> PanelSchedule | DotSchedule | StretchSchedule:

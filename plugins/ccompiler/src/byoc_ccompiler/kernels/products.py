@@ -16,9 +16,17 @@ from byoc_ccompiler.kernels.bfloat16_products import suits_product, write_produc
 from byoc_ccompiler.kernels.blocks import PanelKernel
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.kernels.product_schedules import DotSchedule, PanelSchedule, StretchSchedule, check_laws, choose
+from byoc_ccompiler.kernels.product_schedules import (
+    DotSchedule,
+    PanelSchedule,
+    StretchSchedule,
+    check_laws,
+    choose,
+    offered,
+)
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, in_lanes, in_parts
 from byoc_ccompiler.rejections import FLOATS, operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
@@ -39,6 +47,8 @@ def _write(kernel: Kernel) -> None:
     if isinstance(schedule, PanelSchedule) and suits_product(kernel, geometry):
         write_product(kernel, geometry)
         return
+    step, default = kernel.group.steps[0], schedule
+    schedule = schedule_as_chosen(kernel, step, default, lambda: offered(geometry, kernel.unit, default))
     kernel.schedule = schedule
     match schedule:
         case PanelSchedule():

@@ -19,6 +19,8 @@ the tile; NaN and infinities thus become NaN in the whole tile.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
@@ -28,10 +30,19 @@ from byoc_core.ir import Constant
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.named_schedules import legal
 from byoc_ccompiler.kernels.tiles import multiply
-from byoc_ccompiler.kernels.winograd_plan import Matrix, WinogradPlan, WinogradSchedule, choose_plan, has_form
+from byoc_ccompiler.kernels.winograd_plan import (
+    Matrix,
+    WinogradPlan,
+    WinogradSchedule,
+    choose_plan,
+    has_form,
+    make_plan,
+    near_schedules,
+)
 
-__all__ = ["TRANSFORM_ROUNDINGS", "choose_schedule", "input_function", "output_function", "write"]
+__all__ = ["TRANSFORM_ROUNDINGS", "choose_schedule", "input_function", "offered_schedules", "output_function", "write"]
 
 # By the outputs of a tile along an axis: roundings of an output beside the roundings of the sum over channels. One of
 # the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even without contraction.
@@ -47,6 +58,19 @@ def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> WinogradSc
         return None
     plan = choose_plan(geometry, kernel.unit, kernel.options.winograd)
     return None if plan is None else plan.schedule
+
+
+def offered_schedules(kernel: Kernel, geometry: ConvolutionGeometry) -> Iterator[WinogradSchedule]:
+    """Yield legal schedules permitted by the option ``winograd``, the most promising first."""
+    image, weight = kernel.group.steps[0].operands
+    permitted = {"off": (), "f2": (2,), "auto": (4, 2)}[kernel.options.winograd]
+    is_possible = isinstance(weight, Constant) and kernel.strides(image)[-1] == 1 and kernel.unit.has_vectors
+    if not is_possible or not has_form(geometry, kernel.unit):
+        return
+    best = [make_plan(geometry, kernel.unit, num_outputs).schedule for num_outputs in permitted]
+    near = [schedule for tiles in best for schedule in near_schedules(kernel.unit, tiles)]
+    yield from best
+    yield from legal(near, lambda schedule: WinogradPlan(geometry, kernel.unit, schedule))
 
 
 def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: WinogradSchedule) -> None:

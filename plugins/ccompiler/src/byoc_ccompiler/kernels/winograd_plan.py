@@ -17,7 +17,7 @@ Convolution for Deep Neural Networks, ACM TOMS 46 (2020), on the points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -30,7 +30,16 @@ from byoc_core.errors import InternalError
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["Matrix", "WinogradPlan", "WinogradSchedule", "choose_plan", "has_form", "make_plan", "minimal_filter"]
+__all__ = [
+    "Matrix",
+    "WinogradPlan",
+    "WinogradSchedule",
+    "choose_plan",
+    "has_form",
+    "make_plan",
+    "minimal_filter",
+    "near_schedules",
+]
 
 _TAPS = 3
 # By the number of outputs: the finite points; points differing in sign only stand side by side.
@@ -206,6 +215,15 @@ def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int)
     # One round: as few blocks as registers permit, and as even.
     blocks = -(-count // min(unit.rows_for(vectors), 16))
     return plan(-(-count // blocks), vectors, blocks, "panels")
+
+
+def near_schedules(unit: VectorUnit, schedule: WinogradSchedule) -> list[WinogradSchedule]:
+    """Return schedules near a schedule, perhaps illegal: shorter and longer rounds, and other widths of a panel."""
+    found = [replace(schedule, blocks=blocks) for blocks in (max(1, schedule.blocks // 2), 2 * schedule.blocks)]
+    for vectors in (2, 1, 4):
+        rows = min(unit.rows_for(vectors), 16)
+        found.append(replace(schedule, rows=rows, vectors=vectors, parts="blocks"))
+    return found
 
 
 def _beside(computing: float, fetching: float) -> float:

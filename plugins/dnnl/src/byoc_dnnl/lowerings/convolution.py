@@ -15,7 +15,7 @@ from byoc_dnnl.lowerings.attributes import axes_of_layout, integer
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side, first_reason
 from byoc_dnnl.lowerings.factors import Factors, factors_of
 from byoc_dnnl.lowerings.geometry import geometry_of
-from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_channels_last, make_image, stays_in_blocks
+from byoc_dnnl.lowerings.images import ImageAxes, Layout, as_chosen, make_channels_last, make_image, stays_in_blocks
 from byoc_dnnl.lowerings.pixel_packing import Form, Geometry, in_phases
 from byoc_dnnl.post_ops import PostOp
 
@@ -119,17 +119,22 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
     image_view = None if has_groups or factors.left_dtype != image.desc.dtype else form.axes.to_primitive(image.desc)
     image_layout = image_view if image_view is not None and stays_in_blocks(planner, image_view, form.target) else None
 
-    def offer(layout: Layout, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
+    def numbered(layout: Layout, post_ops: Sequence[PostOp], number: int) -> PrimitiveDesc | None:
         source_desc = layout(form.source, factors.left_dtype)
         weights = planner.any_layout(form.weights.desc.sizes, factors.right_dtype)
         target = layout(form.target, dtype_after(post_ops, target_dtype))
         bias, windows = form.bias.desc if form.bias else None, form.geometry.windows
-        return planner.factory.convolution(source_desc, weights, bias, target, windows, post_ops, scaling)
+        return planner.factory.convolution(source_desc, weights, bias, target, windows, post_ops, scaling, number)
+
+    def offer(layout: Layout, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
+        return numbered(layout, post_ops, 0)
 
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         if form.has_phases:
             return make_channels_last(planner, offer, post_ops)
-        return make_image(planner, offer, post_ops, is_thin=is_thin, image_layout=image_layout)
+        usual = make_image(planner, offer, post_ops, is_thin=is_thin, image_layout=image_layout)
+        is_float = scaling is None and factors.left_dtype == "float32"
+        return as_chosen(planner, call, numbered, post_ops, usual) if is_float else usual
 
     def arguments(primitive: PrimitiveDesc) -> Mapping[int, Location]:
         if form.has_phases:
