@@ -1,7 +1,8 @@
 """Races: calls of machines in turn, compared within rounds.
 
 Machines drift, and other processes disturb: only samples of the same round are compared. The answer is the median of
-the ratios.
+the ratios. The threads of a library may spin for some time after a call, as OpenBLAS does behind products of numpy, and
+would slow down the next contestant: a sample begins when no thread of the process computes.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time, sleep
 
-__all__ = ["Runner", "challenge", "race"]
+__all__ = ["Runner", "challenge", "race", "settle"]
 
 Runner = Callable[[], object]
 """A call of a model, without arguments."""
 
 _SAMPLE_S = 2e-3
 """Least seconds of a sample; short calls are repeated."""
+_PAUSE_S = 1e-3
+_IDLE_SHARE = 0.2
+"""The share of a pause used by all threads of an idle process."""
+_LONGEST_PAUSE_S = 0.2
 
 
 def race(runners: Mapping[str, Runner], num_rounds: int, seed: int = 0) -> dict[str, list[float]]:
@@ -51,6 +56,16 @@ def challenge(champion: Runner, challenger: Runner, num_rounds: int = 15, give_u
     return median(ratios), median(seconds)
 
 
+def settle() -> None:
+    """Wait until no other thread of the process computes, but no longer than a fifth of a second."""
+    stop = perf_counter() + _LONGEST_PAUSE_S
+    while perf_counter() < stop:
+        before, start = process_time(), perf_counter()
+        sleep(_PAUSE_S)
+        if process_time() - before < _IDLE_SHARE * (perf_counter() - start):
+            return
+
+
 def _count(run: Runner) -> int:
     """Return the number of calls in a sample, after a first call."""
     run()
@@ -61,6 +76,7 @@ def _count(run: Runner) -> int:
 
 def _sample(run: Runner, count: int) -> float:
     """Return the seconds of a call; an unmeasured call before wakes threads and fills caches."""
+    settle()
     run()
     start = perf_counter()
     for _ in range(count):
