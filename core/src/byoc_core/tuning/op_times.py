@@ -12,7 +12,7 @@ from typing import Any
 
 from byoc_core.artifact import Executable
 from byoc_core.backend import BackendHandle, Estimate
-from byoc_core.ir import Binding, IRModule
+from byoc_core.ir import Binding, Constant, IRModule
 from byoc_core.measurements import Measurement
 from byoc_core.measurements.keys import heaviest_op, op_family
 from byoc_core.measurements.keys import op_key as measured_key
@@ -127,7 +127,8 @@ def _least(first: RegionProfile, other: RegionProfile) -> RegionProfile:
 def measured_ops(found: Profile, backend: str, module: IRModule, *, scale: bool) -> Iterator[MeasuredOp]:
     """Yield the measured ops of a backend.
 
-    The time of a part belongs to the op of the part with most work. Other ops of the part are computed along.
+    The time of a part belongs to the op of the part with most work. Other ops of the part are computed along. An op of
+    constants alone comes last: the backend may have computed the op in advance.
 
     Args:
         found: a profile of the model.
@@ -165,7 +166,7 @@ def measured_ops(found: Profile, backend: str, module: IRModule, *, scale: bool)
             ops = [*listed, *(key for reader in listed for key in hidden.get(reader, ()))]
             if not ops:
                 continue
-            head = max(ops, key=lambda key: sizes.work(bindings[key]))
+            head = max(ops, key=lambda key: (_has_input(bindings[key]), *sizes.work(bindings[key])))
             if not part.calls:
                 continue
             heads[head] = heads.get(head, 0.0) + part.seconds / max(1.0, region.calls)
@@ -181,6 +182,10 @@ def measured_ops(found: Profile, backend: str, module: IRModule, *, scale: bool)
                 None if time_of_op is None else time_of_op * factor,
                 followers[key],
             )
+
+
+def _has_input(binding: Binding) -> bool:
+    return any(not isinstance(operand, Constant) for operand in binding.operands)
 
 
 def _hidden_ops(
