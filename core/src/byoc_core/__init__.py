@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         errors,
         ir,
         lint,
+        measurements,
         ops,
         partitioning,
         pattern,

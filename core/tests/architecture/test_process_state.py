@@ -38,6 +38,7 @@ STATE = {
     "transform.canonicalise._named_rules": "rewrite rules",
     "transform.recognise_composites._rules": "rewrite rules",
     "artifact.embedded._numpy_dtypes": "numpy's dtypes by the codes of DLPack",
+    "measurements.database.USER_DATABASE": "a frozen default of arguments; the environment is read at the time of use",
     "kernels.numpy_kernel._QUIET": "numpy's error state in which kernels run",
     # Answers to pure questions, bounded or few.
     "dtypes.float_limits": "of a dtype",

@@ -253,3 +253,17 @@ def test_requests_keep_databases_and_records_do_not(tmp_path: Path) -> None:
 def test_bad_fields_are_errors(field: str, value: object) -> None:
     with pytest.raises(OptionsError, match=f"ByCost, {field}"):
         ByCost(**{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("margin", "place"), [(0.15, "aone"), (0.0, "host")])
+def test_beside_measured_backends_the_host_must_save_the_margin(
+    database: Measurements, margin: float, place: str
+) -> None:
+    database.add(measured("aone", {"a": 5 * US, "b": US, "c": US}))
+    # 8,000 bytes are 4 us on the host: 6 us with the first op there, against 7 us
+    host = MachineModel(1e15, 2e9)
+    policy = ByCost(measurements=database, margin=margin, machines={"host": host})
+    one = [FakeBackend("aone", None, estimate=partial(_estimate, US))]
+    where = Placement(partition(MODULE, one, policy=policy))
+    found = {name: where.backend_of[region] for name, region in where.region_of.items()}
+    assert found.get("a", "host") == place

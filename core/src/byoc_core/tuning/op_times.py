@@ -12,7 +12,7 @@ from typing import Any
 
 from byoc_core.artifact import Executable
 from byoc_core.backend import BackendHandle, Estimate
-from byoc_core.ir import Binding, IRModule
+from byoc_core.ir import Binding, Constant, IRModule
 from byoc_core.measurements import Measurement
 from byoc_core.measurements.keys import heaviest_op, op_family
 from byoc_core.measurements.keys import op_key as measured_key
@@ -131,7 +131,8 @@ def measured_ops(found: Profile, backend: str, module: IRModule, *, scale: bool)
     """Yield the measured ops of a backend.
 
     The time of a part belongs to the op of the part with most work; to all convolutions and products of a part with
-    several of these, by FLOPs. Other ops of the part are computed along.
+    several of these, by FLOPs. Other ops of the part are computed along. An op of constants alone comes last: the
+    backend may have computed the op in advance.
 
     Args:
         found: a profile of the model.
@@ -190,12 +191,16 @@ def measured_ops(found: Profile, backend: str, module: IRModule, *, scale: bool)
 
 def _shares(ops: Sequence[tuple[OpKey, Binding]], sizes: Sizes) -> dict[OpKey, float]:
     """Return the shares of the ops of a kernel in the time of the kernel; ops computed along are left out."""
-    work = {key: sizes.work(binding) for key, binding in ops}
-    sums = {key: work[key][0] for key, binding in ops if binding.op.name.startswith(_SUMS) and work[key][0]}
-    if len(sums) < 2:
+    work = {key: (_has_input(binding), *sizes.work(binding)) for key, binding in ops}
+    sums = {key: sizes.work(binding)[0] for key, binding in ops if binding.op.name.startswith(_SUMS)}
+    if sum(flops > 0 for flops in sums.values()) < 2:
         return {max(work, key=work.__getitem__): 1.0}
     total = sum(sums.values())
     return {key: flops / total for key, flops in sums.items()}
+
+
+def _has_input(binding: Binding) -> bool:
+    return any(not isinstance(operand, Constant) for operand in binding.operands)
 
 
 def _hidden_ops(

@@ -55,7 +55,8 @@ class ByCost:
             backends together; else the best alone takes its ops. Estimates have errors, and a mixture adds up the
             errors in its favour.
         measurements: the database of measured ops, in place of estimates of backends without ``machines``. An op
-            not measured costs the estimate times a factor learned from measured ops of the family. ``None``: no
+            not measured costs the estimate times a factor learned from measured ops of the family. Ops left on the
+            host, which has no measurements, must then save the margin too. ``None``: no
             database. The database of a user is ``Measurements()``.
         num_threads: the expected number of threads of a call; by default the number of the process.
     """
@@ -186,6 +187,7 @@ class _Plan:
         self._request = request
         unlogged = replace(request, log=PartitionLog())
         self._margin = policy.margin
+        self._is_calibrated = bool(calibrations)
         trials = [unlogged.claim(module, handle) for handle in request.backends]
         self._greedy = trials[0]
         for handle in request.backends[1:]:
@@ -240,9 +242,15 @@ class _Plan:
         return {key: backend for key, backend in backends_of(module).items() if key not in before}
 
     def _weighed(self, module: IRModule, choice: Choice) -> float:
-        """Return the cost of a module with the claims of a choice; a mixture must save the margin."""
+        """Return the cost of a module with the claims of a choice; a mixture must save the margin.
+
+        Beside measured backends, the host with guessed figures is a part of a mixture too.
+        """
         cost = self._prices.total(module)
-        return cost / (1 - self._margin) if self._margin and len(set(choice.values())) > 1 else cost
+        takers = set(choice.values())
+        if self._is_calibrated and len(choice) < len(self._claims_of(self._greedy)):
+            takers.add(HOST_NAME)
+        return cost / (1 - self._margin) if self._margin and len(takers) > 1 else cost
 
     def claim(self, choice: Choice, log: PartitionLog) -> IRModule:
         """Return the module with the claims of a choice, as far as allowed by the request; the log gets the rest."""
