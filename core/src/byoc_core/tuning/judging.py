@@ -70,15 +70,15 @@ class Judge:
         if (perf_counter() - start) * _MAX_RUNS <= _MAX_SECONDS:
             self._references = references
 
-    def accepts(self, results: Sequence[NDArray], others: Sequence[NDArray]) -> bool:
+    def accepts(self, results: Sequence[NDArray], reference_results: Sequence[NDArray]) -> bool:
         """Return whether results are right up to rounding.
 
         Args:
             results: to be judged.
-            others: right results, for a judgement without float64.
+            reference_results: right results, for a judgement without float64.
         """
         if self._references is None:
-            return agree(results, others, self.tolerance)
+            return agree(results, reference_results, self.tolerance)
         findings, _ = compare_outputs(results, self._names, self._references, Tolerance())
         return not findings
 
