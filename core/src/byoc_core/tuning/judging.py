@@ -45,8 +45,8 @@ class Judge:
     Attributes:
         tolerance: see :func:`rounding_tolerance`.
 
-    Cost: a run of the reference kernels, unless known to take long. The first judgement adds a run in float64; the first doubtful results add
-    about thirty.
+    Cost: a run of the reference kernels, unless known to take long. The first judgement adds a run in float64; the
+        first doubtful results add about thirty.
     """
 
     def __init__(
