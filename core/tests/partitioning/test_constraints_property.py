@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,10 +68,10 @@ _POLICIES: Mapping[str, Policy] = {
 def test_constraints_hold(
     policy: Policy, data: st.DataObject, cases: Cases, placement: type[Placement], fake_backend: type[FakeBackend]
 ) -> None:
-    case = data.draw(cases(60))
-    if isinstance(policy, ByCost):
-        case = case.with_claims_by_kind()
-    options = _draw_options(data, case)
+    drawn = data.draw(cases(60))
+    case = drawn.with_claims_by_kind() if isinstance(policy, ByCost) else drawn
+    possible = {name: backend for name, backend in case.claims.items() if name in drawn.claims}
+    options = _draw_options(data, replace(case, claims=possible))
     fakes = case.plugins(fake_backend)
     after = partition(case.module, fakes, policy=policy, partition_options=options)
     check_partition(case.module, after)

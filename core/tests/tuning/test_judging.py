@@ -77,6 +77,20 @@ def test_stated_roundings_of_a_backend_count(exact: bool, monkeypatch: pytest.Mo
     assert make_judge(monkeypatch, exact=exact, infos=COARSE).accepts(coarse, right)
 
 
+def test_long_runs_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **named: object) -> None:
+        raise AssertionError("the reference kernels run")
+
+    inputs = draw()
+    right = evaluate_function(PRODUCT, "main", inputs)
+    monkeypatch.setattr(judging, "References", fail)
+    with pytest.raises(AssertionError, match="kernels run"):
+        Judge(PRODUCT, "main", inputs, {"n": 4}, INFOS)
+    judge = Judge(PRODUCT, "main", inputs, {"n": 4}, INFOS, run_seconds=2.0)
+    assert judge.accepts(backward_results(inputs), right)
+    assert not judge.accepts([right[0], right[1] + 1], right)
+
+
 def test_the_tolerance_follows_the_operations_of_all_ops() -> None:
     unit = 2.0**-24
     module = R.parse("""

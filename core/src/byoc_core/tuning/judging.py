@@ -40,12 +40,13 @@ class Judge:
         inputs: one array for each parameter.
         sizes: the sizes of symbols.
         infos: the backends taking part: the coarsest of the stated roundings counts.
+        run_seconds: of a run of the reference kernels, if known.
 
     Attributes:
         tolerance: see :func:`rounding_tolerance`.
 
-    Cost: a run of the reference kernels. The first judgement adds a run in float64; the first doubtful results add
-    about thirty.
+    Cost: a run of the reference kernels, unless known to take long. The first judgement adds a run in float64; the
+        first doubtful results add about thirty.
     """
 
     def __init__(
@@ -55,12 +56,15 @@ class Judge:
         inputs: Sequence[NDArray],
         sizes: Mapping[str, int],
         infos: Sequence[BackendInfo],
+        run_seconds: float = 0.0,
     ) -> None:
         keys = dict.fromkeys(key for info in infos for key in info.unit_roundoff)
         roundoffs = {key: max(info.unit_roundoff.get(key, 0.0) for info in infos) for key in keys}
         self.tolerance = rounding_tolerance(module, sizes, roundoffs)
         self._names = module[function].output_names
         self._references: References | None = None
+        if run_seconds * _MAX_RUNS > _MAX_SECONDS:
+            return
         start = perf_counter()
         try:
             is_finite_only = any(info.finite_only for info in infos)
@@ -70,15 +74,15 @@ class Judge:
         if (perf_counter() - start) * _MAX_RUNS <= _MAX_SECONDS:
             self._references = references
 
-    def accepts(self, results: Sequence[NDArray], others: Sequence[NDArray]) -> bool:
+    def accepts(self, results: Sequence[NDArray], reference_results: Sequence[NDArray]) -> bool:
         """Return whether results are right up to rounding.
 
         Args:
             results: to be judged.
-            others: right results, for a judgement without float64.
+            reference_results: right results, for a judgement without float64.
         """
         if self._references is None:
-            return agree(results, others, self.tolerance)
+            return agree(results, reference_results, self.tolerance)
         findings, _ = compare_outputs(results, self._names, self._references, Tolerance())
         return not findings
 

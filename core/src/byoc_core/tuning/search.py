@@ -114,6 +114,7 @@ class Search:
         self._reference: Candidate | None = None
         self._judge: Judge | None = None
         self._host: Candidate | None = None
+        self._host_seconds = 0.0
         self._peaks: Peaks | None = None
         self._best: Candidate | None = None
         self._best_seconds = 0.0
@@ -223,7 +224,7 @@ class Search:
         except ExecutionError as error:
             self._say(f"no results of the host: {error}")
             return
-        self._reference = host
+        self._reference, self._host_seconds = host, host.first_seconds
         self._host = None if self._request.fallback == "error" else host
 
     def _improve(self, alone: dict[str, Candidate]) -> bool:
@@ -454,7 +455,7 @@ class Search:
             inputs = [np.asarray(self._inputs[spec.name]) for spec in specs]
             infos = [handle.info(self._request.options.get(handle.name)) for handle in self._handles]
             sizes = bind_symbols(specs, inputs)
-            self._judge = Judge(self._module, self._function, inputs, sizes, infos)
+            self._judge = Judge(self._module, self._function, inputs, sizes, infos, self._host_seconds)
         return self._judge
 
     def _draw(self, executable: Executable) -> dict[str, object]:
