@@ -29,6 +29,14 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], str]] = {
 }
 
 
+PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], str]] = {
+    "row": ((1, 300), (200, 300), "dense"),
+    "rows": ((40, 96), (128, 96), "dense"),
+    "transposed by default": ((16, 1024), (1536, 1024), "dense"),
+    "computed": ((40, 96), (96, 64), "matmul"),
+}
+
+
 def module_of(case: str) -> tuple[IRModule, np.ndarray[Any, Any]]:
     """Return a convolution with bias and ReLU, and an image; numbers are small and whole: sums are exact."""
     image, weight, attrs = CASES[case]
@@ -73,6 +81,32 @@ def test_each_offered_schedule_computes_the_convolution_and_is_used(case: str) -
         np.testing.assert_array_equal(byoc_core.VirtualMachine(executable)["main"](x), expected, err_msg=name)
     assert len(sources) == len(names) + 1
     assert not any("ref" in name for name in names)
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_each_offered_schedule_computes_the_product_and_is_used(case: str) -> None:
+    left, right, op = PRODUCTS[case]
+    spelled = "R.nn.dense(x, w)" if op == "dense" else "R.matmul(x, w)"
+    module = R.parse(f"""
+def main(x: R.Tensor({left}), w: R.Tensor({right})):
+    a = {spelled}
+    c = R.nn.relu(a)
+    return c
+""")
+    generator = np.random.default_rng(1)
+    inputs = [generator.integers(-4, 5, shape).astype("float32") for shape in (left, right)]
+    if op == "dense":
+        module, inputs = BindParams({"w": inputs[1]})(module), inputs[:1]
+    (expected,) = evaluate_function(module, "main", inputs)
+    names = offered(module)
+    assert len(set(names)) == len(names) > 0
+    sources = {built(module, {})[1].get_source()}
+    for name in names:
+        executable, found = built(module, {"main/a": name})
+        assert name.partition("impl=")[2] in found.get_source()
+        sources.add(found.get_source())
+        np.testing.assert_array_equal(byoc_core.VirtualMachine(executable)["main"](*inputs), expected, err_msg=name)
+    assert len(sources) > 1
 
 
 @pytest.mark.parametrize("name", ["", "nonsense", "layout=any impl=ref:any", "layout=last\x1b[31m" + "x" * 1000])

@@ -124,10 +124,14 @@ def byoc_layouts(function: Function) -> Sequence[AxisOrders] | None:
     return preferred_orders(function.bindings[0])
 
 
+_WITH_SCHEDULES = ("nn.conv", "nn.dense", "matmul")
+"""The beginnings of the names of ops with a choice."""
+
+
 @hookimpl
 def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]:
-    """Return other layouts and implementations of a convolution of float32."""
-    if not any(binding.op.name.startswith("nn.conv") for binding in function.walk()):
+    """Return other layouts and implementations of a convolution or a product of float32."""
+    if not any(binding.op.name.startswith(_WITH_SCHEDULES) for binding in function.walk()):
         return ()
     translation = GraphCodegen().translate([function.with_attrs(global_symbol="op")], context)
     graph = translation.document.functions.get("op")

@@ -119,10 +119,7 @@ class PrimitiveFactory:
         selection = (FORWARD_INFERENCE, Algorithm.CONVOLUTION_DIRECT)
         name = "dnnl_convolution_forward_primitive_desc_create"
         primitive = self._make_in_engine(name, *selection, *descs, *windows.parameters, attributes)
-        for _ in range(number):
-            if primitive is None or not primitive.advance():
-                return None
-        return self._with_recipe(primitive, name, descs, windows, post_ops, scaling)
+        return self._with_recipe(_passed_over(primitive, number), name, descs, windows, post_ops, scaling)
 
     def deconvolution(
         self,
@@ -147,11 +144,16 @@ class PrimitiveFactory:
         target: MemoryDesc,
         post_ops: Sequence[PostOp],
         scaling: Scaling | None = None,
+        number: int = 0,
     ) -> PrimitiveDesc | None:
-        """Describe a product of (stacks of) matrices, all of equal rank; leading axes of size 1 are broadcast."""
+        """Describe a product of (stacks of) matrices, all of equal rank; leading axes of size 1 are broadcast.
+
+        ``number`` is the number of oneDNN's implementations passed over.
+        """
         attributes = Attributes(self.engine, post_ops, scaling)
         descs = (source, weights, bias, target)
-        return self._make_in_engine("dnnl_matmul_primitive_desc_create", *descs, attributes)
+        primitive = self._make_in_engine("dnnl_matmul_primitive_desc_create", *descs, attributes)
+        return _passed_over(primitive, number)
 
     def eltwise(self, function: PostOp, desc: MemoryDesc, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         """Describe a function of each element; the result has the layout of the operand."""
@@ -318,3 +320,11 @@ class PrimitiveFactory:
         if status != Status.SUCCESS:
             raise failure(name, status)
         return PrimitiveDesc(self._api, pointer)
+
+
+def _passed_over(primitive: PrimitiveDesc | None, number: int) -> PrimitiveDesc | None:
+    """Return the primitive after passing over a number of implementations; ``None`` if there are fewer."""
+    for _ in range(number):
+        if primitive is None or not primitive.advance():
+            return None
+    return primitive

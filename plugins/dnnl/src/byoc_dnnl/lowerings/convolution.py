@@ -15,7 +15,15 @@ from byoc_dnnl.lowerings.attributes import axes_of_layout, integer
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side, first_reason
 from byoc_dnnl.lowerings.factors import Factors, factors_of
 from byoc_dnnl.lowerings.geometry import geometry_of
-from byoc_dnnl.lowerings.images import ImageAxes, Layout, as_chosen, make_channels_last, make_image, stays_in_blocks
+from byoc_dnnl.lowerings.images import (
+    ImageAxes,
+    Layout,
+    make_channels_last,
+    make_image,
+    named_images,
+    stays_in_blocks,
+)
+from byoc_dnnl.lowerings.named_primitives import as_chosen
 from byoc_dnnl.lowerings.pixel_packing import Form, Geometry, in_phases
 from byoc_dnnl.post_ops import PostOp
 
@@ -134,7 +142,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
             return make_channels_last(planner, offer, post_ops)
         usual = make_image(planner, offer, post_ops, is_thin=is_thin, image_layout=image_layout)
         is_float = scaling is None and factors.left_dtype == "float32"
-        return as_chosen(planner, call, numbered, post_ops, usual) if is_float else usual
+        return as_chosen(planner, call, lambda: named_images(planner, numbered, post_ops), usual) if is_float else usual
 
     def arguments(primitive: PrimitiveDesc) -> Mapping[int, Location]:
         if form.has_phases:

@@ -7,22 +7,21 @@ implementations for all these cases exist on explicit request (``docs/notes/conv
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
-from byoc_core.printable import to_printable
-
 from byoc_dnnl.calls import sizes_of
-from byoc_dnnl.capi import Isa, Query
+from byoc_dnnl.capi import Isa
+from byoc_dnnl.lowerings.named_primitives import implementations
 
 if TYPE_CHECKING:
     from byoc_core.runtime.graph.document import GraphTensor
 
-    from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
+    from byoc_dnnl.lowerings.named_primitives import NamedPrimitive
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.post_ops import PostOp
 
@@ -31,17 +30,11 @@ __all__ = [
     "Layout",
     "NumberedOffer",
     "Offer",
-    "as_chosen",
     "make_channels_last",
     "make_image",
-    "named_primitives",
+    "named_images",
     "stays_in_blocks",
 ]
-
-_LOGGER = logging.getLogger("byoc_core")
-_OLDEST = "sse41"
-_MAX_IMPLEMENTATIONS, _MAX_OFFERED = 8, 8
-"""Implementations asked for in a layout, and schedules offered to a search."""
 
 _BLOCK = 16
 """The number of channels in a block of oneDNN's kernels for AVX-512."""
@@ -127,49 +120,11 @@ def make_image(
     return max(primitive, offer(planner.channels_last, post_ops), key=_quality)
 
 
-def named_primitives(
-    planner: Planner, offer: NumberedOffer, post_ops: Sequence[PostOp]
-) -> Iterator[tuple[str, PrimitiveDesc]]:
-    """Yield primitives of images with names: the layouts, and oneDNN's implementations in order.
-
-    Reference implementations, and the implementations for the oldest processors, are left out.
-    """
+def named_images(planner: Planner, offer: NumberedOffer, post_ops: Sequence[PostOp]) -> Iterator[NamedPrimitive]:
+    """Yield primitives of images with names: the layouts, and oneDNN's implementations in order."""
     layouts = {"any": planner.any_layout, "last": planner.channels_last, "plain": planner.row_major}
-    for layout_name, layout in layouts.items():
-        for number in range(_MAX_IMPLEMENTATIONS):
-            primitive = offer(layout, post_ops, number)
-            if primitive is None:
-                break
-            if not primitive.is_reference and _OLDEST not in primitive.implementation:
-                yield f"layout={layout_name} impl={primitive.implementation}", primitive
-
-
-def as_chosen(
-    planner: Planner, call: Call, offer: NumberedOffer, post_ops: Sequence[PostOp], usual: PrimitiveDesc | None
-) -> PrimitiveDesc | None:
-    """Return the primitive with the name chosen for a call, if it exists; else the usual primitive."""
-    name = planner.schedule_of(call)
-    if usual is None or (name is None and not planner.collects):
-        return usual
-    if planner.collects:
-        seen = [_identity(usual)]
-        offered = []
-        for other_name, primitive in named_primitives(planner, offer, post_ops):
-            if _identity(primitive) not in seen:
-                seen.append(_identity(primitive))
-                offered.append(other_name)
-        planner.offered[call.output] = tuple(offered[:_MAX_OFFERED])
-    if name is None:
-        return usual
-    found = next((primitive for own, primitive in named_primitives(planner, offer, post_ops) if own == name), None)
-    if found is None:
-        _LOGGER.warning("%s has no schedule `%s`; the schedule is left out", call.op, to_printable(name[:80]))
-    return found or usual
-
-
-def _identity(primitive: PrimitiveDesc) -> tuple[str, MemoryDesc, MemoryDesc]:
-    """Return implementation and layouts."""
-    return primitive.implementation, primitive.memory_desc(Query.SRC_MD), primitive.memory_desc(Query.DST_MD)
+    for name, layout in layouts.items():
+        yield from implementations(f"layout={name}", partial(offer, layout, post_ops))
 
 
 def make_channels_last(planner: Planner, offer: Offer, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:

@@ -8,6 +8,7 @@ in memory: the following product reads the result unchanged.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from byoc_dnnl.calls import sizes_of
@@ -16,6 +17,7 @@ from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, first_reason
 from byoc_dnnl.lowerings.factors import Factors, byte_factors
 from byoc_dnnl.lowerings.flattening import flat_weights
+from byoc_dnnl.lowerings.named_primitives import as_chosen, implementations
 from byoc_dnnl.lowerings.views import permuted_axes
 from byoc_dnnl.post_ops import PostOp
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from byoc_dnnl.calls import Call
+    from byoc_dnnl.lowerings.named_primitives import NamedPrimitive
     from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
@@ -86,7 +89,9 @@ def _add_product(
     if factors is not None and _add_byte_product(call, planner, factors, axis) is None:
         return None
     if (
-        _prefers_transpose(call, planner)
+        planner.schedule_of(call) is None
+        and not planner.collects
+        and _prefers_transpose(call, planner)
         and _add_transposed_product(call, planner, x, weight, weights("float32")) is None
     ):
         return None
@@ -151,10 +156,21 @@ def _add_product_of(
 
     def add(source: Location, target: MemoryDesc) -> str | None:
         def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-            right = planner.any_layout(weights.desc.sizes, dtype) if is_constant else weights.desc
-            primitive = planner.factory.matmul(source.desc, right, None, target, post_ops)
-            is_plain = target.is_row_major() or primitive is None or primitive.implementation.startswith(_FAST)
-            return primitive if is_plain else None
+            def offer(right: MemoryDesc, number: int) -> PrimitiveDesc | None:
+                primitive = planner.factory.matmul(source.desc, right, None, target, post_ops, number=number)
+                is_plain = target.is_row_major() or primitive is None or primitive.implementation.startswith(_FAST)
+                return primitive if is_plain else None
+
+            def named() -> Iterator[NamedPrimitive]:
+                if is_constant:
+                    yield from implementations("weights=packed", partial(offer, packed))
+                yield from implementations("weights=plain", partial(offer, weights.desc))
+
+            packed = planner.any_layout(weights.desc.sizes, dtype)
+            usual = offer(packed if is_constant else weights.desc, 0)
+            if not dtype == weights.desc.dtype == "float32":
+                return usual
+            return as_chosen(planner, call, named, usual, is_default=not _prefers_transpose(call, planner))
 
         def arguments(primitive: PrimitiveDesc) -> Mapping[int, Location]:
             packed = planner.reordered(weight, weights, primitive.memory_desc(Query.WEIGHTS_MD))
