@@ -7,30 +7,26 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from statistics import median
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from byoc_core.backend.registry import HOST_NAME
-from byoc_core.dims import shape_symbols
 from byoc_core.driver import Compiler, CompileRequest
 from byoc_core.driver.automatic import compiling_backends
 from byoc_core.driver.lock import Lock, versions_of
 from byoc_core.driver.request_policy import policy_to_data
-from byoc_core.errors import ArtifactError, ByocError, ExecutionError, OptionsError
+from byoc_core.errors import ArtifactError, OptionsError
 from byoc_core.ir import IRModule
 from byoc_core.measurements import Measurements
 from byoc_core.partitioning import Policy
 from byoc_core.partitioning.policies import ByCost, MachineModel, PlacedOps
-from byoc_core.profiling import Peaks, Profile, profile
-from byoc_core.runtime.arguments import bind_symbols
-from byoc_core.runtime.drawn_inputs import draw_input
+from byoc_core.profiling import Peaks, Profile
 from byoc_core.tuning import op_times
+from byoc_core.tuning.bench import Bench
 from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
-from byoc_core.tuning.candidates import Candidate, PlacementKey, placement_tuple, schedules_of
+from byoc_core.tuning.candidates import Candidate, PlacementKey, placement_tuple
 from byoc_core.tuning.entrants import InOrder, OneBackend
 from byoc_core.tuning.judging import Judge
-from byoc_core.tuning.op_times import RecordingPolicy
 from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_ops, moved_regions, spread_ops
 from byoc_core.tuning.race import challenge, race
 from byoc_core.tuning.result import Tuning
@@ -38,9 +34,6 @@ from byoc_core.tuning.schedules import ScheduleSearch
 from byoc_core.tuning.table import tasks_of
 from byoc_core.tuning.trial import PackedModel, Trial
 from byoc_core.tuning.workers import Workers, request_data
-
-if TYPE_CHECKING:
-    from byoc_core.artifact import Executable
 
 __all__ = ["Search"]
 
@@ -91,30 +84,23 @@ class Search:
         say: Callable[[str], object],
         measurements: Measurements | None = None,
     ) -> None:
-        self._module = module
-        self._compiler = compiler
-        self._function = function
-        self._num_threads = num_threads
         self._deadline = deadline
         self._say = say
         self._handles = compiling_backends(request, compiler.backends, "tune, backends")
         self._names = [handle.name for handle in self._handles]
-        self._request = request.updated(backends=self._handles, policy=None, placement=None)
-        self._inputs = inputs
+        request = request.updated(backends=self._handles, policy=None, placement=None)
+        self._bench = Bench(module, request, compiler, self._handles, function, inputs, sizes, num_threads, seed, say)
         self._sizes = dict(sizes)
         self._seed = seed
         self.trials: list[tuple[str, float]] = []
         self._measured_ops: dict[str, Mapping[str, float]] = {}
-        self._seen: dict[PlacementKey, Candidate] = {}
         self._measured_placements: dict[PlacementKey, tuple[Mapping[str, str], float]] = {}
         self._measurements = measurements
-        self._records: dict[str, RecordingPolicy] = {}
         self._schedule_trials: Mapping[str, int] = {}
         self._workers: Workers | None = None
         self._reference: Candidate | None = None
         self._judge: Judge | None = None
         self._host: Candidate | None = None
-        self._host_seconds = 0.0
         self._peaks: Peaks | None = None
         self._best: Candidate | None = None
         self._best_seconds = 0.0
@@ -125,11 +111,11 @@ class Search:
         Raises:
             OptionsError: a backend is not installed, so no other process has the backend.
         """
-        registry = self._compiler.backends
+        registry = self._bench.compiler.backends
         for handle in self._handles:
             if not registry.holds(handle):
                 raise OptionsError(f"backend `{handle.name}`", "is not installed, so no worker has it")
-        model = PackedModel.of(self._module, tuple(self._names))
+        model = PackedModel.of(self._bench.module, tuple(self._names))
         self._workers = Workers(executor, model, trial_seconds, self._say)
 
     def run(self) -> Tuning:
@@ -145,20 +131,20 @@ class Search:
                 raise
         best = self._best
         assert best is not None
-        found = self._profile(best)
+        found = self._bench.profile(best)
         if len(self._names) == 1:
             self._keep_measurements(self._names[0], found)
         rivals: dict[str, float] = {}
         for name, seconds in self.trials:
             rivals[name] = min(seconds, rivals.get(name, seconds))
-        registry = self._compiler.backends
+        registry = self._bench.compiler.backends
         installed = [handle.name for handle in self._handles if registry.holds(handle)]
         lock = Lock(
             self._names,
             best.ops,
-            self._function,
+            self._bench.function,
             found.sizes,
-            self._num_threads,
+            self._bench.num_threads,
             self._best_seconds,
             rivals,
             versions=versions_of(installed, registry),
@@ -180,13 +166,13 @@ class Search:
             orders = itertools.islice(itertools.permutations(self._names), _MAX_ORDERS)
             policies |= {", ".join(order): InOrder(order) for order in orders}
             policies["by estimated cost"] = ByCost(sizes=self._sizes)
-        self._compute_reference()
+        self._bench.compute_reference()
         entrants: list[Candidate] = []
         alone: dict[str, Candidate] = {}
         for name, policy in policies.items():
-            candidate = self._build(name, policy)
+            candidate = self._bench.build(name, policy)
             if isinstance(policy, OneBackend):
-                measured = candidate or self._build_with_host(name, policy)
+                measured = candidate or self._bench.build_with_host(name, policy)
                 if measured is not None:
                     alone[policy.name] = measured
             if candidate is None:
@@ -195,9 +181,9 @@ class Search:
                 entrants.append(candidate)
         if not entrants:
             raise OptionsError("tune", "no placement of the model can be compiled and run")
-        host = self._host
+        host = self._bench.host
         if host is not None and host not in entrants and _may_win(host, entrants):
-            entrants.append(self._seen.setdefault(host.key, host))
+            entrants.append(self._bench.keep(host))
         samples = race({candidate.name: candidate.run for candidate in entrants}, _FIRST_ROUNDS, self._seed)
         medians = {name: median(values) for name, values in samples.items()}
         for candidate in entrants:
@@ -208,24 +194,6 @@ class Search:
         for name, value in self.trials:
             self._say(f"{value * 1e3:.3f} ms  {name}")
         return alone
-
-    def _compute_reference(self) -> None:
-        """Compute the results on the host; a model unable to run there has the first placement as reference."""
-        request = self._request.updated(policy=OneBackend(HOST_NAME), fallback="allow")
-        try:
-            executable = self._compiler.build(self._module, request)
-        except ByocError as error:
-            self._say(f"no results of the host: {error}")
-            return
-        if self._inputs is None:
-            self._inputs = self._draw(executable)
-        try:
-            host = Candidate.of("the host", executable, self._function, self._inputs, self._num_threads)
-        except ExecutionError as error:
-            self._say(f"no results of the host: {error}")
-            return
-        self._reference, self._host_seconds = host, host.first_seconds
-        self._host = None if self._request.fallback == "error" else host
 
     def _improve(self, alone: dict[str, Candidate]) -> bool:
         """Search on until nothing is left to try or the time is over; return whether all was tried.
@@ -238,20 +206,20 @@ class Search:
         measured: dict[str, Mapping[str, float]] = {}
         uncertain: dict[str, Mapping[str, float]] = {}
         for name, candidate in alone.items():
-            found = self._profile(candidate)
+            found = self._bench.profile(candidate)
             self._measured_ops[name] = measured_ops(found, name)
             uncertain[name] = spread_ops(found, name)
             measured[name] = {**uncertain[name], **self._measured_ops[name]}
             self._keep_measurements(name, found)
         able = {name: candidate.ops for name, candidate in alone.items()}
         alone.clear()
-        self._release_losers()
+        self._bench.release_all_but(self._best)
         if not self._place_by_measured_ops(measured):
             return False
         while True:
             best = self._best
             assert best is not None
-            found = self._profile(best)
+            found = self._bench.profile(best)
             times = {region.name: region.seconds for region in found.regions}
             report = best.executable.report_data
             moves = itertools.chain(
@@ -268,12 +236,12 @@ class Search:
 
     def _keep_measurements(self, name: str, found: Profile) -> None:
         """Add the ops of a backend to the database, from a profile of the backend alone."""
-        record = self._records.get(name)
+        record = self._bench.records.get(name)
         if self._measurements is None or record is None or record.module is None:
             return
         handle = next(handle for handle in self._handles if handle.name == name)
         ops = list(op_times.measured_ops(found, name, record.module, scale=True))
-        options = self._request.options.get(name, {})
+        options = self._bench.request.options.get(name, {})
         rows = op_times.measurements_of(ops, record, handle, options, found.sizes, found.num_threads, found.num_calls)
         try:
             self._measurements.add(rows)
@@ -284,21 +252,23 @@ class Search:
     def _search_schedules(self) -> bool:
         """Try other schedules of the heaviest ops of the best placement; return whether all were tried."""
         assert self._best is not None
-        search = ScheduleSearch(self._compiler, self._module, self._request, self._handles, self._best.ops, self)
+        search = ScheduleSearch(
+            self._bench.compiler, self._bench.module, self._bench.request, self._handles, self._best.ops, self
+        )
         is_complete = search.run(has_workers=self._workers is not None)
         self._schedule_trials = search.num_trials
         return is_complete
 
     def build_policy(self, name: str, policy: Policy) -> Candidate | None:
         """Build a placement; ``None`` if the placement does not work or the results differ."""
-        self._release_losers()
+        self._bench.release_all_but(self._best)
         best = self._best
         is_best = isinstance(policy, PlacedOps) and best is not None and best.is_made_by(policy)
-        return best if is_best else self._build(name, policy)
+        return best if is_best else self._bench.build(name, policy)
 
     def profile_calls(self, candidate: Candidate, seconds: float) -> Profile:
         """Profile calls of a placement."""
-        return self._profile(candidate, seconds)
+        return self._bench.profile(candidate, seconds)
 
     def try_policies(self, policies: Mapping[str, Policy]) -> bool:
         """Race placements against the best; return whether one of these is the new best."""
@@ -352,9 +322,8 @@ class Search:
     def _try_by_workers(self, workers: Workers, policies: Mapping[str, Policy]) -> bool:
         best = self._best
         assert best is not None
-        assert self._inputs is not None
-        inputs = {name: np.asarray(value) for name, value in self._inputs.items()}
-        request = request_data(self._request.to_data())
+        inputs = {name: np.asarray(value) for name, value in self._bench.inputs.items()}
+        request = request_data(self._bench.request.to_data())
         trials = {
             name: Trial(
                 name,
@@ -362,10 +331,10 @@ class Search:
                 request,
                 policy_to_data(policy),
                 dict(best.ops),
-                self._function,
+                self._bench.function,
                 inputs,
-                self._num_threads,
-                tolerance=self._judge_of(best).tolerance,
+                self._bench.num_threads,
+                tolerance=self._bench.tolerance,
                 schedules=dict(best.schedules),
             )
             for name, policy in policies.items()
@@ -380,7 +349,7 @@ class Search:
             self._measured_placements[key] = outcome.ops, seconds
             self.trials.append((name, seconds))
             if not is_better and outcome.ratio < _MARGIN and workers.confirms(trials[name], _MARGIN):
-                candidate = self._build(name, PlacedOps(outcome.ops, outcome.schedules))
+                candidate = self._bench.build(name, PlacedOps(outcome.ops, outcome.schedules))
                 if candidate is not None:
                     self._best, self._best_seconds, is_better = candidate, seconds, True
             self._say_trial(name, seconds)
@@ -392,7 +361,7 @@ class Search:
 
     def _try_here(self, name: str, policy: Policy) -> bool:
         """Build and measure a placement; return whether the placement is the new best."""
-        candidate = self._build(name, policy)
+        candidate = self._bench.build(name, policy)
         best = self._best
         assert best is not None
         if candidate is None or candidate.key in self._measured_placements:
@@ -404,81 +373,9 @@ class Search:
         is_better = ratio < _MARGIN
         if is_better:
             self._best, self._best_seconds = candidate, seconds
-        self._release_losers()
+        self._bench.release_all_but(self._best)
         self._say_trial(name, seconds)
         return is_better
-
-    def _release_losers(self) -> None:
-        """Keep no candidate but the best: others hold memory, and their placements are known."""
-        self._seen = {key: candidate for key, candidate in self._seen.items() if candidate is self._best}
-
-    def _build_with_host(self, name: str, policy: Policy) -> Candidate | None:
-        """Return the candidate of a backend alone if refused only for ops left to the host; else ``None``.
-
-        The candidate is no result of the search; the times of its ops serve placements without the host.
-        """
-        if self._request.fallback != "error":
-            return None
-        candidate = self._build(name, policy, self._request.updated(fallback="allow", strict=True))
-        if candidate is not None:
-            self._seen.pop(candidate.key, None)
-        return candidate
-
-    def _build(self, name: str, policy: Policy, request: CompileRequest | None = None) -> Candidate | None:
-        """Return the candidate of a policy, or an equal earlier candidate; ``None`` if the placement does not work."""
-        recorded = policy
-        if isinstance(policy, OneBackend):
-            recorded = self._records[policy.name] = RecordingPolicy(policy)
-        try:
-            executable = self._compiler.build(self._module, (request or self._request).updated(policy=recorded))
-            if self._inputs is None:
-                self._inputs = self._draw(executable)
-            candidate = Candidate.of(
-                name, executable, self._function, self._inputs, self._num_threads, schedules_of(policy)
-            )
-        except ByocError as error:
-            if self._best is None and not self._seen and len(self._handles) == 1:
-                raise
-            self._say(f"{name}: {error}")
-            return None
-        reference = self._reference = self._reference or candidate
-        if not self._judge_of(candidate).accepts(candidate.results, reference.results):
-            self._say(f"{name}: the results differ from {reference.name}; the placement is left out")
-            return None
-        return self._seen.setdefault(candidate.key, candidate)
-
-    def _judge_of(self, candidate: Candidate) -> Judge:
-        """Return the judge of results, made with the first candidate."""
-        if self._judge is None:
-            assert self._inputs is not None
-            specs = candidate.executable.signature(self._function).inputs
-            inputs = [np.asarray(self._inputs[spec.name]) for spec in specs]
-            infos = [handle.info(self._request.options.get(handle.name)) for handle in self._handles]
-            sizes = bind_symbols(specs, inputs)
-            self._judge = Judge(self._module, self._function, inputs, sizes, infos, self._host_seconds)
-        return self._judge
-
-    def _draw(self, executable: Executable) -> dict[str, object]:
-        generator = np.random.default_rng(self._seed)
-        specs = executable.signature(self._function).inputs
-        symbols = sorted(shape_symbols(dim for spec in specs for dim in spec.shape))
-        sizes = {name: self._sizes.get(name, 1) for name in symbols}
-        inputs: dict[str, object] = {spec.name: draw_input(generator, spec, sizes) for spec in specs}
-        bind_symbols(specs, [np.asarray(value) for value in inputs.values()])
-        return inputs
-
-    def _profile(self, candidate: Candidate, seconds: float = _PROFILE_S) -> Profile:
-        assert self._inputs is not None
-        found = profile(
-            candidate.executable,
-            self._inputs,
-            function=self._function,
-            seconds=seconds,
-            num_threads=self._num_threads,
-            peaks=self._peaks,
-        )
-        self._peaks = found.peaks  # measured once
-        return found
 
 
 def _may_win(host: Candidate, entrants: Iterable[Candidate]) -> bool:
