@@ -20,13 +20,12 @@ from byoc_core.ir import IRModule
 from byoc_core.measurements import Measurements
 from byoc_core.partitioning import Policy
 from byoc_core.partitioning.policies import ByCost, MachineModel, PlacedOps
-from byoc_core.profiling import Peaks, Profile
+from byoc_core.profiling import Profile
 from byoc_core.tuning import op_times
 from byoc_core.tuning.bench import Bench
 from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
 from byoc_core.tuning.candidates import Candidate, PlacementKey, placement_tuple
 from byoc_core.tuning.entrants import InOrder, OneBackend
-from byoc_core.tuning.judging import Judge
 from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_ops, moved_regions, spread_ops
 from byoc_core.tuning.race import challenge, race
 from byoc_core.tuning.result import Tuning
@@ -43,6 +42,8 @@ _MARGIN = 0.985
 _PROFILE_S = 0.5
 _MAX_ORDERS = 6
 _MAX_BORDERS = 8
+_PLACEMENT_SHARE = 0.6
+"""The share of the time for placements; the rest is for schedules."""
 _BATCH = 4
 """Trials of an executor at once."""
 _SHORT_S = 0.02
@@ -85,6 +86,7 @@ class Search:
         measurements: Measurements | None = None,
     ) -> None:
         self._deadline = deadline
+        self._placement_deadline = monotonic() + _PLACEMENT_SHARE * (deadline - monotonic())
         self._say = say
         self._handles = compiling_backends(request, compiler.backends, "tune, backends")
         self._names = [handle.name for handle in self._handles]
@@ -98,10 +100,6 @@ class Search:
         self._measurements = measurements
         self._schedule_trials: Mapping[str, int] = {}
         self._workers: Workers | None = None
-        self._reference: Candidate | None = None
-        self._judge: Judge | None = None
-        self._host: Candidate | None = None
-        self._peaks: Peaks | None = None
         self._best: Candidate | None = None
         self._best_seconds = 0.0
 
@@ -165,7 +163,9 @@ class Search:
         if len(self._handles) > 1:
             orders = itertools.islice(itertools.permutations(self._names), _MAX_ORDERS)
             policies |= {", ".join(order): InOrder(order) for order in orders}
-            policies["by estimated cost"] = ByCost(sizes=self._sizes)
+            threads = self._bench.num_threads
+            policies["by estimated cost"] = ByCost(sizes=self._sizes, num_threads=threads)
+            policies["by estimated cost, any gain"] = ByCost(sizes=self._sizes, num_threads=threads, margin=0)
         self._bench.compute_reference()
         entrants: list[Candidate] = []
         alone: dict[str, Candidate] = {}
@@ -227,7 +227,7 @@ class Search:
             )
             has_moved = False
             while not has_moved:
-                if monotonic() > self._deadline or (self._workers is not None and self._workers.is_broken):
+                if monotonic() > self._placement_deadline or (self._workers is not None and self._workers.is_broken):
                     return False
                 batch = list(itertools.islice(moves, 1 if self._workers is None else _BATCH))
                 if not batch:
@@ -252,9 +252,8 @@ class Search:
     def _search_schedules(self) -> bool:
         """Try other schedules of the heaviest ops of the best placement; return whether all were tried."""
         assert self._best is not None
-        search = ScheduleSearch(
-            self._bench.compiler, self._bench.module, self._bench.request, self._handles, self._best.ops, self
-        )
+        bench, ops = self._bench, self._best.ops
+        search = ScheduleSearch(bench.compiler, bench.module, bench.request, self._handles, ops, self)
         is_complete = search.run(has_workers=self._workers is not None)
         self._schedule_trials = search.num_trials
         return is_complete
@@ -289,7 +288,7 @@ class Search:
     def _place_by_measured_ops(self, measured: Mapping[str, Mapping[str, float]]) -> bool:
         """Try placements of least time by measured ops, learning the cost of borders; return whether time is left."""
         for number in range(_MAX_BORDERS):
-            if monotonic() > self._deadline:
+            if monotonic() > self._placement_deadline:
                 return False
             border = FIRST_BORDERS[number] if number < len(FIRST_BORDERS) else self._learned_border(measured)
             if border is None:
