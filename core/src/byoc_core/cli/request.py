@@ -64,9 +64,9 @@ BackendOption = Annotated[
         "--backend",
         "-b",
         metavar="NAME",
-        help="A backend to use; repeat for several, or give A,B; backends are asked in this order. Default: all "
-        "installed backends able to compile here, by name; `auto`: the same, placed by cost. Ops not taken by any "
-        "backend run on the host.",
+        help="A backend to use; repeat for several, or give A,B; backends are asked in this order. Default: `auto`, "
+        "all installed backends able to compile here, placed by expected time. Ops not taken by any backend run on the "
+        "host.",
     ),
 ]
 OptionOption = Annotated[
@@ -164,6 +164,7 @@ class RequestFlags:
         """
         from byoc_core.cli.inputs import parse_sets_of_sizes
         from byoc_core.driver import CompileRequest
+        from byoc_core.driver.request import AUTO
         from byoc_core.partitioning.policies import POLICIES
 
         base = CompileRequest() if self.config is None else CompileRequest.from_file(self.config)
@@ -188,7 +189,8 @@ class RequestFlags:
         }
         has_placement = self.placement is not None or base.placement is not None
         if self.backend or ("backends" not in base.model_fields_set and not has_placement):
-            overrides["backends"] = choose_backends(self.backend)
+            names = choose_backends(self.backend)
+            overrides["backends"] = names if self.backend or len(names) < 2 else [AUTO]
         return base.updated(**{name: value for name, value in overrides.items() if value is not None})
 
 

@@ -18,7 +18,7 @@ _PEAKS = Peaks(5e10, 1e10)
 """Operations and bytes per second of a machine without figures: only the ratio counts."""
 
 FIRST_BORDERS: tuple[Border, ...] = ((5e-7, 0.0), (1e-6, 2e-10), (3e-6, 6e-10))
-"""Borders to try before any is learned: calls alone; values are copied, at 5 GB/s; with changes of layouts on both sides.
+"""Borders to try before any is learned: calls alone; copies of values at 5 GB/s; with changes of layouts on both sides.
 """
 
 
