@@ -57,13 +57,19 @@ _CACHED_S = 2e-11
 """Seconds of a byte read from a cache: less is no change of layout."""
 
 
-def collect(backend: str, models: Sequence[str], present: CostTable | None = None) -> CostTable:
+def collect(
+    backend: str,
+    models: Sequence[str],
+    present: CostTable | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> CostTable:
     """Return the table of a backend, from models and single layers.
 
     Args:
         backend: the backend.
         models: the models.
         present: a table with rows, shares and borders in place of measured layers.
+        options: of the backend.
     """
     peaks = measure_peaks(1)
     findings = Findings()
@@ -72,10 +78,12 @@ def collect(backend: str, models: Sequence[str], present: CostTable | None = Non
         try:
             model, inputs = load_sized(name)
             module = byoc_core.from_onnx(model)
-            ops, _ = measure_module(module, inputs, backend, MODEL_S, scale=True)
+            ops, _ = measure_module(module, inputs, backend, MODEL_S, scale=True, options=options)
             parallel: list[MeasuredOp] = []
             if len(os.sched_getaffinity(0)) > 1:
-                parallel, _ = measure_module(module, inputs, backend, MODEL_S, scale=True, num_threads=2)
+                parallel, _ = measure_module(
+                    module, inputs, backend, MODEL_S, scale=True, num_threads=2, options=options
+                )
         except (ByocError, ValueError, KeyError) as error:
             print(f"  {name}: left out: {str(error)[:200]}", flush=True)
             continue
@@ -84,7 +92,7 @@ def collect(backend: str, models: Sequence[str], present: CostTable | None = Non
     start = time.perf_counter()
     for name, module, inputs in list_layers() if present is None else ():
         try:
-            ops, found = measure_module(module, inputs, backend, LAYER_S, scale=False)
+            ops, found = measure_module(module, inputs, backend, LAYER_S, scale=False, options=options)
         except ByocError as error:
             print(f"  {name}: left out: {str(error)[:200]}", flush=True)
             continue
@@ -187,6 +195,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--backend", action="append", help="the backend to measure or check; may be repeated")
     parser.add_argument("-o", "--output", type=Path, help="the table to write")
+    parser.add_argument("--option", action="append", metavar="NAME=VALUE", help="an option of the measured backend")
     parser.add_argument("--keep-layers", type=Path, metavar="TABLE", help="a table with rows in place of layers")
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="models to measure")
     parser.add_argument("--check", nargs="*", metavar="MODEL", help="print the errors of estimates")
@@ -202,7 +211,8 @@ def main(arguments: Sequence[str]) -> int:
             parser.error("a table is of one backend: --backend NAME")
         kept = options.keep_layers
         present = None if kept is None else CostTable.from_text(kept.read_text(encoding="utf-8"), str(kept))
-        table = collect(backends[0], options.models, present)
+        pairs = dict(text.split("=", 1) for text in options.option or ())
+        table = collect(backends[0], options.models, present, pairs)
         options.output.write_text(table.to_text(), encoding="utf-8")
         print(f"{options.output}: {len(table.rows)} rows, {options.output.stat().st_size} bytes")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import byoc_core
@@ -108,7 +109,14 @@ class Findings:
 
 
 def measure_module(
-    module: IRModule, inputs: Mapping[str, Any], backend: str, seconds: float, *, scale: bool, num_threads: int = 1
+    module: IRModule,
+    inputs: Mapping[str, Any],
+    backend: str,
+    seconds: float,
+    *,
+    scale: bool,
+    num_threads: int = 1,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[MeasuredOp], Profile]:
     """Return the measured ops of a module on a backend alone, and the profile.
 
@@ -119,9 +127,10 @@ def measure_module(
         seconds: of the measurement.
         scale: whether conversions inside of regions belong to the ops.
         num_threads: of a call.
+        options: of the backend.
     """
     policy = RecordingPolicy(GreedyByOrder())
-    executable = byoc_core.build(module, [backend], policy=policy)
+    executable = byoc_core.build(module, [backend], policy=policy, options={backend: dict(options)})
     found, _ = repeated_profile(executable, inputs, seconds, num_threads)
     assert policy.module is not None
     return list(measured_ops(found, backend, policy.module, scale=scale)), found

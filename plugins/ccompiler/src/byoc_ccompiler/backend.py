@@ -89,11 +89,11 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 
 @hookimpl
 def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
-    """Return the cost of an op by measurements of similar ops, with the vectors of this machine alone."""
+    """Return the cost of an op by measurements of similar ops, with AVX-512 or AVX2."""
     options = _options(context)
     if options.tutorial or options.portable or options.target:
         return None
-    return measured_costs().estimate(function, context.num_threads)
+    return measured_costs(_vector_unit(options).nbytes).estimate(function, context.num_threads)
 
 
 @hookimpl
@@ -159,8 +159,13 @@ def _codegen(context: CompileContext, build: BuildOptions) -> CSourceCodegen:
         return CSourceCodegen(build)
     if options.portable:
         return FusedCodegen(build, NO_VECTORS, options)
+    return FusedCodegen(build, _vector_unit(options), options)
+
+
+def _vector_unit(options: CCompilerOptions) -> VectorUnit:
+    """Return the vector unit of the target."""
     target = find_toolchain(options.target).target(options.march, options.target)
-    return FusedCodegen(build, VectorUnit.of_features(target.machine, target.features), options)
+    return VectorUnit.of_features(target.machine, target.features)
 
 
 def _prepared(functions: Sequence[Function], context: CompileContext) -> tuple[Sequence[Function], Mapping[str, Any]]:

@@ -11,6 +11,12 @@ __all__ = ["measured_costs"]
 
 
 @functools.cache
-def measured_costs() -> CostTable:
-    """Return the table of measurements on one thread and on two."""
-    return CostTable.load(files("byoc_ccompiler") / "costs.json")
+def measured_costs(register_nbytes: int = 64) -> CostTable:
+    """Return the table of measurements on one thread and on two.
+
+    Args:
+        register_nbytes: the size of a vector register of the target: 64 for AVX-512; other targets have the table of
+            AVX2.
+    """
+    name = "costs.json" if register_nbytes >= 64 else "costs_avx2.json"
+    return CostTable.load(files("byoc_ccompiler") / name)

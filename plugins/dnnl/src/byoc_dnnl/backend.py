@@ -115,7 +115,8 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 @hookimpl
 def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
     """Return the cost of an op by measurements of similar ops."""
-    return measured_costs().estimate(function, context.num_threads)
+    found = find_library()
+    return None if isinstance(found, Missing) else measured_costs(found.isa).estimate(function, context.num_threads)
 
 
 @hookimpl
