@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from byoc_core.backend import BackendHandle
-from byoc_core.ir import IRModule
+from byoc_core.ir import Binding, IRModule
 from byoc_core.partitioning.layouts.find_orders import find_orders, is_same_memory
 from byoc_core.partitioning.layouts.orders import Order
 from byoc_core.partitioning.layouts.statements import Speakers
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of
+from byoc_core.partitioning.op_structure import OpNumbers
 
 __all__ = ["expect_orders"]
 
@@ -19,6 +20,7 @@ def expect_orders(
     trials: Sequence[IRModule],
     backends: Sequence[BackendHandle],
     options: Mapping[str, Mapping[str, object]],
+    numbers: OpNumbers,
 ) -> dict[str, dict[OpKey, Order]]:
     """Return the permuted values expected on each backend with statements, by function and name, with their orders.
 
@@ -30,6 +32,7 @@ def expect_orders(
         trials: the module with all claims of each backend.
         backends: in the order of ``trials``.
         options: of the backends, by name.
+        numbers: the distinct ops of the module.
 
     Raises:
         HookError: a backend's hook failed, and failures of the backend are not contained.
@@ -37,13 +40,13 @@ def expect_orders(
     Cost: linear in ops and operands, for each backend.
     """
     handles = {handle.name: handle for handle in backends}
-    speakers = Speakers(module, handles.__getitem__, options)
+    speakers = Speakers(module, handles.__getitem__, options, numbers)
     claims = {
         handle.name: _claims(trial, handle.name)
         for trial, handle in zip(trials, backends, strict=True)
         if speakers.speaks(handle.name)
     }
-    if len(claims) < 2:
+    if len(claims) < 2 or not any(speakers.prefers(name, op) for name, ops in claims.items() for op in ops.values()):
         return {}
     found: dict[str, dict[OpKey, Order]] = {}
     for name in claims:
@@ -62,11 +65,12 @@ def expect_orders(
     return found
 
 
-def _claims(trial: IRModule, backend: str) -> list[OpKey]:
-    return [
-        (source, op.results[0].name)
+def _claims(trial: IRModule, backend: str) -> dict[OpKey, Binding]:
+    """Return the ops claimed by a backend."""
+    return {
+        (source, op.results[0].name): op
         for source, body in bodies_of(trial)
         for binding in body.bindings
         if binding.codegen == backend
         for op in members_of(binding)
-    ]
+    }

@@ -13,7 +13,6 @@ from byoc_core.opset.layout import typical
 from byoc_core.opset.permutation import Permutable
 from byoc_core.partitioning.layouts.orders import Order, OrderProblem
 from byoc_core.partitioning.layouts.statements import Speakers
-from byoc_core.transform.permuted_ops import as_permutable
 from byoc_core.transform.tensors import dtype_of, permutation_of, rank_of, shape_of
 
 __all__ = ["find_orders", "is_same_memory"]
@@ -80,7 +79,7 @@ class _Walk:
     def _op(self, binding: Binding, backend: str | None) -> None:
         speaks = backend is not None and self._speakers.speaks(backend)
         alternatives = self._speakers.orders(backend, binding) if speaks and backend is not None else None
-        permutable = as_permutable(binding, exact=False) if speaks and alternatives is None else None
+        permutable = self._speakers.permutable(binding) if speaks and alternatives is None else None
         if alternatives:
             self._prefer(binding, alternatives)
         elif permutable is not None:

@@ -12,7 +12,7 @@ from byoc_core.ir import CALL, Binding, Function, IRModule, TensorType, Value, V
 from byoc_core.opset.permutation import inverse
 from byoc_core.partitioning.layouts.find_orders import find_orders, is_same_memory
 from byoc_core.partitioning.layouts.statements import Speakers
-from byoc_core.partitioning.op_sites import walk_bodies
+from byoc_core.partitioning.op_sites import members_of, walk_bodies
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_regions, with_bindings
 
@@ -92,7 +92,7 @@ class PlanLayouts(Pass):
         regions = _regions_called_once(module)
         speakers = Speakers(module, find_registry(self.registry).lookup(self.backends), self.options)
         able = {name for name, region in regions.items() if speakers.speaks(str(region.attrs["Codegen"]))}
-        if len(able) < 2 or "permute_dims" not in module.ops:
+        if len(able) < 2 or "permute_dims" not in module.ops or not _has_preference(regions, speakers):
             return LayoutPlan(module)
         writer = _Writer(module, regions, able, speakers)
         functions = {
@@ -103,6 +103,16 @@ class PlanLayouts(Pass):
             return LayoutPlan(module)
         changed = {name: writer.regions.get(name, function) for name, function in functions.items()}
         return LayoutPlan(module.with_functions(changed), tuple(writer.values), writer.conversions)
+
+
+def _has_preference(regions: Mapping[str, Function], speakers: Speakers) -> bool:
+    """Return whether a backend prefers a permuted order for any op of its regions."""
+    return any(
+        speakers.prefers(str(region.attrs["Codegen"]), op)
+        for region in regions.values()
+        for binding in region.bindings
+        for op in members_of(binding)
+    )
 
 
 def _regions_called_once(module: IRModule) -> dict[str, Function]:

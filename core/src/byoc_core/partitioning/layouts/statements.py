@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from byoc_core.backend import AxisOrders, BackendHandle, CompileContext
 from byoc_core.errors import ByocError
-from byoc_core.ir import Binding, Constant, IRModule
-from byoc_core.ir.structural_equality import attributes_text
+from byoc_core.ir import Binding, IRModule
+from byoc_core.opset.permutation import Permutable
 from byoc_core.partitioning.op_function import as_function
+from byoc_core.partitioning.op_structure import OpNumbers
+from byoc_core.transform.permuted_ops import as_permutable
 
 __all__ = ["Speakers"]
 
@@ -29,6 +31,7 @@ class Speakers:
         module: the module with the regions.
         find: returns a backend by name.
         options: of the backends, by name.
+        numbers: the distinct ops; may be shared with other questions about the module.
     """
 
     def __init__(
@@ -36,12 +39,15 @@ class Speakers:
         module: IRModule,
         find: Callable[[str], BackendHandle],
         options: Mapping[str, Mapping[str, object]],
+        numbers: OpNumbers | None = None,
     ) -> None:
         self._speakers: dict[str, _Speaker | None] = {}
         self._module = module
         self._find = find
         self._options = options
-        self._answers: dict[tuple[object, ...], tuple[AxisOrders, ...] | None] = {}
+        self._numbers = numbers or OpNumbers()
+        self._answers: dict[tuple[str, int], tuple[AxisOrders, ...] | None] = {}
+        self._permutable: dict[int, Permutable | None] = {}
 
     def speaks(self, backend: str) -> bool:
         """Return whether a backend states axis orders at all; values of other backends are row-major."""
@@ -56,9 +62,7 @@ class Speakers:
         speaker = self._speaker(backend)
         if speaker is None or binding.regions:
             return None
-        operands = tuple((isinstance(operand, Constant), operand.type) for operand in binding.operands)
-        results = tuple(result.type for result in binding.results)
-        key = (backend, binding.op.name, attributes_text(binding.attrs), operands, results)
+        key = (backend, self._numbers.number(binding))
         if key not in self._answers:
             try:
                 self._answers[key] = speaker.handle.layouts(as_function(binding, backend), speaker.context)
@@ -66,6 +70,22 @@ class Speakers:
                 speaker.handle.contain(HOOK, error, binding.results[0].name)
                 self._answers[key] = None
         return self._answers[key]
+
+    def prefers(self, backend: str, binding: Binding) -> bool:
+        """Return whether a backend prefers a permuted order for an op.
+
+        Raises:
+            HookError: the backend's hook failed, and failures of the backend are not contained.
+        """
+        first = (self.orders(backend, binding) or (None,))[0]
+        return first is not None and any(order is not None for order in (*first.operands, *first.results))
+
+    def permutable(self, binding: Binding) -> Permutable | None:
+        """Return the rule for computing an op in any order of axes; ``None`` if the order matters."""
+        number = self._numbers.number(binding)
+        if number not in self._permutable:
+            self._permutable[number] = as_permutable(binding, exact=False)
+        return self._permutable[number]
 
     def _speaker(self, backend: str) -> _Speaker | None:
         if backend not in self._speakers:

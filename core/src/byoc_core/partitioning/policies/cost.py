@@ -17,6 +17,7 @@ from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.layouts.expected import expect_orders
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, op_key
+from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
 from byoc_core.partitioning.policies.cost_problem import Body, Prices, backends_of
 from byoc_core.partitioning.policies.labelling import Labelling, find_labelling
@@ -194,7 +195,8 @@ class _Plan:
             self._greedy = unlogged.claim(self._greedy, handle)
         self._trials = trials
         sizes = Sizes(policy.sizes)
-        orders = expect_orders(module, trials, request.backends, request.options)
+        numbers = request.answers.numbers if request.answers is not None else OpNumbers()
+        orders = expect_orders(module, trials, request.backends, request.options, numbers)
         self._prices = Prices(
             module,
             request,
