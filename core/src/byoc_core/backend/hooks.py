@@ -280,8 +280,8 @@ def byoc_layouts(function: Function, context: CompileContext) -> Sequence[AxisOr
     """Return the orders of axes in which an op reads and writes without a conversion. Optional.
 
     Called by: the pass ``PlanLayouts``, as part of ``build``, ``explain`` and ``debug_model``; the policy ``ByCost``.
-    When: after partition, for functions of a single op of a region of the backend. Composites are asked op by op.
-        Symbolic sizes may occur.
+    When: places are weighed, and after partition, for functions of a single op claimed by the backend. Composites are
+        asked op by op. Symbolic sizes may occur.
     How often: once per pass for ops differing only in names and in the elements of constants.
     Result: alternatives, best first. A single alternative states the only fast order, such as channels last for a
         convolution. Several alternatives state that the op computes in any of these orders, with equal orders of
