@@ -182,10 +182,12 @@ def test_a_failing_hook_costs_the_layout_only() -> None:
     assert second.compiled
 
 
-def test_a_build_plans_layouts_and_reports_them() -> None:
+@pytest.mark.parametrize("strided", [False, True])
+def test_a_build_plans_layouts_and_reports_them(strided: bool) -> None:
+    """Transposes stay in the regions, also of a backend taking strided views."""
     module = R.parse(TWO_CONVOLUTIONS.replace(', codegen="aone"', "").replace(', codegen="btwo"', ""))
-    first = FakeBackend("aone", ("nn.conv2d", "permute_dims"), layouts=state_channels_last)
-    second = FakeBackend("btwo", ("add", "nn.relu", "permute_dims"), layouts=state_channels_last)
+    first = FakeBackend("aone", ("nn.conv2d", "permute_dims"), layouts=state_channels_last, strided=strided)
+    second = FakeBackend("btwo", ("add", "nn.relu", "permute_dims"), layouts=state_channels_last, strided=strided)
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 4, 8, 8), np.float32), rng.standard_normal((4, 4, 1, 1), np.float32)
     expected = byoc_core.VirtualMachine(byoc_core.build(module))["main"](x, w)
@@ -198,5 +200,7 @@ def test_a_build_plans_layouts_and_reports_them() -> None:
     ]
     assert [row["op"] for row in report["ops"]] == ["nn.conv2d", "nn.relu", "add", "nn.conv2d"]
     assert [row["inputs"] for row in report["ops"]] == [["x", "w"], ["a"], ["b"], ["c", "w"]]
+    compiled = {f.name: [b.op.name for b in f.bindings] for plugin in (first, second) for f in plugin.compiled}
+    assert compiled["btwo_main_0"] == ["permute_dims", "nn.relu", "add", "permute_dims"]
     text = byoc_core.explain(module, [first, second]).report()
     assert "values crossing borders with permuted axes:\n  axes 0, 2, 3, 1: a (aone_main_0 to btwo_main_0); c (" in text

@@ -47,7 +47,7 @@ def carve(prepared: Prepared) -> Carved:
     offloaded = carve_for_backends(prepared)
     unpeeled = _partition(prepared, offloaded, [prepared.compilation.host], None, Constraints(), Stage.PARTITION_HOST)
     layouts = plan_layouts(prepared, unpeeled)
-    return Carved(prepared, unpeeled, layouts, peel_views(prepared, layouts.module))
+    return Carved(prepared, unpeeled, layouts, peel_views(prepared, layouts))
 
 
 def carve_for_backends(prepared: Prepared) -> IRModule:
@@ -77,12 +77,20 @@ def plan_layouts(prepared: Prepared, module: IRModule) -> LayoutPlan:
     return found[-1]
 
 
-def peel_views(prepared: Prepared, module: IRModule) -> IRModule:
-    """Return the module with views at region borders moved to the callers, except views placed by the user."""
+def peel_views(prepared: Prepared, layouts: LayoutPlan) -> IRModule:
+    """Return the module with views at region borders moved to the callers.
+
+    Views placed by the user stay, and so do the transposes of planned layouts.
+    """
     compilation = prepared.compilation
     forced = prepared.constraints.forced
-    peel = PeelViews(compilation.backends, lambda function, name: (function, name) in forced, compilation.registry)
-    return compilation.observers.sequence([peel], Stage.PEEL, verify_input=False)(module)
+    transposes = {name for _, name in layouts.conversions}
+
+    def keeps(function: str, name: str) -> bool:
+        return name in transposes or (function, name) in forced
+
+    peel = PeelViews(compilation.backends, keeps, compilation.registry)
+    return compilation.observers.sequence([peel], Stage.PEEL, verify_input=False)(layouts.module)
 
 
 def _partition(

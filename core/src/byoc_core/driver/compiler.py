@@ -83,7 +83,7 @@ class Compiler:
         """
         strict_request = (request or self.request).updated(strict=True)
         prepared = prepare(self._open(module, strict_request, progress))
-        return peel_views(prepared, plan_layouts(prepared, carve_for_backends(prepared)).module)
+        return peel_views(prepared, plan_layouts(prepared, carve_for_backends(prepared)))
 
     def pass_names(self, request: CompileRequest | None = None) -> tuple[str, ...]:
         """Return the names of the passes run by :meth:`build` for a request, in order.
