@@ -52,6 +52,8 @@ _MAX_ROWS = 160
 """Rows of an op in a table."""
 _SAME = 0.35
 """Rows nearer than this, by features, are near duplicates."""
+_OTHER_NUMBERS = 4.0
+"""The distance of rows of other dtypes."""
 _LARGE_NBYTES = 1 << 17
 _CACHED_S = 2e-11
 """Seconds of a byte read from a cache: less is no change of layout."""
@@ -159,7 +161,8 @@ def _thinned(rows: Sequence[CostRow]) -> list[CostRow]:
     merged = [_median(row, timed) for row, timed in equal.items()]
     merged.sort(key=lambda row: (row.flops, row.nbytes, row.dtypes, row.attributes, row.shapes, row.maker))
     features = np.array([row.features for row in merged])
-    texts = [(row.dtypes, row.attributes, row.maker) for row in merged]
+    numbers = np.array([row.kind_of_numbers for row in merged])
+    texts = [(row.attributes, row.maker) for row in merged]
     rows_left: list[int] = []
     least = np.full(len(merged), np.inf)
     while len(rows_left) < min(_MAX_ROWS, len(merged)):  # the farthest row from all rows_left rows comes next
@@ -169,6 +172,7 @@ def _thinned(rows: Sequence[CostRow]) -> list[CostRow]:
         rows_left.append(following)
         distances = np.abs(features - features[following]).sum(axis=1)
         distances += [0.0 if text == texts[following] else 0.5 for text in texts]
+        distances += np.where(numbers == numbers[following], 0.0, _OTHER_NUMBERS)
         least = np.minimum(least, distances)
     return [merged[index] for index in sorted(rows_left)]
 

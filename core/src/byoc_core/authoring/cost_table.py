@@ -126,6 +126,11 @@ class CostRow:
         return cls(binding.op.name, kind, dtypes, _short(attributes), flops, nbytes, shapes_of_row, seconds, maker)
 
     @property
+    def kind_of_numbers(self) -> str:
+        """Return the dtypes, with a mark for dequantised operands: backends compute with the integers behind."""
+        return f"{self.dtypes} q" if self.maker == "dequantize" else self.dtypes
+
+    @property
     def features(self) -> tuple[float, ...]:
         """Return logarithms of work and sizes: distances of features are factors of two."""
         work = (math.log2(1 + self.flops), math.log2(1 + self.nbytes))
@@ -318,7 +323,7 @@ class _Rows:
 
     def __init__(self, rows: Sequence[CostRow], work: Any) -> None:
         self._features = np.array([row.features for row in rows])
-        self._dtypes = np.array([row.dtypes for row in rows])
+        self._dtypes = np.array([row.kind_of_numbers for row in rows])
         self._attributes = np.array([row.attributes for row in rows])
         self._makers = np.array([row.maker for row in rows])
         self._logs = np.array([math.log(max(row.seconds, 1e-12) / work(row)) for row in rows])
@@ -343,7 +348,7 @@ class _Rows:
     def _nearest(self, row: CostRow) -> tuple[Any, Any]:
         """Return the indices of the most similar rows, and their weights."""
         distances = np.abs(self._features - np.array(row.features)).sum(axis=1)
-        distances += _OTHER_DTYPES * (self._dtypes != row.dtypes) + _OTHER_ATTRIBUTES * (
+        distances += _OTHER_DTYPES * (self._dtypes != row.kind_of_numbers) + _OTHER_ATTRIBUTES * (
             self._attributes != row.attributes
         )
         distances += _OTHER_MAKER * (self._makers != row.maker)

@@ -26,6 +26,7 @@ __all__ = [
     "BackendCosts",
     "MachineModel",
     "Sizes",
+    "guess_host",
     "to_seconds",
     "to_units",
 ]
@@ -84,7 +85,18 @@ class MachineModel:
 
 HOST_MACHINE = MachineModel(flops_per_second=5e10, bytes_per_second=1e10, op_seconds=2e-6)
 """The numpy host on one core of a server, to the order of magnitude: large products and convolutions, one elementwise
-pass over memory, and the overhead of one op."""
+pass over memory, and the overhead of one op. Ops of few operations for each byte are slower."""
+
+_PASSES = MachineModel(flops_per_second=1e9, bytes_per_second=1e10, op_seconds=2e-6)
+"""The numpy host in ops of few operations for each byte: passes over arrays, with temporaries."""
+_PRODUCT_INTENSITY = 4
+"""Operations for each byte from which an op is likely a product of matrices."""
+
+
+def guess_host(flops: int, nbytes: int) -> Estimate:
+    """Return the guessed cost of work on the numpy host."""
+    return (HOST_MACHINE if flops > _PRODUCT_INTENSITY * nbytes else _PASSES).estimate(flops, nbytes)
+
 
 BACKEND_MACHINE = MachineModel(flops_per_second=1e11, bytes_per_second=2e10, op_seconds=1e-7, call_seconds=1e-6)
 """A backend without figures: compiled code on the same core, in the host's memory, a call per region."""

@@ -18,10 +18,10 @@ from byoc_core.partitioning.layouts.orders import Order
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of, op_key
 from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.cost_model import (
-    HOST_MACHINE,
     BackendCosts,
     MachineModel,
     Sizes,
+    guess_host,
     to_units,
 )
 from byoc_core.partitioning.policies.neighbours import Neighbours, Site, neighbours_of
@@ -90,7 +90,8 @@ class Prices:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
         self.sizes = sizes
         self.refused: dict[tuple[str, OpKey], Rejection] = {}
-        self._host = machines.get(HOST_NAME, HOST_MACHINE)
+        given = machines.get(HOST_NAME)
+        self._host = guess_host if given is None else given.estimate
         self._numbers = request.answers.numbers if request.answers is not None else OpNumbers()
         self._host_costs: dict[int, int] = {}
         self._backends = []
@@ -140,7 +141,7 @@ class Prices:
             return measured
         number = self._numbers.number(binding)
         if number not in self._host_costs:
-            self._host_costs[number] = to_units(self._host.estimate(*self.sizes.work(binding)).seconds)
+            self._host_costs[number] = to_units(self._host(*self.sizes.work(binding)).seconds)
         return self._host_costs[number]
 
     def _neighbours_at(
@@ -191,7 +192,7 @@ class Prices:
 
     @functools.cached_property
     def _borders(self) -> list[Estimate]:
-        return [*(costs.border() for costs in self._backends), self._host.estimate(0, 0)]
+        return [*(costs.border() for costs in self._backends), self._host(0, 0)]
 
     def units(self, before: IRModule, claimed: IRModule, label: int) -> dict[OpKey, Unit]:
         """Return the ops of a module taken by a backend, as units, by each member op.
