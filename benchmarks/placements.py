@@ -24,6 +24,7 @@ from byoc_core.artifact import Executable
 from byoc_core.errors import ByocError
 from byoc_core.ir import IRModule
 from byoc_core.reporting.shares import items_of
+from byoc_core.runtime import threads
 
 from benchmarks.contests import Comparison, Effort, compare_engines
 from benchmarks.models import DNNL_ALONE, THREADS, check_names, installed_peers, load_model
@@ -74,7 +75,7 @@ def list_contestants(tuned_s: float | None) -> tuple[Contestant, ...]:
     Args:
         tuned_s: the seconds of the search for a placement by measurement; without, there is none.
     """
-    contestants = [Contestant(BY_COST, lambda module, _inputs, _num_threads: byoc_core.build(module, "auto"))]
+    contestants = [Contestant(BY_COST, _place_by_cost, is_per_threads=True)]
     if tuned_s is not None:
         contestants.append(
             Contestant(
@@ -86,6 +87,16 @@ def list_contestants(tuned_s: float | None) -> tuple[Contestant, ...]:
             )
         )
     return (*contestants, *map(_alone, SINGLES))
+
+
+def _place_by_cost(module: IRModule, _inputs: Inputs, num_threads: int) -> Executable:
+    """Compile by all backends, for calls with a number of threads."""
+    before = threads.num_threads()
+    threads.set_num_threads(num_threads)
+    try:
+        return byoc_core.build(module, "auto")
+    finally:
+        threads.set_num_threads(before)
 
 
 def _alone(backend: str) -> Contestant:
