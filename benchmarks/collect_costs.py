@@ -105,8 +105,8 @@ def collect(
                 findings.borders.append((name.split()[0], region.nbytes, region.seconds - with_ops))
     print(f"  layers: {time.perf_counter() - start:.1f} s; {len(findings.rows)} measured ops in all", flush=True)
     measured = {_untimed(row) for row in findings.rows}
-    kept = [] if present is None else [row for row in present.rows if _untimed(row) not in measured]
-    rows = [row for group in _by_op([*findings.rows, *kept]).values() for row in _thinned(group)]
+    layer_rows = [] if present is None else [row for row in present.rows if _untimed(row) not in measured]
+    rows = [row for group in _by_op([*findings.rows, *layer_rows]).values() for row in _thinned(group)]
     borders = _borders(findings.borders) if present is None else dict(present.borders)
     for op, per_byte in borders.items():
         print(f"  borders of {op}: {per_byte * 1e9:.3f} ns for each byte")
@@ -213,8 +213,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.output is not None:
         if len(backends) != 1:
             parser.error("a table is of one backend: --backend NAME")
-        kept = options.keep_layers
-        present = None if kept is None else CostTable.from_text(kept.read_text(encoding="utf-8"), str(kept))
+        layers = options.keep_layers
+        present = None if layers is None else CostTable.from_text(layers.read_text(encoding="utf-8"), str(layers))
         pairs = dict(text.split("=", 1) for text in options.option or ())
         table = collect(backends[0], options.models, present, pairs)
         options.output.write_text(table.to_text(), encoding="utf-8")

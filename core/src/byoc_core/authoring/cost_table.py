@@ -328,8 +328,8 @@ class _Rows:
         self._makers = np.array([row.maker for row in rows])
         self._logs = np.array([math.log(max(row.seconds, 1e-12) / work(row)) for row in rows])
         self._ratios = np.array([row.parallel_seconds / max(row.seconds, 1e-12) for row in rows])
-        known = self._ratios[self._ratios > 0]
-        self._usual_ratio = float(np.median(known)) if known.size else 1.0
+        ratios = self._ratios[self._ratios > 0]
+        self._usual_ratio = float(np.median(ratios)) if ratios.size else 1.0
 
     def efficiency(self, row: CostRow, num_threads: int = 1) -> float:
         """Return seconds over the least seconds of the work: the mean of the most similar rows' logarithms."""
@@ -337,11 +337,11 @@ class _Rows:
         single = math.exp(float((self._logs[order] * weights).sum() / weights.sum()))
         if num_threads < 2:
             return single
-        known = self._ratios[order] > 0
+        has_ratio = self._ratios[order] > 0
         ratio = self._usual_ratio
-        if known.any():
-            logs, known_weights = np.log(self._ratios[order][known]), weights[known]
-            ratio = math.exp(float((logs * known_weights).sum() / known_weights.sum()))
+        if has_ratio.any():
+            logs, ratio_weights = np.log(self._ratios[order][has_ratio]), weights[has_ratio]
+            ratio = math.exp(float((logs * ratio_weights).sum() / ratio_weights.sum()))
         parallel = 2 * (1 - ratio)
         return single * max(1 - parallel + parallel / num_threads, 1 / num_threads)
 

@@ -90,8 +90,8 @@ class Prices:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
         self.sizes = sizes
         self.refused: dict[tuple[str, OpKey], Rejection] = {}
-        given = machines.get(HOST_NAME)
-        self._host = guess_host if given is None else given.estimate
+        machine = machines.get(HOST_NAME)
+        self._host = guess_host if machine is None else machine.estimate
         self._numbers = request.answers.numbers if request.answers is not None else OpNumbers()
         self._host_costs: dict[int, int] = {}
         self._backends = []
