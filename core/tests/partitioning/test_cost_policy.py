@@ -28,7 +28,7 @@ from byoc_core.partitioning import (
 )
 from byoc_core.partitioning.claiming.claim_filters import accept_all
 from byoc_core.partitioning.policies import POLICIES
-from byoc_core.partitioning.policies.cost_model import Sizes
+from byoc_core.partitioning.policies.cost_model import Sizes, guess_host
 from byoc_core.partitioning.policies.cost_problem import Prices
 from byoc_core.pattern import CompositePattern, Rejection, Support, is_op, wildcard
 from hypothesis import HealthCheck, given, settings
@@ -480,3 +480,10 @@ def test_the_cost_policy_is_lawful_and_never_dearer(
     policy_cost = prices.total(policy(case.module, request))
     assert policy_cost <= prices.total(GreedyByOrder()(case.module, request))
     assert policy_cost <= prices.total(case.module)
+
+
+def test_the_guessed_host_is_slow_at_passes_over_arrays() -> None:
+    """A normalisation of 1.7 operations for each byte is no product: numpy makes a pass for each operation."""
+    normalisation, product = guess_host(3_900_000, 2_300_000), guess_host(390_000_000, 2_300_000)
+    assert normalisation.seconds == pytest.approx(3.9e-3, rel=0.01)
+    assert product.seconds == pytest.approx(7.8e-3, rel=0.01)
