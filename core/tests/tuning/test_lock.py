@@ -293,8 +293,8 @@ def test_a_build_measures_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -
     def forbidden(*_arguments: object, **_named: object) -> None:
         raise AssertionError("a measurement")
 
-    for name in ("race", "challenge", "profile"):
-        monkeypatch.setattr(importlib.import_module("byoc_core.tuning.search"), name, forbidden)
+    for module, name in (("search", "race"), ("search", "challenge"), ("bench", "profile")):
+        monkeypatch.setattr(importlib.import_module(f"byoc_core.tuning.{module}"), name, forbidden)
     backend = SleepyBackend("aone", dict.fromkeys(OPS, 1.0))
     Lock(["aone"], dict.fromkeys(("main/a", "main/b", "main/c"), "aone")).save(path)
     built = byoc_core.build(MODULE, [backend], placement=path)

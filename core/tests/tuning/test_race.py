@@ -2,53 +2,52 @@
 
 from __future__ import annotations
 
-import threading
-import time
+import importlib
 
+import pytest
 from byoc_core.tuning.race import race, settle
 
-SPIN_S = 0.05
+RACE = importlib.import_module("byoc_core.tuning.race")
 
 
-def spin(seconds: float) -> threading.Thread:
-    def run() -> None:
-        stop = time.perf_counter() + seconds
-        while time.perf_counter() < stop:
-            pass
+class Clock:
+    """A clock of a process with other threads computing for some time."""
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, busy_s: float) -> None:
+        self.now = 0.0
+        self.computed = 0.0
+        self.busy_until = busy_s
+        monkeypatch.setattr(RACE, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(RACE, "process_time", lambda: self.computed)
+        monkeypatch.setattr(RACE, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.computed += min(seconds, max(0.0, self.busy_until - self.now))
+        self.now += seconds
 
 
-def test_a_sample_waits_for_spinning_threads() -> None:
-    thread = spin(SPIN_S)
+@pytest.mark.parametrize(("busy_s", "wait_s"), [(0.0, 0.001), (0.0301, 0.032), (10.0, 0.2)])
+def test_a_sample_waits_for_computing_threads_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, busy_s: float, wait_s: float
+) -> None:
+    clock = Clock(monkeypatch, busy_s)
     settle()
-    assert not thread.is_alive()
+    assert clock.now == pytest.approx(wait_s, abs=1.5e-3)
 
 
-def test_endless_work_of_the_process_ends_the_wait() -> None:
-    thread = spin(1.0)
-    start = time.perf_counter()
-    settle()
-    assert thread.is_alive()
-    assert time.perf_counter() - start < 0.9
-    thread.join()
-
-
-def test_a_contestant_leaving_threads_behind_does_not_slow_the_others() -> None:
-    threads = []
+def test_each_sample_of_a_race_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A contestant leaving threads behind does not slow the others."""
+    clock = Clock(monkeypatch, 0.0)
+    disturbed = []
 
     def leaving() -> None:
-        threads.append(spin(0.02))
-
-    alive = []
+        clock.now += 0.01
+        clock.busy_until = clock.now + 0.03
 
     def calm() -> None:
-        alive.append(any(thread.is_alive() for thread in threads))
+        clock.now += 0.01
+        disturbed.append(clock.busy_until > clock.now)
 
     race({"leaving": leaving, "calm": calm}, 5)
-    for thread in threads:
-        thread.join()
-    assert alive
-    assert not any(alive[2:])  # the first two calls count calls, before any round
+    assert len(disturbed) > 5
+    assert not any(disturbed[2:])  # the first two calls count calls, before any round

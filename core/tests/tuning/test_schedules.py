@@ -6,6 +6,8 @@ import importlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import byoc_core
@@ -15,6 +17,8 @@ from byoc_core import script as R
 from byoc_core.backend import CompileContext
 from byoc_core.driver import Compiler
 from byoc_core.ir import Function, IRModule
+from byoc_core.measurements import Calibration, Measurements
+from byoc_core.partitioning import ByCost, MachineModel
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.profiling import Peaks
 from byoc_core.runtime.module import PackedFunction
@@ -31,8 +35,9 @@ FAST = 1e-3
 
 @pytest.fixture(autouse=True)
 def short_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let profiles take ten calls, without the limits of the machine."""
-    module = importlib.import_module("byoc_core.tuning.search")
+    """Let profiles take ten calls, without the limits of the machine; the host is as fast as the toys."""
+    monkeypatch.setattr(importlib.import_module("byoc_core.tuning.search"), "_may_win", lambda *_: False)
+    module = importlib.import_module("byoc_core.tuning.bench")
     original = module.profile
 
     def quick(*arguments: Any, **named: Any) -> Any:
@@ -130,11 +135,41 @@ def test_the_faster_schedule_is_found_locked_and_replayed() -> None:
     assert [line.partition("tanh main/b: ")[2].partition("  ")[0] for line in tried] == ["slower", "fast"]
     assert any("schedules of 1 kinds of ops" in line for line in lines)
     (task,) = (task for task in found.tasks if task.name == "tanh")
-    assert (task.schedule, task.trials) == ("fast", 2)
+    assert (task.schedule, task.trials) == ("fast", 3)  # the backend alone, and two schedules
     again = ScheduledBackend()
     built = byoc_core.build(MODULE, [again], placement=found.lock)
     assert again.built == [{"b": "fast"}]
     check_results(built)
+
+
+def test_the_database_keeps_the_schedule_for_later_builds(tmp_path: Path) -> None:
+    """A build by cost reads the time and the name of the faster schedule; another op keeps the backend's own choice."""
+    database = Measurements(str(tmp_path / "db"))
+    tuned(ScheduledBackend(), measurements=database)
+    rows = {row.schedule: row.seconds for row in database.rows() if row.op == "tanh"}
+    assert rows.keys() == {"", "fast"}
+    assert rows["fast"] < rows[""] / 2
+    again = ScheduledBackend()
+    slow_host = {"host": MachineModel(1.0, 1.0)}
+    policy = ByCost(measurements=database, num_threads=1, machines=slow_host)
+    check_results(byoc_core.build(MODULE, [again], policy=policy))
+    assert again.built == [{"b": "fast"}]
+    unwarmed = ScheduledBackend()
+    byoc_core.build(MODULE, [unwarmed], policy=ByCost(machines=slow_host))
+    assert unwarmed.built == [{}]
+
+
+def test_a_slower_schedule_in_the_database_is_not_chosen(tmp_path: Path) -> None:
+    database = Measurements(str(tmp_path / "db"))
+    tuned(ScheduledBackend(), measurements=database)
+    (fast,) = database.rows(schedule="fast")
+    (usual,) = database.rows(schedule="", key=fast.key)
+    slower = replace(fast, schedule="slower", seconds=2 * usual.seconds)
+    found = Calibration.of([usual, slower])
+    assert found.schedules == {}
+    assert found.seconds[fast.key] == usual.seconds
+    assert Calibration.of([slower, fast, usual]).schedules == {fast.key: "fast"}
+    assert Calibration.of([fast]).schedules == {}
 
 
 def test_slower_schedules_leave_the_own_choice() -> None:

@@ -28,6 +28,7 @@ ALL_ONE = dict.fromkeys(CROSSED, "aone")
 
 
 SEARCH = importlib.import_module("byoc_core.tuning.search")
+BENCH = importlib.import_module("byoc_core.tuning.bench")
 
 
 def set_chances_of_host(monkeypatch: pytest.MonkeyPatch, short_s: float, hopeless: float) -> None:
@@ -39,14 +40,13 @@ def set_chances_of_host(monkeypatch: pytest.MonkeyPatch, short_s: float, hopeles
 @pytest.fixture(autouse=True)
 def short_profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let profiles take ten calls, without the limits of the machine; let the host seem slow; fail at warnings."""
-    module = SEARCH
-    original = module.profile
+    original = BENCH.profile
 
     def quick(*arguments: Any, **named: Any) -> Any:
         return original(*arguments, **{**named, "seconds": 0.0, "warm_up": 0, "peaks": Peaks(1e11, 1e10)})
 
-    monkeypatch.setattr(module, "profile", quick)
-    monkeypatch.setattr(module, "_SLOW_HOST", MachineModel(1e9, 1e9, op_seconds=1.0))
+    monkeypatch.setattr(BENCH, "profile", quick)
+    monkeypatch.setattr(SEARCH, "_SLOW_HOST", MachineModel(1e9, 1e9, op_seconds=1.0))
     set_chances_of_host(monkeypatch, short_s=0.0, hopeless=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -80,7 +80,7 @@ def test_the_best_placement_is_found_and_replayed() -> None:
     check_results(found)
     names = [name for name, _ in found.trials]
     assert names[:2] == ["aone alone", "btwo alone"]
-    assert any(name.startswith("measured ops, borders of 1 us") for name in names)
+    assert any(name.startswith("measured ops, borders of 0.5 us") for name in names)
     assert all(any(name in line for line in lines) for name in names)
     lock = found.lock
     assert (lock.backends, lock.function, lock.sizes, lock.num_threads) == (["aone", "btwo"], "main", {}, 1)

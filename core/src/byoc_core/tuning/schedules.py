@@ -160,6 +160,7 @@ class ScheduleSearch:
         self._ops = ops
         self._bench = bench
         self._handles = handles
+        self._choices: list[OpChoice] = []
         self.num_trials: dict[str, int] = {}
 
     def run(self, *, has_workers: bool) -> bool:
@@ -187,9 +188,21 @@ class ScheduleSearch:
         names = [(choice, self._names(choice, carved)) for choice in heavy]
         open_choices = [(choice, offered) for choice, offered in names if offered]
         is_complete = (self._race_each if has_workers else self._try_together)(open_choices)
+        self._choices = heavy
         for choice in heavy:
             self.num_trials.update(dict.fromkeys(choice.members, choice.num_trials))
         return is_complete
+
+    def chosen(self, schedules: Mapping[str, str]) -> Iterator[tuple[OpChoice, str]]:
+        """Yield the choices with a measured time of the schedule in a placement, and the schedule.
+
+        Args:
+            schedules: of the placement, by op.
+        """
+        for choice in self._choices:
+            name = schedules.get(choice.keys[0], "")
+            if name in choice.times:
+                yield choice, name
 
     def _names(self, choice: OpChoice, carved: IRModule) -> tuple[str, ...]:
         context = choice.handle.context(carved, self._request.options.get(choice.handle.name, {}))

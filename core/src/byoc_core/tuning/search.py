@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from statistics import median
 from time import monotonic
 
@@ -17,7 +18,9 @@ from byoc_core.driver.lock import Lock, versions_of
 from byoc_core.driver.request_policy import policy_to_data
 from byoc_core.errors import ArtifactError, OptionsError
 from byoc_core.ir import IRModule
-from byoc_core.measurements import Measurements
+from byoc_core.measurements import Measurement, Measurements
+from byoc_core.measurements.keys import op_key
+from byoc_core.measurements.setting import BackendSetting
 from byoc_core.partitioning import Policy
 from byoc_core.partitioning.policies import ByCost, MachineModel, PlacedOps
 from byoc_core.profiling import Profile
@@ -130,8 +133,6 @@ class Search:
         best = self._best
         assert best is not None
         found = self._bench.profile(best)
-        if len(self._names) == 1:
-            self._keep_measurements(self._names[0], found)
         rivals: dict[str, float] = {}
         for name, seconds in self.trials:
             rivals[name] = min(seconds, rivals.get(name, seconds))
@@ -201,8 +202,6 @@ class Search:
         Args:
             alone: the candidates of each backend alone; emptied, to release their memory.
         """
-        if len(alone) < 2:
-            return True
         measured: dict[str, Mapping[str, float]] = {}
         uncertain: dict[str, Mapping[str, float]] = {}
         for name, candidate in alone.items():
@@ -211,6 +210,8 @@ class Search:
             uncertain[name] = spread_ops(found, name)
             measured[name] = {**uncertain[name], **self._measured_ops[name]}
             self._keep_measurements(name, found)
+        if len(alone) < 2:
+            return True
         able = {name: candidate.ops for name, candidate in alone.items()}
         alone.clear()
         self._bench.release_all_but(self._best)
@@ -243,11 +244,7 @@ class Search:
         ops = list(op_times.measured_ops(found, name, record.module, scale=True))
         options = self._bench.request.options.get(name, {})
         rows = op_times.measurements_of(ops, record, handle, options, found.sizes, found.num_threads, found.num_calls)
-        try:
-            self._measurements.add(rows)
-        except ArtifactError as error:
-            self._say(f"the measured ops are not kept: {error}")
-            self._measurements = None
+        self._add_measurements(rows)
 
     def _search_schedules(self) -> bool:
         """Try other schedules of the heaviest ops of the best placement; return whether all were tried."""
@@ -256,7 +253,31 @@ class Search:
         search = ScheduleSearch(bench.compiler, bench.module, bench.request, self._handles, ops, self)
         is_complete = search.run(has_workers=self._workers is not None)
         self._schedule_trials = search.num_trials
+        self._keep_schedules(search)
         return is_complete
+
+    def _keep_schedules(self, search: ScheduleSearch) -> None:
+        """Add the schedules of the best placement to the database, beside the times of the backends' own choices."""
+        if self._measurements is None or self._best is None:
+            return
+        rows = []
+        for choice, name in search.chosen(self._best.schedules):
+            options = self._bench.request.options.get(choice.handle.name, {})
+            setting = BackendSetting.of(choice.handle, options, self._bench.num_threads)
+            key = op_key(choice.function)
+            ratio = choice.times[name]
+            usual = self._measurements.usable_rows(**setting._asdict(), key=key, schedule="")
+            rows += [replace(row, schedule=name, seconds=row.seconds * ratio) for row in usual]
+        self._add_measurements(rows)
+
+    def _add_measurements(self, rows: Iterable[Measurement]) -> None:
+        if self._measurements is None:
+            return
+        try:
+            self._measurements.add(rows)
+        except ArtifactError as error:
+            self._say(f"the measured ops are not kept: {error}")
+            self._measurements = None
 
     def build_policy(self, name: str, policy: Policy) -> Candidate | None:
         """Build a placement; ``None`` if the placement does not work or the results differ."""

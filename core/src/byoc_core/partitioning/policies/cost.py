@@ -21,6 +21,7 @@ from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
 from byoc_core.partitioning.policies.cost_problem import Body, Prices, backends_of
 from byoc_core.partitioning.policies.labelling import Labelling, find_labelling
+from byoc_core.partitioning.policies.placed import with_schedules
 from byoc_core.pattern import Rejection
 from byoc_core.runtime.threads import num_threads as process_threads
 
@@ -266,7 +267,7 @@ class _Plan:
                 return explanation.refusal(source, binding, label)
 
             module = request.claim(module, handle, refusal)
-        return module
+        return with_schedules(module, self._prices.schedules(module, backends_of(self._module)))
 
 
 class _CostExplanation:

@@ -168,6 +168,7 @@ class BackendCosts:
         self._sizes = sizes
         self._estimates: dict[tuple[int, Neighbours], Estimate] = {}
         self._refused: dict[tuple[int, Neighbours], Rejection] = {}
+        self._schedules: dict[tuple[int, Neighbours], str] = {}
         self._calibration = None if machine else calibration
 
     def estimate(self, binding: Binding, neighbours: Neighbours = ALONE) -> Estimate | Rejection:
@@ -196,6 +197,21 @@ class BackendCosts:
     def function(self, binding: Binding, neighbours: Neighbours = ALONE) -> Function | None:
         """Return the function of an op or a composite, as given to the backend; ``None`` if the sizes do not fit."""
         return self._sized(as_function(binding, self._handle.name, neighbours._asdict()))
+
+    @property
+    def has_schedules(self) -> bool:
+        """Whether measured schedules of any op are known."""
+        return self._calibration is not None and bool(self._calibration.schedules)
+
+    def schedule(self, binding: Binding, neighbours: Neighbours = ALONE) -> str:
+        """Return the fastest measured schedule of an op or a composite; empty for the backend's own choice."""
+        if self._calibration is None or not self.has_schedules:
+            return ""
+        key = (self._numbers.number(binding), neighbours)
+        if key not in self._schedules:
+            function = self.function(binding, neighbours)
+            self._schedules[key] = "" if function is None else self._calibration.schedule(function)
+        return self._schedules[key]
 
     def border(self) -> Estimate:
         """Return the costliest border of all estimates so far; free of charge without any estimate."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -143,6 +143,27 @@ class Prices:
         if number not in self._host_costs:
             self._host_costs[number] = to_units(self._host(*self.sizes.work(binding)).seconds)
         return self._host_costs[number]
+
+    def schedules(self, module: IRModule, before: Collection[OpKey]) -> dict[str, str]:
+        """Return the fastest measured schedules of the claimed ops of a module, by placement key.
+
+        Args:
+            module: the module with claims.
+            before: the ops claimed before the policy.
+        """
+        found: dict[str, str] = {}
+        if not any(costs.has_schedules for costs in self._backends):
+            return found
+        for source, body in bodies_of(module):
+            for binding in body.bindings:
+                if binding.codegen not in self.labels or op_key(source, members_of(binding)[0]) in before:
+                    continue
+                label = self.labels.index(binding.codegen)
+                neighbours = self._neighbours_at(source, members_of(binding), label, None)
+                name = self._backends[label].schedule(binding, neighbours) if label < len(self._backends) else ""
+                if name:
+                    found.update((placement_key(op_key(source, op)), name) for op in members_of(binding))
+        return found
 
     def _neighbours_at(
         self, source: str, members: Sequence[Binding], label: int, labels: Mapping[str, int] | None
