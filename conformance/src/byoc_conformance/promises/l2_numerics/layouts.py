@@ -1,0 +1,109 @@
+"""Ops between values with permuted axes, in the orders stated by the backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from byoc_core.backend.hooks import CompileContext
+from byoc_core.ir import COMPOSITE, Binding, Constant, TensorType, Trait, Value
+from byoc_core.transform import rank_of
+
+from byoc_conformance.core_ops import core_op_names
+from byoc_conformance.outcome import Outcome
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l2_numerics.region_forms import (
+    ClaimedOp,
+    RegionForm,
+    hold_forms,
+    permute_borders,
+    require_hook,
+)
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+_MAX_FORMS = 8
+
+
+def _compute_permuted(subject: Subject, case: str) -> Outcome:
+    require_hook(subject, "byoc_layouts")
+    missing = "no order of axes is stated for the claimed cases, and the op depends on the order"
+    return hold_forms(subject, case, partial(_forms, subject), missing)
+
+
+def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileContext) -> list[RegionForm]:
+    """Return the claimed ops between permuted values; of many, some from all kinds of trials."""
+    forms = [form for op in claimed for form in _forms_of_op(subject, op, context)]
+    step = max(1, -(-len(forms) // _MAX_FORMS))
+    return forms[::step]
+
+
+def _forms_of_op(subject: Subject, claimed: ClaimedOp, context: CompileContext) -> Iterator[RegionForm]:
+    binding = claimed.binding
+    if binding.op is COMPOSITE:
+        return
+    stated = subject.handle.layouts(claimed.question, context)
+    if stated is None:
+        orders = _channels_last(binding)
+        if orders:
+            yield permute_borders(
+                claimed, orders, subject.ops["permute_dims"], " between values with channels last, without a statement"
+            )
+        return
+    for alternative in stated:
+        pairs = [
+            *zip(binding.operands, alternative.operands, strict=True),
+            *zip(binding.results, alternative.results, strict=True),
+        ]
+        orders = {id(value): order for value, order in pairs if order is not None and not isinstance(value, Constant)}
+        if orders:
+            label = f" between values in the stated orders {_text(alternative.operands, alternative.results)}"
+            yield permute_borders(claimed, orders, subject.ops["permute_dims"], label)
+
+
+def _text(operands: Sequence[object], results: Sequence[object]) -> str:
+    before, after = (
+        ", ".join("row-major" if order is None else str(order) for order in o) for o in (operands, results)
+    )
+    return f"{before} -> {after}"
+
+
+def _channels_last(binding: Binding) -> Mapping[int, tuple[int, ...]]:
+    """Return orders with channels last for the values of an op computing in any order; empty for other ops."""
+    if binding.op.has_trait(Trait.ELEMENTWISE):
+        rank, positions, keeps_axes = _elementwise(binding)
+    else:
+        found = None if binding.op.permute is None else binding.op.permute(binding.context())
+        if found is None:
+            return {}
+        rank, positions, keeps_axes = found.rank, found.operands, not found.dropped
+    operands = [binding.operands[position] for position in positions]
+    permuted: list[Value] = [value for value in operands if not isinstance(value, Constant) and rank_of(value) == rank]
+    if rank < 2 or not permuted:
+        return {}
+    order = (0, *range(2, rank), 1) if rank > 2 else (1, 0)
+    results = binding.results if keeps_axes else ()
+    return {id(value): order for value in (*permuted, *results)}
+
+
+def _elementwise(binding: Binding) -> tuple[int, Sequence[int], bool]:
+    """Return the number of axes and the operands with these axes; no operands if the axes differ."""
+    type_ = binding.results[0].type
+    rank = (type_.rank if isinstance(type_, TensorType) else None) or 0
+    ranks = [0 if isinstance(operand, Constant) else rank_of(operand) for operand in binding.operands]
+    positions = [index for index, found in enumerate(ranks) if found == rank]
+    return rank, positions if all(found in {0, rank} for found in ranks) else (), True
+
+
+PROMISES = (
+    Promise(
+        Level.L2,
+        "layouts",
+        "computes an op between values with permuted axes: in the orders stated by `byoc_layouts`, and with channels "
+        "last if the op is independent of the order",
+        _compute_permuted,
+        cases=core_op_names,
+        deadline=120.0,
+    ),
+)

@@ -1,0 +1,249 @@
+"""Other forms of claimed functions of a single op, with the changes made by the compiler after partition.
+
+The compiler names a schedule on the ops of a region, and permutes values at the borders of a region. The backend is
+not asked for claims again: the forms change partitioned modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from byoc_core import VirtualMachine
+from byoc_core.backend.hooks import CompileContext
+from byoc_core.errors import ByocError
+from byoc_core.ir import COMPOSITE, AttrValue, Binding, Function, OpDef, Var, infer_results
+from byoc_core.transform import clone_function
+
+from byoc_conformance.drawing import Trial, canonical_trials, drawn_trials
+from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome
+from byoc_conformance.promises.l2_numerics.judged_trials import (
+    Order,
+    TrialForm,
+    inverse,
+    join_problems,
+    module_of_trials,
+    number_trials,
+    trial_problems,
+)
+from byoc_conformance.subject import Attempt, Subject
+from byoc_conformance.wrapped_calls import guarded_machine
+
+__all__ = ["ClaimedOp", "RegionForm", "hold_forms", "permute_borders", "require_hook", "with_schedule"]
+
+_MAX_REGIMES = 2
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ClaimedOp:
+    """A trial claimed by the subject as a region of a single op, or of a single composite.
+
+    Attributes:
+        trial: the op.
+        caller: the function calling the region.
+        region: the region.
+    """
+
+    trial: Trial
+    caller: Function
+    region: Function
+
+    @property
+    def binding(self) -> Binding:
+        """The op, or the composite."""
+        return self.region.bindings[0]
+
+    @property
+    def question(self) -> Function:
+        """The region as a question to a hook about a single op."""
+        return replace(self.region, attrs={"Codegen": self.region.attrs["Codegen"]})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RegionForm:
+    """Another form of a claimed op.
+
+    Attributes:
+        claimed: the op.
+        label: a text behind the trial in messages.
+        caller: the function calling the region.
+        region: the changed region.
+        param_orders: see :class:`TrialForm`.
+        result_orders: see :class:`TrialForm`.
+    """
+
+    claimed: ClaimedOp
+    label: str
+    caller: Function
+    region: Function
+    param_orders: Sequence[Order] = ()
+    result_orders: Sequence[Order] = ()
+
+    def named(self, number: int) -> tuple[str, Mapping[str, Function]]:
+        """Return a name for the function of the form, and the caller and the region with names of their own."""
+        name, region_name = f"{self.caller.name}_{number}", f"{self.region.name}_form_{number}"
+        (call,) = self.caller.bindings
+        call = replace(call, attrs={**call.attrs, "callee": region_name})
+        attrs = {**self.region.attrs, "global_symbol": region_name, "source": name}
+        return name, {
+            region_name: clone_function(replace(self.region, name=region_name, attrs=attrs)),
+            name: clone_function(replace(self.caller, name=name, bindings=(call,))),
+        }
+
+
+def require_hook(subject: Subject, hook: str) -> None:
+    """Raise if the subject has no such hook, or cannot compile here.
+
+    Raises:
+        NotCoveredError: the hook is missing, or a part for compiling.
+    """
+    if not subject.handle.implements(hook):
+        raise NotCoveredError(f"the backend has no hook `{hook}`")
+    subject.require_tools()
+
+
+FormsOf = Callable[[Sequence[ClaimedOp], CompileContext], Sequence[RegionForm]]
+
+
+def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Outcome:
+    """Compile other forms of the claimed trials of an op as a single module, and judge the results like the op's.
+
+    Args:
+        subject: the backend under test.
+        op: the name of the op.
+        forms_of: returns the forms to compile, for the claimed trials; asks the hook.
+        missing: the outcome's text if there are no forms.
+
+    Raises:
+        FailedError: a hook failed, a form is not compiled, or a result is wrong.
+        NotCoveredError: the op is not claimed, or has no other forms.
+    """
+    attempt, claimed = _claim(subject, subject.ops[op])
+    if not claimed:
+        raise NotCoveredError("the backend claims no case of the op alone")
+    try:
+        options = subject.options.get(subject.name, {})
+        forms = forms_of(claimed, subject.handle.context(attempt.partitioned, options))
+    except ByocError as error:
+        raise FailedError(str(error)) from error
+    if not forms:
+        raise NotCoveredError(missing)
+    functions: dict[str, Function] = {}
+    partitioned: dict[str, Function] = {}
+    named: dict[str, RegionForm] = {}
+    for number, form in enumerate(forms):
+        name, parts = form.named(number)
+        named[name] = form
+        functions[name] = clone_function(replace(attempt.module[form.claimed.trial.name], name=name))
+        partitioned |= parts
+    changed = attempt.with_partition(attempt.module.with_functions(functions), partitioned)
+    guarded = guarded_machine(changed)
+    problems = [text for name, form in named.items() for text in _problems(subject, changed, guarded, name, form)]
+    if problems:
+        raise FailedError(join_problems(problems))
+    return Outcome(text=f"{len(forms)} forms of {len({form.claimed for form in forms})} cases are right")
+
+
+def _claim(subject: Subject, op: OpDef) -> tuple[Attempt, list[ClaimedOp]]:
+    """Return the trials of an op claimed as a region with a single binding, and the partition of all trials."""
+    seed, is_dynamic = subject.spec.seed, subject.info.dynamic_shapes
+    trials = {
+        **number_trials(canonical_trials(op), "case"),
+        **number_trials(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn"),
+    }
+    attempt = subject.attempt(module_of_trials(trials, seed))
+    claimed = []
+    for name, trial in trials.items():
+        caller, regions = attempt.partitioned[name], attempt.regions[name]
+        if attempt.is_claimed(name) and len(regions) == len(caller.bindings) == len(regions[0].bindings) == 1:
+            claimed.append(ClaimedOp(trial, caller, regions[0]))
+    return attempt, claimed
+
+
+def _problems(
+    subject: Subject, attempt: Attempt, guarded: VirtualMachine, name: str, form: RegionForm
+) -> Iterator[str]:
+    trial = form.claimed.trial
+    if name in attempt.failures:
+        yield f"{trial}{form.label} is not compiled: {attempt.failures[name]}"
+        return
+    compiled = TrialForm(name, form.label, form.param_orders, form.result_orders)
+    yield from trial_problems(subject, attempt, guarded, trial, compiled, _MAX_REGIMES)
+
+
+def with_schedule(claimed: ClaimedOp, schedule: str) -> RegionForm:
+    """Return the op with the name of a schedule; the ops of a composite share the name."""
+    binding = claimed.binding
+    if binding.op is COMPOSITE:
+        (body,) = binding.regions
+        members = tuple(replace(member, schedule=schedule) for member in body.bindings)
+        binding = replace(binding, regions=(replace(body, bindings=members),))
+    else:
+        binding = replace(binding, schedule=schedule)
+    region = replace(claimed.region, bindings=(binding,))
+    return RegionForm(claimed, f" with the schedule `{schedule}`", claimed.caller, region)
+
+
+def permute_borders(
+    claimed: ClaimedOp, orders: Mapping[int, tuple[int, ...]], permute_dims: OpDef, label: str
+) -> RegionForm:
+    """Return the op between permuted values: each is permuted back on entering the region, or permuted on leaving.
+
+    Args:
+        claimed: the op.
+        orders: the orders of parameters and results of the region, by ``id``; other values are not permuted.
+        permute_dims: the op.
+        label: a text behind the trial in messages.
+    """
+    region, (call,) = claimed.region, claimed.caller.bindings
+    stored = {
+        id(value): Var(f"{value.name}_stored", infer_results(permute_dims, (value,), _axes(permute_dims, order))[0])
+        for value in (*region.params, *region.results)
+        if isinstance(value, Var) and (order := orders.get(id(value))) is not None
+    }
+    front = [
+        Binding((param,), permute_dims, (stored[id(param)],), _axes(permute_dims, inverse(orders[id(param)])))
+        for param in region.params
+        if id(param) in stored
+    ]
+    behind = [
+        Binding((stored[id(value)],), permute_dims, (value,), _axes(permute_dims, orders[id(value)]))
+        for value in region.results
+        if id(value) in stored
+    ]
+    pairs = [*zip(call.operands, region.params, strict=True), *zip(call.results, region.results, strict=True)]
+    inner = {id(outer): id(value) for outer, value in pairs}
+    mapping = {
+        id(outer): Var(outer.name, stored[id(value)].type)
+        for outer, value in pairs
+        if isinstance(outer, Var) and id(value) in stored
+    }
+    caller = replace(
+        claimed.caller,
+        params=tuple(mapping.get(id(param), param) for param in claimed.caller.params),
+        bindings=(
+            replace(
+                call,
+                operands=tuple(mapping.get(id(value), value) for value in call.operands),
+                results=tuple(mapping.get(id(value), value) for value in call.results),
+            ),
+        ),
+        results=tuple(mapping.get(id(value), value) for value in claimed.caller.results),
+    )
+    return RegionForm(
+        claimed,
+        label,
+        caller,
+        replace(
+            region,
+            params=tuple(stored.get(id(param), param) for param in region.params),
+            bindings=(*front, *region.bindings, *behind),
+            results=tuple(stored.get(id(value), value) for value in region.results),
+        ),
+        [orders.get(inner[id(param)]) if id(param) in mapping else None for param in claimed.caller.params],
+        [orders.get(inner[id(value)]) if id(value) in mapping else None for value in claimed.caller.results],
+    )
+
+
+def _axes(permute_dims: OpDef, axes: tuple[int, ...]) -> Mapping[str, AttrValue]:
+    return permute_dims.normalise_attrs({"axes": axes})

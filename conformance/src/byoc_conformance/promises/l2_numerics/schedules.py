@@ -1,0 +1,61 @@
+"""The schedules of an op: right numbers with every name, also with unknown names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from byoc_core.backend.hooks import CompileContext
+
+from byoc_conformance.core_ops import core_op_names
+from byoc_conformance.outcome import Outcome
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l2_numerics.region_forms import (
+    ClaimedOp,
+    RegionForm,
+    hold_forms,
+    require_hook,
+    with_schedule,
+)
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+_UNKNOWN = "no such schedule"
+_MAX_FORMS = 16
+_MAX_NAMES = 4
+"""The largest numbers of schedules tried for an op, and for a case."""
+
+
+def _compute_scheduled(subject: Subject, case: str) -> Outcome:
+    require_hook(subject, "byoc_schedules")
+    missing = "the backend names no schedules for the claimed cases"
+    return hold_forms(subject, case, partial(_forms, subject), missing)
+
+
+def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileContext) -> list[RegionForm]:
+    """Return the claimed ops with names of schedules: for each case, names not tried yet come first."""
+    forms: list[RegionForm] = []
+    tried: set[str] = set()
+    for op in claimed:
+        offered = subject.handle.schedules(op.question, context)
+        if offered and not forms:
+            forms.append(with_schedule(op, _UNKNOWN))
+        names = sorted(offered, key=tried.__contains__)[:_MAX_NAMES]
+        tried.update(names)
+        forms += [with_schedule(op, name) for name in names]
+        if len(forms) > _MAX_FORMS:
+            break
+    return forms
+
+
+PROMISES = (
+    Promise(
+        Level.L2,
+        "schedules",
+        "computes an op within the same bounds with each schedule named by `byoc_schedules`, and with an unknown name",
+        _compute_scheduled,
+        cases=core_op_names,
+        deadline=120.0,
+    ),
+)
