@@ -23,8 +23,6 @@ from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
 
-_MAX_FORMS = 8
-
 
 def _compute_permuted(subject: Subject, case: str) -> Outcome:
     require_hook(subject, "byoc_layouts")
@@ -33,10 +31,7 @@ def _compute_permuted(subject: Subject, case: str) -> Outcome:
 
 
 def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileContext) -> list[RegionForm]:
-    """Return the claimed ops between permuted values; of many, some from all kinds of trials."""
-    forms = [form for op in claimed for form in _forms_of_op(subject, op, context)]
-    step = max(1, -(-len(forms) // _MAX_FORMS))
-    return forms[::step]
+    return [form for op in claimed for form in _forms_of_op(subject, op, context)]
 
 
 def _forms_of_op(subject: Subject, claimed: ClaimedOp, context: CompileContext) -> Iterator[RegionForm]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from byoc_core import VirtualMachine
 from byoc_core.backend.hooks import CompileContext
@@ -32,6 +33,9 @@ from byoc_conformance.wrapped_calls import guarded_machine
 __all__ = ["ClaimedOp", "RegionForm", "hold_forms", "permute_borders", "require_hook", "with_schedule"]
 
 _MAX_REGIMES = 2
+_MAX_DRAWN = 12
+_MAX_FORMS = 8
+"""The largest numbers of regimes of values, of drawn trials asked about, and of compiled forms of an op."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -102,6 +106,7 @@ def require_hook(subject: Subject, hook: str) -> None:
     subject.require_tools()
 
 
+_T = TypeVar("_T")
 FormsOf = Callable[[Sequence[ClaimedOp], CompileContext], Sequence[RegionForm]]
 
 
@@ -111,7 +116,7 @@ def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Ou
     Args:
         subject: the backend under test.
         op: the name of the op.
-        forms_of: returns the forms to compile, for the claimed trials; asks the hook.
+        forms_of: asks the hook, and returns other forms of the claimed trials; of many, some are compiled.
         missing: the outcome's text if there are no forms.
 
     Raises:
@@ -128,6 +133,7 @@ def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Ou
         raise FailedError(str(error)) from error
     if not forms:
         raise NotCoveredError(missing)
+    forms = _spread(forms, _MAX_FORMS)
     functions: dict[str, Function] = {}
     partitioned: dict[str, Function] = {}
     named: dict[str, RegionForm] = {}
@@ -144,13 +150,17 @@ def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Ou
     return Outcome(text=f"{len(forms)} forms of {len({form.claimed for form in forms})} cases are right")
 
 
+def _spread(items: Sequence[_T], count: int) -> Sequence[_T]:
+    """Return at most so many items, from all parts of a sequence."""
+    return items[:: max(1, -(-len(items) // count))]
+
+
 def _claim(subject: Subject, op: OpDef) -> tuple[Attempt, list[ClaimedOp]]:
     """Return the trials of an op claimed as a region with a single binding, and the partition of all trials."""
     seed, is_dynamic = subject.spec.seed, subject.info.dynamic_shapes
-    trials = {
-        **number_trials(canonical_trials(op), "case"),
-        **number_trials(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn"),
-    }
+    drawn = number_trials(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn")
+    some = {trial.name: trial for trial in _spread(list(drawn.values()), _MAX_DRAWN)}
+    trials = {**number_trials(canonical_trials(op), "case"), **some}
     attempt = subject.attempt(module_of_trials(trials, seed))
     claimed = []
     for name, trial in trials.items():
