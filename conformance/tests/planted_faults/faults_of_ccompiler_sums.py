@@ -13,6 +13,14 @@ def _fault(name: str, file: str, before: str, after: str, description: str, *tes
 
 FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
+        "cc-winograd-is-offered-for-any-form",
+        "kernels/winograd.py",
+        "if not is_possible or not has_form(geometry, kernel.unit):",
+        "if not is_possible:",
+        "A schedule with Winograd's tiles is offered for strides, and computes the outputs of all places.",
+        "L2-schedules[nn.conv2d]",
+    ),
+    _fault(
         "cc-avg-pool-counts-the-overhang",
         "kernels/pooling.py",
         "reach = (size + (self.end - 1) - start) // self.dilation + 1",
