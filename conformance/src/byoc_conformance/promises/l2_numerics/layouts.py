@@ -18,10 +18,13 @@ from byoc_conformance.promises.l2_numerics.region_forms import (
     hold_forms,
     permute_borders,
     require_hook,
+    spread,
 )
 from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
+
+_MAX_FORMS = 6
 
 
 def _compute_permuted(subject: Subject, case: str) -> Outcome:
@@ -30,8 +33,8 @@ def _compute_permuted(subject: Subject, case: str) -> Outcome:
     return hold_forms(subject, case, partial(_forms, subject), missing)
 
 
-def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileContext) -> list[RegionForm]:
-    return [form for op in claimed for form in _forms_of_op(subject, op, context)]
+def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileContext) -> Sequence[RegionForm]:
+    return spread([form for op in claimed for form in _forms_of_op(subject, op, context)], _MAX_FORMS)
 
 
 def _forms_of_op(subject: Subject, claimed: ClaimedOp, context: CompileContext) -> Iterator[RegionForm]:

@@ -30,12 +30,11 @@ from byoc_conformance.promises.l2_numerics.judged_trials import (
 from byoc_conformance.subject import Attempt, Subject
 from byoc_conformance.wrapped_calls import guarded_machine
 
-__all__ = ["ClaimedOp", "RegionForm", "hold_forms", "permute_borders", "require_hook", "with_schedule"]
+__all__ = ["ClaimedOp", "RegionForm", "hold_forms", "permute_borders", "require_hook", "spread", "with_schedule"]
 
 _MAX_REGIMES = 2
-_MAX_DRAWN = 12
-_MAX_FORMS = 8
-"""The largest numbers of regimes of values, of drawn trials asked about, and of compiled forms of an op."""
+_MAX_DRAWN = 20
+"""The largest numbers of regimes of values, and of drawn trials asked about."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -116,7 +115,7 @@ def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Ou
     Args:
         subject: the backend under test.
         op: the name of the op.
-        forms_of: asks the hook, and returns other forms of the claimed trials; of many, some are compiled.
+        forms_of: asks the hook, and returns other forms of some of the claimed trials.
         missing: the outcome's text if there are no forms.
 
     Raises:
@@ -133,7 +132,6 @@ def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Ou
         raise FailedError(str(error)) from error
     if not forms:
         raise NotCoveredError(missing)
-    forms = _spread(forms, _MAX_FORMS)
     functions: dict[str, Function] = {}
     partitioned: dict[str, Function] = {}
     named: dict[str, RegionForm] = {}
@@ -150,17 +148,26 @@ def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Ou
     return Outcome(text=f"{len(forms)} forms of {len({form.claimed for form in forms})} cases are right")
 
 
-def _spread(items: Sequence[_T], count: int) -> Sequence[_T]:
+def spread(items: Sequence[_T], count: int) -> Sequence[_T]:
     """Return at most so many items, from all parts of a sequence."""
     return items[:: max(1, -(-len(items) // count))]
 
 
 def _claim(subject: Subject, op: OpDef) -> tuple[Attempt, list[ClaimedOp]]:
-    """Return the trials of an op claimed as a region with a single binding, and the partition of all trials."""
+    """Return the trials of an op claimed as a region with a single binding, and the partition of all trials.
+
+    Canonical cases are tried with constants for all operands but the first, too: weights of networks are constants.
+    """
     seed, is_dynamic = subject.spec.seed, subject.info.dynamic_shapes
     drawn = number_trials(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn")
-    some = {trial.name: trial for trial in _spread(list(drawn.values()), _MAX_DRAWN)}
-    trials = {**number_trials(canonical_trials(op), "case"), **some}
+    some = {trial.name: trial for trial in spread(list(drawn.values()), _MAX_DRAWN)}
+    canonical = list(canonical_trials(op))
+    fixed = (replace(trial, constants=frozenset(range(1, len(trial.case.operands)))) for trial in canonical)
+    trials = {
+        **number_trials(iter(canonical), "case"),
+        **number_trials((trial for trial in fixed if trial.constants), "fixed"),
+        **some,
+    }
     attempt = subject.attempt(module_of_trials(trials, seed))
     claimed = []
     for name, trial in trials.items():

@@ -15,6 +15,7 @@ from byoc_conformance.promises.l2_numerics.region_forms import (
     RegionForm,
     hold_forms,
     require_hook,
+    spread,
     with_schedule,
 )
 from byoc_conformance.subject import Subject
@@ -22,8 +23,9 @@ from byoc_conformance.subject import Subject
 __all__ = ["PROMISES"]
 
 _UNKNOWN = "no such schedule"
+_MAX_FORMS = 8
 _MAX_NAMES = 2
-"""The largest number of schedules tried for a case."""
+"""The numbers of schedules tried for an op, apart from schedules with another first word, and for a case."""
 
 
 def _compute_scheduled(subject: Subject, case: str) -> Outcome:
@@ -33,17 +35,20 @@ def _compute_scheduled(subject: Subject, case: str) -> Outcome:
 
 
 def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileContext) -> list[RegionForm]:
-    """Return the claimed ops with names of schedules: for each case a few names, names not tried yet first."""
-    forms: list[RegionForm] = []
+    """Return claimed ops with names of schedules: an op for each first word of the names, and some others."""
+    firsts: list[RegionForm] = []
+    others: list[RegionForm] = []
     tried: set[str] = set()
     for op in claimed:
         offered = subject.handle.schedules(op.question, context)
-        if offered and not forms:
-            forms.append(with_schedule(op, _UNKNOWN))
-        names = sorted(offered, key=tried.__contains__)[:_MAX_NAMES]
-        tried.update(names)
-        forms += [with_schedule(op, name) for name in names]
-    return forms
+        if offered and not firsts:
+            firsts.append(with_schedule(op, _UNKNOWN))
+        by_novelty = sorted(offered, key=lambda name: (name.partition(" ")[0] in tried, name in tried))
+        for name in by_novelty[:_MAX_NAMES]:
+            kind = name.partition(" ")[0]
+            (others if kind in tried else firsts).append(with_schedule(op, name))
+            tried.update((kind, name))
+    return [*firsts, *spread(others, max(1, _MAX_FORMS - len(firsts)))]
 
 
 PROMISES = (
