@@ -13,7 +13,7 @@ from typing import TypeVar
 from byoc_core import VirtualMachine
 from byoc_core.backend.hooks import CompileContext
 from byoc_core.errors import ByocError
-from byoc_core.ir import COMPOSITE, AttrValue, Binding, Function, OpDef, Var, infer_results
+from byoc_core.ir import COMPOSITE, Binding, Function, OpDef
 from byoc_core.transform import clone_function
 
 from byoc_conformance.drawing import Trial, canonical_trials, drawn_trials
@@ -21,7 +21,6 @@ from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome
 from byoc_conformance.promises.l2_numerics.judged_trials import (
     Order,
     TrialForm,
-    inverse,
     join_problems,
     module_of_trials,
     number_trials,
@@ -30,7 +29,7 @@ from byoc_conformance.promises.l2_numerics.judged_trials import (
 from byoc_conformance.subject import Attempt, Subject
 from byoc_conformance.wrapped_calls import guarded_machine
 
-__all__ = ["ClaimedOp", "RegionForm", "hold_forms", "permute_borders", "require_hook", "spread", "with_schedule"]
+__all__ = ["ClaimedOp", "RegionForm", "hold_forms", "require_hook", "thin_out", "with_schedule"]
 
 _MAX_REGIMES = 2
 _MAX_DRAWN = 20
@@ -109,7 +108,7 @@ _T = TypeVar("_T")
 FormsOf = Callable[[Sequence[ClaimedOp], CompileContext], Sequence[RegionForm]]
 
 
-def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Outcome:
+def hold_forms(subject: Subject, op: str, forms_of: FormsOf, *, missing: str, duty: str) -> Outcome:
     """Compile other forms of the claimed trials of an op as a single module, and judge the results like the op's.
 
     Args:
@@ -117,6 +116,7 @@ def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Ou
         op: the name of the op.
         forms_of: asks the hook, and returns other forms of some of the claimed trials.
         missing: the outcome's text if there are no forms.
+        duty: the promise broken by a form without compiled code.
 
     Raises:
         FailedError: a hook failed, a form is not compiled, or a result is wrong.
@@ -143,12 +143,14 @@ def hold_forms(subject: Subject, op: str, forms_of: FormsOf, missing: str) -> Ou
     changed = attempt.with_partition(attempt.module.with_functions(functions), partitioned)
     guarded = guarded_machine(changed)
     problems = [text for name, form in named.items() for text in _problems(subject, changed, guarded, name, form)]
+    if changed.failures:
+        problems.append(duty)
     if problems:
         raise FailedError(join_problems(problems))
     return Outcome(text=f"{len(forms)} forms of {len({form.claimed for form in forms})} cases are right")
 
 
-def spread(items: Sequence[_T], count: int) -> Sequence[_T]:
+def thin_out(items: Sequence[_T], count: int) -> Sequence[_T]:
     """Return at most so many items, from all parts of a sequence."""
     return items[:: max(1, -(-len(items) // count))]
 
@@ -160,7 +162,7 @@ def _claim(subject: Subject, op: OpDef) -> tuple[Attempt, list[ClaimedOp]]:
     """
     seed, is_dynamic = subject.spec.seed, subject.info.dynamic_shapes
     drawn = number_trials(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn")
-    some = {trial.name: trial for trial in spread(list(drawn.values()), _MAX_DRAWN)}
+    some = {trial.name: trial for trial in thin_out(list(drawn.values()), _MAX_DRAWN)}
     canonical = list(canonical_trials(op))
     fixed = (replace(trial, constants=frozenset(range(1, len(trial.case.operands)))) for trial in canonical)
     trials = {
@@ -199,68 +201,3 @@ def with_schedule(claimed: ClaimedOp, schedule: str) -> RegionForm:
         binding = replace(binding, schedule=schedule)
     region = replace(claimed.region, bindings=(binding,))
     return RegionForm(claimed, f" with the schedule `{schedule}`", claimed.caller, region)
-
-
-def permute_borders(
-    claimed: ClaimedOp, orders: Mapping[int, tuple[int, ...]], permute_dims: OpDef, label: str
-) -> RegionForm:
-    """Return the op between permuted values: each is permuted back on entering the region, or permuted on leaving.
-
-    Args:
-        claimed: the op.
-        orders: the orders of parameters and results of the region, by ``id``; other values are not permuted.
-        permute_dims: the op.
-        label: a text behind the trial in messages.
-    """
-    region, (call,) = claimed.region, claimed.caller.bindings
-    stored = {
-        id(value): Var(f"{value.name}_stored", infer_results(permute_dims, (value,), _axes(permute_dims, order))[0])
-        for value in (*region.params, *region.results)
-        if isinstance(value, Var) and (order := orders.get(id(value))) is not None
-    }
-    front = [
-        Binding((param,), permute_dims, (stored[id(param)],), _axes(permute_dims, inverse(orders[id(param)])))
-        for param in region.params
-        if id(param) in stored
-    ]
-    behind = [
-        Binding((stored[id(value)],), permute_dims, (value,), _axes(permute_dims, orders[id(value)]))
-        for value in region.results
-        if id(value) in stored
-    ]
-    pairs = [*zip(call.operands, region.params, strict=True), *zip(call.results, region.results, strict=True)]
-    inner = {id(outer): id(value) for outer, value in pairs}
-    mapping = {
-        id(outer): Var(outer.name, stored[id(value)].type)
-        for outer, value in pairs
-        if isinstance(outer, Var) and id(value) in stored
-    }
-    caller = replace(
-        claimed.caller,
-        params=tuple(mapping.get(id(param), param) for param in claimed.caller.params),
-        bindings=(
-            replace(
-                call,
-                operands=tuple(mapping.get(id(value), value) for value in call.operands),
-                results=tuple(mapping.get(id(value), value) for value in call.results),
-            ),
-        ),
-        results=tuple(mapping.get(id(value), value) for value in claimed.caller.results),
-    )
-    return RegionForm(
-        claimed,
-        label,
-        caller,
-        replace(
-            region,
-            params=tuple(stored.get(id(param), param) for param in region.params),
-            bindings=(*front, *region.bindings, *behind),
-            results=tuple(stored.get(id(value), value) for value in region.results),
-        ),
-        [orders.get(inner[id(param)]) if id(param) in mapping else None for param in claimed.caller.params],
-        [orders.get(inner[id(value)]) if id(value) in mapping else None for value in claimed.caller.results],
-    )
-
-
-def _axes(permute_dims: OpDef, axes: tuple[int, ...]) -> Mapping[str, AttrValue]:
-    return permute_dims.normalise_attrs({"axes": axes})

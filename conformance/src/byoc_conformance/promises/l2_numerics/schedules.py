@@ -15,7 +15,7 @@ from byoc_conformance.promises.l2_numerics.region_forms import (
     RegionForm,
     hold_forms,
     require_hook,
-    spread,
+    thin_out,
     with_schedule,
 )
 from byoc_conformance.subject import Subject
@@ -31,13 +31,14 @@ _MAX_NAMES = 2
 def _compute_scheduled(subject: Subject, case: str) -> Outcome:
     require_hook(subject, "byoc_schedules")
     missing = "the backend names no schedules for the claimed cases"
-    return hold_forms(subject, case, partial(_forms, subject), missing)
+    duty = "a backend ignores schedules unknown or unfit for an op"
+    return hold_forms(subject, case, partial(_forms, subject), missing=missing, duty=duty)
 
 
 def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileContext) -> list[RegionForm]:
     """Return claimed ops with names of schedules: an op for each first word of the names, and some others."""
     firsts: list[RegionForm] = []
-    others: list[RegionForm] = []
+    more: list[RegionForm] = []
     tried: set[str] = set()
     for op in claimed:
         offered = subject.handle.schedules(op.question, context)
@@ -46,9 +47,9 @@ def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileConte
         by_novelty = sorted(offered, key=lambda name: (name.partition(" ")[0] in tried, name in tried))
         for name in by_novelty[:_MAX_NAMES]:
             kind = name.partition(" ")[0]
-            (others if kind in tried else firsts).append(with_schedule(op, name))
+            (more if kind in tried else firsts).append(with_schedule(op, name))
             tried.update((kind, name))
-    return [*firsts, *spread(others, max(1, _MAX_FORMS - len(firsts)))]
+    return [*firsts, *thin_out(more, max(1, _MAX_FORMS - len(firsts)))]
 
 
 PROMISES = (
