@@ -25,7 +25,11 @@ from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
 
-_MAX_FORMS = 6
+_UNSTATED = " between values with channels last, without a statement"
+
+_MAX_FORMS = 4
+_MAX_UNSTATED = 2
+"""The numbers of forms of an op with and without a statement."""
 
 
 def _compute_permuted(subject: Subject, case: str) -> Outcome:
@@ -36,7 +40,8 @@ def _compute_permuted(subject: Subject, case: str) -> Outcome:
 
 
 def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileContext) -> Sequence[RegionForm]:
-    return thin_out([form for op in claimed for form in _forms_of_op(subject, op, context)], _MAX_FORMS)
+    forms = [form for op in claimed for form in _forms_of_op(subject, op, context)]
+    return thin_out(forms, _MAX_UNSTATED if all(_UNSTATED in form.label for form in forms) else _MAX_FORMS)
 
 
 def _forms_of_op(subject: Subject, claimed: ClaimedOp, context: CompileContext) -> Iterator[RegionForm]:
@@ -48,7 +53,7 @@ def _forms_of_op(subject: Subject, claimed: ClaimedOp, context: CompileContext) 
     if alternatives is None:
         orders = _channels_last(binding)
         if orders:
-            yield _permute_borders(claimed, orders, permute_dims, " between values with channels last, not stated")
+            yield _permute_borders(claimed, orders, permute_dims, _UNSTATED)
         return
     for alternative in alternatives:
         pairs = [

@@ -32,7 +32,7 @@ from byoc_conformance.wrapped_calls import guarded_machine
 __all__ = ["ClaimedOp", "RegionForm", "hold_forms", "require_hook", "thin_out", "with_schedule"]
 
 _MAX_REGIMES = 2
-_MAX_DRAWN = 20
+_MAX_DRAWN = 10
 """The largest numbers of regimes of values, and of drawn trials asked about."""
 
 
@@ -122,16 +122,16 @@ def hold_forms(subject: Subject, op: str, forms_of: FormsOf, *, missing: str, du
         FailedError: a hook failed, a form is not compiled, or a result is wrong.
         NotCoveredError: the op is not claimed, or has no other forms.
     """
-    attempt, claimed = _claim(subject, subject.ops[op])
-    if not claimed:
-        raise NotCoveredError("the backend claims no case of the op alone")
-    try:
-        options = subject.options.get(subject.name, {})
-        forms = forms_of(claimed, subject.handle.context(attempt.partitioned, options))
-    except ByocError as error:
-        raise FailedError(str(error)) from error
-    if not forms:
-        raise NotCoveredError(missing)
+    # Most ops have no other forms: a few cases are asked about first.
+    for num_drawn in (0, _MAX_DRAWN):
+        attempt, claimed = _claim(subject, subject.ops[op], num_drawn)
+        try:
+            options = subject.options.get(subject.name, {})
+            forms = forms_of(claimed, subject.handle.context(attempt.partitioned, options))
+        except ByocError as error:
+            raise FailedError(str(error)) from error
+        if not forms:
+            raise NotCoveredError(missing if claimed else "the backend claims no canonical case of the op alone")
     functions: dict[str, Function] = {}
     partitioned: dict[str, Function] = {}
     named: dict[str, RegionForm] = {}
@@ -155,20 +155,22 @@ def thin_out(items: Sequence[_T], count: int) -> Sequence[_T]:
     return items[:: max(1, -(-len(items) // count))]
 
 
-def _claim(subject: Subject, op: OpDef) -> tuple[Attempt, list[ClaimedOp]]:
+def _claim(subject: Subject, op: OpDef, num_drawn: int) -> tuple[Attempt, list[ClaimedOp]]:
     """Return the trials of an op claimed as a region with a single binding, and the partition of all trials.
 
     Canonical cases are tried with constants for all operands but the first, too: weights of networks are constants.
     """
     seed, is_dynamic = subject.spec.seed, subject.info.dynamic_shapes
-    drawn = number_trials(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn")
-    some = {trial.name: trial for trial in thin_out(list(drawn.values()), _MAX_DRAWN)}
+    drawn: list[Trial] = []
+    if num_drawn:
+        all_drawn = number_trials(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn")
+        drawn += thin_out(list(all_drawn.values()), num_drawn)
     canonical = list(canonical_trials(op))
     fixed = (replace(trial, constants=frozenset(range(1, len(trial.case.operands)))) for trial in canonical)
     trials = {
         **number_trials(iter(canonical), "case"),
         **number_trials((trial for trial in fixed if trial.constants), "fixed"),
-        **some,
+        **{trial.name: trial for trial in drawn},
     }
     attempt = subject.attempt(module_of_trials(trials, seed))
     claimed = []

@@ -23,7 +23,7 @@ from byoc_conformance.subject import Subject
 __all__ = ["PROMISES"]
 
 _UNKNOWN = "no such schedule"
-_MAX_FORMS = 8
+_MAX_FORMS = 6
 _MAX_NAMES = 2
 """The numbers of schedules tried for an op, apart from schedules with another first word, and for a case."""
 
