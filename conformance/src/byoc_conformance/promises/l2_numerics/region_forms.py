@@ -99,9 +99,9 @@ def require_hook(subject: Subject, hook: str) -> None:
     Raises:
         NotCoveredError: the hook is missing, or a part for compiling.
     """
+    subject.require_tools()
     if not subject.handle.implements(hook):
         raise NotCoveredError(f"the backend has no hook `{hook}`")
-    subject.require_tools()
 
 
 _T = TypeVar("_T")
