@@ -109,7 +109,27 @@ def test_a_good_backend_keeps_every_promise_and_is_covered(fakenpu: str) -> None
                 passed.add(promise_of(item))
     assert broken == []
     promises = {f"{promise.level}-{promise.name}" for promise in all_promises()}
-    assert promises - passed == {"L4-lowered-accesses"}  # see the next test
+    assert promises - passed == {"L2-layouts", "L2-schedules", "L4-lowered-accesses"}  # see the next tests
+
+
+@pytest.mark.parametrize(
+    ("fault", "promise", "expected"),
+    [
+        ("states-orders", "L2-layouts", {"nn.avg_pool2d", "add", "exp", "nn.softmax", "concat"}),
+        ("names-schedules", "L2-schedules", {"add"}),
+    ],
+)
+def test_a_good_backend_with_an_optional_hook_is_covered(
+    fault: str, promise: str, expected: set[str], break_fakenpu: Callable[[str], frozenset[str]]
+) -> None:
+    break_fakenpu(fault)
+    outcomes = {}
+    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:
+        for item in all_items():
+            if promise_of(item) == promise and item.case in KERNELS:
+                outcomes[item.case] = runner.run(item).outcome
+    assert {outcome.status for outcome in outcomes.values()} == {Status.PASSED, Status.NOT_COVERED}, outcomes
+    assert expected <= {case for case, outcome in outcomes.items() if outcome.status is Status.PASSED}
 
 
 def test_a_good_backend_with_lowered_functions_is_covered(break_fakenpu: Callable[[str], frozenset[str]]) -> None:

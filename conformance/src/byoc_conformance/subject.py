@@ -214,6 +214,15 @@ class Attempt:
             self._log,
         )
 
+    def with_partition(self, module: IRModule, partitioned: Mapping[str, Function]) -> Attempt:
+        """Return an attempt at other functions, partitioned already.
+
+        Args:
+            module: the original functions.
+            partitioned: the functions with regions, and the regions, by name.
+        """
+        return Attempt(self._subject, module, self.partitioned.with_functions(partitioned), self._log)
+
     @cached_property
     def regions(self) -> Mapping[str, tuple[Function, ...]]:
         """The subject's regions, by source function."""

@@ -305,4 +305,12 @@ FAULTS_OF_DNNL = (
         "L2-op[nn.conv*d]",
         "L4-any-number[*]",
     ),
+    _fault(
+        "dnnl-transposed-result-in-any-layout",
+        "planner.py",
+        "if transpose is None or not desc.permuted(permuted_axes(transpose)).is_row_major():",
+        "if transpose is None:",
+        "An image leaving a region with channels last is written in the layout of the primitive.",
+        "L2-layouts[nn.*]",
+    ),
 )

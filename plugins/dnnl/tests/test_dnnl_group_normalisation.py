@@ -82,9 +82,8 @@ def test_one_image_is_one_primitive_in_any_layout() -> None:
     assert (
         np.abs(found - exact) <= np.abs(arrays[1]) * error + 3 * UNIT * (np.abs(exact) + 2 * np.abs(arrays[2]))
     ).all()
-    line, delivery = region.source.splitlines()[1:]
+    (line,) = region.source.splitlines()[1:]  # the result, a view of the normalised image, is written in place
     assert line.startswith("nn.instance_norm  bnorm_jit")
-    assert delivery.startswith("reorder")  # the result is a view of what was normalised
 
 
 def test_what_follows_is_part_of_the_last_primitive() -> None:

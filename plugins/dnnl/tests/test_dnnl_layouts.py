@@ -153,3 +153,13 @@ def test_orders_of_ops(op: str, attrs: dict[str, Any], expected: list[Any]) -> N
     stated = dnnl.byoc_layouts(region.function) or []
     assert [orders.operands[0] for orders in stated] == expected
     assert [orders.results for orders in stated] == [(order,) for order in expected]
+
+
+def test_axes_of_size_one_have_any_stride() -> None:
+    """The stored value is row-major, but for strides along axes of one element: oneDNN lacks primitives there."""
+    region = Region()
+    x = emit(region, "permute_dims", region.builder.param("x", tensor((1, 1, 17))), axes=(0, 2, 1))
+    other = region.builder.const(region.draw(4, 17, 1))
+    region.finish(emit(region, "concat", x, other, axis=0))
+    check_sums(region, [region.draw(1, 1, 17)], 0)
+    assert [step[0] for step in _steps(region)] == ["concat"]

@@ -58,6 +58,24 @@ def test_products(attrs: dict[str, Any]) -> None:
     assert "prod  jit" in region.source
 
 
+@pytest.mark.parametrize(
+    ("op", "axes", "titles"),
+    [
+        ("prod", (1,), ["prod"]),
+        ("prod", (2, 3), ["reorder", "prod"]),
+        ("min", (3,), ["check for finite numbers", "reorder", "min"]),
+    ],
+)
+def test_axes_innermost_only_in_row_major_order_are_made_innermost(
+    op: str, axes: tuple[int, ...], titles: list[str]
+) -> None:
+    region = _region(op, (2, 4, 5, 3), (0, 3, 1, 2), axis=axes)
+    x = region.draw(2, 4, 5, 3)
+    (found,), (exact,) = region.run(x), region.oracle(x)
+    assert (np.abs(found - exact) <= 20 * UNIT * 1.01 * np.abs(exact)).all()
+    assert [line.partition("  ")[0] for line in region.source.splitlines()[1:]] == titles
+
+
 def test_nan_and_infinities_go_on() -> None:
     for op, shape, axis in (
         ("sum", (4, 5), (1,)),

@@ -264,7 +264,7 @@ class Planner:
         desc = self.stored_location(id_).desc
         if desc.is_blocked() and len(desc.sizes) > 2:
             yield self.location_in(id_, self.channels_last(desc.sizes, self.declared_dtype(id_)))
-        if not desc.is_row_major() or desc.dtype != self.declared_dtype(id_):
+        if desc.identity() != self.row_major(desc.sizes, self.declared_dtype(id_)).identity():
             yield self.row_major_location(id_)
 
     def derived_constant(self, id_: int, derivation: Derivation) -> Location:
@@ -291,11 +291,15 @@ class Planner:
         return self.reordered(id_, self.stored_location(id_), desc)
 
     def row_major_location(self, id_: int, dtype: str | None = None) -> Location:
-        """Return the location of a value in row-major order, by default in the declared dtype."""
+        """Return the location of a value in row-major order, by default in the declared dtype.
+
+        Axes of size 1 have the strides of row-major order too: for other strides some primitives are missing.
+        """
         location, dtype = self.stored_location(id_), dtype or self.declared_dtype(id_)
+        desc = self.row_major(location.desc.sizes, dtype)
         if location.desc.is_row_major() and location.desc.dtype == dtype:
-            return location
-        return self.location_in(id_, self.row_major(location.desc.sizes, dtype))
+            return location if location.desc.identity() == desc.identity() else location.view_as(desc)
+        return self.location_in(id_, desc)
 
     def reordered(self, id_: int, view: Location, desc: MemoryDesc) -> Location:
         """Return a copy of a view in a layout; the view itself if it has the layout.

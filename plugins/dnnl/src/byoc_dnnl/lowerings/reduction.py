@@ -55,7 +55,7 @@ def lower_reduction(call: Call, planner: Planner) -> str | None:
         return "all reduced axes have size 1"
     if call.op in _LOSING_NAN and not planner.check_finite([x]):
         return "oneDNN loses NaN, and the operand cannot be checked"
-    location, order, runs = _source(planner, x, sizes, reduced)
+    location, order, runs = _source(planner, x, sizes, reduced, has_pooling=call.op in _POOLINGS)
     target = _result_desc(call, planner, order, reduced)
     while any(is_reduced for _, is_reduced in runs):
         number = max(index for index, (_, is_reduced) in enumerate(runs) if is_reduced)
@@ -88,18 +88,20 @@ def lower_reduction(call: Call, planner: Planner) -> str | None:
 
 
 def _source(
-    planner: Planner, x: int, sizes: tuple[int, ...], reduced: set[int]
+    planner: Planner, x: int, sizes: tuple[int, ...], reduced: set[int], *, has_pooling: bool
 ) -> tuple[Location, tuple[int, ...], list[tuple[int, bool]]]:
     """Return the operand's location without gaps, the axes from the outermost to the innermost, and the runs of axes.
 
-    The reduction reads a tensor as stored; pooling takes float32.
+    The reduction reads a tensor as stored, or in row-major order if the axes are innermost only there and no pooling
+    computes the reduction. Pooling takes float32.
     """
     location = planner.stored_location(x)
-    if location.desc.plain_order() is None:
-        location = planner.row_major_location(x)
     order = location.desc.plain_order()
-    assert order is not None  # row-major order is one
-    runs = _runs([(sizes[axis], axis in reduced) for axis in order])
+    runs = [] if order is None else _runs([(sizes[axis], axis in reduced) for axis in order])
+    is_innermost = [is_reduced for _, is_reduced in runs] in ([True], [False, True])
+    if order is None or not (has_pooling or is_innermost):
+        location, order = planner.row_major_location(x), tuple(range(len(sizes)))
+        runs = _runs([(sizes[axis], axis in reduced) for axis in order])
     if not runs[-1][1] and location.desc.dtype != planner.declared_dtype(x):
         location = planner.location_in(
             x, location.desc.cast(planner.engine, planner.declared_dtype(x)) or location.desc
