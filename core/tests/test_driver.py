@@ -278,6 +278,8 @@ def test_dump_and_progress(fake: type[FakeBackend], tmp_path: Path) -> None:
     assert names == [
         "compile/00_input.py",
         "compile/01_RunCodegen.py",
+        "layouts/00_input.py",
+        "layouts/01_PlanLayouts.py",
         "peel/00_input.py",
         "peel/01_PeelViews.py",
         *(f"prepare/{number:02}_{name}.py" for number, name in enumerate(steps)),

@@ -55,6 +55,7 @@ ASKS_FOR_BACKENDS = {
     "__init__": "the facade: `byoc_core.backends`",
     "partitioning.partition": "called by users with names",
     "partitioning.run_codegen": "called by users with names",
+    "partitioning.layouts.plan_layouts": "called by users with names",
     "partitioning.peeling.peel": "called by users with names",
     "partitioning.claiming.annotate": "called by users with names",
     "partitioning.claiming.request": "made by users who call a policy by themselves",

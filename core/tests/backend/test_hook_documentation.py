@@ -13,7 +13,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core import script as R
-from byoc_core.backend import backends, hook_specs
+from byoc_core.backend import AxisOrders, backends, hook_specs
 from byoc_core.backend import hooks as backend_hooks
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, Rejection, Support, hookimpl
 from byoc_core.errors import ArtifactError
@@ -162,6 +162,15 @@ def try_estimate(hook: Callable[..., object]) -> None:
     estimate = handle.estimate(MODULE["main"], handle.context(MODULE))
     assert estimate is not None
     assert estimate.seconds > 0
+
+
+def try_layouts(hook: Callable[..., object]) -> None:
+    handle = backends().get(backend_of(byoc_layouts=hook))
+    other = "def main(x: R.Tensor((1, 3, 8, 8))):\n    y = R.nn.relu(x)\n    return y\n"
+    assert handle.layouts(R.parse(other)["main"], handle.context(MODULE)) is None
+    text = "def main(x: R.Tensor((1, 3, 8, 8)), w: R.Tensor((4, 3, 1, 1))):\n    y = R.nn.conv2d(x, w)\n    return y\n"
+    last = (0, 2, 3, 1)
+    assert handle.layouts(R.parse(text)["main"], handle.context(MODULE)) == (AxisOrders((last, None), (last,)),)
 
 
 def try_schedules(hook: Callable[..., object]) -> None:

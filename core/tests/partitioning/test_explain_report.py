@@ -134,6 +134,7 @@ FORM: dict[str, dict[str, Any]] = {
         "outputs": NAMES,
     },
     "borders": {"before": TEXT, "after": TEXT, "code": TEXT, "ops": NAMES, "text": TEXT},
+    "layouts": {"value": TEXT, "axes": [int], "producer": TEXT, "readers": NAMES},
     "links": {"function": TEXT, "name": TEXT, "reads": NAMES},
     "ops": OP,
     "sizes": dict.fromkeys(("function", "size", "kind", "where"), TEXT),

@@ -13,7 +13,7 @@ from byoc_core.measurements.database import Measurements
 from byoc_core.measurements.machine import processor_text
 from byoc_core.runtime.threads import num_threads as process_threads
 
-__all__ = ["BackendSetting", "find_calibrations"]
+__all__ = ["BackendSetting", "expected_threads", "find_calibrations"]
 
 
 class BackendSetting(NamedTuple):
@@ -42,8 +42,13 @@ class BackendSetting(NamedTuple):
         """
         record = handle.record
         version = f"{record.distribution} {record.version}" if record.distribution else ""
-        threads = process_threads() if num_threads is None else num_threads
+        threads = expected_threads(num_threads)
         return cls(processor or processor_text(), threads, handle.name, version, _options_digest(handle, options))
+
+
+def expected_threads(num_threads: int | None) -> int:
+    """Return the number of threads of later calls: as given, or the number of the process."""
+    return process_threads() if num_threads is None else num_threads
 
 
 def _options_digest(handle: BackendHandle, options: Mapping[str, object]) -> str:

@@ -193,7 +193,7 @@ class ScheduleSearch:
             self.num_trials.update(dict.fromkeys(choice.members, choice.num_trials))
         return is_complete
 
-    def chosen(self, schedules: Mapping[str, str]) -> Iterator[tuple[OpChoice, str]]:
+    def timed_choices(self, schedules: Mapping[str, str]) -> Iterator[tuple[OpChoice, str]]:
         """Yield the choices with a measured time of the schedule in a placement, and the schedule.
 
         Args:

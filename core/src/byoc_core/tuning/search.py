@@ -261,7 +261,7 @@ class Search:
         if self._measurements is None or self._best is None:
             return
         rows = []
-        for choice, name in search.chosen(self._best.schedules):
+        for choice, name in search.timed_choices(self._best.schedules):
             options = self._bench.request.options.get(choice.handle.name, {})
             setting = BackendSetting.of(choice.handle, options, self._bench.num_threads)
             key = op_key(choice.function)

@@ -18,7 +18,6 @@ from byoc_core.transform.tensors import dtype_of, permutation_of, rank_of, shape
 __all__ = ["find_orders", "is_same_memory"]
 
 _ROW_MAJOR: tuple[Order, ...] = (None,)
-_TRANSPOSE = "permute_dims"
 
 
 def find_orders(
@@ -84,7 +83,7 @@ class _Walk:
             self._prefer(binding, alternatives)
         elif permutable is not None:
             self._permutable(binding, permutable)
-        elif speaks and binding.op.name == _TRANSPOSE:
+        elif speaks and binding.op is self._speakers.transpose:
             axes = permutation_of(binding)
             self._read(binding.operands[0], (axes, None) if is_same_memory(binding.operands[0], axes) else (axes,))
             self._write(binding.results[0], _ROW_MAJOR)

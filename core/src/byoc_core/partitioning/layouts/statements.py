@@ -32,6 +32,9 @@ class Speakers:
         find: returns a backend by name.
         options: of the backends, by name.
         numbers: the distinct ops; may be shared with other questions about the module.
+
+    Attributes:
+        transpose: the op permuting axes; ``None`` in a module without the op.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Speakers:
         self._numbers = numbers or OpNumbers()
         self._answers: dict[tuple[str, int], tuple[AxisOrders, ...] | None] = {}
         self._permutable: dict[int, Permutable | None] = {}
+        self.transpose = module.ops.get("permute_dims")
 
     def speaks(self, backend: str) -> bool:
         """Return whether a backend states axis orders at all; values of other backends are row-major."""

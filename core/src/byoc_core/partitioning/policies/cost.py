@@ -10,7 +10,7 @@ from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
 from byoc_core.measurements import Calibration, Measurements
-from byoc_core.measurements.setting import find_calibrations
+from byoc_core.measurements.setting import expected_threads, find_calibrations
 from byoc_core.partitioning.claiming.answers import SupportAnswers
 from byoc_core.partitioning.claiming.claim_filters import with_refused_ops
 from byoc_core.partitioning.claiming.request import PartitionRequest
@@ -23,7 +23,6 @@ from byoc_core.partitioning.policies.cost_problem import Body, Prices, backends_
 from byoc_core.partitioning.policies.labelling import Labelling, find_labelling
 from byoc_core.partitioning.policies.placed import with_schedules
 from byoc_core.pattern import Rejection
-from byoc_core.runtime.threads import num_threads as process_threads
 
 __all__ = ["ByCost"]
 
@@ -207,7 +206,7 @@ class _Plan:
             policy.border_seconds,
             calibrations,
             orders,
-            process_threads() if policy.num_threads is None else policy.num_threads,
+            expected_threads(policy.num_threads),
         )
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]
         self._bodies = [Body(source, body, self._prices, units) for source, body in bodies_of(module)]
