@@ -253,3 +253,18 @@ def test_rows_behind_a_dequantize_are_of_other_numbers() -> None:
     assert found_integers is not None
     assert found == pytest.approx(64 * 8e-8, rel=0.1)
     assert found_integers < found / 2
+
+
+def test_an_elementwise_op_never_measured_behind_a_maker_is_like_the_others_there() -> None:
+    shares = {
+        ("nn.relu", "matmul", "*"): (0, 6),
+        ("clip", "matmul", "*"): (1, 4),
+        ("nn.softmax", "matmul", "*"): (9, 9),
+        ("nn.relu", "nn.softmax", "*"): (3, 3),
+    }
+    table = CostTable(*LIMITS, (), shares)
+    assert table.share("nn.swish", Setting("matmul", "tanh")) == pytest.approx(0.1)
+    assert table.share("nn.swish", Setting("nn.softmax", "tanh")) == 1
+    assert table.share("nn.swish", Setting("nn.max_pool2d", "tanh")) == 1
+    assert table.share("clip", Setting("matmul", "tanh")) == pytest.approx(0.25)
+    assert table.share("nn.layer_norm", Setting("matmul", "tanh")) == 1

@@ -26,6 +26,7 @@ import numpy as np
 from byoc_core.backend import Estimate
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import Binding, Constant, Function, TensorType, Trait, Value
+from byoc_core.opset.families import find_op
 
 __all__ = ["CostRow", "CostTable", "Limits", "Setting"]
 
@@ -162,12 +163,20 @@ class CostTable:
     borders: Mapping[str, float] = field(default_factory=dict)
     scale: tuple[float, float] = (1.0, 1.0)
     _groups: Mapping[str, _Rows] = field(init=False, repr=False, compare=False)
+    _elementwise_shares: Mapping[tuple[str, str, str], tuple[int, int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         groups: dict[str, list[CostRow]] = {}
         for row in self.rows:
             groups.setdefault(row.op, []).append(row)
             groups.setdefault(_KIND + row.kind, []).append(row)
+        pooled: dict[tuple[str, str, str], tuple[int, int]] = {}
+        for (op, maker, reader), (alone, count) in self.shares.items():
+            if _is_elementwise(op):
+                key = _ELEMENTWISE, maker, reader
+                before = pooled.get(key, (0, 0))
+                pooled[key] = before[0] + alone, before[1] + count
+        object.__setattr__(self, "_elementwise_shares", pooled)
         object.__setattr__(self, "_groups", {name: _Rows(found, self._work) for name, found in groups.items()})
 
     @classmethod
@@ -281,17 +290,20 @@ class CostTable:
         """Return the share of ops with kernels of their own among the measured ops of a setting; 1 if unknown.
 
         Without measured ops between the same neighbours, ops with one of the neighbours count; an op with a single
-        known neighbour is computed along with this neighbour, or not at all.
+        known neighbour is computed along with this neighbour, or not at all. An elementwise op never measured between
+        such neighbours is like the other elementwise ops there.
         """
         if setting == Setting():
             return 1.0
-        keys = [(op, *setting)]
+        settings = [tuple(setting)]
         if setting.maker and setting.reader:
-            keys += [(op, setting.maker, "*"), (op, "*", setting.reader), (op, "*", "*")]
-        for key in keys:
-            alone, count = self.shares.get(key, (0, 0))
-            if count:
-                return alone / count
+            settings += [(setting.maker, "*"), ("*", setting.reader), ("*", "*")]
+        for shares, name in ((self.shares, op), (self._elementwise_shares, _ELEMENTWISE)):
+            if name == op or _is_elementwise(op):
+                for maker, reader in settings:
+                    alone, count = shares.get((name, maker, reader), (0, 0))
+                    if count:
+                        return alone / count
         return 1.0
 
     def _work(self, row: CostRow) -> float:
@@ -316,6 +328,12 @@ def _setting_inside(ops: Sequence[Binding], index: int, outside: Setting) -> Set
 
 
 _KIND = "kind "
+_ELEMENTWISE = "elementwise"
+
+
+def _is_elementwise(op: str) -> bool:
+    found = find_op(op)
+    return found is not None and Trait.ELEMENTWISE in found.traits
 
 
 class _Rows:
