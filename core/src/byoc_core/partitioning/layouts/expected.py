@@ -8,7 +8,7 @@ from byoc_core.backend import BackendHandle
 from byoc_core.ir import Binding, IRModule
 from byoc_core.partitioning.layouts.find_orders import find_orders, is_same_memory
 from byoc_core.partitioning.layouts.orders import Order
-from byoc_core.partitioning.layouts.statements import Speakers
+from byoc_core.partitioning.layouts.statements import StatedOrders
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of
 from byoc_core.partitioning.op_structure import OpNumbers
 
@@ -40,13 +40,15 @@ def expect_orders(
     Cost: linear in ops and operands, for each backend.
     """
     handles = {handle.name: handle for handle in backends}
-    speakers = Speakers(module, handles.__getitem__, options, numbers)
+    stated_orders = StatedOrders(module, handles.__getitem__, options, numbers)
     claims = {
         handle.name: _claims(trial, handle.name)
         for trial, handle in zip(trials, backends, strict=True)
-        if speakers.speaks(handle.name)
+        if stated_orders.has_statements(handle.name)
     }
-    if len(claims) < 2 or not any(speakers.prefers(name, op) for name, ops in claims.items() for op in ops.values()):
+    if len(claims) < 2 or not any(
+        stated_orders.prefers(name, op) for name, ops in claims.items() for op in ops.values()
+    ):
         return {}
     found: dict[str, dict[OpKey, Order]] = {}
     for name in claims:
@@ -56,7 +58,7 @@ def expect_orders(
                 owners.setdefault(source, {})[op] = other
         found[name] = {}
         for source, body in bodies_of(module):
-            orders = find_orders(body, {}, speakers, owners.get(source, {}))
+            orders = find_orders(body, {}, stated_orders, owners.get(source, {}))
             for binding in body.bindings:
                 for result in binding.results:
                     order = orders.get(id(result))

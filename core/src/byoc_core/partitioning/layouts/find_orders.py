@@ -12,7 +12,7 @@ from byoc_core.ir import CALL, COMPOSITE, Binding, Function, Value, Var
 from byoc_core.opset.layout import typical
 from byoc_core.opset.permutation import Permutable
 from byoc_core.partitioning.layouts.orders import Order, OrderProblem
-from byoc_core.partitioning.layouts.statements import Speakers
+from byoc_core.partitioning.layouts.statements import StatedOrders
 from byoc_core.transform.tensors import dtype_of, permutation_of, rank_of, shape_of
 
 __all__ = ["find_orders", "is_same_memory"]
@@ -23,7 +23,7 @@ _ROW_MAJOR: tuple[Order, ...] = (None,)
 def find_orders(
     body: Function,
     regions: Mapping[str, Function],
-    speakers: Speakers,
+    stated_orders: StatedOrders,
     owners: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[int, Order]:
     """Return the order of each tensor of at least two axes in a body and the called regions, by ``id``.
@@ -34,19 +34,19 @@ def find_orders(
     Args:
         body: the body.
         regions: the regions called once, by name.
-        speakers: the backends stating orders.
+        stated_orders: the backends stating orders.
         owners: the backends of ops outside of regions, by the name of the first result.
 
     Cost: linear in ops and operands.
     """
-    return _Walk(regions, speakers, owners).run(body)
+    return _Walk(regions, stated_orders, owners).run(body)
 
 
 class _Walk:
-    def __init__(self, regions: Mapping[str, Function], speakers: Speakers, owners: Mapping[str, str]) -> None:
+    def __init__(self, regions: Mapping[str, Function], stated_orders: StatedOrders, owners: Mapping[str, str]) -> None:
         self._regions = regions
         self._owners = owners
-        self._speakers = speakers
+        self._stated_orders = stated_orders
         self._problem = OrderProblem()
         self._outer: dict[int, Value] = {}
 
@@ -65,7 +65,7 @@ class _Walk:
             region = self._regions.get(str(binding.attrs["callee"])) if binding.op is CALL else None
             if region is not None:
                 self._enter(binding, region, str(region.attrs["Codegen"]))
-            elif binding.op is COMPOSITE and backend is not None and self._speakers.speaks(backend):
+            elif binding.op is COMPOSITE and backend is not None and self._stated_orders.has_statements(backend):
                 self._enter(binding, binding.regions[0], backend)
             else:
                 self._op(binding, backend or self._owners.get(binding.results[0].name))
@@ -76,14 +76,14 @@ class _Walk:
         self._outer.update((id(outer), inner) for outer, inner in zip(call.results, region.results, strict=True))
 
     def _op(self, binding: Binding, backend: str | None) -> None:
-        speaks = backend is not None and self._speakers.speaks(backend)
-        alternatives = self._speakers.orders(backend, binding) if speaks and backend is not None else None
-        permutable = self._speakers.permutable(binding) if speaks and alternatives is None else None
+        has_statements = backend is not None and self._stated_orders.has_statements(backend)
+        alternatives = self._stated_orders.orders(backend, binding) if has_statements and backend is not None else None
+        permutable = self._stated_orders.permutable(binding) if has_statements and alternatives is None else None
         if alternatives:
             self._prefer(binding, alternatives)
         elif permutable is not None:
             self._permutable(binding, permutable)
-        elif speaks and binding.op is self._speakers.transpose:
+        elif has_statements and binding.op is self._stated_orders.transpose:
             axes = permutation_of(binding)
             self._read(binding.operands[0], (axes, None) if is_same_memory(binding.operands[0], axes) else (axes,))
             self._write(binding.results[0], _ROW_MAJOR)
@@ -102,10 +102,10 @@ class _Walk:
             self._write(result, tuple(orders.results[index] for orders in alternatives))
         if not more:
             return
-        values = [*zip(binding.operands, range(len(binding.operands)), strict=True)]
-        main = [value for value, index in values if first.operands[index] is not None]
-        for value in (*main, *binding.results):
-            self._bind(main[0] if main else binding.results[0], value)
+        permuted = [value for value, order in zip(binding.operands, first.operands, strict=True) if order is not None]
+        values = (*permuted, *binding.results)
+        for value in values:
+            self._bind(values[0], value)
 
     def _permutable(self, binding: Binding, permutable: Permutable) -> None:
         """Bind the operands and results of an op working in any order; other values are row-major."""

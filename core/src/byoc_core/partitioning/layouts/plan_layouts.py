@@ -11,7 +11,7 @@ from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.ir import CALL, Binding, Function, IRModule, TensorType, Value, Var, infer_results
 from byoc_core.opset.permutation import inverse
 from byoc_core.partitioning.layouts.find_orders import find_orders, is_same_memory
-from byoc_core.partitioning.layouts.statements import Speakers
+from byoc_core.partitioning.layouts.statements import StatedOrders
 from byoc_core.partitioning.op_sites import members_of, walk_bodies
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_regions, with_bindings
@@ -90,11 +90,11 @@ class PlanLayouts(Pass):
             HookError: a backend's hook failed.
         """
         regions = _regions_called_once(module)
-        speakers = Speakers(module, find_registry(self.registry).lookup(self.backends), self.options)
-        able = {name for name, region in regions.items() if speakers.speaks(str(region.attrs["Codegen"]))}
-        if len(able) < 2 or "permute_dims" not in module.ops or not _has_preference(regions, speakers):
+        stated_orders = StatedOrders(module, find_registry(self.registry).lookup(self.backends), self.options)
+        able = {name for name, region in regions.items() if stated_orders.has_statements(str(region.attrs["Codegen"]))}
+        if len(able) < 2 or "permute_dims" not in module.ops or not _has_preference(regions, stated_orders):
             return LayoutPlan(module)
-        writer = _Writer(module, regions, able, speakers)
+        writer = _Writer(module, regions, able, stated_orders)
         functions = {
             name: function if "Codegen" in function.attrs else writer.function(function)
             for name, function in module.functions.items()
@@ -105,10 +105,10 @@ class PlanLayouts(Pass):
         return LayoutPlan(module.with_functions(changed), tuple(writer.values), writer.conversions)
 
 
-def _has_preference(regions: Mapping[str, Function], speakers: Speakers) -> bool:
+def _has_preference(regions: Mapping[str, Function], stated_orders: StatedOrders) -> bool:
     """Return whether a backend prefers a permuted order for any op of its regions."""
     return any(
-        speakers.prefers(str(region.attrs["Codegen"]), op)
+        stated_orders.prefers(str(region.attrs["Codegen"]), op)
         for region in regions.values()
         for binding in region.bindings
         for op in members_of(binding)
@@ -140,13 +140,15 @@ class _Writer:
         conversions: see :class:`LayoutPlan`.
     """
 
-    def __init__(self, module: IRModule, regions: Mapping[str, Function], able: set[str], speakers: Speakers) -> None:
+    def __init__(
+        self, module: IRModule, regions: Mapping[str, Function], able: set[str], stated_orders: StatedOrders
+    ) -> None:
         self.regions = dict(regions)
         self.values: list[PlannedValue] = []
         self.conversions: dict[tuple[str, str], str] = {}
         self._able = able
         self._originals = regions
-        self._speakers = speakers
+        self._stated_orders = stated_orders
         self._op = module.ops["permute_dims"]
         self._names = _names_of(module)
 
@@ -161,7 +163,7 @@ class _Writer:
         return name if name in self._able else None
 
     def _body(self, body: Function) -> Function:
-        orders = find_orders(body, self._originals, self._speakers)
+        orders = find_orders(body, self._originals, self._stated_orders)
         readers: dict[int, list[Binding | None]] = {}
         for binding in body.bindings:
             for operand in {id(operand): operand for operand in binding.operands}.values():

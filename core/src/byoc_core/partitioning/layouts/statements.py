@@ -13,18 +13,18 @@ from byoc_core.partitioning.op_function import as_function
 from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.transform.permuted_ops import as_permutable
 
-__all__ = ["Speakers"]
+__all__ = ["StatedOrders"]
 
 HOOK = "byoc_layouts"
 
 
 @dataclass(frozen=True, slots=True)
-class _Speaker:
+class _Askable:
     handle: BackendHandle
     context: CompileContext
 
 
-class Speakers:
+class StatedOrders:
     """The backends stating axis orders, asked once about ops differing only in names and elements of constants.
 
     Args:
@@ -44,7 +44,7 @@ class Speakers:
         options: Mapping[str, Mapping[str, object]],
         numbers: OpNumbers | None = None,
     ) -> None:
-        self._speakers: dict[str, _Speaker | None] = {}
+        self._askable: dict[str, _Askable | None] = {}
         self._module = module
         self._find = find
         self._options = options
@@ -53,9 +53,9 @@ class Speakers:
         self._permutable: dict[int, Permutable | None] = {}
         self.transpose = module.ops.get("permute_dims")
 
-    def speaks(self, backend: str) -> bool:
+    def has_statements(self, backend: str) -> bool:
         """Return whether a backend states axis orders at all; values of other backends are row-major."""
-        return self._speaker(backend) is not None
+        return self._find_askable(backend) is not None
 
     def orders(self, backend: str, binding: Binding) -> Sequence[AxisOrders] | None:
         """Return the alternatives stated for an op, best first; ``None`` without a statement.
@@ -63,15 +63,15 @@ class Speakers:
         Raises:
             HookError: the backend's hook failed, and failures of the backend are not contained.
         """
-        speaker = self._speaker(backend)
-        if speaker is None or binding.regions:
+        askable = self._find_askable(backend)
+        if askable is None or binding.regions:
             return None
         key = (backend, self._numbers.number(binding))
         if key not in self._answers:
             try:
-                self._answers[key] = speaker.handle.layouts(as_function(binding, backend), speaker.context)
+                self._answers[key] = askable.handle.layouts(as_function(binding, backend), askable.context)
             except ByocError as error:
-                speaker.handle.contain(HOOK, error, binding.results[0].name)
+                askable.handle.contain(HOOK, error, binding.results[0].name)
                 self._answers[key] = None
         return self._answers[key]
 
@@ -91,9 +91,9 @@ class Speakers:
             self._permutable[number] = as_permutable(binding, exact=False)
         return self._permutable[number]
 
-    def _speaker(self, backend: str) -> _Speaker | None:
-        if backend not in self._speakers:
+    def _find_askable(self, backend: str) -> _Askable | None:
+        if backend not in self._askable:
             handle = self._find(backend)
             context = handle.context(self._module, self._options.get(backend, {}))
-            self._speakers[backend] = _Speaker(handle, context) if handle.implements(HOOK) else None
-        return self._speakers[backend]
+            self._askable[backend] = _Askable(handle, context) if handle.implements(HOOK) else None
+        return self._askable[backend]
