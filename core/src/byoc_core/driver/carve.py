@@ -107,7 +107,13 @@ def _partition(
         return module
     names = {handle.name for handle in backends}
     options = {name: backend_options for name, backend_options in compilation.request.options.items() if name in names}
-    request = PartitionRequest(backends, options, compilation.log, registry=compilation.registry)
+    request = PartitionRequest(
+        backends,
+        options,
+        compilation.log,
+        registry=compilation.registry,
+        forbids_host=compilation.request.forbids_host,
+    )
     pipeline = partition_pipeline(request, lambda _: constraints, policy, verify_input=False)
     return compilation.observers.sequence([named(stage.value, pipeline)], verify=False)(
         module

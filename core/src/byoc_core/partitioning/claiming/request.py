@@ -39,6 +39,8 @@ class PartitionRequest:
         registry: all existing backends, including backends not taking part.
         answers: the answers of backends about single ops so far, for policies with several claims; by default the
             backends are asked about every op.
+        forbids_host: whether ops left on the host are an error of the build: a policy then leaves an op there only if
+            no backend takes the op.
     """
 
     backends: Sequence[BackendHandle]
@@ -47,6 +49,7 @@ class PartitionRequest:
     claim_filters: Callable[[str], ClaimFilter] = lambda _: accept_all
     registry: Backends = field(default_factory=find_registry, repr=False)
     answers: SupportAnswers | None = field(default=None, repr=False)
+    forbids_host: bool = False
 
     def claim_filter(self, backend: BackendHandle) -> ClaimFilter:
         """Return the condition on a backend's claims: the core's, then the user's."""

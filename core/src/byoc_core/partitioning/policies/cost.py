@@ -19,7 +19,7 @@ from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, op_key
 from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
-from byoc_core.partitioning.policies.cost_problem import Body, Prices, backends_of
+from byoc_core.partitioning.policies.cost_problem import WRONG_PLACE, Body, Prices, backends_of
 from byoc_core.partitioning.policies.labelling import Labelling, find_labelling
 from byoc_core.partitioning.policies.placed import with_schedules
 from byoc_core.pattern import Rejection
@@ -38,7 +38,8 @@ class ByCost:
     between a backend preferring another order of axes (``byoc_layouts``) and a backend without. A region entered by
     several values is therefore charged several calls.
 
-    The result is expected to cost no more than any backend alone, nor than the host alone, and with ``margin=0`` no
+    If ops on the host are an error of the build (``fallback="error"``), an op stays there only if no backend takes the
+    op. The result is expected to cost no more than any backend alone, nor than the host alone, and with ``margin=0`` no
     more than the result of :class:`GreedyByOrder`. A module
     with regions of one of the backends is left unchanged: the ops outside were weighed when these regions were made.
 
@@ -207,6 +208,7 @@ class _Plan:
             calibrations,
             orders,
             expected_threads(policy.num_threads),
+            {key for trial in trials for key in backends_of(trial)} if request.forbids_host else (),
         )
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]
         self._bodies = [Body(source, body, self._prices, units) for source, body in bodies_of(module)]
@@ -229,7 +231,7 @@ class _Plan:
         claimed = self.claim(placed, log)
         placed_cost = self._weighed(claimed, placed)
         modules = [self._greedy, self._module, *self._trials]
-        alternatives: list[tuple[float, Choice]] = [
+        alternatives: list[tuple[tuple[float, float], Choice]] = [
             (self._weighed(module, choice), choice) for module in modules for choice in (self._claims_of(module),)
         ]
         cost, choice = min(alternatives, key=lambda pair: pair[0])
@@ -243,16 +245,17 @@ class _Plan:
         before = backends_of(self._module)
         return {key: backend for key, backend in backends_of(module).items() if key not in before}
 
-    def _weighed(self, module: IRModule, choice: Choice) -> float:
-        """Return the cost of a module with the claims of a choice; a mixture must save the margin.
+    def _weighed(self, module: IRModule, choice: Choice) -> tuple[float, float]:
+        """Return the number of ops at places not allowed, then the cost, of a module with the claims of a choice.
 
-        Beside measured backends, the host with guessed figures is a part of a mixture too.
+        A mixture must save the margin. Beside measured backends, the host with guessed figures is a part of a mixture
+        too.
         """
-        cost = self._prices.total(module)
+        num_misplaced, cost = divmod(self._prices.total(module), WRONG_PLACE)
         takers = set(choice.values())
         if self._is_calibrated and len(choice) < len(self._claims_of(self._greedy)):
             takers.add(HOST_NAME)
-        return cost / (1 - self._margin) if self._margin and len(takers) > 1 else cost
+        return num_misplaced, cost / (1 - self._margin) if self._margin and len(takers) > 1 else cost
 
     def claim(self, choice: Choice, log: PartitionLog) -> IRModule:
         """Return the module with the claims of a choice, as far as allowed by the request; the log gets the rest."""

@@ -29,10 +29,11 @@ from byoc_core.partitioning.policies.placed import placement_key
 from byoc_core.partitioning.policies.placement import Cost, Flow, PlacementProblem
 from byoc_core.pattern import Rejection
 
-__all__ = ["Body", "Prices", "Unit", "backends_of"]
-
+__all__ = ["WRONG_PLACE", "Body", "Prices", "Unit", "backends_of"]
 
 _NO_SITE = Site(maker="", reader="")
+WRONG_PLACE = to_units(math.inf)
+"""The cost of an op at a place not allowed: 30 years, more than all other costs of a module together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Prices:
         calibrations: corrections of estimates by measurements, by backend.
         orders: the values with permuted axes in regions of a backend, by backend, then by function and name.
         num_threads: the number of threads of a call.
+        kept_off_host: ops not to run on the host.
 
     Attributes:
         labels: the names of the backends, the host's last.
@@ -86,6 +88,7 @@ class Prices:
         calibrations: Mapping[str, Calibration] = MappingProxyType({}),
         orders: Mapping[str, Mapping[OpKey, Order]] = MappingProxyType({}),
         num_threads: int = 1,
+        kept_off_host: Collection[OpKey] = (),
     ) -> None:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
         self.sizes = sizes
@@ -107,11 +110,12 @@ class Prices:
         self._moves: dict[tuple[int, tuple[Order, ...]], list[list[int]]] = {}
         self._orders = [orders.get(name, {}) for name in self.labels]
         self._host_filter = request.claim_filters(HOST_NAME)
+        self._kept_off_host = kept_off_host
 
     def cost(self, source: str, binding: Binding, label: int, labels: Mapping[str, int] | None = None) -> int:
         """Return the cost of an op or composite in femtoseconds.
 
-        The cost is 30 years after a failed estimate, and on the host if the user wants another place.
+        The cost is :data:`WRONG_PLACE` after a failed estimate, and on the host if the user wants another place.
 
         Args:
             source: the op's original function in the module.
@@ -132,11 +136,12 @@ class Prices:
             if not isinstance(estimate, Rejection):
                 return to_units(estimate.seconds)
             self.refused.update(((self.labels[label], op_key(source, op)), estimate) for op in members)
-            return to_units(math.inf)
+            return WRONG_PLACE
         if binding.op in STRUCTURAL_OPS and binding.op is not COMPOSITE:
             return 0
-        if self._host_filter(source, binding) is not None:
-            return to_units(math.inf)
+        is_kept_off = op_key(source, binding) in self._kept_off_host
+        if is_kept_off or self._host_filter(source, binding) is not None:
+            return WRONG_PLACE
         if measured is not None:
             return measured
         number = self._numbers.number(binding)
