@@ -189,3 +189,26 @@ def test_without_backends_there_is_nothing_to_tune(byoc: RunByoc, model: Path) -
     assert (done.code, done.out) == (1, "")
     assert done.err == "error: tune, backends: no backend can compile here. `byoc doctor` lists the reasons.\n"
     assert not Path("x.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (("--builders", "2"), "--builders: is given without --processes or --scheduler"),
+        (("--processes", "2", "--scheduler", "dask://here:1"), "--processes: is given beside --scheduler"),
+        (("--scheduler", "tcp://here:1"), "--scheduler: is no address"),
+    ],
+)
+def test_processes_of_a_search_are_named_consistently(
+    byoc: RunByoc, model: Path, part: str, flags: tuple[str, ...], text: str
+) -> None:
+    done = byoc("tune", model, *flags)
+    assert (done.code, done.out) == (1, "")
+    assert text in done.err
+
+
+def test_a_search_in_other_processes_writes_a_lock(byoc: RunByoc, model: Path, part: str) -> None:
+    flags = ("--processes", "1", "--builders", "1", "--seconds", "0", "--threads", "1")
+    done = byoc("tune", model, *flags)
+    assert (done.code, done.err) == (0, "")
+    assert Lock.load("model.lock").backends == [part]

@@ -1,10 +1,10 @@
-"""Trials in other processes: the model travels once, lost trials are lost alone, and doubtful answers win nothing."""
+"""Builds and trials in other processes: contents travel once, lost requests cost themselves, doubts win nothing."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from importlib.util import find_spec
 from typing import Any
@@ -12,7 +12,9 @@ from typing import Any
 import byoc_core
 import pytest
 from byoc_core.errors import OptionsError
-from byoc_core.tuning.trial import PackedModel, Trial, TrialOutcome, UnknownModelError
+from byoc_core.tuning.building import BuiltPlacement, PlacementBuild
+from byoc_core.tuning.contents import ContentStore, MissingContentError, PackedModel
+from byoc_core.tuning.trial import Trial, TrialOutcome
 from byoc_core.tuning.workers import Workers, open_scheduler
 
 from core.tests.plugin.conftest import Site
@@ -35,11 +37,11 @@ class Answers(Executor):
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
-        self.trials: list[Trial] = []
+        self.received: list[Any] = []
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        (trial,) = args
-        self.trials.append(trial)
+        (request,) = args
+        self.received.append(request)
         answer = self.answers.pop(0)
         future: Future[Any] = Future()
         if isinstance(answer, BrokenExecutor):
@@ -51,8 +53,11 @@ class Answers(Executor):
         return future
 
 
+ARTIFACTS = {"best": b"1", "one": b"2", "two": b"3"}
+
+
 def outcome(ratio: float, *, agrees: bool = True) -> TrialOutcome:
-    return TrialOutcome({"main/y": "a"}, ratio, agrees)
+    return TrialOutcome(ratio, agrees)
 
 
 def model() -> PackedModel:
@@ -60,12 +65,16 @@ def model() -> PackedModel:
 
 
 def trial(name: str) -> Trial:
-    return Trial(name, model().digest, {}, "greedy", {}, "main", {}, 1)
+    return Trial(name, "best", name, "main", {}, 1, artifacts={name: ARTIFACTS[name]})
 
 
-def workers(*answers: object) -> tuple[Workers, Answers, list[str]]:
-    executor, lines = Answers(*answers), list[str]()
-    return Workers(executor, model(), 0.05, lines.append), executor, lines
+def build(name: str) -> PlacementBuild:
+    return PlacementBuild(name, model().digest, {}, "greedy")
+
+
+def workers(*answers: object, built: Sequence[object] = ()) -> tuple[Workers, Answers, Answers, list[str]]:
+    runners, builders, lines = Answers(*answers), Answers(*built), list[str]()
+    return Workers(runners, builders, model(), 0.05, lines.append), runners, builders, lines
 
 
 def test_packed_models_are_the_same_models() -> None:
@@ -78,20 +87,42 @@ def test_packed_models_are_the_same_models() -> None:
     assert {d: a.tobytes() for d, a in again.constants.items()} == {d: a.tobytes() for d, a in half.constants.items()}
 
 
-def test_the_model_travels_to_workers_without_it() -> None:
-    found, executor, _ = workers(UnknownModelError("x"), outcome(0.5), outcome(0.7))
+def test_contents_travel_to_workers_without_them() -> None:
+    found, runners, builders, _ = workers(
+        MissingContentError("x"), outcome(0.5), outcome(0.7), built=[MissingContentError("x"), BUILT]
+    )
     # The first trial is sent again behind the second.
-    assert found.run([trial("one"), trial("two")]) == {"two": outcome(0.5), "one": outcome(0.7)}
-    assert [sent.model is not None for sent in executor.trials] == [False, False, True]
+    assert found.run([trial("one"), trial("two")], ARTIFACTS) == {"two": outcome(0.5), "one": outcome(0.7)}
+    assert [set(sent.artifacts) for sent in runners.received] == [{"one"}, {"two"}, {"best", "one"}]
+    assert found.build([build("one")]) == {"one": BUILT}
+    assert [sent.model is not None for sent in builders.received] == [False, True]
+
+
+def test_a_store_keeps_the_latest_contents() -> None:
+    store: ContentStore[str] = ContentStore()
+    with pytest.raises(MissingContentError, match="a"):
+        store.get("a", None)
+    for digest in ("a", "b", "a", "c"):
+        assert store.get(digest, digest.upper) == digest.upper()
+    assert store.get("a", None) == "A"
+    with pytest.raises(MissingContentError, match="b"):
+        store.get("b", None)
+
+
+BUILT = BuiltPlacement(b"1", {"main/y": "a"})
+
+FAILURES = [
+    (ValueError("no luck"), "one: the trial is lost: ValueError: no luck"),
+    (None, "one: the trial is lost: TimeoutError: no answer after 0 s"),
+    (BrokenExecutor("gone"), "one: the trial is lost: BrokenExecutor: gone"),
+    (42, "one: the trial is lost: the answer makes no sense"),
+]
 
 
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (ValueError("no luck"), "one: the trial is lost: ValueError: no luck"),
-        (None, "one: the trial is lost: TimeoutError: no answer after 0 s"),
-        (BrokenExecutor("gone"), "one: the trial is lost: BrokenExecutor: gone"),
-        (42, "one: the trial is lost: the answer makes no sense"),
+        *FAILURES,
         (outcome(-1.0), "one: the trial is lost: the answer makes no sense"),
         (outcome(float("nan")), "one: the trial is lost: the answer makes no sense"),
         (outcome(0.1, agrees=False), "one: the results differ; the placement is left out"),
@@ -99,17 +130,25 @@ def test_the_model_travels_to_workers_without_it() -> None:
     ids=["raises", "hangs", "dies", "nonsense", "negative", "nan", "differs"],
 )
 def test_a_lost_trial_costs_itself_only(answer: object, text: str) -> None:
-    found, _, lines = workers(answer, outcome(0.5))
-    assert found.run([trial("one"), trial("two")]) == {"two": outcome(0.5)}
+    found, _, _, lines = workers(answer, outcome(0.5))
+    assert found.run([trial("one"), trial("two")], ARTIFACTS) == {"two": outcome(0.5)}
+    assert lines == [text]
+    assert found.is_broken == isinstance(answer, BrokenExecutor)
+
+
+@pytest.mark.parametrize(("answer", "text"), FAILURES, ids=["raises", "hangs", "dies", "nonsense"])
+def test_a_lost_build_costs_itself_only(answer: object, text: str) -> None:
+    found, _, _, lines = workers(built=[answer, BUILT])
+    assert found.build([build("one"), build("two")]) == {"two": BUILT}
     assert lines == [text]
     assert found.is_broken == isinstance(answer, BrokenExecutor)
 
 
 def test_a_second_trial_confirms() -> None:
-    found, _, _ = workers(outcome(1.2), outcome(0.9), ValueError("no luck"))
-    assert not found.confirms(trial("one"), 0.985)  # the first answer came from a disturbed machine
-    assert found.confirms(trial("one"), 0.985)
-    assert not found.confirms(trial("one"), 0.985)
+    found, _, _, _ = workers(outcome(1.2), outcome(0.9), ValueError("no luck"))
+    assert not found.confirms(trial("one"), ARTIFACTS, 0.985)  # the first answer came from a disturbed machine
+    assert found.confirms(trial("one"), ARTIFACTS, 0.985)
+    assert not found.confirms(trial("one"), ARTIFACTS, 0.985)
 
 
 def test_addresses_of_schedulers() -> None:
@@ -119,6 +158,9 @@ def test_addresses_of_schedulers() -> None:
 
 
 BACKEND = """
+import multiprocessing
+import os
+
 from byoc_core.authoring.graph import GraphCodegen
 from byoc_core.backend import BackendInfo, Rejection, Support
 from byoc_core.backend.hooks import hookimpl
@@ -135,6 +177,8 @@ def byoc_supports(binding):
 
 @hookimpl
 def byoc_codegen(functions, context):
+    if {deadly} and multiprocessing.parent_process() is not None:
+        os._exit(3)
     return GraphCodegen().compile(functions, context)
 """
 
@@ -159,16 +203,16 @@ from concurrent.futures import ProcessPoolExecutor
 
 import byoc_core
 import numpy as np
-from byoc_core.tuning import search
+from byoc_core.tuning import LocalProcesses, search
 
 search._may_win = lambda *_: False  # the host is as fast as the backends
 MODEL = '''@MODEL@'''
 
-def tune(executor):
+def tune(executor, builders=None):
     lines = []
     found = byoc_core.tune(
         byoc_core.parse(MODEL), ["alpha", "beta"], sizes={"n": 3}, num_threads=1, seconds=60,
-        executor=executor, progress=lines.append,
+        executor=executor, builders=builders, progress=lines.append,
     )
     x = np.ones((3, 8), np.float32)
     result = byoc_core.VirtualMachine(byoc_core.build(byoc_core.parse(MODEL), placement=found.lock))["main"](x)
@@ -185,20 +229,42 @@ with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as 
     tune(executor)
 """
 
+PROCESSES = """
+with LocalProcesses(2) as runners, LocalProcesses(2) as builders:
+    tune(runners, builders)
+"""
+
 CLUSTER = """
 from distributed import LocalCluster
 from byoc_core.tuning.workers import open_scheduler
 with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
     executor, close = open_scheduler(cluster.scheduler_address.replace("tcp://", "dask://"))
-    tune(executor)
+    with LocalProcesses(1) as builders:
+        tune(executor, builders)
     close()
 """
+
+
+def tune_by_processes(site: Site, run: str, *, deadly: bool = False) -> Any:
+    """Return the outcome of a search among two backends by other processes; a deadly backend dies while compiling."""
+    for name, ops in (("alpha", ("negative", "exp")), ("beta", ("exp",))):
+        entry_points = f"[byoc.backends]\n{name} = byoc_{name}\n"
+        text = BACKEND.format(name=name, ops=ops, deadly=deadly)
+        site.install(f"byoc-{name}", entry_points, {f"byoc_{name}": text})
+    script = site.folder / "tune_model.py"
+    script.write_text(TUNE.replace("@MODEL@", SPLIT).replace("@RUN@", textwrap.indent(run.strip(), "    ")))
+    output = site.run(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')")
+    found = json.loads(output.splitlines()[-1])
+    assert {"alpha alone", "beta alone"} <= set(found["trials"])
+    assert set(found["ops"]) == {f"main/{name}" for name in ("y", "z", "host", "u", "v")}
+    return found
 
 
 @pytest.mark.parametrize(
     "run",
     [
         pytest.param(POOL, id="pool"),
+        pytest.param(PROCESSES, id="processes"),
         pytest.param(
             CLUSTER,
             id="cluster",
@@ -207,15 +273,13 @@ with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_a
     ],
 )
 def test_tuning_by_other_processes(site: Site, run: str) -> None:
-    for name, ops in (("alpha", ("negative", "exp")), ("beta", ("exp",))):
-        entry_points = f"[byoc.backends]\n{name} = byoc_{name}\n"
-        site.install(f"byoc-{name}", entry_points, {f"byoc_{name}": BACKEND.format(name=name, ops=ops)})
-    script = site.folder / "tune_model.py"
-    text = TUNE.replace("@MODEL@", SPLIT).replace("@RUN@", textwrap.indent(run.strip(), "    "))
-    script.write_text(text)
-    output = site.run(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')")
-    found = json.loads(output.splitlines()[-1])
+    found = tune_by_processes(site, run)
     assert found["lost"] == []
-    assert {"alpha alone", "beta alone"} <= set(found["trials"])
     assert any(name.startswith("measured ops") or " to " in name for name in found["trials"]), found["trials"]
-    assert set(found["ops"]) == {f"main/{name}" for name in ("y", "z", "host", "u", "v")}
+
+
+def test_builders_that_die_cost_their_trials_only(site: Site) -> None:
+    found = tune_by_processes(site, PROCESSES, deadly=True)
+    assert len(found["lost"]) > 1
+    assert all("the process died with exit code 3" in line for line in found["lost"]), found["lost"]
+    assert not any(" to " in name for name in found["trials"])

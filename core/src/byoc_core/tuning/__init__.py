@@ -9,7 +9,8 @@ cost (:mod:`byoc_core.measurements`).
 
 from byoc_core.driver.lock import Lock
 from byoc_core.tuning.calibrate import CalibrationResult, calibrate
+from byoc_core.tuning.local_processes import LocalProcesses
 from byoc_core.tuning.result import Tuning
 from byoc_core.tuning.tune import tune
 
-__all__ = ["CalibrationResult", "Lock", "Tuning", "calibrate", "tune"]
+__all__ = ["CalibrationResult", "LocalProcesses", "Lock", "Tuning", "calibrate", "tune"]

@@ -16,7 +16,7 @@ from byoc_core.driver import Compiler, CompileRequest
 from byoc_core.driver.automatic import compiling_backends
 from byoc_core.driver.lock import Lock, versions_of
 from byoc_core.driver.request_policy import policy_to_data
-from byoc_core.errors import ArtifactError, OptionsError
+from byoc_core.errors import ArtifactError, ByocError, OptionsError
 from byoc_core.ir import IRModule
 from byoc_core.measurements import Measurement, Measurements
 from byoc_core.measurements.keys import op_key
@@ -27,15 +27,17 @@ from byoc_core.profiling import Profile
 from byoc_core.tuning import op_times
 from byoc_core.tuning.bench import Bench
 from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
-from byoc_core.tuning.candidates import Candidate, PlacementKey, placement_tuple
+from byoc_core.tuning.building import BuiltPlacement, PlacementBuild, build_request
+from byoc_core.tuning.candidates import Candidate, PlacementKey
+from byoc_core.tuning.contents import PackedModel
 from byoc_core.tuning.entrants import InOrder, OneBackend
 from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_ops, moved_regions, spread_ops
 from byoc_core.tuning.race import challenge, race
 from byoc_core.tuning.result import Tuning
 from byoc_core.tuning.schedules import ScheduleSearch
 from byoc_core.tuning.table import tasks_of
-from byoc_core.tuning.trial import PackedModel, Trial
-from byoc_core.tuning.workers import Workers, request_data
+from byoc_core.tuning.trial import Trial
+from byoc_core.tuning.workers import Workers
 
 __all__ = ["Search"]
 
@@ -105,9 +107,10 @@ class Search:
         self._workers: Workers | None = None
         self._best: Candidate | None = None
         self._best_seconds = 0.0
+        self._packed: tuple[Candidate, BuiltPlacement] | None = None
 
-    def use_workers(self, executor: Executor, trial_seconds: float) -> None:
-        """Run the trials behind the first race by an executor.
+    def use_workers(self, runners: Executor, builders: Executor, trial_seconds: float) -> None:
+        """Build and run the trials behind the first race by executors; see :class:`Workers`.
 
         Raises:
             OptionsError: a backend is not installed, so no other process has the backend.
@@ -117,7 +120,7 @@ class Search:
             if not registry.holds(handle):
                 raise OptionsError(f"backend `{handle.name}`", "is not installed, so no worker has it")
         model = PackedModel.of(self._bench.module, tuple(self._names))
-        self._workers = Workers(executor, model, trial_seconds, self._say)
+        self._workers = Workers(runners, builders, model, trial_seconds, self._say)
 
     def run(self) -> Tuning:
         """Search until nothing is left to try, the time is over, or the user interrupts; return the best."""
@@ -340,40 +343,58 @@ class Search:
         return any(outcomes)
 
     def _try_by_workers(self, workers: Workers, policies: Mapping[str, Policy]) -> bool:
-        best = self._best
-        assert best is not None
+        request = build_request(self._bench.request.to_data())
+        built = workers.build(
+            [PlacementBuild(name, workers.digest, request, policy_to_data(policy)) for name, policy in policies.items()]
+        )
+        new = {
+            placement.key: name for name, placement in built.items() if placement.key not in self._measured_placements
+        }
+        built = {name: built[name] for name in new.values()}
+        if not built:
+            return False
+        try:
+            best = self._pack_best()
+        except ByocError as error:
+            self._say(f"no trials elsewhere: the best placement cannot be saved: {error}")
+            workers.is_broken = True
+            return False
+        artifacts = {placement.digest: placement.artifact for placement in (best, *built.values())}
         inputs = {name: np.asarray(value) for name, value in self._bench.inputs.items()}
-        request = request_data(self._bench.request.to_data())
         trials = {
             name: Trial(
                 name,
-                workers.digest,
-                request,
-                policy_to_data(policy),
-                dict(best.ops),
+                best.digest,
+                placement.digest,
                 self._bench.function,
                 inputs,
                 self._bench.num_threads,
-                tolerance=self._bench.tolerance,
-                schedules=dict(best.schedules),
+                self._bench.tolerance,
+                {placement.digest: placement.artifact},
             )
-            for name, policy in policies.items()
+            for name, placement in built.items()
         }
-        outcomes = workers.run(list(trials.values()))
+        outcomes = workers.run(list(trials.values()), artifacts)
         is_better = False
         for name, outcome in sorted(outcomes.items(), key=lambda item: (item[1].ratio, item[0])):
-            key = placement_tuple(outcome.ops, outcome.schedules)
-            if key in self._measured_placements:
-                continue
+            placement = built[name]
             seconds = outcome.ratio * self._best_seconds
-            self._measured_placements[key] = outcome.ops, seconds
+            self._measured_placements[placement.key] = placement.ops, seconds
             self.trials.append((name, seconds))
-            if not is_better and outcome.ratio < _MARGIN and workers.confirms(trials[name], _MARGIN):
-                candidate = self._bench.build(name, PlacedOps(outcome.ops, outcome.schedules))
+            if not is_better and outcome.ratio < _MARGIN and workers.confirms(trials[name], artifacts, _MARGIN):
+                candidate = self._bench.build(name, PlacedOps(placement.ops, placement.schedules))
                 if candidate is not None:
                     self._best, self._best_seconds, is_better = candidate, seconds, True
             self._say_trial(name, seconds)
         return is_better
+
+    def _pack_best(self) -> BuiltPlacement:
+        """Return the best placement as an artifact, packed once."""
+        best = self._best
+        assert best is not None
+        if self._packed is None or self._packed[0] is not best:
+            self._packed = best, BuiltPlacement.of(best.executable, best.schedules)
+        return self._packed[1]
 
     def _say_trial(self, name: str, seconds: float) -> None:
         best = f"best {self._best_seconds * 1e3:.3f} ms, {len(self.trials)} trials"

@@ -31,6 +31,7 @@ def tune(
     request: CompileRequest | None = None,
     compiler: Compiler | None = None,
     executor: Executor | None = None,
+    builders: Executor | None = None,
     trial_seconds: float = 300.0,
     progress: Callable[[str], object] | None = None,
     measurements: Measurements | None = USER_DATABASE,
@@ -56,10 +57,12 @@ def tune(
         request: further choices of the compilation; ``fields`` override its values, the search sets ``policy``.
         compiler: has the backends for names.
         executor: runs the trials behind the first race in other processes, several at once, perhaps on other machines
-            of the same kind: a process pool, or the executor of a cluster. Backends must be installed there. A worker
-            that dies, hangs or answers nonsense costs its trial only, and a second trial confirms each new best
+            of the same kind: :class:`LocalProcesses`, or the executor of a cluster. Backends must be installed there. A
+            worker that dies, hangs or answers nonsense costs its trial only, and a second trial confirms each new best
             placement. Without an executor, all trials run in this process.
-        trial_seconds: the time after which a trial of the executor is given up.
+        builders: compiles the placements of these trials; by default ``executor``. Separate builders leave no memory
+            and no threads of compilers beside the trials, and a crash of a backend while compiling costs no runner.
+        trial_seconds: the time after which a build or a trial of an executor is given up.
         progress: called with a line for each placement: number, time, best time.
         measurements: the database keeping the times of ops, by default the user's; ``None``: nothing is kept. Later
             placements by cost read the database.
@@ -71,6 +74,8 @@ def tune(
     """
     if seconds < 0:
         raise OptionsError("tune, seconds", "is negative", got=seconds)
+    if builders is not None and executor is None:
+        raise OptionsError("tune, builders", "is given without an executor for the trials")
     search = Search(
         module,
         gather_request(request, backends, fields),
@@ -85,5 +90,5 @@ def tune(
         measurements,
     )
     if executor is not None:
-        search.use_workers(executor, trial_seconds)
+        search.use_workers(executor, builders or executor, trial_seconds)
     return search.run()

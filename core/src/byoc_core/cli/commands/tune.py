@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +21,7 @@ __all__ = ["tune_model"]
 
 _FLAGS = ("config", "backend", "option", "strict", "max_fold_cost")
 _SHOWN_TASKS = 20
+_MAX_BUILDERS = 4
 
 
 @takes_request(*_FLAGS)
@@ -53,6 +54,16 @@ def tune_model(
         int | None,
         typer.Option("--processes", min=1, help="Measure in this many processes of this machine.", show_default=False),
     ] = None,
+    builders: Annotated[
+        int | None,
+        typer.Option(
+            "--builders",
+            min=1,
+            help="Compile for --processes or --scheduler in this many other processes of this machine; by default up "
+            "to 4, one for each processor.",
+            show_default=False,
+        ),
+    ] = None,
     keep: Annotated[
         bool,
         typer.Option("--keep/--no-measurements", help="Whether the database of measured ops keeps the times of ops."),
@@ -78,7 +89,7 @@ def tune_model(
     module = import_model(model, max_nodes)
     signature = signature_of(module[function])
     inputs, drawn_sizes = complete_inputs(signature, read_inputs(input_files, signature), sizes, seed)
-    with _executor(scheduler, processes) as executor:
+    with _executors(scheduler, processes, builders) as (runners, compiling):
         found = tune(
             module,
             (),
@@ -88,7 +99,8 @@ def tune_model(
             num_threads=threads,
             seconds=seconds,
             request=request,
-            executor=executor,
+            executor=runners,
+            builders=compiling,
             measurements=USER_DATABASE if keep else None,
             progress=lambda line: print_text(f"{line}\n"),
         )
@@ -97,27 +109,30 @@ def tune_model(
 
 
 @contextmanager
-def _executor(scheduler: str | None, processes: int | None) -> Iterator[Executor | None]:
-    """Yield the executor of the trials, ``None`` for this process."""
+def _executors(
+    scheduler: str | None, processes: int | None, builders: int | None
+) -> Iterator[tuple[Executor | None, Executor | None]]:
+    """Yield the executor of the trials and the executor of their builds, ``None`` for this process."""
     from byoc_core.errors import OptionsError
+    from byoc_core.native.processors import count_cpus
+    from byoc_core.tuning import LocalProcesses
     from byoc_core.tuning.workers import open_scheduler
 
     if scheduler is not None and processes is not None:
         raise OptionsError("--processes", "is given beside --scheduler", expected="one of both")
-    if scheduler is not None:
-        executor, close = open_scheduler(scheduler)
-        try:
-            yield executor
-        finally:
-            close()
-    elif processes is not None:
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
-
-        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-            yield pool
-    else:
-        yield None
+    if scheduler is None and processes is None:
+        if builders is not None:
+            raise OptionsError("--builders", "is given without --processes or --scheduler")
+        yield None, None
+        return
+    with ExitStack() as stack:
+        if scheduler is not None:
+            runners, close = open_scheduler(scheduler)
+            stack.callback(close)
+        else:
+            runners = stack.enter_context(LocalProcesses(processes or 1))
+        num_builders = builders or min(_MAX_BUILDERS, count_cpus())
+        yield runners, stack.enter_context(LocalProcesses(num_builders))
 
 
 def _summary(found: Tuning, output: Path) -> str:
