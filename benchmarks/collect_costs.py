@@ -48,9 +48,9 @@ from benchmarks.cost_measurement import (
 
 __all__ = ["collect", "main"]
 
-_MAX_ROWS = 160
+_MAX_ROWS = 400
 """Rows of an op in a table."""
-_SAME = 0.35
+_SAME = 0.25
 """Rows nearer than this, by features, are near duplicates."""
 _OTHER_NUMBERS = 4.0
 """The distance of rows of other dtypes."""

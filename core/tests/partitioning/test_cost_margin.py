@@ -9,6 +9,7 @@ from byoc_core.backend import Estimate
 from byoc_core.errors import OptionsError
 from byoc_core.ir import Function, IRModule
 from byoc_core.partitioning import ByCost, MachineModel, partition
+from byoc_core.partitioning.policies.cost_model import Sizes, guess_host
 from byoc_core.partitioning.policies.neighbours import Neighbours, neighbours_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,6 +67,20 @@ def test_a_mixture_saving_the_margin_is_taken(fake_backend: type[FakeBackend], p
         backend(fake_backend, "btwo", nn_relu=90, tanh=10),
     ]
     assert takers(chain("nn.relu", "tanh"), backends, ByCost(machines=SLOW_HOST), placement) == ["aone", "btwo"]
+
+
+def test_a_host_without_figures_is_a_part_of_a_mixture(
+    fake_backend: type[FakeBackend], placement: type[Placement]
+) -> None:
+    """The guessed host is 0.2 us faster in one op of two: less than the margin."""
+    module = chain("nn.relu", "tanh")
+    work = Sizes({}).work(module.functions["main"].bindings[1])
+    guess = guess_host(*work).seconds * 1e6
+    host = MachineModel(1e15, 1e15, op_seconds=guess * 1e-6)
+    backends = [backend(fake_backend, "aone", nn_relu=1, tanh=guess + 0.2)]
+    assert takers(module, backends, ByCost(), placement) == ["aone", "aone"]
+    assert takers(module, backends, ByCost(margin=0), placement) == ["aone"]
+    assert takers(module, backends, ByCost(machines={"host": host}), placement) == ["aone"]
 
 
 def test_ops_unknown_to_the_best_backend_go_to_another(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core import script as R
+from byoc_core.artifact import Executable
 from byoc_core.backend import CompileContext
 from byoc_core.driver import Compiler
 from byoc_core.ir import Function, IRModule
@@ -25,6 +26,8 @@ from byoc_core.runtime.module import PackedFunction
 from byoc_core.runtime.parts import mark_part, ops_text
 from byoc_core.transform import evaluate_function
 from byoc_core.tuning import Lock, Tuning
+from byoc_core.tuning.building import BuiltPlacement
+from byoc_core.tuning.candidates import placement_of
 
 from core.tests.conftest import FakeBackend, FakeModule
 from core.tests.tuning.toys import MODULE, OPS, Installed, X
@@ -286,7 +289,17 @@ class Inline(Executor):
 
 def test_workers_race_each_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = Compiler(Installed(ScheduledBackend()))
-    monkeypatch.setattr("byoc_core.tuning.trial.Compiler", lambda: compiler)
+    built: dict[bytes, Executable] = {}
+
+    def pack(executable: Executable, schedules: Mapping[str, str]) -> BuiltPlacement:
+        content = str(len(built)).encode()
+        built[content] = executable  # the runtime of the backend is not installed: nothing loads an artifact
+        return BuiltPlacement(content, placement_of(executable.report_data), dict(schedules))
+
+    monkeypatch.setattr("byoc_core.tuning.building.BuiltPlacement.of", pack)
+    monkeypatch.setattr("byoc_core.tuning.trial._load", built.__getitem__)
+    for module in ("building", "contents"):
+        monkeypatch.setattr(f"byoc_core.tuning.{module}.Compiler", lambda: compiler)
     lines: list[str] = []
     found = byoc_core.tune(MODULE, ["aone"], num_threads=1, compiler=compiler, executor=Inline(), progress=lines.append)
     assert found.lock.schedules == {"main/b": "fast"}

@@ -54,11 +54,10 @@ class ByCost:
         border_seconds: additional seconds for each value crossing a border, such as changes of layouts: constant, and
             seconds for each byte.
         margin: the share of the time of the best backend alone, or of the host alone, to be saved at least by several
-            backends together; else the best alone takes its ops. Estimates have errors, and a mixture adds up the
-            errors in its favour.
+            backends together, and by backends with ops left to a host without figures in ``machines``; else the best
+            alone takes its ops. Estimates have errors, and a mixture adds up the errors in its favour.
         measurements: the database of measured ops, in place of estimates of backends without ``machines``. An op
-            not measured costs the estimate times a factor learned from measured ops of the family. Ops left on the
-            host, which has no measurements, must then save the margin too. ``None``: no
+            not measured costs the estimate times a factor learned from measured ops of the family. ``None``: no
             database. The database of a user is ``Measurements()``.
         num_threads: the expected number of threads of a call; by default the number of the process.
     """
@@ -189,7 +188,7 @@ class _Plan:
         self._request = request
         unlogged = replace(request, log=PartitionLog())
         self._margin = policy.margin
-        self._is_calibrated = bool(calibrations)
+        self._guesses_host = bool(calibrations) or HOST_NAME not in {*policy.machines, *policy.measured}
         trials = [unlogged.claim(module, handle) for handle in request.backends]
         self._greedy = trials[0]
         for handle in request.backends[1:]:
@@ -248,12 +247,11 @@ class _Plan:
     def _weighed(self, module: IRModule, choice: Choice) -> tuple[float, float]:
         """Return the number of ops at places not allowed, then the cost, of a module with the claims of a choice.
 
-        A mixture must save the margin. Beside measured backends, the host with guessed figures is a part of a mixture
-        too.
+        A mixture must save the margin. The host with guessed figures is a part of a mixture too.
         """
         num_misplaced, cost = divmod(self._prices.total(module), WRONG_PLACE)
         takers = set(choice.values())
-        if self._is_calibrated and len(choice) < len(self._claims_of(self._greedy)):
+        if self._guesses_host and len(choice) < len(self._claims_of(self._greedy)):
             takers.add(HOST_NAME)
         return num_misplaced, cost / (1 - self._margin) if self._margin and len(takers) > 1 else cost
 

@@ -83,14 +83,15 @@ class MachineModel:
         return Estimate(seconds, self.call_seconds, self.transfer_bytes_per_second)
 
 
-HOST_MACHINE = MachineModel(flops_per_second=5e10, bytes_per_second=1e10, op_seconds=2e-6)
-"""The numpy host on one core of a server, to the order of magnitude: large products and convolutions, one elementwise
-pass over memory, and the overhead of one op. Ops of few operations for each byte are slower."""
+HOST_MACHINE = MachineModel(flops_per_second=1e10, bytes_per_second=1e10, op_seconds=2e-6)
+"""The numpy host on one core of a server, to the order of magnitude: convolutions and recurrent layers, one elementwise
+pass over memory, and the overhead of one op. Ops of few operations for each byte are slower. Large products of matrices
+run several times as fast: a wrong guess in favour of the host costs more than a missed chance."""
 
 _PASSES = MachineModel(flops_per_second=1e9, bytes_per_second=1e10, op_seconds=2e-6)
 """The numpy host in ops of few operations for each byte: passes over arrays, with temporaries."""
 _PRODUCT_INTENSITY = 4
-"""Operations for each byte from which an op is likely a product of matrices."""
+"""Operations for each byte from which an op is likely made of products."""
 
 
 def guess_host(flops: int, nbytes: int) -> Estimate:
