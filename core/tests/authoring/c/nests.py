@@ -38,6 +38,7 @@ from byoc_core.authoring.c.traversal import with_blocks
 from byoc_core.dims import Dim, evaluate, product, symbol
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import InternalError
+from hypothesis import assume
 from hypothesis import strategies as st
 
 __all__ = [
@@ -55,6 +56,8 @@ __all__ = [
 NDArray = npt.NDArray[Any]
 FLOAT = CType("float32")
 SYMBOLS = ("n", "m")
+_MAX_POINTS = 2_500
+"""Points of a nest: the interpreter takes some ten microseconds for each."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ def cases(draw: st.DrawFn) -> Case:
     names = "ijk"[: draw(st.integers(1, 3))]
     axes = tuple(Axis(Variable(name), draw(last if name == names[-1] else dims)) for name in names)
     reduced = tuple(Axis(Variable(name), draw(dims)) for name in "rs"[: draw(st.integers(0, 2))])
+    assume(evaluate(product(axis.size for axis in (*axes, *reduced)), sizes) <= _MAX_POINTS)
     inputs = tuple(_input(draw, f"x{number}", (*axes, *reduced)) for number in range(draw(st.integers(1, 3))))
     values = _values(draw, inputs, (*axes, *reduced))
     lets = [Let(Variable(f"t{number}", FLOAT), value) for number, value in enumerate(values)]
