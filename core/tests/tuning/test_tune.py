@@ -28,6 +28,7 @@ ALL_ONE = dict.fromkeys(CROSSED, "aone")
 
 
 SEARCH = importlib.import_module("byoc_core.tuning.search")
+PLACING = importlib.import_module("byoc_core.tuning.placing")
 BENCH = importlib.import_module("byoc_core.tuning.bench")
 
 
@@ -46,7 +47,7 @@ def short_profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return original(*arguments, **{**named, "seconds": 0.0, "warm_up": 0, "peaks": Peaks(1e11, 1e10)})
 
     monkeypatch.setattr(BENCH, "profile", quick)
-    monkeypatch.setattr(SEARCH, "_SLOW_HOST", MachineModel(1e9, 1e9, op_seconds=1.0))
+    monkeypatch.setattr(PLACING, "_SLOW_HOST", MachineModel(1e9, 1e9, op_seconds=1.0))
     set_chances_of_host(monkeypatch, short_s=0.0, hopeless=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

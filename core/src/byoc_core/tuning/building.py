@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import cached_property
 from typing import Any, Self
 
 from byoc_core.artifact import Executable
+from byoc_core.artifact.saving import to_bytes
 from byoc_core.driver import Compiler, CompileRequest
 from byoc_core.ir import IRModule
 from byoc_core.tuning.candidates import PlacementKey, placement_of, placement_tuple, schedules_of
@@ -60,14 +60,13 @@ class BuiltPlacement:
         """Pack an executable; regions compiled at first use take along the data to be compiled from.
 
         Raises:
-            PluginError: a backend cannot save its regions.
+            RuntimeNotFoundError: the runtime saving a region is not installed.
+            PluginError: the runtime cannot save.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "placement.byoc"
-            executable.save(path, respecializable=True)
-            return cls(path.read_bytes(), placement_of(executable.report_data), dict(schedules))
+        content = to_bytes(executable.as_saved(respecializable=True))
+        return cls(content, placement_of(executable.report_data), dict(schedules))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The SHA-256 of the artifact."""
         return hashlib.sha256(self.artifact).hexdigest()

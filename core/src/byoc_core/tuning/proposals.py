@@ -1,4 +1,4 @@
-"""New placements: from measured times of single ops, and by moving regions of a placement."""
+"""New placements: from measured times of single ops, and by moving regions, borders and ops of a placement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byoc_core.profiling import Peaks, Profile
 from byoc_core.reporting.shares import HOST_NAME, items_of
 from byoc_core.tuning.borders import Border, sized_count
 
-__all__ = ["FIRST_BORDERS", "Move", "measured_ops", "moved_ops", "moved_regions", "spread_ops"]
+__all__ = ["FIRST_BORDERS", "Move", "measured_ops", "moved_borders", "moved_ops", "moved_regions", "spread_ops"]
 
 _PEAKS = Peaks(5e10, 1e10)
 """Operations and bytes per second of a machine without figures: only the ratio counts."""
@@ -102,7 +102,7 @@ def _number(value: object) -> int:
 
 @dataclass(frozen=True)
 class Move:
-    """A placement with a region given to another backend.
+    """A placement with a region or an op given to another backend.
 
     Attributes:
         name: for messages.
@@ -138,6 +138,44 @@ def moved_regions(
             moving = [op for op in members[region] if alone.get(op) == backend]
             if backend != current and moving:
                 yield Move(f"{region} to {backend}", {**placement, **dict.fromkeys(moving, backend)})
+
+
+def moved_borders(
+    report: Mapping[str, Any],
+    placement: Mapping[str, str],
+    able: Mapping[str, Mapping[str, str]],
+    sizes: Mapping[str, int],
+) -> Iterator[Move]:
+    """Yield placements with one border each moved over an op: the op goes to the backend on the other side.
+
+    Borders of large values come first. Ops in regions of their own are left to :func:`moved_regions`.
+
+    Args:
+        report: the offload report of the placement.
+        placement: the backend of each op.
+        able: the placement of each backend alone: only ops taken there may move to the backend.
+        sizes: the sizes of symbols.
+    """
+    rows = list(items_of(report.get("ops")))
+    region_sizes = Counter(row.get("region") for row in rows)
+    makers: dict[tuple[str, str], Mapping[str, Any]] = {}
+    moves: dict[tuple[str, str], int] = {}
+    for row in rows:
+        function = str(row["function"])
+        for source in row.get("inputs") or ():
+            maker = makers.get((function, str(source)))
+            if maker is None:
+                continue
+            nbytes = sized_count(maker.get("nbytes_written"), sizes)
+            for moved, other in ((row, maker), (maker, row)):
+                op, backend = _placement_key(moved), placement.get(_placement_key(other), HOST_NAME)
+                is_alone = not moved.get("region") or region_sizes[moved["region"]] == 1
+                if backend == placement.get(op) or is_alone or able.get(backend, {}).get(op) != backend:
+                    continue
+                moves[op, backend] = max(nbytes, moves.get((op, backend), 0))
+        makers.update(((function, str(output)), row) for output in row.get("outputs") or [row["name"]])
+    for op, backend in sorted(moves, key=lambda move: -moves[move]):
+        yield Move(f"{op} across the border to {backend}", {**placement, op: backend})
 
 
 def moved_ops(

@@ -11,7 +11,6 @@ from time import monotonic
 
 import numpy as np
 
-from byoc_core.backend.registry import HOST_NAME
 from byoc_core.driver import Compiler, CompileRequest
 from byoc_core.driver.automatic import compiling_backends
 from byoc_core.driver.lock import Lock, versions_of
@@ -22,16 +21,16 @@ from byoc_core.measurements import Measurement, Measurements
 from byoc_core.measurements.keys import op_key
 from byoc_core.measurements.setting import BackendSetting
 from byoc_core.partitioning import Policy
-from byoc_core.partitioning.policies import ByCost, MachineModel, PlacedOps
+from byoc_core.partitioning.policies import ByCost, PlacedOps
 from byoc_core.profiling import Profile
 from byoc_core.tuning import op_times
 from byoc_core.tuning.bench import Bench
-from byoc_core.tuning.borders import count_crossings, learn_border, summed_seconds
 from byoc_core.tuning.building import BuiltPlacement, PlacementBuild, build_request
 from byoc_core.tuning.candidates import Candidate, PlacementKey
 from byoc_core.tuning.contents import PackedModel
 from byoc_core.tuning.entrants import InOrder, OneBackend
-from byoc_core.tuning.proposals import FIRST_BORDERS, measured_ops, moved_ops, moved_regions, spread_ops
+from byoc_core.tuning.placing import PlacementSearch
+from byoc_core.tuning.proposals import measured_ops, spread_ops
 from byoc_core.tuning.race import challenge, race
 from byoc_core.tuning.result import Tuning
 from byoc_core.tuning.schedules import ScheduleSearch
@@ -46,7 +45,6 @@ _MARGIN = 0.985
 """The ratio of times below which a challenger replaces the champion: less is noise."""
 _PROFILE_S = 0.5
 _MAX_ORDERS = 6
-_MAX_BORDERS = 8
 _PLACEMENT_SHARE = 0.6
 """The share of the time for placements; the rest is for schedules."""
 _BATCH = 4
@@ -55,8 +53,6 @@ _SHORT_S = 0.02
 """Seconds of the host's first call below which the host always races."""
 _HOPELESS = 3.0
 """The ratio of first calls above which the host does not race."""
-_SLOW_HOST = MachineModel(flops_per_second=1e9, bytes_per_second=1e9, op_seconds=1e-5)
-"""The host in searches by measured ops: ops not measured on the host shall not go there."""
 
 
 class Search:
@@ -218,25 +214,7 @@ class Search:
         able = {name: candidate.ops for name, candidate in alone.items()}
         alone.clear()
         self._bench.release_all_but(self._best)
-        if not self._place_by_measured_ops(measured):
-            return False
-        while True:
-            best = self._best
-            assert best is not None
-            found = self._bench.profile(best)
-            times = {region.name: region.seconds for region in found.regions}
-            report = best.executable.report_data
-            moves = itertools.chain(
-                moved_regions(report, best.ops, times, able), moved_ops(report, best.ops, uncertain, able)
-            )
-            has_moved = False
-            while not has_moved:
-                if monotonic() > self._placement_deadline or (self._workers is not None and self._workers.is_broken):
-                    return False
-                batch = list(itertools.islice(moves, 1 if self._workers is None else _BATCH))
-                if not batch:
-                    return True
-                has_moved = self._try({move.name: PlacedOps(move.ops) for move in batch})
+        return PlacementSearch(self, measured, uncertain, able, self._sizes).run()
 
     def _keep_measurements(self, name: str, found: Profile) -> None:
         """Add the ops of a backend to the database, from a profile of the backend alone."""
@@ -282,6 +260,26 @@ class Search:
             self._say(f"the measured ops are not kept: {error}")
             self._measurements = None
 
+    @property
+    def best(self) -> Candidate:
+        """The best placement; known with the first race."""
+        assert self._best is not None
+        return self._best
+
+    @property
+    def measured_placements(self) -> Mapping[PlacementKey, tuple[Mapping[str, str], float]]:
+        """The backend of each op and the seconds of a call, for each measured placement."""
+        return self._measured_placements
+
+    @property
+    def num_moves_at_once(self) -> int:
+        """The number of placements to be tried at once."""
+        return 1 if self._workers is None else _BATCH
+
+    def has_time_to_place(self) -> bool:
+        """Return whether time for placements is left, and a worker."""
+        return monotonic() <= self._placement_deadline and not self.is_over()
+
     def build_policy(self, name: str, policy: Policy) -> Candidate | None:
         """Build a placement; ``None`` if the placement does not work or the results differ."""
         self._bench.release_all_but(self._best)
@@ -289,7 +287,7 @@ class Search:
         is_best = isinstance(policy, PlacedOps) and best is not None and best.is_made_by(policy)
         return best if is_best else self._bench.build(name, policy)
 
-    def profile_calls(self, candidate: Candidate, seconds: float) -> Profile:
+    def profile_calls(self, candidate: Candidate, seconds: float = _PROFILE_S) -> Profile:
         """Profile calls of a placement."""
         return self._bench.profile(candidate, seconds)
 
@@ -308,32 +306,6 @@ class Search:
     def say(self, line: str) -> object:
         """Tell the user."""
         return self._say(line)
-
-    def _place_by_measured_ops(self, measured: Mapping[str, Mapping[str, float]]) -> bool:
-        """Try placements of least time by measured ops, learning the cost of borders; return whether time is left."""
-        for number in range(_MAX_BORDERS):
-            if monotonic() > self._placement_deadline:
-                return False
-            border = FIRST_BORDERS[number] if number < len(FIRST_BORDERS) else self._learned_border(measured)
-            if border is None:
-                return True
-            before = len(self.trials)
-            text = f"measured ops, borders of {border[0] * 1e6:.3g} us and {border[1] * 1e9:.3g} ns/B"
-            machines = {HOST_NAME: _SLOW_HOST}
-            policy = ByCost(measured=measured, border_seconds=border, machines=machines, margin=0)
-            self._try({text: policy})
-            if number >= len(FIRST_BORDERS) and len(self.trials) == before:
-                return True  # the same placement again: nothing more to learn
-        return True
-
-    def _learned_border(self, measured: Mapping[str, Mapping[str, float]]) -> tuple[float, float] | None:
-        assert self._best is not None
-        report = self._best.executable.report_data
-        excesses = []
-        for ops, seconds in self._measured_placements.values():
-            excess = seconds - summed_seconds(ops, measured)
-            excesses.append((count_crossings(report, ops, self._sizes), excess))
-        return learn_border(excesses)
 
     def _try(self, policies: Mapping[str, Policy]) -> bool:
         """Measure placements; return whether one of these is the new best."""

@@ -41,7 +41,7 @@ def tune(
 
     Each backend alone, all orders of backends, the placement by estimated cost and the host alone race first; the host
     only if its first call was not much slower. Then the times of ops in profiles of each backend alone give new
-    placements, for several costs of borders, and regions of the best placement move to other backends one by one. A
+    placements, for several costs of borders, and a beam search moves regions and borders of the fastest placements. A
     placement wins only if faster beyond noise, so the result is never slower than the best backend alone by more than
     noise. ``KeyboardInterrupt`` ends the search and keeps the best.
 
