@@ -127,7 +127,7 @@ class FakeBackend:
         prepare: Callable[[IRModule], IRModule] | None = None,
         estimate: Callable[[Function], Estimate | None] | None = None,
         layouts: Callable[[Function], Sequence[AxisOrders] | None] | None = None,
-        schedules: Callable[[Function], Sequence[str]] | None = None,
+        schedules: Callable[[Function], Mapping[str, Sequence[str]]] | None = None,
     ) -> None:
         self.name = name
         self.ops = None if ops is None else frozenset(ops)
@@ -187,8 +187,8 @@ class FakeBackend:
         return self._layouts(function) if self._layouts is not None else None
 
     @hookimpl
-    def byoc_schedules(self, function: Function) -> Sequence[str]:
-        return self._schedules(function) if self._schedules is not None else ()
+    def byoc_schedules(self, function: Function) -> Mapping[str, Sequence[str]]:
+        return self._schedules(function) if self._schedules is not None else {}
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:

@@ -175,9 +175,9 @@ def try_layouts(hook: Callable[..., object]) -> None:
 
 def try_schedules(hook: Callable[..., object]) -> None:
     handle = backends().get(backend_of(byoc_schedules=hook))
-    assert handle.schedules(MODULE["main"], handle.context(MODULE)) == ()
+    assert handle.schedules(MODULE["main"], handle.context(MODULE)) == {}
     text = "def main(x: R.Tensor((2, 3)), w: R.Tensor((3, 4))):\n    y = R.matmul(x, w)\n    return y\n"
-    assert handle.schedules(R.parse(text)["main"], handle.context(MODULE)) == ("tile=8", "tile=16")
+    assert handle.schedules(R.parse(text)["main"], handle.context(MODULE)) == {"y": ("tile=8", "tile=16")}
 
 
 def try_generated_kernels(hook: Callable[..., object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -20,14 +21,15 @@ def main(x: R.Tensor((2, 4))):
 """)
 
 
-def asked(answer: Any) -> tuple[str, ...]:
+def asked(answer: Any) -> Mapping[str, tuple[str, ...]]:
     handle = backends().get(FakeBackend("npu", schedules=lambda _function: answer))
     return handle.schedules(MODULE["main"], handle.context())
 
 
 def test_names_are_returned_once_in_order() -> None:
-    assert asked(["b", "a", "b"]) == ("b", "a")
-    assert asked(()) == ()
+    assert asked({"y": ["b", "a", "b"]}) == {"y": ("b", "a")}
+    assert asked({"y": ()}) == {"y": ()}
+    assert asked({}) == {}
 
 
 def test_a_backend_without_the_hook_has_none() -> None:
@@ -36,10 +38,12 @@ def test_a_backend_without_the_hook_has_none() -> None:
         byoc_codegen = FakeBackend("npu").byoc_codegen
 
     handle = backends().get(Bare())
-    assert handle.schedules(MODULE["main"], handle.context()) == ()
+    assert handle.schedules(MODULE["main"], handle.context()) == {}
 
 
-@pytest.mark.parametrize("answer", [3, None, [8], [None]])
+@pytest.mark.parametrize(
+    "answer", [3, None, ["a"], {"y": 8}, {"y": [8]}, {"y": [None]}, {"x": ["a"]}, {"other": ["a"]}, {3: ["a"]}]
+)
 def test_other_answers_are_errors(answer: Any) -> None:
     with pytest.raises(HookError, match="plugin `npu`, hook `byoc_schedules`: returned"):
         asked(answer)

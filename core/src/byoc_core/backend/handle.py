@@ -257,13 +257,25 @@ class BackendHandle:
         """Whether the backend has the hook ``byoc_schedules``."""
         return self._plugin.has("byoc_schedules")
 
-    def schedules(self, function: Function, context: CompileContext) -> tuple[str, ...]:
-        """Return the names of other schedules of a function of one op or composite, each once.
+    def schedules(self, function: Function, context: CompileContext) -> Mapping[str, tuple[str, ...]]:
+        """Return the names of other schedules of a function's ops, each once, by the name of an op's result.
 
         Raises:
-            HookError: the hook raised, or returned a wrong type.
+            HookError: the hook raised, returned a wrong type, or named no op of the function.
         """
-        return tuple(dict.fromkeys(self._sequence("byoc_schedules", str, function=function, context=context)))
+        hook = "byoc_schedules"
+        if not self._plugin.has(hook):
+            return {}
+        call = self._plugin.call(hook, function=function, context=context)
+        answer: Mapping[object, object] = self._plugin.check(hook, call, Mapping)  # type: ignore[type-abstract]
+        results = {result.name for binding in function.walk() for result in binding.results}
+        found: dict[str, tuple[str, ...]] = {}
+        for op, names in answer.items():
+            if op not in results:
+                problem = f"returned schedules of no op of function `{function.name}`"
+                raise HookError(self._plugin.where(hook), problem, got=repr(op), expected="the name of a result")
+            found[str(op)] = tuple(dict.fromkeys(self._checked_items(hook, names, str)))
+        return found
 
     @property
     def reports_kernels(self) -> bool:

@@ -33,7 +33,7 @@ The smallest backend::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from byoc_core.backend.axis_orders import AxisOrders
@@ -309,18 +309,18 @@ def byoc_layouts(function: Function, context: CompileContext) -> Sequence[AxisOr
 
 
 @hookspec(since="0.2")
-def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]:
-    """Return the names of other schedules of an op, beside the backend's own choice. Optional; the default is none.
+def byoc_schedules(function: Function, context: CompileContext) -> Mapping[str, Sequence[str]]:
+    """Return the names of other schedules of ops, beside the backend's own choice. Optional; the default is none.
 
-    Called by: ``tune``, for functions of a single op or a single composite taken by the backend in the best placement.
-    When: the best placement is known, and the time of the op is worth a search. Symbolic sizes stay symbolic. The
-        attributes of the function are those of ``byoc_estimate``.
-    How often: once per search and backend for ops differing only in names and in the elements of constants.
-    Result: short, stable texts such as ``tile rows=6 columns=2``, the most promising first. A chosen name arrives in
-        ``byoc_codegen`` as ``Binding.schedule`` of all ops of the function, and may come from a lock written elsewhere:
-        the backend ignores unknown and unfit names, with a line in the log ``byoc_core``. A schedule changes speed
-        only; results stay within the declared tolerance.
-    If it raises: the op keeps the backend's own choice.
+    Called by: ``tune``, for the backend's regions in the best placement.
+    When: the best placement is known. Symbolic sizes stay symbolic.
+    How often: once per search and region.
+    Result: by the name of a result of an op in the function, short, stable texts such as ``tile rows=6 columns=2``, the
+        most promising first. Ops with equal names, attributes and types share a choice. A kernel of several ops is
+        named by any of these ops. A chosen name arrives in ``byoc_codegen`` as ``Binding.schedule`` of the op, and may
+        come from a lock written elsewhere: the backend ignores unknown and unfit names, with a line in the log
+        ``byoc_core``. A schedule changes speed only; results stay within the declared tolerance.
+    If it raises: the ops of the region keep the backend's own choice.
 
     Example::
 
@@ -329,8 +329,8 @@ def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]
 
         @hookimpl
         def byoc_schedules(function):
-            is_product = any(binding.op.name == "matmul" for binding in function.walk())
-            return ["tile=8", "tile=16"] if is_product else []
+            products = [binding for binding in function.walk() if binding.op.name == "matmul"]
+            return {binding.result.name: ["tile=8", "tile=16"] for binding in products}
     """
 
 

@@ -104,6 +104,7 @@ class RewriteGraph(FunctionIndex):
         attrs: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
+        schedule: str | None = None,
     ) -> Var:
         """Add an op with a single result to the replacement of the root.
 
@@ -112,12 +113,13 @@ class RewriteGraph(FunctionIndex):
             operands: the operands of the op.
             attrs: the attributes of the op.
             name: name hint of the result; the name of the root's result by default.
+            schedule: the name of the schedule; by default the root's, if the root is the same op.
 
         Raises:
             IRTypeError: the registry has no such op, or operands or attributes do not fit the op.
             IRError: the op has several results.
         """
-        return self.bind(op, operands, attrs, name=name).result
+        return self.bind(op, operands, attrs, name=name, schedule=schedule).result
 
     def bind(
         self,
@@ -126,6 +128,7 @@ class RewriteGraph(FunctionIndex):
         attrs: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
+        schedule: str | None = None,
     ) -> Binding:
         """Add an op with any number of results to the replacement of the root, and return it; see also :meth:`emit`.
 
@@ -134,10 +137,11 @@ class RewriteGraph(FunctionIndex):
         opdef = self._module.ops.find(op) if isinstance(op, str) else op
         normal = opdef.normalise_attrs(attrs or {})
         types = infer_results(opdef, operands, normal)
-        hints, location, schedule = [""], None, None
+        hints, location = [""], None
         if self._root is not None:
             hints, location = [result.name for result in self._root.results], self._root.location
-            schedule = self._root.schedule if self._root.op is opdef else None  # the same op in another form
+            if schedule is None and self._root.op is opdef:
+                schedule = self._root.schedule  # the same op in another form
         results = tuple(Var(name or hints[min(k, len(hints) - 1)], type_) for k, type_ in enumerate(types))
         self._drafts.append(Binding(results, opdef, tuple(operands), normal, location=location, schedule=schedule))
         return self._drafts[-1]

@@ -6,8 +6,9 @@ parts of a profile tell the gain of each. The combination of the gains then has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from byoc_core.backend import BackendHandle
@@ -39,16 +40,21 @@ _BATCH = 4
 """Alternatives tried by an executor at once."""
 
 
+Offers = Mapping[str, tuple[str, ...]]
+"""The names of alternatives, by the name of an op's result."""
+
+
 @dataclass
 class OpChoice:
     """Equal ops of a placement, with a single choice of a schedule.
 
     Attributes:
         handle: the backend.
-        function: the op or composite as a function, for the hook.
-        op: the name of the heaviest op, such as ``nn.conv2d``.
-        keys: the heaviest op of each place, by ``"FUNCTION/RESULT"``; these bear the schedule.
+        function: the op or composite as a function, for the database of measured ops.
+        op: the name of the named op, or of the heaviest, such as ``nn.conv2d``.
+        keys: the named op of each place, by ``"FUNCTION/RESULT"``; these bear the schedule.
         members: all ops of all places.
+        names: the names of the alternatives.
         num_trials: the number of tried alternatives.
         times: the ratio of each alternative's time to the time of the backend's own choice.
     """
@@ -56,6 +62,7 @@ class OpChoice:
     handle: BackendHandle
     function: Function
     op: str
+    names: tuple[str, ...]
     keys: list[str] = field(default_factory=list)
     members: list[str] = field(default_factory=list)
     num_trials: int = 0
@@ -98,32 +105,37 @@ class TrialBench(Protocol):
         """Tell the user."""
 
 
-def choices_of(module: IRModule, handles: Sequence[BackendHandle]) -> list[OpChoice]:
-    """Return the choices of a module before codegen, equal ops together.
+def choices_of(
+    module: IRModule, handles: Sequence[BackendHandle], offered: Callable[[BackendHandle, Function], Offers]
+) -> list[OpChoice]:
+    """Return the choices of a module before codegen, equal ops with equal alternatives together.
 
     Args:
         module: a partitioned module.
         handles: the backends; only backends with the hook ``byoc_schedules`` offer choices.
+        offered: returns the alternatives of a backend in a region, by the name of an op's result.
     """
     by_name = {handle.name: handle for handle in handles if handle.names_schedules}
-    found: dict[tuple[str, int, Neighbours], OpChoice] = {}
+    found: dict[tuple[str, int, Neighbours, tuple[str, ...]], OpChoice] = {}
     numbers = OpNumbers()
     for function in module.functions.values():
         handle = by_name.get(str(function.attrs.get("Codegen")))
         if handle is None:
             continue
         source = str(function.attrs.get("source", function.name))
+        offers = offered(handle, function)
         open_function = replace(function, attrs={})  # neighbours of regions are not counted
         sites = neighbours_of(IRModule({function.name: open_function}))
         for binding in function.bindings:
             members = members_of(binding)
             site = sites.get(op_key(function.name, members[0]), Site())
-            key = (handle.name, numbers.number(binding), site.neighbours)
-            heaviest = max(members, key=_flops)
+            named = [(op, offers[result.name]) for op in members for result in op.results if result.name in offers]
+            bearer, names = named[-1] if named else (max(members, key=_flops), ())
+            key = (handle.name, numbers.number(binding), site.neighbours, names)
             if key not in found:
                 op = as_function(binding, handle.name, site.neighbours._asdict())
-                found[key] = OpChoice(handle, op, heaviest.op.name)
-            found[key].keys.append(placement_key(op_key(source, heaviest)))
+                found[key] = OpChoice(handle, op, bearer.op.name, names)
+            found[key].keys.append(placement_key(op_key(source, bearer)))
             found[key].members += [placement_key(op_key(source, member)) for member in members]
     return list(found.values())
 
@@ -182,11 +194,10 @@ class ScheduleSearch:
         if own is None:
             return False
         self._own = own
-        usual, choices = self._seconds(own), choices_of(carved, self._handles)
+        usual, choices = self._seconds(own), choices_of(carved, self._handles, partial(self._offers, carved))
         least = _LEAST_SHARE * sum(usual.values())
         heavy = sorted((choice for choice in choices if choice.seconds(usual) > least), key=lambda c: -c.seconds(usual))
-        names = [(choice, self._names(choice, carved)) for choice in heavy]
-        open_choices = [(choice, offered) for choice, offered in names if offered]
+        open_choices = [(choice, choice.names) for choice in heavy if choice.names]
         is_complete = (self._race_each if has_workers else self._try_together)(open_choices)
         self._choices = heavy
         for choice in heavy:
@@ -204,13 +215,13 @@ class ScheduleSearch:
             if name in choice.times:
                 yield choice, name
 
-    def _names(self, choice: OpChoice, carved: IRModule) -> tuple[str, ...]:
-        context = choice.handle.context(carved, self._request.options.get(choice.handle.name, {}))
+    def _offers(self, carved: IRModule, handle: BackendHandle, region: Function) -> Offers:
+        context = handle.context(carved, self._request.options.get(handle.name, {}))
         try:
-            return choice.handle.schedules(choice.function, context)
+            return handle.schedules(region, context)
         except ByocError as error:
-            self._bench.say(f"{choice.label}: {error}")
-            return ()
+            self._bench.say(f"{region.name}: {error}")
+            return {}
 
     def _seconds(self, candidate: Candidate) -> dict[str, float]:
         """Return the seconds of the ops of a placement."""

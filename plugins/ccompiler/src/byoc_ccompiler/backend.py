@@ -103,19 +103,23 @@ def byoc_layouts(function: Function, context: CompileContext) -> Sequence[AxisOr
 
 
 @hookimpl
-def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]:
-    """Return the schedules near the choice of the code generator, for convolutions and matrix products."""
+def byoc_schedules(function: Function, context: CompileContext) -> Mapping[str, Sequence[str]]:
+    """Return the schedules near the choice of the code generator, by op.
+
+    Convolutions, products of floats and bytes, attention and recurrent layers have a choice.
+    """
     codegen = _codegen(context, BuildOptions())
     if (
         not isinstance(codegen, FusedCodegen)
         or _options(context).portable
         or next(_reject_function(function, tutorial=False), None) is not None
     ):
-        return ()
+        return {}
     codegen.offered = {}
     functions, constants = _prepared([function.with_attrs(global_symbol="op")], context)
     codegen.generated_kernels(functions, constants)
-    return next(iter(codegen.offered.values()), ())
+    results = {result.name for binding in function.walk() for result in binding.results}
+    return {name: offered for name, offered in codegen.offered.items() if name in results}
 
 
 @hookimpl

@@ -130,20 +130,20 @@ _WITH_SCHEDULES = ("nn.conv", "nn.dense", "matmul")
 
 
 @hookimpl
-def byoc_schedules(function: Function, context: CompileContext) -> Sequence[str]:
-    """Return other layouts and implementations of a convolution or a product of float32."""
+def byoc_schedules(function: Function, context: CompileContext) -> Mapping[str, Sequence[str]]:
+    """Return other layouts and implementations of convolutions and products of float32, by op."""
     if not any(binding.op.name.startswith(_WITH_SCHEDULES) for binding in function.walk()):
-        return ()
+        return {}
     translation = GraphCodegen().translate([function.with_attrs(global_symbol="op")], context)
     graph = translation.document.functions.get("op")
     if graph is None or symbols_in(graph):
-        return ()
+        return {}
     engine = open_engine()
     with engine.threads(num_threads()):
         ranges, precision = ConstantRanges(translation.constants), _options(context).precision
         planner = Planner(engine, graph, ranges, strict=True, precision=precision, collects=True)
         planner.plan()
-    return next(iter(planner.offered.values()), ())
+    return planner.offered
 
 
 @hookimpl

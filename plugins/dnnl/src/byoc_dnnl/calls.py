@@ -39,6 +39,11 @@ class Call:
         """The type of the first result."""
         return self.results[0]
 
+    @property
+    def result_name(self) -> str:
+        """The name of the result in the model, from the origin."""
+        return self.origin.partition(" ")[2]
+
 
 def shape_of(tensor: GraphTensor) -> tuple[int, ...]:
     """Return the shape of a static tensor; the shape of a scalar is empty."""

@@ -53,7 +53,7 @@ class Planner:
         collects: whether the names of schedules open to choice are collected.
 
     Attributes:
-        offered: the collected names, by value.
+        offered: the collected names, by the name of the result.
         ranges: magnitudes of values, as far as known to the plan.
     """
 
@@ -70,7 +70,7 @@ class Planner:
     ) -> None:
         self.engine = engine
         self.collects = collects
-        self.offered: dict[int, tuple[str, ...]] = {}
+        self.offered: dict[str, tuple[str, ...]] = {}
         self._schedules = schedules
         self.factory = PrimitiveFactory(engine)
         self._strict = strict
@@ -140,7 +140,7 @@ class Planner:
 
     def schedule_of(self, call: Call) -> str | None:
         """Return the name of the schedule chosen for a call, or ``None``."""
-        return self._schedules.get(call.origin.partition(" ")[2]) if self._schedules else None
+        return self._schedules.get(call.result_name) if self._schedules else None
 
     def is_constant(self, id_: int) -> bool:
         """Return whether a value is a constant."""

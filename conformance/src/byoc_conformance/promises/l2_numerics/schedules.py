@@ -41,7 +41,8 @@ def _forms(subject: Subject, claimed: Sequence[ClaimedOp], context: CompileConte
     more: list[RegionForm] = []
     tried: set[str] = set()
     for op in claimed:
-        offered = subject.handle.schedules(op.question, context)
+        by_op = subject.handle.schedules(op.question, context)
+        offered = dict.fromkeys(name for names in by_op.values() for name in names)
         if offered and not firsts:
             firsts.append(with_schedule(op, _UNKNOWN))
         by_novelty = sorted(offered, key=lambda name: (name.partition(" ")[0] in tried, name in tried))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,8 @@ _NAMES = ("lanes=4", "lanes=8")
 def _names_schedules(compile_op: Callable[[Binding], Binding] = lambda binding: binding) -> Change:
     """Return the change naming schedules of additions; each addition with a name is compiled as another op."""
 
-    def byoc_schedules(function: Function) -> Sequence[str]:
-        return _NAMES if any(binding.op.name == "add" for binding in function.walk()) else ()
+    def byoc_schedules(function: Function) -> Mapping[str, Sequence[str]]:
+        return {binding.result.name: _NAMES for binding in function.walk() if binding.op.name == "add"}
 
     def change(names: dict[str, Any]) -> None:
         codegen = names["byoc_codegen"]

@@ -50,7 +50,8 @@ def _recognise(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     masks = [mask.emit(graph, dtype_of(query)) for mask in scores.masks]
     while len(masks) > 1:
         masks[:2] = [graph.emit("add", masks[:2])]
-    return (graph.emit("nn.attention", (query, key, value, *masks), {"scale": scale}),)
+    operands = (query, key, value, *masks)
+    return (graph.emit("nn.attention", operands, {"scale": scale}, schedule=binding.schedule),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ attention: Dao et al. 2022, "FlashAttention".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 
@@ -31,6 +32,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axes import MAX_WORKERS
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
 from byoc_ccompiler.kernels.copies import fetch, index_term, loops_around
+from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.row_reducers import row_function
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -115,6 +117,20 @@ def choose_schedule(layer: AttentionLayer, unit: VectorUnit) -> AttentionSchedul
         is_on_stack=unit.has_vectors and is_small and not layer.stage,
         workers=MAX_WORKERS if unit.has_vectors else 1,
     )
+
+
+def offered_schedules(layer: AttentionLayer, unit: VectorUnit, near: AttentionSchedule) -> Iterator[AttentionSchedule]:
+    """Yield schedules near a schedule: more or fewer keys at hand, other tiles, a mask apart from the keys."""
+
+    def with_keys(vectors: int, keys: int) -> AttentionSchedule:
+        columns = vectors * unit.lanes(layer.dtype)
+        whole_panels = max(1, keys // columns) * columns
+        return replace(near, panel_vectors=vectors, queries=unit.panel_rows(vectors), keys=whole_panels)
+
+    yield from (with_keys(near.panel_vectors, keys) for keys in (near.keys * 2, near.keys // 2) if not layer.stage)
+    yield from (with_keys(vectors, near.keys) for vectors in (4, 1, 2))
+    if layer.has_mask_of_keys:
+        yield replace(near, folds_mask=not near.folds_mask)
 
 
 class _Attention:
@@ -377,7 +393,10 @@ def _reject(binding: Binding) -> Rejection | None:
 def _write(kernel: Kernel) -> None:
     """Write the kernel of ``nn.attention``."""
     layer = AttentionLayer.of(kernel.group.steps[0])
-    kernel.schedule = schedule = choose_schedule(layer, kernel.unit)
+    default = choose_schedule(layer, kernel.unit)
+    kernel.schedule = schedule = schedule_as_chosen(
+        kernel, kernel.group.steps[0], default, lambda: offered_schedules(layer, kernel.unit, default)
+    )
     writer, blocks = _Attention(kernel, layer, schedule), ceildiv(layer.steps, schedule.queries)
     items = layer.batch, layer.heads, blocks
     arrays_size, count = total(writer.widths.values()) * schedule.queries, product(items)

@@ -7,7 +7,8 @@ each sum is the same for all rows, and is the start of the sum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from byoc_core.authoring import c
@@ -23,6 +24,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.conv2d import require_room
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import epilogue
+from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pointwise import element_sum
 from byoc_ccompiler.kernels.product_schedules import SizedSchedule, check_laws
 from byoc_ccompiler.kernels.tiles import in_parts
@@ -121,6 +123,28 @@ def choose(num_rows: Dim, words: int, columns: int, unit: VectorUnit) -> ByteSch
     return ByteSchedule(vectors, tile_rows, block_rows, part)
 
 
+def _offered_schedules(
+    near: ByteSchedule, num_rows: Dim, words: int, columns: int, unit: VectorUnit
+) -> Iterator[ByteSchedule]:
+    """Yield schedules near a schedule: other tiles, more or fewer rows gathered at a time, and parts of rows."""
+
+    def with_tiles(vectors: int, tile_rows: int, block_rows: int) -> ByteSchedule:
+        rows = max(1, min(tile_rows, near.block_rows))
+        return replace(near, vectors=vectors, tile_rows=rows, block_rows=max(rows, block_rows // rows * rows))
+
+    lanes = unit.lanes("int32")
+    for vectors in (1, 2, 4) if unit.has_vectors else ():
+        if vectors > 1 and (vectors - 1) * lanes >= columns:
+            continue
+        fitting = min(unit.panel_rows(vectors), MAX_DEPTH // (word_nbytes(unit) * words))
+        yield with_tiles(vectors, fitting, near.block_rows)
+    yield with_tiles(near.vectors, near.tile_rows // 2, near.block_rows)
+    if not isinstance(num_rows, int) or num_rows > near.block_rows:
+        yield with_tiles(near.vectors, near.tile_rows, near.block_rows * 2)
+    yield with_tiles(near.vectors, near.tile_rows, near.block_rows // 2)
+    yield from (replace(near, part=part) for part in (near.part * 2, -(-near.part // 2)) if part <= words)
+
+
 def _byte_tile(rows: int, width: int) -> c.Function:
     """Return a C function multiplying rows of bytes by a panel, without vectors: a loop over the columns.
 
@@ -175,7 +199,10 @@ def _write(kernel: Kernel) -> None:
     columns, depth = matrix.shape
     num_rows, nbytes = product(shape_of(step.result)[:-1]), word_nbytes(kernel.unit)
     words = -(-depth // nbytes)
-    kernel.schedule = schedule = choose(num_rows, words, columns, kernel.unit)
+    default = choose(num_rows, words, columns, kernel.unit)
+    kernel.schedule = schedule = schedule_as_chosen(
+        kernel, step, default, lambda: _offered_schedules(default, num_rows, words, columns, kernel.unit)
+    )
     left_dtype, right_dtype = ("int32", "int32") if kernel.unit.has_vectors else ("uint8", "int8")
     check_laws({"rows divide into full tiles": schedule.block_rows % schedule.tile_rows == 0})
     block_rows, tile_rows, part = schedule.block_rows, schedule.tile_rows, schedule.part

@@ -70,7 +70,7 @@ def schedule_as_chosen(
     by_name = {schedule_name(schedule): schedule for schedule in offered() if schedule != default}
     if collected is not None:
         # In a model the default may be another, because memory is laid out by other ops: all names are known there.
-        collected.setdefault(step.result.name, tuple(by_name)[:MAX_OFFERED])
+        collected.setdefault(step.binding.results[0].name, tuple(by_name)[:MAX_OFFERED])
     if name is None or name == schedule_name(default):
         return default
     if name not in by_name:

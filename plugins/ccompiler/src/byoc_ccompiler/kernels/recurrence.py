@@ -24,12 +24,14 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.indexing import range_check
+from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.recurrent_schedule import (
     GATES,
     RecurrenceSchedule,
     RecurrentLayer,
     RecurrentPart,
     choose_schedule,
+    offered_schedules,
     parts_of,
 )
 from byoc_ccompiler.kernels.tiles import multiply
@@ -353,7 +355,10 @@ class _Recurrence:
 def _write(kernel: Kernel) -> None:
     """Write the kernel."""
     layer, end = RecurrentLayer.of(kernel.group.steps[0]), c.Variable(END_ITEM)
-    kernel.schedule = schedule = choose_schedule(layer, kernel.unit)
+    default = choose_schedule(layer, kernel.unit)
+    kernel.schedule = schedule = schedule_as_chosen(
+        kernel, kernel.group.steps[0], default, lambda: offered_schedules(layer, kernel.unit, default)
+    )
     writer, lines = _Recurrence(kernel, layer, schedule), layer.batch * layer.num_directions
     run = c.Dispatch(writer.first, end, writer.lines(end), lines)
     problem, steps = (layer.op, "a length does not fit the steps"), c.Size(layer.num_steps)

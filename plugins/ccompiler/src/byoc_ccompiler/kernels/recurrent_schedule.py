@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from byoc_core.dims import Dim, ceildiv, dim_max, total
@@ -13,7 +14,15 @@ from byoc_ccompiler.kernels.product_schedules import panel_vectors
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["GATES", "RecurrenceSchedule", "RecurrentLayer", "RecurrentPart", "choose_schedule", "parts_of"]
+__all__ = [
+    "GATES",
+    "RecurrenceSchedule",
+    "RecurrentLayer",
+    "RecurrentPart",
+    "choose_schedule",
+    "offered_schedules",
+    "parts_of",
+]
 
 GATES = {"nn.rnn": 1, "nn.gru": 3, "nn.lstm": 4}
 """The gates of a hidden unit, by op."""
@@ -84,6 +93,21 @@ def choose_schedule(layer: RecurrentLayer, unit: VectorUnit) -> RecurrenceSchedu
         steps = max(1, min(steps, layer.num_steps))
     vectors = tuple(panel_vectors(unit, layer.dtype, size)[0] for size in layer.parts)
     return RecurrenceSchedule(vectors, _PANELS_AT_ONCE, steps, rows * _LINE_TILES)
+
+
+def offered_schedules(
+    layer: RecurrentLayer, unit: VectorUnit, near: RecurrenceSchedule
+) -> Iterator[RecurrenceSchedule]:
+    """Yield schedules near a schedule: other panels, panels at once, and steps or lines at once."""
+    for vectors in (1, 2, unit.panel_vectors):
+        yield replace(near, panel_vectors=(vectors,) * len(layer.parts))
+    yield from (replace(near, panels_at_once=panels) for panels in ((2, 1), (1,)))
+    if isinstance(near.steps_at_once, int):
+        sizes = (near.steps_at_once * 2, near.steps_at_once // 2)
+        most = layer.num_steps if isinstance(layer.num_steps, int) else max(sizes)
+        yield from (replace(near, steps_at_once=steps) for steps in sizes if 0 < steps <= most)
+    if layer.batch != 1:
+        yield replace(near, lines_at_once=near.lines_at_once // 2)
 
 
 class RecurrentPart(NamedTuple):

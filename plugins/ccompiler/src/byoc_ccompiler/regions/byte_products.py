@@ -122,7 +122,7 @@ class _Product:
         if weight.zero is not None:
             row_sums = self._row_sums(op, operands, attrs, image)
             shares.append(graph.emit("multiply", (row_sums, graph.const(weight.zero))))
-        sums = graph.emit(op, operands, attrs)
+        sums = graph.emit(op, operands, attrs, schedule=binding.schedule)
         for share in shares:
             sums = graph.emit("subtract", (sums, share))
         if image.scale is not None:

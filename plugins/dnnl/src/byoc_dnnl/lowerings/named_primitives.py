@@ -68,7 +68,7 @@ def as_chosen(
             if _identity(primitive) not in seen:
                 seen.append(_identity(primitive))
                 offered.append(own_name)
-        planner.offered[call.output] = tuple(offered[:_MAX_OFFERED])
+        planner.offered[call.result_name] = tuple(offered[:_MAX_OFFERED])
     if name is None:
         return usual
     found = next((primitive for own_name, primitive in named() if own_name == name), None)
