@@ -84,7 +84,8 @@ def test_convolutions(
 ) -> None:
     attrs = attrs | {"data_layout": data_layout, "kernel_layout": kernel_layout}
     check_convolution(image, filters, window, attrs)
-    check_convolution(image, filters, window, attrs, "float64", relu=True, symbolic=True)
+    if (data_layout, kernel_layout) in LAYOUTS[:3:2]:
+        check_convolution(image, filters, window, attrs, "float64", relu=True, symbolic=True)
 
 
 @given(

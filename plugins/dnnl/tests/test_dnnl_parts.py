@@ -51,7 +51,9 @@ def test_each_op_of_the_report_is_in_one_step(num_threads: int) -> None:
     for part, ops in parts_of(events):
         title, *_ = part.split("  ")
         computed = [line.split()[0] for line in ops.splitlines()]
-        assert [op for op in computed if op != "reshape"] == [op for op in title.split(" + ") if "check" not in op]
+        # Some processors need another layout at a border: the reorder computes no op.
+        titled = [op for op in title.split(" + ") if "check" not in op and op != "reorder"]
+        assert [op for op in computed if op != "reshape"] == titled
 
 
 def test_parts_are_named_as_in_the_listing_of_primitives(tmp_path: Path) -> None:
