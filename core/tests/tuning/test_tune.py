@@ -150,6 +150,13 @@ def test_a_single_slow_backend_loses_against_the_host(monkeypatch: pytest.Monkey
     assert [name for name, _ in found.trials] == ["aone alone", "the host"]
 
 
+def test_a_backend_taking_nothing_is_the_host_and_races_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_chances_of_host(monkeypatch, 60.0, 0.0)
+    found = byoc_core.tune(MODULE, [SleepyBackend("aone", ops=[])], num_threads=1)
+    assert set(found.lock.ops.values()) == {"host"}
+    assert [name for name, _ in found.trials] == ["aone alone"]
+
+
 def test_the_host_does_not_race_if_everything_must_be_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     set_chances_of_host(monkeypatch, 60.0, 0.0)
     found = byoc_core.tune(MODULE, [SleepyBackend("aone", {"tanh": SLOW})], num_threads=1, fallback="error")

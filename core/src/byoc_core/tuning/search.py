@@ -181,9 +181,9 @@ class Search:
                 entrants.append(candidate)
         if not entrants:
             raise OptionsError("tune", "no placement of the model can be compiled and run")
-        host = self._bench.host
+        host = None if self._bench.host is None else self._bench.keep(self._bench.host)
         if host is not None and host not in entrants and _may_win(host, entrants):
-            entrants.append(self._bench.keep(host))
+            entrants.append(host)
         samples = race({candidate.name: candidate.run for candidate in entrants}, _FIRST_ROUNDS, self._seed)
         medians = {name: median(values) for name, values in samples.items()}
         for candidate in entrants:
