@@ -63,135 +63,247 @@ struct loop {
   const void *data;
 };
 
-static void run_part(const struct loop *loop, int64_t part, int64_t num_parts) {
-  const int64_t blocks = (loop->num_items - 1) / loop->grain + 1;
-  const int64_t begin = blocks * part / num_parts * loop->grain;
-  const int64_t end = byoc_min(loop->num_items, blocks * (part + 1) / num_parts * loop->grain);
+static int64_t num_blocks(const struct loop *loop) { return (loop->num_items - 1) / loop->grain + 1; }
+
+static void run_blocks(const struct loop *loop, int64_t begin, int64_t end) {
   if (begin < end) {
-    loop->range(begin, end, loop->data);
+    loop->range(begin * loop->grain, byoc_min(loop->num_items, end * loop->grain), loop->data);
   }
 }
 
 static void run_own_part(void *argument) {
-  run_part((const struct loop *)argument, openmp.thread_num(), openmp.num_threads());
+  const struct loop *loop = (const struct loop *)argument;
+  const int64_t blocks = num_blocks(loop), part = openmp.thread_num(), num_parts = openmp.num_threads();
+  run_blocks(loop, blocks * part / num_parts, blocks * (part + 1) / num_parts);
 }
 
+enum { MOST_PARTS = 64 }; /* of a loop; further threads share parts */
+
 /* A thread of a team other than the calling thread. */
+enum worker_state { ABSENT, WAITING, WORKING };
+
 struct worker {
-  struct worker *next;
-  int thread, is_moved;          /* is_moved: moved by the calling thread */
-  int64_t cpu_ns;                /* at the last check */
-  _Atomic uint64_t num_finished; /* loops */
+  atomic_flag lock; /* of the fields below; the calling thread does not wait for the lock */
+  enum worker_state state;
+  int is_moved; /* by the calling thread */
+  int thread;
+  int64_t cpu_ns; /* at the last check */
 };
 
-/* A team kept awake for the loops of a body. The calling thread writes `loop`, then increments `sequence`; the other
- * threads run their parts and decrement `unfinished`. */
+/* A team kept awake for the loops of a body.
+ *
+ * The blocks of a loop are divided into `parts` of neighbouring blocks: the first block of a part is in the low half of
+ * a word, the end in the high half. Each thread takes pieces from the front of the thread's own part, then from the back
+ * of other parts. So a loop does not wait for a thread unable to run, except for a piece already taken.
+ *
+ * The calling thread writes the loop and the parts, then opens the gate. The gate is a word of flags, the number of
+ * other threads in the loop (low half), and the number of the loop (high half). Threads enter through the open gate
+ * only. The calling thread closes the gate when all pieces are taken, and waits for the threads in the loop. */
 struct team {
   byoc_body body;
   void *data;
-  const struct loop *loop; /* NULL after the end of the body */
   int64_t num_parts;
+  _Atomic uint64_t gate;
+  const struct loop *loop;
+  uint64_t least_blocks; /* of a piece, if the part has as many */
+  _Atomic uint64_t parts[MOST_PARTS];
+  struct worker workers[MOST_PARTS]; /* by number of the thread; further workers are not moved */
   byoc_places places;
-  struct worker *_Atomic workers;
-  int is_starved; /* some threads get no processor time */
-  _Atomic uint64_t sequence;
-  _Atomic int64_t unfinished;
+  _Atomic uint64_t num_present; /* workers before the end of the body */
+  _Atomic int64_t num_arrived;
+  int64_t lost_ns, ended_ns; /* time waiting for threads unable to run; the end of the body, if threads are missing */
 };
+
+static const uint64_t IS_CLOSED = (uint64_t)1 << 31, HAS_ENDED = (uint64_t)1 << 30, NUM_INSIDE = ((uint64_t)1 << 30) - 1;
 
 /* The team of this thread's current body, outside the loops of the body. */
 static _Thread_local struct team *awake_team;
 
-static void share_loop(struct team *team, const struct loop *loop) {
-  team->loop = loop;
-  atomic_store_explicit(&team->unfinished, team->num_parts - 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&team->sequence, 1, memory_order_release);
+static uint64_t part_word(uint64_t begin, uint64_t end) { return end << 32 | begin; }
+
+/* Take a piece of a part: half of the rest, but no piece smaller than `least_blocks`. Return 0 if nothing is left. */
+static int take_piece(struct team *team, int64_t part, int is_own, int64_t *begin, int64_t *end) {
+  _Atomic uint64_t *word = &team->parts[part];
+  uint64_t rest = atomic_load_explicit(word, memory_order_relaxed);
+  for (;;) {
+    const uint64_t first = rest & UINT32_MAX, last = rest >> 32, blocks = last - first;
+    if (first >= last) {
+      return 0;
+    }
+    const uint64_t half = (blocks + 1) / 2, wanted = half < team->least_blocks ? team->least_blocks : half;
+    const uint64_t taken = wanted < blocks ? wanted : blocks;
+    const uint64_t left = is_own ? part_word(first + taken, last) : part_word(first, last - taken);
+    if (atomic_compare_exchange_weak_explicit(word, &rest, left, memory_order_relaxed, memory_order_relaxed)) {
+      *begin = (int64_t)(is_own ? first : last - taken);
+      *end = *begin + (int64_t)taken;
+      return 1;
+    }
+  }
 }
 
-static void work(struct team *team, int64_t part, int64_t num_parts) {
-  struct worker self = {atomic_load(&team->workers), byoc_thread_id(), 0, 0, 0};
-  byoc_processors allowed;
-  int has_moved = 0;
-  if (byoc_read_allowed(&allowed)) {
-    while (!atomic_compare_exchange_weak(&team->workers, &self.next, &self)) {
+/* Run pieces until all are taken, beginning with a thread's own part. */
+static void run_pieces(struct team *team, int64_t own) {
+  const struct loop *loop = team->loop;
+  for (int64_t k = 0; k < team->num_parts; ++k) {
+    const int64_t part = (own + k) % team->num_parts;
+    for (int64_t begin, end; take_piece(team, part, k == 0, &begin, &end);) {
+      run_blocks(loop, begin, end);
     }
-    has_moved = byoc_take_place(&team->places, &allowed);
   }
-  for (uint64_t num_finished = 0;; ++num_finished) {
-    for (int round = 0; atomic_load_explicit(&team->sequence, memory_order_acquire) == num_finished;
+}
+
+static void open_gate(struct team *team, uint64_t flags) {
+  const uint64_t number = (atomic_load_explicit(&team->gate, memory_order_relaxed) >> 32) + 1;
+  atomic_store_explicit(&team->gate, number << 32 | flags, memory_order_release);
+}
+
+/* Enter the loop of a gate read before; return 0 if the loop is over. */
+static int enter(struct team *team, uint64_t gate) {
+  for (const uint64_t number = gate >> 32; gate >> 32 == number && !(gate & IS_CLOSED);) {
+    if (atomic_compare_exchange_weak_explicit(&team->gate, &gate, gate + 1, memory_order_acquire,
+                                              memory_order_relaxed)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* Change the state of this thread; return whether the calling thread has moved this thread meanwhile. */
+static int change_state(struct worker *self, enum worker_state state) {
+  while (atomic_flag_test_and_set_explicit(&self->lock, memory_order_acquire)) {
+    byoc_wait_once(BYOC_SPINS);
+  }
+  const int is_moved = self->is_moved;
+  self->state = state;
+  self->is_moved = 0;
+  atomic_flag_clear_explicit(&self->lock, memory_order_release);
+  return is_moved;
+}
+
+static void work(struct team *team, int64_t number) {
+  struct worker untracked = {ATOMIC_FLAG_INIT, ABSENT, 0, 0, 0};
+  byoc_processors allowed;
+  const int is_movable = number < MOST_PARTS && byoc_read_allowed(&allowed);
+  struct worker *self = is_movable ? &team->workers[number] : &untracked;
+  int has_moved = is_movable && byoc_take_place(&team->places, &allowed);
+  self->thread = byoc_thread_id();
+  (void)change_state(self, WAITING);
+  atomic_fetch_add(&team->num_present, 1);
+  atomic_fetch_add(&team->num_arrived, 1);
+  for (uint64_t gate, seen = 0;; seen = gate >> 32) {
+    for (int round = 0; (gate = atomic_load_explicit(&team->gate, memory_order_acquire)) >> 32 == seen;
          round += round < BYOC_SPINS) {
       byoc_wait_once(round);
     }
-    const struct loop *loop = team->loop;
-    if (!loop) {
+    if (gate & HAS_ENDED) {
       break;
     }
-    run_part(loop, part, num_parts);
-    atomic_store_explicit(&self.num_finished, num_finished + 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&team->unfinished, 1, memory_order_release);
+    int is_moved = change_state(self, WORKING);
+    if (enter(team, gate)) {
+      run_pieces(team, number % team->num_parts);
+      atomic_fetch_sub_explicit(&team->gate, 1, memory_order_release);
+    }
+    is_moved |= change_state(self, WAITING);
+    if (is_moved) {
+      has_moved = 1;
+      byoc_leave_processor(&allowed);
+    }
   }
-  if (has_moved || self.is_moved) {
+  has_moved |= change_state(self, ABSENT);
+  if (has_moved) {
     byoc_allow(&allowed);
   }
-}
-
-static void run_team(void *argument) {
-  struct team *team = (struct team *)argument;
-  const int64_t part = openmp.thread_num(), num_parts = openmp.num_threads();
-  if (part != 0) {
-    work(team, part, num_parts);
-    return;
-  }
-  team->num_parts = num_parts;
-  awake_team = team;
-  team->body(team->data);
-  awake_team = NULL;
-  if (!team->is_starved) {
-    share_loop(team, NULL);
-  }
+  atomic_fetch_sub_explicit(&team->num_present, 1, memory_order_release);
 }
 
 enum { LATE_NS = 200000 };
 
-/* Move workers to this processor if their work waits and the workers have not run for a while: another thread occupies
- * their processor, perhaps for milliseconds. Here the workers run when this thread yields the processor. */
-static void move_starved_workers(struct team *team, int64_t *checked_ns) {
-  const int64_t now = byoc_now_ns();
-  const uint64_t num_begun = atomic_load_explicit(&team->sequence, memory_order_relaxed);
-  if (*checked_ns && now - *checked_ns < LATE_NS) {
-    return;
-  }
-  for (struct worker *worker = atomic_load(&team->workers); worker; worker = worker->next) {
-    const int64_t cpu_ns = byoc_thread_ns(worker->thread);
-    const int is_needed = atomic_load_explicit(&worker->num_finished, memory_order_relaxed) != num_begun;
-    const int is_idle = *checked_ns && cpu_ns >= 0 && cpu_ns - worker->cpu_ns < LATE_NS / 4;
-    if (is_needed && is_idle && byoc_bring(worker->thread)) {
-      worker->is_moved = team->is_starved = 1;
+/* Move workers with a state of at least `state` to this processor if the workers have not run since the last check:
+ * another thread occupies their processor, perhaps for milliseconds. Here the workers run when this thread sleeps.
+ * Return the number of moved workers. */
+static int bring_late_workers(struct team *team, enum worker_state state, int has_checked) {
+  int num_moved = 0;
+  for (struct worker *worker = team->workers; worker < team->workers + MOST_PARTS; ++worker) {
+    if (atomic_flag_test_and_set_explicit(&worker->lock, memory_order_acquire)) {
+      continue;
     }
-    worker->cpu_ns = cpu_ns;
+    if (worker->state >= state) {
+      const int64_t cpu_ns = byoc_thread_ns(worker->thread);
+      if (has_checked && cpu_ns >= 0 && cpu_ns - worker->cpu_ns < LATE_NS / 4 && byoc_bring(worker->thread)) {
+        worker->is_moved = 1;
+        ++num_moved;
+      }
+      worker->cpu_ns = cpu_ns;
+    }
+    atomic_flag_clear_explicit(&worker->lock, memory_order_release);
   }
-  *checked_ns = now;
+  return num_moved;
 }
 
-static void run_on_awake_team(struct team *team, const struct loop *loop) {
-  int64_t checked_ns = 0;
-  awake_team = NULL; /* a loop inside the loop runs in the thread encountering the inner loop */
-  share_loop(team, loop);
-  run_part(loop, 0, team->num_parts);
-  for (int round = 0; atomic_load_explicit(&team->unfinished, memory_order_acquire) != 0; round += round < BYOC_SPINS) {
-    if (round < BYOC_SPINS || !team->is_starved) {
+/* Wait until some bits of a word are 0: all workers with a state of at least `state` must lower the state first. */
+static void await_workers(struct team *team, const _Atomic uint64_t *word, uint64_t bits, enum worker_state state) {
+  int64_t begin_ns = 0, checked_ns = 0;
+  int num_moved = 0;
+  for (int round = 0; (atomic_load_explicit(word, memory_order_acquire) & bits) != 0; round += round < BYOC_SPINS) {
+    if (round < BYOC_SPINS || !num_moved) {
       byoc_wait_once(round);
     } else {
       byoc_sleep_once();
     }
     if (round == BYOC_SPINS) {
-      move_starved_workers(team, &checked_ns);
+      const int64_t now = byoc_now_ns();
+      if (!checked_ns || now - checked_ns >= LATE_NS) {
+        begin_ns = begin_ns ? begin_ns : now;
+        num_moved += bring_late_workers(team, state, checked_ns != 0);
+        checked_ns = now;
+      }
     }
   }
-  if (team->is_starved) {
-    team->num_parts = 1;
-    share_loop(team, NULL); /* the other threads leave and free the processor */
+  if (num_moved) {
+    team->lost_ns += byoc_now_ns() - begin_ns;
   }
+}
+
+/* Run a loop on the awake team of this thread. The smallest piece is a quarter of a part; but a whole part, if there is
+ * little work, or if the part has few blocks: such loops have work at the begin of each piece, as rows of a halo. */
+static void run_on_awake_team(struct team *team, struct loop *loop, int has_enough_work) {
+  enum { NUM_PIECES = 4, LEAST_BLOCKS = 16 };
+  while (loop->num_items / loop->grain >= INT32_MAX) {
+    loop->grain *= 2;
+  }
+  const int64_t blocks = num_blocks(loop);
+  const int64_t part_blocks = (blocks - 1) / team->num_parts + 1;
+  const int64_t num_pieces = has_enough_work && part_blocks >= LEAST_BLOCKS ? NUM_PIECES : 1;
+  awake_team = NULL; /* a loop inside the loop runs in the thread encountering the inner loop */
+  team->loop = loop;
+  team->least_blocks = (uint64_t)((part_blocks - 1) / num_pieces + 1);
+  for (int64_t part = 0; part < team->num_parts; ++part) {
+    const int64_t begin = blocks * part / team->num_parts, end = blocks * (part + 1) / team->num_parts;
+    atomic_store_explicit(&team->parts[part], part_word((uint64_t)begin, (uint64_t)end), memory_order_relaxed);
+  }
+  open_gate(team, 0);
+  run_pieces(team, 0);
+  atomic_fetch_or_explicit(&team->gate, IS_CLOSED, memory_order_relaxed);
+  await_workers(team, &team->gate, NUM_INSIDE, WORKING);
   awake_team = team;
+}
+
+static void run_team(void *argument) {
+  struct team *team = (struct team *)argument;
+  const int64_t number = openmp.thread_num(), num_threads = openmp.num_threads();
+  if (number != 0) {
+    work(team, number);
+    return;
+  }
+  team->num_parts = byoc_min(num_threads, MOST_PARTS);
+  awake_team = team;
+  team->body(team->data);
+  awake_team = NULL;
+  open_gate(team, HAS_ENDED);
+  await_workers(team, &team->num_present, UINT64_MAX, WAITING);
+  if (atomic_load(&team->num_arrived) < num_threads - 1) {
+    team->ended_ns = byoc_now_ns();
+  }
 }
 
 static int has_team(void) {
@@ -199,28 +311,34 @@ static int has_team(void) {
   return openmp.is_complete && !without_teams && openmp.max_threads() > 1 && !openmp.in_parallel();
 }
 
-void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
-  if (num_items > grain && awake_team && awake_team->num_parts > 1) {
-    const struct loop loop = {num_items, grain, range, data};
-    run_on_awake_team(awake_team, &loop);
-  } else if (num_items > 0) {
-    range(0, num_items, data);
+/* Run a loop on the awake team of this thread if any, else in this thread. */
+static void share_loop(struct loop *loop, int has_enough_work) {
+  if (loop->num_items > loop->grain && awake_team && awake_team->num_parts > 1) {
+    run_on_awake_team(awake_team, loop, has_enough_work);
+  } else if (loop->num_items > 0) {
+    loop->range(0, loop->num_items, loop->data);
   }
+}
+
+void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+  struct loop loop = {num_items, grain, range, data};
+  share_loop(&loop, 0);
 }
 
 void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+  struct loop loop = {num_items, grain, range, data};
   if (num_items > grain && !awake_team && has_team()) {
-    struct loop loop = {num_items, grain, range, data};
     openmp.parallel(run_own_part, &loop, 0, 0);
   } else {
-    byoc_share_for(num_items, grain, range, data);
+    share_loop(&loop, 1);
   }
 }
 
-/* The number of next bodies of this thread without a team, and this number after the next starved team. */
-static _Thread_local int bodies_without_team, next_without_team = 1;
+/* Of this thread: nanoseconds of bodies to run without a team. Time lost waiting for threads unable to run is a small
+ * share of the time of all bodies. */
+static _Thread_local int64_t debt_ns;
 
-enum { MAX_WITHOUT_TEAM = 64 };
+enum { DEBT_OF_LOSS = 16, MOST_DEBT_NS = 100000000 };
 
 static void run_without_team(struct team *team) {
   awake_team = team;
@@ -234,15 +352,18 @@ void byoc_with_team(byoc_body body, void *data) {
     return;
   }
   struct team team = {.body = body, .data = data, .num_parts = 1};
-  if (bodies_without_team > 0) {
-    --bodies_without_team;
+  const int64_t begin_ns = byoc_now_ns();
+  if (debt_ns > 0) {
     run_without_team(&team);
-    return;
+  } else {
+    byoc_open_places(&team.places);
+    openmp.parallel(run_team, &team, 0, 0);
+    const int64_t missing_ns = team.ended_ns ? byoc_now_ns() - team.ended_ns : 0;
+    debt_ns = DEBT_OF_LOSS * (team.lost_ns + (missing_ns > LATE_NS ? missing_ns : 0));
   }
-  byoc_open_places(&team.places);
-  openmp.parallel(run_team, &team, 0, 0);
-  bodies_without_team = team.is_starved ? next_without_team : 0;
-  next_without_team = team.is_starved ? (int)byoc_min(2 * next_without_team, MAX_WITHOUT_TEAM) : 1;
+  if (debt_ns > 0) {
+    debt_ns = byoc_min(debt_ns - (byoc_now_ns() - begin_ns), MOST_DEBT_NS);
+  }
 }
 
 #else /* other systems: without libgomp */

@@ -16,10 +16,10 @@ extern "C" {
 /* Run the items [begin, end) of a loop; the effect must not depend on the bounds of other calls. */
 typedef void (*byoc_range)(int64_t begin, int64_t end, const void *data);
 
-/* Call `range` at most once per thread of the calling thread's team, on neighbouring parts of [0, num_items) beginning
- * at multiples of `grain`; return after all parts. The team always has omp_get_max_threads() threads, because libgomp
- * ends threads when a team shrinks and creates threads when a team grows. Inside a parallel region, or if there is a
- * single part only, the calling thread runs everything. */
+/* Call `range` in the threads of the calling thread's team, on disjoint parts of [0, num_items) beginning at multiples
+ * of `grain`; return after all parts. A thread runs one part, or several in an awake team (see byoc_with_team). The
+ * team always has omp_get_max_threads() threads, because libgomp ends threads when a team shrinks and creates threads
+ * when a team grows. Inside a parallel region, or if there is a single part only, the calling thread runs everything. */
 BYOC_LOCAL void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
 /* Run as byoc_parallel_for if the calling thread's team is awake (see byoc_with_team), else in the calling thread

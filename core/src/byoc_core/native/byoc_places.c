@@ -76,6 +76,18 @@ int byoc_bring(int thread) {
   return sched_setaffinity(thread, sizeof(here_only), &here_only) == 0;
 }
 
+void byoc_leave_processor(const byoc_processors *allowed) {
+  const int here = sched_getcpu();
+  cpu_set_t others;
+  memcpy(&others, allowed, sizeof(others));
+  if (here >= 0 && here < CPU_SETSIZE) {
+    CPU_CLR(here, &others);
+  }
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof(others), &others) != 0) {
+    byoc_allow(allowed);
+  }
+}
+
 void byoc_allow(const byoc_processors *allowed) {
   /* A thread with unrestricted processor affinity may also run on processors added later; a thread restricted to named
    * processors may not. */
@@ -139,6 +151,8 @@ int byoc_bring(int thread) {
   (void)thread;
   return 0;
 }
+
+void byoc_leave_processor(const byoc_processors *allowed) { (void)allowed; }
 
 void byoc_allow(const byoc_processors *allowed) { (void)allowed; }
 

@@ -42,6 +42,10 @@ BYOC_LOCAL int byoc_keep_home(byoc_places *places, const byoc_processors *allowe
  * the moved thread must follow. */
 BYOC_LOCAL int byoc_bring(int thread);
 
+/* Move this thread, brought by byoc_bring, to other allowed processors, if any. A byoc_allow by this thread must follow.
+ */
+BYOC_LOCAL void byoc_leave_processor(const byoc_processors *allowed);
+
 /* Restore the processor affinity read earlier by byoc_read_allowed in this thread. */
 BYOC_LOCAL void byoc_allow(const byoc_processors *allowed);
 
