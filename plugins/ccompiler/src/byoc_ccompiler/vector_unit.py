@@ -51,6 +51,11 @@ class VectorUnit:
             return _SCALAR_COLUMNS
         return 4 if self.registers >= 32 else 2
 
+    @property
+    def factor_registers(self) -> int:
+        """The registers of a factor for all lanes: units of 32 registers multiply by factors in memory, or in a lane."""
+        return 0 if self.registers >= 32 else 1
+
     def panel_rows(self, vectors: int) -> int:
         """Return the number of rows of ``vectors`` summed at a time, beside a row of factors and a broadcast."""
         return min(8, self.rows_for(vectors))

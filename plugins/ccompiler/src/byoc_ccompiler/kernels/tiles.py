@@ -234,8 +234,9 @@ def tile_function(
             block.append(_add_columns(acc, sums_at, factors, [panel[first] for first in firsts], width))
         return tuple(block)
 
-    # Compilers load the vectors of the next step early, and without registers for these spill sums.
-    has_room = (rows + 2) * len(parts) <= unit.registers
+    # Compilers load the vectors of the next step early, and without registers for these spill sums, or load each vector
+    # of a panel once for each row.
+    has_room = (rows + 2) * len(parts) + unit.factor_registers <= unit.registers
     steps_at_once = _STEPS if not unit.has_vectors or (fetch_interval and has_room) else 1
     chunk_ends = (finish, clear, c.Assign(room, c.Size(DEPTH_CHUNK)), c.Assign(is_later, c.Literal(True, c.BOOL)))
     chunk = (
