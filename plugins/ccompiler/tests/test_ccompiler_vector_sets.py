@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,14 @@ def test_a_target_gets_the_widest_set_that_its_features_name(
     machine: str, features: tuple[str, ...], name: str
 ) -> None:
     (expected,) = (item.unit for item in VECTOR_SETS if item.name == name)
-    assert VectorUnit.of_features(machine, features) == expected
+    assert replace(VectorUnit.of_features(machine, features), has_byte_pairs=False) == expected
+
+
+def test_x86_multiplies_pairs_of_bytes_unless_it_multiplies_four() -> None:
+    for features, has_pairs in (((), True), (("avx", "avx2"), True), (("avx", "avx2", "avx_vnni"), False)):
+        assert VectorUnit.of_features("x86_64", features).has_byte_pairs == has_pairs
+    assert not VectorUnit.of_features("AMD64", ("avx512f", "avx512_vnni")).has_byte_pairs
+    assert not VectorUnit.of_features("aarch64", ("avx2",)).has_byte_pairs
 
 
 def test_a_family_that_nobody_knows_gets_16_bytes() -> None:

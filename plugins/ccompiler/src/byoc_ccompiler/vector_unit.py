@@ -6,7 +6,7 @@ Kernels take their tile sizes from :class:`VectorUnit`. ``flags`` and ``predicat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from byoc_core.dtypes import dtype_info
 
@@ -23,17 +23,22 @@ class VectorUnit:
     Attributes:
         nbytes: bytes of a register; 0 for kernels without vectors, with loops for the C compiler to vectorise.
         registers: number of registers.
+        has_byte_pairs: whether bytes are multiplied fastest as pairs of 16-bit integers: on x86 without an instruction
+            for four bytes.
     """
 
     nbytes: int
     registers: int
+    has_byte_pairs: bool = False
 
     @classmethod
     def of_features(cls, machine: str, features: Iterable[str]) -> VectorUnit:
         """Return the unit of a machine with these instruction sets."""
         names = {"", *features}
         found = (item.unit for item in VECTOR_SETS if machine in item.machines and item.feature in names)
-        return next(found, cls(16, 32))
+        unit = next(found, cls(16, 32))
+        has_fours = not names.isdisjoint(_FOUR_BYTES)
+        return replace(unit, has_byte_pairs=machine in _X86 and not has_fours)
 
     def lanes(self, dtype: str) -> int:
         """Return the number of elements in a register, 1 without vectors."""
@@ -53,7 +58,7 @@ class VectorUnit:
 
     @property
     def factor_registers(self) -> int:
-        """The registers of a factor for all lanes: units of 32 registers multiply by factors in memory, or in a lane."""
+        """The registers of a factor in all lanes: with 32 registers, processors multiply by memory or by a lane."""
         return 0 if self.registers >= 32 else 1
 
     def panel_rows(self, vectors: int) -> int:
@@ -94,6 +99,8 @@ NO_VECTORS = VectorUnit(0, 16)
 
 _X86 = ("x86_64", "AMD64", "i686")
 _ARM = ("aarch64", "arm64", "ARM64")
+_FOUR_BYTES = frozenset({"avx512_vnni", "avx_vnni"})
+"""The instruction sets of x86 multiplying four bytes, with sums of 32 bits."""
 _AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma")
 
 VECTOR_SETS = (

@@ -1,7 +1,8 @@
 """Products and convolutions of 8-bit integers with constant weights, with elementwise epilogues.
 
-Some rows of the left operand are gathered first, from a matrix or from the windows of an image, as unsigned bytes. The
-gathered rows stay in the nearest cache while all panels of the weights pass. The zero point costs nothing: its share of
+Some rows of the left operand are gathered first, from a matrix or from the windows of an image, in words
+(:mod:`~byoc_ccompiler.kernels.byte_words`). The gathered rows stay in the nearest cache while all panels of the weights
+pass. The zero point costs nothing: its share of
 each sum is the same for all rows, and is the start of the sum.
 """
 
@@ -15,12 +16,12 @@ from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant
-from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.attributes import int_of
 from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
 from byoc_ccompiler.family import Access, KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.byte_words import choose_words
 from byoc_ccompiler.kernels.conv2d import require_room
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import epilogue
@@ -28,7 +29,7 @@ from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pointwise import element_sum
 from byoc_ccompiler.kernels.product_schedules import SizedSchedule, check_laws
 from byoc_ccompiler.kernels.tiles import in_parts
-from byoc_ccompiler.kernels.words import Blocks, RunWriter, WordFormat, pack_panels, word_tile
+from byoc_ccompiler.kernels.words import Blocks, pack_panels, word_tile
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -47,45 +48,7 @@ _STEPS = 4
 _SCALAR_COLUMNS = 64
 """Columns of a panel without vectors: a C compiler vectorises for a full register of bytes at least."""
 
-_BYTE, _WIDE = c.CType("uint8"), c.CType("int32")
-
-_ADD_BYTES = """\
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
-/* Add the products of four bytes to each lane: unsigned bytes on the left, signed bytes on the right. */
-static inline WORDS {name}(WORDS sums, WORDS left, WORDS right) {
-#if defined(__AVX512VNNI__) && (NBYTES == 64 || defined(__AVX512VL__))
-  return (WORDS)MM_dpbusd_epi32((REGISTER)sums, (REGISTER)left, (REGISTER)right);
-#elif defined(__AVXVNNI__) && NBYTES < 64
-  return (WORDS)MM_dpbusd_avx_epi32((REGISTER)sums, (REGISTER)left, (REGISTER)right);
-#else
-  typedef int16_t halves __attribute__((vector_size(NBYTES)));
-  typedef uint16_t unsigned_halves __attribute__((vector_size(NBYTES)));
-  const halves left_even = (halves)((unsigned_halves)left & 255), left_odd = (halves)((unsigned_halves)left >> 8);
-  const halves right_even = (halves)((unsigned_halves)right << 8) >> 8, right_odd = (halves)right >> 8;
-#if defined(HAS_PAIRS)
-  sums += (WORDS)MM_madd_epi16((REGISTER)left_even, (REGISTER)right_even);
-  return sums + (WORDS)MM_madd_epi16((REGISTER)left_odd, (REGISTER)right_odd);
-#else
-  typedef uint32_t unsigned_words __attribute__((vector_size(NBYTES)));
-  const halves even = left_even * right_even, odd = left_odd * right_odd;
-  sums += ((WORDS)((unsigned_words)even << 16) >> 16) + ((WORDS)even >> 16);
-  return sums + ((WORDS)((unsigned_words)odd << 16) >> 16) + ((WORDS)odd >> 16);
-#endif
-#endif
-}
-"""
-
-
-def _add_bytes(sums: NDArray, left: NDArray, right: NDArray) -> NDArray:
-    products = left.view(np.uint8).astype(np.int32) * right.view(np.int8)
-    total: NDArray = sums + products.reshape(-1, 4).sum(axis=1, dtype=np.int32)
-    return total
-
-
-_BYTES = WordFormat("bytes", "int32", "int32", _ADD_BYTES, _add_bytes)
-"""Four bytes: unsigned on the left, signed on the right. Sums wrap around."""
+_WIDE = c.CType("int32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +68,9 @@ class ByteSchedule(SizedSchedule):
     part: int
 
 
-def word_nbytes(unit: VectorUnit) -> int:
-    """Return the bytes in a word: without vectors, a word is a byte."""
-    return 4 if unit.has_vectors else 1
-
-
-def choose(num_rows: Dim, words: int, columns: int, unit: VectorUnit) -> ByteSchedule:
-    """Return the schedule of a product with ``words`` words in a row."""
-    lanes, nbytes = unit.lanes("int32"), word_nbytes(unit)
+def choose(num_rows: Dim, words: int, nbytes: int, columns: int, unit: VectorUnit) -> ByteSchedule:
+    """Return the schedule of a product with ``words`` words of ``nbytes`` bytes in a row."""
+    lanes = unit.lanes("int32")
     panel_columns = unit.panel_vectors * lanes if unit.has_vectors else _SCALAR_COLUMNS
     vectors = -(-columns // (-(-columns // panel_columns) * lanes))
     known_rows = num_rows if isinstance(num_rows, int) else _GATHERED_ROWS
@@ -124,7 +82,7 @@ def choose(num_rows: Dim, words: int, columns: int, unit: VectorUnit) -> ByteSch
 
 
 def _offered_schedules(
-    near: ByteSchedule, num_rows: Dim, words: int, columns: int, unit: VectorUnit
+    near: ByteSchedule, num_rows: Dim, words: int, nbytes: int, columns: int, unit: VectorUnit
 ) -> Iterator[ByteSchedule]:
     """Yield schedules near a schedule: other tiles, more or fewer rows gathered at a time, and parts of rows."""
 
@@ -136,7 +94,7 @@ def _offered_schedules(
     for vectors in (1, 2, 4) if unit.has_vectors else ():
         if vectors > 1 and (vectors - 1) * lanes >= columns:
             continue
-        fitting = min(unit.panel_rows(vectors), MAX_DEPTH // (word_nbytes(unit) * words))
+        fitting = min(unit.panel_rows(vectors), MAX_DEPTH // (nbytes * words))
         yield with_tiles(vectors, fitting, near.block_rows)
     yield with_tiles(near.vectors, near.tile_rows // 2, near.block_rows)
     if not isinstance(num_rows, int) or num_rows > near.block_rows:
@@ -197,39 +155,38 @@ def _write(kernel: Kernel) -> None:
     # A row of weights is a window of the image: line by line, pixel by pixel, channels last.
     matrix = array if array.ndim == 2 else array.transpose(0, 2, 3, 1).reshape(array.shape[0], -1)
     columns, depth = matrix.shape
-    num_rows, nbytes = product(shape_of(step.result)[:-1]), word_nbytes(kernel.unit)
-    words = -(-depth // nbytes)
-    default = choose(num_rows, words, columns, kernel.unit)
-    kernel.schedule = schedule = schedule_as_chosen(
-        kernel, step, default, lambda: _offered_schedules(default, num_rows, words, columns, kernel.unit)
-    )
-    left_dtype, right_dtype = ("int32", "int32") if kernel.unit.has_vectors else ("uint8", "int8")
+    num_rows, format_ = product(shape_of(step.result)[:-1]), choose_words(kernel.unit, depth)
+    words = format_.in_row(depth)
+    sizes = (num_rows, words, format_.nbytes, columns, kernel.unit)
+    default = choose(*sizes)
+    kernel.schedule = schedule = schedule_as_chosen(kernel, step, default, lambda: _offered_schedules(default, *sizes))
     check_laws({"rows divide into full tiles": schedule.block_rows % schedule.tile_rows == 0})
     block_rows, tile_rows, part = schedule.block_rows, schedule.tile_rows, schedule.part
     blocks = Blocks(num_rows, columns, block_rows, schedule.vectors * kernel.unit.lanes("int32"))
     panel, width = blocks.panel, blocks.width
-    # Signed bytes are shifted by half the range, and so is the zero point.
-    zero = int_of(step.binding, "zero_point") + (128 if dtype_of(x) == "int8" else 0)
-    rows = c.Buffer("rows", left_dtype, c.MemoryAccess.WRITE, block_rows * words)
-    line, beyond = c.Buffer("bytes", "uint8", c.MemoryAccess.WRITE), c.Variable("beyond", _BYTE)
+    # If signed bytes are shifted, so is the zero point.
+    zero = int_of(step.binding, "zero_point") + (format_.shift if dtype_of(x) == "int8" else 0)
+    rows = c.Buffer("rows", format_.dtype, c.MemoryAccess.WRITE, block_rows * words)
     source = kernel.source(x, "x")
     # The sums include the share of a data-dependent zero point; the share is subtracted later.
     shift = c.Cast(kernel.source(border[0], "border")[0], _WIDE) if border else None
-    outside = c.Cast(shift + zero, _BYTE) if shift is not None else c.Literal(zero, _BYTE)
-    writer = _byte_rows(line, nbytes * words, beyond)
+    outside = format_.outside(zero, shift)
+    beyond = c.Variable("beyond", outside.type)
+    writer = format_.writer(rows, words, beyond)
     if step.op == BYTE_PRODUCT.name:
         gather = blocks.gather_rows(source, depth, depth, writer)
     else:
         gather = blocks.gather_windows(source, ConvolutionGeometry.of_step(step), kernel.strides(x), writer)
-    panels = kernel.source(constants.derive(pack_panels(matrix.T, width, words, right_dtype)), "weights")
+    packed = pack_panels(matrix.T.astype(format_.number), width, words, format_.panel_dtype)
+    panels = kernel.source(constants.derive(packed), "weights")
     # The start of the sums of each column: the negative share of the zero point. Sums wrap around.
     shares = np.zeros(-(-columns // width) * width, np.int64)
     shares[:columns] = matrix.sum(axis=1, dtype=np.int64) * -zero
     starts = kernel.source(constants.derive(shares.astype(np.int32)), "starts")
     sums = c.Buffer("sums", "int32", c.MemoryAccess.WRITE, block_rows * width)
     function = _byte_tile(tile_rows, width)
-    if kernel.unit.has_vectors:
-        function = word_tile(kernel.unit, _BYTES, tile_rows, schedule.vectors, width)
+    if format_.format is not None:
+        function = word_tile(kernel.unit, format_.format, tile_rows, schedule.vectors, width)
     tile = kernel.shared_function(function)
     k, count, row = c.variables("k count row")
 
@@ -244,22 +201,9 @@ def _write(kernel: Kernel) -> None:
     products = c.For(k, c.Size(0), c.Size(words), parts, step=part)
     multiply = (c.LocalArray(sums), products, *epilogue(kernel, blocks.tile(sums)))
     # A tile may read bytes not gathered.
-    has_gaps = nbytes * words != depth or not isinstance(num_rows, int) or num_rows % tile_rows != 0
-    arrays = (c.LocalArray(rows, is_zeroed=has_gaps, alignment=64), c.Alias(line, rows, c.Size(0)))
+    has_gaps = format_.count * words != depth or not isinstance(num_rows, int) or num_rows % tile_rows != 0
+    arrays = (c.LocalArray(rows, is_zeroed=has_gaps, alignment=64), *writer.arrays)
     kernel.finish_block((blocks.loop(gather, multiply, (*arrays, c.Let(beyond, outside))),))
-
-
-def _byte_rows(target: c.Buffer, pitch: int, beyond: c.Expression) -> RunWriter:
-    """Return a writer of unsigned bytes; signed bytes are shifted by half the range."""
-
-    def move(row: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
-        k, offset = c.Variable("k"), row * pitch + at
-        if source is not None and source.buffer.dtype == "uint8":
-            return (c.Copy(target, offset, source.buffer, source.index, c.Size(count)),)
-        value = beyond if source is None else c.Cast(c.Cast(source.buffer[source.index + k], _WIDE) + 128, _BYTE)
-        return (c.For(k, c.Size(0), c.Size(count), (c.Store(target, offset + k, value),)),)
-
-    return RunWriter(move)
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

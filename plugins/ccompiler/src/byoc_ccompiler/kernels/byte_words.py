@@ -1,0 +1,193 @@
+"""Rows and panels of bytes, in words: the formats, the addition of products to sums, and the gathering of rows.
+
+Unsigned bytes lie four in a word where an instruction multiplies four; signed bytes on the left are shifted by half the
+range. Other x86 processors multiply pairs of 16-bit integers: the bytes are extended once while gathered, instead of in
+each tile. Without vectors a word is a byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from byoc_core.authoring import c
+from byoc_core.dims import Dim
+from byoc_core.runtime.module import NDArray
+
+from byoc_ccompiler.kernels.words import RunWriter, WordFormat
+from byoc_ccompiler.vector_unit import VectorUnit
+
+__all__ = ["ByteWords", "choose_words"]
+
+_MOST_EXTENDED = 1 << 15
+"""Numbers of a row of 16-bit integers fitting the stack."""
+
+_BYTE, _WIDE = c.CType("uint8"), c.CType("int32")
+
+_ADD_FOURS = """\
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+/* Add the products of four bytes to each lane: unsigned bytes on the left, signed bytes on the right. */
+static inline WORDS {name}(WORDS sums, WORDS left, WORDS right) {
+#if defined(__AVX512VNNI__) && (NBYTES == 64 || defined(__AVX512VL__))
+  return (WORDS)MM_dpbusd_epi32((REGISTER)sums, (REGISTER)left, (REGISTER)right);
+#elif defined(__AVXVNNI__) && NBYTES < 64
+  return (WORDS)MM_dpbusd_avx_epi32((REGISTER)sums, (REGISTER)left, (REGISTER)right);
+#else
+  typedef int16_t halves __attribute__((vector_size(NBYTES)));
+  typedef uint16_t unsigned_halves __attribute__((vector_size(NBYTES)));
+  const halves left_even = (halves)((unsigned_halves)left & 255), left_odd = (halves)((unsigned_halves)left >> 8);
+  const halves right_even = (halves)((unsigned_halves)right << 8) >> 8, right_odd = (halves)right >> 8;
+#if defined(HAS_PAIRS)
+  sums += (WORDS)MM_madd_epi16((REGISTER)left_even, (REGISTER)right_even);
+  return sums + (WORDS)MM_madd_epi16((REGISTER)left_odd, (REGISTER)right_odd);
+#else
+  typedef uint32_t unsigned_words __attribute__((vector_size(NBYTES)));
+  const halves even = left_even * right_even, odd = left_odd * right_odd;
+  sums += ((WORDS)((unsigned_words)even << 16) >> 16) + ((WORDS)even >> 16);
+  return sums + ((WORDS)((unsigned_words)odd << 16) >> 16) + ((WORDS)odd >> 16);
+#endif
+#endif
+}
+"""
+
+_ADD_PAIRS = """\
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+/* Add the products of two 16-bit integers to each lane. */
+static inline WORDS {name}(WORDS sums, WORDS left, WORDS right) {
+#if defined(HAS_PAIRS)
+  return sums + (WORDS)MM_madd_epi16((REGISTER)left, (REGISTER)right);
+#else
+  typedef uint32_t unsigned_words __attribute__((vector_size(NBYTES)));
+  sums += ((WORDS)((unsigned_words)left << 16) >> 16) * ((WORDS)((unsigned_words)right << 16) >> 16);
+  return sums + (left >> 16) * (right >> 16);
+#endif
+}
+"""
+
+_EXTEND = """\
+/* Extend bytes to 16-bit integers, from an offset in a row of words on. */
+static inline void {name}(const BYTE *from, int64_t count, int32_t *restrict to, int64_t offset) {
+  typedef int16_t half __attribute__((may_alias));
+  for (int64_t k = 0; k < count; ++k) ((half *)to)[offset + k] = from[k];
+}
+"""
+
+_FILL = """\
+/* Repeat a 16-bit integer, from an offset in a row of words on. */
+static inline void {name}(int32_t value, int64_t count, int32_t *restrict to, int64_t offset) {
+  typedef int16_t half __attribute__((may_alias));
+  for (int64_t k = 0; k < count; ++k) ((half *)to)[offset + k] = (int16_t)value;
+}
+"""
+
+
+def _adder(left_dtype: str, right_dtype: str) -> Callable[[NDArray, NDArray, NDArray], NDArray]:
+    def add(sums: NDArray, left: NDArray, right: NDArray) -> NDArray:
+        products = left.view(left_dtype).astype(np.int32) * right.view(right_dtype)
+        total: NDArray = sums + products.reshape(len(sums), -1).sum(axis=1, dtype=np.int32)
+        return total
+
+    return add
+
+
+def _extend(source: NDArray, count: int, target: NDArray, offset: int) -> None:
+    target.view(np.int16)[offset : offset + count] = source[:count]
+
+
+def _fill(value: int, count: int, target: NDArray, offset: int) -> None:
+    target.view(np.int16)[offset : offset + count] = value
+
+
+_EXTENSIONS = {
+    dtype: c.Callee(f"vec_extend_{name}", _extend, writes=(2,), definition=_EXTEND.replace("BYTE", f"{dtype}_t"))
+    for dtype, name in (("uint8", "unsigned"), ("int8", "signed"))
+}
+_FILLING = c.Callee("vec_fill_halves", _fill, writes=(2,), definition=_FILL)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteWords:
+    """The words of rows and panels.
+
+    Attributes:
+        count: bytes of a row, or of a column of weights, in a word.
+        dtype: the dtype of the words of rows.
+        panel_dtype: the dtype of the words of panels.
+        number: the dtype of the weights in words.
+        shift: the shift of signed bytes on the left.
+        format: the addition of products; ``None`` for words of single bytes.
+    """
+
+    count: int
+    dtype: str
+    panel_dtype: str
+    number: str
+    shift: int
+    format: WordFormat | None
+
+    def in_row(self, depth: int) -> int:
+        """Return the number of words of a row of ``depth`` bytes."""
+        return -(-depth // self.count)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of a word."""
+        return np.dtype(self.dtype).itemsize
+
+    def outside(self, value: int, shift: c.Expression | None) -> c.Expression:
+        """Return the number for places beyond the borders of an image: a value, plus a shift at run time."""
+        type_ = _WIDE if self is _PAIRS else _BYTE
+        return c.Literal(value, type_) if shift is None else c.Cast(shift + value, type_)
+
+    def writer(self, rows: c.Buffer, words: int, beyond: c.Expression) -> RunWriter:
+        """Return a writer of rows of ``words`` words, with the number for places beyond the borders."""
+        pitch = words * self.count
+        return _extending_writer(rows, pitch, beyond) if self is _PAIRS else _byte_writer(rows, pitch, beyond)
+
+
+_FOURS = ByteWords(
+    4, "int32", "int32", "int8", 128, WordFormat("bytes", "int32", "int32", _ADD_FOURS, _adder("uint8", "int8"))
+)
+_PAIRS = ByteWords(
+    2, "int32", "int32", "int16", 0, WordFormat("halves", "int32", "int32", _ADD_PAIRS, _adder("int16", "int16"))
+)
+_SINGLE = ByteWords(1, "uint8", "int8", "int8", 128, None)
+
+
+def choose_words(unit: VectorUnit, depth: int) -> ByteWords:
+    """Return the words for rows of ``depth`` bytes."""
+    if not unit.has_vectors:
+        return _SINGLE
+    return _PAIRS if unit.has_byte_pairs and depth <= _MOST_EXTENDED else _FOURS
+
+
+def _byte_writer(rows: c.Buffer, pitch: int, beyond: c.Expression) -> RunWriter:
+    """Return a writer of unsigned bytes; signed bytes are shifted by half the range."""
+    target = c.Buffer("bytes", "uint8", c.MemoryAccess.WRITE)
+
+    def move(row: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
+        k, offset = c.Variable("k"), row * pitch + at
+        if source is not None and source.buffer.dtype == "uint8":
+            return (c.Copy(target, offset, source.buffer, source.index, c.Size(count)),)
+        value = beyond if source is None else c.Cast(c.Cast(source.buffer[source.index + k], _WIDE) + 128, _BYTE)
+        return (c.For(k, c.Size(0), c.Size(count), (c.Store(target, offset + k, value),)),)
+
+    return RunWriter(move, arrays=(c.Alias(target, rows, c.Size(0)),))
+
+
+def _extending_writer(rows: c.Buffer, pitch: int, beyond: c.Expression) -> RunWriter:
+    """Return a writer of bytes extended to 16 bits."""
+
+    def move(row: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
+        target = (c.Size(count), c.Address(rows, c.Size(0)), row * pitch + at)
+        if source is None:
+            return (c.Evaluate(c.Call(_FILLING, (beyond, *target))),)
+        address = c.Address(source.buffer, source.index)
+        return (c.Evaluate(c.Call(_EXTENSIONS[source.buffer.dtype], (address, *target))),)
+
+    return RunWriter(move)
