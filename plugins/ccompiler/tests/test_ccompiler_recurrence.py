@@ -185,3 +185,23 @@ def test_threads_share_lines(lengths: list[int] | None) -> None:
     values = np.random.default_rng(0).standard_normal((20, 13, 48)).astype(np.float32)
     found = [byoc_core.VirtualMachine(executable, num_threads=threads)["main"](values) for threads in (1, 2, 3, 7)]
     assert len({b"".join(np.asarray(result).tobytes() for result in results) for results in found}) == 1
+
+
+@pytest.mark.parametrize(("op", "attrs"), [("nn.lstm", {}), ("nn.gru", {}), ("nn.gru", {"linear_before_reset": True})])
+def test_threads_share_the_panels_of_a_single_line(op: str, attrs: dict[str, Any]) -> None:
+    """24 units more than full panels: the last panel is narrower."""
+    num_steps, inputs, hidden = 20, 200, 280
+    builder: Any = byoc_core.FunctionBuilder("main")
+    state = np.zeros((1, 1, hidden), np.float32)
+    operands = [builder.param("x", tensor((num_steps, 1, inputs))), *draw_weights(op, 1, inputs, hidden, "float32")]
+    results = builder.emit(op, *operands, *[state] * (2 if op == "nn.lstm" else 1), **attrs)
+    module = byoc_core.IRModule({"main": builder.finish(*results)}, builder.constants)
+    executable = byoc_core.build(module, backends=["ccompiler"], fallback="error")
+    (source,) = (module.get_source("c") for module in executable.modules)
+    assert source.count("_for(") >= 2, "the product of the inputs, and in each step the product of the state"
+    values = np.random.default_rng(0).standard_normal((num_steps, 1, inputs)).astype(np.float32)
+    found = [byoc_core.VirtualMachine(executable, num_threads=threads)["main"](values) for threads in (1, 2, 3, 7)]
+    assert len({b"".join(np.asarray(result).tobytes() for result in results) for results in found}) == 1
+    reference = byoc_core.VirtualMachine(byoc_core.build(module, backends=[]))["main"](values)
+    for result, right in zip(found[0], reference, strict=True):
+        assert_near(np.asarray(result), np.asarray(right))

@@ -6,6 +6,8 @@ a line, kept in scratch memory. A step adds the product of the states, and then 
 The matrices lie in panels, as in :mod:`byoc_ccompiler.kernels.blocks`: constant weights packed during code generation,
 others at the start of the call. The columns are the gates of all hidden units, in one part or two; the gates of a part
 are computed at once. Zeros fill the last panel of a part up to a vector.
+
+Threads share lines. A single line is shared by panels instead, in each step.
 """
 
 from __future__ import annotations
@@ -168,8 +170,9 @@ class _Recurrence:
         self.inner = self.region("inner", lines * self.parts[-1].padded) if layer.op == "nn.gru" else self.gates
         self.weights = self.panels(weight, "weight", layer.inputs)
         self.matrices = self.panels(recurrence, "recurrence", layer.hidden)
-        names = ("direction", "row", "begin", "slot", FIRST_ITEM)
-        self.direction, self.row, self.begin, self.slot, self.first = map(c.Variable, names)
+        self.direction, self.row, self.begin, self.slot = c.variables("direction row begin slot")
+        self.shares_panels = lines == 1
+        self.first: c.Expression = c.Size(0) if self.shares_panels else c.Variable(FIRST_ITEM)
         self.item = c.Size(0) if layer.batch == 1 else c.Variable("item")
         self.line, self.sequence, self.time = self.first + self.row, self.item + self.row, self.begin + self.slot
         self.span = self.most * self.padded
@@ -204,7 +207,15 @@ class _Recurrence:
                 self.set_up += loops_around((call,), [item], [(stop - done) * self.layer.num_directions], part=0)
         return target
 
-    def lines(self, end: c.Variable) -> c.Block:
+    def run(self) -> c.Block:
+        """Return the statements computing all lines."""
+        if self.shares_panels:
+            return self.lines(c.Size(1))
+        end = c.Variable(END_ITEM)
+        assert isinstance(self.first, c.Variable)
+        return (c.Dispatch(self.first, end, self.lines(end), self.layer.batch * self.layer.num_directions),)
+
+    def lines(self, end: c.Expression) -> c.Block:
         """Return the statements computing the lines from ``first`` to ``end``: per direction, the lines of a batch."""
         if not isinstance(self.item, c.Variable):
             return (c.For(self.direction, self.first, end, self.chunk(c.Size(1))),)
@@ -321,9 +332,17 @@ class _Recurrence:
                     rows = (*left, steps, c.Size(depth), count, address, sums[1], adds, c.Size(0), c.Size(0))
                     call = c.Evaluate(c.Call(callee, rows))
                 body = (call,) if lines is None else (self.each(lines, call, at=self.begin),)
-                block.append(c.For(panel, c.Size(done), c.Size(end), body, step=at_once))
+                block.append(self.over_panels(panel, done, end, at_once, body))
                 done = end
         return tuple(block)
+
+    def over_panels(self, panel: c.Variable, begin: Dim, end: Dim, step: int, body: c.Block) -> c.Statement:
+        """Return the loop over panels, some at a time: whole steps."""
+        if not self.shares_panels:
+            return c.For(panel, c.Size(begin), c.Size(end), body, step=step)
+        first, last, number = c.variables(f"{FIRST_ITEM} {END_ITEM} number")
+        loop = c.For(number, first, last, (c.Let(panel, number * step + begin), *body))
+        return c.Dispatch(first, last, (loop,), (end - begin) // step)
 
     def step(self, count: c.Expression) -> c.Block:
         """Return the statements of a step of all lines with this step."""
@@ -354,16 +373,15 @@ class _Recurrence:
 
 def _write(kernel: Kernel) -> None:
     """Write the kernel."""
-    layer, end = RecurrentLayer.of(kernel.group.steps[0]), c.Variable(END_ITEM)
+    layer = RecurrentLayer.of(kernel.group.steps[0])
     default = choose_schedule(layer, kernel.unit)
     kernel.schedule = schedule = schedule_as_chosen(
         kernel, kernel.group.steps[0], default, lambda: offered_schedules(layer, kernel.unit, default)
     )
-    writer, lines = _Recurrence(kernel, layer, schedule), layer.batch * layer.num_directions
-    run = c.Dispatch(writer.first, end, writer.lines(end), lines)
+    writer = _Recurrence(kernel, layer, schedule)
     problem, steps = (layer.op, "a length does not fit the steps"), c.Size(layer.num_steps)
     check = () if writer.ends is None else range_check(kernel, *problem, writer.ends, layer.batch, c.Size(0), steps)
-    kernel.finish_block((*check, *writer.memory, *writer.set_up, run))
+    kernel.finish_block((*check, *writer.memory, *writer.set_up, *writer.run()))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
