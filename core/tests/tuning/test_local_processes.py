@@ -40,6 +40,13 @@ def test_a_hanging_process_is_ended_and_replaced() -> None:
         assert later.result(30) != os.getpid()
 
 
+def test_a_call_may_start_processes() -> None:
+    start = "__import__('multiprocessing').get_context('spawn').Process(target=abs, args=(-1,))"
+    with LocalProcesses(1) as executor:
+        code = executor.submit(eval, f"[(p.start(), p.join(), p.exitcode) for p in [{start}]][0][2]").result(60)
+        assert code == 0
+
+
 @pytest.mark.parametrize("call", [(memoryview, b"1"), (lambda: 1,)], ids=["result", "function"])
 def test_what_cannot_be_pickled_is_an_error_of_the_call(call: tuple[Any, ...]) -> None:
     with LocalProcesses(1) as executor:

@@ -117,6 +117,8 @@ class _Process:
 def _serve(connection: Connection) -> None:
     """Answer calls until the other side closes the connection; Ctrl-C is for the other side."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Daemons end with their parent, but may not start processes; a compiler may.
+    multiprocessing.current_process().daemon = False
     while True:
         try:
             function, args, kwargs = connection.recv()
