@@ -154,7 +154,12 @@ _FOURS = ByteWords(
     4, "int32", "int32", "int8", 128, WordFormat("bytes", "int32", "int32", _ADD_FOURS, _adder("uint8", "int8"))
 )
 _PAIRS = ByteWords(
-    2, "int32", "int32", "int16", 0, WordFormat("halves", "int32", "int32", _ADD_PAIRS, _adder("int16", "int16"))
+    2,
+    "int32",
+    "int32",
+    "int16",
+    0,
+    WordFormat("bytes_in_halves", "int32", "int32", _ADD_PAIRS, _adder("int16", "int16")),
 )
 _SINGLE = ByteWords(1, "uint8", "int8", "int8", 128, None)
 
