@@ -68,7 +68,8 @@ from byoc_core.runtime.threads.openmp import load_openmp
 
 library = ctypes.CDLL(sys.argv[1])
 library.thread_ns.restype = library.now_ns.restype = ctypes.c_int64
-everywhere = os.sched_getaffinity(0)
+everywhere = set(sorted(os.sched_getaffinity(0))[:2])  # no third processor for a worker beside a busy one
+os.sched_setaffinity(0, everywhere)
 """
 
 TEAM = """
