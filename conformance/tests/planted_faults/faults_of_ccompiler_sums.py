@@ -256,9 +256,9 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-byte-conv-has-zeros-around",
-        "kernels/byte_products.py",
-        "else c.Literal(zero, _BYTE)",
-        "else c.Literal(zero & 128, _BYTE)",
+        "kernels/byte_words.py",
+        "c.Literal(value, type_) if shift is None",
+        "c.Literal(value & 128, type_) if shift is None",
         "Beyond the borders of an image of bytes stands 0 in place of the zero point.",
         "L2-blocks[convolution of bytes*]",
         "L2-onnx[qlinearconv]",
