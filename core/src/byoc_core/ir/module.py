@@ -97,6 +97,12 @@ class Binding:
             raise IRError(f"op `{self.op.name}`", f"has {len(self.results)} results instead of 1")
         return self.results[0]
 
+    def claimed_by(self, backend: str | None) -> Binding:
+        """Return the binding claimed by a backend, or by none."""
+        return Binding(
+            self.results, self.op, self.operands, self.attrs, self.regions, backend, self.location, self.schedule
+        )
+
     def context(self) -> OpContext:
         """Return the types and attributes read by the op's formulas and rules."""
         return OpContext(tuple(o.type for o in self.operands), tuple(r.type for r in self.results), self.attrs)

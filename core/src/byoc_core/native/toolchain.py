@@ -134,6 +134,7 @@ class Toolchain:
         self._build_cache = build_cache
         self._version: str | None = None
         self._macros: dict[tuple[str, ...], Mapping[str, str]] = {}
+        self._targets: dict[tuple[str, str], Target] = {}
 
     @staticmethod
     def status() -> ToolchainStatus:
@@ -198,6 +199,11 @@ class Toolchain:
         Raises:
             ToolchainError: the compiler does not know the machines.
         """
+        if (march, target) not in self._targets:
+            self._targets[march, target] = self._find_target(march, target)
+        return self._targets[march, target]
+
+    def _find_target(self, march: str, target: str) -> Target:
         macros = self._predefined_macros(self.arch_flags(march, target))
         if not target:
             return Target.local(features_of_macros(macros))

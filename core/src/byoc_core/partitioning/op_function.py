@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from byoc_core.ir import COMPOSITE, Binding, Function, Value, Var
@@ -22,7 +21,7 @@ def as_function(binding: Binding, backend: str, attrs: Mapping[str, str] = Mappi
     """
     params = {id(operand): Var(operand.name, operand.type) for operand in binding.operands if isinstance(operand, Var)}
     mapping: dict[int, Value] = dict(params)
-    (body,) = clone_bindings([replace(binding, codegen=None)], mapping)
+    (body,) = clone_bindings([binding.claimed_by(None)], mapping)
     name = str(binding.attrs["name"]) if binding.op is COMPOSITE else binding.op.name
     texts = {key: text for key, text in attrs.items() if text}
     return Function(name, tuple(params.values()), (body,), body.results, {"Codegen": backend, **texts})

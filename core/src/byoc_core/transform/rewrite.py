@@ -51,7 +51,7 @@ def map_regions(bindings: Iterable[Binding], change: Callable[[Function], Functi
     The body of a composite is left alone: a composite is an indivisible unit.
     """
     for binding in bindings:
-        if binding.op is COMPOSITE:
+        if binding.op is COMPOSITE or not binding.regions:
             yield binding
             continue
         regions = tuple(change(region) for region in binding.regions)

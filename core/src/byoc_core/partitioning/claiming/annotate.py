@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from byoc_core.backend import BackendHandle, CompileContext
@@ -73,7 +73,7 @@ class AnnotateSupported(Pass):
             if binding.codegen is None and binding.op not in STRUCTURAL_OPS:
                 answer = claim_filter(source, binding) or supports(binding, context)
                 if isinstance(answer, Support):
-                    binding = replace(binding, codegen=handle.name)
+                    binding = binding.claimed_by(handle.name)
                 elif self.log is not None:
                     self.log.refuse(source, binding, Refusal(handle.name, answer))
             bindings.append(binding)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from byoc_core.backend import BackendHandle
-from byoc_core.ir import Binding, TensorType, Trait, Type
+from byoc_core.ir import Binding, TensorType, Trait
 from byoc_core.ir.sizes import attribute_symbols, is_data_dependent
 from byoc_core.partitioning.op_sites import OpKey, op_key
 from byoc_core.pattern import Rejection
@@ -63,16 +63,13 @@ def core_refusal(binding: Binding, handle: BackendHandle) -> Rejection | None:
     """Return the core's reason against asking a backend about an op, or ``None``."""
     if not binding.op.has_trait(Trait.PURE):
         return Rejection("impure", f"`{binding.op.name}` has effects")
-    types = [value.type for value in (*binding.operands, *binding.results)]
-    if any(not isinstance(type_, TensorType) or type_.shape is None for type_ in types):
-        return Rejection("unknown-rank", "a value is not a tensor of known rank")
+    is_static = not attribute_symbols(binding.attrs)
+    for value in (*binding.operands, *binding.results):
+        if not isinstance(value.type, TensorType) or value.type.shape is None:
+            return Rejection("unknown-rank", "a value is not a tensor of known rank")
+        is_static = is_static and not value.type.symbols
     if is_data_dependent(binding) and not handle.info().data_dependent_sizes:
         return Rejection("data-dependent-size", f"backend `{handle.name}` takes no data-dependent sizes")
-    is_static = not any(map(_has_symbols, types)) and not attribute_symbols(binding.attrs)
     if not is_static and not handle.info().dynamic_shapes:
         return Rejection("dynamic-shape", f"backend `{handle.name}` takes static shapes only")
     return None
-
-
-def _has_symbols(type_: Type) -> bool:
-    return isinstance(type_, TensorType) and bool(type_.symbols)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
 from byoc_core.partitioning.op_sites import members_of, walk_bodies
@@ -65,7 +65,7 @@ def without_claims(module: IRModule) -> IRModule:
         if "Codegen" in function.attrs:
             return function
         inner = map_regions(function.bindings, change)
-        return with_bindings(function, [b if b.codegen is None else replace(b, codegen=None) for b in inner])
+        return with_bindings(function, [b if b.codegen is None else b.claimed_by(None) for b in inner])
 
     return map_functions(module, change)
 
@@ -80,7 +80,7 @@ def drop_claims(module: IRModule, is_dropped: Callable[[Claim], bool]) -> IRModu
         bindings, dropped_ids = [], set()
         for binding in inner:
             if binding.codegen is not None and is_dropped(Claim(source, binding, binding.codegen)):
-                binding = replace(binding, codegen=None)
+                binding = binding.claimed_by(None)
                 dropped_ids.update([id(binding)] if binding.op is COMPOSITE else [])
             bindings.append(binding)
         function = with_bindings(function, bindings)

@@ -85,7 +85,7 @@ def _group_separated(
     def labelled(binding: Binding) -> Binding:
         if binding.codegen not in separated or symbols_in(Function("claim", (), (binding,), ())):
             return binding
-        return replace(binding, codegen=f"{binding.codegen} of known sizes")
+        return binding.claimed_by(f"{binding.codegen} of known sizes")
 
     return grouping([labelled(binding) for binding in bindings] if separated else bindings, epochs)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Constant, Function, IRModule, Value, Var
 from byoc_core.ir.printer import EXTERNAL_MODULES
@@ -60,7 +59,7 @@ class Outliner:
         params = tuple(Var(value.name, value.type) for value in inputs.values())
         mapping: dict[int, Value] = dict(zip(inputs, params, strict=True))
         # The attribute `Codegen` of the function replaces the claims of the bindings.
-        unclaimed = [replace(binding, codegen=None) for binding in bindings]
+        unclaimed = [binding.claimed_by(None) for binding in bindings]
         body = clone_bindings(unclaimed, mapping)
         symbol = self._symbol(f"{backend}_{source}")
         attrs = {"Codegen": backend, "global_symbol": symbol, "source": source}

@@ -190,9 +190,11 @@ class _Plan:
         self._margin = policy.margin
         self._guesses_host = bool(calibrations) or HOST_NAME not in {*policy.machines, *policy.measured}
         trials = [unlogged.claim(module, handle) for handle in request.backends]
+        self._claimed_before = backends_of(module)
         self._greedy = trials[0]
         for handle in request.backends[1:]:
             self._greedy = unlogged.claim(self._greedy, handle)
+        self._num_offered = len(self._claims_of(self._greedy))
         self._trials = trials
         sizes = Sizes(policy.sizes)
         numbers = request.answers.numbers if request.answers is not None else OpNumbers()
@@ -241,8 +243,8 @@ class _Plan:
 
     def _claims_of(self, module: IRModule) -> Choice:
         """Return the claims of a module beyond the original claims."""
-        before = backends_of(self._module)
-        return {key: backend for key, backend in backends_of(module).items() if key not in before}
+        claims = backends_of(module).items()
+        return {key: backend for key, backend in claims if key not in self._claimed_before}
 
     def _weighed(self, module: IRModule, choice: Choice) -> tuple[float, float]:
         """Return the number of ops at places not allowed, then the cost, of a module with the claims of a choice.
@@ -251,7 +253,7 @@ class _Plan:
         """
         num_misplaced, cost = divmod(self._prices.total(module), WRONG_PLACE)
         takers = set(choice.values())
-        if self._guesses_host and len(choice) < len(self._claims_of(self._greedy)):
+        if self._guesses_host and len(choice) < self._num_offered:
             takers.add(HOST_NAME)
         return num_misplaced, cost / (1 - self._margin) if self._margin and len(takers) > 1 else cost
 
@@ -267,7 +269,7 @@ class _Plan:
                 return explanation.refusal(source, binding, label)
 
             module = request.claim(module, handle, refusal)
-        return with_schedules(module, self._prices.schedules(module, backends_of(self._module)))
+        return with_schedules(module, self._prices.schedules(module, self._claimed_before))
 
 
 class _CostExplanation:

@@ -167,6 +167,7 @@ class BackendCosts:
         self._asks = machine is None
         self._machine = machine or BACKEND_MACHINE
         self._sizes = sizes
+        self._costs: dict[tuple[int, Neighbours], int | Rejection] = {}
         self._estimates: dict[tuple[int, Neighbours], Estimate] = {}
         self._refused: dict[tuple[int, Neighbours], Rejection] = {}
         self._schedules: dict[tuple[int, Neighbours], str] = {}
@@ -194,6 +195,15 @@ class BackendCosts:
             except ByocError as error:
                 self._refused[key] = self._handle.contain("byoc_estimate", error, binding.results[0].name)
         return self._refused.get(key) or self._estimates[key]
+
+    def cost(self, binding: Binding, neighbours: Neighbours = ALONE) -> int | Rejection:
+        """Return the seconds of :meth:`estimate` in femtoseconds, or the reason for a failed estimate."""
+        key = (self._numbers.number(binding), neighbours)
+        cost = self._costs.get(key)
+        if cost is None:
+            estimate = self.estimate(binding, neighbours)
+            cost = self._costs[key] = estimate if isinstance(estimate, Rejection) else to_units(estimate.seconds)
+        return cost
 
     def function(self, binding: Binding, neighbours: Neighbours = ALONE) -> Function | None:
         """Return the function of an op or a composite, as given to the backend; ``None`` if the sizes do not fit."""

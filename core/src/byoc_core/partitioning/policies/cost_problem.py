@@ -12,7 +12,6 @@ from byoc_core.backend import Estimate
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Var
 from byoc_core.measurements import Calibration
-from byoc_core.partitioning.claiming.claims import claims_of
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.layouts.orders import Order
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of, op_key
@@ -52,7 +51,11 @@ class Unit:
 def backends_of(module: IRModule) -> dict[OpKey, str]:
     """Return the backend of every claimed op outside regions."""
     return {
-        op_key(claim.source, op): claim.backend for claim in claims_of(module) if not claim.region for op in claim.ops
+        op_key(source, op): binding.codegen
+        for source, body in bodies_of(module)
+        for binding in body.bindings
+        if binding.codegen is not None
+        for op in members_of(binding)
     }
 
 
@@ -126,16 +129,16 @@ class Prices:
         Raises:
             HookError: the backend's hook failed.
         """
-        measured = self._measured_cost(source, binding, label)
+        measured = self._measured_cost(source, binding, label) if self._measured[label] else None
         if label < len(self._backends):
             if measured is not None:
                 return measured
             members = members_of(binding)
             neighbours = self._neighbours_at(source, members, label, labels)
-            estimate = self._backends[label].estimate(binding, neighbours)
-            if not isinstance(estimate, Rejection):
-                return to_units(estimate.seconds)
-            self.refused.update(((self.labels[label], op_key(source, op)), estimate) for op in members)
+            cost = self._backends[label].cost(binding, neighbours)
+            if not isinstance(cost, Rejection):
+                return cost
+            self.refused.update(((self.labels[label], op_key(source, op)), cost) for op in members)
             return WRONG_PLACE
         if binding.op in STRUCTURAL_OPS and binding.op is not COMPOSITE:
             return 0
@@ -174,14 +177,18 @@ class Prices:
         self, source: str, members: Sequence[Binding], label: int, labels: Mapping[str, int] | None
     ) -> Neighbours:
         """Return the neighbours of an op, or of the first and the last op of a composite."""
-        sites = [self._neighbours.get(op_key(source, op), _NO_SITE) for op in (members[0], members[-1])]
-        maker, reader = (site.neighbours if labels is None else site.within(labels, label) for site in sites)
-        return Neighbours(maker.maker, reader.reader)
+        first = self._neighbours.get(op_key(source, members[0]), _NO_SITE)
+        before = first.neighbours if labels is None else first.within(labels, label)
+        if len(members) == 1:
+            return before
+        last = self._neighbours.get(op_key(source, members[-1]), _NO_SITE)
+        after = last.neighbours if labels is None else last.within(labels, label)
+        return Neighbours(before.maker, after.reader)
 
     def _measured_cost(self, source: str, binding: Binding, label: int) -> int | None:
         """Return the measured cost of an op or composite; ``None`` without any measured op."""
         measured = self._measured[label]
-        seconds = [measured.get(placement_key(op_key(source, op))) for op in members_of(binding)] if measured else []
+        seconds = [measured.get(placement_key(op_key(source, op))) for op in members_of(binding)]
         found = [value for value in seconds if value is not None]
         return to_units(sum(found)) if found else None
 
@@ -234,17 +241,40 @@ class Prices:
             for binding in body.bindings:
                 names = tuple(op.results[0].name for op in members_of(binding))
                 if binding.codegen is not None and (source, names[0]) not in claimed_before:
-                    found.update(
-                        dict.fromkeys(
-                            ((source, name) for name in names), Unit(names, self.cost(source, binding, label))
-                        )
-                    )
+                    unit = Unit(names, self.cost(source, binding, label))
+                    for name in names:
+                        found[source, name] = unit
         return found
 
     def total(self, module: IRModule) -> Cost:
-        """Return the cost of a module with claims."""
-        problems = (Body(source, body, self, ()).problem for source, body in bodies_of(module))
-        return sum(problem.cost(problem.homes) for problem in problems)
+        """Return the cost of a module with claims: the cost of all items of :class:`Body` at their homes."""
+        return sum(self._total_of(source, body) for source, body in bodies_of(module))
+
+    def _total_of(self, source: str, function: Function) -> Cost:
+        host, label_of = len(self.labels) - 1, {name: label for label, name in enumerate(self.labels)}
+        makers: dict[int, tuple[Var, int]] = {id(param): (param, host) for param in function.params}
+        labels: dict[str, int] = {}
+        entered: dict[int, set[int]] = {}  # by the id of a value: the labels of readers elsewhere
+        for binding in function.bindings:
+            label = label_of.get(binding.codegen or "", host)
+            for op in members_of(binding):
+                labels[op.results[0].name] = label
+            for operand in binding.operands:
+                if not isinstance(operand, Constant) and makers[id(operand)][1] != label:
+                    entered.setdefault(id(operand), set()).add(label)
+            for result in binding.results:
+                makers[id(result)] = (result, label)
+        for returned in function.results:
+            if not isinstance(returned, Constant) and makers[id(returned)][1] != host:
+                entered.setdefault(id(returned), set()).add(host)
+        total = sum(
+            self.cost(source, binding, labels[binding.results[0].name], labels) for binding in function.bindings
+        )
+        for key, targets in entered.items():
+            value, leaving = makers[key]
+            row = self.moves(source, value)[leaving]
+            total += sum(row[entering] for entering in targets)
+        return total
 
 
 class Body:
@@ -257,7 +287,7 @@ class Body:
         source: the original function of the body in the module.
         function: the body.
         prices: the costs.
-        units: by label, the units each backend would take of the module; empty if only the price is of interest.
+        units: by label, the units each backend would take of the module.
 
     Attributes:
         source: as given.
@@ -273,13 +303,8 @@ class Body:
         self._costs: list[list[Cost]] = []
         self._homes: list[int] = []
         flows = self._flows(function)
-        labels = {
-            op.results[0].name: self._homes[self.items[binding.results[0].name]]
-            for binding in (function.bindings if not units else ())
-            for op in members_of(binding)
-        }
         for binding in function.bindings:
-            self._set_costs(binding, units, labels if not units else None)
+            self._set_costs(binding, units)
         self.problem = PlacementProblem(self._costs, self._homes, flows, self._groups(units))
 
     def labels(self, choice: Mapping[OpKey, str]) -> list[int]:
@@ -328,13 +353,11 @@ class Body:
     def _flow(self, value: Var, producer: int, readers: tuple[int, ...]) -> Flow:
         return Flow(producer, readers, self._prices.moves(self.source, value))
 
-    def _set_costs(
-        self, binding: Binding, units: Sequence[Mapping[OpKey, Unit]], labels: Mapping[str, int] | None
-    ) -> None:
+    def _set_costs(self, binding: Binding, units: Sequence[Mapping[OpKey, Unit]]) -> None:
         name = binding.results[0].name
         item = self.items[name]
         home = self._homes[item]
-        self._costs[item][home] = self._prices.cost(self.source, binding, home, labels)
+        self._costs[item][home] = self._prices.cost(self.source, binding, home)
         for label, backend_units in enumerate(units if binding.codegen is None else ()):
             unit = backend_units.get((self.source, name))
             if unit is not None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from byoc_core.partitioning.policies.placement import Cost, Flow, PlacementProblem
 
@@ -28,8 +29,7 @@ def label_forest(problem: PlacementProblem) -> tuple[list[int], bool]:
     return _Forest(problem).solve()
 
 
-@dataclass(frozen=True, slots=True)
-class _FlowLabels:
+class _FlowLabels(NamedTuple):
     """The cost of a flow and the subtrees below it at a label of the parent, and the labels of the children."""
 
     cost: Cost
@@ -135,6 +135,13 @@ class _Forest:
         flow, tables = self._problem.flows[index], self._tables
         is_producer = parent == flow.producer
         children = [(tables[child], self._tied(flow, child)) for child in self._children(index, parent)]
+        if is_producer and len(children) == 1 and not children[0][1]:
+            # The most frequent case, by itself for speed: the only reader takes its best label.
+            arrivals = list(map(operator.add, flow.moves[label], children[0][0]))
+            cost = min(arrivals)
+            if cost == math.inf:
+                return _FlowLabels(cost, self._problem.homes[parent], [self._problem.homes[parent]])
+            return _FlowLabels(cost, label, [label if arrivals[label] == cost else arrivals.index(cost)])
         tied = [] if is_producer else self._tied(flow, parent)
         best = _FlowLabels(math.inf, self._problem.homes[flow.producer], [self._problem.homes[parent]] * len(children))
         for source in (label,) if is_producer else range(self._problem.num_labels):

@@ -171,4 +171,8 @@ class Labelling:
 
 
 def _transfers(row: Sequence[Cost], counts: Sequence[int]) -> Cost:
-    return sum(cost for cost, count in zip(row, counts, strict=True) if count)
+    total: Cost = 0
+    for cost, count in zip(row, counts, strict=True):
+        if count:
+            total += cost
+    return total
