@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
-import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import Dim, product
@@ -21,7 +21,8 @@ from byoc_ccompiler.attributes import int_of
 from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
 from byoc_ccompiler.family import Access, KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.byte_words import choose_words
+from byoc_ccompiler.kernels import byte_winograd
+from byoc_ccompiler.kernels.byte_words import choose_words, starting_sums
 from byoc_ccompiler.kernels.conv2d import require_room
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import epilogue
@@ -29,6 +30,7 @@ from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pointwise import element_sum
 from byoc_ccompiler.kernels.product_schedules import SizedSchedule, check_laws
 from byoc_ccompiler.kernels.tiles import in_parts
+from byoc_ccompiler.kernels.winograd_plan import WinogradSchedule
 from byoc_ccompiler.kernels.words import Blocks, pack_panels, word_tile
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -147,10 +149,11 @@ def _byte_tile(rows: int, width: int) -> c.Function:
 
 
 def _write(kernel: Kernel) -> None:
-    """Write the kernel: blocks of rows, gathered at a time, times panels of weights."""
+    """Write the kernel by blocks of rows times panels of weights, or by exact minimal filtering."""
     step, constants = kernel.group.steps[0], kernel.scope.constants
     x, weight, *border = step.operands
     assert isinstance(weight, Constant)
+    geometry = ConvolutionGeometry.of_step(step) if step.op == BYTE_CONVOLUTION.name else None
     array = constants.array(weight, kernel.scope.where)
     # A row of weights is a window of the image: line by line, pixel by pixel, channels last.
     matrix = array if array.ndim == 2 else array.transpose(0, 2, 3, 1).reshape(array.shape[0], -1)
@@ -158,14 +161,27 @@ def _write(kernel: Kernel) -> None:
     num_rows, format_ = product(shape_of(step.result)[:-1]), choose_words(kernel.unit, depth)
     words = format_.in_row(depth)
     sizes = (num_rows, words, format_.nbytes, columns, kernel.unit)
-    default = choose(*sizes)
-    kernel.schedule = schedule = schedule_as_chosen(kernel, step, default, lambda: _offered_schedules(default, *sizes))
+    direct = choose(*sizes)
+    filtering = None if geometry is None else byte_winograd.choose_schedule(kernel, geometry)
+
+    def offered() -> Iterator[ByteSchedule | WinogradSchedule]:
+        """Yield the best schedule of either kind first."""
+        near = () if geometry is None else byte_winograd.offered_schedules(kernel, geometry)
+        yield direct
+        yield from (item for pair in zip_longest(near, _offered_schedules(direct, *sizes)) for item in pair if item)
+
+    kernel.schedule = schedule = schedule_as_chosen(kernel, step, filtering or direct, offered)
+    zero = int_of(step.binding, "zero_point")
+    if isinstance(schedule, WinogradSchedule):
+        assert geometry is not None
+        byte_winograd.write(kernel, geometry, schedule, zero)
+        return
+    # If signed bytes are shifted, so is the zero point.
+    zero += format_.shift if dtype_of(x) == "int8" else 0
     check_laws({"rows divide into full tiles": schedule.block_rows % schedule.tile_rows == 0})
     block_rows, tile_rows, part = schedule.block_rows, schedule.tile_rows, schedule.part
     blocks = Blocks(num_rows, columns, block_rows, schedule.vectors * kernel.unit.lanes("int32"))
     panel, width = blocks.panel, blocks.width
-    # If signed bytes are shifted, so is the zero point.
-    zero = int_of(step.binding, "zero_point") + (format_.shift if dtype_of(x) == "int8" else 0)
     rows = c.Buffer("rows", format_.dtype, c.MemoryAccess.WRITE, block_rows * words)
     source = kernel.source(x, "x")
     # The sums include the share of a data-dependent zero point; the share is subtracted later.
@@ -173,16 +189,13 @@ def _write(kernel: Kernel) -> None:
     outside = format_.outside(zero, shift)
     beyond = c.Variable("beyond", outside.type)
     writer = format_.writer(rows, words, beyond)
-    if step.op == BYTE_PRODUCT.name:
+    if geometry is None:
         gather = blocks.gather_rows(source, depth, depth, writer)
     else:
-        gather = blocks.gather_windows(source, ConvolutionGeometry.of_step(step), kernel.strides(x), writer)
+        gather = blocks.gather_windows(source, geometry, kernel.strides(x), writer)
     packed = pack_panels(matrix.T.astype(format_.number), width, words, format_.panel_dtype)
     panels = kernel.source(constants.derive(packed), "weights")
-    # The start of the sums of each column: the negative share of the zero point. Sums wrap around.
-    shares = np.zeros(-(-columns // width) * width, np.int64)
-    shares[:columns] = matrix.sum(axis=1, dtype=np.int64) * -zero
-    starts = kernel.source(constants.derive(shares.astype(np.int32)), "starts")
+    starts = kernel.source(constants.derive(starting_sums(matrix, zero, width)), "starts")
     sums = c.Buffer("sums", "int32", c.MemoryAccess.WRITE, block_rows * width)
     function = _byte_tile(tile_rows, width)
     if format_.format is not None:

@@ -18,7 +18,7 @@ from byoc_core.runtime.module import NDArray
 from byoc_ccompiler.kernels.words import RunWriter, WordFormat
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ByteWords", "choose_words"]
+__all__ = ["PAIRS_MODULO", "ByteWords", "choose_words", "starting_sums"]
 
 _MOST_EXTENDED = 1 << 15
 """Numbers of a row of 16-bit integers fitting the stack."""
@@ -58,13 +58,15 @@ _ADD_PAIRS = """\
 #include <immintrin.h>
 #endif
 /* Add the products of two 16-bit integers to each lane. */
-static inline WORDS {name}(WORDS sums, WORDS left, WORDS right) {
+static inline SUMS {name}(SUMS sums, WORDS left, WORDS right) {
 #if defined(HAS_PAIRS)
-  return sums + (WORDS)MM_madd_epi16((REGISTER)left, (REGISTER)right);
+  return sums + (SUMS)MM_madd_epi16((REGISTER)left, (REGISTER)right);
 #else
+  typedef int32_t words __attribute__((vector_size(NBYTES)));
   typedef uint32_t unsigned_words __attribute__((vector_size(NBYTES)));
-  sums += ((WORDS)((unsigned_words)left << 16) >> 16) * ((WORDS)((unsigned_words)right << 16) >> 16);
-  return sums + (left >> 16) * (right >> 16);
+  const words even = ((words)((unsigned_words)left << 16) >> 16) * ((words)((unsigned_words)right << 16) >> 16);
+  const words odd = ((words)left >> 16) * ((words)right >> 16);
+  return sums + (SUMS)even + (SUMS)odd;
 #endif
 }
 """
@@ -84,6 +86,12 @@ static inline void {name}(int32_t value, int64_t count, int32_t *restrict to, in
   for (int64_t k = 0; k < count; ++k) ((half *)to)[offset + k] = (int16_t)value;
 }
 """
+
+
+def _add_modulo(sums: NDArray, left: NDArray, right: NDArray) -> NDArray:
+    products = left.view(np.int16).astype(np.int32) * right.view(np.int16)
+    total: NDArray = sums + products.view(np.uint32).reshape(len(sums), -1).sum(axis=1, dtype=np.uint32)
+    return total
 
 
 def _adder(left_dtype: str, right_dtype: str) -> Callable[[NDArray, NDArray, NDArray], NDArray]:
@@ -161,6 +169,8 @@ _PAIRS = ByteWords(
     0,
     WordFormat("bytes_in_halves", "int32", "int32", _ADD_PAIRS, _adder("int16", "int16")),
 )
+PAIRS_MODULO = WordFormat("pairs_modulo", "uint32", "uint32", _ADD_PAIRS, _add_modulo)
+"""Pairs of 16-bit integers, and sums of their products modulo 2^32."""
 _SINGLE = ByteWords(1, "uint8", "int8", "int8", 128, None)
 
 
@@ -169,6 +179,21 @@ def choose_words(unit: VectorUnit, depth: int) -> ByteWords:
     if not unit.has_vectors:
         return _SINGLE
     return _PAIRS if unit.has_byte_pairs and depth <= _MOST_EXTENDED else _FOURS
+
+
+def starting_sums(matrix: NDArray, zero: int, width: int) -> NDArray:
+    """Return the start of the sums of each column, int32, for whole panels: the negative share of the zero point.
+
+    Sums wrap around.
+
+    Args:
+        matrix: the weights of each column, row by row.
+        zero: the zero point.
+        width: the columns of a panel.
+    """
+    shares = np.zeros(-(-len(matrix) // width) * width, np.int64)
+    shares[: len(matrix)] = matrix.sum(axis=1, dtype=np.int64) * -zero
+    return shares.astype(np.int32)
 
 
 def _byte_writer(rows: c.Buffer, pitch: int, beyond: c.Expression) -> RunWriter:

@@ -183,19 +183,30 @@ class ImagePixels:
         return image * self.image_step + row * self.row_step + column * self.pixel_step
 
     def pointers(
-        self, at: c.PointerArray, image: c.Expression, row: c.Expression, column: c.Expression, width: int
+        self,
+        at: c.PointerArray,
+        image: c.Expression,
+        row: c.Expression,
+        column: c.Expression,
+        width: int,
+        outside: int = 0,
     ) -> c.Block:
-        """Return the statements storing pointers to the pixels of a window, row by row, and to zeros outside the image.
+        """Return the statements storing pointers to the pixels of a window, row by row.
 
-        A row has ``width`` pixels; the first row and the first column are below 0 if the window begins outside.
+        Outside the image, all channels have the value ``outside``. A row has ``width`` pixels; the first row and the
+        first column are below 0 if the window begins outside.
         """
         assert isinstance(at.size, int)
         k, i, j = c.variables("k i j")
-        zeros = c.Buffer("zeros", at.dtype, size=self.geometry.channels)
+        channel, channels = c.Variable("c"), self.geometry.channels
+        access = c.MemoryAccess.WRITE if outside else c.MemoryAccess.READ
+        beyond = c.Buffer("beyond" if outside else "zeros", at.dtype, access, channels)
+        value = c.Store(beyond, channel, c.Literal(outside, c.CType(at.dtype)))
+        fill = (c.For(channel, c.Size(0), c.Size(channels), (value,)),) if outside else ()
         address = c.Address(self.buffer, self.offset(image, i, j))
-        pixel = c.Select(self.geometry.misses(i, j), c.Address(zeros, c.Size(0)), address)
+        pixel = c.Select(self.geometry.misses(i, j), c.Address(beyond, c.Size(0)), address)
         body = (c.Let(i, row + k // width), c.Let(j, column + k % width), c.Store(at, k, pixel))
-        return (c.LocalArray(zeros, is_zeroed=True), c.For(k, c.Size(0), c.Size(at.size), body))
+        return (c.LocalArray(beyond, is_zeroed=not outside), *fill, c.For(k, c.Size(0), c.Size(at.size), body))
 
 
 def known_size(dim: Dim) -> int:

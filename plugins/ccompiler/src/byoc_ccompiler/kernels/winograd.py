@@ -19,7 +19,7 @@ the tile; NaN and infinities thus become NaN in the whole tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from byoc_core.authoring import c
@@ -41,8 +41,18 @@ from byoc_ccompiler.kernels.winograd_plan import (
     make_plan,
     near_schedules,
 )
+from byoc_ccompiler.steps import dtype_of
 
-__all__ = ["TRANSFORM_ROUNDINGS", "choose_schedule", "input_function", "offered_schedules", "output_function", "write"]
+__all__ = [
+    "TRANSFORM_ROUNDINGS",
+    "WinogradLoops",
+    "choose_schedule",
+    "input_function",
+    "mapped",
+    "offered_schedules",
+    "output_function",
+    "write",
+]
 
 # By the outputs of a tile along an axis: roundings of an output beside the roundings of the sum over channels. One of
 # the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even without contraction.
@@ -75,30 +85,39 @@ def offered_schedules(kernel: Kernel, geometry: ConvolutionGeometry) -> Iterator
 
 def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: WinogradSchedule) -> None:
     """Write the kernel of a convolution with a constant filter and an elementwise epilogue."""
-    kernel.finish_block(_Loops(kernel, WinogradPlan(geometry, kernel.unit, schedule)).block())
+    kernel.finish_block(WinogradLoops(kernel, WinogradPlan(geometry, kernel.unit, schedule)).block())
 
 
-def _packed_filter(kernel: Kernel, plan: WinogradPlan) -> c.Buffer:
-    """Return the transformed filter: panels x points x input channels x output channels of a panel."""
-    geometry, taps, array = plan.geometry, plan.algorithm.taps, plan.geometry.constant_filter(kernel)
-    if array is None:
-        raise InternalError("schedule", "needs a constant filter")
-    factors = np.einsum("ay,oiyx,bx->abio", taps, array.astype(np.float64), taps)
-    padded = np.zeros((plan.num_points, geometry.channels, plan.num_panels * plan.width))
-    padded[..., : geometry.out_channels] = factors.reshape(*padded.shape[:2], -1)
-    panels = padded.reshape(*padded.shape[:2], plan.num_panels, plan.width).transpose(2, 0, 1, 3)
-    packed = np.ascontiguousarray(panels, dtype=array.dtype)
-    return kernel.source(kernel.scope.constants.derive(packed), "weights")
-
-
-class _Loops:
-    """The loops of a kernel."""
+class WinogradLoops:
+    """The loops of a kernel; other number types change the filter and the three steps of the algorithm."""
 
     def __init__(self, kernel: Kernel, plan: WinogradPlan) -> None:
         self.kernel, self.plan, self.geometry, dtype = kernel, plan, plan.geometry, plan.geometry.dtype
-        self.image, self.weights = ImagePixels(kernel), _packed_filter(kernel, plan)
+        self.image, self.weights = ImagePixels(kernel), self.packed_filter()
         self.scratch = kernel.scratch_memory(plan.scratch_size, dtype)
+        self.outside, self.sums_dtype = 0, dtype_of(kernel.group.steps[0].result)
         self.tiles, self.products = (c.Buffer(name, dtype, c.MemoryAccess.WRITE) for name in ("tiles", "products"))
+
+    def packed_filter(self) -> c.Buffer:
+        """Return the transformed filter: panels x points x input channels x output channels of a panel."""
+        plan, geometry, array = self.plan, self.geometry, self.geometry.constant_filter(self.kernel)
+        if array is None:
+            raise InternalError("schedule", "needs a constant filter")
+        taps = plan.algorithm.taps
+        factors = np.einsum("ay,oiyx,bx->abio", taps, array.astype(np.float64), taps)
+        padded = np.zeros((plan.num_points, geometry.channels, plan.num_panels * plan.width))
+        padded[..., : geometry.out_channels] = factors.reshape(*padded.shape[:2], -1)
+        panels = padded.reshape(*padded.shape[:2], plan.num_panels, plan.width).transpose(2, 0, 1, 3)
+        packed = np.ascontiguousarray(panels, dtype=array.dtype)
+        return self.kernel.source(self.kernel.scope.constants.derive(packed), "weights")
+
+    def input_function(self) -> c.Function:
+        """Return :func:`input_function`."""
+        return input_function(self.plan)
+
+    def output_call(self, products: c.Address, pixels: c.Address, point_step: int, first: c.Expression) -> c.Evaluate:
+        """Return the call transforming the products of a tile back; ``first`` is the first output channel."""
+        return self.kernel.call(output_function(self.plan, point_step), products, pixels)
 
     def block(self) -> c.Block:
         """Return the loops, in the form of the plan."""
@@ -147,11 +166,11 @@ class _Loops:
     def _transforms(self, t0: c.Expression, begin: c.Expression, end: c.Expression) -> c.For:
         """Return the loop transforming some tiles of a round with first tile ``t0``."""
         plan, item, (top, left, _, _) = self.plan, c.Variable("item"), self.geometry.padding
-        at = c.PointerArray("at", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points)
+        at = c.PointerArray("at", self.image.buffer.dtype, c.MemoryAccess.WRITE, plan.num_points)
         n, y0, x0, origin = self._tile_origin(t0 + item)
         to = item // plan.rows * plan.block_step + item % plan.rows * plan.row_step
-        transform = self.kernel.call(input_function(plan), c.Address(at, _FIRST), c.Address(self.tiles, to))
-        pointers = self.image.pointers(at, n, y0 - top, x0 - left, plan.algorithm.num_inputs)
+        transform = self.kernel.call(self.input_function(), c.Address(at, _FIRST), c.Address(self.tiles, to))
+        pointers = self.image.pointers(at, n, y0 - top, x0 - left, plan.algorithm.num_inputs, self.outside)
         return c.For(item, begin, end, (*origin, c.LocalArray(at), *pointers, transform))
 
     def _panels(self, panels: _Pair, tiles: _Pair, blocks: c.Expression, tail: int = 0) -> c.For:
@@ -164,7 +183,7 @@ class _Loops:
 
         def product(rows: int, block: c.Expression) -> c.Evaluate:
             sums = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * width)
-            return self._product(rows, (panel, k, block), sums)
+            return self.product(rows, (panel, k, block), sums)
 
         full_blocks = c.For(block, _FIRST, blocks, (product(plan.rows, block),))
         products = (full_blocks, product(tail, blocks)) if tail else (full_blocks,)
@@ -178,7 +197,7 @@ class _Loops:
         t0, t_count, item, panel, block, slot, k = c.variables("t0 t_count item panel block slot k")
         step, first = plan.rows * plan.width, block * plan.rows
         products = c.Buffer("products", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points * step)
-        multiplied = self._product(plan.rows, (panel, k, block), c.Address(products, k * step))
+        multiplied = self.product(plan.rows, (panel, k, block), c.Address(products, k * step))
         outputs = self._outputs(t0 + (first + slot), panel, c.Address(products, slot * plan.width), step)
         pair = (
             c.LocalArray(products, alignment=plan.unit.nbytes),
@@ -198,7 +217,7 @@ class _Loops:
         )
         return c.For(t0, _FIRST, c.Size(plan.num_tiles), one_round, step=size)
 
-    def _product(self, rows: int, indices: tuple[c.Variable, c.Variable, c.Expression], sums: c.Address) -> c.Evaluate:
+    def product(self, rows: int, indices: tuple[c.Variable, c.Variable, c.Expression], sums: c.Address) -> c.Evaluate:
         """Return the product of a block's tiles, at a panel and a point; a part of the next point is prefetched."""
         plan, (panel, k, block), channels = self.plan, indices, self.geometry.channels
         point, size = panel * plan.num_points + k, channels * plan.width
@@ -216,7 +235,7 @@ class _Loops:
         plan, geometry = self.plan, self.geometry
         size, width, first = plan.algorithm.num_outputs, plan.width, panel * plan.width
         y, count, x_count = c.variables("y o_count x_count")
-        pixels = c.Buffer("pixels", geometry.dtype, c.MemoryAccess.WRITE, size**2 * width)
+        pixels = c.Buffer("pixels", self.sums_dtype, c.MemoryAccess.WRITE, size**2 * width)
         n, y0, x0, origin = self._tile_origin(tile)
         offset = (y - y0) * (size * width)
         sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
@@ -226,7 +245,7 @@ class _Loops:
             c.Let(count, c.index_min(full_width, left) if geometry.out_channels % width else full_width),
             c.Let(x_count, c.index_min(c.Size(size), c.Size(geometry.out_width) - x0)),
             c.LocalArray(pixels, alignment=plan.unit.nbytes),
-            self.kernel.call(output_function(plan, point_step), products, c.Address(pixels, _FIRST)),
+            self.output_call(products, c.Address(pixels, _FIRST), point_step, first),
             c.For(y, y0, c.index_min(y0 + size, geometry.out_height), epilogue(self.kernel, sums)),
         )
 
@@ -239,7 +258,7 @@ def input_function(plan: WinogradPlan) -> c.Function:
     pixels = [c.Buffer("pixel", dtype) for _ in range(num)]
     pointed = tuple(c.Alias(pixel, at, j + i * num) for i, pixel in enumerate(pixels))
     loads = [c.Load(pixel, channel, plan.lanes) for pixel in pixels]
-    points = _mapped(plan.algorithm.inputs, j, loads, to[channel], plan.rows * plan.row_step, pointed)
+    points = mapped(plan.algorithm.inputs, j, loads, _stores(to[channel], plan.rows * plan.row_step), pointed)
     # The last vector of channels may begin inside the one before.
     body = (c.Let(channel, c.index_min(c0, channels - plan.lanes)), *points)
     loop = c.For(c0, _FIRST, c.Size(channels), body, step=plan.lanes)
@@ -252,25 +271,37 @@ def output_function(plan: WinogradPlan, point_step: int) -> c.Function:
     dtype, num, v, j = plan.geometry.dtype, plan.algorithm.num_inputs, c.Variable("v"), c.Variable("j")
     products, pixels = c.Buffer("products", dtype), c.Buffer("pixels", dtype, c.MemoryAccess.WRITE)
     loads = [c.Load(products, (j + i * num) * point_step + v, plan.lanes) for i in range(num)]
-    body = _mapped(plan.algorithm.outputs, j, loads, pixels[v], plan.width)
+    body = mapped(plan.algorithm.outputs, j, loads, _stores(pixels[v], plan.width))
     loop = c.For(v, _FIRST, c.Size(plan.width), body, step=plan.lanes)
     name, comment = f"winograd_output_{plan.algorithm.num_outputs}", "// Transform the products of a tile back."
     return c.Function(name, (products, pixels), (loop,), None, (comment,), is_contracted=True)
 
 
-def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step: int, before: c.Block = ()) -> c.Block:
+def _stores(to: c.Load, step: int) -> Callable[[c.Expression, c.Expression], c.Store]:
+    """Return the function storing a vector by its number, ``step`` elements apart."""
+    return lambda number, value: c.Store(to.buffer, number * step + to.index, value)
+
+
+def mapped(
+    matrix: Matrix,
+    j: c.Variable,
+    loads: Sequence[c.Expression],
+    store: Callable[[c.Expression, c.Expression], c.Statement],
+    before: c.Block = (),
+) -> c.Block:
     """Return statements applying a map along both axes of a square of vectors; ``loads`` are those of column ``j``.
 
-    The results go to ``to`` and the following elements, ``step`` elements apart, row by row.
+    ``store`` returns the statement storing a result, by its number, row by row.
     """
-    (num_results, num), lanes, i = matrix.shape, loads[0].lanes, c.Variable("i")
-    part = c.Buffer("part", to.buffer.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)
+    (num_results, num), type_, i = matrix.shape, loads[0].type, c.Variable("i")
+    lanes = type_.lanes
+    part = c.Buffer("part", type_.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)
     values = [c.Variable("d", load.type) for load in loads]
     down = c.linear_map(matrix.tolist(), values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
     parts = [c.Load(part, (i * num + column) * lanes, lanes) for column in range(num)]
 
-    def stored(column: int, value: c.Expression) -> c.Store:
-        return c.Store(to.buffer, (i * num_results + column) * step + to.index, value)
+    def stored(column: int, value: c.Expression) -> c.Statement:
+        return store(i * num_results + column, value)
 
     columns = (*before, *map(c.Let, values, loads), *down)
     return (

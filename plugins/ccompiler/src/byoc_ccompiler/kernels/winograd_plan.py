@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from math import lcm, prod
 from typing import Literal
 
 import numpy as np
@@ -35,6 +36,8 @@ __all__ = [
     "WinogradPlan",
     "WinogradSchedule",
     "choose_plan",
+    "exact_filter",
+    "gains",
     "has_form",
     "make_plan",
     "minimal_filter",
@@ -44,6 +47,7 @@ __all__ = [
 _TAPS = 3
 # By the number of outputs: the finite points; points differing in sign only stand side by side.
 _POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
+_WHOLE_POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 1.0, -1.0, 2.0, -2.0)}
 _ROUND_NBYTES = 1 << 19  # size of a round's transformed tiles and a panel's products staying in the second-level cache
 _ROUND_TILES = 56  # minimum of a round: each element of a filter fetched from memory is used often
 _LEAST_BLOCKS, _LEAST_PANELS = 12, 4  # from this many on, parts of neighbouring blocks, or of panels, are even enough
@@ -56,7 +60,7 @@ _MARGIN = 1.25  # required gain of a plan over direct convolution, because a pla
 _LARGE_TILE_MARGIN = 1.25  # required gain of tiles of 4 by 4 over tiles of 2 by 2 with smaller errors
 _UNKNOWN_SIZE = 28  # assumed for a symbolic size of an image; a symbolic batch counts as 1
 
-Matrix = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 _Parts = Literal["blocks", "panels", "pairs"]
 
 
@@ -65,7 +69,7 @@ class _MinimalFilter:
     """The algorithm ``F(m, 3)``: ``m`` outputs from ``m + 2`` inputs along each axis, with as many products.
 
     ``A^T`` maps products to ``outputs``, ``G`` the ``taps`` of a filter to factors, ``B^T`` ``inputs`` to the other
-    factors.
+    factors. The outputs come out ``scale`` times as large along each axis.
     """
 
     num_outputs: int
@@ -73,12 +77,30 @@ class _MinimalFilter:
     outputs: Matrix
     taps: Matrix
     inputs: Matrix
+    scale: int = 1
 
 
 @cache
 def minimal_filter(num_outputs: int) -> _MinimalFilter:
     """Return the algorithm with 2 or 4 outputs along an axis."""
-    points, size = _POINTS[num_outputs], num_outputs + _TAPS - 1
+    return _filter_at(_POINTS[num_outputs], num_outputs)
+
+
+@cache
+def exact_filter(num_outputs: int) -> _MinimalFilter:
+    """Return the algorithm with 2 or 4 outputs along an axis, in integers: the denominators of ``G`` are the scale."""
+    points = _WHOLE_POINTS[num_outputs]
+    rational = _filter_at(points, num_outputs)
+    # The row of `G` at a point has the denominator of the point in all elements; at infinity there is none.
+    denominators = [round(prod(point - other for other in points if other != point)) for point in points] + [1]
+    scale = lcm(*denominators)
+    taps = np.rint(rational.taps * np.array(denominators)[:, np.newaxis]).astype(np.int64)
+    outputs = np.rint(rational.outputs * scale / np.array(denominators)).astype(np.int64)
+    return replace(rational, outputs=outputs, taps=taps, inputs=rational.inputs.astype(np.int64), scale=scale)
+
+
+def _filter_at(points: tuple[float, ...], num_outputs: int) -> _MinimalFilter:
+    size = num_outputs + _TAPS - 1
     outputs, taps, inputs = np.zeros((num_outputs, size)), np.zeros((size, _TAPS)), np.zeros((size, size))
     for index, point in enumerate(points):
         other_points = [other for other in points if other != point]
@@ -129,7 +151,7 @@ class WinogradPlan:
         if schedule.num_outputs not in _POINTS or min(rows, vectors, blocks) < 1 or not has_form(geometry, unit):
             raise InternalError("schedule", "does not fit the convolution", got=str(schedule))
         self.algorithm, num_outputs, channels = (
-            minimal_filter(schedule.num_outputs),
+            (exact_filter if geometry.dtype == "uint32" else minimal_filter)(schedule.num_outputs),
             schedule.num_outputs,
             geometry.channels,
         )
@@ -186,10 +208,16 @@ def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) ->
     if option == "auto":
         large = make_plan(geometry, unit, 4)
         best = large if large.cycles() * _LARGE_TILE_MARGIN < best.cycles() else best
+    return best if gains(best) else None
+
+
+def gains(best: WinogradPlan) -> bool:
+    """Return whether a plan should win against direct convolution."""
+    geometry, unit = best.geometry, best.unit
     batch, height, width = _assumed(geometry)
     products = geometry.num_taps * geometry.channels * -(-geometry.out_channels // best.lanes)
     direct = _beside(batch * height * width * products / _DIRECT_RATE, products * unit.nbytes / _FAR_RATE)
-    return best if best.cycles() * _MARGIN < direct else None
+    return best.cycles() * _MARGIN < direct
 
 
 def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int) -> WinogradPlan:
