@@ -121,7 +121,7 @@ def _uneven_padding(draft: Draft) -> Witness:
 def _padded_bytes(draft: Draft) -> Witness:
     x, weight = draft.param(1, 8, 8, 16, dtype="uint8"), draft.const(draft.integers(-100, 100, (32, 16, 3, 3), "int8"))
     factors = (draft.dequantised(x, 0.5, 37, "uint8"), draft.dequantised(weight, 0.25, 0, "int8"))
-    result = draft.op("nn.conv2d", *factors, padding=(1, 1, 1, 1), data_layout="NHWC")
+    result = draft.op("nn.conv2d", *factors, padding=(1, 1, 1, 1), strides=(2, 2), data_layout="NHWC")
     return Witness([result], [[draft.integers(0, 200, (1, 8, 8, 16), "uint8")]])
 
 
