@@ -66,7 +66,8 @@ def _draw_convolution(rng: Random, bench: Bench, kind: type, lanes: int) -> tupl
     if kind is WinogradSchedule:
         groups, channels, taps, strides, dilation = 1, number(lanes, lanes + 2), [3, 3], (1, 1), (1, 1)
     if kind is DepthwiseSchedule:
-        groups, channels, out_channels = number(lanes, 2 * lanes + 1), 1, 1
+        channels = out_channels = rng.choice([size for size in (1, 2, 4) if lanes % size == 0])
+        groups = number(max(2, lanes // channels), 2 * lanes // channels + 1)
     padding = tuple(number(0, 2) for _ in range(4))
     window = [(tap - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
     least = [max(1, size - padding[axis] - padding[axis + 2]) for axis, size in enumerate(window)]
@@ -77,7 +78,8 @@ def _draw_convolution(rng: Random, bench: Bench, kind: type, lanes: int) -> tupl
     kernel_layout = rng.choice(["OIHW", "HWIO", "IOHW"])
     sizes = {"O": groups * out_channels, "I": channels, "H": taps[0], "W": taps[1]}
     weight = _whole_numbers([sizes[axis] for axis in kernel_layout], "float64", number(0, 99))
-    is_constant = kind is WinogradSchedule or rng.random() < 0.5
+    needs_constant = kind is WinogradSchedule or (kind is DepthwiseSchedule and channels > 1)
+    is_constant = needs_constant or rng.random() < 0.5
     builder = bench.builder()
     x = builder.param("x", tensor([image["NHWC".index(axis)] for axis in layout], "float64"))
     w = builder.const(weight) if is_constant else builder.param("w", tensor(weight.shape, "float64"))

@@ -71,6 +71,28 @@ def test_geometries(dtype: str, march: str) -> None:
         _check(function, actual, image, weight)
 
 
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native", PORTABLE])
+@pytest.mark.parametrize("size", [2, 4])
+def test_groups_of_few_channels(size: int, march: str) -> None:
+    """Each output channel meets all channels of the group: the weights of all pairs differ."""
+    bench = Bench(march=march)
+    functions = []
+    for number, ((*sizes, count), filter_size, attrs) in enumerate(CASES.values()):
+        shape = (*sizes, -(-count // size) * size)
+        for dtype in ("float32", "float64"):
+            builder = bench.builder()
+            image = builder.param("x", tensor(shape, dtype))
+            weight = _random((shape[3], size, *filter_size), dtype, number)
+            is_constant = number % 5 > 0
+            kernel = builder.const(weight) if is_constant else builder.param("w", tensor(weight.shape, dtype))
+            result = builder.emit("nn.conv2d", image, kernel, groups=shape[3] // size, data_layout="NHWC", **attrs)
+            functions.append((bench.add(builder, result), _random(shape, dtype), weight))
+    assert ("_depthwise_inside" in bench.module.get_source()) == (march != PORTABLE)
+    for function, image, weight in functions:
+        (actual,) = bench.run(function, *[image, weight][: len(function.params)])
+        _check(function, actual, image, weight)
+
+
 def test_images_of_any_size(bench: Bench) -> None:
     forms: list[dict[str, Any]] = [
         {"padding": (1, 1)},

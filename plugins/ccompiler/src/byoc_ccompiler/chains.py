@@ -113,7 +113,7 @@ class _Joiner:
 
     def _is_depthwise(self, group: Group) -> bool:
         shape = _geometry(group)
-        return shape is not None and has_suited_filter(shape, self._unit)
+        return shape is not None and shape.is_depthwise and has_suited_filter(shape, self._unit)
 
 
 def _geometry(group: Group) -> ConvolutionGeometry | None:

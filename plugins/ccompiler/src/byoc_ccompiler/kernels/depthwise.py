@@ -1,5 +1,9 @@
 """Depthwise convolution, channels last, alone and in a chain: each channel by itself, vectors along the channels.
 
+Groups of 2 or 4 channels are computed alike, alone. The lanes of a pixel are turned within each group, and multiplied
+by the weights between each output channel and the input channel then in its lane, until each output channel has met all
+input channels of the group.
+
 A block of neighbouring outputs, in one or two rows, is summed in registers; each pixel is loaded once for the whole
 block. If all windows of a block lie inside the image, pixels are found by their distances. At the border each pixel has
 a separate address, outside the image the address of a pixel of zeros. The sums of a block wait in a small array for
@@ -21,6 +25,7 @@ import numpy as np
 from byoc_core.authoring import c
 from byoc_core.dims import Dim
 from byoc_core.errors import InternalError
+from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels, known_size
@@ -44,7 +49,11 @@ __all__ = [
 ]
 
 _CHUNK = 256  # maximum channels of a block with sums waiting together
-_MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns read by a block: at the border each has an address
+_GROUPS = (1, 2, 4)  # channels of a group: the lanes turn by one instruction
+_MAX_TAPS, _MAX_REACH = (
+    49,
+    32,
+)  # of a filter, for a lane; rows and columns read by a block: at the border each has an address
 _MAX_SCALAR_REACH = 16  # the same without vectors, on small machines
 _MOST_PARTS = 16  # maximum rings with room: the threads sharing a chain
 _FIRST = c.Size(0)
@@ -104,7 +113,7 @@ class _Block:
         self.c0, self.count, self.y = c.variables("c0 c_count y")
         self.sums = c.Buffer("sums", geometry.dtype, c.MemoryAccess.WRITE, self.rows * self.columns * self.chunk)
         if not _has_filters(geometry, kernel.unit):
-            raise InternalError("schedule", "needs a depthwise convolution with at least a vector of channels")
+            raise InternalError("schedule", "needs small groups, and at least a vector of channels")
         if min(self.rows, self.columns) < 1 or not _is_chunk(self.chunk, geometry.channels, lanes):
             raise InternalError("schedule", "does not divide outputs into blocks of full vectors", got=str(schedule))
 
@@ -145,9 +154,10 @@ def _is_chunk(size: int, channels: int, lanes: int) -> bool:
 
 
 def _has_filters(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether a convolution has a filter for each channel, and at least a vector of channels."""
-    is_depthwise = geometry.is_depthwise and geometry.out_channels == geometry.channels
-    return is_depthwise and geometry.channels >= unit.lanes(geometry.dtype)
+    """Return whether groups have as many output as input channels, few, and all groups at least a vector of them."""
+    lanes, size = unit.lanes(geometry.dtype), geometry.group_channels
+    is_grouped = geometry.groups > 1 and geometry.out_channels == geometry.channels
+    return is_grouped and size in _GROUPS and lanes % size == 0 and geometry.channels >= lanes
 
 
 def _max_reach(unit: VectorUnit) -> int:
@@ -155,15 +165,19 @@ def _max_reach(unit: VectorUnit) -> int:
 
 
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether each of at least a vector of channels has one filter small enough to be unrolled."""
-    is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _max_reach(unit)
+    """Return whether groups are small, and filters small enough to be unrolled."""
+    is_small = geometry.num_taps * geometry.group_channels <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[
+        0
+    ] <= _max_reach(unit)
     return is_small and _has_filters(geometry, unit)
 
 
 def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> DepthwiseSchedule | None:
     """Return the schedule of a convolution with filters summed up in registers; ``None`` for any other."""
-    has_rows = geometry.layout == "NHWC" and kernel.strides(kernel.group.steps[0].operands[0])[-1] == 1
-    is_suited = has_rows and has_suited_filter(geometry, kernel.unit)
+    image, weight = kernel.group.steps[0].operands
+    has_rows = geometry.layout == "NHWC" and kernel.strides(image)[-1] == 1
+    has_filter = geometry.group_channels == 1 or isinstance(weight, Constant)
+    is_suited = has_rows and has_filter and has_suited_filter(geometry, kernel.unit)
     return _choose_blocks(geometry, kernel.unit) if is_suited else None
 
 
@@ -199,11 +213,19 @@ def offered_schedules(
 
 
 def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
-    """Return the filter tap by tap, channels side by side, and the statements rearranging a computed filter."""
-    channels, array = geometry.channels, geometry.constant_filter(kernel)
+    """Return the filter tap by tap, output channels side by side, and the statements rearranging a computed filter.
+
+    A tap has a row of weights for each turn of the lanes: of output channel ``o``, the weight of input channel
+    ``(o + turn) % size`` of the group.
+    """
+    channels, size, array = geometry.channels, geometry.group_channels, geometry.constant_filter(kernel)
     if array is not None:
-        packed = np.ascontiguousarray(array.reshape(channels, geometry.num_taps).T)
+        turned = (np.arange(channels)[:, np.newaxis] + np.arange(size)) % size
+        weights = np.take_along_axis(array.reshape(channels, size, geometry.num_taps), turned[..., np.newaxis], axis=1)
+        packed = np.ascontiguousarray(weights.transpose(2, 1, 0))
         return kernel.source(kernel.scope.constants.derive(packed), "weights"), ()
+    if size > 1:
+        raise InternalError("schedule", "needs a constant filter of groups")
     taps = kernel.scratch_memory(geometry.num_taps * channels, geometry.dtype)
     sizes, steps = (geometry.filter_height, geometry.filter_width, channels), geometry.weight_steps
     source = kernel.source(kernel.group.steps[0].operands[1], "weight")
@@ -263,16 +285,21 @@ def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
     }[source]
     steps = [step for step in (row_step, pixel_step) if isinstance(step, c.Variable)]
     found: tuple[c.Buffer | c.Variable, ...] = (image, *steps) if source == "inside" else (at, first)
-    tap, number = c.Variable("tap", pixel.type), i * geometry.filter_width + j
-    added = c.Store(acc, total, c.Load(acc, total, lanes) + pixel * tap)
+    number, size = i * geometry.filter_width + j, geometry.group_channels
 
     def each(index: c.Variable, count: int, *body: c.Statement) -> c.For:
         return c.For(index, _FIRST, c.Size(count), body, kind=c.LoopKind.UNROLLED)
 
-    of_tap = (
-        c.Let(tap, c.Load(taps, number * geometry.channels + channel, lanes)),
-        each(y, block.rows, each(x, block.columns, *pointed, added)),
-    )
+    def of_turn(turn: int) -> c.Block:
+        """Return the statements adding the products of all pixels, with lanes turned, by one vector of weights."""
+        tap = c.Variable("tap", pixel.type)
+        order = tuple(lane // size * size + (lane + turn) % size for lane in range(lanes))
+        met = c.Shuffle(pixel, pixel, order) if turn else pixel
+        added = c.Store(acc, total, c.Load(acc, total, lanes) + met * tap)
+        weights = c.Load(taps, (number * size + turn) * geometry.channels + channel, lanes)
+        return c.Let(tap, weights), each(y, block.rows, each(x, block.columns, *pointed, added))
+
+    of_tap = [statement for turn in range(size) for statement in of_turn(turn)]
     body = (
         # The last vector may begin inside the one before.
         c.Let(channel, c.index_min(c1, count - lanes) if lanes > 1 else c1),
