@@ -188,14 +188,12 @@ def test_the_loops_keep_the_laws_and_compute_the_sums_in_the_interpreter(
     np.testing.assert_array_equal(out.reshape(expected.shape), expected)
 
 
-def test_plans_of_bytes_count_pairs_of_channels() -> None:
-    builder_shape = (1, 56, 56, 64)
-    bench = Bench(march="x86-64-v3")
+def test_large_images_gain_without_a_choice_by_the_user() -> None:
     need_processor("avx2", "fma")
-    rng = np.random.default_rng(0)
-    function = _convolution(bench, builder_shape, _draw(rng, (64, 64, 3, 3), "int8", "random"), "uint8", 0, (1, 1))
+    rng, bench, shape = np.random.default_rng(0), Bench(march="x86-64-v3"), (1, 56, 56, 64)
+    function = _convolution(bench, shape, _draw(rng, (64, 64, 3, 3), "int8", "random"), "uint8", 0, (1, 1))
     assert "winograd_words_4" in bench.module.get_source()
-    x = _draw(rng, builder_shape, "uint8", "random")
+    x = _draw(rng, shape, "uint8", "random")
     np.testing.assert_array_equal(bench.run(function, x)[0], bench.reference(function, x)[0])
 
 

@@ -135,7 +135,7 @@ class WinogradPlan:
     """The sizes of a convolution under a schedule.
 
     A panel has ``width`` channels, the last panel is padded with zeros; a tile has ``num_points`` products for a pair
-    of channels.
+    of channels. In a convolution of uint32, a channel is a word with two channels of bytes, and the algorithm is exact.
 
     Threads divide a ``total`` of blocks or panels by multiples of ``grain``. The smallest part has scratch memory for
     the transformed tiles of ``part_blocks`` blocks, a larger part a multiple of this memory; all parts together have
