@@ -50,10 +50,8 @@ __all__ = [
 
 _CHUNK = 256  # maximum channels of a block with sums waiting together
 _GROUPS = (1, 2, 4)  # channels of a group: the lanes turn by one instruction
-_MAX_TAPS, _MAX_REACH = (
-    49,
-    32,
-)  # of a filter, for a lane; rows and columns read by a block: at the border each has an address
+_MAX_TAPS = 49  # weights of an output channel
+_MAX_REACH = 32  # rows and columns read by a block: at the border each has an address
 _MAX_SCALAR_REACH = 16  # the same without vectors, on small machines
 _MOST_PARTS = 16  # maximum rings with room: the threads sharing a chain
 _FIRST = c.Size(0)
@@ -166,10 +164,9 @@ def _max_reach(unit: VectorUnit) -> int:
 
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
     """Return whether groups are small, and filters small enough to be unrolled."""
-    is_small = geometry.num_taps * geometry.group_channels <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[
-        0
-    ] <= _max_reach(unit)
-    return is_small and _has_filters(geometry, unit)
+    is_small = geometry.num_taps * geometry.group_channels <= _MAX_TAPS
+    is_near = max(_reach(geometry)) + geometry.strides[0] <= _max_reach(unit)
+    return is_small and is_near and _has_filters(geometry, unit)
 
 
 def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> DepthwiseSchedule | None:
