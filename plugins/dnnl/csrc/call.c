@@ -26,12 +26,19 @@ Call byoc_begin(ProgramObject *program) {
   return (Call){take_frame(program), byoc_take_arena(&thread)};
 }
 
-int byoc_run(ProgramObject *program, Call *call, void *const *tensors, Failure *failure) {
+static int run_inside(ProgramObject *program, Call *call, void *const *tensors, Failure *failure) {
   *failure = (Failure){IN_ALLOCATION, 0, 0};
   if (!call->frame && !(call->frame = byoc_make_frame(program, failure))) return FAILED;
   if (!(call->arena = byoc_grow_arena(call->arena, program->arena_nbytes))) return FAILED;
   call->frame->thread = call->arena->thread = &thread;
   return byoc_run_frame(program, call->frame, tensors, call->arena->memory, failure);
+}
+
+int byoc_run(ProgramObject *program, Call *call, void *const *tensors, Failure *failure) {
+  byoc_enter_onednn();
+  const int outcome = run_inside(program, call, tensors, failure);
+  byoc_leave_onednn();
+  return outcome;
 }
 
 void byoc_end(ProgramObject *program, Call *call) {
@@ -47,7 +54,9 @@ void byoc_end(ProgramObject *program, Call *call) {
   if (arena) arena = byoc_put_arena(arena);
   if (frame) { /* before the end of the last reference to the program */
     byoc_unlock();
+    byoc_enter_onednn();
     byoc_free_frame(program, frame);
+    byoc_leave_onednn();
     byoc_lock();
   }
   --program->num_calls;

@@ -102,6 +102,7 @@ static int run_steps(void *data) {
   const ProgramObject *program = run->program;
   const Parts *parts = atomic_load_explicit(&program->parts, memory_order_acquire);
   for (int32_t i = 0; i < program->num_steps; ++i) {
+    byoc_let_forks_pass();
     const int outcome = run_step(run, i);
     if (parts) parts->marker(parts->texts[2 * i], parts->texts[2 * i + 1]);
     if (outcome != DONE) return outcome;

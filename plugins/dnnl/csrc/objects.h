@@ -132,6 +132,12 @@ void byoc_lock(void);
 void byoc_unlock(void);
 int byoc_register_fork_handlers(void); /* call once; nonzero after a failure */
 
+/* Calls of oneDNN are between these two, without Python's lock: a fork holds Python's lock and waits for all threads
+ * inside. A long stay lets forks pass now and then. */
+void byoc_enter_onednn(void);
+void byoc_leave_onednn(void);
+void byoc_let_forks_pass(void);
+
 /* The end of a run: all steps are done, a check failed, or an operation failed. */
 enum { DONE, STOPPED, FAILED };
 

@@ -332,6 +332,43 @@ def test_a_child_forked_beside_calls_goes_on() -> None:
     assert (done.stdout.strip(), done.returncode) == ("the same in all children", 0), done.stderr
 
 
+SLOW = """
+import ctypes, os, signal, threading, time, warnings
+from byoc_dnnl.engine import open_engine
+from byoc_dnnl.native import _FUNCTIONS, _functions, extension
+warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
+engine, native = open_engine(), extension()
+usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
+functions = list(_functions(engine, is_serial=True, run_team=0))
+functions[_FUNCTIONS.index("dnnl_primitive_execute")] = usleep  # of the first argument, the primitive
+steps = tuple((native.EXECUTE, microseconds, ()) for microseconds in (300_000, 900_000))
+program = native.Program(tuple(functions), engine.pointer.value, 0, 64, (), steps, None, print)
+ended = []
+def work():
+    program.run()
+    ended.append(time.monotonic())
+signal.alarm(60)
+thread = threading.Thread(target=work)
+begin = time.monotonic()
+thread.start()
+time.sleep(0.05)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    is_late = time.monotonic() >= begin + 0.3
+    os._exit(0 if is_late and program.run() else 1)
+print("running" if not ended else "ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+"""
+
+
+@needs_extension
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_fork_waits_for_the_end_of_a_primitive_but_not_of_the_program() -> None:
+    done = subprocess.run([sys.executable, "-c", SLOW], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("running 0", 0), done.stderr
+
+
 @needs_extension
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="the system does not tell how much memory is resident"

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from byoc_core.errors import ArtifactError, ExecutionError
+from byoc_core.runtime.threads import ForkGate
 
 __all__ = [
     "MAX_INT",
@@ -310,6 +311,15 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 """The parameters of functions with a status as result."""
 
+_EXECUTE = "dnnl_primitive_execute"
+"""The only function called without Python's lock, inside :data:`FORK_GATE`.
+
+The others hold Python's lock, so no other thread forks meanwhile: oneDNN's locks are free in children.
+"""
+
+FORK_GATE = ForkGate()
+"""The gate for executions from Python; the extension has a gate of its own (``csrc/lock.c``)."""
+
 _WITHOUT_STATUS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dnnl_version": (POINTER(Version), ()),
     "dnnl_get_effective_cpu_isa": (c_int, ()),
@@ -343,10 +353,11 @@ class Api:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._functions: dict[str, Callable[..., Any]] = {}
+        locked = ctypes.PyDLL(None, handle=library._handle)
         for name, parameters in _FUNCTIONS.items():
-            self._add(library, name, c_int, parameters)
+            self._add(library if name == _EXECUTE else locked, name, c_int, parameters)
         for name, (result, parameters) in _WITHOUT_STATUS.items():
-            self._add(library, name, result, parameters)
+            self._add(locked, name, result, parameters)
 
     def _add(self, library: ctypes.CDLL, name: str, result: object, parameters: tuple[object, ...]) -> None:
         function: Any = library[name]

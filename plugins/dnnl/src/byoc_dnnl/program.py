@@ -13,7 +13,7 @@ from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.parts import is_recording, mark_part, part_marker
 
 from byoc_dnnl.arrays import address_of, aligned, round_up
-from byoc_dnnl.capi import Argument, Query, failure
+from byoc_dnnl.capi import FORK_GATE, Argument, Query, failure
 from byoc_dnnl.handles import Engine, Memory, Stream, argument_block
 from byoc_dnnl.native import make_program, make_single
 from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Location, Plan, Step
@@ -198,7 +198,8 @@ class Frame:
                 goes_on = self._run_core_step(*call, arrays)
             else:
                 title, primitive, count, block = call
-                status = self._execute(primitive, stream, count, block)
+                with FORK_GATE:
+                    status = self._execute(primitive, stream, count, block)
                 if status:
                     raise failure(f"dnnl_primitive_execute` of `{title}", status)
             if parts:

@@ -10,7 +10,7 @@ from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.threads import ForkLock
 
 from byoc_dnnl.arrays import address_of, aligned, aligned_in_large_pages, give_back_pages
-from byoc_dnnl.capi import Argument, Query
+from byoc_dnnl.capi import FORK_GATE, Argument, Query
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, Memory, MemoryDesc, Primitive, Stream, argument_block
 from byoc_dnnl.plan import Packing
@@ -105,7 +105,8 @@ def _execute(engine: Engine, packing: Packing, source: NDArray) -> NDArray:
         (Argument.SCRATCHPAD, Memory(engine, packing.desc.memory_desc(Query.SCRATCHPAD_MD), address_of(scratch))),
     ]
     block, stream, primitive = argument_block(memories), Stream(engine), Primitive(packing.desc)
-    engine.api.call("dnnl_primitive_execute", primitive, stream, len(block), block)
+    with FORK_GATE:
+        engine.api.call("dnnl_primitive_execute", primitive, stream, len(block), block)
     engine.api.call("dnnl_stream_wait", stream)
     return array
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from byoc_core.runtime.threads.fork_gate import ForkGate
     from byoc_core.runtime.threads.fork_lock import ForkLock
     from byoc_core.runtime.threads.setting import (
         MAX_THREADS,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_THREADS",
+    "ForkGate",
     "ForkLock",
     "check_num_threads",
     "default_num_threads",
@@ -48,5 +50,5 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = "fork_lock" if name == "ForkLock" else "setting"
+    home = {"ForkGate": "fork_gate", "ForkLock": "fork_lock"}.get(name, "setting")
     return getattr(import_module(f"{__name__}.{home}"), name)
