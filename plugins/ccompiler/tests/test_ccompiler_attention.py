@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import byoc_core
 import numpy as np
 import pytest
 from byoc_core.dims import Dim, symbol
@@ -24,6 +25,21 @@ CASES: dict[str, tuple[Any, ...]] = {
     "no-keys": ((1, 2, 3, 8), (1, 2, 0, 8), 4, None, {}),
     "no-queries": ((1, 2, 0, 8), (1, 2, 3, 8), 4, None, {}),
 }
+
+PRODUCTS = """
+from byoc_core import script as R
+
+@R.function
+def main(q: R.Tensor((1, 2, 5, 8)), k: R.Tensor((1, 2, 7, 8)), v: R.Tensor((1, 2, 7, 8))):
+    t = R.permute_dims(k, axes=(0, 1, 3, 2))
+    a = R.matmul(q, t)
+    b = R.multiply(a, R.const(0.5))
+    c = R.nn.softmax(b)
+    d = R.matmul(c, v)
+    e = R.exp(d)
+    return e
+"""
+"""Attention in decomposed form, and an op behind."""
 
 
 def _types(
@@ -143,3 +159,12 @@ def test_an_unknown_number_of_heads_that_groups_divide(bench: Bench, heads: Dim,
         (actual,) = bench.run(function, *inputs)
         (oracle,) = bench.reference(function, *inputs, wide=True)
         assert_near(actual, oracle, inputs[2], 6, 8)
+
+
+def test_a_profile_names_all_ops_computed_as_attention() -> None:
+    module = byoc_core.parse(PRODUCTS)
+    inputs = [np.ones(shape, np.float32) for shape in ((1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 8))]
+    found = byoc_core.profile(byoc_core.build(module, ["ccompiler"]), inputs, num_calls=2)
+    (region,) = found.regions
+    assert [[op.value for op in part.ops] for part in region.parts] == [["t", "a", "b", "c", "d"], ["e"]]
+    assert region.parts[0].flops + region.parts[1].flops == region.flops

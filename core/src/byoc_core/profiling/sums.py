@@ -10,7 +10,7 @@ from byoc_core.profiling.program_work import InstructionWork, OpWork, ProgramWor
 from byoc_core.profiling.recording import CallRecord, instruction_records
 from byoc_core.profiling.results import PartProfile, RegionProfile
 
-__all__ = ["sum_regions"]
+__all__ = ["computed_ops", "sum_regions"]
 
 
 @dataclass(slots=True)
@@ -80,12 +80,10 @@ def sum_regions(
 
 def _region(region: _RegionSum, num_calls: int, work: ProgramWork) -> RegionProfile:
     ops, outputs = work.ops_of(region.work.region), work.outputs_of(region.work.region)
-    by_name = {(op.name.op, output): op for op in ops for output in op.outputs}
     num_readers = Counter(name for op in ops for name in op.inputs)
     parts = []
-    for (_, _, name, ops_lines), total in region.parts.items():
-        keys = [tuple(line.split(" ", 1)) for line in ops_lines.splitlines() if " " in line]
-        computed = list({id(op): op for key in keys if (op := by_name.get(key)) is not None}.values())  # type: ignore[arg-type]
+    computed_by_part = computed_ops([ops_lines for _, _, _, ops_lines in region.parts], ops, num_readers, outputs)
+    for ((_, _, name, _), total), computed in zip(region.parts.items(), computed_by_part, strict=True):
         calls = total.calls / num_calls
         parts.append(
             PartProfile(
@@ -107,6 +105,42 @@ def _region(region: _RegionSum, num_calls: int, work: ProgramWork) -> RegionProf
         region.nbytes / num_calls,
         tuple(parts),
     )
+
+
+def computed_ops(
+    parts: Sequence[str], ops: Sequence[OpWork], num_readers: Mapping[str, int], outputs: frozenset[str]
+) -> list[list[OpWork]]:
+    """Return the ops of the model computed by each part, in the order of the region.
+
+    A backend may replace an op together with the ops before by another op, with the result of the last. A part with
+    such an op computes the op with this result, and the ops named by no part whose results are read there only.
+
+    Args:
+        parts: the text of the ops of each part; see :func:`byoc_core.runtime.parts.ops_text`.
+        ops: the ops of the region.
+        num_readers: the number of ops of the region with a value as operand, by name.
+        outputs: the values returned by the region.
+
+    Cost: linear in ops and operands.
+    """
+    positions = {output: position for position, op in enumerate(ops) for output in op.outputs}
+    pairs_by_part: list[list[tuple[str, int]]] = []
+    for text in parts:
+        lines = [line.split(" ", 1) for line in text.splitlines() if " " in line]
+        pairs_by_part.append([(name, positions[value]) for name, value in lines if value in positions])
+    assigned = {position for pairs in pairs_by_part for _, position in pairs}
+    found = []
+    for pairs in pairs_by_part:
+        computed = {position for _, position in pairs}
+        waiting = [position for name, position in pairs if ops[position].name.op != name]
+        while waiting:
+            inputs = ops[waiting.pop()].inputs - outputs
+            makers = {positions[value] for value in inputs if value in positions and num_readers[value] == 1} - assigned
+            assigned |= makers
+            computed |= makers
+            waiting += makers
+        found.append([ops[position] for position in sorted(computed)])
+    return found
 
 
 def _traffic(computed: Sequence[OpWork], num_readers: Mapping[str, int], outputs: frozenset[str]) -> int:

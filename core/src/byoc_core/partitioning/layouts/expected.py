@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from byoc_core.backend import BackendHandle
-from byoc_core.ir import Binding, IRModule
+from byoc_core.ir import Binding, IRModule, Value, Var
 from byoc_core.partitioning.layouts.find_orders import find_orders, is_same_memory
 from byoc_core.partitioning.layouts.orders import Order
 from byoc_core.partitioning.layouts.statements import StatedOrders
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of
 from byoc_core.partitioning.op_structure import OpNumbers
 
-__all__ = ["expect_orders"]
+__all__ = ["ExpectedOrder", "expect_orders"]
+
+
+class ExpectedOrder(NamedTuple):
+    """The orders of a value on a backend: as written by the maker there, and as read by a reader there."""
+
+    written: Order = None
+    read: Order = None
 
 
 def expect_orders(
@@ -21,11 +29,13 @@ def expect_orders(
     backends: Sequence[BackendHandle],
     options: Mapping[str, Mapping[str, object]],
     numbers: OpNumbers,
-) -> dict[str, dict[OpKey, Order]]:
+) -> dict[str, dict[OpKey, ExpectedOrder]]:
     """Return the permuted values expected on each backend with statements, by function and name, with their orders.
 
     A backend is asked about all ops it is able to take; other ops are those of the first other backend able to take
-    them. Values in row-major order are left out.
+    them. Values in row-major order are left out, but for ops without use for row-major order: behind a border the
+    backend changes the order, but alone it may see through the ops between, as through the reshapes of a channel
+    shuffle.
 
     Args:
         module: the module before the claims.
@@ -50,8 +60,15 @@ def expect_orders(
         stated_orders.prefers(name, op) for name, ops in claims.items() for op in ops.values()
     ):
         return {}
-    found: dict[str, dict[OpKey, Order]] = {}
-    for name in claims:
+    results = {
+        (source, result.name)
+        for source, body in bodies_of(module)
+        for binding in body.bindings
+        for op in members_of(binding)
+        for result in op.results
+    }
+    found: dict[str, dict[OpKey, ExpectedOrder]] = {}
+    for name, ops in claims.items():
         owners: dict[str, dict[str, str]] = {}
         for other in (*(other for other in reversed(claims) if other != name), name):
             for source, op in claims[other]:
@@ -63,8 +80,24 @@ def expect_orders(
                 for result in binding.results:
                     order = orders.get(id(result))
                     if order is not None and not is_same_memory(result, order):
-                        found[name][source, result.name] = order
+                        found[name][source, result.name] = ExpectedOrder(order, order)
+        for (source, _), binding in ops.items():
+            alternatives = stated_orders.orders(name, binding) or ()
+            for result, order in _required_orders(binding.results, [orders.results for orders in alternatives]):
+                found[name].setdefault((source, result.name), ExpectedOrder(written=order))
+            for operand, order in _required_orders(binding.operands, [orders.operands for orders in alternatives]):
+                key = (source, operand.name)
+                expected = found[name].get(key, ExpectedOrder())
+                if key in results and expected.read is None:
+                    found[name][key] = expected._replace(read=order)
     return found
+
+
+def _required_orders(values: Sequence[Value], alternatives: Sequence[Sequence[Order]]) -> Iterator[tuple[Var, Order]]:
+    """Yield the values not usable in row-major order by an op, with the best of the stated orders."""
+    for value, *orders in zip(values, *alternatives, strict=True):
+        if isinstance(value, Var) and orders and None not in orders and not is_same_memory(value, orders[0]):
+            yield value, orders[0]
 
 
 def _claims(trial: IRModule, backend: str) -> dict[OpKey, Binding]:

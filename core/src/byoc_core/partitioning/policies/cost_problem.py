@@ -13,7 +13,7 @@ from byoc_core.backend.registry import HOST_NAME
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Var
 from byoc_core.measurements import Calibration
 from byoc_core.partitioning.claiming.request import PartitionRequest
-from byoc_core.partitioning.layouts.orders import Order
+from byoc_core.partitioning.layouts.expected import ExpectedOrder
 from byoc_core.partitioning.op_sites import OpKey, bodies_of, members_of, op_key
 from byoc_core.partitioning.op_structure import OpNumbers
 from byoc_core.partitioning.policies.cost_model import (
@@ -31,6 +31,7 @@ from byoc_core.pattern import Rejection
 __all__ = ["WRONG_PLACE", "Body", "Prices", "Unit", "backends_of"]
 
 _NO_SITE = Site(maker="", reader="")
+_ROW_MAJOR = ExpectedOrder()
 WRONG_PLACE = to_units(math.inf)
 """The cost of an op at a place not allowed: 30 years, more than all other costs of a module together."""
 
@@ -89,7 +90,7 @@ class Prices:
         measured: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
         border_seconds: tuple[float, float] = (0.0, 0.0),
         calibrations: Mapping[str, Calibration] = MappingProxyType({}),
-        orders: Mapping[str, Mapping[OpKey, Order]] = MappingProxyType({}),
+        orders: Mapping[str, Mapping[OpKey, ExpectedOrder]] = MappingProxyType({}),
         num_threads: int = 1,
         kept_off_host: Collection[OpKey] = (),
     ) -> None:
@@ -110,7 +111,7 @@ class Prices:
         self._neighbours = neighbours_of(module)
         self._measured = [measured.get(name, {}) for name in self.labels]
         self._border_seconds = border_seconds
-        self._moves: dict[tuple[int, tuple[Order, ...]], list[list[int]]] = {}
+        self._moves: dict[tuple[int, tuple[ExpectedOrder, ...]], list[list[int]]] = {}
         self._orders = [orders.get(name, {}) for name in self.labels]
         self._host_filter = request.claim_filters(HOST_NAME)
         self._kept_off_host = kept_off_host
@@ -203,7 +204,7 @@ class Prices:
             value: the value.
         """
         nbytes, key = self.sizes.nbytes(value.type), (source, value.name)
-        orders = tuple(permuted.get(key) for permuted in self._orders)
+        orders = tuple(permuted.get(key, _ROW_MAJOR) for permuted in self._orders)
         if (nbytes, orders) not in self._moves:
             labels = range(len(self.labels))
             self._moves[nbytes, orders] = [
@@ -212,14 +213,15 @@ class Prices:
             ]
         return self._moves[nbytes, orders]
 
-    def _move(self, leaving: int, entering: int, nbytes: int, orders: Sequence[Order]) -> int:
+    def _move(self, leaving: int, entering: int, nbytes: int, orders: Sequence[ExpectedOrder]) -> int:
         """Return the cost of moving a value from a label to another in femtoseconds."""
         constant, seconds_per_byte = self._border_seconds
         seconds = self._borders[entering].call_seconds + constant + seconds_per_byte * nbytes
-        for label in (leaving, entering):
+        written, read = orders[leaving].written, orders[entering].read
+        for label, order in ((leaving, written), (entering, read)):
             border = self._borders[label]
             seconds += nbytes / border.bytes_per_second if border.bytes_per_second else 0.0
-            if border.layout_bytes_per_second and orders[label] is not None and orders[leaving] != orders[entering]:
+            if border.layout_bytes_per_second and order is not None and written != read:
                 seconds += nbytes / border.layout_bytes_per_second
         return to_units(seconds)
 
