@@ -27,9 +27,10 @@ from byoc_core.partitioning import (
     partition,
 )
 from byoc_core.partitioning.claiming.claim_filters import accept_all
+from byoc_core.partitioning.op_sites import bodies_of
 from byoc_core.partitioning.policies import POLICIES
 from byoc_core.partitioning.policies.cost_model import Sizes, guess_host
-from byoc_core.partitioning.policies.cost_problem import Prices
+from byoc_core.partitioning.policies.cost_problem import Body, Prices
 from byoc_core.pattern import CompositePattern, Rejection, Support, is_op, wildcard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -477,9 +478,11 @@ def test_the_cost_policy_is_lawful_and_never_dearer(
     prices = Prices(case.module, request, policy.machines, Sizes({}))
     for label, handle in enumerate(handles):
         prices.units(case.module, request.claim(case.module, handle), label)  # makes the borders known
-    policy_cost = prices.total(policy(case.module, request))
-    assert policy_cost <= prices.total(GreedyByOrder()(case.module, request))
-    assert policy_cost <= prices.total(case.module)
+    chosen, greedy = policy(case.module, request), GreedyByOrder()(case.module, request)
+    assert prices.total(chosen) <= min(prices.total(greedy), prices.total(case.module))
+    for module in (chosen, greedy, case.module):
+        bodies = [Body(source, body, prices, ()) for source, body in bodies_of(module)]
+        assert prices.total(module) == sum(body.problem.cost(body.labels({})) for body in bodies)
 
 
 def test_the_guessed_host_is_slow_at_passes_over_arrays() -> None:

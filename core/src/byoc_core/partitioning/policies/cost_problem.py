@@ -31,7 +31,6 @@ from byoc_core.pattern import Rejection
 __all__ = ["WRONG_PLACE", "Body", "Prices", "Unit", "backends_of"]
 
 _NO_SITE = Site(maker="", reader="")
-_ROW_MAJOR = ExpectedOrder()
 WRONG_PLACE = to_units(math.inf)
 """The cost of an op at a place not allowed: 30 years, more than all other costs of a module together."""
 
@@ -204,7 +203,7 @@ class Prices:
             value: the value.
         """
         nbytes, key = self.sizes.nbytes(value.type), (source, value.name)
-        orders = tuple(permuted.get(key, _ROW_MAJOR) for permuted in self._orders)
+        orders = tuple(permuted.get(key, ExpectedOrder()) for permuted in self._orders)
         if (nbytes, orders) not in self._moves:
             labels = range(len(self.labels))
             self._moves[nbytes, orders] = [
