@@ -24,12 +24,8 @@ from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["Blocks", "RunWriter", "WordFormat", "pack_panels", "word_tile"]
 
-_REGISTERS = {
-    64: ("_mm512", "__m512i", "__AVX512BW__"),
-    32: ("_mm256", "__m256i", "__AVX2__"),
-    16: ("_mm", "__m128i", "__SSE2__"),
-}
-"""By the bytes of a register: the prefix of the intrinsics, the type, and the macro for products of 16-bit integers."""
+_PAIR_MACROS = {64: "__AVX512BW__", 32: "__AVX2__", 16: "__SSE2__"}
+"""By the bytes of a register: the macro of processors with products of pairs of 16-bit integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +45,10 @@ class WordFormat:
 
     def add(self, lanes: int) -> c.Callee:
         """Return the function for vectors of ``lanes`` words."""
-        names = ("MM", "REGISTER", "HAS_PAIRS", "NBYTES", "WORDS", "SUMS")
+        names = ("HAS_PAIRS", "NBYTES", "WORDS", "SUMS")
         types = (f"vec_{c_suffix(dtype)}x{lanes}" for dtype in (self.dtype, self.sum_dtype))
         text = self.definition
-        for name, meaning in zip(names, (*_REGISTERS[4 * lanes], str(4 * lanes), *types), strict=True):
+        for name, meaning in zip(names, (_PAIR_MACROS[4 * lanes], str(4 * lanes), *types), strict=True):
             text = text.replace(name, meaning)
         return c.Callee(f"vec_add_{self.name}_{lanes}", self.evaluate, definition=text)
 
