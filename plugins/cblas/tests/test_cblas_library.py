@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -135,3 +136,47 @@ def test_a_library_computes_in_the_calling_thread(
         np.testing.assert_allclose(vm["main"](x, w), x @ w.T, rtol=1e-5, atol=1e-6)
         assert ctypes.c_int.in_dll(library, "fake_threads_during_call").value == during
         assert library.fake_threads() == after
+
+
+FORK = """
+import os, signal, sys, threading, warnings
+import byoc_core, numpy as np
+warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
+executable = byoc_core.load(sys.argv[1], allow_native=True)
+machine = byoc_core.VirtualMachine(executable, num_threads=1)
+x, w = np.ones((5, 4), np.float32), np.ones((3, 4), np.float32)
+done = threading.Event()
+def work():
+    while not done.is_set():
+        machine["main"](x, w)
+workers = [threading.Thread(target=work) for _ in range(2)]
+for worker in workers: worker.start()
+statuses = []
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(0 if (machine["main"](x, w) == 4).all() else 1)
+    statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    if statuses[-1]: break
+done.set()
+for worker in workers: worker.join()
+print(statuses == [0] * 20)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_child_forked_beside_calls_finds_the_locks_of_the_library_free(tmp_path: Path) -> None:
+    path = build_fake(tmp_path, "byoclocked", "LOCKED")
+    options = {"cblas": {"library": str(path)}}
+    executable = byoc_core.build(byoc_core.parse(TEXT), backends=[backend], options=options, fallback="error")
+    executable.save(tmp_path / "model.byoc")
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, str(tmp_path / "model.byoc")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "BYOC_LIBRARY_PATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path)},
+    )
+    assert (done.stdout.strip(), done.returncode) == ("True", 0), done.stderr

@@ -37,6 +37,7 @@ _ALWAYS = ("byoc_ffi.h", "byoc_sizes.h", *_SCALARS, "byoc_ffi.c")
 # What comes with a header that a source includes.
 _WITH_HEADER = {
     _PARALLEL_HEADER: (_PARALLEL_HEADER, "byoc_parallel.c", "byoc_places.h", "byoc_places.c"),
+    "byoc_fork_gate.h": ("byoc_fork_gate.h",),
     "byoc_program.h": ("byoc_program.h", "byoc_program.c"),
     "byoc_stepwise_softmax.h": ("byoc_stepwise_softmax.h",),
     "byoc_python.h": ("byoc_python.h", "byoc_python.c"),

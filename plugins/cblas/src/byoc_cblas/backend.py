@@ -60,6 +60,7 @@ def byoc_lower(function: Function, builder: LoweringBuilder, context: CompileCon
     if isinstance(library, Missing):
         return Rejection("library", library.reason)
     builder.include(PARALLEL_HEADER)
+    builder.include("byoc_fork_gate.h")
     builder.link(libraries=[library.name], library_dirs=[library.folder] if library.folder else [])
     for layer in find_layers(function):
         if isinstance(layer, Rejection):

@@ -5,9 +5,9 @@ int PREFIX_openblas_get_num_threads(void);
 void PREFIX_openblas_set_num_threads(int num_threads);
 static atomic_flag byoc_cblas_lock = ATOMIC_FLAG_INIT;
 static int byoc_cblas_calls, byoc_cblas_before;
-/* A child forked by another thread may find the lock held by nobody: waiting ends. */
+/* Held inside byoc_enter_library only, so never during a fork. */
 static void byoc_cblas_take_lock(void) {
-  for (int i = 0; i < 1000000 && atomic_flag_test_and_set_explicit(&byoc_cblas_lock, memory_order_acquire); ++i) {
+  while (atomic_flag_test_and_set_explicit(&byoc_cblas_lock, memory_order_acquire)) {
   }
 }
 static int byoc_cblas_enter(void) {

@@ -55,6 +55,7 @@ static void byoc_cblas_part_REAL(const struct byoc_cblas_product_REAL *p, int64_
     for (int i = 0; i < m; ++i) memset(c + i * p->ldc, 0, (size_t)n * sizeof(REAL));
   }
   if (k != 0) {
+    byoc_enter_library();
     const int state = byoc_cblas_enter();
     if (m == 1) {
       const int step = p->transpose_a ? lda : 1;
@@ -75,6 +76,7 @@ static void byoc_cblas_part_REAL(const struct byoc_cblas_product_REAL *p, int64_
                  b, ldb, 0, c, ldc);
     }
     byoc_cblas_leave(state);
+    byoc_leave_library();
   }
   byoc_cblas_epilogue_REAL(p, m0, m1, n0, n1);
 }
