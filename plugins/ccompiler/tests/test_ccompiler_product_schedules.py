@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -81,6 +81,10 @@ def _draw_schedule(rng: random.Random, kind: Kind, p: Product, unit: VectorUnit)
     assert isinstance(kind, RightOperand)
     depth_block = rng.choice((None, size(4), size(12)))
     schedule = PanelSchedule(kind, size(5), size(20), p.num_rows, depth_block, rng.choice((False, True)))
+    panels = rng.randint(2, 5)
+    at_once = replace(schedule, chunk=max(schedule.chunk, p.known_rows or 1), depth_block=None, panels_at_once=panels)
+    if all(at_once.laws(p, unit).values()):
+        return at_once
     if schedule.packs_inside(p, unit) or size(2) == 1:
         return schedule
     return PanelSchedule(
@@ -107,7 +111,9 @@ def _draw_case(rng: random.Random, bench: Bench, kind: Kind, number: int) -> Cas
     is_constant = kind is RightOperand.CONSTANT or flag()
     is_vector = flag(RightOperand.CONSTANT, RightOperand.IN_PLACE)
     is_dense = not is_vector and (kind is DotSchedule or flag(RightOperand.IN_PLACE))
-    rows, (depth, columns) = size("m", 23), (size("k", 20), size("n", 21))
+    rows, depth, columns = size("m", 23), size("k", 20), size("n", rng.choice((21, 60)))
+    if kind is RightOperand.CONSTANT and number >= len(KINDS):
+        lead, rows = (), rng.randint(1, 6)  # perhaps several panels at once
     if is_constant:
         depth, columns = (evaluate(dim, symbols) for dim in (depth, columns))
     matrix = (columns, depth) if is_dense else (depth,) if is_vector else (depth, columns)
@@ -188,6 +194,7 @@ def test_random_schedules_compute_what_the_nests_say() -> None:
     assert len({schedule.depth_block for schedule in panels} - {None}) > 2
     assert len({schedule.vectors for schedule in panels}) > 2
     assert len({schedule.chunk for schedule in panels}) > 2
+    assert {schedule.panels_at_once > 1 for schedule in panels} == {True, False}
     assert {type(schedule) for schedule in ran} == {PanelSchedule, DotSchedule, StretchSchedule}
 
 
@@ -207,6 +214,13 @@ ILLEGAL: list[tuple[str, Callable[[], object], tuple[int, ...], tuple[int, ...],
         lambda: _panels(RightOperand.PACKED_APART),
         (2, 8, 5),
         (2, 5, 7),
+        "float32",
+    ),
+    (
+        "panels at once are whole constants, and meet few rows",
+        lambda: PanelSchedule(RightOperand.PACKED_APART, 1, 8, 8, panels_at_once=2),
+        (4, 5),
+        (5, 7),
         "float32",
     ),
     ("sizes are above 0", lambda: _panels(RightOperand.PACKED, chunk=0), (8, 5), (5, 7), "float32"),
@@ -229,7 +243,9 @@ def test_reports_tell_the_schedule(bench: Bench) -> None:
     bench.op("matmul", [tensor((40, 20)), tensor((20, 64))])
     (kernel,) = byoc_generated_kernels(bench.functions, CompileContext("ccompiler", bench.options, bench.constants))
     assert kernel.schedule["right"] == "in place"
-    assert list(kernel.schedule) == ["right", "vectors", "chunk", "outer", "depth_block", "fetches"]
+    assert list(kernel.schedule) == [
+        *("right", "vectors", "chunk", "outer", "depth_block", "fetches", "panels_at_once"),
+    ]
 
 
 def _rounded(bench: Bench, rows: int) -> Function:

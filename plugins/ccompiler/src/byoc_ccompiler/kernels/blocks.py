@@ -9,6 +9,7 @@ cache while many rows pass, and the partial sums wait in a small array. While ro
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 import numpy as np
 from byoc_core.authoring import c
@@ -120,9 +121,10 @@ class PanelKernel:
         right = schedule.right
         check_laws(schedule.laws(p, kernel.unit))
         self.kernel, self.p, self.schedule, self.lanes = kernel, p, schedule, kernel.unit.lanes(p.dtype)
-        # Columns of a panel, and of a last panel known to have fewer vectors; else 0.
-        self.width = schedule.vectors * self.lanes
-        self.tail = -(-(p.known_columns or 0) // self.lanes) % schedule.vectors * self.lanes
+        # Columns of a panel, of the panels of an item, and of a last item known to have fewer vectors; else 0.
+        self.panel_width = schedule.vectors * self.lanes
+        self.width = self.panel_width * schedule.panels_at_once
+        self.tail = -(-(p.known_columns or 0) // self.lanes) * self.lanes % self.width
         self.num_panels = ceildiv(p.num_columns, self.width)
         self.item, self.b, self.n0, self.n_count = c.variables("item b n0 n_count")
         self.m_begin, self.m_end, self.panel_step = c.variables("m_begin m_end panel_step")
@@ -133,7 +135,7 @@ class PanelKernel:
         self.is_in_place, self.left = right is RightOperand.IN_PLACE, kernel.source(p.left.value, "x")
         operand, weights = p.right.value, p.weight_matrix(kernel)
         if right is RightOperand.CONSTANT and weights is not None:
-            operand = kernel.scope.constants.derive(packed_panels(weights, self.width, self.lanes))
+            operand = kernel.scope.constants.derive(packed_panels(weights, self.panel_width, self.lanes))
         self.right = kernel.source(operand, "weights")
 
     def block(self) -> c.Block:
@@ -159,7 +161,7 @@ class PanelKernel:
         loop = self._loop(batch * num_outer * self.num_panels, body)
         if scratch is None or not packs_apart:
             return loop
-        packing = (c.Alias(self.matrix, self.right, _ZERO), self._pack(scratch, self.n0 * p.depth))
+        packing = (c.Alias(self.matrix, self.right, _ZERO), *self._pack(scratch, self.n0 * p.depth))
         return self._loop(self.num_panels, packing) + loop
 
     def _loop(self, count: Dim, body: c.Block) -> c.Block:
@@ -168,16 +170,20 @@ class PanelKernel:
         columns = (c.Let(self.n0, self.item % self.num_panels * self.width), c.Let(self.n_count, n_count))
         return loops_around((*columns, *body), (self.item,), (count,), part=0)
 
-    def _by_width(self, call: Callable[[int], c.Call]) -> c.Statement:
-        """Return the call for a whole panel, or for a narrower last panel."""
-        full_call, is_full = c.Evaluate(call(self.width)), self.n_count.compare(">", self.tail)
-        return c.If(is_full, (full_call,), (c.Evaluate(call(self.tail)),)) if self.tail else full_call
+    def _by_width(self, body: Callable[[int], c.Block]) -> c.Block:
+        """Return the statements for the columns of a whole item, or of a narrower last item."""
+        full, is_full = body(self.width), self.n_count.compare(">", self.tail)
+        return (c.If(is_full, full, body(self.tail)),) if self.tail else full
 
-    def _pack(self, to: c.Buffer, offset: c.Expression) -> c.Statement:
+    def _pack(self, to: c.Buffer, offset: c.Expression) -> c.Block:
         right = self.p.right
         steps = (c.Size(right.row_step), c.Size(right.column_step), c.Size(self.p.depth))
         operands = (c.Address(self.matrix, self.n0 * right.column_step), *steps, self.n_count, c.Address(to, offset))
-        return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), operands))
+
+        def pack(width: int) -> c.Block:
+            return (c.Evaluate(c.Call(pack_function(self.kernel, to.dtype, width), operands)),)
+
+        return self._by_width(pack)
 
     def _panel(self, scratch: c.Buffer | None) -> c.Block:
         """Return the statements locating the panel of an item, and packing the panel if needed."""
@@ -188,7 +194,7 @@ class PanelKernel:
             return (c.Alias(self.panel, self.matrix, self.n0), c.Let(self.panel_step, row_step))
         if not self.is_in_place:
             offset = (self.b * (self.num_panels * self.width) + self.n0) * p.depth
-            pack = (self._pack(scratch, offset),) if right is RightOperand.PACKED else ()
+            pack = self._pack(scratch, offset) if right is RightOperand.PACKED else ()
             return (*pack, c.Alias(self.panel, scratch, offset))
         in_place, packed = c.Buffer("columns", p.dtype), c.Buffer("packed", p.dtype, c.MemoryAccess.WRITE)
         is_full, width = self.n_count.compare(">", self.tail), c.Size(self.width)
@@ -196,7 +202,7 @@ class PanelKernel:
         return (
             c.Alias(in_place, self.matrix, self.n0),
             c.Alias(packed, scratch, self.b * (p.depth * self.width)),
-            c.If(self.is_ragged, (self._pack(packed, _ZERO),)),
+            c.If(self.is_ragged, self._pack(packed, _ZERO)),
             c.Alias(self.panel, packed, _ZERO, self.is_ragged, in_place),
             c.Let(self.panel_step, c.Select(self.is_ragged, step, row_step)),
         )
@@ -224,19 +230,33 @@ class PanelKernel:
         rows: set[int] = set() if p.known_rows is None else {chunk, p.known_rows % chunk}
         strided = (self.panel_step,) if self.is_in_place else ()
 
-        def multiply(k0: c.Expression, k_count: c.Expression) -> c.Statement:
-            def call(width: int) -> c.Call:
-                function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=self.is_in_place)
-                left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
-                panel = c.Address(self.panel, k0 * (self.panel_step if self.is_in_place else c.Size(width)))
-                target = (c.Address(to, offset), c.Size(pitch), k0.compare(">", 0))
-                ahead = (k_count * width, m_count) if self.schedule.fetches else (_ZERO, _ZERO)
-                return c.Call(function, (*left, panel, *strided, k_count, m_count, *target, *ahead))
+        def of_panel(k0: c.Expression, k_count: c.Expression, width: int) -> c.Block:
+            function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=self.is_in_place)
+            left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
+            panel = c.Address(self.panel, k0 * (self.panel_step if self.is_in_place else c.Size(width)))
+            target = (c.Address(to, offset), c.Size(pitch), k0.compare(">", 0))
+            ahead = (k_count * width, m_count) if self.schedule.fetches else (_ZERO, _ZERO)
+            return (c.Evaluate(c.Call(function, (*left, panel, *strided, k_count, m_count, *target, *ahead))),)
 
-            return self._by_width(call)
+        def of_panels(width: int) -> c.Block:
+            """Return the products with all panels of an item: with the whole panels at once, then with a narrower."""
+            whole = width // self.panel_width
+            narrow = (width - whole * self.panel_width) // self.lanes
+            left = (c.Address(self.rows, m0 * p.left.row_step), c.Size(p.left.row_step))
 
+            def products(vectors: int, first: int, panels: int) -> c.Statement:
+                at, target = c.Address(self.panel, first * depth), c.Address(to, offset + first)
+                shape = (int(str(p.known_rows)), vectors)
+                return multiply(self.kernel, shape, left, at, depth, target, pitch=c.Size(pitch), panels=panels)
+
+            block = (products(self.schedule.vectors, 0, whole),) if whole else ()
+            return (*block, *((products(narrow, whole * self.panel_width, 1),) if narrow else ()))
+
+        if self.schedule.panels_at_once > 1:
+            return self._by_width(of_panels)
         if block is None:
-            return (multiply(_ZERO, depth),)
+            return self._by_width(partial(of_panel, _ZERO, depth))
         k0, k_count = c.variables("k0 k_count")
         count = c.Let(k_count, c.index_min(c.Size(block), depth - k0))
-        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, multiply(k0, k_count)), step=block),)
+        steps = self._by_width(partial(of_panel, k0, k_count))
+        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, *steps), step=block),)

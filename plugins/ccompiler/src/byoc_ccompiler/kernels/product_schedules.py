@@ -41,6 +41,10 @@ _FEW_ROWS, _ROWS_AT_ONCE, _ROWS_WAITING = 12, 48, 192
 _NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
 """Bytes sure to stay in the nearest cache, or in the next cache, while a kernel runs."""
 
+_MOST_STREAMED_ROWS, _STREAMS, _LEAST_STREAMS, _LEAST_ITEMS = 6, 4, 3, 4
+"""Rows for which reading a large right operand takes longer than multiplying; panels read at a time, at most and at
+least; and items left for threads."""
+
 _ROWS_OF_DOTS = 16
 """Rows, or columns, for which a search tries dot products."""
 
@@ -95,6 +99,7 @@ class PanelSchedule(SizedSchedule):
         outer: rows multiplied by all panels before the next rows: whole chunks, or all rows.
         depth_block: steps of a panel computed at a time; ``None`` for all.
         fetches: whether the continuation of a panel is prefetched while rows pass.
+        panels_at_once: panels multiplied by the rows at a time. Each is a stream of memory of its own.
     """
 
     right: RightOperand
@@ -103,6 +108,7 @@ class PanelSchedule(SizedSchedule):
     outer: Dim
     depth_block: int | None = None
     fetches: bool = False
+    panels_at_once: int = 1
 
     def packs_inside(self, p: Product, unit: VectorUnit) -> bool:
         """Return whether some item packs a panel: each item, or the item of last columns not filling a vector."""
@@ -119,6 +125,13 @@ class PanelSchedule(SizedSchedule):
             "constant panels hold weights": right is not RightOperand.CONSTANT or p.weights is not None,
             "columns read in place are contiguous": right is not RightOperand.IN_PLACE or p.right.column_step == 1,
             "panels packed apart belong to a single matrix": right is not RightOperand.PACKED_APART or p.batch == (),
+            "panels at once are whole constants, and meet few rows": self.panels_at_once == 1
+            or (
+                right is RightOperand.CONSTANT
+                and self.depth_block is None
+                and (p.known_rows or _MOST_STREAMED_ROWS + 1) <= min(_MOST_STREAMED_ROWS, self.chunk)
+                and p.known_columns is not None
+            ),
         }
 
 
@@ -195,6 +208,7 @@ def _near_panels(p: Product, unit: VectorUnit, near: PanelSchedule) -> Iterator[
     yield from (sized(replace(near, chunk=size)) for size in chunks if p.known_rows is None or size <= p.known_rows)
     yield replace(near, outer=near.chunk if near.outer == p.num_rows else p.num_rows)
     yield replace(near, fetches=not near.fetches and unit.has_vectors)
+    yield from (replace(near, panels_at_once=panels) for panels in (1, 2, _STREAMS) if panels != near.panels_at_once)
 
 
 def choose(p: Product, unit: VectorUnit) -> PanelSchedule | DotSchedule | StretchSchedule:
@@ -241,7 +255,31 @@ def _choose_panels(p: Product, unit: VectorUnit) -> PanelSchedule:
     stays_near = right is RightOperand.IN_PLACE or has_few_rows or (depth_block is None and is_cached)
     fetches = unit.has_vectors and not stays_near
     schedule = PanelSchedule(right, vectors, chunk, outer, depth_block, fetches)
-    return replace(schedule, outer=p.num_rows) if schedule.packs_inside(p, unit) else schedule
+    schedule = replace(schedule, outer=p.num_rows) if schedule.packs_inside(p, unit) else schedule
+    return _with_streams(schedule, p, unit)
+
+
+def _with_streams(schedule: PanelSchedule, p: Product, unit: VectorUnit) -> PanelSchedule:
+    """Return the schedule reading the right operand faster for very few rows.
+
+    A processor reads ahead in several streams of memory at a time, and reads a single stream at two thirds of its
+    speed. Moreover, the few sums of a single panel do not keep the multipliers busy. Columns in place are one stream,
+    wider than a panel.
+    """
+    rows, columns = p.known_rows, p.known_columns
+    if rows is None or columns is None or not 0 < rows <= _MOST_STREAMED_ROWS or not unit.has_vectors:
+        return schedule
+    room, needed = (unit.registers - _STREAMS) // rows, -(-columns // unit.lanes(p.dtype))
+    if schedule.right is RightOperand.IN_PLACE:
+        most = max((size for size in range(1, 2 * _STREAMS + 1) if unit.rows_for(size) >= rows), default=1)
+        return replace(schedule, vectors=max(schedule.vectors, min(most, needed)))
+    if schedule.right is not RightOperand.CONSTANT or room < _LEAST_STREAMS:
+        return schedule
+    vectors = min(2 if rows == 1 else 1, needed)
+    nbytes = p.depth * columns * dtype_info(p.dtype).itemsize
+    items = 1 if isinstance(nbytes, int) and nbytes <= _NEAR_NBYTES else _LEAST_ITEMS
+    streams = max(1, min(_STREAMS, room // vectors, needed // vectors // items))
+    return schedule if streams == 1 else replace(schedule, vectors=vectors, panels_at_once=streams)
 
 
 def panel_vectors(unit: VectorUnit, dtype: str, columns: Dim) -> tuple[int, int]:
