@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope, c_suffix
 from byoc_core.dims import Dim, product
@@ -19,6 +18,7 @@ from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axes import view_of, write_lines
 from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.pointwise import known_power
 from byoc_ccompiler.rejections import FLOATS, reject_non_floats, reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -36,9 +36,7 @@ def _write_lrn(kernel: Kernel) -> None:
     shape, source, out = shape_of(x), kernel.source(x), kernel.target(step.result)
     channels, inner, type_ = shape[1], product(shape[2:]), c.CType(source.dtype)
     size = int_of(step.binding, "size")
-    beta, bias = (c.Literal(float_of(step.binding, name), type_) for name in ("beta", "bias"))
-    alpha = c.Literal(float_of(step.binding, "alpha") / size, type_)
-    power = c.Callee("powf" if type_.dtype == "float32" else "pow", np.power, flops=60)
+    alpha, beta, bias = (float_of(step.binding, name) for name in ("alpha", "beta", "bias"))
     row, first, end, near, k = c.variables("row first end near k")
     base, number, at = c.Variable("base", type_), row % channels, row * inner + k
     neighbour = source[(row + near) * inner + k]
@@ -51,7 +49,10 @@ def _write_lrn(kernel: Kernel) -> None:
         c.Let(end, c.index_min(c.Size(size // 2), channels - 1 - number) + 1),
         every(c.Store(out, at, c.Literal(0, type_))),
         c.For(near, first, end, (every(c.Store(out, at, out[at] + neighbour * neighbour)),)),
-        every(c.Let(base, bias + alpha * out[at]), c.Store(out, at, source[at] / c.Call(power, (base, beta), type_))),
+        every(
+            c.Let(base, c.Literal(bias, type_) + c.Literal(alpha / size, type_) * out[at]),
+            c.Store(out, at, source[at] / known_power(base, beta, is_positive=min(alpha, bias) >= 0)),
+        ),
     )
     kernel.finish_block(loops_around(rows, [row], [product(shape[:2])], part=0))
 

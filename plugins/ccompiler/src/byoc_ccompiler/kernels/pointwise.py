@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,11 @@ __all__ = [
     "element_statements",
     "element_sum",
     "is_pointwise",
+    "known_power",
     "operand_axes",
     "operand_dims",
     "operand_layout",
+    "root_of",
     "step_statement",
 ]
 
@@ -35,6 +39,9 @@ PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 """Elementwise ops with parameters along one axis of the first operand, given by the attribute ``axis``."""
 
 _QUANTISING = frozenset({"quantize", "dequantize"})
+
+_MOST_QUARTERS = 16
+"""Powers up to this number of quarters are products: the error of each product is half a unit in the last place."""
 
 POINTWISE = frozenset(SCALAR_OPS) | PER_CHANNEL | _QUANTISING | {"broadcast_to"}
 """Ops computing each element of the result from a single element of each operand; quantising ops, except by blocks."""
@@ -80,8 +87,7 @@ def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
         return _dequantised(type_, *values)
     if step.op == "nn.batch_norm":
         x, gamma, beta, mean, variance = values
-        root = c.Callee("sqrtf" if type_.dtype == "float32" else "sqrt", np.sqrt, flops=1)
-        deviation = c.Call(root, (variance + c.Literal(step.binding.attrs["epsilon"], type_),), type_)
+        deviation = root_of(variance + c.Literal(step.binding.attrs["epsilon"], type_))
         return (x - mean) * (gamma / deviation) + beta
     if step.op == "exp" and step.is_nonpositive:
         return c.Call(c.Callee(f"byoc_exp_nonpositive_{c_suffix(type_.dtype)}", np.exp, flops=1), tuple(values), type_)
@@ -92,6 +98,28 @@ def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
 def element_sum(left: c.Expression, right: c.Expression) -> c.Expression:
     """Return the sum of two numbers of equal dtype, rounded or wrapped around as in reference kernels."""
     return _combined("+", c.Callee(f"byoc_add_{c_suffix(left.type.dtype)}", np.add), left, right)
+
+
+def root_of(base: c.Expression) -> c.Expression:
+    """Return the square root of a float."""
+    name = "sqrtf" if base.type.dtype == "float32" else "sqrt"
+    return c.Call(c.Callee(name, np.sqrt, flops=1), (base,), base.type)
+
+
+def known_power(base: c.Expression, exponent: float, *, is_positive: bool = True) -> c.Expression:
+    """Return a float raised to a known power.
+
+    Small multiples of a quarter are products of square roots, if the base is known to be at least 0: C compilers
+    vectorise square roots, but not the power of the C library.
+    """
+    quarters = round(4 * exponent)
+    if not is_positive or not 0 < quarters <= _MOST_QUARTERS or quarters != 4 * exponent:
+        name = "powf" if base.type.dtype == "float32" else "pow"
+        return c.Call(c.Callee(name, np.power, flops=60), (base, c.Literal(exponent, base.type)), base.type)
+    root = root_of(base)
+    factors: list[c.Expression] = [base] * (quarters // 4)
+    factors += [root] * (quarters // 2 % 2) + [root_of(root)] * (quarters % 2)
+    return reduce(operator.mul, factors)
 
 
 def element_product(left: c.Expression, right: c.Expression) -> c.Expression:

@@ -28,6 +28,7 @@ from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
+from byoc_ccompiler.kernels.pointwise import known_power
 from byoc_ccompiler.rejections import FLOATS, operand_type, reject_non_floats
 from byoc_ccompiler.size_checks import require_spatial
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -156,13 +157,14 @@ class _Pooling:
             return c.Call(maximum, (total, value), self.type)
         if self.kind == "avg":
             return total + value
-        return total + self._power(self._call("fabs", np.abs, value), self.power)
+        size = c.Callee("fabsf" if self.type.dtype == "float32" else "fabs", np.abs, flops=1)
+        return total + known_power(c.Call(size, (value,), self.type), self.power)
 
     def finish(self, total: c.Expression, divisor: c.Expression) -> c.Expression:
         """Return the result from a window's total and the divisor of a mean."""
         if self.kind == "avg":
             return total / divisor
-        return self._call("sqrt", np.sqrt, total) if self.power == 2 else self._power(total, 1.0 / self.power)
+        return known_power(total, 1.0 / self.power)
 
     def window(self, indices: Sequence[c.Expression]) -> _Window:
         """Return the window with this number along each axis."""
@@ -180,13 +182,6 @@ class _Pooling:
         divisor = c.Variable("divisor", self.type)
         declared = c.Let(divisor, c.Cast(c.index_max(c.Size(1), counted), self.type))
         return _Window(positions, divisor, (*statements, declared), taps, counts)
-
-    def _power(self, base: c.Expression, exponent: float) -> c.Expression:
-        return base if exponent == 1 else self._call("pow", np.power, base, c.Literal(exponent, self.type))
-
-    def _call(self, name: str, evaluate: Callable[..., Any], *arguments: c.Expression) -> c.Expression:
-        callee = c.Callee(f"{name}f" if self.type.dtype == "float32" else name, evaluate, flops=1)
-        return c.Call(callee, arguments, self.type)
 
 
 class _Image(NamedTuple):
