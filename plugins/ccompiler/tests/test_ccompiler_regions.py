@@ -95,6 +95,30 @@ def test_a_shuffle_of_channels_moves_along_the_last_axis(bench: Bench) -> None:
     np.testing.assert_allclose(actual, oracle, rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize("method", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(("axes", "sizes"), [((2, 3), (18, 14)), ((3, 2), (5, 9))])
+def test_resizing_between_convolutions_has_channels_last(
+    bench: Bench, method: str, axes: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
+    builder = bench.builder()
+    image = _convolve(builder, _image(builder), 0)
+    resized = _emit(builder, "nn.resize", image, sizes=sizes, axes=axes, scales=None, method=method)
+    function = bench.add(builder, _convolve(builder, resized, 1))
+    assert _count(bench, function)["permute_dims"] == 2
+    x = np.random.default_rng(3).standard_normal((1, 8, 9, 9)).astype("float32")
+    (actual,), (oracle,) = bench.run(function, x), bench.reference(function, x, wide=True)
+    np.testing.assert_allclose(actual, oracle, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("axes", [(1,), (3,), (1, 2), (1, 2, 3)])
+def test_resizing_of_other_axes_stays_as_it_is(bench: Bench, axes: tuple[int, ...]) -> None:
+    builder = bench.builder()
+    image = _convolve(builder, _image(builder), 0)
+    function = bench.add(builder, _emit(builder, "nn.resize", image, sizes=(16,) * len(axes), axes=axes, scales=None))
+    resize = prepare_regions([function], bench.constants, FAMILIES).functions[function.name].bindings[-1]
+    assert (resize.op.name, resize.attrs["axes"]) == ("nn.resize", axes)
+
+
 def test_pooling_alone_stays_as_it_is(bench: Bench) -> None:
     builder = bench.builder()
     function = bench.add(builder, _emit(builder, "nn.max_pool2d", _image(builder), pool_size=(2, 2)))

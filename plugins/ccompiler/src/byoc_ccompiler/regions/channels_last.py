@@ -1,9 +1,9 @@
 """Convolutional parts with channels last: the fast layout of their kernels.
 
-Each convolution and pooling with channels first becomes the same op with channels last between two transposes;
-transposes between neighbours meet and cancel (:class:`byoc_core.transform.MoveTransposes`), and remain at the borders
-of a region only. There they meet the inverse transposes of values planned to cross borders with channels last
-(:class:`byoc_core.partitioning.PlanLayouts`).
+Each convolution, pooling and resizing with channels first becomes the same op with channels last between two
+transposes. Transposes between neighbours meet and cancel (:class:`byoc_core.transform.MoveTransposes`), and remain at
+the borders of a region only. There they meet the inverse transposes of values planned to cross borders with channels
+last (:class:`byoc_core.partitioning.PlanLayouts`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from byoc_core.backend.hooks import AxisOrders
-from byoc_core.ir import Binding, Function, IRModule, TensorType, Value, Var
+from byoc_core.ir import AttrValue, Binding, Function, IRModule, TensorType, Value, Var
 from byoc_core.transform import MoveTransposes, RewriteGraph, rewrite_module
 
+from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.steps import dtype_of, shape_of
 
@@ -27,6 +28,7 @@ _LAYOUTS = {
     "nn.max_pool2d": "layout",
     "nn.avg_pool2d": "layout",
 }
+_RESIZE = "nn.resize"
 _CHANNELS_LAST = {"NCW": "NWC", "NCHW": "NHWC"}
 
 
@@ -40,18 +42,26 @@ def _first(rank: int) -> tuple[int, ...]:
     return (0, rank - 1, *range(1, rank - 1))
 
 
+def _turned_attrs(binding: Binding) -> Mapping[str, AttrValue] | None:
+    """Return the attributes of an op for channels last; ``None`` unless the op has channels first."""
+    attribute = _LAYOUTS.get(binding.op.name)
+    if attribute is not None and binding.attrs[attribute] in _CHANNELS_LAST:
+        return {**binding.attrs, attribute: _CHANNELS_LAST[str(binding.attrs[attribute])]}
+    # Only all spatial axes together tell where the channels are.
+    rank = len(shape_of(binding.operands[0]))
+    if binding.op.name == _RESIZE and rank in (3, 4) and set(ints_of(binding, "axes")) == set(range(2, rank)):
+        return {**binding.attrs, "axes": tuple(axis - 1 for axis in ints_of(binding, "axes"))}
+    return None
+
+
 def _can_turn(binding: Binding, families: Mapping[str, KernelFamily]) -> bool:
     """Return whether an op has channels first, and the family a kernel for channels last."""
-    attribute = _LAYOUTS.get(binding.op.name)
-    if attribute is None or binding.attrs[attribute] not in _CHANNELS_LAST:
+    attrs = _turned_attrs(binding)
+    if attrs is None:
         return False
     image, *weights = binding.operands
-    turned = replace(
-        binding,
-        operands=(_turned(image), *weights),
-        results=(_turned(binding.result),),
-        attrs={**binding.attrs, attribute: _CHANNELS_LAST[str(binding.attrs[attribute])]},
-    )
+    operands, results = (_turned(image), *weights), (_turned(binding.result),)
+    turned = replace(binding, operands=operands, results=results, attrs=attrs)
     return families[binding.op.name].reject(turned) is None
 
 
@@ -61,7 +71,7 @@ def _turned(value: Value) -> Var:
 
 
 def preferred_orders(binding: Binding, families: Mapping[str, KernelFamily]) -> Sequence[AxisOrders] | None:
-    """Return the orders of a convolution or pooling, best first; ``None`` for other ops."""
+    """Return the orders of a convolution, pooling or resizing, best first; ``None`` for other ops."""
     if not _can_turn(binding, families):
         return None
     order = _last(len(shape_of(binding.operands[0])))
@@ -71,17 +81,16 @@ def preferred_orders(binding: Binding, families: Mapping[str, KernelFamily]) -> 
 
 
 def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
-    """Return the module with channels last in convolutions, and in pooling of functions on images with channels last.
+    """Return the module with channels last in convolutions, and in pooling and resizing of images with channels last.
 
     These are functions with a convolution, or with a transpose from or to channels last at the border.
     """
 
     def turn(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
-        if not _can_turn(binding, families):
+        attrs = _turned_attrs(binding)
+        if attrs is None or not _can_turn(binding, families):
             return None
         image, *weights = binding.operands
-        attribute = _LAYOUTS[binding.op.name]
-        attrs = {**binding.attrs, attribute: _CHANNELS_LAST[str(binding.attrs[attribute])]}
         turned = graph.emit("permute_dims", (image,), {"axes": _last(len(shape_of(image)))})
         return _with_channels_first(graph, graph.emit(binding.op, (turned, *weights), attrs))
 
@@ -97,7 +106,7 @@ def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRM
     }
     if not turning:
         return module
-    rules = {**dict.fromkeys(_LAYOUTS, (turn,)), "reshape": (_turn_shuffle,)}
+    rules = {**dict.fromkeys((*_LAYOUTS, _RESIZE), (turn,)), "reshape": (_turn_shuffle,)}
     turned = rewrite_module(module.with_functions(turning), rules)
     return MoveTransposes(keep_bits=False)(module.with_functions({**module.functions, **turned.functions}))
 
