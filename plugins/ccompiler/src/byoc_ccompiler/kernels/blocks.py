@@ -212,7 +212,8 @@ class PanelKernel:
         (m0, m_count), chunk = c.variables("m0 m_count"), self.schedule.chunk
         sums = c.Buffer("sums", self.p.dtype, c.MemoryAccess.WRITE, chunk * self.width)
         is_even = self.p.known_columns is not None and self.p.known_columns % self.width == 0
-        columns = (self.n0, c.Size(self.width) if is_even else self.n_count, self.width)
+        fewer = None if self.p.known_columns is None else self.p.known_columns % self.width
+        columns = (self.n0, c.Size(self.width) if is_even else self.n_count, self.width, fewer)
         tile = SumsTile(sums, self.width, m0, m_count, *columns, indices, self.p.has_columns)
         body: c.Block = (c.LocalArray(sums), *self._sums(m0, m_count, sums, _ZERO, self.width))
         body = (*body, *epilogue(self.kernel, tile))

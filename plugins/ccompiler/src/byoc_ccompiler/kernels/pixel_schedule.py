@@ -174,7 +174,9 @@ def most_pointers(unit: VectorUnit) -> int:
 def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:
     """Return the cycles of one step of a tile, at two loads and two products a cycle, four cycles at least.
 
-    Each row loads a factor, and with many rows a pointer as well; the panel comes from the second-level cache.
+    Each row loads a factor, and with many rows a pointer as well; the panel comes from the second-level cache. With 16
+    registers, gcc reads the vectors of a wide panel from the first-level cache again for each row.
     """
-    loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + vectors
+    passes = rows if unit.registers < 32 and vectors > 2 else 1
+    loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + passes * vectors
     return max(rows * vectors / 2, loads / 2, 4, vectors * unit.nbytes / _CACHE_NBYTES)

@@ -243,7 +243,8 @@ class PixelTile:
         plan, n0, n_count = self.plan, c.Variable("n0"), c.Variable("n_count")
         width, columns = plan.shape.group_out_channels, plan.columns
         first = self.panel % plan.panels * columns
-        tile = SumsTile(sums, columns, self.first, self.count, n0, n_count, columns, self.leading)
+        region = (self.first, self.count, n0, n_count, columns, width % columns)
+        tile = SumsTile(sums, columns, *region, self.leading)
         return (
             c.Let(n0, self.panel // plan.panels * width + first),
             c.Let(n_count, c.index_min(c.Size(width) - first, columns)),

@@ -89,7 +89,8 @@ def _write_dots(kernel: Kernel, p: Product, schedule: DotSchedule) -> None:
     position, indices = p.position(item // (across * down))
     sums = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, rows * columns)
     x, w = (c.Buffer(name, p.dtype) for name in ("x", "w"))
-    tile = SumsTile(sums, columns, m0, m_count, n0, n_count, columns, indices, has_columns=p.has_columns)
+    fewer = None if p.known_columns is None else p.known_columns % columns
+    tile = SumsTile(sums, columns, m0, m_count, n0, n_count, columns, fewer, indices, p.has_columns)
     x_step, w_step = c.Size(p.left.row_step), c.Size(p.right.column_step)
 
     def dots(tile_rows: int, m: c.Expression, tile_columns: int, n: c.Expression) -> c.Block:
@@ -174,7 +175,7 @@ def _write_rows(kernel: Kernel, p: Product, schedule: StretchSchedule) -> None:
     sums, factor = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, size), c.Variable("factor", c.CType(p.dtype))
     term = element_product(factor, right[k * p.right.row_step + (n0 + j) * p.right.column_step])
     add = c.For(j, _ZERO, n_count, (c.Store(sums, j, element_sum(sums[j], term)),))
-    tile = SumsTile(sums, 0, m0, c.Size(1), n0, n_count, size, indices, p.has_columns)
+    tile = SumsTile(sums, 0, m0, c.Size(1), n0, n_count, size, None, indices, p.has_columns)
     columns = (
         c.Let(n_count, c.index_min(c.Size(size), c.Size(p.num_columns) - n0)),
         c.LocalArray(sums, is_zeroed=True),

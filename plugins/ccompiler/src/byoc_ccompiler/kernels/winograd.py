@@ -238,7 +238,8 @@ class WinogradLoops:
         pixels = c.Buffer("pixels", self.sums_dtype, c.MemoryAccess.WRITE, size**2 * width)
         n, y0, x0, origin = self._tile_origin(tile)
         offset = (y - y0) * (size * width)
-        sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
+        region = (x0, x_count, first, count, width, geometry.out_channels % width)
+        sums = SumsTile(pixels, width, *region, leading=(n, y), offset=offset)
         full_width, left = c.Size(width), geometry.out_channels - first
         return (
             *origin,

@@ -142,7 +142,8 @@ class Blocks:
     def tile(self, sums: c.Buffer, leading: tuple[c.Expression, ...] = ()) -> SumsTile:
         """Return the sums of a block and a panel."""
         num_columns = c.Size(self.width) if self.num_columns % self.width == 0 else self.n_count
-        region = (self.m0, self.m_count, self.n0, num_columns, self.width)
+        fewer = self.num_columns % self.width if isinstance(self.num_columns, int) else None
+        region = (self.m0, self.m_count, self.n0, num_columns, self.width, fewer)
         return SumsTile(sums, self.width, *region, leading)
 
     def loop(self, gather: c.For, product: c.Block, before: c.Block, *after: c.Statement) -> c.Dispatch:
