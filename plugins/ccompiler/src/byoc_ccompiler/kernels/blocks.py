@@ -241,17 +241,19 @@ class PanelKernel:
 
         def of_panels(width: int) -> c.Block:
             """Return the products with all panels of an item: with the whole panels at once, then with a narrower."""
-            whole = width // self.panel_width
-            narrow = (width - whole * self.panel_width) // self.lanes
+            full_panels = width // self.panel_width
+            first_narrow = full_panels * self.panel_width
             left = (c.Address(self.rows, m0 * p.left.row_step), c.Size(p.left.row_step))
 
-            def products(vectors: int, first: int, panels: int) -> c.Statement:
+            def products(vectors: int, first: int, panels: int) -> c.Block:
                 at, target = c.Address(self.panel, first * depth), c.Address(to, offset + first)
+                if vectors * panels == 0:
+                    return ()
                 shape = (int(str(p.known_rows)), vectors)
-                return multiply(self.kernel, shape, left, at, depth, target, pitch=c.Size(pitch), panels=panels)
+                return (multiply(self.kernel, shape, left, at, depth, target, pitch=c.Size(pitch), panels=panels),)
 
-            block = (products(self.schedule.vectors, 0, whole),) if whole else ()
-            return (*block, *((products(narrow, whole * self.panel_width, 1),) if narrow else ()))
+            narrow = products((width - first_narrow) // self.lanes, first_narrow, 1)
+            return (*products(self.schedule.vectors, 0, full_panels), *narrow)
 
         if self.schedule.panels_at_once > 1:
             return self._by_width(of_panels)
