@@ -20,8 +20,14 @@ from byoc_ccompiler.kernels import bfloat16_products, byte_products, products
 from byoc_ccompiler.kernels.bfloat16 import STEP_ROWS
 from byoc_ccompiler.kernels.bfloat16_products import RoundedSchedule
 from byoc_ccompiler.kernels.byte_products import ByteSchedule
-from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.kernels.product_schedules import DotSchedule, PanelSchedule, RightOperand, StretchSchedule
+from byoc_ccompiler.kernels.product_geometry import Matrix, Product
+from byoc_ccompiler.kernels.product_schedules import (
+    DotSchedule,
+    PanelSchedule,
+    RightOperand,
+    StretchSchedule,
+    choose,
+)
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring import c
 from byoc_core.backend.hooks import CompileContext
@@ -246,6 +252,37 @@ def test_reports_tell_the_schedule(bench: Bench) -> None:
     assert list(kernel.schedule) == [
         *("right", "vectors", "chunk", "outer", "depth_block", "fetches", "panels_at_once"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("unit", "rows", "columns", "streams"),
+    [
+        *(
+            (VectorUnit(32, 16), rows, 1024, streams)
+            for rows, streams in ((1, 4), (2, 4), (3, 4), (4, 3), (5, 1), (7, 1))
+        ),
+        *((VectorUnit(64, 32), rows, 1024, streams) for rows, streams in ((1, 4), (6, 4), (7, 1))),
+        (VectorUnit(32, 16), 1, 8, 1),
+        (VectorUnit(32, 16), 1, 128, 2),  # four items remain for threads
+    ],
+)
+def test_few_rows_read_several_panels_of_constants(
+    bench: Bench, unit: VectorUnit, rows: int, columns: int, streams: int
+) -> None:
+    weights = bench.builder().const(np.ones((1024, columns), "float32"))
+    left = Matrix(Var("x", tensor((rows, 1024))), (), (), 1024, 1)
+    right = Matrix(weights, (), (), columns, 1)
+    p = Product("float32", (), rows, columns, 1024, left, right)
+    schedule = choose(p, unit)
+    assert isinstance(schedule, PanelSchedule)
+    assert schedule.panels_at_once == streams
+    assert all(schedule.laws(p, unit).values())
+    # Columns in place are a single stream, wider for few rows; last columns not filling a vector would be packed.
+    for width, vectors in ((columns, min(8, columns // 8)), (columns + 1, 2)):
+        in_place = replace(right, value=Var("y", tensor((1024, width))), row_step=width)
+        wide = choose(replace(p, num_columns=width, right=in_place, num_rows=1), VectorUnit(32, 16))
+        assert isinstance(wide, PanelSchedule)
+        assert (wide.right, wide.vectors) == (RightOperand.IN_PLACE, vectors)
 
 
 def _rounded(bench: Bench, rows: int) -> Function:

@@ -271,6 +271,8 @@ def _with_streams(schedule: PanelSchedule, p: Product, unit: VectorUnit) -> Pane
         return schedule
     room, needed = (unit.registers - _STREAMS) // rows, -(-columns // unit.lanes(p.dtype))
     if schedule.right is RightOperand.IN_PLACE:
+        if schedule.packs_inside(p, unit):  # the last columns are packed: the fewer, the better
+            return schedule
         most = max((size for size in range(1, 2 * _STREAMS + 1) if unit.rows_for(size) >= rows), default=1)
         return replace(schedule, vectors=max(schedule.vectors, min(most, needed)))
     if schedule.right is not RightOperand.CONSTANT or room < _LEAST_STREAMS:
