@@ -64,12 +64,14 @@ class MoveTransposes(Pass):
 
     def _move(self, function: Function, module: IRModule) -> Function:
         inner = tuple(map_regions(function.bindings, lambda region: self._move(region, module)))
-        before, after = None, with_bindings(function, inner)
-        while after is not before:
-            before = after
-            groups = _accepted(_find_groups(after, module, exact=self.keep_bits))
-            after = _Writer(after, groups, module).run() if groups else after
-        return after
+        moved = with_bindings(function, inner)
+        # Groups may gain from one another in turn: the limit ends the rounds.
+        for _ in range(len(moved.bindings) + 1):
+            groups = _accepted(_find_groups(moved, module, exact=self.keep_bits))
+            if not groups:
+                break
+            moved = _Writer(moved, groups, module).run()
+        return moved
 
 
 def _nbytes(value: Value) -> Dim | None:
