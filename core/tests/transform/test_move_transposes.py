@@ -153,6 +153,8 @@ KEPT = {
         THERE + "z = R.quantize(t, w, v, axis=3, block_size=2)\n" + BACK,
     ),
     "a claimed op": (X, THERE + 'z = R.exp(t, codegen="some")\n' + BACK),
+    "one element, axes unchanged": ("x: R.Tensor((1, 1))", "t = R.permute_dims(x, axes=(0, 1))\ny = R.exp(t)"),
+    "axes unchanged, another reader": (X, "t = R.permute_dims(x, axes=(0, 1, 2, 3))\na = R.exp(t)\nreturn a, t"),
     "a product of a transposed matrix": (
         'x: R.Tensor(("n", 4)), w: R.Tensor((3, 4))',
         "t = R.permute_dims(w)\ny = R.matmul(x, t)",
@@ -209,14 +211,17 @@ class _Network:
         return IRModule({"main": self.fb.finish(self.values[-1], *results)}, self.fb.constants)
 
     def transpose(self, value: Any) -> Any:
-        axes = self.draw(st.sampled_from(((0, 2, 1), (1, 2, 0), (2, 0, 1), (2, 1, 0))))
+        axes = self.draw(st.sampled_from(((0, 1, 2), (0, 2, 1), (1, 2, 0), (2, 0, 1), (2, 1, 0))))
         return self.fb.emit("permute_dims", value, axes=axes)
 
     def unary(self, value: Any) -> Any:
         return self.fb.emit(self.draw(st.sampled_from(("negative", "abs", "tanh"))), value)
 
     def binary(self, value: Any) -> Any:
-        kind = self.draw(st.sampled_from(("value", "scalar", "vector", "concat")))
+        kind = self.draw(st.sampled_from(("value", "scalar", "vector", "concat", "one element")))
+        if kind == "one element":
+            one = self.fb.emit("max", value, axis=(0, 1, 2), keepdims=True)
+            return self.fb.emit("add", value, self.unary(self.transpose(one)))
         if kind == "concat":
             axis = self.draw(st.integers(-3, 2))
             grown = self.fb.emit("concat", value, value, axis=axis)

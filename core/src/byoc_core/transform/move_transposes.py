@@ -65,7 +65,7 @@ class MoveTransposes(Pass):
     def _move(self, function: Function, module: IRModule) -> Function:
         inner = tuple(map_regions(function.bindings, lambda region: self._move(region, module)))
         moved = with_bindings(function, inner)
-        # Groups may gain from one another in turn: the limit ends the rounds.
+        # Transposes or their bytes fall in each round. With a wrong measure, the limit still ends the rounds.
         for _ in range(len(moved.bindings) + 1):
             groups = _accepted(_find_groups(moved, module, exact=self.keep_bits))
             if not groups:
@@ -169,7 +169,9 @@ class _Group:
         is_read = id(value) in read and not _is_all_ones(value)
         in_order = is_read and _composed(axes, inverse(self.order)) != unchanged
         is_needed = self._is_read_in_program(value, by_transposes=True) or (id(value) in read and not is_read)
-        in_program = axes != unchanged and is_needed
+        # A transpose changing nothing is only left out if its operand is stored by the group.
+        is_kept = axes != unchanged or id(binding.operands[0]) not in stored
+        in_program = is_needed and is_kept
         self._add(value, in_order + in_program - 1)
 
     def _is_read_in_program(self, value: Value, *, by_transposes: bool = False) -> bool:

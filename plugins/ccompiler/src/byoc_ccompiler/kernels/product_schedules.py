@@ -115,6 +115,11 @@ class PanelSchedule(SizedSchedule):
         is_in_place = self.right is RightOperand.IN_PLACE
         return self.right is RightOperand.PACKED or (is_in_place and p.has_ragged_columns(unit.lanes(p.dtype)))
 
+    def _has_few_rows(self, p: Product) -> bool:
+        """Return whether all rows meet a whole panel of known weights at once."""
+        is_whole = self.right is RightOperand.CONSTANT and self.depth_block is None and p.known_columns is not None
+        return is_whole and p.known_rows in range(1, min(_MOST_STREAMED_ROWS, self.chunk) + 1)
+
     def laws(self, p: Product, unit: VectorUnit) -> dict[str, bool]:
         """Return the laws of the schedule for a product, and whether each is kept."""
         right, all_meet = self.right, self.outer == p.num_rows
@@ -125,13 +130,7 @@ class PanelSchedule(SizedSchedule):
             "constant panels hold weights": right is not RightOperand.CONSTANT or p.weights is not None,
             "columns read in place are contiguous": right is not RightOperand.IN_PLACE or p.right.column_step == 1,
             "panels packed apart belong to a single matrix": right is not RightOperand.PACKED_APART or p.batch == (),
-            "panels at once are whole constants, and meet few rows": self.panels_at_once == 1
-            or (
-                right is RightOperand.CONSTANT
-                and self.depth_block is None
-                and (p.known_rows or _MOST_STREAMED_ROWS + 1) <= min(_MOST_STREAMED_ROWS, self.chunk)
-                and p.known_columns is not None
-            ),
+            "panels at once are whole constants, and meet few rows": self.panels_at_once == 1 or self._has_few_rows(p),
         }
 
 
