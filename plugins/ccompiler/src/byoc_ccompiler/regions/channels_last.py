@@ -47,11 +47,15 @@ def _turned_attrs(binding: Binding) -> Mapping[str, AttrValue] | None:
     attribute = _LAYOUTS.get(binding.op.name)
     if attribute is not None and binding.attrs[attribute] in _CHANNELS_LAST:
         return {**binding.attrs, attribute: _CHANNELS_LAST[str(binding.attrs[attribute])]}
+    return _turned_resize_attrs(binding) if binding.op.name == _RESIZE else None
+
+
+def _turned_resize_attrs(binding: Binding) -> Mapping[str, AttrValue] | None:
+    rank, axes = len(shape_of(binding.operands[0])), ints_of(binding, "axes")
     # Only all spatial axes together tell where the channels are.
-    rank = len(shape_of(binding.operands[0]))
-    if binding.op.name == _RESIZE and rank in (3, 4) and set(ints_of(binding, "axes")) == set(range(2, rank)):
-        return {**binding.attrs, "axes": tuple(axis - 1 for axis in ints_of(binding, "axes"))}
-    return None
+    if rank not in (3, 4) or set(axes) != set(range(2, rank)):
+        return None
+    return {**binding.attrs, "axes": tuple(axis - 1 for axis in axes)}
 
 
 def _can_turn(binding: Binding, families: Mapping[str, KernelFamily]) -> bool:
