@@ -52,6 +52,7 @@ _TRAITS = {
     "commutative": "two operands may be swapped",
     "either-zero": "a zero in the result may have either sign",
     "reshaping": "the same elements in the same row-major order",
+    "selecting": "each element of a result is an element of an operand, chosen by position or as the largest",
     "reduction": "combines elements along axes",
     "data-dependent": "the operands' elements decide sizes of the results",
 }

@@ -298,3 +298,20 @@ def test_elementwise_and_reshaping_traits_hold() -> None:
         whole = np.asarray(op.kernel(x, **attrs))
         # Vectorised and scalar code of numpy may differ in the last places.
         np.testing.assert_allclose(whole[1:3, ::2], np.asarray(op.kernel(x[1:3, ::2], **attrs)), rtol=2**-20)
+
+
+def test_selecting_ops_keep_the_order_of_elements() -> None:
+    """A law of selection: of elements changed one by one, keeping their order, the same are selected."""
+    selecting = sorted(name for name, op in default_ops().items() if op.has_trait(Trait.SELECTING))
+    assert {"concat", "nn.max_pool2d", "nn.adaptive_max_pool1d", "reshape", "split", "strided_slice"} <= set(selecting)
+    rng = np.random.default_rng(7)
+    for name in selecting:
+        op = default_ops()[name]
+        assert op.kernel is not None
+        assert op.canonical_cases, name
+        for case in op.canonical_cases:
+            arrays = case.arrays(rng, "int32")
+            attrs = op.normalise_attrs(case.attrs)
+            found, changed = (op.kernel(*operands, **attrs) for operands in (arrays, [3 * x - 700 for x in arrays]))
+            pairs = zip(found, changed, strict=True) if isinstance(found, tuple | list) else [(found, changed)]
+            assert all(np.array_equal(3 * np.asarray(x) - 700, np.asarray(y)) for x, y in pairs), name

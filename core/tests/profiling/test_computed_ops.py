@@ -53,6 +53,15 @@ def test_unknown_values_and_lines_without_ops_are_left_out() -> None:
     assert results(ATTENTION, "reorder", "copy unknown", "") == ["", "", ""]
 
 
+def test_moves_of_a_value_computed_elsewhere_compute_nothing() -> None:
+    """The copies around a convolution in another layout have the name of the convolution's result."""
+    assert results([op("nn.conv2d", "z", "x")], "permute_dims z", "nn.conv2d z", "permute_dims z") == ["", "z", ""]
+    quantised = [op("dequantize", "d", "q"), op("nn.conv2d", "z", "d")]
+    assert results(quantised, "permute_dims z", "byte_conv2d z") == ["", "dz"]
+    assert results([op("take", "z", "x")], "strided_slice z") == ["z"]
+    assert results([op("permute_dims", "z", "x")], "permute_dims z") == ["z"]
+
+
 @st.composite
 def regions(draw: st.DrawFn) -> tuple[list[OpWork], list[str], frozenset[str]]:
     """Return random ops, parts naming some of these, some by another op's name, and the outputs."""

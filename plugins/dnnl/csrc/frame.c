@@ -91,6 +91,10 @@ static int run_step(const struct run *run, int32_t index) {
                  (float *)frame->addresses[step->compute.target], step->compute.rows, step->compute.columns);
     return DONE;
   }
+  if (step->op == POOL) {
+    byoc_pool(api, &step->pool.pooling, frame->addresses[step->pool.source], frame->addresses[step->pool.target]);
+    return DONE;
+  }
   const int status = api->execute(step->execute.primitive, frame->stream, step->execute.count,
                                   frame->arguments + step->execute.first);
   return status ? fail(run->failure, IN_EXECUTE, index, status) : DONE;

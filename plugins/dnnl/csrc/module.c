@@ -25,6 +25,7 @@ PyMODINIT_FUNC PyInit__native(void) {
       {"EXECUTE", EXECUTE},
       {"CHECK", CHECK},
       {"COMPUTE", COMPUTE},
+      {"POOL", POOL},
   };
   if (byoc_register_fork_handlers()) return PyErr_NoMemory();
   PyObject *module = PyModule_Create(&definition);

@@ -45,11 +45,25 @@ typedef struct {
 enum {
   EXECUTE, /* a primitive on its arguments */
   CHECK,   /* ends the run if an element is NaN or exceeds a limit */
-  COMPUTE  /* a function of the core */
+  COMPUTE, /* a function of the core */
+  POOL     /* the largest byte of each window */
 };
 
 /* A function on contiguous numbers, from byoc_core.runtime.vector_functions.vector_function. */
 typedef void (*VectorFunction)(const float *restrict x, float *restrict y, int64_t count);
+
+/* An axis of an image in pooling. */
+typedef struct {
+  int64_t size, count; /* elements and windows; windows: of the result */
+  int64_t window, stride, dilation, before; /* taps of a window, steps of windows and taps, padding in front */
+} PoolAxis;
+
+/* Pooling of images of bytes, with channels last. */
+typedef struct {
+  int64_t images, channels;
+  PoolAxis axes[2];
+  int32_t is_signed;
+} Pooling;
 
 typedef struct {
   int32_t op;
@@ -68,6 +82,10 @@ typedef struct {
       VectorFunction function;
       int64_t rows, columns; /* contiguous; columns == 0: elementwise */
     } compute;
+    struct {
+      int32_t source, target;
+      Pooling pooling;
+    } pool;
   };
 } Step;
 
@@ -168,6 +186,9 @@ int byoc_check(const Api *api, const void *elements, int64_t count, int32_t widt
 
 /* Computes a function of rows in all threads of the call; `y` does not overlap `x`. columns == 0: elementwise. */
 void byoc_compute(const Api *api, VectorFunction function, const float *x, float *y, int64_t rows, int64_t columns);
+
+/* Writes the largest byte of each window, in all threads of the call; `y` does not overlap `x`. */
+void byoc_pool(const Api *api, const Pooling *pooling, const void *x, void *y);
 
 /* Divides work on `count` elements into chunks for the threads of the call; little work stays in the calling thread. */
 typedef void (*Body)(void *data, int64_t first, int64_t count);

@@ -107,11 +107,43 @@ static int read_compute(ProgramObject *self, Step *step, PyObject *item) {
   return 0;
 }
 
+static int read_axis(PoolAxis *axis, PyObject *numbers) {
+  long long size, count, window, stride, dilation, before;
+  if (!PyArg_ParseTuple(numbers, "LLLLLL;an axis is (size, count, window, stride, dilation, before)", &size, &count,
+                        &window, &stride, &dilation, &before))
+    return -1;
+  *axis = (PoolAxis){size, count, window, stride, dilation, before};
+  const int64_t numbers_above_0[] = {size, count, window, stride, dilation};
+  for (size_t i = 0; i < sizeof numbers_above_0 / sizeof *numbers_above_0; ++i)
+    if (numbers_above_0[i] < 1 || numbers_above_0[i] > INT32_MAX) return refuse("a size of pooling is out of range");
+  return before < 0 || before > INT32_MAX ? refuse("a padding of pooling is out of range") : 0;
+}
+
+static int read_pool(ProgramObject *self, Step *step, PyObject *item) {
+  int source, target, is_signed;
+  long long images, channels;
+  PyObject *rows, *columns;
+  if (!PyArg_ParseTuple(item, "iiipLLO!O!;a step is (POOL, source, target, is_signed, images, channels, rows, columns)",
+                        &step->op, &source, &target, &is_signed, &images, &channels, &PyTuple_Type, &rows,
+                        &PyTuple_Type, &columns))
+    return -1;
+  if (source < 0 || source >= self->num_locations || target < 0 || target >= self->num_locations || images < 1 ||
+      channels < 1 || images > INT32_MAX || channels > INT32_MAX)
+    return refuse("a pooling has no operand, or its numbers are out of range");
+  step->pool.source = source;
+  step->pool.target = target;
+  step->pool.pooling.is_signed = is_signed;
+  step->pool.pooling.images = images;
+  step->pool.pooling.channels = channels;
+  return read_axis(&step->pool.pooling.axes[0], rows) || read_axis(&step->pool.pooling.axes[1], columns) ? -1 : 0;
+}
+
 static int read_step(ProgramObject *self, Step *step, PyObject *item) {
   const long op = PyTuple_Check(item) && PyTuple_Size(item) ? PyLong_AsLong(PyTuple_GetItem(item, 0)) : -1;
   if (op == EXECUTE) return read_execute(self, step, item);
   if (op == CHECK) return read_check(self, step, item);
   if (op == COMPUTE) return read_compute(self, step, item);
+  if (op == POOL) return read_pool(self, step, item);
   return PyErr_Occurred() ? -1 : refuse("the kind of a step is unknown");
 }
 

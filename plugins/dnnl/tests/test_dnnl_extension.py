@@ -262,6 +262,42 @@ def test_a_function_is_computed_of_all_numbers_or_of_each_row(rows: int, columns
     assert memory[0] == memory[-1] == 7
 
 
+@pytest.mark.parametrize("channels", [1, 31, 32, 50, 64, 130])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_the_largest_byte_of_each_window_is_written(channels: int, dtype: type[np.uint8 | np.int8]) -> None:
+    """Windows in the padding alone, refused by plans, give the least byte; no other memory is written."""
+    rows, columns = (6, 4, 2, 3, 2, 5), (5, 6, 3, 1, 1, 1)  # size, windows, taps, stride, dilation, padding in front
+    info = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(info.min, info.max + 1, (2, 6, 5, channels)).astype(dtype)
+    memory = np.full(2 * 4 * 6 * channels + 2, 7, dtype)
+    step = (native.POOL, 0, 1, dtype is np.int8, 2, channels, rows, columns)
+    locations = ((0, native.ARGUMENT, 0), (0, native.ARGUMENT, 1))
+    assert make_program(FakeOneDNN(), locations=locations, steps=(step,)).run(x.ctypes.data, memory[1:].ctypes.data)
+    expected = np.full((2, 4, 6, channels), info.min, dtype)
+    for row, column, a, b in np.ndindex(4, 6, 2, 3):
+        top, left = 3 * row + 2 * a - 5, column + b - 1
+        if 0 <= top < 6 and 0 <= left < 5:
+            np.maximum(expected[:, row, column], x[:, top, left], out=expected[:, row, column])
+    np.testing.assert_array_equal(memory[1:-1].reshape(expected.shape), expected)
+    assert memory[0] == memory[-1] == 7
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        (native.POOL, 9, 1, False, 2, 3, (4, 4, 1, 1, 1, 0), (4, 4, 1, 1, 1, 0)),
+        (native.POOL, 0, 1, False, 0, 3, (4, 4, 1, 1, 1, 0), (4, 4, 1, 1, 1, 0)),
+        (native.POOL, 0, 1, False, 2, 3, (4, 4, 0, 1, 1, 0), (4, 4, 1, 1, 1, 0)),
+        (native.POOL, 0, 1, False, 2, 3, (4, 4, 1, 1, 1, 0), (4, 4, 1, 1, 1, -1)),
+        (native.POOL, 0, 1, False, 2, 3, (4, 4, 1, 1, 1 << 40, 0), (4, 4, 1, 1, 1, 0)),
+    ],
+)
+def test_a_pooling_of_bad_numbers_is_refused(step: tuple[Any, ...]) -> None:
+    locations = ((0, native.ARGUMENT, 0), (0, native.ARGUMENT, 1))
+    with pytest.raises(ValueError, match="pooling"):
+        make_program(FakeOneDNN(), locations=locations, steps=(step,))
+
+
 class Machine:
     """The caller of a region, with a given number of threads and a record of Python's answers.
 

@@ -10,7 +10,14 @@ from byoc_core.ir import tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Quantised, emit, multiplies_integers
+from plugins.dnnl.tests.dnnl_region import (
+    UNIT,
+    NDArray,
+    Quantised,
+    emit,
+    multiplies_integers,
+    need_products_of_bytes,
+)
 
 SHAPE = (2, 8, 5, 6)
 SCALES = st.floats(2.0**-12, 2.0**12, width=32)
@@ -165,3 +172,81 @@ def test_what_is_no_sum_of_two_scales(kind: str) -> None:
     (found,) = region.run(*inputs)
     assert "dequantize" in region.source
     _check(found, [(inputs[0], 0.31, 7), (inputs[1], scale, zero)], 0.617, 20, has_relu=False)
+
+
+def _residual(
+    scales: Sequence[float], zeros: Sequence[int], dtypes: Sequence[str], *, has_relu: bool, ends: str, swaps: bool
+) -> Quantised:
+    """Return a convolution of bytes, up to the bytes before a sum with other bytes, or up to the sum."""
+    region = Quantised()
+    x = region.restore(region.builder.param("x", tensor((1, 16, 8, 9), "uint8")), 0.03, 12)
+    sums = emit(region, "nn.conv2d", x, region.weights(32, 16, 3, 3), padding=(1, 1, 1, 1))
+    middle = region.quantise(sums, scales[0], zeros[0], dtypes[0])
+    if ends == "middle":
+        return region.finish(middle)
+    y = region.restore(region.builder.param("y", tensor((1, 32, 8, 9), dtypes[1])), scales[1], zeros[1], dtypes[1])
+    restored = region.restore(middle, scales[0], zeros[0], dtypes[0])
+    total = emit(region, "add", *((y, restored) if swaps else (restored, y)))
+    total = emit(region, "nn.relu", total) if has_relu else total
+    quantised = region.quantise(total, scales[2], zeros[2], dtypes[2])
+    return region.finish(*((quantised, middle) if ends == "both" else (quantised,)))
+
+
+RESIDUAL_SCALES = st.sampled_from([0.02, 0.03125, 0.05, 0.11])
+
+
+@given(
+    data=st.data(),
+    dtypes=st.tuples(BYTES, BYTES, BYTES),
+    scales=st.tuples(RESIDUAL_SCALES, RESIDUAL_SCALES, RESIDUAL_SCALES),
+    has_relu=st.booleans(),
+    swaps=st.booleans(),
+)
+def test_a_convolution_computes_the_sum_behind_its_bytes(
+    data: st.DataObject, dtypes: tuple[str, str, str], scales: tuple[float, float, float], has_relu: bool, swaps: bool
+) -> None:
+    need_products_of_bytes()
+    least = [int(np.iinfo(dtype).min) for dtype in dtypes]
+    zeros = [data.draw(st.sampled_from([low, low + 128, low + 100])) for low in least]
+    first, second = (
+        _residual(scales, zeros, dtypes, has_relu=has_relu, ends=ends, swaps=swaps) for ends in ("middle", "sum")
+    )
+    x = first.integers(1, 16, 8, 9, dtype="uint8")
+    y = first.integers(1, 32, 8, 9, dtype=dtypes[1])
+    (between,), (found,) = first.run(x), second.run(x, y)
+    assert len(np.unique(between)) > 10
+    assert "quantize + dequantize + add" in second.source
+    _check(found, [(between, scales[0], zeros[0]), (y, scales[1], zeros[1])], scales[2], zeros[2], has_relu=has_relu)
+
+
+def test_equal_scales_are_added_exactly() -> None:
+    need_products_of_bytes()
+    parameters = (0.03125,) * 3, (128, 128, 0), ("uint8",) * 3
+    first, second = (_residual(*parameters, has_relu=True, ends=ends, swaps=False) for ends in ("middle", "sum"))
+    x, y = first.integers(1, 16, 8, 9, dtype="uint8"), first.integers(1, 32, 8, 9, dtype="uint8")
+    (between,), (found,) = first.run(x), second.run(x, y)
+    assert "quantize + dequantize + add + nn.relu + quantize" in second.source
+    total = between.astype(int) - 128 + y.astype(int) - 128
+    np.testing.assert_array_equal(found, np.clip(total, 0, 255))
+
+
+@pytest.mark.parametrize("kind", ["two readers", "unlike steps", "other parameters"])
+def test_a_sum_apart_from_its_convolution(kind: str) -> None:
+    """Bytes with another reader are written, and steps too small for a rounded sum are added as floats."""
+    need_products_of_bytes()
+    scales = [0.05, 0.05, 1e-6 if kind == "unlike steps" else 0.07]
+    region = _residual(
+        scales, (3, 5, 7), ("uint8",) * 3, has_relu=False, ends="both" if kind == "two readers" else "sum", swaps=False
+    )
+    if kind == "other parameters":
+        region = Quantised()
+        x = region.restore(region.builder.param("x", tensor((1, 16, 8, 9), "uint8")), 0.03, 12)
+        sums = emit(region, "nn.conv2d", x, region.weights(32, 16, 3, 3), padding=(1, 1, 1, 1))
+        restored = region.restore(region.quantise(sums, 0.05, 3), 0.06, 3)
+        y = region.restore(region.builder.param("y", tensor((1, 32, 8, 9), "uint8")), 0.05, 5)
+        region.finish(region.quantise(emit(region, "add", restored, y), 0.07, 7))
+    arrays = region.integers(1, 16, 8, 9, dtype="uint8"), region.integers(1, 32, 8, 9, dtype="uint8")
+    found, *_ = region.run(*arrays)
+    assert "quantize + dequantize + add" not in region.source
+    (exact, *_) = region.oracle(*arrays)
+    assert (np.abs(found.astype(int) - exact.astype(int)) <= (255 if kind == "unlike steps" else 1)).all()

@@ -48,10 +48,17 @@ class Trait(Enum):
     """A zero in the result may have either sign, at the implementation's choice."""
     RESHAPING = "reshaping"
     """The result holds the operand's elements in the same row-major order."""
+    SELECTING = "selecting"
+    """Every element of a result is an element of an operand, chosen by position, or as the largest of some."""
     REDUCTION = "reduction"
     """Combines the elements along axes."""
     DATA_DEPENDENT = "data-dependent"
     """The elements of the operands decide sizes of the results; each binding declares fresh symbols for these sizes."""
+
+
+PURE = frozenset({Trait.PURE})
+SELECTING = PURE | {Trait.SELECTING}
+"""The traits of most ops, and of most ops without arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +134,7 @@ class OpDef:
     operands: tuple[OperandSpec, ...]
     infer: Callable[[TypeContext], tuple[Type, ...]]
     attrs: tuple[AttrSpec, ...] = ()
-    traits: frozenset[Trait] = frozenset({Trait.PURE})
+    traits: frozenset[Trait] = PURE
     flops: Callable[[OpContext], Dim] = unstated_flops
     nbytes: Callable[[OpContext], Dim] = bytes_touched
     kernel: ReferenceKernel | None = None

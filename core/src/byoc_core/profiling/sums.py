@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from byoc_core.opset.families import find_op
+from byoc_core.opset.opdef import Trait
 from byoc_core.profiling.program_work import InstructionWork, OpWork, ProgramWork
 from byoc_core.profiling.recording import CallRecord, instruction_records
 from byoc_core.profiling.results import PartProfile, RegionProfile
@@ -113,7 +115,8 @@ def computed_ops(
     """Return the ops of the model computed by each part, in the order of the region.
 
     A backend may replace an op together with the ops before by another op, with the result of the last. A part with
-    such an op computes the op with this result, and the ops named by no part whose results are read there only.
+    such an op computes the op with this result, and the ops named by no part whose results are read there only. A part
+    moving elements of a value computed by another part, to change the layout, computes no op.
 
     Args:
         parts: the text of the ops of each part; see :func:`byoc_core.runtime.parts.ops_text`.
@@ -128,6 +131,7 @@ def computed_ops(
     for text in parts:
         lines = [line.split(" ", 1) for line in text.splitlines() if " " in line]
         pairs_by_part.append([(name, positions[value]) for name, value in lines if value in positions])
+    pairs_by_part = _without_moves(pairs_by_part, ops)
     assigned = {position for pairs in pairs_by_part for _, position in pairs}
     found = []
     for pairs in pairs_by_part:
@@ -141,6 +145,27 @@ def computed_ops(
             waiting += makers
         found.append([ops[position] for position in sorted(computed)])
     return found
+
+
+def _without_moves(
+    pairs_by_part: Sequence[Sequence[tuple[str, int]]], ops: Sequence[OpWork]
+) -> list[list[tuple[str, int]]]:
+    """Return the named ops of each part, without moves of values computed elsewhere.
+
+    Args:
+        pairs_by_part: for each part the names of ops, and the positions of the ops with the same results.
+        ops: the ops of the region.
+    """
+
+    def is_move(name: str, position: int) -> bool:
+        op = find_op(name)
+        return name != ops[position].name.op and op is not None and op.has_trait(Trait.SELECTING)
+
+    computed = {position for pairs in pairs_by_part for name, position in pairs if not is_move(name, position)}
+    return [
+        [(name, position) for name, position in pairs if position not in computed or not is_move(name, position)]
+        for pairs in pairs_by_part
+    ]
 
 
 def _traffic(computed: Sequence[OpWork], num_readers: Mapping[str, int], outputs: frozenset[str]) -> int:

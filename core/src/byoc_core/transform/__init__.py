@@ -24,6 +24,7 @@ from byoc_core.transform.recognise_composites import RecogniseComposites
 from byoc_core.transform.rewrite import clone_function, inline_composites, remap
 from byoc_core.transform.rewrite_pass import RewritePass, pattern_rewrite
 from byoc_core.transform.rewriter import RewriteGraph, Rule, Rules, rewrite_module
+from byoc_core.transform.select_integers import SelectIntegers
 from byoc_core.transform.simplify import Simplify
 from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 from byoc_core.transform.trace_sizes import SizeKind, SizeOrigin, SizeTrace, trace_sizes
@@ -51,6 +52,7 @@ __all__ = [
     "RewritePass",
     "Rule",
     "Rules",
+    "SelectIntegers",
     "Sequential",
     "Simplify",
     "SizeKind",

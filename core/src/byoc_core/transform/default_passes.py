@@ -8,6 +8,7 @@ from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.select_integers import SelectIntegers
 from byoc_core.transform.simplify import Simplify
 
 __all__ = ["default_passes"]
@@ -17,7 +18,8 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
     """Return the passes to prepare a module for any backend, in order.
 
     Args:
-        keep_quantised: whether quantised constants stay quantised, for a backend with integer arithmetic.
+        keep_quantised: whether quantised constants stay quantised, and elements are selected among integers, for a
+            backend with integer arithmetic.
         max_fold_cost: the upper bound of the cost of constant folding; see :class:`FoldConstants`.
 
     The passes keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers.
@@ -28,6 +30,7 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
     return (
         FoldShapes(),
         FoldConstants(kept=("dequantize",) if keep_quantised else (), max_cost=max_fold_cost),
+        *((SelectIntegers(),) if keep_quantised else ()),
         Simplify(),
         FoldPad(),
         FoldBatchNorm(),

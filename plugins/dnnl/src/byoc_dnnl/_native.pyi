@@ -6,8 +6,9 @@ from typing import Self, TypeAlias
 # Address of the description (0 if no primitive needs a description), kind, value: see Location in csrc/objects.h.
 _Location: TypeAlias = tuple[int, int, int]
 # EXECUTE, address of the primitive, arguments: number (DNNL_ARG_*) and location; CHECK, location, number of
-# elements, bytes of an element, bits of the limit; or COMPUTE, address of the function, two locations, rows, columns.
-_Step: TypeAlias = tuple[int, int, tuple[tuple[int, int], ...]] | tuple[int, ...]
+# elements, bytes of an element, bits of the limit; COMPUTE, address of the function, two locations, rows, columns; or
+# POOL, two locations, whether bytes are signed, images, channels, numbers of both axes.
+_Step: TypeAlias = tuple[int | tuple[int, ...] | tuple[tuple[int, int], ...], ...]
 
 # Kinds of locations.
 ARGUMENT: int
@@ -18,6 +19,7 @@ ARENA: int
 EXECUTE: int
 CHECK: int
 COMPUTE: int
+POOL: int
 
 class Program:
     def __new__(

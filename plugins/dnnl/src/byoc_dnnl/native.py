@@ -25,7 +25,7 @@ from byoc_core.runtime.vector_functions import vector_function
 
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, MemoryDesc, Primitive
-from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Location, Step
+from byoc_dnnl.plan import Buffer, BytePooling, Check, CoreStep, Kernel, Kind, Location, Step
 from byoc_dnnl.static_form import Shapes
 
 if TYPE_CHECKING:
@@ -65,6 +65,9 @@ _FAILURES = (
 _REASONS = {-2: "the tensors do not match the signature", -3: "out of memory"}
 
 
+_Numbers = tuple[int | tuple[int, ...], ...]
+
+
 @cache
 def extension() -> ModuleType | None:
     """Return the module ``byoc_dnnl._native``, or ``None`` if the module was not built or is switched off."""
@@ -94,7 +97,7 @@ def make_program(program: Program) -> NativeProgram | None:
     return None if native is None or lacks else _Tables(native, program).make()
 
 
-def make_single(program: Program, step: Check | Kernel) -> Callable[..., bool] | None:
+def make_single(program: Program, step: CoreStep) -> Callable[..., bool] | None:
     """Return a callable for a step, with the addresses of all locations as arguments; returns whether a check holds.
 
     ``None`` without the extension, or if the core lacks the function.
@@ -117,11 +120,14 @@ def make_single(program: Program, step: Check | Kernel) -> Callable[..., bool] |
     return program_of_step.run
 
 
-def _core_step(native: ModuleType, step: Check | Kernel, numbers: Sequence[int]) -> tuple[int, ...]:
-    """Return a check or kernel as numbers, given the numbers of all locations."""
+def _core_step(native: ModuleType, step: CoreStep, numbers: Sequence[int]) -> _Numbers:
+    """Return a step other than a primitive as numbers, given the numbers of all locations."""
     if isinstance(step, Check):
         width = step.element_nbytes
         return native.CHECK, *numbers, step.location.desc.nbytes // width, width, step.limit_bits
+    if isinstance(step, BytePooling):
+        is_signed = step.source.desc.dtype == "int8"
+        return native.POOL, *numbers, is_signed, step.images, step.channels, step.rows, step.columns
     return native.COMPUTE, vector_function(step.function), *numbers, step.rows, step.columns
 
 
@@ -163,7 +169,7 @@ class _Tables:
             arguments.append((int(Argument.SCRATCHPAD), number))
         return self._native.EXECUTE, primitive.pointer.value or 0, tuple(arguments)
 
-    def _core(self, step: Check | Kernel) -> tuple[int, ...]:
+    def _core(self, step: CoreStep) -> _Numbers:
         numbers = [self._number(location) for location in step.locations]
         return _core_step(self._native, step, numbers)
 

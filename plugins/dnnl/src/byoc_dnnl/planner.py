@@ -25,7 +25,7 @@ from byoc_dnnl.capi import Argument, DataType
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
 from byoc_dnnl.origins import ops_of_steps
-from byoc_dnnl.plan import AnyStep, Buffer, Check, Kernel, Kind, Location, Packing, Plan, Step
+from byoc_dnnl.plan import AnyStep, Buffer, BytePooling, Check, Kernel, Kind, Location, Packing, Plan, Step
 from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks_instructions
 from byoc_dnnl.primitives import PrimitiveFactory
 from byoc_dnnl.ranges import Need, Ranges
@@ -79,6 +79,7 @@ class Planner:
         self._calls = calls_of(function)
         self._constants = constants
         self.ranges = Ranges(function, self._calls, constants, precision)
+        self._makers = {call.output: call for call in self._calls}
         self._readers: dict[int, list[Call]] = {}
         for call in self._calls:
             for id_ in dict.fromkeys(call.inputs):
@@ -92,6 +93,7 @@ class Planner:
         self._copies: dict[int, list[tuple[Location, Location]]] = {}
         self._derived: dict[tuple[int, Derivation], Location] = {}
         self._fused: set[int] = set()
+        self._early: set[int] = set()
         self._next = 0
         self._unstored: dict[int, Quantised | Flattened] = {}
         self._deferred: dict[int, Callable[[], None]] = {}
@@ -122,7 +124,7 @@ class Planner:
         from byoc_dnnl.lowerings import lower
 
         for call in self._calls:
-            if call.output in self._fused:
+            if call.output in self._fused or call.output in self._early:
                 continue
             self._next = call.output
             self._computing = (call.output,)
@@ -240,6 +242,20 @@ class Planner:
         """Return the integers behind a dequantised value, or ``None``."""
         source = self._unstored.get(id_)
         return source if isinstance(source, Quantised) else None
+
+    def quantised_early(self, id_: int) -> Quantised | None:
+        """Return the integers behind a value of a ``dequantize``, also if the call comes later in the region.
+
+        Tools write ``dequantize`` before each reader. The call takes no step, so the order does not matter.
+        """
+        call = self._makers.get(id_)
+        if call is not None and call.op == "dequantize" and id_ not in self._unstored:
+            from byoc_dnnl.lowerings import lower
+
+            if id_ in self._locations or not all(map(self.is_available, call.inputs)) or lower(call, self) is not None:
+                return None
+            self._early.add(id_)
+        return self.quantised(id_)
 
     def flattened(self, id_: int) -> Flattened | None:
         """Return the layout of the rows of a matrix if it differs from the order of the columns, or ``None``."""
@@ -418,8 +434,8 @@ class Planner:
         step = Step(title, desc, {int(argument): location for argument, location in arguments.items()})
         self._append(step, self._computing)
 
-    def add_kernel(self, kernel: Kernel) -> None:
-        """Add a function of the core: of each element, or of rows of contiguous elements."""
+    def add_kernel(self, kernel: Kernel | BytePooling) -> None:
+        """Add a function of the core, of each element or of rows of contiguous elements; or a pooling of bytes."""
         self._append(kernel, self._computing)
 
     def check_finite(self, ids: Sequence[int]) -> bool:

@@ -16,7 +16,7 @@ from byoc_dnnl.arrays import address_of, aligned, round_up
 from byoc_dnnl.capi import FORK_GATE, Argument, Query, failure
 from byoc_dnnl.handles import Engine, Memory, Stream, argument_block
 from byoc_dnnl.native import make_program, make_single
-from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Location, Plan, Step
+from byoc_dnnl.plan import Buffer, Check, CoreStep, Kernel, Kind, Location, Plan, Step
 from byoc_dnnl.primitive_cache import primitive_of
 from byoc_dnnl.weights import shared_constants
 
@@ -116,7 +116,7 @@ class Frame:
         self._memories: dict[Location, Memory] = {}
         self._bound: list[tuple[int, ctypes.c_void_p]] = []
         self._scratch: list[Memory] = []
-        self._calls: list[tuple[str, ctypes.c_void_p, int, Any] | tuple[Check | Kernel, _Native | None]] = []
+        self._calls: list[tuple[str, ctypes.c_void_p, int, Any] | tuple[CoreStep, _Native | None]] = []
         primitives = iter(program.primitives)
         for step in program.plan.steps:
             if not isinstance(step, Step):
@@ -154,7 +154,7 @@ class Frame:
             return self._arena[start : start + location.desc.nbytes]
         return arrays[buffer.index] if buffer.kind is Kind.ARGUMENT else program.arrays[buffer]
 
-    def _run_core_step(self, step: Check | Kernel, native: _Native | None, arrays: Sequence[NDArray]) -> bool:
+    def _run_core_step(self, step: CoreStep, native: _Native | None, arrays: Sequence[NDArray]) -> bool:
         """Run a check or kernel; return whether the run goes on."""
         memories = [self._array(location, arrays) for location in step.locations]
         if native is not None:
@@ -162,6 +162,7 @@ class Frame:
         if isinstance(step, Check):
             bits = memories[0].view(f"u{step.element_nbytes}")
             return bool((bits & np.iinfo(bits.dtype).max // 2).max() <= step.limit_bits)
+        assert isinstance(step, Kernel)  # a pooling is planned with the extension only
         source, target = (array.reshape(-1).view(np.float32) for array in memories)
         with np.errstate(all="ignore"):
             target[...] = step.compute(source)

@@ -11,7 +11,7 @@ from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
 from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import TypeContext, no_flops
-from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.opdef import SELECTING, OpDef, OperandSpec
 from byoc_core.opset.type_rules import require_rank
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.opset.value_bounds import bound_of_any
@@ -151,6 +151,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_depth_to_space,
         attrs=(_BLOCK_SIZE, _MODE),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(_depth_to_space),
         bound=bound_of_any,
@@ -163,6 +164,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_space_to_depth,
         attrs=(_BLOCK_SIZE, _MODE),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(_space_to_depth),
         bound=bound_of_any,

@@ -11,7 +11,7 @@ from byoc_core.opset.attributes import AttrKind, AttrSpec, AttrValue
 from byoc_core.opset.cases import OpCase, example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.families import pooling_kernels as kernels
-from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.opdef import PURE, SELECTING, OpDef, OperandSpec
 from byoc_core.opset.rounding import EXACT, NORM, SUM, Rounding
 from byoc_core.opset.type_rules import FLOAT_KINDS, NUMBER_KINDS, require_kind, require_rank
 from byoc_core.opset.types import TensorType, Type
@@ -181,6 +181,7 @@ def _pool_op(
             *attrs,
             AttrSpec("layout", AttrKind.STR, layouts[0], layouts, doc="Axes of ``x`` and of the result."),
         ),
+        traits=SELECTING if kind == "max" else PURE,
         flops=flops,
         kernel=kernel,
         rounds=_window_elements,
@@ -215,6 +216,7 @@ def _adaptive_op(
             AttrSpec("output_size", AttrKind.INTS, doc=f"Number of windows: {', '.join(axis_names(rank))}."),
             AttrSpec("layout", AttrKind.STR, layouts[0], layouts, doc="Axes of ``x`` and of the result."),
         ),
+        traits=SELECTING if kind == "max" else PURE,
         flops=_adaptive_flops,
         kernel=kernel,
         rounding=rounding,

@@ -13,7 +13,7 @@ from byoc_core.opset.contexts import OpContext, TypeContext, no_flops
 from byoc_core.opset.families import shape_kernels as kernels
 from byoc_core.opset.families.strided_slice import STRIDED_SLICE
 from byoc_core.opset.layout import Layout
-from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
+from byoc_core.opset.opdef import SELECTING, OpDef, OperandSpec, Trait
 from byoc_core.opset.permutation import Order, Permutable, inverse, permute_axis
 from byoc_core.opset.split_sizes import SPLIT_INDICES, complete_split
 from byoc_core.opset.type_rules import (
@@ -262,7 +262,7 @@ OPS: tuple[OpDef, ...] = (
                 "shape", AttrKind.DIMS, doc="The sizes of the result; one size may be -1, for all remaining elements."
             ),
         ),
-        traits=frozenset({Trait.PURE, Trait.RESHAPING}),
+        traits=SELECTING | {Trait.RESHAPING},
         flops=no_flops,
         kernel=NumpyKernel(kernels.reshape),
         bound=bound_of_any,
@@ -282,6 +282,7 @@ OPS: tuple[OpDef, ...] = (
                 doc="The axis of ``x`` for each axis of the result; ``None``: the axes in reverse order.",
             ),
         ),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(kernels.permute_dims),
         view=ViewRule(
@@ -305,6 +306,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_broadcast_to,
         attrs=(AttrSpec("shape", AttrKind.DIMS, doc="The sizes of the result."),),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(kernels.broadcast_to),
         view=ViewRule(results=_broadcast),
@@ -320,6 +322,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("parts", variadic=True),),
         _infer_concat,
         attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis of the concatenation."),),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(kernels.concat, fresh=True),
         view=ViewRule(operands=_concat_view),
@@ -343,6 +346,7 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("sections", AttrKind.DIMS, doc="The sizes of the parts, or the number of parts of equal size."),
             AttrSpec("axis", AttrKind.INT, 0, doc="The split axis."),
         ),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(kernels.split),
         view=ViewRule(results=_split_view),

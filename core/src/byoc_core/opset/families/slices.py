@@ -12,7 +12,7 @@ from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
 from byoc_core.opset.cases import example, integers
 from byoc_core.opset.contexts import TypeContext, no_flops
-from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.opdef import SELECTING, OpDef, OperandSpec
 from byoc_core.opset.type_rules import (
     INTEGER_KINDS,
     require_kind,
@@ -129,6 +129,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_tile,
         attrs=(AttrSpec("repeats", AttrKind.DIMS, doc="The number of repetitions of ``x`` along each axis."),),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(_tile),
         bound=bound_of_any,
@@ -141,6 +142,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_flip,
         attrs=(AttrSpec("axis", AttrKind.INT, doc="The reversed axis."),),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(_flip),
         cases=lambda: (example((2, 3), axis=1),),
@@ -154,6 +156,7 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("shift", AttrKind.INTS, doc="The distance moved by elements towards the end of each axis."),
             AttrSpec("axis", AttrKind.INTS, doc="The axes of the shift, each once."),
         ),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(_roll),
         bound=bound_of_any,
@@ -165,6 +168,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("parts", variadic=True),),
         _infer_stack,
         attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The position of the new axis in the result."),),
+        traits=SELECTING,
         flops=no_flops,
         kernel=NumpyKernel(_stack),
         bound=bound_of_any,

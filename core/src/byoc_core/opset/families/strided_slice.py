@@ -11,7 +11,7 @@ from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import OpContext, TypeContext, no_flops
 from byoc_core.opset.families.shape_kernels import strided_slice
 from byoc_core.opset.layout import Layout
-from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.opdef import SELECTING, OpDef, OperandSpec
 from byoc_core.opset.open_bounds import is_open_bound
 from byoc_core.opset.permutation import Permutable
 from byoc_core.opset.type_rules import resolve_axes
@@ -129,6 +129,7 @@ STRIDED_SLICE = OpDef(
             "error, except for bounds of 2**62 and more, standing for the ends.",
         ),
     ),
+    traits=SELECTING,
     flops=no_flops,
     kernel=NumpyKernel(strided_slice),
     view=ViewRule(results=_view),

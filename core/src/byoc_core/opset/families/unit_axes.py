@@ -12,7 +12,7 @@ from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
 from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import TypeContext, no_flops
-from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
+from byoc_core.opset.opdef import SELECTING, OpDef, OperandSpec, Trait
 from byoc_core.opset.type_rules import require_equal, resolve_axes, shape_text
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.opset.value_bounds import bound_of_any
@@ -67,7 +67,7 @@ def _infer_expand_dims(context: TypeContext) -> tuple[Type, ...]:
     return (TensorType(result, context.tensor(0).dtype),)
 
 
-_TRAITS = frozenset({Trait.PURE, Trait.RESHAPING})
+_TRAITS = SELECTING | {Trait.RESHAPING}
 
 OPS: tuple[OpDef, ...] = (
     OpDef(

@@ -8,15 +8,18 @@ the same layout and no other pending reader is added, the result overwrites the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, replace
+from itertools import starmap, takewhile
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument, Query
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.lowerings.attributes import axis_of
 from byoc_dnnl.lowerings.functions import FUNCTIONS, functions_of, needs_of
-from byoc_dnnl.lowerings.quantisation import to_bytes
+from byoc_dnnl.lowerings.quantisation import parameters_of, to_bytes
+from byoc_dnnl.lowerings.residual_sum import find_residual_sum
 from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
@@ -213,8 +216,11 @@ class _Search:
         return primitive, [], desc
 
     def up_to(self, end: _Link) -> _Found | None:
-        """Return all links up to a link that writes bytes; ``None`` if the links do not fit together."""
-        primitive = self._make([end])
+        """Return all links up to a link that writes bytes, and the sum behind if there is a sum of such bytes.
+
+        ``None`` if the links do not fit together.
+        """
+        primitive = self._make(_writing_bytes([end]))
         if primitive is None:
             return None
         desc = self._result(primitive)
@@ -222,13 +228,22 @@ class _Search:
         last = links[-1].call if links else self.calls[-1]
         if self.planner.follower(last) is not end.call:
             return None
-        if self.planner.find_checks(needs_of(end.call), _sources(self.calls, links)) is None:
+        through_sum = _links_of_sum(end.call, desc, self.planner, self.to_primitive)
+        found = self._ending_in_bytes([*links, *through_sum], desc) if through_sum else None
+        if found is not None and found[0].implementation == primitive.implementation:
+            return found
+        return self._ending_in_bytes([*links, end], desc)
+
+    def _ending_in_bytes(self, links: Sequence[_Link], desc: MemoryDesc) -> _Found | None:
+        """Return the primitive with links up to a ``quantize``; ``None`` if not permitted, or in another layout."""
+        if self.planner.find_checks(_needs(self.calls, links), _sources(self.calls, links)) is None:
             return None
-        links.append(end)
+        links = _writing_bytes(_without_relu(links, self.planner))
         found = self._make(links)
-        if found is None or self._result(found) != desc or not all(_keeps_nan(link, found) for link in links):
+        if found is None or not all(_keeps_nan(link, found) for link in links):
             return None
-        return found, links, desc
+        result = self._result(found)
+        return (found, links, result) if result.has_same_layout(desc) else None
 
     def _make(self, links: Sequence[_Link]) -> PrimitiveDesc | None:
         found = self.make([*self.own, *(post_op for link in links for post_op in link.post_ops)])
@@ -250,9 +265,44 @@ def _end_in_bytes(call: Call, planner: Planner) -> _Link | None:
     while (follower := planner.follower(call)) is not None:
         if follower.op == "quantize":
             post_ops = to_bytes(follower, planner) if follower.inputs[0] == call.output else None
-            return _Link(follower, post_ops) if post_ops else None
+            return None if post_ops is None else _Link(follower, post_ops)
         call = follower
     return None
+
+
+def _without_relu(links: Sequence[_Link], planner: Planner) -> list[_Link]:
+    """Return links up to a ``quantize``, without a ReLU before if saturation does the same: 0 is the least byte."""
+    *before, end = links
+    parameters = parameters_of(end.call, planner)
+    is_least = parameters is not None and parameters[1] == np.iinfo(end.call.result.dtype).min
+    if before and before[-1].call.op == "nn.relu" and is_least:
+        before[-1] = replace(before[-1], post_ops=())
+    return [*before, end]
+
+
+def _writing_bytes(links: Sequence[_Link]) -> list[_Link]:
+    """Return links with the dtype of the last link as the dtype written by the last post-op."""
+    dtype = links[-1].call.result.dtype
+    last = max((number for number, link in enumerate(links) if link.post_ops), default=-1)
+    if last < 0:
+        return [*links[:-1], replace(links[-1], post_ops=(PostOp(Algorithm.ELTWISE_LINEAR, 1.0, dtype=dtype),))]
+    *first, end = links[last].post_ops
+    ended = PostOp(end.algorithm, end.alpha, end.operand, end.beta, dtype)
+    return [*links[:last], replace(links[last], post_ops=(*first, ended)), *links[last + 1 :]]
+
+
+def _links_of_sum(quantize: Call, desc: MemoryDesc, planner: Planner, to_primitive: Shape) -> list[_Link] | None:
+    """Return a ``quantize`` and the sum behind as links; ``None`` if there is no sum (:mod:`.residual_sum`)."""
+    found = find_residual_sum(quantize, planner)
+    if found is None:
+        return None
+    side = Side(Algorithm.BINARY_ADD, found.before[-1][0].output, found.other.integers, desc.sizes)
+    inner = side.desc(planner, desc)
+    outer = to_primitive(inner)
+    if outer is None:
+        return None
+    total = _Link(found.add, (PostOp(side.algorithm, operand=outer),), side, inner)
+    return [*starmap(_Link, found.before), total, *starmap(_Link, found.after)]
 
 
 def dtype_after(post_ops: Sequence[PostOp], dtype: str) -> str:

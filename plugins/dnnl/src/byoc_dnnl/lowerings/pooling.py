@@ -11,13 +11,15 @@ from byoc_dnnl.capi import Algorithm, Argument, Query
 from byoc_dnnl.lowerings.attributes import axes_of_layout, flag, integers
 from byoc_dnnl.lowerings.geometry import geometry_of
 from byoc_dnnl.lowerings.quantisation import defer_integers, keeps_order
+from byoc_dnnl.native import extension
+from byoc_dnnl.plan import BytePooling
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.handles import PrimitiveDesc
+    from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
     from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
@@ -69,34 +71,68 @@ def add_windows(
     image, result = sizes_of(call.operands[0]), sizes_of(call.result)
     sizes = tuple(result[axis] for axis in axes)
 
-    def make(at: Location) -> PrimitiveDesc | None:
+    def primitive_on(at: Location) -> PrimitiveDesc | None:
         source = at.desc.permuted(axes)
         primitive = planner.factory.pooling(algorithm, source, planner.any_layout(sizes, source.dtype), window, windows)
         return primitive if planner.accepts(primitive) else None
 
-    def add(primitive: PrimitiveDesc, at: Location, written: Location) -> None:
-        target = written.view_as(primitive.memory_desc(Query.DST_MD))
-        planner.add_step(call.op, primitive, {Argument.SRC: at.view_as(at.desc.permuted(axes)), Argument.DST: target})
+    def find(at: Location) -> tuple[MemoryDesc, Callable[[Location], None]] | None:
+        """Return the layout of the result for an operand, and a function to add the step."""
+        viewed = at.view_as(at.desc.permuted(axes))
+        if algorithm is Algorithm.POOLING_MAX and _is_byte_image(viewed.desc, planner):
+            target = planner.channels_last(sizes, viewed.desc.dtype)
+            return target.permuted(to_value), lambda written: planner.add_kernel(
+                _byte_pooling(call, viewed, written.view_as(target), window, windows)
+            )
+        primitive = primitive_on(at)
+        if primitive is None:
+            return None
+        result_desc = primitive.memory_desc(Query.DST_MD)
+
+        def add(written: Location) -> None:
+            arguments = {Argument.SRC: viewed, Argument.DST: written.view_as(result_desc)}
+            planner.add_step(call.op, primitive, arguments)
+
+        return result_desc.permuted(to_value), add
 
     quantised = planner.quantised(x) if algorithm is Algorithm.POOLING_MAX else None
     if quantised and quantised.location.desc.sizes == image and keeps_order(planner, quantised):
-        primitive = make(quantised.location)
-        if primitive is not None:
-            written = planner.allocate_temporary(
-                f"%{call.output}", primitive.memory_desc(Query.DST_MD).permuted(to_value)
-            )
+        found = find(quantised.location)
+        if found is not None:
+            written = planner.allocate_temporary(f"%{call.output}", found[0])
             if defer_integers(call.output, planner, quantised._replace(integers=call.output, location=written)) is None:
-                add(primitive, quantised.location, written)
+                found[1](written)
                 return None
-    if algorithm is Algorithm.POOLING_MAX and not planner.check_finite([x]):
+    may_be_nan = algorithm is Algorithm.POOLING_MAX and call.result.dtype == "float32"
+    if may_be_nan and not planner.check_finite([x]):
         return "oneDNN loses NaN, and the operand cannot be checked"
-    for at in planner.candidate_locations(x):
-        primitive = make(at)
-        if primitive is not None:
-            add(
-                primitive,
-                at,
-                planner.allocate_result(call.output, primitive.memory_desc(Query.DST_MD).permuted(to_value)),
-            )
+
+    def candidates() -> Iterator[Location]:
+        yield from planner.candidate_locations(x)
+        if call.result.dtype != "float32":  # oneDNN has no other layout for bytes
+            desc = planner.channels_last([image[axis] for axis in axes], call.result.dtype)
+            yield planner.location_in(x, desc.permuted(to_value))
+
+    for at in candidates():
+        found = find(at)
+        if found is not None:
+            found[1](planner.allocate_result(call.output, found[0]))
             return None
     return "oneDNN has only a reference implementation"
+
+
+def _is_byte_image(desc: MemoryDesc, planner: Planner) -> bool:
+    """Return whether the extension computes the largest bytes of windows: of channels last, in up to two axes."""
+    is_image = desc.dtype in ("int8", "uint8") and len(desc.sizes) in (3, 4) and extension() is not None
+    return is_image and desc == planner.channels_last(desc.sizes, desc.dtype)
+
+
+def _byte_pooling(
+    call: Call, source: Location, target: Location, window: Sequence[int], windows: Windows
+) -> BytePooling:
+    images, channels, *sizes = source.desc.sizes
+    _, _, *counts = target.desc.sizes
+    dilation = (skipped + 1 for skipped in windows.dilation)
+    columns = zip(sizes, counts, window, windows.strides, dilation, windows.before, strict=False)  # oneDNN has 12 axes
+    axes = [(size, count, taps, stride, step, pad) for size, count, taps, stride, step, pad in columns]
+    return BytePooling(call.op, source, target, images, channels, *([(1, 1, 1, 1, 1, 0)] * (2 - len(axes))), *axes)

@@ -33,6 +33,7 @@ __all__ = [
     "keeps_order",
     "lower_dequantize",
     "lower_quantize",
+    "parameters_of",
     "scalar_of",
     "to_bytes",
 ]
@@ -218,19 +219,34 @@ def _shifted(zero: int) -> list[PostOp]:
     return [PostOp(Algorithm.ELTWISE_ROUND), PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=float(zero))]
 
 
-def to_bytes(call: Call, planner: Planner) -> tuple[PostOp, ...] | None:
+def to_bytes(call: Call, planner: Planner, unit: float = 1.0) -> tuple[PostOp, ...] | None:
     """Return ``quantize`` as the end of another primitive, with multiplication by the reciprocal of the scale.
 
     The result equals exact arithmetic, or a neighbour if the quotient is within rounding errors of float32 of a tie.
+    The primitive rounds and saturates when it writes the bytes. ``None`` for parameters not supported as post-ops.
+
+    Args:
+        call: the ``quantize``.
+        planner: the plan.
+        unit: the meaning of 1 in the results of the primitive so far.
     """
+    parameters = parameters_of(call, planner)
+    if parameters is None:
+        return None
+    scale, zero = parameters
+    factor = float(np.float32(unit) / np.float32(scale))
+    scaled = [] if factor == 1 else [PostOp(Algorithm.ELTWISE_LINEAR, factor)]
+    return (*scaled, *_shifted(int(zero)))
+
+
+def parameters_of(call: Call, planner: Planner) -> tuple[float, float] | None:
+    """Return scale and zero point of ``quantize`` or ``dequantize``; ``None`` unless both are single known numbers."""
     if _unsupported_parameters(call) is not None or call.operands[1].shape:
         return None
     scale, zero = (scalar_of(planner, id_) for id_ in call.inputs[1:])
     if scale is None or zero is None or not _is_usual(np.asarray(scale)):
         return None
-    reciprocal = float(np.float32(1) / np.float32(scale))
-    *leading, last = (PostOp(Algorithm.ELTWISE_LINEAR, reciprocal), *_shifted(int(zero)))
-    return (*leading, PostOp(last.algorithm, last.alpha, beta=last.beta, dtype=call.result.dtype))
+    return scale, zero
 
 
 def _is_usual(scales: NDArray) -> bool:

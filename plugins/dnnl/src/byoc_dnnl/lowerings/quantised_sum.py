@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from byoc_dnnl.capi import Algorithm, Argument
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, same
-from byoc_dnnl.lowerings.quantisation import keeps_order, scalar_of
+from byoc_dnnl.lowerings.quantisation import scalar_of
+from byoc_dnnl.lowerings.quantised_terms import are_small, term_of
 from byoc_dnnl.post_ops import PostOp, Scaling
 
 if TYPE_CHECKING:
@@ -16,28 +17,8 @@ if TYPE_CHECKING:
     from byoc_dnnl.handles import PrimitiveDesc
     from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
-    from byoc_dnnl.unstored_values import Quantised
 
 __all__ = ["add_quantised_sum"]
-
-_LARGEST_BYTE = 255
-_MOST_STEPS = 2.0**12
-"""The largest magnitude of the terms in steps of the result: rounding with cancellation is about a thousandth of a
-step.
-"""
-
-
-class _Term(NamedTuple):
-    """A dequantised tensor: ``(integers - zero) * scale``."""
-
-    quantised: Quantised
-    scale: float
-    zero: float
-
-    @property
-    def magnitude(self) -> float:
-        """An upper bound of the term's magnitudes."""
-        return (_LARGEST_BYTE + abs(self.zero)) * self.scale
 
 
 def add_quantised_sum(call: Call, planner: Planner) -> bool:
@@ -46,7 +27,7 @@ def add_quantised_sum(call: Call, planner: Planner) -> bool:
     Zero points are subtracted after the sum. With equal scales this is exact. Otherwise cancelling terms are rounded,
     and the step of the result has to be large in comparison.
     """
-    found = [_term(planner, id_) for id_ in call.inputs]
+    found = [term_of(planner, planner.quantised(id_)) for id_ in call.inputs]
     step = _step_after(call, planner)
     if found[0] is None or found[1] is None or step is None or call.operands[0].shape != call.operands[1].shape:
         return False
@@ -55,7 +36,7 @@ def add_quantised_sum(call: Call, planner: Planner) -> bool:
         left, right = right, left  # images stay in the layout of convolutions
     first, second = left.quantised, right.quantised
     layout = first.location.desc.cast(planner.engine, second.location.desc.dtype)
-    if layout is None or left.magnitude + right.magnitude > _MOST_STEPS * step:
+    if layout is None or not are_small([left[1:], right[1:]], step):
         return False
     has_one_scale = left.scale == right.scale
     scaling = Scaling() if has_one_scale else Scaling({Argument.SRC: 0, Argument.SRC_1: 0})
@@ -80,15 +61,6 @@ def add_quantised_sum(call: Call, planner: Planner) -> bool:
         return {Argument.SRC: first.location, Argument.SRC_1: addend, **scales}
 
     return add_with_followers(call, planner, make, arguments, same, same, own, accepts_quantize=True) is None
-
-
-def _term(planner: Planner, id_: int) -> _Term | None:
-    """Return a value as a term; ``None`` unless the value stands for bytes with a single scale and zero point."""
-    found = planner.quantised(id_)
-    if found is None or not keeps_order(planner, found) or found.location.desc.dtype not in ("int8", "uint8"):
-        return None
-    scale, zero = scalar_of(planner, found.scale), scalar_of(planner, found.zero_point)
-    return None if scale is None or zero is None else _Term(found, scale, zero)
 
 
 def _step_after(call: Call, planner: Planner) -> float | None:

@@ -105,10 +105,12 @@ LOWERINGS: Mapping[str, Lowering] = {
 
 _FLOATS = ("float32", "bfloat16", "float16")
 _COPIED = tuple(dtype for dtype in DataType.__members__ if dtype != "bfloat16")  # subnormal numbers would be lost
+_COMPARED = ("float32", "int8", "uint8")
 _DTYPES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys([*FUNCTIONS, *CORE_FUNCTIONS, *ELUS, *BINARIES, "nn.bias_add"], _FLOATS),
     **dict.fromkeys([f"nn.conv{rank}d" for rank in (1, 2, 3)], _FLOATS),
     **dict.fromkeys([f"nn.avg_pool{rank}d" for rank in (1, 2, 3)], _FLOATS),
+    **dict.fromkeys([f"nn.{kind}_pool{rank}d" for kind in ("max", "adaptive_max") for rank in (1, 2, 3)], _COMPARED),
     **dict.fromkeys(["matmul", "nn.dense", "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.batch_norm"], _FLOATS),
     **dict.fromkeys(
         ["cast", "concat", "permute_dims", "reshape", "squeeze", "expand_dims"], tuple(DataType.__members__)
