@@ -189,3 +189,23 @@ def test_a_mixture_pays_for_followers_taken_from_their_op(
     assert takers(module, [first, follower], policy, placement) == ["aone", "aone"]
     alone = fake_backend("btwo", ["nn.relu"], estimate=lambda function: Estimate(1e-6))
     assert takers(module, [first, alone], policy, placement) == ["aone", "btwo"]
+
+
+def test_ops_computed_along_with_others_keep_a_backend_first(
+    fake_backend: type[FakeBackend], placement: type[Placement]
+) -> None:
+    """Op by op the first tanh is cheaper elsewhere, but the second then costs more than both."""
+
+    def estimate(function: Function) -> Estimate:
+        if function.name == "nn.relu":
+            return Estimate(10e-6)
+        return Estimate(0.0 if function.attrs.get("maker") == "nn.relu" else 100e-6)
+
+    backends = [
+        backend(fake_backend, "btwo", nn_relu=5, tanh=50, exp=5),
+        fake_backend("aone", ["nn.relu", "tanh"], estimate=estimate),
+    ]
+    module = chain("nn.relu", "tanh", "exp", "nn.relu", "tanh")
+    for ordered in (backends, backends[::-1]):
+        found = takers(module, ordered, ByCost(machines=SLOW_HOST, margin=0), placement)
+        assert found == ["aone", "aone", "btwo", "aone", "aone"]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from byoc_core.backend import BackendHandle
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
@@ -40,7 +41,7 @@ class ByCost:
 
     If ops on the host are an error of the build (``fallback="error"``), an op stays there only if no backend takes the
     op. The result is expected to cost no more than any backend alone, nor than the host alone, and with ``margin=0`` no
-    more than the result of :class:`GreedyByOrder`. A module
+    more than the result of :class:`GreedyByOrder` with any backend first. A module
     with regions of one of the backends is left unchanged: the ops outside were weighed when these regions were made.
 
     Attributes:
@@ -111,7 +112,8 @@ class ByCost:
             HookError: a backend's hook failed.
             PatternError: a pattern's check raised.
 
-        Cost: the claims of :class:`GreedyByOrder` three times, seldom four, and near-linear in the ops beyond that.
+        Cost: the claims of :class:`GreedyByOrder` once for each backend and three times more, seldom four, and
+        near-linear in the ops beyond that.
         Each backend is asked once about each distinct op.
         """
         self._check_machines(request)
@@ -139,6 +141,13 @@ class ByCost:
                     expected=", ".join([*names, HOST_NAME]),
                     hint=near_names(name, [*names, HOST_NAME]) or None,
                 )
+
+
+def _claim_by_order(request: PartitionRequest, module: IRModule, backends: Sequence[BackendHandle]) -> IRModule:
+    """Return the module with claims of backends, each for the ops left by the backends before."""
+    for handle in backends:
+        module = request.claim(module, handle)
+    return module
 
 
 def _is_time(value: object) -> bool:
@@ -191,10 +200,11 @@ class _Plan:
         self._guesses_host = bool(calibrations) or HOST_NAME not in {*policy.machines, *policy.measured}
         trials = [unlogged.claim(module, handle) for handle in request.backends]
         self._claimed_before = backends_of(module)
-        self._greedy = trials[0]
-        for handle in request.backends[1:]:
-            self._greedy = unlogged.claim(self._greedy, handle)
-        self._num_offered = len(self._claims_of(self._greedy))
+        self._greedy = [
+            _claim_by_order(unlogged, trial, [other for other in request.backends if other is not first])
+            for first, trial in zip(request.backends, trials, strict=True)
+        ]
+        self._num_offered = len(self._claims_of(self._greedy[0]))
         self._trials = trials
         sizes = Sizes(policy.sizes)
         numbers = request.answers.numbers if request.answers is not None else OpNumbers()
@@ -220,18 +230,19 @@ class _Plan:
         return self._prices.refused
 
     def claim_best(self) -> IRModule:
-        """Claim at the least actual cost: the best placement, greedy by order, a backend alone, or nothing at all.
+        """Claim at the least actual cost: the best placement, each backend first, a backend alone, or nothing at all.
 
-        Placements on several backends count as dearer by the margin.
+        A backend first leaves the rest to the others in order. Ops computed along with others may make such a placement
+        better than the placement of ops one by one. Placements on several backends count as dearer by the margin.
         """
-        greedy = backends_of(self._greedy)
+        starts = [backends_of(module) for module in self._greedy]
         placed: dict[OpKey, str] = {}
         for body in self._bodies:
-            placed.update(body.choice(find_labelling(body.problem, [body.labels(greedy)]).labels))
+            placed.update(body.choice(find_labelling(body.problem, [body.labels(start) for start in starts]).labels))
         log = PartitionLog()
         claimed = self.claim(placed, log)
         placed_cost = self._weighed(claimed, placed)
-        modules = [self._greedy, self._module, *self._trials]
+        modules = [*self._greedy, self._module, *self._trials]
         alternatives: list[tuple[tuple[float, float], Choice]] = [
             (self._weighed(module, choice), choice) for module in modules for choice in (self._claims_of(module),)
         ]
