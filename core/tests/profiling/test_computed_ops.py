@@ -60,6 +60,7 @@ def test_moves_of_a_value_computed_elsewhere_compute_nothing() -> None:
     assert results(quantised, "permute_dims z", "byte_conv2d z") == ["", "dz"]
     assert results([op("take", "z", "x")], "strided_slice z") == ["z"]
     assert results([op("permute_dims", "z", "x")], "permute_dims z") == ["z"]
+    assert results([op("nn.adaptive_max_pool2d", "z", "x")], "nn.max_pool2d z", "cast z")[0] == "z"
 
 
 @st.composite

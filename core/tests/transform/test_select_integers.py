@@ -5,7 +5,7 @@ from __future__ import annotations
 import byoc_core
 import numpy as np
 import pytest
-from byoc_core.transform import SelectIntegers
+from byoc_core.transform import SelectIntegers, Sequential, default_passes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,3 +121,12 @@ def test_a_build_for_a_backend_with_integers_keeps_the_bits(selection: str, fake
         assert ("dequantize" in names) is not quantised
         results.append(byoc_core.VirtualMachine(executable)["main"](q))
     np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_constants_among_the_integers_are_folded() -> None:
+    body = (
+        f'{DEQUANTIZE}\nk = R.dequantize(R.const([1, 2, 3], "uint8"), {SCALE}, {ZERO})\nf = R.flip(k, axis=0)\n'
+        f"c = R.reshape(a, shape=(144,))\nb = R.concat((c, f), axis=0)\n{QUANTIZE}\nreturn y"
+    )
+    module = Sequential(default_passes(keep_quantised=True))(parse_main(IMAGE, body))
+    assert [binding.op.name for binding in module["main"].bindings] == ["reshape", "concat"]

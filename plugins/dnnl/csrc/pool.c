@@ -114,11 +114,11 @@ static void pool_rows(void *data, int64_t first, int64_t count) {
 }
 
 void byoc_pool(const Api *api, const Pooling *pooling, const void *x, void *y) {
-  enum { CHUNK = 1 << 15 }; /* bytes read by a thread at a time */
+  enum { CHUNK = 1 << 12 }; /* bytes written by a thread at a time */
   PoolTask task = {pooling, x, y, find_largest(pooling->is_signed)};
   const PoolAxis *axes = pooling->axes;
   const int64_t count = pooling->images * axes[0].count;
-  const int64_t row_nbytes = axes[1].count * axes[1].window * axes[0].window * pooling->channels;
+  const int64_t row_nbytes = axes[1].count * pooling->channels;
   const int64_t chunk = row_nbytes < CHUNK ? CHUNK / row_nbytes : 1;
   byoc_share(api, count, chunk, count > 2 * chunk, pool_rows, &task);
 }

@@ -135,7 +135,10 @@ static int read_pool(ProgramObject *self, Step *step, PyObject *item) {
   step->pool.pooling.is_signed = is_signed;
   step->pool.pooling.images = images;
   step->pool.pooling.channels = channels;
-  return read_axis(&step->pool.pooling.axes[0], rows) || read_axis(&step->pool.pooling.axes[1], columns) ? -1 : 0;
+  PoolAxis *axes = step->pool.pooling.axes;
+  if (read_axis(&axes[0], rows) || read_axis(&axes[1], columns)) return -1;
+  const int64_t most = INT32_MAX / channels; /* bytes of a row: products with other numbers do not overflow */
+  return axes[1].size > most || axes[1].count > most ? refuse("a row of pooling is too long") : 0;
 }
 
 static int read_step(ProgramObject *self, Step *step, PyObject *item) {

@@ -290,6 +290,7 @@ def test_the_largest_byte_of_each_window_is_written(channels: int, dtype: type[n
         (native.POOL, 0, 1, False, 2, 3, (4, 4, 0, 1, 1, 0), (4, 4, 1, 1, 1, 0)),
         (native.POOL, 0, 1, False, 2, 3, (4, 4, 1, 1, 1, 0), (4, 4, 1, 1, 1, -1)),
         (native.POOL, 0, 1, False, 2, 3, (4, 4, 1, 1, 1 << 40, 0), (4, 4, 1, 1, 1, 0)),
+        (native.POOL, 0, 1, False, 1, 16, (4, 4, 1 << 30, 1, 1, 0), (1 << 30, 1, 1 << 30, 1, 1 << 30, 0)),
     ],
 )
 def test_a_pooling_of_bad_numbers_is_refused(step: tuple[Any, ...]) -> None:

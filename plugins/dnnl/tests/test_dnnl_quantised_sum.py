@@ -230,6 +230,55 @@ def test_equal_scales_are_added_exactly() -> None:
     np.testing.assert_array_equal(found, np.clip(total, 0, 255))
 
 
+@pytest.mark.parametrize("kind", ["view", "pooling"])
+def test_a_view_of_bytes_is_added_without_floats(kind: str) -> None:
+    """Bytes in another order of axes, stored so or computed so, are read in place or reordered as bytes."""
+    need_products_of_bytes()
+    region = Quantised()
+    x = region.restore(region.builder.param("x", tensor((1, 16, 8, 9), "uint8")), 0.03, 12)
+    shape = (1, 8, 9, 32) if kind == "view" else (1, 16, 18, 32)
+    y = region.restore(region.builder.param("y", tensor(shape, "uint8")), 0.05, 5)
+    y = emit(region, "permute_dims", y, axes=(0, 3, 1, 2))
+    y = y if kind == "view" else emit(region, "nn.max_pool2d", y, pool_size=(2, 2), strides=(2, 2))
+    sums = emit(region, "nn.conv2d", x, region.weights(32, 16, 3, 3), padding=(1, 1, 1, 1))
+    restored = region.restore(region.quantise(sums, 0.05, 3), 0.05, 3)
+    region.finish(region.quantise(emit(region, "add", restored, y), 0.07, 7))
+    arrays = region.integers(1, 16, 8, 9, dtype="uint8"), region.integers(*shape, dtype="uint8")
+    (found,), (exact,) = region.run(*arrays), region.oracle(*arrays)
+    assert "quantize + dequantize + add" in region.source
+    assert not any(line.startswith("dequantize") for line in region.source.splitlines())
+    assert (np.abs(found.astype(int) - exact.astype(int)) <= 1).all()
+
+
+def test_a_relu_left_out_needs_no_check() -> None:
+    region = Quantised()
+    x, y = (region.builder.param(name, tensor((1, 16, 8, 8), "float32")) for name in "xy")
+    region.finish(region.quantise(emit(region, "nn.relu", emit(region, "add", x, y)), 0.05, 0))
+    arrays = [region.draw(1, 16, 8, 8) for _ in range(2)]
+    (found,), (exact,) = region.run(*arrays), region.oracle(*arrays)
+    assert (np.abs(found.astype(int) - exact.astype(int)) <= 1).all()
+    if "add + nn.relu + quantize" in region.source:
+        assert "check" not in region.source
+
+
+def test_a_sum_behind_a_bias_of_nan_is_apart() -> None:
+    """NaN is quantised as 0, not as an end of the range."""
+    need_products_of_bytes()
+    region = Quantised()
+    x = region.restore(region.builder.param("x", tensor((1, 16, 8, 9), "uint8")), 0.03, 12)
+    sums = emit(region, "nn.conv2d", x, region.weights(32, 16, 3, 3), padding=(1, 1, 1, 1))
+    bias = np.zeros(32, np.float32)
+    bias[3] = np.nan
+    sums = emit(region, "nn.bias_add", sums, region.builder.const(bias), axis=1)
+    restored = region.restore(region.quantise(sums, 0.05, 3), 0.05, 3)
+    y = region.restore(region.builder.param("y", tensor((1, 32, 8, 9), "uint8")), 0.05, 5)
+    region.finish(region.quantise(emit(region, "add", restored, y), 0.07, 7))
+    arrays = region.integers(1, 16, 8, 9, dtype="uint8"), region.integers(1, 32, 8, 9, dtype="uint8")
+    (found,), (exact,) = region.run(*arrays), region.oracle(*arrays)
+    assert "quantize + dequantize + add" not in region.source
+    assert (np.abs(found[:, 3].astype(int) - exact[:, 3].astype(int)) <= 1).all()
+
+
 @pytest.mark.parametrize("kind", ["two readers", "unlike steps", "other parameters"])
 def test_a_sum_apart_from_its_convolution(kind: str) -> None:
     """Bytes with another reader are written, and steps too small for a rounded sum are added as floats."""

@@ -49,7 +49,10 @@ class Trait(Enum):
     RESHAPING = "reshaping"
     """The result holds the operand's elements in the same row-major order."""
     SELECTING = "selecting"
-    """Every element of a result is an element of an operand, chosen by position, or as the largest of some."""
+    """Every element of a result is an element of an operand, chosen by position, or as the largest of some.
+
+    The largest of none is the least element of the dtype.
+    """
     REDUCTION = "reduction"
     """Combines the elements along axes."""
     DATA_DEPENDENT = "data-dependent"

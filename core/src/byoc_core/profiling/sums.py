@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from byoc_core.opset.contexts import no_flops
 from byoc_core.opset.families import find_op
-from byoc_core.opset.opdef import Trait
 from byoc_core.profiling.program_work import InstructionWork, OpWork, ProgramWork
 from byoc_core.profiling.recording import CallRecord, instruction_records
 from byoc_core.profiling.results import PartProfile, RegionProfile
@@ -159,7 +159,7 @@ def _without_moves(
 
     def is_move(name: str, position: int) -> bool:
         op = find_op(name)
-        return name != ops[position].name.op and op is not None and op.has_trait(Trait.SELECTING)
+        return op is not None and name != ops[position].name.op and op.flops is no_flops
 
     computed = {position for pairs in pairs_by_part for name, position in pairs if not is_move(name, position)}
     return [

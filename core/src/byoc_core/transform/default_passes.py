@@ -27,10 +27,11 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
     these ops requests the pass when preparing the module. :class:`MoveTransposes` is not included either: the pass has
     an effect only if a converter put transposes around ops to change a layout.
     """
+    fold_constants = FoldConstants(kept=("dequantize",) if keep_quantised else (), max_cost=max_fold_cost)
     return (
         FoldShapes(),
-        FoldConstants(kept=("dequantize",) if keep_quantised else (), max_cost=max_fold_cost),
-        *((SelectIntegers(),) if keep_quantised else ()),
+        fold_constants,
+        *((SelectIntegers(), fold_constants) if keep_quantised else ()),
         Simplify(),
         FoldPad(),
         FoldBatchNorm(),

@@ -26,8 +26,8 @@ class SelectIntegers(Pass):
 
     Quantisation tools emit ``quantize(op(dequantize(x)))`` for all ops, also for ops such as ``nn.max_pool2d``,
     ``reshape`` or ``concat``. With equal scales and zero points this is ``op(x)``, bit for bit: a scale of float32 or
-    float64 restores each integer of at most 16 bits, and positive scales keep the order. Values with other readers stay
-    floats.
+    float64 restores each integer of at most 16 bits, and positive scales keep the order. The least float, of a window
+    over padding alone, becomes the least integer. Values with other readers stay floats.
     """
 
     def __call__(self, module: IRModule) -> IRModule:

@@ -174,24 +174,18 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """A function of float32 computed by the core, because oneDNN is too inexact.
+class _OwnKernel:
+    """An operation on a tensor without oneDNN.
 
     Attributes:
-        op: the function.
-        source: the operand, without gaps.
-        target: the result, with the layout of the operand.
-        columns: the elements of a row, contiguous in memory; 0 for a function of each element.
-        dtype: the dtype to which each step of the function is rounded.
-        zero_unseen: whether a row of minus infinities gives zeros.
+        op: the op.
+        source: the operand.
+        target: the result.
     """
 
     op: str
     source: Location
     target: Location
-    columns: int = 0
-    dtype: str = "float32"
-    zero_unseen: bool = False
 
     @property
     def title(self) -> str:
@@ -202,6 +196,36 @@ class Kernel:
     def implementation(self) -> str:
         """A replacement for oneDNN's name of an implementation."""
         return "byoc"
+
+    @property
+    def locations(self) -> Collection[Location]:
+        """The operand and the result."""
+        return (self.source, self.target)
+
+    @property
+    def scratch_nbytes(self) -> int:
+        """No scratch memory."""
+        return 0
+
+    def __str__(self) -> str:
+        return f"{self.op}  {self.implementation}  {self.source}, {self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel(_OwnKernel):
+    """A function of float32 computed by the core, because oneDNN is too inexact.
+
+    The operand has no gaps, and the result has its layout.
+
+    Attributes:
+        columns: the elements of a row, contiguous in memory; 0 for a function of each element.
+        dtype: the dtype to which each step of the function is rounded.
+        zero_unseen: whether a row of minus infinities gives zeros.
+    """
+
+    columns: int = 0
+    dtype: str = "float32"
+    zero_unseen: bool = False
 
     @property
     def function(self) -> str:
@@ -215,16 +239,6 @@ class Kernel:
         """The number of rows; for a function of each element, the number of elements."""
         return prod(self.source.desc.sizes) // max(1, self.columns)
 
-    @property
-    def locations(self) -> Collection[Location]:
-        """The operand and the result."""
-        return (self.source, self.target)
-
-    @property
-    def scratch_nbytes(self) -> int:
-        """No scratch memory."""
-        return 0
-
     def compute(self, elements: NDArray) -> NDArray:
         """Compute the function by numpy's kernel, on elements in memory order."""
         if not self.columns:
@@ -233,56 +247,24 @@ class Kernel:
         attrs = {"zero_unseen": True} if self.zero_unseen else {}
         return np.asarray(numpy_kernel(self.op)(rows, axis=1, **attrs)).astype(np.float32, copy=False).reshape(-1)
 
-    def __str__(self) -> str:
-        return f"{self.op}  {self.implementation}  {self.source}, {self.target}"
-
 
 @dataclass(frozen=True, slots=True)
-class BytePooling:
+class BytePooling(_OwnKernel):
     """The largest byte of each window of images with channels last, by the extension.
 
-    oneDNN 3.2 takes five times as long (``csrc/pool.c``).
+    oneDNN 3.2 takes five times as long (``csrc/pool.c``). Images are ``(N, H, W, C)`` in memory, without gaps.
 
     Attributes:
-        op: the op.
-        source: the images, ``(N, H, W, C)`` in memory without gaps.
-        target: likewise.
         images: the number of images.
         channels: the number of channels.
         rows: along the height: size, number of windows, size of a window, stride, dilation, padding in front.
         columns: the same along the width.
     """
 
-    op: str
-    source: Location
-    target: Location
     images: int
     channels: int
     rows: tuple[int, int, int, int, int, int]
     columns: tuple[int, int, int, int, int, int]
-
-    @property
-    def title(self) -> str:
-        """The computation, for people and messages."""
-        return self.op
-
-    @property
-    def implementation(self) -> str:
-        """A replacement for oneDNN's name of an implementation."""
-        return "byoc"
-
-    @property
-    def locations(self) -> Collection[Location]:
-        """The operand and the result."""
-        return (self.source, self.target)
-
-    @property
-    def scratch_nbytes(self) -> int:
-        """No scratch memory."""
-        return 0
-
-    def __str__(self) -> str:
-        return f"{self.op}  {self.implementation}  {self.source}, {self.target}"
 
 
 CoreStep = Check | Kernel | BytePooling

@@ -246,7 +246,7 @@ class Planner:
     def quantised_early(self, id_: int) -> Quantised | None:
         """Return the integers behind a value of a ``dequantize``, also if the call comes later in the region.
 
-        Tools write ``dequantize`` before each reader. The call takes no step, so the order does not matter.
+        Tools write ``dequantize`` before each reader. Only the integers are computed, so the order does not matter.
         """
         call = self._makers.get(id_)
         if call is not None and call.op == "dequantize" and id_ not in self._unstored:

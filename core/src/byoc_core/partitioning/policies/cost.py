@@ -204,7 +204,7 @@ class _Plan:
             _claim_by_order(unlogged, trial, [other for other in request.backends if other is not first])
             for first, trial in zip(request.backends, trials, strict=True)
         ]
-        self._num_offered = len(self._claims_of(self._greedy[0]))
+        self._num_offered = max(len(self._claims_of(module)) for module in self._greedy)
         self._trials = trials
         sizes = Sizes(policy.sizes)
         numbers = request.answers.numbers if request.answers is not None else OpNumbers()

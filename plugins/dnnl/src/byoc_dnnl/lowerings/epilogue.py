@@ -13,6 +13,7 @@ from itertools import starmap, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
+from byoc_core.opset import LARGEST
 
 from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument, Query
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
@@ -58,22 +59,26 @@ class Side:
         main: the value with the sizes of the result.
         other: the value of the second operand.
         sizes: the sizes of the second operand, with the rank of the result.
+        view: the memory of the second operand, if not as stored: a view with the axes of the result.
     """
 
     algorithm: Algorithm
     main: int
     other: int
     sizes: tuple[int, ...]
+    view: Location | None = None
 
     def desc(self, planner: Planner, main: MemoryDesc) -> MemoryDesc:
         """Return the required layout: as the first operand, or row-major if broadcast; in the stored dtype."""
-        stored = planner.stored_location(self.other).desc
+        stored = (self.view or planner.stored_location(self.other)).desc
         if self.sizes != main.sizes:
             return planner.row_major(self.sizes, stored.dtype)
         return stored if stored.has_same_layout(main) else main.cast(planner.engine, stored.dtype) or main
 
     def location(self, planner: Planner, desc: MemoryDesc) -> Location:
         """Return the location of the operand in the layout."""
+        if self.view is not None:
+            return planner.reordered(self.other, self.view, desc)
         if planner.stored_location(self.other).desc.sizes == desc.sizes:
             return planner.location_in(self.other, desc)
         plain = planner.row_major_location(self.other, desc.dtype).view_as(planner.row_major(self.sizes, desc.dtype))
@@ -236,9 +241,9 @@ class _Search:
 
     def _ending_in_bytes(self, links: Sequence[_Link], desc: MemoryDesc) -> _Found | None:
         """Return the primitive with links up to a ``quantize``; ``None`` if not permitted, or in another layout."""
+        links = _writing_bytes(_without_relu(links, self.planner))
         if self.planner.find_checks(_needs(self.calls, links), _sources(self.calls, links)) is None:
             return None
-        links = _writing_bytes(_without_relu(links, self.planner))
         found = self._make(links)
         if found is None or not all(_keeps_nan(link, found) for link in links):
             return None
@@ -296,7 +301,8 @@ def _links_of_sum(quantize: Call, desc: MemoryDesc, planner: Planner, to_primiti
     found = find_residual_sum(quantize, planner)
     if found is None:
         return None
-    side = Side(Algorithm.BINARY_ADD, found.before[-1][0].output, found.other.integers, desc.sizes)
+    integers, main = found.other, found.before[-1][0].output
+    side = Side(Algorithm.BINARY_ADD, main, integers.integers, desc.sizes, integers.location)
     inner = side.desc(planner, desc)
     outer = to_primitive(inner)
     if outer is None:
@@ -378,8 +384,14 @@ def _sources(calls: Sequence[Call], links: Sequence[_Link]) -> list[int]:
 
 
 def _needs(calls: Sequence[Call], links: Sequence[_Link]) -> list[Need]:
-    """Return the bounds to prove for the operands of the calls and links."""
-    return [need for part in (*calls, *(link.call for link in links)) for need in needs_of(part)]
+    """Return the bounds to prove for the operands of the calls and links.
+
+    A ``quantize`` before other links limits steps to the range of bytes, and NaN to an end of the range. A call without
+    post-ops needs nothing.
+    """
+    inner = [(link.call.inputs[0], LARGEST) for link in links[:-1] if link.call.op == "quantize"]
+    computed = [link.call for number, link in enumerate(links) if link.post_ops or number == len(links) - 1]
+    return [*inner, *(need for part in (*calls, *computed) for need in needs_of(part))]
 
 
 def _link_of(call: Call, value: Call, planner: Planner, desc: MemoryDesc, to_primitive: Shape) -> _Link | None:
