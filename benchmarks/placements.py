@@ -194,7 +194,8 @@ def _measure_model(
                 if contestant.is_per_threads or contestant.name not in built:
                     built[contestant.name] = _build(contestant, module, inputs, num_threads, folder)
             working = [contestant for contestant, found in built.items() if found.failure is None]
-            environments = {**dict.fromkeys(working, ENVIRONMENT), **{peer: {} for peer in peers}}
+            environment = {**ENVIRONMENT, "OPENBLAS_NUM_THREADS": str(num_threads)}
+            environments = {**dict.fromkeys(working, environment), **{peer: {} for peer in peers}}
             comparison = compare_engines(folder, environments, num_threads, effort, references=[*peers, *working])
             wrong = _list_wrong(name, comparison)
             seconds = {engine: samples for engine, samples in comparison.seconds.items() if engine not in wrong}

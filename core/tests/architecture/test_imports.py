@@ -13,7 +13,8 @@ import pytest
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 HEAVY = {
-    *("click", "ml_dtypes", "onnx", "onnxruntime", "pluggy", "pydantic", "rich", "scipy", "tvm_ffi", "typer"),
+    *("click", "ml_dtypes", "onnx", "onnxruntime", "pluggy", "pydantic", "rich", "scipy", "threadpoolctl"),
+    *("tvm_ffi", "typer"),
     *("asyncio", "ctypes", "difflib", "email", "logging", "packaging", "subprocess", "zipfile"),
 }
 """Modules not needed by a bare import."""

@@ -26,13 +26,13 @@ class Clock:
         self.now += seconds
 
 
-@pytest.mark.parametrize(("busy_s", "wait_s"), [(0.0, 0.001), (0.0301, 0.032), (10.0, 0.2)])
+@pytest.mark.parametrize(("busy_s", "wait_s"), [(0.0, 0.012), (0.0301, 0.048), (10.0, 0.2)])
 def test_a_sample_waits_for_computing_threads_but_not_for_ever(
     monkeypatch: pytest.MonkeyPatch, busy_s: float, wait_s: float
 ) -> None:
     clock = Clock(monkeypatch, busy_s)
     settle()
-    assert clock.now == pytest.approx(wait_s, abs=1.5e-3)
+    assert clock.now == pytest.approx(wait_s, abs=5e-3)
 
 
 def test_each_sample_of_a_race_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ Runner = Callable[[], object]
 
 _SAMPLE_S = 2e-3
 """Least seconds of a sample; short calls are repeated."""
-_PAUSE_S = 1e-3
+_PAUSE_S = 12e-3
+"""Longer than a tick of the kernel's clock, 10 ms or less: threads on other processors are accounted by tick."""
 _IDLE_SHARE = 0.2
 """The share of a pause used by all threads of an idle process."""
 _LONGEST_PAUSE_S = 0.2

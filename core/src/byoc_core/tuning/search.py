@@ -25,6 +25,7 @@ from byoc_core.partitioning.policies import ByCost, PlacedOps
 from byoc_core.profiling import Profile
 from byoc_core.tuning import op_times
 from byoc_core.tuning.bench import Bench
+from byoc_core.tuning.blas_threads import limited_blas
 from byoc_core.tuning.building import BuiltPlacement, PlacementBuild, build_request
 from byoc_core.tuning.candidates import Candidate, PlacementKey
 from byoc_core.tuning.contents import PackedModel
@@ -120,6 +121,10 @@ class Search:
 
     def run(self) -> Tuning:
         """Search until nothing is left to try, the time is over, or the user interrupts; return the best."""
+        with limited_blas(self._bench.num_threads):
+            return self._run()
+
+    def _run(self) -> Tuning:
         alone: dict[str, Candidate] = {}
         is_complete = False
         try:

@@ -16,6 +16,7 @@ from typing import Self
 from byoc_core.artifact import Executable, load
 from byoc_core.backend.size_compiler import compiler
 from byoc_core.runtime.module import NDArray
+from byoc_core.tuning.blas_threads import limited_blas
 from byoc_core.tuning.candidates import Candidate
 from byoc_core.tuning.contents import ContentStore
 from byoc_core.tuning.judging import agree
@@ -80,7 +81,8 @@ def run_trial(trial: Trial) -> TrialOutcome:
         Candidate.of(digest, _executable(trial, digest), trial.function, trial.inputs, trial.num_threads)
         for digest in (trial.best, trial.challenger)
     )
-    ratio, _ = challenge(champion.run, challenger.run)
+    with limited_blas(trial.num_threads):
+        ratio, _ = challenge(champion.run, challenger.run)
     return TrialOutcome(ratio, agree(challenger.results, champion.results, trial.tolerance))
 
 
