@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
+    from byoc_dnnl.handles import MemoryDesc
     from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
@@ -71,21 +71,17 @@ def add_windows(
     image, result = sizes_of(call.operands[0]), sizes_of(call.result)
     sizes = tuple(result[axis] for axis in axes)
 
-    def primitive_on(at: Location) -> PrimitiveDesc | None:
-        source = at.desc.permuted(axes)
-        primitive = planner.factory.pooling(algorithm, source, planner.any_layout(sizes, source.dtype), window, windows)
-        return primitive if planner.accepts(primitive) else None
-
     def find(at: Location) -> tuple[MemoryDesc, Callable[[Location], None]] | None:
         """Return the layout of the result for an operand, and a function to add the step."""
         viewed = at.view_as(at.desc.permuted(axes))
         if algorithm is Algorithm.POOLING_MAX and _is_byte_image(viewed.desc, planner):
-            target = planner.channels_last(sizes, viewed.desc.dtype)
-            return target.permuted(to_value), lambda written: planner.add_kernel(
-                _byte_pooling(call, viewed, written.view_as(target), window, windows)
+            byte_target = planner.channels_last(sizes, viewed.desc.dtype)
+            return byte_target.permuted(to_value), lambda written: planner.add_kernel(
+                _byte_pooling(call, viewed, written.view_as(byte_target), window, windows)
             )
-        primitive = primitive_on(at)
-        if primitive is None:
+        target = planner.any_layout(sizes, viewed.desc.dtype)
+        primitive = planner.factory.pooling(algorithm, viewed.desc, target, window, windows)
+        if primitive is None or not planner.accepts(primitive):
             return None
         result_desc = primitive.memory_desc(Query.DST_MD)
 
