@@ -32,15 +32,15 @@ class Worker:
             text=True,
         )
 
-    def ask(self) -> Any:
-        """Return the next answer.
+    def ask(self, question: str = "") -> Any:
+        """Return the answer to a line.
 
         Raises:
             RuntimeError: the process ended.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(file=self._process.stdin, flush=True)
+        print(question, file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"a contestant ended with status {self._process.wait(30)}")

@@ -12,7 +12,7 @@ typedef struct {
 void byoc_team_set_openmp(byoc_openmp_functions functions);
 
 /* Call `body` once, in this thread, and return the result. Before the call, all threads of the team wake up, and
- * threads on the same processor separate; they stay apart until `body` returns. */
+ * threads on the same processor separate. */
 int byoc_team_run(int (*body)(void *data), void *data);
 
 #endif /* BYOC_TEAM_H_ */

@@ -1,9 +1,10 @@
-"""Places of threads: a thread with a busy processor moves, stays away, and may later run everywhere again."""
+"""Places of threads: a worker on a taken processor moves, and stays away in later teams too."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +26,11 @@ BYOC_EXPORT int32_t open_places(void) {
   byoc_open_places(&places);
   return places.home;
 }
-BYOC_EXPORT int32_t take_place(void) { return byoc_read_allowed(&allowed) && byoc_take_place(&places, &allowed); }
+BYOC_EXPORT void take_place(void) { byoc_take_place(&places); }
+BYOC_EXPORT int32_t may_be_home(void) { return byoc_may_be_home(&places); }
+BYOC_EXPORT void read_allowed(void) { (void)byoc_read_allowed(&allowed); }
+BYOC_EXPORT void leave_processor(void) { byoc_leave_processor(&allowed); }
+BYOC_EXPORT void lift_limits(void) { byoc_lift_limits(&places, &allowed); }
 BYOC_EXPORT int32_t keep_home(void) { return byoc_read_allowed(&allowed) && byoc_keep_home(&places, &allowed); }
 BYOC_EXPORT void allow(void) { byoc_allow(&allowed); }
 
@@ -36,7 +41,7 @@ static void count(int64_t begin, int64_t end, const void *data) {
 static void body(void *data) {
   for (int64_t k = 0; k < 20; ++k) byoc_parallel_for(64, 1, count, data);
 }
-BYOC_EXPORT void run(int32_t *counts) { byoc_with_team(body, counts); }
+BYOC_EXPORT void run(int32_t *counts) { byoc_with_team(body, counts, 1e9); }
 """
 
 pytestmark = [
@@ -76,19 +81,53 @@ def be_on(processor: int) -> None:
     os.sched_setaffinity(0, {processor})
 
 
-def test_who_is_on_a_taken_processor_moves_away_until_it_may_go_everywhere_again(
+def be_everywhere_from(processor: int, processors: frozenset[int]) -> None:
+    be_on(processor)
+    os.sched_setaffinity(0, processors)
+
+
+def test_a_worker_on_a_taken_processor_stays_away_until_it_is_lifted(
     library: ctypes.CDLL, processors: frozenset[int], other_thread: Callable[..., Any]
 ) -> None:
+    def take() -> list[set[int]]:
+        library.take_place()
+        limited = allowed()
+        library.read_allowed()
+        library.lift_limits()
+        return [limited, allowed()]
+
+    # The processor is kept while the worker moves there: another process may push this thread elsewhere.
+    for _ in range(20):
+        home = library.open_places()
+        other_thread(be_everywhere_from, home, processors)
+        limited, lifted = other_thread(take)
+        assert lifted == processors
+        if limited != processors:
+            break
+    assert limited == processors - {home}
+
+
+def test_a_limited_worker_moves_again_if_the_opening_thread_comes_to_its_processor(
+    library: ctypes.CDLL, processors: frozenset[int], other_thread: Callable[..., Any]
+) -> None:
+    second = max(processors)
+
+    def open_on_second() -> None:
+        be_on(second)
+        library.open_places()
+        os.sched_setaffinity(0, processors)
+
     def take() -> list[object]:
-        home = library.open_places()  # this thread plays two: what it takes next is taken
-        moved = library.take_place(), allowed() == processors - {home}
-        library.allow()
-        return [*moved, allowed() == processors]
+        be_on(second)  # limited by an earlier team
+        library.take_place()
+        return [allowed() == processors - {second}, library.may_be_home()]
 
-    assert other_thread(take) == [1, True, True]
+    other_thread(open_on_second)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(take).result(60) == [True, 0]
 
 
-def test_who_is_alone_on_a_processor_stays_as_it_is(
+def test_a_worker_alone_on_its_processor_stays_as_it_is(
     library: ctypes.CDLL, processors: frozenset[int], other_thread: Callable[..., Any]
 ) -> None:
     first, second, *_ = sorted(processors)
@@ -97,13 +136,14 @@ def test_who_is_alone_on_a_processor_stays_as_it_is(
         be_on(first)
         return int(library.open_places())
 
-    def take_on_second() -> tuple[int, set[int]]:
+    def take_on_second() -> set[int]:
         be_on(second)
-        return library.take_place(), allowed()
+        library.take_place()
+        return allowed()
 
     assert other_thread(open_on_first) == first
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(take_on_second).result(60) == (0, {second})
+        assert pool.submit(take_on_second).result(60) == {second}
 
 
 def test_who_may_be_nowhere_else_stays(
@@ -111,12 +151,30 @@ def test_who_may_be_nowhere_else_stays(
 ) -> None:
     only = max(processors)
 
-    def take() -> tuple[int, set[int]]:
+    def take() -> tuple[set[int], int]:
         be_on(only)
         library.open_places()
-        return library.take_place(), allowed()
+        library.take_place()  # this thread plays two
+        return allowed(), library.may_be_home()
 
-    assert other_thread(take) == (0, {only})
+    assert other_thread(take) == ({only}, 1)
+
+
+def test_a_worker_leaves_the_processor_it_was_brought_to(
+    library: ctypes.CDLL, processors: frozenset[int], other_thread: Callable[..., Any]
+) -> None:
+    home = min(processors)
+
+    def leave() -> list[set[int]]:
+        library.read_allowed()
+        be_on(home)
+        library.leave_processor()
+        left = allowed()
+        library.lift_limits()
+        return [left, allowed()]
+
+    library.open_places()
+    assert other_thread(leave) == [processors - {home}, processors]
 
 
 def test_the_one_that_opened_a_team_keeps_off_the_others(
@@ -129,42 +187,46 @@ def test_the_one_that_opened_a_team_keeps_off_the_others(
         library.open_places()
         os.sched_setaffinity(0, processors)
         with ThreadPoolExecutor(1, initializer=be_on, initargs=(second,)) as pool:
-            taken = pool.submit(library.take_place).result(60)
+            pool.submit(library.take_place).result(60)
+            may_be_home = pool.submit(library.may_be_home).result(60)
         kept = library.keep_home(), allowed() == processors - {second}
         library.allow()
-        return [taken, *kept, allowed() == processors]
+        return [may_be_home, *kept, allowed() == processors]
 
     assert other_thread(open_and_keep) == [0, 1, True, True]
 
 
-def test_after_a_body_the_threads_of_its_team_may_go_where_they_might_before(
+def test_a_worker_beside_the_caller_is_kept_apart_after_the_body_too(
     library: ctypes.CDLL, processors: frozenset[int], other_thread: Callable[..., Any]
 ) -> None:
     openmp = load_openmp()
     if openmp is None:
         pytest.skip("there is no libgomp")
+    home = min(processors)
 
-    def run() -> set[frozenset[int]]:
+    def run() -> None:
+        counts = np.zeros(64, np.int32)
+        library.run(ctypes.c_void_p(counts.ctypes.data))
+        assert (counts == 20).all()
+
+    def run_beside() -> set[int]:
         openmp.set_num_threads(2)
-        home = min(processors)
-        be_on(home)
-        for _ in range(20):
-            counts = np.zeros(64, np.int32)
-            library.run(ctypes.c_void_p(counts.ctypes.data))
-            assert (counts == 20).all()
-            # Where the last body ran, and with it where the next one's threads wake up.
-            for task in workers():
-                os.sched_setaffinity(task, {home})
-                os.sched_setaffinity(task, processors)
-        return {frozenset(os.sched_getaffinity(task)) for task in workers()}
+        run()
+        (worker,) = tasks() - before - {own}
+        end = time.monotonic() + 60
+        # Another process may push this thread elsewhere; and after lost time, bodies run without the worker.
+        while (limited := os.sched_getaffinity(worker)) != processors - {home} and time.monotonic() < end:
+            be_everywhere_from(home, processors)
+            os.sched_setaffinity(worker, {home})
+            run()
+            assert allowed() == processors  # the caller is never limited
+        run()
+        assert len(os.sched_getaffinity(worker)) == len(limited)  # the same, or other processors for another place
+        return limited
 
     def tasks() -> set[int]:
         return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
     before = tasks()
     own = other_thread(lambda: int(Path("/proc/thread-self").resolve().name))
-
-    def workers() -> set[int]:
-        return tasks() - before - {own}
-
-    assert other_thread(run) == {processors}
+    assert other_thread(run_beside) == processors - {home}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ static void nested_body(void *data) {
   for (int64_t k = 0; k < call->rounds; ++k) byoc_parallel_for(7, 1, nest, call);
 }
 
-static void body_in_body(void *data) { byoc_with_team(body, data); }
+static void body_in_body(void *data) { byoc_with_team(body, data, 1e9); }
 
 static void sharing_body(void *data) {
   const struct call *call = (const struct call *)data;
@@ -55,10 +56,28 @@ static void count_strangers(int64_t begin, int64_t end, const void *data) {
   if (!pthread_equal(caller, pthread_self())) count(begin, end, data);
 }
 
+static void count_strangers_slowly(int64_t begin, int64_t end, const void *data) {
+  for (volatile int32_t k = 0; k < 10000 * (end - begin); ++k) {
+  }
+  count_strangers(begin, end, data);
+}
+
 BYOC_EXPORT void run(int32_t *counts, int64_t size, int64_t rounds, int32_t form) {
   static const byoc_body bodies[] = {body, nested_body, body_in_body, sharing_body};
   struct call call = {counts, size, rounds};
-  byoc_with_team(bodies[form], &call);
+  byoc_with_team(bodies[form], &call, 1e9);
+}
+
+static void slow_body(void *data) {
+  const struct call *call = (const struct call *)data;
+  byoc_parallel_for(call->size, 1, count_strangers_slowly, call->counts);
+}
+
+/* Run bodies in a row. */
+BYOC_EXPORT void run_in_a_row(int32_t *counts, int64_t size, int64_t num_bodies, double work_ps) {
+  struct call call = {counts, size, 1};
+  caller = pthread_self();
+  for (int64_t k = 0; k < num_bodies; ++k) byoc_with_team(slow_body, &call, work_ps);
 }
 
 BYOC_EXPORT void share_alone(int32_t *counts, int64_t size) {
@@ -104,6 +123,39 @@ def test_a_loop_that_is_shared_wakes_nobody(library: ctypes.CDLL) -> None:
     counts = np.zeros(1000, np.int32)
     library.share_alone(ctypes.c_void_p(counts.ctypes.data), ctypes.c_int64(1000))
     assert not counts.any()
+
+
+def test_little_work_wakes_nobody_after_a_pause_only(library: ctypes.CDLL) -> None:
+    little, much, size = 2e7, 1e9, 64
+    openmp = load_openmp()
+    if openmp is None:
+        pytest.skip("there is no libgomp")
+
+    def count_of_strangers(num_bodies: int, work_ps: float) -> int:
+        counts = np.zeros(size, np.int32)
+        time.sleep(0.001)
+        library.run_in_a_row(
+            ctypes.c_void_p(counts.ctypes.data),
+            ctypes.c_int64(size),
+            ctypes.c_int64(num_bodies),
+            ctypes.c_double(work_ps),
+        )
+        return int(counts.sum())
+
+    def are_there_any(num_bodies: int, work_ps: float) -> bool:
+        end = time.monotonic() + 60  # other processes may keep the workers from coming
+        while not (found := count_of_strangers(num_bodies, work_ps)) and time.monotonic() < end:
+            pass
+        return found > 0
+
+    before = openmp.max_threads()
+    openmp.set_num_threads(2)
+    try:
+        assert are_there_any(1, much)
+        assert are_there_any(2, little)
+        assert not any(count_of_strangers(1, little) for _ in range(50))
+    finally:
+        openmp.set_num_threads(before)
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 5])

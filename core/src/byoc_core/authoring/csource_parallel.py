@@ -12,6 +12,7 @@ from byoc_core.native.c_text import c_real
 from byoc_core.native.plain_c import PLAIN_C
 
 __all__ = [
+    "COLD_BYTE_PS",
     "END_ITEM",
     "FIRST_ITEM",
     "PARALLEL_HEADER",
@@ -32,6 +33,9 @@ PARALLEL_WORK_PS = 20_000_000
 
 SHARED_WORK_PS = 1_500_000
 """The least work of a loop to share in a team already awake, in picoseconds on one thread: 1.5 microseconds."""
+
+COLD_BYTE_PS = 30
+"""The time to move a byte between the memory and a processor, in picoseconds on one thread."""
 
 FIRST_ITEM, END_ITEM = "first_item", "end_item"
 """The bounds in the lines of a loop."""
@@ -174,7 +178,7 @@ def is_enough_work(count: Dim, work_ps: Dim, least_ps: int) -> bool:
     return count not in (0, 1) and (not isinstance(work_ps, int) or work_ps >= least_ps)
 
 
-def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Dim) -> list[str]:
+def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Dim, nbytes: Dim) -> list[str]:
     """Return a C function to call ``<symbol>_all`` with the same arguments, in a team kept awake during the call.
 
     Exported C has no team: there the function calls ``<symbol>_all`` directly.
@@ -183,13 +187,15 @@ def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Di
         symbol: base of the names of the definitions.
         head: the function's type, name and parameters.
         parameters: C declarations of the parameters (not empty).
-        work_ps: estimated picoseconds of the work in all parallel loops; a call with too little work keeps no thread
-            awake.
+        work_ps: estimated picoseconds of the work in all parallel loops; a call with too little work wakes no thread.
+        nbytes: bytes of memory read and written by the call; after a pause, caches hold little of this memory.
     """
     names = [_name(text) for text in parameters]
     fields = "".join(f" {text};" for text in parameters)
     # Parameters are named after values of the model, never like this.
     call, passed = "byoc_call", ", ".join(f"byoc_call->{name}" for name in names)
+    cold_work_ps = work_ps + nbytes * COLD_BYTE_PS
+    cold_work = f"{cold_work_ps}.0" if isinstance(cold_work_ps, int) else c_real(cold_work_ps)
     serial_test = [] if isinstance(work_ps, int) else [f"  if ({c_real(work_ps)} < {PARALLEL_WORK_PS}) {{"]
     return [
         f"#ifndef {PLAIN_C}",
@@ -206,7 +212,7 @@ def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Di
         *serial_test,
         *([f"    return {symbol}_all({', '.join(names)});", "  }"] if serial_test else []),
         f"  struct {symbol}_call {call} = {{{', '.join(names)}, 0}};",
-        f"  byoc_with_team({symbol}_in_team, &{call});",
+        f"  byoc_with_team({symbol}_in_team, &{call}, {cold_work});",
         f"  return {call}.status;",
         "#endif",
         "}",

@@ -60,8 +60,9 @@ class FunctionScope:
         statements: the function's calls, in order.
         checks: C expressions over the sizes; a failing check sets an error and is nonzero, and the call ends.
         workspace_nbytes: bytes of scratch memory that a caller may hand over; see :meth:`workspace`.
-        team_work_ps: picoseconds of work in the function's parallel loops, if there are several; 0 if no team need
-            stay awake for these loops (see ``byoc_with_team``).
+        team_work_ps: estimated picoseconds of work in the function's parallel loops; 0 if no team need be awake for
+            these loops (see ``byoc_with_team``).
+        team_nbytes: bytes read and written by such a function, each once: constants, parameters and results.
         in_place: pairs of an output's and an input's number that a call may place in the same memory; the kernels
             must permit this aliasing.
     """
@@ -95,6 +96,7 @@ class FunctionScope:
         self.checks: list[str] = []
         self.workspace_nbytes: Dim = 0
         self.team_work_ps: Dim = 0
+        self.team_nbytes: Dim = 0
         self.in_place: tuple[tuple[int, int], ...] = ()
         self._buffers: list[tuple[str, str, str]] = []
         self._can_fail = False
@@ -320,7 +322,7 @@ class FunctionScope:
         if self.team_work_ps == 0:
             return "\n".join([f"{head} {{", *unused, *body, "}"])
         serial_head = f"static int32_t {self.symbol}_all({listed})"
-        lines = team_function(self.symbol, head, parameters, self.team_work_ps)
+        lines = team_function(self.symbol, head, parameters, self.team_work_ps, self.team_nbytes)
         return "\n".join([f"{serial_head} {{", *unused, *body, "}", "", *lines])
 
     @staticmethod

@@ -71,12 +71,6 @@ static void run_blocks(const struct loop *loop, int64_t begin, int64_t end) {
   }
 }
 
-static void run_own_part(void *argument) {
-  const struct loop *loop = (const struct loop *)argument;
-  const int64_t blocks = num_blocks(loop), part = openmp.thread_num(), num_parts = openmp.num_threads();
-  run_blocks(loop, blocks * part / num_parts, blocks * (part + 1) / num_parts);
-}
-
 enum { MOST_PARTS = 64 }; /* of a loop; further threads share parts */
 
 /* A thread of a team other than the calling thread. */
@@ -183,9 +177,10 @@ static int change_state(struct worker *self, enum worker_state state) {
 static void work(struct team *team, int64_t number) {
   struct worker untracked = {ATOMIC_FLAG_INIT, ABSENT, 0, 0, 0};
   byoc_processors allowed;
+  byoc_take_place(&team->places);
   const int is_movable = number < MOST_PARTS && byoc_read_allowed(&allowed);
   struct worker *self = is_movable ? &team->workers[number] : &untracked;
-  int has_moved = is_movable && byoc_take_place(&team->places, &allowed);
+  int has_been_moved = 0;
   self->thread = byoc_thread_id();
   (void)change_state(self, WAITING);
   atomic_fetch_add(&team->num_present, 1);
@@ -205,13 +200,13 @@ static void work(struct team *team, int64_t number) {
     }
     is_moved |= change_state(self, WAITING);
     if (is_moved) {
-      has_moved = 1;
+      has_been_moved = 1;
       byoc_leave_processor(&allowed);
     }
   }
-  has_moved |= change_state(self, ABSENT);
-  if (has_moved) {
-    byoc_allow(&allowed);
+  has_been_moved |= change_state(self, ABSENT);
+  if (has_been_moved) {
+    byoc_lift_limits(&team->places, &allowed);
   }
   atomic_fetch_sub_explicit(&team->num_present, 1, memory_order_release);
 }
@@ -325,20 +320,18 @@ void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const vo
   share_loop(&loop, 0);
 }
 
-void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
-  struct loop loop = {num_items, grain, range, data};
-  if (num_items > grain && !awake_team && has_team()) {
-    openmp.parallel(run_own_part, &loop, 0, 0);
-  } else {
-    share_loop(&loop, 1);
-  }
-}
+enum { COST_OF_LOSS = 16, MOST_BALANCE_NS = 100000000 };
 
-/* Of this thread: nanoseconds of bodies to run without a team. Time lost waiting for threads unable to run is a small
- * share of the time of all bodies. */
-static _Thread_local int64_t debt_ns;
+/* Waking a worker takes about as long as 120 microseconds of work on one thread. Idle workers of libgomp are asleep after
+ * some tens of microseconds (byoc_core.runtime.threads.openmp.SPIN_COUNT). */
+enum { LITTLE_WORK_PS = 120000000, IDLE_NS = 20000 };
 
-enum { DEBT_OF_LOSS = 16, MOST_DEBT_NS = 100000000 };
+/* Of this thread: the end of the last body. */
+static _Thread_local int64_t last_end_ns;
+
+/* Of this thread: a credit and the time of all bodies, less 16 times the time lost waiting for threads unable to run,
+ * within limits. While negative, bodies run without a team: the lost time is about a sixteenth of all time at most. */
+static _Thread_local int64_t balance_ns = MOST_BALANCE_NS;
 
 static void run_without_team(struct team *team) {
   awake_team = team;
@@ -346,23 +339,35 @@ static void run_without_team(struct team *team) {
   awake_team = NULL;
 }
 
-void byoc_with_team(byoc_body body, void *data) {
+void byoc_with_team(byoc_body body, void *data, double work_ps) {
   if (awake_team || !has_team()) {
     body(data);
     return;
   }
   struct team team = {.body = body, .data = data, .num_parts = 1};
   const int64_t begin_ns = byoc_now_ns();
-  if (debt_ns > 0) {
+  int64_t lost_ns = 0;
+  if (balance_ns < 0 || (work_ps < LITTLE_WORK_PS && begin_ns - last_end_ns > IDLE_NS)) {
     run_without_team(&team);
   } else {
     byoc_open_places(&team.places);
     openmp.parallel(run_team, &team, 0, 0);
     const int64_t missing_ns = team.ended_ns ? byoc_now_ns() - team.ended_ns : 0;
-    debt_ns = DEBT_OF_LOSS * (team.lost_ns + (missing_ns > LATE_NS ? missing_ns : 0));
+    lost_ns = team.lost_ns + (missing_ns > LATE_NS ? missing_ns : 0);
   }
-  if (debt_ns > 0) {
-    debt_ns = byoc_min(debt_ns - (byoc_now_ns() - begin_ns), MOST_DEBT_NS);
+  last_end_ns = byoc_now_ns();
+  const int64_t balance = balance_ns + last_end_ns - begin_ns - COST_OF_LOSS * lost_ns;
+  balance_ns = byoc_min(byoc_max(balance, -MOST_BALANCE_NS), MOST_BALANCE_NS);
+}
+
+static void run_loop(void *data) { share_loop((struct loop *)data, 1); }
+
+void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+  struct loop loop = {num_items, grain, range, data};
+  if (num_items > grain) {
+    byoc_with_team(run_loop, &loop, LITTLE_WORK_PS);
+  } else {
+    run_loop(&loop);
   }
 }
 
@@ -379,6 +384,9 @@ void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const
   byoc_share_for(num_items, grain, range, data);
 }
 
-void byoc_with_team(byoc_body body, void *data) { body(data); }
+void byoc_with_team(byoc_body body, void *data, double work_ps) {
+  (void)work_ps;
+  body(data);
+}
 
 #endif

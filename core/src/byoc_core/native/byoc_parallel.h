@@ -17,9 +17,8 @@ extern "C" {
 typedef void (*byoc_range)(int64_t begin, int64_t end, const void *data);
 
 /* Call `range` in the threads of the calling thread's team, on disjoint parts of [0, num_items) beginning at multiples
- * of `grain`; return after all parts. A thread runs one part, or several in an awake team (see byoc_with_team). The
- * team always has omp_get_max_threads() threads, because libgomp ends threads when a team shrinks and creates threads
- * when a team grows. Inside a parallel region, or if there is a single part only, the calling thread runs everything. */
+ * of `grain`; return after all parts. Without an awake team, the team is awake for this loop (see byoc_with_team).
+ * Inside a parallel region, or if there is a single part only, the calling thread runs everything. */
 BYOC_LOCAL void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
 /* Run as byoc_parallel_for if the calling thread's team is awake (see byoc_with_team), else in the calling thread
@@ -30,9 +29,11 @@ BYOC_LOCAL void byoc_share_for(int64_t num_items, int64_t grain, byoc_range rang
 typedef void (*byoc_body)(void *data);
 
 /* Call `body` once in the calling thread, with the team of this thread kept awake. The team's threads wait for the next
- * loop of `body`, so each loop begins and ends at once; waking a team would take tens of microseconds. For bodies of
- * several loops with little work between the loops. */
-BYOC_LOCAL void byoc_with_team(byoc_body body, void *data);
+ * loop of `body`, so each loop begins and ends at once; waking a team would take tens of microseconds. The team always
+ * has omp_get_max_threads() threads, because libgomp ends threads when a team shrinks and creates threads when a team
+ * grows. `work_ps` is the estimated work of the loops, in picoseconds on one thread: little work after a pause is not
+ * worth waking the team, and runs in the calling thread. */
+BYOC_LOCAL void byoc_with_team(byoc_body body, void *data, double work_ps);
 
 #ifdef __cplusplus
 }

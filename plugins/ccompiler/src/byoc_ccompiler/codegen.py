@@ -22,7 +22,7 @@ from byoc_core.authoring.csource import (
 )
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Value, Var
+from byoc_core.ir import Constant, Value, Var
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_block
 
@@ -101,9 +101,10 @@ class FusedCodegen(CSourceCodegen):
             _writer_of(group)(kernel)
             kernels.append(kernel)
         loops = [loop for kernel in kernels for loop in kernel.parallel_loops]
-        has_team = len(loops) > 1 and any(loop.is_worth_waking for loop in loops)
+        has_team = any(loop.is_worth_waking for loop in loops)
         if has_team:
             scope.team_work_ps = sum((loop.work_ps for loop in loops), start=scope.team_work_ps)
+            scope.team_nbytes = _num_moved_bytes(scope, kernels)
         for kernel in kernels:
             kernel.declare(has_team=has_team)
         for param in scope.function.params:
@@ -167,6 +168,14 @@ def _writer_of(group: Group) -> Callable[[Kernel], None]:
     if group.chain:
         return write_chain
     return FAMILIES[group.steps[0].op].write if group.reduced is None else write_rows
+
+
+def _num_moved_bytes(scope: FunctionScope, kernels: Sequence[Kernel]) -> Dim:
+    """Return the bytes of the constants, parameters and results of a function."""
+    constants = {value for kernel in kernels for value in kernel.inputs if isinstance(value, Constant)}
+    values = {*constants, *scope.function.params, *scope.function.results}
+    sizes = (product(shape_of(value)) * dtype_info(dtype_of(value)).itemsize for value in values)
+    return sum(sizes, start=scope.team_nbytes)
 
 
 def _pointer(scope: FunctionScope, memory: MemoryPlan, value: Value) -> str:

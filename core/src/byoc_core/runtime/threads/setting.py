@@ -109,9 +109,9 @@ def team_runner() -> int:
     """Return the address of a C function ``int run(int (*body)(void *), void *data)``; 0 without the C extension.
 
     The function calls ``body(data)`` once, in the calling thread, and returns the result. Before the call, the threads
-    of the caller's OpenMP team are woken, and threads on the same processor are separated until ``body`` ends. Use the
-    function for a ``body`` of several parallel regions: systems may wake several threads on the same processor,
-    while other processors are idle. The address is available once the first machine of modules with threads is made.
+    of the caller's OpenMP team are woken, and threads on the same processor are separated. Use the function for a
+    ``body`` of several parallel regions: systems may wake several threads on the same processor, while other processors
+    are idle. The address is available once the first machine of modules with threads is made.
     """
     return _process.accounts.team_runner if _process.accounts else 0
 
