@@ -29,7 +29,7 @@ MODELS = ("mlp_1", "lstm", "light_squeezenet")
 BACKENDS = ("ccompiler", "dnnl")
 CONTESTANTS = (*BACKENDS, ONNXRUNTIME)
 THREADS = (1, 2)
-BURSTS = {"in a loop": (0.0, 20, 5), "5 calls after 20 ms": (0.02, 5, 10), "1 call after 50 ms": (0.05, 1, 10)}
+BURSTS = {"in a loop": (0.0, 200, 1), "after 20 ms": (0.02, 5, 10), "after 50 ms": (0.05, 1, 10)}
 """The pause in seconds, the calls of a burst, and the bursts of an answer."""
 
 
@@ -64,23 +64,27 @@ def _milliseconds(worker: Worker, burst: tuple[float, int, int]) -> float:
 
 
 def run(num_rounds: int, models: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """Return milliseconds of calls by contestant and burst, the ratios to ONNX Runtime, and to one thread."""
+    """Return milliseconds of calls by network, contestant and burst, the ratios to ONNX Runtime, and to one thread."""
     table: Table = {}
     ratios: Table = {}
     for name in models or MODELS:
         with _workers(name) as workers:
             for label, burst in BURSTS.items():
-                column = f"{name}, {label}"
                 questions = {row: partial(_milliseconds, worker, burst) for row, worker in workers.items()}
                 found = measure(questions, num_rounds=num_rounds)
                 for contestant in CONTESTANTS:
                     for number in THREADS:
                         row = _row(contestant, number)
-                        table.setdefault(row, {})[column] = found[row]
+                        table.setdefault(f"{name}, {row}", {})[label] = found[row]
                         peer = paired_ratio(found[_row(ONNXRUNTIME, number)], found[row])
-                        ratios.setdefault(f"{row}: times as fast as ONNX Runtime", {})[column] = peer
+                        ratios.setdefault(f"{name}, {row}: speed over ONNX Runtime", {})[label] = peer
                         single = paired_ratio(found[row], found[_row(contestant, 1)])
-                        ratios.setdefault(f"{row}: time of one thread", {})[column] = single
+                        ratios.setdefault(f"{name}, {row}: over one thread", {})[label] = single
     show("milliseconds", table)
     show("ratios", ratios)
-    return {"unit": "ms", "milliseconds": table_to_json(table), "ratios": table_to_json(ratios)}
+    return {
+        "unit": "ms",
+        "rows_are": "network, contestant",
+        "milliseconds": table_to_json(table),
+        "ratios": table_to_json(ratios),
+    }

@@ -322,9 +322,13 @@ void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const vo
 
 enum { COST_OF_LOSS = 16, MOST_BALANCE_NS = 100000000 };
 
-/* Waking a worker takes about as long as 120 microseconds of work on one thread. Idle workers of libgomp are asleep after
- * some tens of microseconds (byoc_core.runtime.threads.openmp.SPIN_COUNT). */
-enum { LITTLE_WORK_PS = 120000000, IDLE_NS = 20000 };
+/* Return the work on one thread, in picoseconds, taking as long as waking a team idle for some nanoseconds. Idle workers
+ * of libgomp are asleep after some tens of microseconds (byoc_core.runtime.threads.openmp.SPIN_COUNT); after
+ * milliseconds, their processors sleep deeply, and have cold caches. */
+static double waking_work_ps(int64_t idle_ns) {
+  enum { SHORT_NS = 20000, LONG_NS = 5000000 };
+  return idle_ns < SHORT_NS ? 0. : idle_ns < LONG_NS ? 120e6 : 300e6;
+}
 
 /* Of this thread: the end of the last body. */
 static _Thread_local int64_t last_end_ns;
@@ -347,7 +351,7 @@ void byoc_with_team(byoc_body body, void *data, double work_ps) {
   struct team team = {.body = body, .data = data, .num_parts = 1};
   const int64_t begin_ns = byoc_now_ns();
   int64_t lost_ns = 0;
-  if (balance_ns < 0 || (work_ps < LITTLE_WORK_PS && begin_ns - last_end_ns > IDLE_NS)) {
+  if (balance_ns < 0 || work_ps < waking_work_ps(begin_ns - last_end_ns)) {
     run_without_team(&team);
   } else {
     byoc_open_places(&team.places);
@@ -365,7 +369,7 @@ static void run_loop(void *data) { share_loop((struct loop *)data, 1); }
 void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
   struct loop loop = {num_items, grain, range, data};
   if (num_items > grain) {
-    byoc_with_team(run_loop, &loop, LITTLE_WORK_PS);
+    byoc_with_team(run_loop, &loop, 1e15);
   } else {
     run_loop(&loop);
   }
