@@ -76,10 +76,12 @@ def run(num_rounds: int, models: tuple[str, ...] | None = None) -> dict[str, Any
                     for number in THREADS:
                         row = _row(contestant, number)
                         table.setdefault(f"{name}, {row}", {})[label] = found[row]
-                        peer = paired_ratio(found[_row(ONNXRUNTIME, number)], found[row])
-                        ratios.setdefault(f"{name}, {row}: speed over ONNX Runtime", {})[label] = peer
-                        single = paired_ratio(found[row], found[_row(contestant, 1)])
-                        ratios.setdefault(f"{name}, {row}: over one thread", {})[label] = single
+                        if contestant != ONNXRUNTIME:
+                            peer = paired_ratio(found[_row(ONNXRUNTIME, number)], found[row])
+                            ratios.setdefault(f"{name}, {row}: speed over ONNX Runtime", {})[label] = peer
+                        if number > 1:
+                            single = paired_ratio(found[row], found[_row(contestant, 1)])
+                            ratios.setdefault(f"{name}, {row}: over one thread", {})[label] = single
     show("milliseconds", table)
     show("ratios", ratios)
     return {

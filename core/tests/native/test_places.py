@@ -26,11 +26,12 @@ BYOC_EXPORT int32_t open_places(void) {
   byoc_open_places(&places);
   return places.home;
 }
-BYOC_EXPORT void take_place(void) { byoc_take_place(&places); }
+BYOC_EXPORT int32_t take_place(void) { return byoc_take_place(&places); }
+BYOC_EXPORT void leave_place(void) { byoc_leave_place(&places); }
 BYOC_EXPORT int32_t may_be_home(void) { return byoc_may_be_home(&places); }
 BYOC_EXPORT void read_allowed(void) { (void)byoc_read_allowed(&allowed); }
 BYOC_EXPORT void leave_processor(void) { byoc_leave_processor(&allowed); }
-BYOC_EXPORT void lift_limits(void) { byoc_lift_limits(&places, &allowed); }
+BYOC_EXPORT void free_worker(void) { byoc_free_worker(&places, &allowed); }
 BYOC_EXPORT int32_t keep_home(void) { return byoc_read_allowed(&allowed) && byoc_keep_home(&places, &allowed); }
 BYOC_EXPORT void allow(void) { byoc_allow(&allowed); }
 
@@ -86,25 +87,32 @@ def be_everywhere_from(processor: int, processors: frozenset[int]) -> None:
     os.sched_setaffinity(0, processors)
 
 
-def test_a_worker_on_a_taken_processor_stays_away_until_it_is_lifted(
+def test_a_worker_on_a_taken_processor_is_limited_and_stays_off_the_opening_thread(
     library: ctypes.CDLL, processors: frozenset[int], other_thread: Callable[..., Any]
 ) -> None:
-    def take() -> list[set[int]]:
-        library.take_place()
-        limited = allowed()
-        library.read_allowed()
-        library.lift_limits()
-        return [limited, allowed()]
+    home = min(processors)
 
-    # The processor is kept while the worker moves there: another process may push this thread elsewhere.
-    for _ in range(20):
-        home = library.open_places()
-        other_thread(be_everywhere_from, home, processors)
-        limited, lifted = other_thread(take)
-        assert lifted == processors
-        if limited != processors:
-            break
-    assert limited == processors - {home}
+    def open_at_home() -> None:
+        be_on(home)
+        library.open_places()
+        os.sched_setaffinity(0, processors)
+
+    def take() -> list[object]:
+        for _ in range(1000):  # another process may push this thread elsewhere
+            other_thread(open_at_home)
+            be_everywhere_from(home, processors)
+            if library.take_place():
+                break
+        found: list[object] = [allowed()]
+        library.leave_place()
+        found.append(allowed())
+        library.read_allowed()
+        library.free_worker()
+        return [*found, allowed()]
+
+    with ThreadPoolExecutor(1) as pool:
+        away = processors - {home}
+        assert pool.submit(take).result(60) == [away, away, processors]
 
 
 def test_a_limited_worker_moves_again_if_the_opening_thread_comes_to_its_processor(
@@ -119,12 +127,38 @@ def test_a_limited_worker_moves_again_if_the_opening_thread_comes_to_its_process
 
     def take() -> list[object]:
         be_on(second)  # limited by an earlier team
-        library.take_place()
-        return [allowed() == processors - {second}, library.may_be_home()]
+        limited = library.take_place()
+        return [limited, allowed() == processors - {second}, library.may_be_home()]
 
     other_thread(open_on_second)
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(take).result(60) == [True, 0]
+        assert pool.submit(take).result(60) == [1, True, 0]
+
+
+def test_a_worker_bound_elsewhere_is_allowed_no_further_processors(
+    library: ctypes.CDLL, processors: frozenset[int], other_thread: Callable[..., Any]
+) -> None:
+    first, second, *_ = sorted(processors)
+
+    def take() -> list[object]:
+        be_on(second)
+        taken = library.take_place(), allowed()
+        library.leave_place()
+        left = allowed()
+        library.read_allowed()
+        be_on(first)  # as if brought
+        library.free_worker()
+        return [*taken, left, allowed()]
+
+    def open_on_second_then_on_first() -> None:
+        be_on(second)
+        library.open_places()
+        be_on(first)
+
+    # The opening thread is alive while the worker looks at its processors.
+    other_thread(open_on_second_then_on_first)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(take).result(60) == [0, {second}, {second}, {second}]
 
 
 def test_a_worker_alone_on_its_processor_stays_as_it_is(
@@ -170,7 +204,7 @@ def test_a_worker_leaves_the_processor_it_was_brought_to(
         be_on(home)
         library.leave_processor()
         left = allowed()
-        library.lift_limits()
+        library.free_worker()
         return [left, allowed()]
 
     library.open_places()
@@ -220,8 +254,6 @@ def test_a_worker_beside_the_caller_is_kept_apart_after_the_body_too(
             os.sched_setaffinity(worker, {home})
             run()
             assert allowed() == processors  # the caller is never limited
-        run()
-        assert len(os.sched_getaffinity(worker)) == len(limited)  # the same, or other processors for another place
         return limited
 
     def tasks() -> set[int]:

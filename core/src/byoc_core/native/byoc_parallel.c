@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 /* Weak: before glibc 2.34, the library with these functions is not loaded in every process. */
 extern void *dlopen(const char *name, int flags) __attribute__((weak));
@@ -22,7 +23,7 @@ static struct {
   int (*thread_num)(void);
   int (*in_parallel)(void);
   int (*pause)(int kind); /* OpenMP 5.0; may be missing */
-  int is_complete;
+  int is_complete, spins_as_told; /* by the environment: idle workers may be awake for any time */
 } openmp;
 
 static pthread_once_t resolve_once = PTHREAD_ONCE_INIT;
@@ -49,6 +50,7 @@ static void resolve(void) {
     return;
   }
   (void)find(library, "omp_pause_resource_all", &openmp.pause);
+  openmp.spins_as_told = getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY");
   openmp.is_complete = find(library, "GOMP_parallel", &openmp.parallel) &&
                        find(library, "omp_get_max_threads", &openmp.max_threads) &&
                        find(library, "omp_get_num_threads", &openmp.num_threads) &&
@@ -101,7 +103,7 @@ struct team {
   const struct loop *loop;
   uint64_t least_blocks; /* of a piece, if the part has as many */
   _Atomic uint64_t parts[MOST_PARTS];
-  struct worker workers[MOST_PARTS]; /* by number of the thread; further workers are not moved */
+  struct worker workers[MOST_PARTS]; /* by number of the thread; further workers are not brought */
   byoc_places places;
   _Atomic uint64_t num_present; /* workers before the end of the body */
   _Atomic int64_t num_arrived;
@@ -177,10 +179,10 @@ static int change_state(struct worker *self, enum worker_state state) {
 static void work(struct team *team, int64_t number) {
   struct worker untracked = {ATOMIC_FLAG_INIT, ABSENT, 0, 0, 0};
   byoc_processors allowed;
-  byoc_take_place(&team->places);
+  const int is_limited = byoc_take_place(&team->places);
   const int is_movable = number < MOST_PARTS && byoc_read_allowed(&allowed);
   struct worker *self = is_movable ? &team->workers[number] : &untracked;
-  int has_been_moved = 0;
+  int has_been_brought = 0;
   self->thread = byoc_thread_id();
   (void)change_state(self, WAITING);
   atomic_fetch_add(&team->num_present, 1);
@@ -200,13 +202,15 @@ static void work(struct team *team, int64_t number) {
     }
     is_moved |= change_state(self, WAITING);
     if (is_moved) {
-      has_been_moved = 1;
+      has_been_brought = 1;
       byoc_leave_processor(&allowed);
     }
   }
-  has_been_moved |= change_state(self, ABSENT);
-  if (has_been_moved) {
-    byoc_lift_limits(&team->places, &allowed);
+  has_been_brought |= change_state(self, ABSENT);
+  if (has_been_brought) {
+    byoc_free_worker(&team->places, &allowed);
+  } else if (is_limited) {
+    byoc_leave_place(&team->places);
   }
   atomic_fetch_sub_explicit(&team->num_present, 1, memory_order_release);
 }
@@ -320,22 +324,35 @@ void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const vo
   share_loop(&loop, 0);
 }
 
-enum { COST_OF_LOSS = 16, MOST_BALANCE_NS = 100000000 };
+enum { COST_OF_LOSS = 16, MOST_LOSS_NS = 100000000, MOST_BALANCE_NS = 100000000 };
+enum { PAUSE_NS = 20000, LONG_PAUSE_NS = 5000000 };
 
-/* Return the work on one thread, in picoseconds, taking as long as waking a team idle for some nanoseconds. Idle workers
- * of libgomp are asleep after some tens of microseconds (byoc_core.runtime.threads.openmp.SPIN_COUNT); after
- * milliseconds, their processors sleep deeply, and have cold caches. */
-static double waking_work_ps(int64_t idle_ns) {
-  enum { SHORT_NS = 20000, LONG_NS = 5000000 };
-  return idle_ns < SHORT_NS ? 0. : idle_ns < LONG_NS ? 120e6 : 300e6;
+/* Of this thread, by bodies of this library: the ends of the last body and of the last team, the work done alone since
+ * the last pause, in picoseconds, and the work needed then to wake a team.
+ *
+ * The balance is a credit and the time of all bodies, less 16 times the time lost waiting for threads unable to run.
+ * While negative, bodies run without a team: the lost time is a sixteenth of all time, apart from the credit. */
+static _Thread_local struct {
+  int64_t last_end_ns, last_team_ns;
+  double alone_ps, waking_ps;
+  int64_t balance_ns;
+} history = {.balance_ns = MOST_BALANCE_NS};
+
+/* Return whether to wake the team for an amount of work: together with the work done alone since the last pause, the
+ * work takes longer on one thread than a wakeup. Idle workers of libgomp are asleep after some tens of microseconds
+ * (byoc_core.runtime.threads.openmp.SPIN_COUNT); after milliseconds their processors sleep deeply, with cold caches. */
+static int is_worth_waking(double work_ps, int64_t now_ns) {
+  const int64_t idle_ns = now_ns - history.last_team_ns;
+  if (openmp.spins_as_told || idle_ns < PAUSE_NS) {
+    return 1;
+  }
+  if (now_ns - history.last_end_ns >= PAUSE_NS) {
+    history.alone_ps = 0.;
+    history.waking_ps = idle_ns < LONG_PAUSE_NS ? 120e6 : 300e6;
+  }
+  history.alone_ps += work_ps;
+  return history.alone_ps >= history.waking_ps;
 }
-
-/* Of this thread: the end of the last body. */
-static _Thread_local int64_t last_end_ns;
-
-/* Of this thread: a credit and the time of all bodies, less 16 times the time lost waiting for threads unable to run,
- * within limits. While negative, bodies run without a team: the lost time is about a sixteenth of all time at most. */
-static _Thread_local int64_t balance_ns = MOST_BALANCE_NS;
 
 static void run_without_team(struct team *team) {
   awake_team = team;
@@ -351,27 +368,40 @@ void byoc_with_team(byoc_body body, void *data, double work_ps) {
   struct team team = {.body = body, .data = data, .num_parts = 1};
   const int64_t begin_ns = byoc_now_ns();
   int64_t lost_ns = 0;
-  if (balance_ns < 0 || work_ps < waking_work_ps(begin_ns - last_end_ns)) {
+  if (history.balance_ns < 0 || !is_worth_waking(work_ps, begin_ns)) {
     run_without_team(&team);
   } else {
     byoc_open_places(&team.places);
     openmp.parallel(run_team, &team, 0, 0);
-    const int64_t missing_ns = team.ended_ns ? byoc_now_ns() - team.ended_ns : 0;
+    history.last_team_ns = byoc_now_ns();
+    const int64_t missing_ns = team.ended_ns ? history.last_team_ns - team.ended_ns : 0;
     lost_ns = team.lost_ns + (missing_ns > LATE_NS ? missing_ns : 0);
   }
-  last_end_ns = byoc_now_ns();
-  const int64_t balance = balance_ns + last_end_ns - begin_ns - COST_OF_LOSS * lost_ns;
-  balance_ns = byoc_min(byoc_max(balance, -MOST_BALANCE_NS), MOST_BALANCE_NS);
+  history.last_end_ns = byoc_now_ns();
+  history.balance_ns = byoc_min(history.balance_ns + history.last_end_ns - begin_ns, MOST_BALANCE_NS) -
+                       COST_OF_LOSS * byoc_min(lost_ns, MOST_LOSS_NS);
 }
 
-static void run_loop(void *data) { share_loop((struct loop *)data, 1); }
+/* Run whole parts, the same parts with and without a team: bits may depend on the parts of a caller's `range`. */
+static void run_loop(void *data) {
+  struct loop *loop = (struct loop *)data;
+  if (awake_team && awake_team->num_parts > 1) {
+    run_on_awake_team(awake_team, loop, 0);
+    return;
+  }
+  const int64_t blocks = num_blocks(loop), num_parts = byoc_min(openmp.max_threads(), MOST_PARTS);
+  for (int64_t part = 0; part < num_parts; ++part) {
+    run_blocks(loop, blocks * part / num_parts, blocks * (part + 1) / num_parts);
+  }
+}
 
 void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+  const double unknown_work_ps = 1e15; /* enough to wake a team */
   struct loop loop = {num_items, grain, range, data};
-  if (num_items > grain) {
-    byoc_with_team(run_loop, &loop, 1e15);
+  if (num_items > grain && !awake_team && has_team()) {
+    byoc_with_team(run_loop, &loop, unknown_work_ps);
   } else {
-    run_loop(&loop);
+    share_loop(&loop, 1);
   }
 }
 

@@ -17,8 +17,9 @@ extern "C" {
 typedef void (*byoc_range)(int64_t begin, int64_t end, const void *data);
 
 /* Call `range` in the threads of the calling thread's team, on disjoint parts of [0, num_items) beginning at multiples
- * of `grain`; return after all parts. Without an awake team, the team is awake for this loop (see byoc_with_team).
- * Inside a parallel region, or if there is a single part only, the calling thread runs everything. */
+ * of `grain`; return after all parts. Outside an awake team (see byoc_with_team), the parts depend on the number of
+ * threads only; within, a thread may take several pieces. Inside a parallel region, or if there is a single part only,
+ * the calling thread runs everything. */
 BYOC_LOCAL void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
 /* Run as byoc_parallel_for if the calling thread's team is awake (see byoc_with_team), else in the calling thread

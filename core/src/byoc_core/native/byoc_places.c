@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 _Static_assert(sizeof(byoc_processors) == sizeof(cpu_set_t), "a cpu_set_t has 1,024 processors");
-_Static_assert(sizeof(long) == 8 || __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of a cpu_set_t are 64 bits long");
 
 /* The number of the calling thread, for functions with the number of a thread. */
 enum { THIS_THREAD = 0 };
@@ -20,29 +19,6 @@ static int restrict_to(int thread, const byoc_processors *processors) {
   cpu_set_t affinity;
   memcpy(&affinity, processors, sizeof(affinity));
   return sched_setaffinity(thread, sizeof(affinity), &affinity) == 0;
-}
-
-static int is_known(int processor) { return processor >= 0 && processor < CPU_SETSIZE; }
-
-/* Mark a processor as taken; return whether another thread had taken the processor. */
-static int take(byoc_places *places, int processor) {
-  if (!is_known(processor)) {
-    return 0;
-  }
-  const uint64_t bit = (uint64_t)1 << (processor % 64);
-  return (atomic_fetch_or(&places->words[processor / 64], bit) & bit) != 0;
-}
-
-/* Restrict this thread to `own` and the allowed processors not taken by the team. Return 0 if no processor is left. */
-static int avoid(byoc_places *places, int own, const byoc_processors *allowed) {
-  byoc_processors remaining;
-  uint64_t any = 0;
-  for (int word = 0; word < BYOC_PROCESSOR_WORDS; ++word) {
-    const uint64_t own_bit = own >= 0 && own / 64 == word ? (uint64_t)1 << (own % 64) : 0;
-    remaining.set[word] = allowed->set[word] & (~atomic_load(&places->words[word]) | own_bit);
-    any |= remaining.set[word];
-  }
-  return any != 0 && restrict_to(THIS_THREAD, &remaining);
 }
 
 static int read_allowed_of(int thread, byoc_processors *allowed) {
@@ -56,54 +32,69 @@ static int read_allowed_of(int thread, byoc_processors *allowed) {
 
 int byoc_read_allowed(byoc_processors *allowed) { return read_allowed_of(THIS_THREAD, allowed); }
 
+static int is_known(int processor) { return processor >= 0 && processor < CPU_SETSIZE; }
+
+static unsigned long bit_of(int processor) { return 1ul << (processor % BYOC_WORD_BITS); }
+
+/* Return a set of one processor, or an empty set for an unknown processor. */
+static byoc_processors only(int processor) {
+  byoc_processors set = {{0}};
+  if (is_known(processor)) {
+    set.words[processor / BYOC_WORD_BITS] = bit_of(processor);
+  }
+  return set;
+}
+
+/* Remove processors from a set; return whether any are left. */
+static int remove_from(byoc_processors *set, const byoc_processors *removed) {
+  unsigned long any = 0;
+  for (int word = 0; word < BYOC_PROCESSOR_WORDS; ++word) {
+    set->words[word] &= ~removed->words[word];
+    any |= set->words[word];
+  }
+  return any != 0;
+}
+
+/* Mark a processor as taken; return whether another thread had taken the processor. */
+static int take(byoc_places *places, int processor) {
+  if (!is_known(processor)) {
+    return 0;
+  }
+  const unsigned long bit = bit_of(processor);
+  return (atomic_fetch_or(&places->words[processor / BYOC_WORD_BITS], bit) & bit) != 0;
+}
+
+/* Limit this thread to the allowed processors not taken by the team, and `own`. Return 0 if there are none. */
+static int avoid(byoc_places *places, int own, const byoc_processors *allowed) {
+  byoc_processors taken, remaining = *allowed;
+  const byoc_processors own_only = only(own);
+  for (int word = 0; word < BYOC_PROCESSOR_WORDS; ++word) {
+    taken.words[word] = atomic_load(&places->words[word]);
+  }
+  (void)remove_from(&taken, &own_only);
+  return remove_from(&remaining, &taken) && restrict_to(THIS_THREAD, &remaining);
+}
+
+/* Read the processors allowed for a worker without the limits of earlier teams. Without such limits, the worker is
+ * allowed the processors of the opening thread, unless bound elsewhere by others. */
+static int read_unlimited(const byoc_places *places, const byoc_processors *own, byoc_processors *allowed) {
+  byoc_processors elsewhere = *own;
+  if (!read_allowed_of(places->opener, allowed)) {
+    return 0;
+  }
+  if (remove_from(&elsewhere, allowed)) {
+    *allowed = *own;
+  }
+  return 1;
+}
+
 void byoc_open_places(byoc_places *places) {
   for (int word = 0; word < BYOC_PROCESSOR_WORDS; ++word) {
     atomic_init(&places->words[word], 0);
   }
-  places->home = sched_getcpu();
   places->opener = byoc_thread_id();
+  places->home = sched_getcpu();
   (void)take(places, places->home);
-}
-
-/* Add the processors allowed for the opening thread: a worker may be limited by an earlier team. */
-static void add_allowed_of_opener(const byoc_places *places, byoc_processors *allowed) {
-  byoc_processors openers;
-  if (read_allowed_of(places->opener, &openers)) {
-    for (int word = 0; word < BYOC_PROCESSOR_WORDS; ++word) {
-      allowed->set[word] |= openers.set[word];
-    }
-  }
-}
-
-void byoc_take_place(byoc_places *places) {
-  enum { ROUNDS = 8 }; /* other threads may take a free processor first */
-  byoc_processors allowed;
-  if (!take(places, sched_getcpu()) || !byoc_read_allowed(&allowed)) {
-    return;
-  }
-  add_allowed_of_opener(places, &allowed);
-  for (int round = 0; round < ROUNDS && avoid(places, -1, &allowed) && take(places, sched_getcpu()); ++round) {
-  }
-}
-
-int byoc_may_be_home(const byoc_places *places) {
-  byoc_processors allowed;
-  return !is_known(places->home) || !byoc_read_allowed(&allowed) ||
-         (allowed.set[places->home / 64] >> (places->home % 64) & 1);
-}
-
-int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) {
-  return is_known(places->home) && avoid(places, places->home, allowed);
-}
-
-int byoc_bring(int thread) {
-  const int here = sched_getcpu();
-  byoc_processors here_only = {{0}};
-  if (!is_known(here)) {
-    return 0;
-  }
-  here_only.set[here / 64] = (uint64_t)1 << (here % 64);
-  return restrict_to(thread, &here_only);
 }
 
 /* A thread with unrestricted processor affinity may also run on processors added later; a thread restricted to named
@@ -117,18 +108,60 @@ void byoc_allow(const byoc_processors *allowed) {
   }
 }
 
-void byoc_lift_limits(const byoc_places *places, const byoc_processors *allowed) {
-  byoc_processors all_allowed = *allowed;
-  add_allowed_of_opener(places, &all_allowed);
-  byoc_allow(&all_allowed);
+int byoc_take_place(byoc_places *places) {
+  enum { ROUNDS = 8 }; /* other threads may take a free processor first */
+  byoc_processors own, allowed;
+  if (!take(places, sched_getcpu()) || !byoc_read_allowed(&own) || !read_unlimited(places, &own, &allowed)) {
+    return 0;
+  }
+  int is_limited = 0;
+  for (int round = 0; round < ROUNDS && avoid(places, -1, &allowed); ++round) {
+    is_limited = 1;
+    if (!take(places, sched_getcpu())) {
+      break;
+    }
+  }
+  if (!is_limited) {
+    byoc_allow(&allowed); /* more threads than processors: limits of earlier teams would be in the way */
+  }
+  return is_limited;
+}
+
+void byoc_leave_place(const byoc_places *places) {
+  byoc_processors own, allowed;
+  const byoc_processors home = only(places->home);
+  if (byoc_read_allowed(&own) && read_unlimited(places, &own, &allowed) && remove_from(&allowed, &home)) {
+    (void)restrict_to(THIS_THREAD, &allowed);
+  }
+}
+
+int byoc_may_be_home(const byoc_places *places) {
+  byoc_processors allowed;
+  return !is_known(places->home) || !byoc_read_allowed(&allowed) ||
+         (allowed.words[places->home / BYOC_WORD_BITS] & bit_of(places->home)) != 0;
+}
+
+int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) {
+  return is_known(places->home) && avoid(places, places->home, allowed);
+}
+
+int byoc_bring(int thread) {
+  const int here = sched_getcpu();
+  const byoc_processors here_only = only(here);
+  return is_known(here) && restrict_to(thread, &here_only);
 }
 
 void byoc_leave_processor(const byoc_processors *allowed) {
-  byoc_places here;
-  byoc_open_places(&here);
-  if (!avoid(&here, -1, allowed)) {
+  byoc_processors others = *allowed;
+  const byoc_processors here = only(sched_getcpu());
+  if (!remove_from(&others, &here) || !restrict_to(THIS_THREAD, &others)) {
     byoc_allow(allowed);
   }
+}
+
+void byoc_free_worker(const byoc_places *places, const byoc_processors *allowed) {
+  byoc_processors unlimited;
+  byoc_allow(read_unlimited(places, allowed, &unlimited) ? &unlimited : allowed);
 }
 
 int byoc_thread_id(void) { return (int)syscall(SYS_gettid); }
@@ -170,7 +203,17 @@ int byoc_read_allowed(byoc_processors *allowed) {
   return 0;
 }
 
-void byoc_take_place(byoc_places *places) { (void)places; }
+int byoc_take_place(byoc_places *places) {
+  (void)places;
+  return 0;
+}
+
+void byoc_leave_place(const byoc_places *places) { (void)places; }
+
+int byoc_may_be_home(const byoc_places *places) {
+  (void)places;
+  return 1;
+}
 
 int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) {
   (void)places;
@@ -178,24 +221,19 @@ int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) {
   return 0;
 }
 
-int byoc_may_be_home(const byoc_places *places) {
-  (void)places;
-  return 1;
-}
-
-void byoc_lift_limits(const byoc_places *places, const byoc_processors *allowed) {
-  (void)places;
-  (void)allowed;
-}
-
 int byoc_bring(int thread) {
   (void)thread;
   return 0;
 }
 
+void byoc_allow(const byoc_processors *allowed) { (void)allowed; }
+
 void byoc_leave_processor(const byoc_processors *allowed) { (void)allowed; }
 
-void byoc_allow(const byoc_processors *allowed) { (void)allowed; }
+void byoc_free_worker(const byoc_places *places, const byoc_processors *allowed) {
+  (void)places;
+  (void)allowed;
+}
 
 int byoc_thread_id(void) { return 0; }
 

@@ -1,9 +1,10 @@
-/* Places: the processors of a team's threads, kept separate during the work of the team.
+/* Places: the processors of a team's threads, kept separate.
  *
  * A kernel may wake a thread on the processor of the waking thread although other processors are idle, and leave both
- * threads there for milliseconds; for example, guest kernels packing work onto few virtual processors. A worker on a
- * taken processor limits itself to the processors not taken by the team, and stays limited for later teams, so that the
- * kernel wakes the worker elsewhere from then on. If all threads have processors of their own, no affinity is set.
+ * threads there for milliseconds; for example, guest kernels packing work onto few virtual processors. During the work
+ * of a team, a worker on a taken processor limits itself to the processors not taken by the team. Afterwards the worker
+ * stays off the processor of the opening thread, so the kernel wakes the worker elsewhere from then on. A worker bound
+ * by others, to processors not allowed for the opening thread, is never allowed further processors.
  */
 #ifndef BYOC_PLACES_H_
 #define BYOC_PLACES_H_
@@ -12,46 +13,50 @@
 
 #include <stdatomic.h>
 
-enum { BYOC_PROCESSOR_WORDS = 16 }; /* 1,024 processors, as in a cpu_set_t; further processors are ignored */
+/* 1,024 processors, as in a cpu_set_t; further processors are ignored. */
+enum { BYOC_WORD_BITS = 8 * sizeof(long), BYOC_PROCESSOR_WORDS = 1024 / BYOC_WORD_BITS };
 
-/* The processors permitted for a thread: a cpu_set_t. */
+/* A set of processors: a cpu_set_t. */
 typedef struct {
-  uint64_t set[BYOC_PROCESSOR_WORDS];
+  unsigned long words[BYOC_PROCESSOR_WORDS];
 } byoc_processors;
 
-/* The processors taken by the threads of a team; `home` is the processor of the opening thread, or -1. */
+/* The processors taken by the threads of a team; the opening thread, and the thread's processor then, or -1. */
 typedef struct {
-  _Atomic uint64_t words[BYOC_PROCESSOR_WORDS];
-  int home, opener;
+  _Atomic unsigned long words[BYOC_PROCESSOR_WORDS];
+  int opener, home;
 } byoc_places;
 
 /* Begin a team: the processor of this thread is taken. */
 BYOC_LOCAL void byoc_open_places(byoc_places *places);
 
-/* Read the processor affinity of this thread. Return 0 on failure, if the system has more processors. */
+/* Read the processors allowed for this thread. Return 0 on failure, if the system has more processors. */
 BYOC_LOCAL int byoc_read_allowed(byoc_processors *allowed);
 
-/* Take the processor of this worker. If another thread of the team has taken the processor, limit the worker to
- * processors not taken by the team, if any, of the processors allowed for the worker or the opening thread. */
-BYOC_LOCAL void byoc_take_place(byoc_places *places);
+/* Take the processor of this worker. If another thread of the team has taken the processor, limit the worker to allowed
+ * processors not taken by the team. Return 1 if the worker is limited: byoc_leave_place must follow. If all allowed
+ * processors are taken, the worker has no limits. */
+BYOC_LOCAL int byoc_take_place(byoc_places *places);
+
+/* End the limits of a worker; the worker stays off the processor of the opening thread. */
+BYOC_LOCAL void byoc_leave_place(const byoc_places *places);
 
 /* Return whether this worker may run on the processor of the opening thread. */
 BYOC_LOCAL int byoc_may_be_home(const byoc_places *places);
-
-/* Allow this worker the given processors, and all allowed for the opening thread. */
-BYOC_LOCAL void byoc_lift_limits(const byoc_places *places, const byoc_processors *allowed);
 
 /* Keep the opening thread of the team off the processors taken by other threads. Return 1 if the thread is limited:
  * byoc_allow must follow. */
 BYOC_LOCAL int byoc_keep_home(byoc_places *places, const byoc_processors *allowed);
 
 /* Move another thread (a byoc_thread_id()) to the processor of this thread. Return nonzero on success: a
- * byoc_lift_limits by the moved thread must follow. */
+ * byoc_free_worker by the moved thread must follow. */
 BYOC_LOCAL int byoc_bring(int thread);
 
-/* Move this worker, brought by byoc_bring, to other allowed processors, if any. A byoc_lift_limits by this worker must
- * follow. */
+/* Move this worker, brought by byoc_bring, to other allowed processors, if any. A byoc_free_worker must follow. */
 BYOC_LOCAL void byoc_leave_processor(const byoc_processors *allowed);
+
+/* Allow this worker the processors read earlier by byoc_read_allowed, without limits of earlier teams. */
+BYOC_LOCAL void byoc_free_worker(const byoc_places *places, const byoc_processors *allowed);
 
 /* Restore the processor affinity read earlier by byoc_read_allowed in this thread. */
 BYOC_LOCAL void byoc_allow(const byoc_processors *allowed);

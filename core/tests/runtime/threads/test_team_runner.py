@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 HEAD = """
-import contextlib, ctypes, json, os, threading, time
+import contextlib, ctypes, json, os, threading
 import byoc_core
 from byoc_core.runtime import threads
 
@@ -103,21 +103,31 @@ CHANGING = """
 gomp = ctypes.CDLL("libgomp.so.1")
 free = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # does nothing, of no memory
 everywhere = os.sched_getaffinity(0)
-masks = []
+home = min(everywhere)
+main, masks = threading.get_native_id(), []
+
+
+def tasks():
+    return {int(task) for task in os.listdir("/proc/self/task")}
 
 
 @BODY
 def change(data):
-    before = set(os.listdir("/proc/self/task"))
+    before = tasks()
     for number in (3, 2, 3):
         gomp.GOMP_parallel(free, None, number, 0)
-    masks.extend(os.sched_getaffinity(int(task)) == everywhere for task in set(os.listdir("/proc/self/task")) - before)
-    masks.append(os.sched_getaffinity(0) == everywhere)
+    masks.extend(os.sched_getaffinity(task) == everywhere for task in {main, *(tasks() - before)})
     return 0
 
 
 threads.use_openmp().set_num_threads(3)
+gomp.GOMP_parallel(free, None, 3, 0)
 for _ in range(200):
+    for task in tasks() - {main}:  # the workers come to the processor of the calling thread
+        with contextlib.suppress(ProcessLookupError):  # ended just now
+            os.sched_setaffinity(task, {home})
+    os.sched_setaffinity(main, {home})
+    os.sched_setaffinity(main, everywhere)
     assert run(change, None) == 0
 print(json.dumps(masks))
 """
