@@ -87,19 +87,21 @@ def be_everywhere_from(processor: int, processors: frozenset[int]) -> None:
     os.sched_setaffinity(0, processors)
 
 
+def open_from(library: ctypes.CDLL, processor: int, processors: frozenset[int]) -> None:
+    """Begin a team on a processor, by a thread allowed everywhere."""
+    be_on(processor)
+    library.open_places()
+    os.sched_setaffinity(0, processors)
+
+
 def test_a_worker_on_a_taken_processor_is_limited_and_stays_off_the_opening_thread(
     library: ctypes.CDLL, processors: frozenset[int], other_thread: Callable[..., Any]
 ) -> None:
     home = min(processors)
 
-    def open_at_home() -> None:
-        be_on(home)
-        library.open_places()
-        os.sched_setaffinity(0, processors)
-
     def take() -> list[object]:
         for _ in range(1000):  # another process may push this thread elsewhere
-            other_thread(open_at_home)
+            other_thread(open_from, library, home, processors)
             be_everywhere_from(home, processors)
             if library.take_place():
                 break
@@ -120,17 +122,12 @@ def test_a_limited_worker_moves_again_if_the_opening_thread_comes_to_its_process
 ) -> None:
     second = max(processors)
 
-    def open_on_second() -> None:
-        be_on(second)
-        library.open_places()
-        os.sched_setaffinity(0, processors)
-
     def take() -> list[object]:
         be_on(second)  # limited by an earlier team
         limited = library.take_place()
         return [limited, allowed() == processors - {second}, library.may_be_home()]
 
-    other_thread(open_on_second)
+    other_thread(open_from, library, second, processors)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(take).result(60) == [1, True, 0]
 
@@ -150,13 +147,7 @@ def test_a_worker_bound_elsewhere_is_allowed_no_further_processors(
         library.free_worker()
         return [*taken, left, allowed()]
 
-    def open_on_second_then_on_first() -> None:
-        be_on(second)
-        library.open_places()
-        be_on(first)
-
-    # The opening thread is alive while the worker looks at its processors.
-    other_thread(open_on_second_then_on_first)
+    other_thread(open_from, library, second, frozenset({first}))
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(take).result(60) == [0, {second}, {second}, {second}]
 
@@ -217,9 +208,7 @@ def test_the_one_that_opened_a_team_keeps_off_the_others(
     first, second, *_ = sorted(processors)
 
     def open_and_keep() -> list[object]:
-        be_on(first)
-        library.open_places()
-        os.sched_setaffinity(0, processors)
+        open_from(library, first, processors)
         with ThreadPoolExecutor(1, initializer=be_on, initargs=(second,)) as pool:
             pool.submit(library.take_place).result(60)
             may_be_home = pool.submit(library.may_be_home).result(60)

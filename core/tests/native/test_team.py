@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,11 @@ import numpy as np
 import pytest
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 from byoc_core.runtime.threads.openmp import load_openmp
+
+from core.tests.fresh_process import answer_of
+
+WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+"""The environment variables for idle workers of libgomp."""
 
 pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
 
@@ -125,37 +129,63 @@ def test_a_loop_that_is_shared_wakes_nobody(library: ctypes.CDLL) -> None:
     assert not counts.any()
 
 
-def test_little_work_wakes_nobody_after_a_pause_only(library: ctypes.CDLL) -> None:
-    little, much, size = 2e7, 1e9, 64
-    openmp = load_openmp()
-    if openmp is None:
-        pytest.skip("there is no libgomp")
+PAUSES = """
+import ctypes, json, sys, time
+import numpy as np
+from byoc_core.runtime.threads.openmp import load_openmp
 
-    def count_of_strangers(num_bodies: int, work_ps: float) -> int:
-        counts = np.zeros(size, np.int32)
-        time.sleep(0.001)
-        library.run_in_a_row(
-            ctypes.c_void_p(counts.ctypes.data),
-            ctypes.c_int64(size),
-            ctypes.c_int64(num_bodies),
-            ctypes.c_double(work_ps),
-        )
-        return int(counts.sum())
+library = ctypes.CDLL(sys.argv[1])
+load_openmp().set_num_threads(2)
+LITTLE, MUCH, SIZE = 2e7, 1e9, 64
+DEADLINE = time.monotonic() + 60
 
-    def are_there_any(num_bodies: int, work_ps: float) -> bool:
-        end = time.monotonic() + 60  # other processes may keep the workers from coming
-        while not (found := count_of_strangers(num_bodies, work_ps)) and time.monotonic() < end:
-            pass
-        return found > 0
 
-    before = openmp.max_threads()
-    openmp.set_num_threads(2)
-    try:
-        assert are_there_any(1, much)
-        assert are_there_any(20, little)
-        assert not any(count_of_strangers(num_bodies, little) for num_bodies in (1, 5) for _ in range(25))
-    finally:
-        openmp.set_num_threads(before)
+def run_in_a_row(num_bodies, work_ps):
+    counts = np.zeros(SIZE, np.int32)
+    numbers = ctypes.c_int64(SIZE), ctypes.c_int64(num_bodies), ctypes.c_double(work_ps)
+    library.run_in_a_row(ctypes.c_void_p(counts.ctypes.data), *numbers)
+    return int(counts.sum())
+
+
+def count_of_strangers(num_bodies, work_ps, pause_s):
+    # Count items done by others than the caller, in bodies a while after a team.
+    run_in_a_row(1, MUCH)
+    time.sleep(pause_s)
+    return run_in_a_row(num_bodies, work_ps)
+
+
+def are_there_any(num_bodies, work_ps, pause_s):
+    # Other processes may keep the worker from coming.
+    while not (found := count_of_strangers(num_bodies, work_ps, pause_s)) and time.monotonic() < DEADLINE:
+        pass
+    return found > 0
+
+
+def are_there_none(num_bodies, work_ps, pause_s):
+    return not any(count_of_strangers(num_bodies, work_ps, pause_s) for _ in range(25))
+
+
+SHORT, LONG = 0.001, 0.01
+"""
+
+
+@pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")
+def test_little_work_wakes_nobody_after_a_pause(library: ctypes.CDLL) -> None:
+    script = """
+found = [are_there_any(1, MUCH, SHORT)]
+found += [are_there_none(1, LITTLE, SHORT), are_there_none(5, LITTLE, SHORT), are_there_any(10, LITTLE, SHORT)]
+found += [are_there_none(10, LITTLE, LONG), are_there_any(20, LITTLE, LONG)]
+print(json.dumps(found))
+"""
+    assert answer_of(PAUSES + script, library._name) == [True] * 6
+
+
+@pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")
+@pytest.mark.parametrize("variable", WAITING)
+def test_little_work_has_a_team_if_the_environment_says_how_workers_wait(library: ctypes.CDLL, variable: str) -> None:
+    value = {"GOMP_SPINCOUNT": "1000", "OMP_WAIT_POLICY": "passive"}[variable]
+    script = "print(json.dumps(are_there_any(1, LITTLE, SHORT)))"
+    assert answer_of(PAUSES + script, library._name, environment={variable: value})
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 5])

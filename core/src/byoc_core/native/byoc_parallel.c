@@ -41,6 +41,11 @@ static int find(void *library, const char *name, void *pointer) {
   return address != NULL;
 }
 
+static int is_set(const char *variable) {
+  const char *value = getenv(variable);
+  return value && *value;
+}
+
 static void resolve(void) {
   if (!dlopen || !dlsym) {
     return;
@@ -50,7 +55,7 @@ static void resolve(void) {
     return;
   }
   (void)find(library, "omp_pause_resource_all", &openmp.pause);
-  openmp.spins_as_told = getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY");
+  openmp.spins_as_told = is_set("GOMP_SPINCOUNT") || is_set("OMP_WAIT_POLICY");
   openmp.is_complete = find(library, "GOMP_parallel", &openmp.parallel) &&
                        find(library, "omp_get_max_threads", &openmp.max_threads) &&
                        find(library, "omp_get_num_threads", &openmp.num_threads) &&
@@ -368,7 +373,8 @@ void byoc_with_team(byoc_body body, void *data, double work_ps) {
   struct team team = {.body = body, .data = data, .num_parts = 1};
   const int64_t begin_ns = byoc_now_ns();
   int64_t lost_ns = 0;
-  if (history.balance_ns < 0 || !is_worth_waking(work_ps, begin_ns)) {
+  const int is_worthwhile = is_worth_waking(work_ps, begin_ns); /* counts the work in any case */
+  if (history.balance_ns < 0 || !is_worthwhile) {
     run_without_team(&team);
   } else {
     byoc_open_places(&team.places);
