@@ -25,7 +25,8 @@ class Effort:
 
     Attributes:
         num_rounds: the number of rounds.
-        num_starts: the number of fresh processes, for the figures of load, first call and memory.
+        num_starts: the number of fresh processes of an engine. The rounds are spread over the processes, because equal
+            processes differ in speed by several percent (places of pages, processors of threads).
         budget_s: the seconds of calls for an answer.
         least_calls: the least number of calls for an answer.
     """
@@ -83,28 +84,56 @@ def compare_engines(
     """
     starts: dict[str, list[Mapping[str, float]]] = {engine: [] for engine in engines}
     failures: dict[str, str] = {}
-    shuffler = random.Random(0)
-    workers: dict[str, Worker] = {}
-    with ExitStack() as stack:
-        for _ in range(min(effort.num_starts, effort.num_rounds)):
-            for engine in shuffler.sample(list(engines), len(engines)):
-                if engine in failures:
-                    continue
-                if engine in workers:
-                    workers.pop(engine).stop()
-                arguments = [str(folder), engine, str(num_threads), str(effort.budget_s), str(effort.least_calls)]
-                worker = workers[engine] = Worker("benchmarks.models_process", arguments, engines[engine])
-                stack.callback(worker.stop)
-                try:
-                    starts[engine].append(worker.ask())
-                except (RuntimeError, OSError) as error:
-                    failures[engine] = str(error)
-        running = [engine for engine in engines if engine not in failures]
-        reference = next((engine for engine in references if engine in running), None)
-        errors = {} if reference is None else _errors(folder, running, reference)
-        of_engines = {engine: workers[engine].ask for engine in running}
-        seconds = measure({**of_engines, **(contestants or {})}, num_rounds=effort.num_rounds)
-    return Comparison(seconds, {engine: starts[engine] for engine in running}, reference, errors, failures)
+    errors: dict[str, float] = {}
+    reference: str | None = None
+    values: dict[str, list[float]] = {name: [] for name in (*engines, *(contestants or {}))}
+    for start, num_rounds in enumerate(_spread(effort.num_rounds, effort.num_starts)):
+        with ExitStack() as stack:
+            workers = _start_engines(folder, engines, num_threads, effort, stack, starts, failures, seed=start)
+            if start == 0:
+                reference = next((engine for engine in references if engine in workers), None)
+                errors = {} if reference is None else _errors(folder, list(workers), reference)
+            of_engines = {engine: worker.ask for engine, worker in workers.items()}
+            found = measure({**of_engines, **(contestants or {})}, num_rounds=num_rounds, seed=start)
+        for name, samples in found.items():
+            values[name] += samples.values
+    seconds = {name: Samples(tuple(found)) for name, found in values.items() if name not in failures}
+    return Comparison(
+        seconds, {engine: found for engine, found in starts.items() if engine in seconds}, reference, errors, failures
+    )
+
+
+def _spread(num_rounds: int, num_starts: int) -> list[int]:
+    """Return the numbers of rounds of the starts, none without rounds."""
+    num_starts = min(num_starts, num_rounds)
+    return [num_rounds * (start + 1) // num_starts - num_rounds * start // num_starts for start in range(num_starts)]
+
+
+def _start_engines(
+    folder: Path,
+    engines: Mapping[str, Environment],
+    num_threads: int,
+    effort: Effort,
+    stack: ExitStack,
+    starts: Mapping[str, list[Mapping[str, float]]],
+    failures: dict[str, str],
+    *,
+    seed: int,
+) -> dict[str, Worker]:
+    """Start the engines without a failure so far, in random order; note the costs of the starts, and failures."""
+    workers = {}
+    candidates = [engine for engine in engines if engine not in failures]
+    for engine in random.Random(seed).sample(candidates, len(candidates)):
+        arguments = [str(folder), engine, str(num_threads), str(effort.budget_s), str(effort.least_calls)]
+        worker = Worker("benchmarks.models_process", arguments, engines[engine])
+        stack.callback(worker.stop)
+        try:
+            starts[engine].append(worker.ask())
+        except (RuntimeError, OSError) as error:
+            failures[engine] = str(error)
+        else:
+            workers[engine] = worker
+    return workers
 
 
 def _errors(folder: Path, engines: Sequence[str], reference: str) -> dict[str, float]:

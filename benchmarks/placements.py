@@ -45,6 +45,7 @@ PEERS = ("onnxruntime", "openvino")
 SINGLES = ("ccompiler", "dnnl")
 BY_COST, TUNED = "by cost", "tuned"
 ENVIRONMENT = DNNL_ALONE
+NUM_STARTS = 3
 BUDGET_S = 0.2
 """Seconds of calls for an answer; a longer call is an answer of its own."""
 ALLOWED_ERROR, ALLOWED_ERROR_QUANTISED = 1e-3, 0.1
@@ -161,7 +162,7 @@ def run(num_rounds: int, models: Sequence[str] | None = None, tuned_s: float | N
         "environment": dict(ENVIRONMENT),
         "versions": describe_machine(tuple(DISTRIBUTIONS[peer] for peer in peers))["versions"],
     }
-    effort = Effort(num_rounds, num_starts=1, budget_s=BUDGET_S, least_calls=1)
+    effort = Effort(num_rounds, num_starts=NUM_STARTS, budget_s=BUDGET_S, least_calls=1)
     for name in models or ZOO:
         figures.details[name] = {}
         try:

@@ -91,7 +91,7 @@ FIGURES = {
         "benchmarks.storage_plans", "run", 1, "arenas over the peak, beside TFLite and TVM", (), True
     ),
     "placements": Figure(
-        "benchmarks.placements", "run", 4, "placements of the zoo, beside single backends and peers", (), True, True
+        "benchmarks.placements", "run", 6, "placements of the zoo, beside single backends and peers", (), True, True
     ),
     "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: distance from the optimum, time", SIZES),
     "placement-backends": Figure(
