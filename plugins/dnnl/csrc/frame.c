@@ -95,6 +95,11 @@ static int run_step(const struct run *run, int32_t index) {
     byoc_pool(api, &step->pool.pooling, frame->addresses[step->pool.source], frame->addresses[step->pool.target]);
     return DONE;
   }
+  if (step->op == QUANTISE) {
+    byoc_quantise(api, &step->quantise.quantisation, (const float *)frame->addresses[step->quantise.source],
+                  frame->addresses[step->quantise.target]);
+    return DONE;
+  }
   const int status = api->execute(step->execute.primitive, frame->stream, step->execute.count,
                                   frame->arguments + step->execute.first);
   return status ? fail(run->failure, IN_EXECUTE, index, status) : DONE;

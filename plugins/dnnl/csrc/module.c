@@ -26,6 +26,7 @@ PyMODINIT_FUNC PyInit__native(void) {
       {"CHECK", CHECK},
       {"COMPUTE", COMPUTE},
       {"POOL", POOL},
+      {"QUANTISE", QUANTISE},
   };
   if (byoc_register_fork_handlers()) return PyErr_NoMemory();
   PyObject *module = PyModule_Create(&definition);

@@ -25,6 +25,7 @@ typedef struct {
   int (*wait)(void *stream);
   int (*max_threads)(void); /* omp_get_max_threads; NULL for a single-threaded oneDNN */
   void (*parallel)(void (*function)(void *), void *data, unsigned num_threads, unsigned flags); /* GOMP_parallel */
+  int (*thread_num)(void); /* omp_get_thread_num */
   void (*set_num_threads)(int); /* omp_set_num_threads for a program in the calling thread alone, else NULL */
   int (*run_team)(int (*body)(void *data), void *data); /* byoc_core.runtime.threads.team_runner, or NULL */
 } Api;
@@ -46,7 +47,8 @@ enum {
   EXECUTE, /* a primitive on its arguments */
   CHECK,   /* ends the run if an element is NaN or exceeds a limit */
   COMPUTE, /* a function of the core */
-  POOL     /* the largest byte of each window */
+  POOL,    /* the largest byte of each window */
+  QUANTISE /* floats to bytes, channels last */
 };
 
 /* A function on contiguous numbers, from byoc_core.runtime.vector_functions.vector_function. */
@@ -64,6 +66,15 @@ typedef struct {
   PoolAxis axes[2];
   int32_t is_signed;
 } Pooling;
+
+/* Division of images with channels first by a scale; the bytes have channels last. */
+typedef struct {
+  int64_t images, channels, pixels;
+  int32_t is_signed, zero_point;
+  float scale;
+} Quantisation;
+
+enum { MIN_QUANTISED_CHANNELS = 2, MAX_QUANTISED_CHANNELS = 4 };
 
 typedef struct {
   int32_t op;
@@ -86,6 +97,10 @@ typedef struct {
       int32_t source, target;
       Pooling pooling;
     } pool;
+    struct {
+      int32_t source, target;
+      Quantisation quantisation;
+    } quantise;
   };
 } Step;
 
@@ -189,6 +204,9 @@ void byoc_compute(const Api *api, VectorFunction function, const float *x, float
 
 /* Writes the largest byte of each window, in all threads of the call; `y` does not overlap `x`. */
 void byoc_pool(const Api *api, const Pooling *pooling, const void *x, void *y);
+
+/* Writes floats as bytes with channels last, in all threads of the call. */
+void byoc_quantise(const Api *api, const Quantisation *quantisation, const float *x, void *y);
 
 /* Divides work on `count` elements into chunks for the threads of the call; little work stays in the calling thread. */
 typedef void (*Body)(void *data, int64_t first, int64_t count);

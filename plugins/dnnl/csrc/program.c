@@ -141,12 +141,32 @@ static int read_pool(ProgramObject *self, Step *step, PyObject *item) {
   return axes[1].size > most || axes[1].count > most ? refuse("a row of pooling is too long") : 0;
 }
 
+static int read_quantise(ProgramObject *self, Step *step, PyObject *item) {
+  int source, target, is_signed, zero_point;
+  long long images, channels, pixels;
+  float scale;
+  if (!PyArg_ParseTuple(
+          item, "iiipLLLfi;a step is (QUANTISE, source, target, is_signed, images, channels, pixels, scale, zero_point)",
+          &step->op, &source, &target, &is_signed, &images, &channels, &pixels, &scale, &zero_point))
+    return -1;
+  const int least = is_signed ? INT8_MIN : 0, most = is_signed ? INT8_MAX : UINT8_MAX;
+  if (source < 0 || source >= self->num_locations || target < 0 || target >= self->num_locations || images < 1 ||
+      channels < MIN_QUANTISED_CHANNELS || channels > MAX_QUANTISED_CHANNELS || pixels < 1 ||
+      pixels > INT64_MAX / MAX_QUANTISED_CHANNELS / images || zero_point < least || zero_point > most)
+    return refuse("a quantisation has no operand, or its numbers are out of range");
+  step->quantise.source = source;
+  step->quantise.target = target;
+  step->quantise.quantisation = (Quantisation){images, channels, pixels, is_signed, zero_point, scale};
+  return 0;
+}
+
 static int read_step(ProgramObject *self, Step *step, PyObject *item) {
   const long op = PyTuple_Check(item) && PyTuple_Size(item) ? PyLong_AsLong(PyTuple_GetItem(item, 0)) : -1;
   if (op == EXECUTE) return read_execute(self, step, item);
   if (op == CHECK) return read_check(self, step, item);
   if (op == COMPUTE) return read_compute(self, step, item);
   if (op == POOL) return read_pool(self, step, item);
+  if (op == QUANTISE) return read_quantise(self, step, item);
   return PyErr_Occurred() ? -1 : refuse("the kind of a step is unknown");
 }
 

@@ -49,7 +49,7 @@ class FakeOneDNN:
     def addresses(self) -> tuple[int, ...]:
         """The addresses of the functions; there is no OpenMP."""
         found = [ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in self._callbacks]
-        return (*found, 0, 0, 0, 0)
+        return (*found, 0, 0, 0, 0, 0)
 
     def _wrap(self, name: str) -> Callable[..., int]:
         function = getattr(self, f"_{name}")

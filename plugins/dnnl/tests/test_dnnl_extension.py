@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from byoc_core.opset.families import KERNELS
 from byoc_dnnl.native import extension, extension_status
 
 from plugins.dnnl.tests.fake_onednn import Arguments, FakeOneDNN
@@ -169,7 +170,7 @@ def test_memory_that_cannot_be_had_is_a_failure() -> None:
     ("changes", "text"),
     [
         ({"functions": (1, 2)}, "a program needs the address of each function"),
-        ({"functions": (0,) * 11}, "a function has no address"),
+        ({"functions": (0,) * 12}, "a function has no address"),
         ({"locations": ((0xD0, 0, 2),)}, "a location has an unknown kind, or lies outside its memory"),
         ({"locations": ((0xD0, 0, -1),)}, "a location has an unknown kind, or lies outside its memory"),
         ({"locations": ((0xD0, 7, 0),)}, "a location has an unknown kind, or lies outside its memory"),
@@ -465,3 +466,35 @@ def test_a_program_of_several_threads_runs_in_a_team_and_one_of_the_calling_thre
     with pytest.raises(ValueError, match=r"^0 0 5$"):
         program.run(0x10, 0x20)
     assert len(results) == 2
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4])
+@pytest.mark.parametrize(("dtype", "zero"), [(np.uint8, 0), (np.uint8, 200), (np.int8, -5), (np.int8, 127)])
+@pytest.mark.parametrize("pixels", [1, 7, 8, 33])
+def test_floats_become_bytes_with_channels_last(
+    channels: int, dtype: type[np.uint8 | np.int8], zero: int, pixels: int
+) -> None:
+    """The bytes are those of the reference kernel, for ties and NaN too; no other memory is written."""
+    generator = np.random.default_rng(0)
+    x = np.float32(0.3) * generator.integers(-600, 600, (2, channels, pixels)).astype(np.float32) / np.float32(2)
+    x.flat[generator.integers(0, x.size, 3)] = [np.nan, np.inf, -np.inf]
+    memory = np.full(x.size + 2, 7, dtype)
+    step = (native.QUANTISE, 0, 1, dtype is np.int8, *x.shape, 0.3, zero)
+    locations = ((0, native.ARGUMENT, 0), (0, native.ARGUMENT, 1))
+    assert make_program(FakeOneDNN(), locations=locations, steps=(step,)).run(x.ctypes.data, memory[1:].ctypes.data)
+    bytes_ = KERNELS["quantize"](x, np.array(0.3, np.float32), np.array(zero, dtype), axis=1, block_size=0)
+    np.testing.assert_array_equal(memory[1:-1].reshape(2, pixels, channels), np.moveaxis(bytes_, 1, 2))
+    assert memory[0] == memory[-1] == 7
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(9, 1, False, 1, 3, 4, 1.0, 0), (0, 9, False, 1, 3, 4, 1.0, 0), (0, 1, False, 0, 3, 4, 1.0, 0)]
+    + [(0, 1, False, 1, channels, 4, 1.0, 0) for channels in (0, 1, 5)]
+    + [(0, 1, False, 1 << 40, 3, 1 << 40, 1.0, 0), (0, 1, False, 1, 3, 0, 1.0, 0)]
+    + [(0, 1, is_signed, 1, 3, 4, 1.0, zero) for is_signed, zero in ((False, -1), (False, 256), (True, 128))],
+)
+def test_a_quantisation_of_bad_numbers_is_refused(numbers: tuple[Any, ...]) -> None:
+    locations = ((0, native.ARGUMENT, 0), (0, native.ARGUMENT, 1))
+    with pytest.raises(ValueError, match="quantisation"):
+        make_program(FakeOneDNN(), locations=locations, steps=((native.QUANTISE, *numbers),))

@@ -6,9 +6,10 @@ from typing import Self, TypeAlias
 # Address of the description (0 if no primitive needs a description), kind, value: see Location in csrc/objects.h.
 _Location: TypeAlias = tuple[int, int, int]
 # EXECUTE, address of the primitive, arguments: number (DNNL_ARG_*) and location; CHECK, location, number of
-# elements, bytes of an element, bits of the limit; COMPUTE, address of the function, two locations, rows, columns; or
-# POOL, two locations, whether bytes are signed, images, channels, numbers of both axes.
-_Step: TypeAlias = tuple[int | tuple[int, ...] | tuple[tuple[int, int], ...], ...]
+# elements, bytes of an element, bits of the limit; COMPUTE, address of the function, two locations, rows, columns;
+# POOL, two locations, whether bytes are signed, images, channels, numbers of both axes; or QUANTISE, two locations,
+# whether bytes are signed, images, channels, pixels, scale, zero point.
+_Step: TypeAlias = tuple[float | tuple[int, ...] | tuple[tuple[int, int], ...], ...]
 
 # Kinds of locations.
 ARGUMENT: int
@@ -20,6 +21,7 @@ EXECUTE: int
 CHECK: int
 COMPUTE: int
 POOL: int
+QUANTISE: int
 
 class Program:
     def __new__(

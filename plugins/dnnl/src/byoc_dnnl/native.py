@@ -25,7 +25,7 @@ from byoc_core.runtime.vector_functions import vector_function
 
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, MemoryDesc, Primitive
-from byoc_dnnl.plan import Buffer, BytePooling, Check, CoreStep, Kernel, Kind, Location, Step
+from byoc_dnnl.plan import Buffer, BytePooling, ByteQuantisation, Check, CoreStep, Kernel, Kind, Location, Step
 from byoc_dnnl.static_form import Shapes
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _FAILURES = (
 _REASONS = {-2: "the tensors do not match the signature", -3: "out of memory"}
 
 
-_Numbers = tuple[int | tuple[int, ...], ...]
+_Numbers = tuple[float | tuple[int, ...], ...]
 
 
 @cache
@@ -128,6 +128,11 @@ def _core_step(native: ModuleType, step: CoreStep, numbers: Sequence[int]) -> _N
     if isinstance(step, BytePooling):
         is_signed = step.source.desc.dtype == "int8"
         return native.POOL, *numbers, is_signed, step.images, step.channels, step.rows, step.columns
+    if isinstance(step, ByteQuantisation):
+        images, channels, *sizes = step.source.desc.sizes
+        is_signed = step.target.desc.dtype == "int8"
+        numbers_of_images = (images, channels, prod(sizes), step.scale, step.zero_point)
+        return native.QUANTISE, *numbers, is_signed, *numbers_of_images
     return native.COMPUTE, vector_function(step.function), *numbers, step.rows, step.columns
 
 
@@ -288,7 +293,8 @@ def _functions(engine: Engine, *, is_serial: bool, run_team: int) -> tuple[int, 
     ``run_team`` becomes 0 in a serial program, or if oneDNN uses other threads than the core.
     """
     api, openmp = engine.api, engine.openmp
-    names = ("omp_get_max_threads", "GOMP_parallel", "omp_set_num_threads" if is_serial else "")
+    set_num_threads = "omp_set_num_threads" if is_serial else ""
+    names = ("omp_get_max_threads", "GOMP_parallel", "omp_get_thread_num", set_num_threads)
     functions: list[Any] = [api.function(name) for name in _FUNCTIONS]
     functions += [getattr(openmp, name, None) for name in names]
     addresses = [ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0 for function in functions]

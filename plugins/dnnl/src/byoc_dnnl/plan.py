@@ -25,6 +25,7 @@ __all__ = [
     "AnyStep",
     "Buffer",
     "BytePooling",
+    "ByteQuantisation",
     "Check",
     "CoreStep",
     "Kernel",
@@ -267,7 +268,22 @@ class BytePooling(_OwnKernel):
     columns: tuple[int, int, int, int, int, int]
 
 
-CoreStep = Check | Kernel | BytePooling
+@dataclass(frozen=True, slots=True)
+class ByteQuantisation(_OwnKernel):
+    """The bytes of images of a few channels, with channels last, by the extension (``csrc/quantise.c``).
+
+    The floats are ``(N, C, H, W)`` in memory, and the bytes ``(N, H, W, C)``, without gaps.
+
+    Attributes:
+        scale: the divisor.
+        zero_point: added to the rounded quotients.
+    """
+
+    scale: float
+    zero_point: int
+
+
+CoreStep = Check | Kernel | BytePooling | ByteQuantisation
 """A step computed without oneDNN."""
 
 AnyStep = Step | CoreStep

@@ -25,7 +25,7 @@ from byoc_dnnl.capi import Argument, DataType
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
 from byoc_dnnl.origins import ops_of_steps
-from byoc_dnnl.plan import AnyStep, Buffer, BytePooling, Check, Kernel, Kind, Location, Packing, Plan, Step
+from byoc_dnnl.plan import AnyStep, Buffer, Check, CoreStep, Kind, Location, Packing, Plan, Step
 from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks_instructions
 from byoc_dnnl.primitives import PrimitiveFactory
 from byoc_dnnl.ranges import Need, Ranges
@@ -166,6 +166,10 @@ class Planner:
         if len(readers) != 1 or readers[0].inputs.count(call.output) != 1 or call.output in self._arguments_of:
             return None
         return readers[0]
+
+    def readers(self, id_: int) -> Sequence[Call]:
+        """Return the calls reading a value."""
+        return self._readers.get(id_, ())
 
     def is_result(self, id_: int) -> bool:
         """Return whether a value is a result of the region."""
@@ -434,8 +438,8 @@ class Planner:
         step = Step(title, desc, {int(argument): location for argument, location in arguments.items()})
         self._append(step, self._computing)
 
-    def add_kernel(self, kernel: Kernel | BytePooling) -> None:
-        """Add a function of the core, of each element or of rows of contiguous elements; or a pooling of bytes."""
+    def add_kernel(self, kernel: CoreStep) -> None:
+        """Add a function of the core, of each element or of rows of contiguous elements; or a function of bytes."""
         self._append(kernel, self._computing)
 
     def check_finite(self, ids: Sequence[int]) -> bool:

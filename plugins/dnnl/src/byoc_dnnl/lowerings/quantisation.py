@@ -15,6 +15,8 @@ from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument
 from byoc_dnnl.lowerings.attributes import axis_of, integer
 from byoc_dnnl.lowerings.functions import needs_of
+from byoc_dnnl.native import extension
+from byoc_dnnl.plan import ByteQuantisation
 from byoc_dnnl.post_ops import PostOp, Scaling
 from byoc_dnnl.reference import numpy_kernel
 from byoc_dnnl.unstored_values import Quantised
@@ -41,6 +43,8 @@ __all__ = [
 _Deferred = Callable[[], None]
 
 _ZERO_POINTS = "oneDNN has a single zero point per tensor, not per index of an axis"
+_FEW_CHANNELS = range(2, 5)
+"""The numbers of channels supported by the extension."""
 _SMALLEST, _LARGEST = 2.0**-100, 2.0**100
 """With scales between these limits no byte overflows or loses bits."""
 
@@ -146,7 +150,7 @@ def lower_quantize(call: Call, planner: Planner) -> str | None:
         return f"the scale is not between {_SMALLEST:.0e} and {_LARGEST:.0e}"
     if zeros.size and zeros.min() != zeros.max():
         return _ZERO_POINTS
-    if _stays(call, planner):
+    if _stays(call, planner) or _writes_channels_last(call, planner):
         return None
     sizes = sizes_of(call.operands[0])
     axis = axis_of(call) if call.operands[1].shape else None
@@ -210,6 +214,37 @@ def _stays(call: Call, planner: Planner) -> bool:
             return False
     planner.set_location(call.output, source.location)
     return True
+
+
+def _writes_channels_last(call: Call, planner: Planner) -> bool:
+    """Add the division by the extension, if convolutions read an image of a few channels; return whether so.
+
+    oneDNN has convolutions of bytes with channels last only.
+    """
+    x, sizes, parameters = call.inputs[0], sizes_of(call.operands[0]), parameters_of(call, planner)
+    if parameters is None or extension() is None or call.result.dtype not in ("int8", "uint8"):
+        return False
+    if len(sizes) < 3 or sizes[1] not in _FEW_CHANNELS or not _is_for_convolutions(call, planner):
+        return False
+    source = planner.stored_location(x)
+    if source.desc.dtype != "float32" or not source.desc.is_row_major():
+        return False
+    target = planner.allocate_result(call.output, planner.channels_last(sizes, call.result.dtype))
+    scale, zero_point = parameters
+    planner.add_kernel(ByteQuantisation(call.op, source, target, scale, int(zero_point)))
+    return True
+
+
+def _is_for_convolutions(call: Call, planner: Planner) -> bool:
+    """Return whether only convolutions of images with channels first read the bytes, or the bytes dequantised."""
+    readers = planner.readers(call.output)
+    nested = [planner.readers(reader.output) if reader.op == "dequantize" else (reader,) for reader in readers]
+    convolutions = [
+        reader.op.startswith("nn.conv") and str(reader.attrs["data_layout"]).startswith("NC")
+        for group in nested
+        for reader in group
+    ]
+    return bool(convolutions) and all(convolutions) and not planner.is_result(call.output)
 
 
 def _shifted(zero: int) -> list[PostOp]:
