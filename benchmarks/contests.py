@@ -87,7 +87,7 @@ def compare_engines(
     errors: dict[str, float] = {}
     reference: str | None = None
     values: dict[str, list[float]] = {name: [] for name in (*engines, *(contestants or {}))}
-    for start, num_rounds in enumerate(_spread(effort.num_rounds, effort.num_starts)):
+    for start, num_rounds in enumerate(_share_rounds(effort.num_rounds, effort.num_starts)):
         with ExitStack() as stack:
             workers = _start_engines(folder, engines, num_threads, effort, stack, starts, failures, seed=start)
             if start == 0:
@@ -103,7 +103,7 @@ def compare_engines(
     )
 
 
-def _spread(num_rounds: int, num_starts: int) -> list[int]:
+def _share_rounds(num_rounds: int, num_starts: int) -> list[int]:
     """Return the numbers of rounds of the starts, none without rounds."""
     num_starts = min(num_starts, num_rounds)
     return [num_rounds * (start + 1) // num_starts - num_rounds * start // num_starts for start in range(num_starts)]
