@@ -38,7 +38,9 @@ def _group_norm(draw: Draw) -> Case:
 
 
 def _lrn(draw: Draw) -> Case:
-    return [(_shape(draw, 2), draw(_FLOATS))], {"size": draw(st.integers(1, 6))}
+    shape = _shape(draw, 2)
+    attrs = {"size": draw(st.integers(1, 6)), "axis": draw(st.integers(-len(shape), len(shape) - 1))}
+    return [(shape, draw(_FLOATS))], attrs
 
 
 def _log_softmax(draw: Draw) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from byoc_core.ir import IRModule, tensor, verify
 from byoc_core.ops import FunctionBuilder
 from byoc_core.transform import MoveTransposes, evaluate_function
+from byoc_core.transform.transposes_of_reshapes import reshape_first
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,6 +113,30 @@ MOVED = {
         "s = R.reshape(y, shape=(-1,))\ny = R.add(r, s)",
         None,
     ),
+    "tokens to an image": (
+        "x: R.Tensor((1, 12, 8))",
+        (
+            "t = R.permute_dims(x, axes=(0, 2, 1))\nr = R.reshape(t, shape=(1, 8, 3, 4))\n"
+            "y = R.permute_dims(r, axes=(0, 2, 3, 1))"
+        ),
+        "y = R.reshape(x, shape=(1, 3, 4, 8))",
+    ),
+    "an image to tokens, with a bias": (
+        'x: R.Tensor(("n", 3, 4, 8)), w: R.Tensor((8,))',
+        (
+            "t = R.permute_dims(x, axes=(0, 3, 1, 2))\nz = R.nn.bias_add(t, w, axis=1)\n"
+            "r = R.reshape(z, shape=('n', 8, 12))\ny = R.permute_dims(r, axes=(0, 2, 1))"
+        ),
+        "z = R.nn.bias_add(x, w, axis=3)\ny = R.reshape(z, shape=('n', 12, 8))",
+    ),
+    "images of many tokens": (
+        'x: R.Tensor(("n", "m", 8))',
+        (
+            "t = R.permute_dims(x, axes=(2, 1, 0))\nr = R.reshape(t, shape=(2, 4, 'm', 'n'))\n"
+            "y = R.permute_dims(r, axes=(2, 3, 0, 1))"
+        ),
+        "y = R.reshape(x, shape=('n', 'm', 2, 4))\ny_1 = R.permute_dims(y, axes=(1, 0, 2, 3))",
+    ),
     "hoisted": (
         'x: R.Tensor(("n", 3, 4))',
         "a = R.cast(x, dtype='float64')\nz = R.permute_dims(a, axes=(2, 0, 1))\ny = R.reshape(z, shape=(-1,))",
@@ -148,6 +174,17 @@ KEPT = {
     "a vector": (X + ", w: R.Tensor((2,))", THERE + "z = R.add(t, w)\n" + BACK),
     "a sum of floats": (X, THERE + "z = R.sum(t, axis=(3,), keepdims=True)\n" + BACK),
     "softmax": (X, THERE + "z = R.nn.softmax(t, axis=3)\n" + BACK),
+    "axes joined by a reshape": (
+        X,
+        (
+            "t = R.permute_dims(x, axes=(0, 2, 1, 3))\nz = R.reshape(t, shape=('n', 6, 4))\n"
+            "y = R.permute_dims(z, axes=(0, 2, 1))"
+        ),
+    ),
+    "heads": (
+        "x: R.Tensor((2, 5, 12))",
+        "a = R.exp(x)\nr = R.reshape(a, shape=(2, 5, 3, 4))\ny = R.permute_dims(r, axes=(0, 2, 1, 3))",
+    ),
     "quantisation by blocks": (
         X + ', w: R.Tensor(("n", 3, 4, 1)), v: R.Tensor(("n", 3, 4, 1), "int8")',
         THERE + "z = R.quantize(t, w, v, axis=3, block_size=2)\n" + BACK,
@@ -192,6 +229,24 @@ def test_sums_in_another_order_are_permitted(case: str) -> None:
     check_unchanged(MoveTransposes(), params, f"{before}\nreturn y")
 
 
+@given(data=st.data())
+def test_a_reshape_may_come_first(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.sampled_from([1, 1, 2, 3, 4, 6]), min_size=1, max_size=5)))
+    order = tuple(data.draw(st.permutations(range(len(shape)))))
+    target, rest = [], math.prod(shape)
+    while rest > 1:
+        target.append(data.draw(st.sampled_from([size for size in range(1, rest + 1) if rest % size == 0])))
+        rest //= target[-1]
+    found = reshape_first(shape, order, target)
+    x = np.arange(math.prod(shape)).reshape(shape)
+    if found is not None:
+        first, then = np.array(found[0], np.int64), found[1]
+        np.testing.assert_array_equal(x.reshape(first).transpose(then), x.transpose(order).reshape(target))
+    elif len(target) == 1:  # all axes are joined, so only axes already in order may stay
+        long_axes = [axis for axis in order if shape[axis] != 1]
+        assert long_axes != sorted(long_axes)
+
+
 class _Network:
     """A strategy for a function of transposes, ops permitting the passage of transposes, and other ops."""
 
@@ -205,7 +260,8 @@ class _Network:
 
     def module(self) -> IRModule:
         for _ in range(self.draw(st.integers(1, 20))):
-            made = self.draw(st.sampled_from((self.transpose, self.transpose, self.unary, self.binary, self.other)))
+            makers = (self.transpose, self.transpose, self.unary, self.binary, self.reshaped, self.other)
+            made = self.draw(st.sampled_from(makers))
             self.values.append(made(self.draw(st.sampled_from(self.values[-4:]))))
         results = self.draw(st.lists(st.sampled_from(self.values), max_size=2))
         return IRModule({"main": self.fb.finish(self.values[-1], *results)}, self.fb.constants)
@@ -232,6 +288,21 @@ class _Network:
         size = value.type.shape[-1]
         numbers = np.arange(size if kind == "vector" and isinstance(size, int) else 1, dtype=np.float32)
         return self.fb.emit("multiply", numbers if kind == "vector" else np.float32(2), value)
+
+    def reshaped(self, value: Any) -> Any:
+        """Return a transpose of two axes joined to one, perhaps with functions between."""
+        first, middle, last = value.type.shape
+        if self.draw(st.booleans()):
+            joined, target = (first, middle * last), (middle, last, first)
+        else:
+            joined, target = (first * middle, last), (last, first, middle)
+        steps = ["reshape", "permute_dims", "reshape"]
+        for step in steps:
+            shapes = {"shape": joined if value.type.rank == 3 else target}
+            value = self.fb.emit(step, value, **({"axes": (1, 0)} if step == "permute_dims" else shapes))
+            if self.draw(st.booleans()):
+                value = self.unary(value)
+        return value
 
     def other(self, value: Any) -> Any:
         kind = self.draw(st.sampled_from(("flat", "max", "pad", "bias", "place")))

@@ -130,6 +130,15 @@ ENTRIES: list[Entry] = [
     ),
     *(
         (
+            "nn.lrn",
+            (tensor(("n", "s", "c")),),
+            {"size": size, "alpha": 0.5, "axis": axis},
+            [(wild(2, 3, c),) for c in (1, 5, 40)],
+        )
+        for size, axis in ((1, 2), (2, -1), (5, 2), (8, 2), (33, 2), (4, 0))
+    ),
+    *(
+        (
             "nn.rotary_embedding",
             (tensor(("b", 2, "s", 7)), *[tensor(("b", "s", 3))] * 2),
             {"interleaved": pairs},

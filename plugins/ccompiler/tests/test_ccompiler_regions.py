@@ -119,6 +119,31 @@ def test_resizing_of_other_axes_stays_as_it_is(bench: Bench, axes: tuple[int, ..
     assert (resize.op.name, resize.attrs["axes"]) == ("nn.resize", axes)
 
 
+def test_responses_are_normalised_with_channels_last(bench: Bench) -> None:
+    builder = bench.builder()
+    image = _emit(builder, "nn.lrn", _convolve(builder, _image(builder), 0), size=5, alpha=0.5)
+    function = bench.add(builder, _emit(builder, "nn.max_pool2d", image, pool_size=(3, 3)))
+    assert _count(bench, function)["permute_dims"] == 2
+    x = np.random.default_rng(3).standard_normal((1, 8, 9, 9)).astype("float32")
+    (actual,), (oracle,) = bench.run(function, x), bench.reference(function, x, wide=True)
+    np.testing.assert_allclose(actual, oracle, rtol=0, atol=1e-3)
+
+
+def test_images_of_tokens_are_views(bench: Bench) -> None:
+    """Tokens become an image and tokens again without a copy: channels are last in both."""
+    builder = bench.builder()
+    tokens = builder.param("x", TensorType((1, 81, 8), "float32"))
+    turned = _emit(builder, "permute_dims", tokens, axes=(0, 2, 1))
+    image = _convolve(builder, _emit(builder, "reshape", turned, shape=(1, 8, 9, 9)), 0)
+    shifted = _emit(builder, "nn.bias_add", image, builder.const(np.arange(8, dtype=np.float32)), axis=1)
+    flat = _emit(builder, "reshape", shifted, shape=(1, 8, 81))
+    function = bench.add(builder, _emit(builder, "permute_dims", flat, axes=(0, 2, 1)))
+    assert _count(bench, function)["permute_dims"] == 0
+    x = np.random.default_rng(3).standard_normal((1, 81, 8)).astype("float32")
+    (actual,), (oracle,) = bench.run(function, x), bench.reference(function, x, wide=True)
+    np.testing.assert_allclose(actual, oracle, rtol=0, atol=1e-3)
+
+
 def test_pooling_alone_stays_as_it_is(bench: Bench) -> None:
     builder = bench.builder()
     function = bench.add(builder, _emit(builder, "nn.max_pool2d", _image(builder), pool_size=(2, 2)))

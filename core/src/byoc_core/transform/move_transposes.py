@@ -27,6 +27,7 @@ from byoc_core.transform.permuted_ops import as_permutable, store
 from byoc_core.transform.rewrite import map_functions, map_regions, remap, with_bindings
 from byoc_core.transform.rewriter import RewriteGraph, Rules, is_open, rewrite_module
 from byoc_core.transform.tensors import permutation_of, rank_of, shape_of
+from byoc_core.transform.transposes_of_reshapes import join_around_reshape, transpose_before_reshape
 
 __all__ = ["MoveTransposes"]
 
@@ -41,6 +42,9 @@ class MoveTransposes(Pass):
     or stays unchanged. A group changes only if either the number of transposes or the bytes moved by transposes falls
     and neither grows. Both are counted per group, and groups sharing a transpose change one after the other. Constants
     are stored in the new order.
+
+    A transpose in front of a reshape and one behind become at most one, if the reshape keeps the transposed axes apart:
+    tokens viewed as an image with channels last, for example.
 
     Attributes:
         keep_bits: ``False`` also moves transposes through reductions of floats and the softmax family, with sums then
@@ -60,7 +64,11 @@ class MoveTransposes(Pass):
         def move(function: Function) -> Function:
             return self._move(function, module) if is_open(function) else function
 
-        return map_functions(module, move) if _TRANSPOSE in module.ops else module
+        before = None
+        while module is not before and _TRANSPOSE in module.ops:
+            before = module
+            module = map_functions(rewrite_module(module, _RESHAPED), move)
+        return module
 
     def _move(self, function: Function, module: IRModule) -> Function:
         inner = tuple(map_regions(function.bindings, lambda region: self._move(region, module)))
@@ -387,4 +395,5 @@ def _as_matmul(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     return None if matrix is None else (graph.emit("matmul", (binding.operands[0], matrix)),)
 
 
+_RESHAPED: Rules = {_TRANSPOSE: (join_around_reshape, transpose_before_reshape)}
 _PRODUCTS: Rules = {"matmul": (_as_dense,), "nn.dense": (_as_matmul,)}

@@ -204,5 +204,12 @@ def lrn(op: OpDef) -> Space:
         shape = levels["sizes"][: levels["rank"]]
         return case(op.name, shape, **_rest(levels))
 
-    factors = {"rank": (4, 3, 5), "sizes": _IMAGES, "size": (3, 2, 1, 5, 9), **schema_levels(op, "size")}
+    axis = {"axis": (1, -1, 0, 2)}
+    factors = {
+        "rank": (4, 3, 5),
+        "sizes": _IMAGES,
+        "size": (3, 2, 1, 5, 9),
+        **axis,
+        **schema_levels(op, "size", "axis"),
+    }
     return Space(factors, build)

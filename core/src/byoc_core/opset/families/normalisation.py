@@ -98,6 +98,7 @@ def _infer_group_norm(context: TypeContext) -> tuple[Type, ...]:
 def _infer_lrn(context: TypeContext) -> tuple[Type, ...]:
     type_ = require_kind(context, 0, FLOAT_KINDS)
     _channels(context)
+    resolve_axis(context, context.attrs["axis"], len(context.shape(0)))
     if context.attrs["size"] < 1:
         raise context.error("attribute `size` is too small", got=context.attrs["size"], expected="1 or more")
     return (type_,)
@@ -271,16 +272,17 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("alpha", AttrKind.FLOAT, 1e-4, doc="The factor of the mean square."),
             AttrSpec("beta", AttrKind.FLOAT, 0.75, doc="The exponent."),
             AttrSpec("bias", AttrKind.FLOAT, 1.0, doc="The constant added to the mean square."),
+            AttrSpec("axis", AttrKind.INT, 1, doc="The axis of the channels."),
         ),
         flops=_lrn_flops,
         kernel=NumpyKernel(kernels.lrn, widens=True, fresh=True),
         rounding=NORM,
         rounds=_lrn_rounds,
         bound=_lrn_bound,
-        cases=lambda: (example(_IMAGE, size=3),),
+        cases=lambda: (example(_IMAGE, size=3), example((2, 9, 8, 16), size=3, axis=-1)),
         doc="Return the local response normalisation across channels: ``x / (bias + alpha / size * s) ** beta`` with "
         "``s`` the sum of squares of ``size`` neighbouring channels.\n\n"
-        "Shapes: ``(N, C, ...) -> (N, C, ...)``.",
+        "Shapes: ``(N, C, ...) -> (N, C, ...)``; another axis than the second may have the channels.",
     ),
     OpDef(
         "nn.log_softmax",

@@ -212,18 +212,18 @@ def rms_norm(x: NDArray, gamma: NDArray, *, axes: tuple[int, ...], epsilon: floa
     return np.asarray(scaled)
 
 
-def lrn(x: NDArray, *, size: int, alpha: float, beta: float, bias: float) -> NDArray:
+def lrn(x: NDArray, *, size: int, alpha: float, beta: float, bias: float, axis: int) -> NDArray:
     """Return ``x / (bias + alpha / size * s) ** beta``; ``s`` sums the squares of ``size`` neighbouring channels.
 
     ``(size - 1) // 2`` neighbours come before; neighbours beyond the ends count as zero.
 
-    Shapes: ``(N, C, ...) -> (N, C, ...)``.
+    Shapes: any of rank 2 or more, with the channels on ``axis``; the result has the shape of ``x``.
     """
-    squares = np.square(x)
+    squares = np.moveaxis(np.square(x), axis, 0)
     total = np.zeros_like(squares)
-    channels = x.shape[1]
+    channels = x.shape[axis]
     for step in range(max(-((size - 1) // 2), 1 - channels), min(size // 2, channels - 1) + 1):
         first, last = max(0, -step), max(0, channels - max(0, step))
-        total[:, first:last] += squares[:, first + step : max(0, last + step)]
-    base = np.asarray(bias, x.dtype) + np.asarray(alpha / size, x.dtype) * total
+        total[first:last] += squares[first + step : max(0, last + step)]
+    base = np.asarray(bias, x.dtype) + np.asarray(alpha / size, x.dtype) * np.moveaxis(total, 0, axis)
     return np.asarray(x / np.power(base, np.asarray(beta, x.dtype)))

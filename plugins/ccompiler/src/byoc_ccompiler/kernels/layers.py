@@ -5,6 +5,8 @@ Stepwise softmax rounds each step to the dtype, as in models of narrow floats.
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from typing import Any
 
 from byoc_core.authoring import c
@@ -25,36 +27,76 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILIES"]
 
+_MAX_UNROLLED = 32
+"""Maximum channels of an unrolled window."""
+
 _SOFTMAX_PS = 1_000
 """Picoseconds for an element of a row of stepwise softmax."""
 
 
 def _write_lrn(kernel: Kernel) -> None:
-    """Write the kernel: channel by channel, the squares of the neighbours summed in the result itself."""
+    """Write the kernel: pixel by pixel if the channels are the last axis, else channel by channel."""
     (step,) = kernel.group.steps
-    (x,) = step.operands
-    shape, source, out = shape_of(x), kernel.source(x), kernel.target(step.result)
-    channels, inner, type_ = shape[1], product(shape[2:]), c.CType(source.dtype)
-    size = int_of(step.binding, "size")
+    if view_of(step).inner == 1 and int_of(step.binding, "size") <= _MAX_UNROLLED:
+        _write_lrn_of_pixels(kernel, step)
+    else:
+        _write_lrn_of_channels(kernel, step)
+
+
+def _normalised(step: Step, x: c.Expression, squares: c.Expression) -> tuple[c.Block, c.Expression]:
+    """Return a normalised element from the sum of squares of the neighbours, and the statements before."""
+    type_, size = x.type, int_of(step.binding, "size")
     alpha, beta, bias = (float_of(step.binding, name) for name in ("alpha", "beta", "bias"))
+    base = c.Variable("base", type_)
+    before = (c.Let(base, c.Literal(bias, type_) + c.Literal(alpha / size, type_) * squares),)
+    return before, x / known_power(base, beta, is_positive=min(alpha, bias) >= 0)
+
+
+def _write_lrn_of_pixels(kernel: Kernel, step: Step) -> None:
+    """Write the kernel for channels last: the squares of a pixel lie between zeros, and each window is unrolled."""
+    (x,) = step.operands
+    view, source, out = view_of(step), kernel.source(x), kernel.target(step.result)
+    size, channels = int_of(step.binding, "size"), view.size
+    before, type_ = (size - 1) // 2, c.CType(source.dtype)
+    k, element = c.Variable("k"), c.Variable("element", type_)
+
+    def pixel(number: c.Expression, squares: c.Buffer) -> c.Block:
+        start = number * channels
+        window = reduce(operator.add, (squares[k + tap] for tap in range(size)))
+        statements, result = _normalised(step, source[start + k], window)
+        return (
+            c.Clear(squares, c.Size(0), c.Size(before)),
+            c.Clear(squares, channels + c.Size(before), c.Size(size // 2)),
+            *loops_around(
+                (c.Let(element, source[start + k]), c.Store(squares, k + before, element * element)), [k], [channels]
+            ),
+            *loops_around((*statements, c.Store(out, start + k, result)), [k], [channels]),
+        )
+
+    write_lines(kernel, pixel, scratch=channels + (size - 1), dtype=source.dtype)
+
+
+def _write_lrn_of_channels(kernel: Kernel, step: Step) -> None:
+    """Write the kernel: the squares of the neighbours are summed in the result itself."""
+    (x,) = step.operands
+    view, source, out = view_of(step), kernel.source(x), kernel.target(step.result)
+    type_, size = c.CType(source.dtype), int_of(step.binding, "size")
     row, first, end, near, k = c.variables("row first end near k")
-    base, number, at = c.Variable("base", type_), row % channels, row * inner + k
-    neighbour = source[(row + near) * inner + k]
+    number, at = row % view.size, row * view.inner + k
+    neighbour = source[(row + near) * view.inner + k]
+    statements, result = _normalised(step, source[at], out[at])
 
     def every(*body: c.Statement) -> c.For:
-        return c.For(k, c.Size(0), c.Size(inner), body)
+        return c.For(k, c.Size(0), c.Size(view.inner), body)
 
     rows: c.Block = (
         c.Let(first, c.index_max(c.Size(-((size - 1) // 2)), c.Size(0) - number)),
-        c.Let(end, c.index_min(c.Size(size // 2), channels - 1 - number) + 1),
+        c.Let(end, c.index_min(c.Size(size // 2), view.size - 1 - number) + 1),
         every(c.Store(out, at, c.Literal(0, type_))),
         c.For(near, first, end, (every(c.Store(out, at, out[at] + neighbour * neighbour)),)),
-        every(
-            c.Let(base, c.Literal(bias, type_) + c.Literal(alpha / size, type_) * out[at]),
-            c.Store(out, at, source[at] / known_power(base, beta, is_positive=min(alpha, bias) >= 0)),
-        ),
+        every(*statements, c.Store(out, at, result)),
     )
-    kernel.finish_block(loops_around(rows, [row], [product(shape[:2])], part=0))
+    kernel.finish_block(loops_around(rows, [row], [view.outer * view.size], part=0))
 
 
 def _write_softmax(kernel: Kernel) -> None:

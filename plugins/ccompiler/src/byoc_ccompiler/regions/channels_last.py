@@ -1,9 +1,9 @@
 """Convolutional parts with channels last: the fast layout of their kernels.
 
-Each convolution, pooling and resizing with channels first becomes the same op with channels last between two
-transposes. Transposes between neighbours meet and cancel (:class:`byoc_core.transform.MoveTransposes`), and remain at
-the borders of a region only. There they meet the inverse transposes of values planned to cross borders with channels
-last (:class:`byoc_core.partitioning.PlanLayouts`).
+Each convolution, pooling, resizing and local response normalisation with channels first becomes the same op with
+channels last between two transposes. Transposes between neighbours meet and cancel
+(:class:`byoc_core.transform.MoveTransposes`), and remain at the borders of a region only. There they meet the inverse
+transposes of values planned to cross borders with channels last (:class:`byoc_core.partitioning.PlanLayouts`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from byoc_core.backend.hooks import AxisOrders
 from byoc_core.ir import AttrValue, Binding, Function, IRModule, TensorType, Value, Var
 from byoc_core.transform import MoveTransposes, RewriteGraph, rewrite_module
 
-from byoc_ccompiler.attributes import ints_of
+from byoc_ccompiler.attributes import axis_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.steps import dtype_of, shape_of
 
@@ -28,7 +28,7 @@ _LAYOUTS = {
     "nn.max_pool2d": "layout",
     "nn.avg_pool2d": "layout",
 }
-_RESIZE = "nn.resize"
+_RESIZE, _LRN = "nn.resize", "nn.lrn"
 _CHANNELS_LAST = {"NCW": "NWC", "NCHW": "NHWC"}
 
 
@@ -47,7 +47,14 @@ def _turned_attrs(binding: Binding) -> Mapping[str, AttrValue] | None:
     attribute = _LAYOUTS.get(binding.op.name)
     if attribute is not None and binding.attrs[attribute] in _CHANNELS_LAST:
         return {**binding.attrs, attribute: _CHANNELS_LAST[str(binding.attrs[attribute])]}
+    if binding.op.name == _LRN:
+        return _turned_lrn_attrs(binding)
     return _turned_resize_attrs(binding) if binding.op.name == _RESIZE else None
+
+
+def _turned_lrn_attrs(binding: Binding) -> Mapping[str, AttrValue] | None:
+    rank = len(shape_of(binding.operands[0]))
+    return {**binding.attrs, "axis": rank - 1} if rank in (3, 4) and axis_of(binding, rank) == 1 else None
 
 
 def _turned_resize_attrs(binding: Binding) -> Mapping[str, AttrValue] | None:
@@ -75,7 +82,7 @@ def _turned(value: Value) -> Var:
 
 
 def preferred_orders(binding: Binding, families: Mapping[str, KernelFamily]) -> Sequence[AxisOrders] | None:
-    """Return the orders of a convolution, pooling or resizing, best first; ``None`` for other ops."""
+    """Return the orders of an op with kernels for channels last, best first; ``None`` for other ops."""
     if not _can_turn(binding, families):
         return None
     order = _last(len(shape_of(binding.operands[0])))
@@ -85,7 +92,7 @@ def preferred_orders(binding: Binding, families: Mapping[str, KernelFamily]) -> 
 
 
 def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
-    """Return the module with channels last in convolutions, and in pooling and resizing of images with channels last.
+    """Return the module with channels last in convolutions, and in other ops on images with channels last.
 
     These are functions with a convolution, or with a transpose from or to channels last at the border.
     """
@@ -110,7 +117,7 @@ def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRM
     }
     if not turning:
         return module
-    rules = {**dict.fromkeys((*_LAYOUTS, _RESIZE), (turn,)), "reshape": (_turn_shuffle,)}
+    rules = {**dict.fromkeys((*_LAYOUTS, _RESIZE, _LRN), (turn,)), "reshape": (_turn_shuffle,)}
     turned = rewrite_module(module.with_functions(turning), rules)
     return MoveTransposes(keep_bits=False)(module.with_functions({**module.functions, **turned.functions}))
 

@@ -47,9 +47,12 @@ def _sums_rows(reader: Call | None, call: Call, axis: int) -> bool:
 def lower_lrn(call: Call, planner: Planner) -> str | None:
     """Add local response normalisation; oneDNN's windows have as many channels before as after.
 
-    Not taken: windows of an even number of channels; windows with more channels than exist on both sides.
+    Not taken: windows of an even number of channels; windows with more channels than exist on both sides; channels on
+    another axis than the second.
     """
     size = integer(call, "size")
+    if axis_of(call) != 1:
+        return "oneDNN normalises over the second axis only"
     if size % 2 == 0:
         return "oneDNN supports only windows of an odd number of channels"
     if size > 2 * sizes_of(call.result)[1]:
