@@ -32,7 +32,7 @@ from benchmarks.models_process import DISTRIBUTIONS, SETTINGS
 from benchmarks.pairing import Samples, describe_machine, write_result
 from benchmarks.placement_guard import Guard, Standing, stand
 
-__all__ = ["ZOO", "run"]
+__all__ = ["ZOO", "place_by_cost", "run"]
 
 ZOO = (
     *("mlp_1", "mlp_64", "mlp_512", "lenet", "lstm", "gru", "tagger"),
@@ -76,7 +76,9 @@ def list_contestants(tuned_s: float | None) -> tuple[Contestant, ...]:
     Args:
         tuned_s: the seconds of the search for a placement by measurement; without, there is none.
     """
-    contestants = [Contestant(BY_COST, _place_by_cost, is_per_threads=True)]
+    contestants = [
+        Contestant(BY_COST, lambda module, _, num_threads: place_by_cost(module, num_threads), is_per_threads=True)
+    ]
     if tuned_s is not None:
         contestants.append(
             Contestant(
@@ -90,7 +92,7 @@ def list_contestants(tuned_s: float | None) -> tuple[Contestant, ...]:
     return (*contestants, *map(_alone, SINGLES))
 
 
-def _place_by_cost(module: IRModule, _inputs: Inputs, num_threads: int) -> Executable:
+def place_by_cost(module: IRModule, num_threads: int) -> Executable:
     """Compile by all backends, for calls with a number of threads."""
     before = threads.num_threads()
     threads.set_num_threads(num_threads)

@@ -93,6 +93,7 @@ FIGURES = {
     "placements": Figure(
         "benchmarks.placements", "run", 6, "placements of the zoo, beside single backends and peers", (), True, True
     ),
+    "limits": Figure("benchmarks.limits", "run", 3, "distance of the zoo from the limits of the machine", (), True),
     "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: distance from the optimum, time", SIZES),
     "placement-backends": Figure(
         "benchmarks.placement", "run_backends", 1, "partition by cost of many ops by ccompiler and dnnl", SIZES
