@@ -129,13 +129,21 @@ MOVED = {
         ),
         "z = R.nn.bias_add(x, w, axis=3)\ny = R.reshape(z, shape=('n', 12, 8))",
     ),
+    "transposes behind a reshape": (
+        'x: R.Tensor(("n", 12, 8))',
+        (
+            "a = R.exp(x)\nr = R.reshape(a, shape=('n', 3, 4, 8))\nt = R.permute_dims(r, axes=(0, 3, 1, 2))\n"
+            "z = R.nn.relu(t)\ny = R.permute_dims(z, axes=(0, 2, 3, 1))"
+        ),
+        "a = R.exp(x)\nr = R.reshape(a, shape=('n', 3, 4, 8))\nz = R.nn.relu(r)",
+    ),
     "images of many tokens": (
         'x: R.Tensor(("n", "m", 8))',
         (
             "t = R.permute_dims(x, axes=(2, 1, 0))\nr = R.reshape(t, shape=(2, 4, 'm', 'n'))\n"
-            "y = R.permute_dims(r, axes=(2, 3, 0, 1))"
+            "y = R.permute_dims(r, axes=(3, 2, 0, 1))"
         ),
-        "y = R.reshape(x, shape=('n', 'm', 2, 4))\ny_1 = R.permute_dims(y, axes=(1, 0, 2, 3))",
+        "y = R.reshape(x, shape=('n', 'm', 2, 4))",
     ),
     "hoisted": (
         'x: R.Tensor(("n", 3, 4))',
@@ -179,6 +187,13 @@ KEPT = {
         (
             "t = R.permute_dims(x, axes=(0, 2, 1, 3))\nz = R.reshape(t, shape=('n', 6, 4))\n"
             "y = R.permute_dims(z, axes=(0, 2, 1))"
+        ),
+    ),
+    "a shuffle of channels": (
+        "x: R.Tensor((2, 12, 3, 5))",
+        (
+            "t = R.permute_dims(x, axes=(0, 2, 3, 1))\nr = R.reshape(t, shape=(2, 3, 5, 4, 3))\n"
+            "y = R.permute_dims(r, axes=(0, 1, 2, 4, 3))"
         ),
     ),
     "heads": (

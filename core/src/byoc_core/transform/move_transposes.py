@@ -43,8 +43,8 @@ class MoveTransposes(Pass):
     and neither grows. Both are counted per group, and groups sharing a transpose change one after the other. Constants
     are stored in the new order.
 
-    A transpose in front of a reshape and one behind become at most one, if the reshape keeps the transposed axes apart:
-    tokens viewed as an image with channels last, for example.
+    A transpose in front of a reshape and one behind cancel, if the reshape keeps the transposed axes apart: tokens
+    viewed as an image with channels last, for example.
 
     Attributes:
         keep_bits: ``False`` also moves transposes through reductions of floats and the softmax family, with sums then
@@ -64,11 +64,12 @@ class MoveTransposes(Pass):
         def move(function: Function) -> Function:
             return self._move(function, module) if is_open(function) else function
 
-        before = None
-        while module is not before and _TRANSPOSE in module.ops:
-            before = module
-            module = map_functions(rewrite_module(module, _RESHAPED), move)
-        return module
+        if _TRANSPOSE not in module.ops:
+            return module
+        moved = map_functions(module, move)
+        while (reshaped := rewrite_module(moved, _RESHAPED)) is not moved:
+            moved = map_functions(reshaped, move)
+        return moved
 
     def _move(self, function: Function, module: IRModule) -> Function:
         inner = tuple(map_regions(function.bindings, lambda region: self._move(region, module)))

@@ -21,7 +21,10 @@ Shape = Sequence[Dim]
 
 
 def join_around_reshape(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
-    """Replace ``permute_dims(reshape(permute_dims(x)))`` by a reshape and at most one transpose, if possible."""
+    """Replace ``permute_dims(reshape(permute_dims(x)))`` by a reshape alone, if possible.
+
+    A single transpose in place of both may be worse: each of them alone may meet another transpose.
+    """
     reshape = graph.maker(binding.operands[0], Trait.RESHAPING)
     if reshape is None or len(reshape.operands) != 1:
         return None
@@ -35,11 +38,9 @@ def join_around_reshape(binding: Binding, graph: RewriteGraph) -> Sequence[Value
         return None
     reshaped, order = found
     axes = tuple(order[axis] for axis in permutation_of(binding))
-    if _is_reshape(reshaped, axes):
-        shape = tuple(reshaped[axis] for axis in axes)
-        return (graph.emit("reshape", inner.operands, {"shape": shape}),)
-    value = graph.emit("reshape", inner.operands, {"shape": tuple(reshaped)})
-    return (graph.emit("permute_dims", (value,), {"axes": axes}),)
+    if not _is_reshape(reshaped, axes):
+        return None
+    return (graph.emit("reshape", inner.operands, {"shape": tuple(reshaped[axis] for axis in axes)}),)
 
 
 def transpose_before_reshape(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:

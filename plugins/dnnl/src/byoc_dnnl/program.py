@@ -162,7 +162,7 @@ class Frame:
         if isinstance(step, Check):
             bits = memories[0].view(f"u{step.element_nbytes}")
             return bool((bits & np.iinfo(bits.dtype).max // 2).max() <= step.limit_bits)
-        assert isinstance(step, Kernel)  # a pooling is planned with the extension only
+        assert isinstance(step, Kernel)  # functions of bytes are planned with the extension only
         source, target = (array.reshape(-1).view(np.float32) for array in memories)
         with np.errstate(all="ignore"):
             target[...] = step.compute(source)
