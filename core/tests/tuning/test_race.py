@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from byoc_core.tuning.race import race, settle
+from byoc_core.tuning.race import challenge, race, settle
 
 RACE = importlib.import_module("byoc_core.tuning.race")
 
@@ -61,3 +61,23 @@ def test_each_sample_of_a_race_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     race({"leaving": leaving, "calm": calm}, 5)
     assert len(disturbed) > 5
     assert not any(disturbed[2:])  # the first two calls count calls, before any round
+
+
+def test_calls_behind_a_pause_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads wake up and caches fill in the first calls: the contestant faster in a loop wins."""
+    clock = Clock(monkeypatch, 0.0)
+    ended = [0.0]
+    num_calls = [0]
+
+    def waking() -> None:
+        num_calls[0] = 0 if clock.now > ended[0] else num_calls[0] + 1
+        clock.now += 4e-4 if num_calls[0] < 8 else 1e-4
+        ended[0] = clock.now
+
+    def steady() -> None:
+        clock.now += 2e-4
+
+    ratio, seconds = challenge(steady, waking)
+    assert (ratio, seconds) == (pytest.approx(0.5), pytest.approx(1e-4))
+    samples = race({"waking": waking, "steady": steady}, 5)
+    assert samples["waking"] == pytest.approx([1e-4] * 5)
