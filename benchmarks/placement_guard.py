@@ -29,7 +29,7 @@ class Standing:
         single: the best single backend; None without a single backend.
         over_peer: the better peer's time over the contestant's, for each contestant of byoc.
         over_single: the best single backend's time over the contestant's, for each placement among several backends.
-        same: the contestants with the same placement as the best single backend; only noise is between the times.
+        same: the contestants with the same program as the best single backend; only noise is between the times.
     """
 
     model: str
@@ -47,7 +47,7 @@ def stand(
     peers: Sequence[str],
     singles: Sequence[str],
     placed: Sequence[str],
-    placements: Mapping[str, object] | None = None,
+    programs: Mapping[str, object] | None = None,
 ) -> Standing:
     """Return the standing of a model; contestants without seconds are left out.
 
@@ -57,10 +57,10 @@ def stand(
         peers: the other engines.
         singles: the contestants of a single backend.
         placed: the contestants of several backends.
-        placements: the placement by contestant, to be compared for equality.
+        programs: the program by contestant, to be compared for equality.
     """
     peer, single = find_fastest(seconds, peers), find_fastest(seconds, singles)
-    of_single = None if single is None or placements is None else placements.get(single)
+    of_single = None if single is None or programs is None else programs.get(single)
     ours = [name for name in (*placed, *singles) if name in seconds]
     return Standing(
         model,
@@ -70,7 +70,7 @@ def stand(
         {}
         if single is None
         else {name: paired_ratio(seconds[single], seconds[name]) for name in ours if name in placed},
-        frozenset(name for name in placed if of_single is not None and (placements or {}).get(name) == of_single),
+        frozenset(name for name in placed if of_single is not None and (programs or {}).get(name) == of_single),
     )
 
 
@@ -120,7 +120,7 @@ class Guard:
         for standing in self.standings:
             ratio = standing.over_single.get(contestant)
             if ratio is not None and _is_below(ratio, LEAST_OF_SINGLE):
-                same = " (the same placement)" if contestant in standing.same else ""
+                same = " (the same program)" if contestant in standing.same else ""
                 lines.append(f"{standing.model}: {_text(ratio)} of {standing.single} alone{same}")
         return lines
 

@@ -202,8 +202,8 @@ def _measure_model(
             comparison = compare_engines(folder, environments, num_threads, effort, references=[*peers, *working])
             wrong = _list_wrong(name, comparison)
             seconds = {engine: samples for engine, samples in comparison.seconds.items() if engine not in wrong}
-            placements = {contestant: found.placement for contestant, found in built.items()}
-            standing = stand(name, seconds, peers=peers, singles=SINGLES, placed=figures.placed, placements=placements)
+            programs = {contestant: found.program for contestant, found in built.items()}
+            standing = stand(name, seconds, peers=peers, singles=SINGLES, placed=figures.placed, programs=programs)
             figures.seconds.setdefault(num_threads, {})[name] = seconds
             figures.standings.setdefault(num_threads, []).append(standing)
             figures.shares.setdefault(num_threads, {})[name] = built[BY_COST].shares
@@ -231,13 +231,13 @@ class _Built:
     Attributes:
         seconds: the seconds of the build.
         shares: the share of the FLOPs of each backend.
-        placement: taker and region of each op.
+        program: the source of each module, and the shares.
         failure: the reason of a failure.
     """
 
     seconds: float
     shares: Mapping[str, float] = field(default_factory=dict)
-    placement: tuple[tuple[object, object], ...] = ()
+    program: tuple[object, ...] = ()
     failure: str | None = None
 
 
@@ -249,9 +249,9 @@ def _build(contestant: Contestant, module: IRModule, inputs: Inputs, num_threads
     except ByocError as error:
         return _Built(time.perf_counter() - start, failure=str(error))
     executable.save(folder / f"{contestant.name}.byoc")
-    ops = items_of(executable.report_data.get("ops"))
-    placement = tuple((row["outcome"], row["region"]) for row in ops)
-    return _Built(time.perf_counter() - start, _read_shares(executable), placement)
+    shares = _read_shares(executable)
+    program = (*(module.get_source() for module in executable.modules), *sorted(shares.items()))
+    return _Built(time.perf_counter() - start, shares, program)
 
 
 def _read_shares(executable: Executable) -> dict[str, float]:

@@ -65,9 +65,9 @@ def test_a_placement_slower_than_a_backend_alone_is_listed_beyond_noise_only() -
 
 def test_the_same_placement_as_a_backend_alone_is_named() -> None:
     seconds = {"by cost": _times(1.1), "one": _times(1.0), "two": _times(1.05)}
-    for by_cost, end in (("all by one", "of one alone (the same placement)"), ("all by two", "of one alone")):
-        placements = {"by cost": by_cost, "one": "all by one", "two": "all by two"}
-        standing = stand("model", seconds, peers=(), singles=SINGLES, placed=PLACED, placements=placements)
+    for by_cost, end in (("all by one", "of one alone (the same program)"), ("all by two", "of one alone")):
+        programs = {"by cost": by_cost, "one": "all by one", "two": "all by two"}
+        standing = stand("model", seconds, peers=(), singles=SINGLES, placed=PLACED, programs=programs)
         assert Guard([standing]).below_single("by cost") == [f"model: 0.91 +- 0.00 {end}"]
 
 

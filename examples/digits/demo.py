@@ -2,8 +2,9 @@
 
     python -m examples.digits.demo --out out/demo
 
-Two networks trained on real handwritten digits, and light_squeezenet, are compiled by each backend alone and by both
-together; the numpy host takes the declined ops. ``examples.digits.deploy`` then runs the artifacts beside ONNX
+Two networks trained on real handwritten digits, and light_squeezenet, are compiled by each backend alone, by both
+together, and by all installed backends with each op placed where it is expected to be fast (``auto``). The numpy host
+takes the declined ops. ``examples.digits.deploy`` then runs the artifacts beside ONNX
 Runtime. The demo also writes pictures.
 """
 
@@ -17,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import byoc_core
 import numpy as np
@@ -40,12 +42,12 @@ class Configuration:
 
     Attributes:
         name: of the artifacts.
-        backends: from the first asked to the last.
+        backends: from the first asked to the last; ``"auto"``: all installed, by expected time.
         allow: by backend, the permitted ops; an unlisted backend may take all.
     """
 
     name: str
-    backends: tuple[str, ...]
+    backends: tuple[str, ...] | Literal["auto"]
     allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -58,7 +60,7 @@ def write_squeezenet(out: Path) -> None:
 
 
 def usable_configurations() -> list[Configuration]:
-    """Return each backend able to compile on this machine alone, and both together if both are able."""
+    """Return each backend able to compile on this machine alone, and both together in two ways if both are able."""
     statuses = {name: byoc_core.backends.get(name).compile_status() for name in BACKENDS}
     for name, status in statuses.items():
         if not status.ok:
@@ -67,11 +69,10 @@ def usable_configurations() -> list[Configuration]:
     if not usable:
         raise SystemExit("FAILED: no backend can compile on this machine")
     single_backends = [Configuration(name, (name,)) for name in usable]
-    return (
-        single_backends
-        if len(single_backends) < len(BACKENDS)
-        else [*single_backends, Configuration("both", ("dnnl", "ccompiler"), {"dnnl": PRODUCTS})]
-    )
+    if len(single_backends) < len(BACKENDS):
+        return single_backends
+    shared = Configuration("both", ("dnnl", "ccompiler"), {"dnnl": PRODUCTS})
+    return [*single_backends, shared, Configuration("auto", "auto")]
 
 
 def compile_model(out: Path, name: str, configuration: Configuration) -> None:
@@ -89,9 +90,12 @@ def compile_model(out: Path, name: str, configuration: Configuration) -> None:
     )
     print("\n".join(f"  {line}" for line in executable.report().splitlines()))
     shares = {item["name"]: item["share"] for item in executable.report_data["backends"]}
-    for backend in configuration.backends:
-        if not shares[backend]:
-            raise SystemExit(f"FAILED: {name} by {configuration.name}: nothing was offloaded to {backend}")
+    if configuration.backends == "auto":
+        executable.require_offload(0.99)
+    else:
+        for backend in configuration.backends:
+            if not shares[backend]:
+                raise SystemExit(f"FAILED: {name} by {configuration.name}: nothing was offloaded to {backend}")
     partitioned = byoc_core.partition(module, backends=configuration.backends, partition_options=options)
     draw_graph(partitioned, out / f"{name}.{configuration.name}_graph.png")
 
