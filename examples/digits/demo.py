@@ -76,7 +76,7 @@ def usable_configurations() -> list[Configuration]:
 
 
 def compile_model(out: Path, name: str, configuration: Configuration) -> None:
-    """Compile a model in a way, save the artifact, and draw the partition."""
+    """Compile a model in a way, save the artifact, and draw the partition by named backends."""
     start = time.perf_counter()
     module = byoc_core.from_onnx(out / f"{name}.onnx")
     imported = time.perf_counter()
@@ -92,10 +92,10 @@ def compile_model(out: Path, name: str, configuration: Configuration) -> None:
     shares = {item["name"]: item["share"] for item in executable.report_data["backends"]}
     if configuration.backends == "auto":
         executable.require_offload(0.99)
-    else:
-        for backend in configuration.backends:
-            if not shares[backend]:
-                raise SystemExit(f"FAILED: {name} by {configuration.name}: nothing was offloaded to {backend}")
+        return
+    for backend in configuration.backends:
+        if not shares[backend]:
+            raise SystemExit(f"FAILED: {name} by {configuration.name}: nothing was offloaded to {backend}")
     partitioned = byoc_core.partition(module, backends=configuration.backends, partition_options=options)
     draw_graph(partitioned, out / f"{name}.{configuration.name}_graph.png")
 
