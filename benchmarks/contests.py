@@ -26,7 +26,7 @@ class Effort:
     Attributes:
         num_rounds: the number of rounds.
         num_starts: the number of fresh processes of an engine. The rounds are spread over the processes, because equal
-            processes differ in speed by several percent (places of pages, processors of threads).
+            processes differ in speed by several percent.
         budget_s: the seconds of calls for an answer.
         least_calls: the least number of calls for an answer.
     """

@@ -2,8 +2,8 @@
 
 The shares are the least possible time of a call over the time. At 1 a call is as fast as the multipliers permit, or as
 the memory permits, with each constant read once. More than 1 is possible: Winograd's algorithm needs fewer
-multiplications than the definition of a convolution, and constants in caches are not read from memory. Limits and times
-are measured together, because the clock of the processor drifts.
+multiplications than the definition of a convolution, constants in caches are not read from memory, and the peak is that
+of float32, not of bytes. Limits and times are measured together, because the clock of the processor drifts.
 
 If some layers are limited by multipliers and others by memory, the sum of both shares is near 1 at the limit.
 """
@@ -37,12 +37,13 @@ def run(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     check_names(models or ())
     tables: dict[str, Any] = {"rows_are": "model", "unit": "share"}
     for num_threads in THREADS:
-        rows = tables[f"{num_threads} thread{'s' * (num_threads > 1)}: shares"] = {}
+        count = f"{num_threads} thread{'s' * (num_threads > 1)}"
+        rows = tables[f"{count}: shares"] = {}
         for name in models or ZOO:
             found = _measure(name, num_threads, num_rounds)
             rows[name] = {column: samples.to_json() for column, samples in found.items()}
             shares = ", ".join(f"{column} {samples.median:.2f}" for column, samples in found.items())
-            print(f"  {name}, {num_threads} threads: {shares}", flush=True)
+            print(f"  {name}, {count}: {shares}", flush=True)
     return tables
 
 

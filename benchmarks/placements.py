@@ -46,6 +46,7 @@ SINGLES = ("ccompiler", "dnnl")
 BY_COST, TUNED = "by cost", "tuned"
 ENVIRONMENT = DNNL_ALONE
 NUM_STARTS = 3
+"""Fresh processes of an engine for each model."""
 BUDGET_S = 0.2
 """Seconds of calls for an answer; a longer call is an answer of its own."""
 ALLOWED_ERROR, ALLOWED_ERROR_QUANTISED = 1e-3, 0.1

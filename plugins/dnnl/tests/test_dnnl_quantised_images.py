@@ -83,6 +83,17 @@ def test_threads_share_the_pixels_of_all_images(num_threads: int) -> None:
 
 
 @needs_extension
+def test_no_images_give_no_results() -> None:
+    need_products_of_bytes()
+    region = Quantised()
+    bytes_ = region.quantise(region.builder.param("x", tensor(("n", 3, 9, 8))), 0.02, 77)
+    _convolve(region, [region.restore(bytes_, 0.02, 77)], (2, 3, 9, 8))
+    for count in (0, 2, 0):
+        (found,) = region.run(np.ones((count, 3, 9, 8), np.float32))
+        assert found.shape == (count, 16, 9, 8)
+
+
+@needs_extension
 def test_one_image_of_bytes_serves_all_convolutions() -> None:
     need_products_of_bytes()
     region = _from_floats((1, 3, 9, 8), 0.02, 100, "uint8", num_readers=2)
