@@ -14,7 +14,7 @@ import pytest
 from byoc_ccompiler.kernels import conv2d
 from byoc_ccompiler.kernels.conv2d import LoopSchedule
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.depthwise import DepthwiseSchedule
+from byoc_ccompiler.kernels.depthwise_blocks import DepthwiseSchedule
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
 from byoc_ccompiler.kernels.winograd_plan import WinogradSchedule
 from byoc_ccompiler.steps import Step
@@ -66,7 +66,7 @@ def _draw_convolution(rng: Random, bench: Bench, kind: type, lanes: int) -> tupl
     if kind is WinogradSchedule:
         groups, channels, taps, strides, dilation = 1, number(lanes, lanes + 2), [3, 3], (1, 1), (1, 1)
     if kind is DepthwiseSchedule:
-        channels = out_channels = rng.choice([size for size in (1, 2, 4) if lanes % size == 0])
+        channels = out_channels = rng.choice([size for size in (1, 2, 4, 8) if lanes % size == 0])
         groups = number(max(2, lanes // channels), 2 * lanes // channels + 1)
     padding = tuple(number(0, 2) for _ in range(4))
     window = [(tap - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]

@@ -28,7 +28,7 @@ from byoc_ccompiler.kernels import depthwise, implicit_gemm, pixel_schedule, win
 from byoc_ccompiler.kernels.bfloat16_products import suits_convolution, write_convolution
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known_size
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
-from byoc_ccompiler.kernels.depthwise import DepthwiseSchedule
+from byoc_ccompiler.kernels.depthwise_blocks import DepthwiseSchedule, offered_blocks
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
@@ -253,8 +253,9 @@ def _offered_schedules(kernel: Kernel, default: _Schedule) -> Iterator[_Schedule
         return
     geometry = ConvolutionGeometry.of_step(kernel.group.steps[0])
     if isinstance(default, DepthwiseSchedule):
-        yield from depthwise.offered_schedules(kernel, geometry, default)
-        return
+        yield from offered_blocks(kernel, geometry, default)
+        if geometry.group_channels == 1:
+            return
     tiles = pixel_schedule.choose_schedule(kernel, geometry)
     direct = [] if tiles is None else offered_tiles(kernel, geometry, tiles)
     for pair in zip_longest(winograd.offered_schedules(kernel, geometry), direct):

@@ -1,13 +1,11 @@
 """Depthwise convolution, channels last, alone and in a chain: each channel by itself, vectors along the channels.
 
-Groups of 2 or 4 channels are computed alike, alone. The lanes of a pixel are turned within each group, and multiplied
-by the weights between each output channel and the input channel then in its lane, until each output channel has met all
-input channels of the group.
+Small groups of channels are computed alike, alone.
 
-A block of neighbouring outputs, in one or two rows, is summed in registers; each pixel is loaded once for the whole
-block. If all windows of a block lie inside the image, pixels are found by their distances. At the border each pixel has
-a separate address, outside the image the address of a pixel of zeros. The sums of a block wait in a small array for
-the epilogue of the convolution.
+A block of neighbouring outputs, in one or two rows, is summed in registers; see
+:mod:`byoc_ccompiler.kernels.depthwise_blocks`. If all windows of a block lie inside the image, pixels are found by
+their distances. At the border each pixel has a separate address, outside the image the address of a pixel of zeros. The
+sums of a block wait in a small array for the epilogue of the convolution.
 
 A chain, with the pointwise convolutions around, is computed in one pass over rows. Rows of the image of the depthwise
 convolution are computed at first use. A ring holds as many rows as read by a block, with zeros beside the rows for
@@ -17,62 +15,32 @@ the result are multiplied by the filters of the last convolution a few at a time
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
-import numpy as np
 from byoc_core.authoring import c
-from byoc_core.dims import Dim
-from byoc_core.errors import InternalError
 from byoc_core.ir import Constant
 
-from byoc_ccompiler.kernel import Kernel, compact_strides
+from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels, known_size
-from byoc_ccompiler.kernels.copies import copy_nest, loops_around
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.depthwise_blocks import (
+    DepthwiseBlock,
+    DepthwiseSchedule,
+    choose_blocks,
+    filter_taps,
+    has_suited_filter,
+    offered_blocks,
+)
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
 from byoc_ccompiler.kernels.named_schedules import schedule_as_chosen
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule, choose_tiles, has_gaps
 from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, PixelPlan, WindowRows
-from byoc_ccompiler.kernels.tiles import in_lanes
-from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = [
-    "ChainSchedule",
-    "DepthwiseSchedule",
-    "choose_schedule",
-    "has_suited_filter",
-    "offered_schedules",
-    "write",
-    "write_chain",
-]
+__all__ = ["ChainSchedule", "choose_schedule", "write", "write_chain"]
 
-_CHUNK = 256  # maximum channels of a block with sums waiting together
-_GROUPS = (1, 2, 4)  # channels of a group: the lanes turn by one instruction
-_MAX_TAPS = 49  # weights of an output channel
-_MAX_REACH = 32  # rows and columns read by a block: at the border each has an address
-_MAX_SCALAR_REACH = 16  # the same without vectors, on small machines
 _MOST_PARTS = 16  # maximum rings with room: the threads sharing a chain
 _FIRST = c.Size(0)
 _NOTHING: c.Block = ()
-
-_PixelSource = Literal["inside", "rows", "border"]  # found by their distances, or by the address of each row or pixel
-
-
-@dataclass(frozen=True, slots=True)
-class DepthwiseSchedule:
-    """The schedule of a depthwise convolution.
-
-    Attributes:
-        rows: the outputs summed together, down.
-        columns: the outputs summed together, to the right.
-        chunk: channels of a block with sums waiting together: whole vectors; the last chunk has at least a vector.
-    """
-
-    rows: int
-    columns: int
-    chunk: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,148 +60,20 @@ class ChainSchedule:
     grain: int
 
 
-class _Block:
-    """A block of a convolution under a schedule: ``count`` channels from ``c0`` on, and the array of sums.
-
-    The block reads ``in_rows`` times ``in_columns`` pixels; the steps count elements of the image.
-
-    Raises:
-        InternalError: the schedule is not legal.
-    """
-
-    def __init__(
-        self, kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSchedule, row_step: Dim, pixel_step: Dim
-    ) -> None:
-        (down, right), (height, width), lanes = geometry.strides, _reach(geometry), kernel.unit.lanes(geometry.dtype)
-        self.kernel, self.geometry, self.row_step, self.pixel_step = kernel, geometry, row_step, pixel_step
-        self.rows, self.columns, self.chunk, self.lanes = schedule.rows, schedule.columns, schedule.chunk, lanes
-        self.in_rows, self.in_columns = (self.rows - 1) * down + height, (self.columns - 1) * right + width
-        self.c0, self.count, self.y = c.variables("c0 c_count y")
-        self.sums = c.Buffer("sums", geometry.dtype, c.MemoryAccess.WRITE, self.rows * self.columns * self.chunk)
-        if not _has_filters(geometry, kernel.unit):
-            raise InternalError("schedule", "needs small groups, and at least a vector of channels")
-        if min(self.rows, self.columns) < 1 or not _is_chunk(self.chunk, geometry.channels, lanes):
-            raise InternalError("schedule", "does not divide outputs into blocks of full vectors", got=str(schedule))
-
-    def sum_up(self, source: _PixelSource, taps: c.Buffer, *pixels: c.Expression) -> c.Evaluate:
-        """Return the statement summing up the block from pixels found through the given source."""
-        operands = (*pixels, c.Address(taps, self.c0), self.count, c.Address(self.sums, _FIRST))
-        return self.kernel.call(_sum_function(self, source), *operands)
-
-    def chunks(
-        self, image: c.Expression, y0: c.Expression, x0: c.Expression, summed: c.Statement, before: c.Block = ()
-    ) -> c.For:
-        """Return the loop over the chunks of channels of a block with a given image, first row and first column.
-
-        ``summed`` sums up a chunk; ``before`` stands before the epilogue of the sums of row ``y``.
-        """
-        geometry, chunk, c0, count, x_count = self.geometry, self.chunk, self.c0, self.count, c.Variable("x_count")
-        offset, end = (self.y - y0) * (self.columns * chunk), c.index_min(y0 + self.rows, geometry.out_height)
-        tile = SumsTile(self.sums, chunk, x0, x_count, c0, count, leading=(image, self.y), offset=offset)
-        body = (
-            c.Let(count, c.index_min(c.Size(chunk), c.Size(geometry.channels) - c0)),
-            c.Let(x_count, c.index_min(c.Size(self.columns), c.Size(geometry.out_width) - x0)),
-            c.LocalArray(self.sums, alignment=self.kernel.unit.nbytes or None),
-            summed,
-            c.For(self.y, y0, end, (*before, *epilogue(self.kernel, tile))),
-        )
-        return c.For(c0, _FIRST, c.Size(geometry.channels), body, step=chunk)
-
-
-def _reach(geometry: ConvolutionGeometry) -> tuple[int, int]:
-    """Return the numbers of rows and columns spanned by a filter."""
-    down, right = geometry.dilation
-    return (geometry.filter_height - 1) * down + 1, (geometry.filter_width - 1) * right + 1
-
-
-def _is_chunk(size: int, channels: int, lanes: int) -> bool:
-    """Return whether channels divide into chunks of a size: whole vectors, with at least a vector in the last chunk."""
-    return size > 0 and size % lanes == 0 and (size >= channels or not 0 < channels % size < lanes)
-
-
-def _has_filters(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether groups have as many output as input channels, few, and all groups at least a vector of them."""
-    lanes, size = unit.lanes(geometry.dtype), geometry.group_channels
-    is_grouped = geometry.groups > 1 and geometry.out_channels == geometry.channels
-    return is_grouped and size in _GROUPS and lanes % size == 0 and geometry.channels >= lanes
-
-
-def _max_reach(unit: VectorUnit) -> int:
-    return _MAX_REACH if unit.has_vectors else _MAX_SCALAR_REACH
-
-
-def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether groups are small, and filters small enough to be unrolled."""
-    is_small = geometry.num_taps * geometry.group_channels <= _MAX_TAPS
-    is_near = max(_reach(geometry)) + geometry.strides[0] <= _max_reach(unit)
-    return is_small and is_near and _has_filters(geometry, unit)
-
-
 def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> DepthwiseSchedule | None:
     """Return the schedule of a convolution with filters summed up in registers; ``None`` for any other."""
     image, weight = kernel.group.steps[0].operands
     has_rows = geometry.layout == "NHWC" and kernel.strides(image)[-1] == 1
     has_filter = geometry.group_channels == 1 or isinstance(weight, Constant)
     is_suited = has_rows and has_filter and has_suited_filter(geometry, kernel.unit)
-    return _choose_blocks(geometry, kernel.unit) if is_suited else None
-
-
-def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> DepthwiseSchedule:
-    """Return blocks of at most 8 columns: few blocks, with few outputs beyond the result."""
-    (down, right), (_, width), total = geometry.strides, _reach(geometry), geometry.out_width
-    rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
-    room = (unit.registers // 2 - 2) // rows
-    sizes = range(max(1, min(room, (_max_reach(unit) - width) // right + 1, 8)), 0, -1)
-    columns = min(sizes, key=lambda size: -(-total // size) * (size + 1)) if isinstance(total, int) else sizes[0]
-    channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
-    padded_channels = -(-channels // lanes) * lanes
-    chunks = range(min(_CHUNK // lanes * lanes, padded_channels), 0, -lanes)
-    chunk = next((size for size in chunks if _is_chunk(size, channels, lanes)), padded_channels)
-    return DepthwiseSchedule(rows, columns, chunk)
-
-
-def offered_schedules(
-    kernel: Kernel, geometry: ConvolutionGeometry, near: DepthwiseSchedule
-) -> Iterator[DepthwiseSchedule]:
-    """Yield legal schedules near a schedule: blocks of other rows and columns, and other chunks of channels."""
-    unit, lanes, width = kernel.unit, kernel.unit.lanes(geometry.dtype), _reach(geometry)[1]
-    most = max(1, (_max_reach(unit) - width) // geometry.strides[1] + 1)
-    for rows in (1, 2, 3):
-        room = max(1, min((unit.registers - 2) // rows, most, 8))
-        yield from (
-            DepthwiseSchedule(rows, columns, near.chunk) for columns in dict.fromkeys((room, max(1, room // 2)))
-        )
-    for size in (near.chunk // 2, near.chunk * 2, near.chunk // 4):
-        chunk = size // lanes * lanes
-        if _is_chunk(chunk, geometry.channels, lanes):
-            yield replace(near, chunk=chunk)
-
-
-def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
-    """Return the filter tap by tap, output channels side by side, and the statements rearranging a computed filter.
-
-    A tap has a row of weights for each turn of the lanes: of output channel ``o``, the weight of input channel
-    ``(o + turn) % size`` of the group.
-    """
-    channels, size, array = geometry.channels, geometry.group_channels, geometry.constant_filter(kernel)
-    if array is not None:
-        turned = (np.arange(channels)[:, np.newaxis] + np.arange(size)) % size
-        weights = np.take_along_axis(array.reshape(channels, size, geometry.num_taps), turned[..., np.newaxis], axis=1)
-        packed = np.ascontiguousarray(weights.transpose(2, 1, 0))
-        return kernel.source(kernel.scope.constants.derive(packed), "weights"), ()
-    if size > 1:
-        raise InternalError("schedule", "needs a constant filter of groups")
-    taps = kernel.scratch_memory(geometry.num_taps * channels, geometry.dtype)
-    sizes, steps = (geometry.filter_height, geometry.filter_width, channels), geometry.weight_steps
-    source = kernel.source(kernel.group.steps[0].operands[1], "weight")
-    return taps, kernel.lower(*copy_nest(taps, source, sizes, compact_strides(sizes), (*steps[2:], steps[0])))
+    return choose_blocks(geometry, kernel.unit) if is_suited else None
 
 
 def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSchedule) -> None:
     """Write the kernel of a depthwise convolution with an elementwise epilogue."""
     image = ImagePixels(kernel)
-    block = _Block(kernel, geometry, schedule, image.row_step, image.pixel_step)
-    taps, declared = _filter_taps(kernel, geometry)
+    block = DepthwiseBlock(kernel, geometry, schedule, image.row_step, image.pixel_step)
+    taps, declared = filter_taps(kernel, geometry)
     item, n, y0, x0, row, column = c.variables("item n y0 x0 row col")
     at = c.PointerArray("at", geometry.dtype, c.MemoryAccess.WRITE, block.in_rows * block.in_columns)
     num_rows = (geometry.out_height + (block.rows - 1)) // block.rows
@@ -258,65 +98,13 @@ def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSche
     kernel.finish_block((*declared, *loop))
 
 
-def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
-    """Return a function summing up a block for some channels.
-
-    Parameters: ``(from[, row_step][, pixel_step], taps, count, sums)``, with the symbolic steps only; or ``(at, first,
-    taps, count, sums)``, with the addresses of the rows or pixels, and the offset of the first channel of the first
-    pixel.
-    """
-    geometry, dtype, lanes = block.geometry, block.geometry.dtype, block.lanes
-    num_sums, (down, right), (below, beside) = block.rows * block.columns, geometry.strides, geometry.dilation
-    at, sums = c.PointerArray("at", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
-    image, taps, line = (c.Buffer(name, dtype) for name in ("from", "taps", "line"))
-    acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, num_sums * lanes)
-    first, count, c1, channel = c.variables("first count c1 c")
-    dims = {"row_step": block.row_step, "pixel_step": block.pixel_step}
-    row_step, pixel_step = (c.Size(dim) if isinstance(dim, int) else c.Variable(name) for name, dim in dims.items())
-    i, j, k, y, x = c.variables("i j k y x")
-    row, column, total = y * down + i * below, x * right + j * beside, (y * block.columns + x) * lanes
-    pointed, pixel = {
-        "inside": ((), c.Load(image, row * row_step + column * pixel_step + channel, lanes)),
-        "rows": ((c.Alias(line, at, row),), c.Load(line, first + channel + column * pixel_step, lanes)),
-        "border": ((c.Alias(line, at, row * block.in_columns + column),), c.Load(line, first + channel, lanes)),
-    }[source]
-    steps = [step for step in (row_step, pixel_step) if isinstance(step, c.Variable)]
-    found: tuple[c.Buffer | c.Variable, ...] = (image, *steps) if source == "inside" else (at, first)
-    number, size = i * geometry.filter_width + j, geometry.group_channels
-
-    def each(index: c.Variable, count: int, *body: c.Statement) -> c.For:
-        return c.For(index, _FIRST, c.Size(count), body, kind=c.LoopKind.UNROLLED)
-
-    def of_turn(turn: int) -> c.Block:
-        """Return the statements adding the products of all pixels, with lanes turned, by one vector of weights."""
-        tap = c.Variable("tap", pixel.type)
-        order = tuple(lane // size * size + (lane + turn) % size for lane in range(lanes))
-        met = c.Shuffle(pixel, pixel, order) if turn else pixel
-        added = c.Store(acc, total, c.Load(acc, total, lanes) + met * tap)
-        weights = c.Load(taps, (number * size + turn) * geometry.channels + channel, lanes)
-        return c.Let(tap, weights), each(y, block.rows, each(x, block.columns, *pointed, added))
-
-    of_tap = [statement for turn in range(size) for statement in of_turn(turn)]
-    body = (
-        # The last vector may begin inside the one before.
-        c.Let(channel, c.index_min(c1, count - lanes) if lanes > 1 else c1),
-        c.LocalArray(acc, lanes=lanes),
-        each(k, num_sums, c.Store(acc, k * lanes, in_lanes(c.Literal(0, c.CType(dtype)), lanes))),
-        each(i, geometry.filter_height, each(j, geometry.filter_width, *of_tap)),
-        each(k, num_sums, c.Store(sums, k * block.chunk + channel, c.Load(acc, k * lanes, lanes))),
-    )
-    loop, comment = c.For(c1, _FIRST, count, body, step=lanes), "// Sum up a block of outputs for some channels."
-    parameters = (*found, taps, count, sums)
-    return c.Function(f"depthwise_{source}", parameters, (loop,), None, (comment,), is_contracted=True)
-
-
 def choose_chain(kernel: Kernel) -> ChainSchedule:
     """Return the schedule of a chain group."""
     steps = [group.steps[0] for group in kernel.group.chain]
     shapes, unit = list(map(ConvolutionGeometry.of_step, steps)), kernel.unit
     at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
-    shape, usual = shapes[at], _choose_blocks(shapes[at], unit)
-    block = schedule_as_chosen(kernel, steps[at], usual, lambda: offered_schedules(kernel, shape, usual))
+    shape, usual = shapes[at], choose_blocks(shapes[at], unit)
+    block = schedule_as_chosen(kernel, steps[at], usual, lambda: offered_blocks(kernel, shape, usual))
     height, width = known_size(shape.out_height), known_size(shape.out_width)
     expand = project = None
     if at:
@@ -358,7 +146,7 @@ class _Chain:
             self.expand = PixelPlan(kernel.part(chain[0], self.ring_row, strides), shapes[0], schedule.expand)
         if schedule.project is not None:
             self.project = PixelPlan(kernel.part(chain[-1]), shapes[-1], schedule.project)
-        self.outputs = outputs = _Block(self.depthwise, shape, schedule.depthwise, 0, shape.channels)
+        self.outputs = outputs = DepthwiseBlock(self.depthwise, shape, schedule.depthwise, 0, shape.channels)
         self.width, self.out_width, self.out_height = map(known_size, (shape.width, shape.out_width, shape.out_height))
         self.blocks_down = -(-self.out_height // outputs.rows)
         self.line_size, self.left = self.out_width * shape.channels, shape.padding[1] * shape.channels
@@ -375,7 +163,7 @@ class _Chain:
         part_size = -(-((in_rows + 1) * row_size + waiting) // nbytes) * nbytes
         rings = c.Buffer("rings", shape.dtype, c.MemoryAccess.WRITE, -(-num_blocks // grain) * part_size)
         allocated = self.kernel.in_scratch(rings)
-        taps, packed = _filter_taps(self.depthwise, shape)
+        taps, packed = filter_taps(self.depthwise, shape)
         copied, declared, row = self._row()
         first, end, item, k = c.variables("first end item k")
         behind = self.left + self.width * shape.channels
