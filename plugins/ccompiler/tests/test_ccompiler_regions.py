@@ -119,6 +119,56 @@ def test_resizing_of_other_axes_stays_as_it_is(bench: Bench, axes: tuple[int, ..
     assert (resize.op.name, resize.attrs["axes"]) == ("nn.resize", axes)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("axes", "channels", "has_rows"),
+    [((1, 2), 5, True), ((1, 3), 5, True), ((2,), 5, True), ((1,), 5, False), ((1, 2), 1, False)],
+)
+def test_resizing_writes_rows_of_a_concatenation(
+    bench: Bench, axes: tuple[int, ...], channels: int, has_rows: bool, axis: int
+) -> None:
+    """The last pass goes along one of the last two axes: rows of the result lie at any distance."""
+    shape = (2, 3, 4, channels)
+    larger = [size * 2 if number in axes else size for number, size in enumerate(shape)]
+    other = [3 if number == axis else size for number, size in enumerate(larger)]
+    builder = bench.builder()
+    x, y = (builder.param(name, TensorType(tuple(sizes), "float32")) for name, sizes in (("x", shape), ("y", other)))
+    sizes = tuple(larger[number] for number in axes)
+    resized = _emit(builder, "nn.resize", x, sizes=sizes, axes=axes, scales=None, method="linear")
+    function = bench.add(builder, _emit(builder, "concat", _emit(builder, "exp", y), resized, axis=axis))
+    inputs = [np.random.default_rng(0).integers(-8, 9, sizes).astype("float32") for sizes in (shape, other)]
+    (actual,), (wide,) = bench.run(function, *inputs), bench.reference(function, *inputs, wide=True)
+    part = (slice(None),) * axis + (slice(3, None),)
+    np.testing.assert_array_equal(actual[part], wide[part])  # Quarters of small integers are exact.
+    np.testing.assert_allclose(actual, wide, rtol=1e-6)
+    # The first elements of a part, or rows anywhere.
+    is_in_place = axis == 0 or has_rows
+    assert len(bench.calls(function)) == (2 if is_in_place else 3)
+
+
+def test_elements_behind_a_convolution_are_computed_in_its_kernel(bench: Bench) -> None:
+    """The results of a network have channels first: bias and activation stand before the transpose."""
+    builder = bench.builder()
+    image, bias = _convolve_integers(builder, _image(builder)), builder.const(np.arange(8, dtype=np.float32))
+    shifted = _emit(builder, "nn.bias_add", image, bias, axis=1)
+    scaled = _emit(builder, "multiply", shifted, builder.const(np.float32(0.5)))
+    function = bench.add(builder, _emit(builder, "nn.relu", scaled))
+    assert len(bench.calls(function)) == 2
+    x = np.random.default_rng(3).integers(-3, 4, (1, 8, 9, 9)).astype("float32")
+    (actual,), (exact,) = bench.run(function, x), bench.reference(function, x, wide=True)
+    np.testing.assert_array_equal(actual, exact)
+
+
+def test_elements_needed_by_others_too_stay_behind_the_transpose(bench: Bench) -> None:
+    builder = bench.builder()
+    image, bias = _convolve_integers(builder, _image(builder)), builder.const(np.arange(8, dtype=np.float32))
+    function = bench.add(builder, image, _emit(builder, "nn.bias_add", image, bias, axis=1))
+    assert _count(bench, function)["permute_dims"] == 2
+    x = np.random.default_rng(3).integers(-3, 4, (1, 8, 9, 9)).astype("float32")
+    for actual, exact in zip(bench.run(function, x), bench.reference(function, x, wide=True), strict=True):
+        np.testing.assert_array_equal(actual, exact)
+
+
 def _convolve_integers(builder: FunctionBuilder, x: Value) -> Value:
     """Return a convolution with exact results for small integers."""
     weight = np.random.default_rng(0).integers(-2, 3, (8, 8, 3, 3)).astype("float32")

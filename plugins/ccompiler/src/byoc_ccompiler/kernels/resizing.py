@@ -1,7 +1,8 @@
 """Resizing by interpolation: one pass over the tensor along each axis, by a table of neighbours and weights.
 
 Tables are filled in float64 when the kernel runs; one library thus serves all sizes. A pass reads and writes whole rows
-unless the axis is the last.
+unless the axis is the last. The rows of the result may lie at any distance, as in a part of a concatenation, if the
+last pass goes along one of the last two axes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +20,11 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import dims_of, flag_of, float_of, ints_of
-from byoc_ccompiler.family import KernelFamily
-from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.axes import AxisView, view_along
-from byoc_ccompiler.kernels.copies import copy_nest, loops_around
+from byoc_ccompiler.kernels.copies import copy_nest, loops_around, offset_along
+from byoc_ccompiler.kernels.epilogue import collapsed_step
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 
@@ -42,6 +45,7 @@ class _Pass:
 
     binding: Binding
     method: str
+    axis: int
     view: AxisView
     size: Dim
     scale: float | None
@@ -55,7 +59,9 @@ def _passes(step: Step) -> list[_Pass]:
         scale = float(str(scales[position])) if isinstance(scales, tuple) else None
         if size != shape[axis] or scale not in (None, 1.0):
             table = c.Buffer(f"table{len(passes)}", "float64", c.MemoryAccess.WRITE)
-            passes.append(_Pass(binding, str(binding.attrs["method"]), view_along(shape, axis), size, scale, table))
+            passes.append(
+                _Pass(binding, str(binding.attrs["method"]), axis, view_along(shape, axis), size, scale, table)
+            )
         shape[axis] = size
     return passes
 
@@ -137,8 +143,13 @@ def _cubic_entry(of: _Pass, k: c.Variable, position: c.Variable) -> c.Block:
     return (*block, c.Declare(total, _ZERO), *weighs, *divides)
 
 
-def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Block:
-    """Return the loop of a pass between two tensors."""
+def _loop(
+    of: _Pass, source: c.Buffer, target: c.Buffer, offset_of: Callable[[c.Expression], c.Expression] | None
+) -> c.Block:
+    """Return the loop of a pass between two tensors.
+
+    ``offset_of`` returns the offset of a row of the target; ``None``: the rows follow one another.
+    """
     (outer, length, inner), size = of.view, of.size
     is_along = inner == 1  # the last axis: its indices are the columns of a row
     count, run = (outer, size) if is_along else (outer * size, inner)
@@ -160,7 +171,10 @@ def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Block:
     if of.scale in (None, 1.0):
         copied = c.Copy(to, c.Size(0), line, c.Size(0) if is_along else index * inner, c.Size(run))
         body = (c.If(c.Size(size).compare("==", c.Size(length)), (copied,), body),)
-    pointers = (c.Alias(line, source, block * (length * inner)), c.Alias(to, target, row * run))
+    pointers = (
+        c.Alias(line, source, block * (length * inner)),
+        c.Alias(to, target, row * run if offset_of is None else offset_of(row)),
+    )
     return loops_around((*pointers, *body), [row], [count], part=0)
 
 
@@ -187,10 +201,35 @@ def _write(kernel: Kernel) -> None:
         c.If(c.Size(count).compare("==", 0), (nothing, c.Return())),
         *(c.Alias(buffer, scratch, c.Size(at)) for (buffer, _), at in zip(parts, offsets, strict=True)),
         *map(_fill, passes),
-        *(loop for of, ends in zip(passes, tensors, strict=True) for loop in _loop(of, *ends)),
+        *(
+            loop
+            for of, ends in zip(passes, tensors, strict=True)
+            for loop in _loop(of, *ends, _row_offset(kernel, step) if of is passes[-1] else None)
+        ),
     )
     kernel.finish_block(block)
 
 
-FAMILY = KernelFamily(frozenset({"nn.resize"}), reject_nothing, _write)
+def _row_offset(kernel: Kernel, step: Step) -> Callable[[c.Expression], c.Expression] | None:
+    """Return the function from rows of the result to their offsets; ``None`` if the rows follow one another."""
+    sizes, strides = shape_of(step.result)[:-1], kernel.strides(step.result)
+    if strides == compact_strides(shape_of(step.result)):
+        return None
+    distance = collapsed_step(sizes, sizes, strides[:-1])
+    if distance is not None:
+        return lambda row: row * distance
+    return lambda row: offset_along(c.unravelled(row, sizes), strides[:-1])
+
+
+def _writes(step: Step, index: int) -> Access:
+    """Return the access to the result: rows, if these are the rows of the last pass, and the tensor is not empty."""
+    shape, passes = shape_of(step.operands[0]), _passes(step)
+    if not passes or not all(isinstance(size, int) and size > 0 for size in shape):
+        return Access.COMPACT
+    axis, last = passes[-1].axis, len(shape) - 1
+    has_rows = axis == last or (axis == last - 1 and shape_of(step.result)[last] != 1)
+    return Access.ROWS if has_rows else Access.COMPACT
+
+
+FAMILY = KernelFamily(frozenset({"nn.resize"}), reject_nothing, _write, writes=_writes)
 """Resizing."""

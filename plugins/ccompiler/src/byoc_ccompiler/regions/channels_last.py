@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from byoc_core.authoring.csource import SCALAR_OPS
 from byoc_core.backend.hooks import AxisOrders
 from byoc_core.ir import AttrValue, Binding, Function, IRModule, TensorType, Value, Var
 from byoc_core.transform import MoveTransposes, RewriteGraph, rewrite_module
@@ -28,7 +29,8 @@ _LAYOUTS = {
     "nn.max_pool2d": "layout",
     "nn.avg_pool2d": "layout",
 }
-_RESIZE, _LRN = "nn.resize", "nn.lrn"
+_RESIZE, _LRN, _BIAS = "nn.resize", "nn.lrn", "nn.bias_add"
+_ELEMENTWISE = frozenset(SCALAR_OPS) | {_BIAS}
 _CHANNELS_LAST = {"NCW": "NWC", "NCHW": "NHWC"}
 
 
@@ -117,7 +119,11 @@ def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRM
     }
     if not turning:
         return module
-    rules = {**dict.fromkeys((*_LAYOUTS, _RESIZE, _LRN), (turn,)), "reshape": (_turn_shuffle,)}
+    rules = {
+        **dict.fromkeys(_ELEMENTWISE, (_before_transpose,)),
+        **dict.fromkeys((*_LAYOUTS, _RESIZE, _LRN), (turn,)),
+        "reshape": (_turn_shuffle,),
+    }
     turned = rewrite_module(module.with_functions(turning), rules)
     return MoveTransposes(keep_bits=False)(module.with_functions({**module.functions, **turned.functions}))
 
@@ -132,6 +138,28 @@ def _is_at_border(transpose: Binding, function: Function) -> bool:
 
 def _with_channels_first(graph: RewriteGraph, image: Value) -> Sequence[Value]:
     return (graph.emit("permute_dims", (image,), {"axes": _first(len(shape_of(image)))}),)
+
+
+def _before_transpose(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+    """Compute an elementwise op behind a convolution before the transpose to channels first: in the same kernel."""
+    image, *rest = binding.operands
+    transpose = graph.maker(image, "permute_dims")
+    if (
+        transpose is None
+        or transpose.attrs["axes"] != _first(rank := len(shape_of(image)))
+        or graph.num_uses(image) != 1
+    ):
+        return None
+    source, attrs = transpose.operands[0], binding.attrs
+    if graph.maker(source, *_CONVOLUTIONS, *_ELEMENTWISE) is None or graph.num_uses(source) != 1:
+        return None
+    if binding.op.name == _BIAS:
+        if axis_of(binding, rank) != 1:
+            return None
+        attrs = {**attrs, "axis": rank - 1}
+    elif any(shape_of(operand) != () for operand in rest) or shape_of(binding.result) != shape_of(image):
+        return None
+    return _with_channels_first(graph, graph.emit(binding.op, (source, *rest), attrs))
 
 
 def _turn_shuffle(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
