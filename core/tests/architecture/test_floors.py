@@ -46,7 +46,7 @@ COMPILE_SIDE = (
     ("frontend", "lint", "scaffold"),
     ("driver",),
     ("debugging",),
-    ("tuning",),
+    ("tuning", "onnx_backend"),
     ("cli",),
 )
 GROUND = RUN_SIDE[0]
@@ -64,6 +64,7 @@ BRIDGES = {
     "driver": {"artifact", "reporting"},
     "debugging": {"runtime"},
     "tuning": {"artifact", "profiling", "reporting", "runtime", "vm"},
+    "onnx_backend": {"artifact", "runtime", "vm"},
     "cli": {"artifact", "native", "plugin", "profiling", "reporting", "runtime", "vm"},
 }
 

@@ -267,14 +267,6 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
     (
         "OneHot",
         11,
-        [np.zeros(3, int), np.array(3), np.ones(2, np.float32)],
-        {},
-        (),
-        "input `i1` is computed at run time; expected a constant, or sizes computed from shapes",
-    ),
-    (
-        "OneHot",
-        11,
         [np.zeros(3, int), np.array([3, 3]), np.ones(2, np.float32)],
         {},
         (1,),
@@ -298,14 +290,6 @@ _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]]
         {},
         (1, 2),
         "op `one_hot`: attribute `depth` is negative; got -3, expected 0 or more",
-    ),
-    (
-        "Tile",
-        13,
-        [_X, np.array([2, 2])],
-        {},
-        (),
-        "input `i1` is computed at run time; expected a constant, or sizes computed from shapes",
     ),
     (
         "Tile",

@@ -260,14 +260,3 @@ def test_variant_is_refused(
     with pytest.raises(FrontendError) as caught:
         from_onnx(model)
     assert str(caught.value) == f"ONNX model, node `the_node` ({op_type}): {text}"
-
-
-def test_topk_of_a_number_that_only_data_tells(
-    node_model: Callable[..., onnx.ModelProto], make_case: type[Case]
-) -> None:
-    with pytest.raises(FrontendError) as caught:
-        from_onnx(node_model("TopK", 11, make_case([_ints(4), _i64(2)])))
-    assert str(caught.value) == (
-        "ONNX model, node `the_node` (TopK): input `i1` is computed at run time; expected a constant, or "
-        "sizes computed from shapes"
-    )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from byoc_core.errors import ExecutionError, FrontendError, IRTypeError
+from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir import IRModule, TensorType, tensor
 from byoc_core.ir.verifier import verify
@@ -258,20 +258,6 @@ def test_a_split_at_sizes(check_model: Callable[..., IRModule]) -> None:
     for m in (2, 5):
         module = check_model(_model(nodes, ("y", "z")), {"x": np.ones((3, m, 4), np.float32)})
     assert _result_type(module, 1) == tensor(("n", "m - 2", 4))
-
-
-def test_sizes_that_only_data_tells_are_refused() -> None:
-    inputs = {"x": (_FLOAT, ["n"]), "i": (_INT64, [1])}
-    for op, names, wrong in (
-        ("Reshape", ["x", "i"], "i"),
-        ("Expand", ["x", "i"], "i"),
-    ):
-        with pytest.raises(FrontendError) as caught:
-            from_onnx(_model([_node(op, names, ["y"], name="the_node")], inputs=inputs))
-        assert str(caught.value) == (
-            f"ONNX model, node `the_node` ({op}): input `{wrong}` is computed at run time; "
-            "expected a constant, or sizes computed from shapes"
-        )
 
 
 def test_sums_in_the_names_of_sizes_are_sums(run: Callable[..., Sequence[Array]]) -> None:

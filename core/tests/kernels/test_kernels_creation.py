@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.lowest
 
 ORACLES = {
-    "full": "sum of numpy arrays",
     "shape_of": "the shape that was drawn",
     "size": "len of Python",
 }

@@ -105,7 +105,7 @@ def _indexing_examples(subject: Subject) -> tuple[VirtualMachine, list[tuple[Exa
     outside: dict[str, Sequence[Array]] = {}
     examples = []
     for op in subject.ops_with_cases:
-        case, name = op.canonical_cases[0], f"outside_{op.name}"
+        case, name = op.canonical_cases[0], f"outside_{op.name.replace('.', '_')}"
         if not has_indices(case):
             continue
         function, _ = new_function(op, case.types(), case.attrs, name)

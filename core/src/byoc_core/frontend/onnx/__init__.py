@@ -1,6 +1,7 @@
 """The ONNX front end: :func:`from_onnx` converts a model into an IR module.
 
-Supports opsets from 7 up to the newest known to the installed ``onnx`` package. Needs the extra ``byoc-core[onnx]``.
+Supports all opsets up to the newest known to the installed ``onnx`` package; models of opsets below 7 are converted by
+this package first. Needs the extra ``byoc-core[onnx]``.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from google.protobuf.message import DecodeError
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.import_bounds import check_nesting
+from byoc_core.frontend.onnx.upgrade import OLDEST_OPSET, upgraded
 
 __all__ = ["FunctionKey", "LoadedModel", "find_opset", "function_key", "load_model", "onnx_name"]
 
-_OLDEST_OPSET = 7
 _STANDARD_DOMAINS = ("", "ai.onnx")
 """The two names of the standard operator set's domain."""
 
@@ -71,10 +71,13 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise FrontendError(source, "is not an ONNX model: it has no graph", hint="Is the file complete?")
     num_nodes = check_nesting(proto, source)
-    opset = find_opset(proto, source, nodes=proto.graph.node)
+    opset = find_opset(proto, source, nodes=proto.graph.node, oldest=1)
     for name in _names(proto):
         if not isinstance(name, str):  # protobuf returns bytes for text other than UTF-8
             raise FrontendError(source, "is damaged: a name is not UTF-8 text", got=repr(name))
+    if opset < OLDEST_OPSET:
+        proto, opset = upgraded(proto, opset, source), OLDEST_OPSET
+        num_nodes = check_nesting(proto, source)
     functions: dict[FunctionKey, onnx.FunctionProto] = {}
     for function in proto.functions:
         key = _standardised(function.domain), function.name, function.overload
@@ -119,8 +122,20 @@ def _parse(data: bytes, source: str) -> onnx.ModelProto:
     return proto
 
 
-def find_opset(proto: onnx.ModelProto | onnx.FunctionProto, source: str, *, nodes: Sequence[onnx.NodeProto]) -> int:
+def find_opset(
+    proto: onnx.ModelProto | onnx.FunctionProto,
+    source: str,
+    *,
+    nodes: Sequence[onnx.NodeProto],
+    oldest: int = OLDEST_OPSET,
+) -> int:
     """Return the version of the standard operator set used by a model or function; the newest if none is needed.
+
+    Args:
+        proto: the model or function.
+        source: the model or function, for messages.
+        nodes: its nodes.
+        oldest: the oldest version supported here.
 
     Raises:
         FrontendError: the version is missing, stated twice, or unsupported.
@@ -136,17 +151,17 @@ def find_opset(proto: onnx.ModelProto | onnx.FunctionProto, source: str, *, node
             source, "declares several versions of the ONNX operator set", got=", ".join(map(str, sorted(versions)))
         )
     (version,) = versions
-    if not _OLDEST_OPSET <= version <= newest:
+    if not oldest <= version <= newest:
         hint = (
             "Convert the model with onnx.version_converter."
-            if version < _OLDEST_OPSET
+            if version < oldest
             else "Update the package `onnx`, or export the model for an older opset."
         )
         raise FrontendError(
             source,
             "needs an unsupported version of the ONNX operator set",
             got=version,
-            expected=f"{_OLDEST_OPSET} to {newest}",
+            expected=f"{oldest} to {newest}",
             hint=hint,
         )
     return version

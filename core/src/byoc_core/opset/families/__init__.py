@@ -60,7 +60,9 @@ _OPS_OF: Mapping[str, str] = {
     "cumulative": "cumsum cumprod",
     "arrangement": "trilu depth_to_space space_to_depth",
     "border": "nn.border_pad",
-    "data_dependent": "nonzero compress unique range",
+    "data_dependent": "nonzero compress unique range as_size",
+    "detection": "nn.non_max_suppression",
+    "sampling": "nn.grid_sample nn.roi_align",
 }
 """The ops of each family: a look-up of an op imports only the op's family."""
 

@@ -21,7 +21,7 @@ from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
 from byoc_core.opset.type_rules import NUMBER_KINDS, require_kind, require_rank, require_same_dtype, resolve_axis
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["OPS", "range_length"]
+__all__ = ["OPS", "data_dependent_op", "range_length"]
 
 
 def _nonzero(x: NDArray) -> NDArray:
@@ -118,6 +118,17 @@ def range_length(start: NDArray, limit: NDArray, delta: NDArray) -> int:
     return max(ceil(length), 0)
 
 
+def _as_size(number: NDArray) -> NDArray:
+    """Return an empty tensor with as many rows as the number.
+
+    Raises:
+        ExecutionError: the number is negative.
+    """
+    if number < 0:
+        raise ExecutionError("op `as_size`", "has a negative size", got=int(number))
+    return np.zeros((int(number), 0), np.bool_)
+
+
 def _comparable(x: NDArray) -> NDArray:
     """Return equal values in a dtype sortable and comparable in numpy: int4 and small floats are widened."""
     if is_integer(x.dtype) and x.dtype.kind not in "iu":
@@ -129,7 +140,7 @@ ResultTypes = Callable[[TypeContext, Dim], tuple[TensorType, ...]]
 """The types of an op's results for a given size."""
 
 
-def _data_dependent(
+def data_dependent_op(
     name: str,
     operands: Sequence[str],
     types: ResultTypes,
@@ -139,6 +150,18 @@ def _data_dependent(
     attrs: tuple[AttrSpec, ...] = (),
     cases: Callable[[], tuple[OpCase, ...]],
 ) -> OpDef:
+    """Return an op with a result size decided by the elements of operands.
+
+    Args:
+        name: the op's name.
+        operands: the names of the operands.
+        types: the types of the results, from the size.
+        kernel: the reference kernel.
+        doc: the meaning of the op, with shapes.
+        attrs: the attributes.
+        cases: canonical uses.
+    """
+
     def infer(context: TypeContext) -> tuple[Type, ...]:
         expected = types(context, _declared_size(context, types))
         if context.declared != expected:
@@ -230,10 +253,16 @@ def _range_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
     return (TensorType((size,), dtype),)
 
 
+def _as_size_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
+    require_kind(context, 0, ("int", "uint"))
+    require_rank(context, 0, 0, "a scalar")
+    return (TensorType((size, 0), "bool"),)
+
+
 _RANGE = ((0, 3), (4, 9), (1, 3))  # start, limit and step of cases, from and to
 
 OPS: tuple[OpDef, ...] = (
-    _data_dependent(
+    data_dependent_op(
         "nonzero",
         ("x",),
         _nonzero_types,
@@ -242,7 +271,7 @@ OPS: tuple[OpDef, ...] = (
         "Shapes: ``x`` of rank ``r``; the result is int64 ``(r, k)``, a column for each element.",
         cases=lambda: (example((2, 3)),),
     ),
-    _data_dependent(
+    data_dependent_op(
         "compress",
         ("x", "condition"),
         _compress_types,
@@ -253,7 +282,7 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: the axis of the flattened tensor."),),
         cases=lambda: (example((4, 3), OperandCase((4,), "bool"), axis=0),),
     ),
-    _data_dependent(
+    data_dependent_op(
         "unique",
         ("x",),
         _unique_types,
@@ -274,7 +303,7 @@ OPS: tuple[OpDef, ...] = (
         ),
         cases=lambda: (example((6,)), example((4, 3), axis=0)),
     ),
-    _data_dependent(
+    data_dependent_op(
         "range",
         ("start", "limit", "delta"),
         _range_types,
@@ -285,6 +314,16 @@ OPS: tuple[OpDef, ...] = (
             example(*(integers((), *ends) for ends in _RANGE)),
             example(*(integers((), *ends, "int32") for ends in _RANGE)),
         ),
+    ),
+    data_dependent_op(
+        "as_size",
+        ("number",),
+        _as_size_types,
+        NumpyKernel(_as_size, gives=fixed_dtype("bool")),
+        "Return an empty tensor with ``number`` rows: a number computed at run time becomes a size, for the shapes and "
+        "attributes of other ops.\n\n"
+        "Shapes: an integer scalar, not negative; the result is bool ``(k, 0)``.",
+        cases=lambda: (example(integers((), 0, 9)), example(integers((), 0, 9, "int32"))),
     ),
 )
 """The family's ops."""

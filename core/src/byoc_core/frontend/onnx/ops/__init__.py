@@ -19,6 +19,7 @@ from byoc_core.frontend.onnx.ops import (
     convolution,
     data_dependent,
     data_movement,
+    detection,
     elementwise,
     indexing,
     integer_products,
@@ -63,6 +64,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **arrangement.IMPORTERS,
         **padding.IMPORTERS,
         **data_dependent.IMPORTERS,
+        **detection.IMPORTERS,
     }
 )
 """Importers for ops of the standard domain without a direct spelling of an op, by ONNX name."""

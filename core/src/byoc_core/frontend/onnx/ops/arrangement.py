@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from byoc_core.dims import Dim
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.data_sizes import as_number, count_of, elements, int_vector, is_computed
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.weights import dtype_of
 
@@ -15,7 +17,11 @@ __all__ = ["IMPORTERS"]
 
 
 def _import_trilu(node: NodeContext) -> Sequence[Imported]:
-    diagonal = node.dims(1) if node.has_input(1) else (0,)
+    if node.has_input(1) and is_computed(node, 1) and count_of(node, 1) == 1:
+        (scalar,) = elements(node, int_vector(node, 1), 1)
+        diagonal: tuple[Dim, ...] = (as_number(node, scalar),)
+    else:
+        diagonal = node.dims(1) if node.has_input(1) else (0,)
     if len(diagonal) != 1:
         raise node.error("input `k` is not a single element", got=ShapeValue(diagonal))
     return (node.emit("trilu", node.value(0), k=diagonal[0], upper=node.attr_flag("upper", default=True)),)

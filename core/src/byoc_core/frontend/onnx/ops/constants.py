@@ -9,6 +9,7 @@ import numpy as np
 
 from byoc_core.dims import product
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.data_sizes import read_sizes
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 
 __all__ = ["IMPORTERS"]
@@ -32,7 +33,7 @@ def _import_constant_of_shape(node: NodeContext) -> Sequence[Imported]:
     value = node.attr_array("value") if node.has_attr("value") else np.zeros(1, np.float32)
     if value.size != 1:
         raise node.error("attribute `value` is not a single element", got=f"{value.size} elements")
-    dims = node.dims(0)
+    dims = read_sizes(node, 0)
     sizes = tuple(dim for dim in dims if isinstance(dim, int))
     if any(size < 0 for size in sizes):
         raise node.error("the shape has a negative size", got=ShapeValue(dims))

@@ -15,7 +15,7 @@ from byoc_core.opset.families.data_dependent import range_length
 from byoc_core.opset.opdef import OpDef
 from byoc_core.transform.folding_budget import selection_nbytes
 
-__all__ = ["IMPORTERS", "emit_range"]
+__all__ = ["IMPORTERS", "emit_range", "emit_sized"]
 
 
 def _import(node: NodeContext, name: str, values: Mapping[str, object]) -> Sequence[Imported]:
@@ -34,6 +34,12 @@ def _import(node: NodeContext, name: str, values: Mapping[str, object]) -> Seque
 
 def _refusal(node: NodeContext, error: ExecutionError) -> FrontendError:
     return node.error(error.problem, got=error.got, expected=error.expected)
+
+
+def emit_sized(node: NodeContext, name: str, *operands: Value, **attrs: object) -> Sequence[Value]:
+    """Emit an op with a result size decided by the operands' elements; return the results."""
+    op = node.find_op(name)
+    return _emit(node, op, op.normalise_attrs(attrs), operands)
 
 
 def _emit(node: NodeContext, op: OpDef, attrs: Mapping[str, AttrValue], operands: Sequence[Value]) -> Sequence[Value]:
@@ -70,7 +76,7 @@ def _import_range(node: NodeContext) -> Sequence[Imported]:
 
 def emit_range(node: NodeContext, start: Value, stop: Value, step: Value) -> Value:
     """Emit the range between scalars known only at run time."""
-    (result,) = _emit(node, node.find_op("range"), {}, (start, stop, step))
+    (result,) = emit_sized(node, "range", start, stop, step)
     return result
 
 

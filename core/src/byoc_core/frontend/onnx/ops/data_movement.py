@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from byoc_core.dims import Dim, broadcast_dim, ceildiv, product
 from byoc_core.errors import IRTypeError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.ops.data_slices import read_bounds, slice_between
+from byoc_core.frontend.onnx.ops.data_axes import shape_with_axes, shape_without_axes
+from byoc_core.frontend.onnx.ops.data_sizes import (
+    as_sizes,
+    count_of,
+    int_vector,
+    is_computed,
+    number,
+    read_ints,
+    read_sizes,
+    size_value,
+    sizes_value,
+)
+from byoc_core.frontend.onnx.ops.data_slices import slice_of_data
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 
 __all__ = ["IMPORTERS", "read_axes", "read_slice"]
@@ -17,7 +29,11 @@ def read_axes(node: NodeContext) -> tuple[int, ...] | None:
     """Return the axes of ``Squeeze`` and ``Unsqueeze``: an attribute before opset 13, then an input; or none."""
     if node.opset < 13:
         return node.attr_ints("axes") if node.has_attr("axes") else None
-    return node.ints(1) if node.has_input(1) else None
+    return read_ints(node, 1) if node.has_input(1) else None
+
+
+def _has_computed_axes(node: NodeContext) -> bool:
+    return node.opset >= 13 and node.has_input(1) and is_computed(node, 1)
 
 
 def read_slice(node: NodeContext) -> tuple[tuple[int, ...], tuple[Dim, ...], tuple[Dim, ...], tuple[int, ...]]:
@@ -48,7 +64,9 @@ def _axes_and_steps(node: NodeContext, num_starts: int, num_ends: int) -> tuple[
 
 
 def _import_reshape(node: NodeContext) -> Sequence[Imported]:
-    target = list(node.dims(1))
+    if is_computed(node, 1):
+        return (node.reshape(node.value(0), _computed_shape(node)),)
+    target = list(read_sizes(node, 1))
     if not node.attr_flag("allowzero"):
         for axis, size in enumerate(target):
             if size == 0:
@@ -57,6 +75,22 @@ def _import_reshape(node: NodeContext) -> Sequence[Imported]:
                     raise node.error(f"copies the size of missing axis {axis} of an input of rank {len(shape)}")
                 target[axis] = shape[axis]
     return (node.reshape(node.value(0), target),)
+
+
+def _computed_shape(node: NodeContext) -> tuple[Dim, ...]:
+    """Return the target of a reshape with a shape computed at run time: 0 copies a size, -1 is the rest."""
+    shape, count, target = node.shape(0), count_of(node, 1), int_vector(node, 1)
+    zero, unit = number(node, 0), number(node, 1)
+    if not node.attr_flag("allowzero"):
+        copied = (*shape[:count], *(0 for _ in range(count - len(shape))))
+        target = node.emit("where", node.emit("equal", target, zero), sizes_value(node, copied), target)
+    is_rest = node.emit("equal", target, number(node, -1))
+    num_known = node.emit("prod", node.emit("where", is_rest, unit, target), axis=(0,), keepdims=False)
+    rest = node.emit("divide", size_value(node, product(shape)), node.emit("maximum", num_known, unit))
+    # A second -1 stays negative, and is an error when run.
+    num_rests = node.emit("sum", node.emit("cast", is_rest, dtype="int64"), axis=(0,), keepdims=False)
+    rest = node.emit("where", node.emit("equal", num_rests, unit), rest, number(node, -1))
+    return as_sizes(node, node.emit("where", is_rest, rest, target), count)
 
 
 def _import_flatten(node: NodeContext) -> Sequence[Imported]:
@@ -68,6 +102,8 @@ def _import_flatten(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_squeeze(node: NodeContext) -> Sequence[Imported]:
+    if _has_computed_axes(node):
+        return (node.reshape(node.value(0), shape_without_axes(node, 1)),)
     shape, axes = node.shape(0), read_axes(node)
     if axes is None:
         removed = {axis for axis, size in enumerate(shape) if size == 1}
@@ -80,6 +116,8 @@ def _import_squeeze(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_unsqueeze(node: NodeContext) -> Sequence[Imported]:
+    if _has_computed_axes(node):
+        return (node.reshape(node.value(0), shape_with_axes(node, 1)),)
     shape, axes = node.shape(0), read_axes(node)
     if axes is None:
         raise node.error("lacks axes")
@@ -108,7 +146,7 @@ def _import_split(node: NodeContext) -> Sequence[Imported]:
     if node.opset < 13 and node.has_attr("split"):
         sections = node.attr_ints("split")
     elif node.opset >= 13 and node.has_input(1):
-        sections = node.dims(1)
+        sections = read_sizes(node, 1)
     else:
         sections = _even_sections(node, shape[axis], count)
     return node.emit_all("split", (node.value(0),), {"sections": sections, "axis": axis})
@@ -133,7 +171,7 @@ def _import_expand(node: NodeContext) -> Sequence[Imported]:
 
     Two unrelated unknown sizes result in ``broadcast(n, m)``, with a compatibility check at run time.
     """
-    shape, target = node.shape(0), node.dims(1)
+    shape, target = node.shape(0), read_sizes(node, 1)
     rank = max(len(shape), len(target))
     padded = zip((1,) * (rank - len(shape)) + shape, (1,) * (rank - len(target)) + target, strict=True)
     try:
@@ -152,9 +190,8 @@ def _import_slice(node: NodeContext) -> Sequence[Imported]:
     axis, with a check at run time: otherwise no size after the slice would be the requested size. A slice between
     bounds given as data takes the elements there, of a size only known after running.
     """
-    if node.opset >= 10 and (node.shape_value(1) is None or node.shape_value(2) is None):
-        starts, stops = read_bounds(node, 1), read_bounds(node, 2)
-        return (slice_between(node, *_axes_and_steps(node, len(starts), len(stops)), starts, stops),)
+    if node.opset >= 10 and any(is_computed(node, index) for index in (1, 2, 3, 4) if node.has_input(index)):
+        return (slice_of_data(node),)
     axes, begin, end, strides = read_slice(node)
     shape = node.shape(0)
     axes = tuple(node.axis(axis, len(shape)) for axis in axes)

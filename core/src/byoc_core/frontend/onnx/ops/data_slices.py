@@ -6,59 +6,80 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import NodeContext
+from byoc_core.frontend.onnx.ops.data_axes import from_front
 from byoc_core.frontend.onnx.ops.data_dependent import emit_range
-from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.frontend.onnx.ops.data_sizes import count_of, elements, int_vector, is_computed, number, size_value
 from byoc_core.ir.module import Value
 
-__all__ = ["read_bounds", "slice_between"]
+__all__ = ["by_axis", "slice_between", "slice_of_data", "take_range"]
+
+_OPEN_END = np.iinfo(np.int64).max
 
 
-def read_bounds(node: NodeContext, index: int) -> list[Value]:
-    """Return the elements of an input, a vector of a known number of integers, as int64 scalars.
+def slice_of_data(node: NodeContext) -> Value:
+    """Return the slice of the first input by starts, ends, axes and steps in further inputs, some computed.
 
     Raises:
-        FrontendError: the number of elements is unknown.
+        FrontendError: the number of bounds is unknown, a known step is 0, or there is no such axis.
     """
-    if node.shape_value(index) is not None:
-        return [_size(node, dim) for dim in node.dims(index)]
-    shape = node.shape(index)
-    if len(shape) != 1 or not isinstance(shape[0], int):
-        raise node.error("has an unknown number of starts or ends", got=ShapeValue(shape))
-    bounds = node.value(index)
-    if node.type(index).dtype != "int64":
-        bounds = node.emit("cast", bounds, dtype="int64")
-    return [node.emit("take", bounds, node.constant(np.int64(position)), axis=0) for position in range(shape[0])]
+    rank, count = len(node.shape(0)), count_of(node, 1)
+    indices = [index for index in (1, 2, 3, 4) if node.has_input(index)]
+    if any(count_of(node, index) != count for index in indices):
+        raise node.error("axes, starts, ends and steps differ in number")
+    bounds = [int_vector(node, 1), int_vector(node, 2)]
+    steps = int_vector(node, 4) if node.has_input(4) else node.constant(np.ones(count, np.int64))
+    if node.has_input(4) and not is_computed(node, 4) and 0 in node.ints(4):
+        raise node.error("has a step of 0")
+    if node.has_input(3) and is_computed(node, 3):
+        columns = [
+            by_axis(node, 3, values, other) for values, other in zip((*bounds, steps), (0, _OPEN_END, 1), strict=True)
+        ]
+        axes: Sequence[int] = range(rank)
+    else:
+        columns = [elements(node, values, count) for values in (*bounds, steps)]
+        axes = node.ints(3) if node.has_input(3) else range(count)
+    return slice_between(node, [node.axis(axis, rank) for axis in axes], *columns)
+
+
+def by_axis(node: NodeContext, index: int, values: Value, other: int) -> list[Value]:
+    """Return the value for each axis of the first input, a scalar; ``other`` for axes not named.
+
+    Args:
+        node: the node.
+        index: the input naming an axis for each value.
+        values: an int64 vector.
+        other: the value of other axes.
+    """
+    rank = len(node.shape(0))
+    defaults = node.constant(np.full(rank, other, np.int64))
+    axes = from_front(node, int_vector(node, index), rank)
+    return elements(node, node.emit("scatter_elements", defaults, axes, values, axis=0), rank)
 
 
 def slice_between(
-    node: NodeContext, axes: Sequence[int], steps: Sequence[int], starts: Sequence[Value], stops: Sequence[Value]
+    node: NodeContext, axes: Sequence[int], starts: Sequence[Value], stops: Sequence[Value], steps: Sequence[Value]
 ) -> Value:
-    """Return the slice of the first input between int64 scalars, clipped at the ends of their axes.
-
-    Raises:
-        FrontendError: a step is 0, or there is no such axis.
-    """
+    """Return the slice of the first input between int64 scalars, clipped at the ends of their axes."""
     shape, value = node.shape(0), node.value(0)
-    for axis, step, start, stop in zip(axes, steps, starts, stops, strict=True):
-        if step == 0:
-            raise node.error("has a step of 0")
-        axis = node.axis(axis, len(shape))
-        size = _size(node, shape[axis])
-        lowest, highest = _size(node, 0 if step > 0 else -1), _size(node, shape[axis] - (step < 0))
-        first = _cut(node, start, size, _size(node, 0), highest)
-        last = _cut(node, stop, size, lowest, highest)
-        value = node.emit("take", value, emit_range(node, first, last, _size(node, step)), axis=axis)
+    zero, unit = number(node, 0), number(node, 1)
+    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
+        size = size_value(node, shape[axis])
+        is_down = node.emit("less", step, zero)
+        lowest = node.emit("where", is_down, number(node, -1), zero)
+        highest = node.emit("where", is_down, node.emit("subtract", size, unit), size)
+        first, last = _cut(node, start, size, zero, highest), _cut(node, stop, size, lowest, highest)
+        value = take_range(node, value, axis, first, last, step)
     return value
+
+
+def take_range(node: NodeContext, value: Value, axis: int, first: Value, last: Value, step: Value) -> Value:
+    """Return the elements along an axis at positions from the first up to but not including the last."""
+    return node.emit("take", value, emit_range(node, first, last, step), axis=axis)
 
 
 def _cut(node: NodeContext, bound: Value, size: Value, lowest: Value, highest: Value) -> Value:
     """Return a bound within limits; a negative bound counts from the end of the axis."""
-    is_negative = node.emit("less", bound, _size(node, 0))
+    is_negative = node.emit("less", bound, number(node, 0))
     position = node.emit("where", is_negative, node.emit("add", bound, size), bound)
     return node.emit("minimum", node.emit("maximum", position, lowest), highest)
-
-
-def _size(node: NodeContext, dim: Dim) -> Value:
-    return node.to_value(ShapeValue.scalar(dim), "a size")

@@ -122,7 +122,11 @@ def _import_dropout(node: NodeContext) -> Sequence[Imported]:
         training = node.array(2)
         if training is None or training.any():
             raise node.error("is in training mode", expected="a model exported for inference")
-    return (node.imported(0),)
+    if node.num_outputs < 2:
+        return (node.imported(0),)
+    dtype = "bool" if node.opset >= 10 else node.type(0).dtype
+    mask = node.emit("broadcast_to", node.constant(np.ones((), to_numpy(dtype))), shape=node.shape(0))
+    return (node.imported(0), mask)
 
 
 IMPORTERS: dict[str, NodeImporter] = {

@@ -21,12 +21,36 @@ NARROW_FLOATS = ("bfloat16", "float16")
 
 
 def _import_batch_norm(node: NodeContext) -> Sequence[Imported]:
-    node.ignore_attrs("momentum")
+    momentum, epsilon = node.attr_float("momentum", 0.9), node.attr_float("epsilon", 1e-5)
     if not node.attr_flag("spatial", default=True):
         raise node.error("normalises every position separately (`spatial=0`), an unsupported mode")
-    if node.attr_flag("training_mode"):
-        raise node.error("is in training mode", expected="a model exported for inference")
-    return (node.emit("nn.batch_norm", *node.values(), axis=1, epsilon=node.attr_float("epsilon", 1e-5)),)
+    if not node.attr_flag("training_mode"):
+        return (node.emit("nn.batch_norm", *node.values(), axis=1, epsilon=epsilon),)
+    if node.opset < 14:
+        raise node.error("is in training mode", expected="operator set 14 or newer")
+    x, scale, bias, *running = node.values()
+    mean, variance = _moments(node, x, [axis for axis in range(len(node.shape(0))) if axis != 1], keepdims=False)
+    result = node.emit("nn.batch_norm", x, scale, bias, mean, variance, axis=1, epsilon=epsilon)
+    return (result, *(_moving(node, old, new, momentum) for old, new in zip(running, (mean, variance), strict=True)))
+
+
+def _moments(node: NodeContext, x: Value, axes: Sequence[int], *, keepdims: bool) -> tuple[Value, Value]:
+    """Return mean and variance along axes, the variance from centred values."""
+    mean = node.emit("mean", x, axis=axes, keepdims=True)
+    centred = node.emit("subtract", x, mean)
+    variance = node.emit("mean", node.emit("multiply", centred, centred), axis=axes, keepdims=keepdims)
+    return node.reshape(mean, node.shape_of(variance)), variance
+
+
+def _moving(node: NodeContext, old: Value, new: Value, momentum: float) -> Value:
+    """Return a moving average, in the dtype of the old value."""
+    dtype = _tensor(old).dtype
+    if _tensor(new).dtype != dtype:
+        new = node.emit("cast", new, dtype=dtype)
+    old_share, new_share = (
+        node.constant(np.asarray(share).astype(to_numpy(dtype))) for share in (momentum, 1 - momentum)
+    )
+    return node.emit("add", node.emit("multiply", old, old_share), node.emit("multiply", new, new_share))
 
 
 def _check_stash_type(node: NodeContext) -> None:
@@ -50,10 +74,21 @@ def _import_over_axes(op: str, num_parameters: int) -> NodeImporter:
             return value if parameter_shape == inner else node.emit("broadcast_to", value, shape=inner)
 
         parameters = [parameter(index) for index in range(1, 1 + num_parameters)]
-        axes = tuple(range(axis, len(shape)))
-        return (node.emit(op, node.value(0), *parameters, axes=axes, epsilon=node.attr_float("epsilon", 1e-5)),)
+        axes, epsilon = tuple(range(axis, len(shape))), node.attr_float("epsilon", 1e-5)
+        result = node.emit(op, node.value(0), *parameters, axes=axes, epsilon=epsilon)
+        return (result, *_statistics(node, axes, epsilon)) if node.num_outputs > 1 else (result,)
 
     return import_node
+
+
+def _statistics(node: NodeContext, axes: Sequence[int], epsilon: float) -> tuple[Value, Value]:
+    """Return the further outputs of layer norm, in float32: the mean, and the inverse of the standard deviation."""
+    x = node.value(0)
+    if node.type(0).dtype != "float32":
+        x = node.emit("cast", x, dtype="float32")
+    mean, variance = _moments(node, x, axes, keepdims=True)
+    deviation = node.emit("sqrt", node.emit("add", variance, node.constant(np.float32(epsilon))))
+    return mean, node.emit("divide", node.constant(np.float32(1)), deviation)
 
 
 def _import_group_norm(node: NodeContext) -> Sequence[Imported]:
@@ -139,8 +174,8 @@ def _import_lp_norm(node: NodeContext) -> Sequence[Imported]:
 def _import_mean_variance(node: NodeContext) -> Sequence[Imported]:
     """Import ``(x - mean) / (sqrt(mean(x**2) - mean**2) + 1e-9)``; the variance is computed from centred values."""
     axes, x = node.attr_ints("axes", (0, 2, 3)), node.value(0)
-    centred = node.emit("subtract", x, node.emit("mean", x, axis=axes, keepdims=True))
-    variance = node.emit("mean", node.emit("multiply", centred, centred), axis=axes, keepdims=True)
+    mean, variance = _moments(node, x, axes, keepdims=True)
+    centred = node.emit("subtract", x, mean)
     deviation = node.emit("add", node.emit("sqrt", variance), node.scalar(1e-9, 0))
     return (node.emit("divide", centred, deviation),)
 

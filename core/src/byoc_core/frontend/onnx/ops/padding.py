@@ -9,6 +9,17 @@ import numpy as np
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import is_float
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.data_dependent import emit_range
+from byoc_core.frontend.onnx.ops.data_sizes import (
+    as_sizes,
+    count_of,
+    elements,
+    int_vector,
+    is_computed,
+    number,
+    size_value,
+)
+from byoc_core.frontend.onnx.ops.data_slices import by_axis, take_range
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 from byoc_core.opset.types import TensorType
@@ -27,6 +38,8 @@ def _import_pad(node: NodeContext) -> Sequence[Imported]:
         raise node.error("attribute `mode` is unknown", got=mode, expected=" or ".join(modes))
     if node.opset < 11:
         node.ignore_attrs("value")  # unused in other modes
+    elif is_computed(node, 1) or (node.has_input(3) and is_computed(node, 3)):
+        return (_pad_by_data(node, mode),)
     widths = _read_widths(node)
     cropped = _crop(node, widths)
     grown = [max(width, 0) for width in widths]
@@ -38,6 +51,54 @@ def _import_pad(node: NodeContext) -> Sequence[Imported]:
     if number is None:
         return (_surround(node, cropped, grown, node.value(2)),)
     return (node.emit("nn.pad", cropped, pad_width=grown, pad_value=number),)
+
+
+def _pad_by_data(node: NodeContext, mode: str) -> Value:
+    """Return the first input padded by widths computed at run time; negative widths crop first."""
+    rank, zero, unit, value = len(node.shape(0)), number(node, 0), number(node, 1), node.value(0)
+    fill = node.value(2) if node.has_input(2) else node.scalar(0.0, 0)
+    for axis, (before, after) in _computed_widths(node, rank).items():
+        size = size_value(node, _shape(value)[axis])
+        first = node.emit("maximum", node.emit("subtract", zero, before), zero)
+        last = node.emit("add", size, node.emit("minimum", after, zero))
+        value = take_range(node, value, axis, first, last, unit)
+        before, after = node.emit("maximum", before, zero), node.emit("maximum", after, zero)
+        if mode == "constant":
+            widths = as_sizes(node, node.stack([before, after]), 2)
+            value = _surround(node, value, [0] * (2 * axis) + [*widths] + [0] * (2 * (rank - axis - 1)), fill)
+        else:
+            value = node.emit("take", value, _mirrored(node, mode, _shape(value)[axis], before, after), axis=axis)
+    return value
+
+
+def _computed_widths(node: NodeContext, rank: int) -> dict[int, tuple[Value, Value]]:
+    """Return the widths before and after each padded axis, as int64 scalars."""
+    pads, count = int_vector(node, 1), count_of(node, 1)
+    num_axes = count_of(node, 3) if node.has_input(3) else rank
+    if count != 2 * num_axes:
+        raise node.error("the padding does not fit the axes", got=count, expected=f"{2 * num_axes} values")
+    sides = node.emit_all("split", (pads,), {"sections": (num_axes, num_axes), "axis": 0})
+    if node.has_input(3) and is_computed(node, 3):
+        columns = [by_axis(node, 3, side, 0) for side in sides]
+        axes: Sequence[int] = range(rank)
+    else:
+        columns = [elements(node, side, num_axes) for side in sides]
+        axes = [node.axis(axis, rank) for axis in node.ints(3)] if node.has_input(3) else range(rank)
+    return dict(zip(axes, zip(*columns, strict=True), strict=True))
+
+
+def _mirrored(node: NodeContext, mode: str, size: Dim, before: Value, after: Value) -> Value:
+    """Return the positions of the elements of a padded axis: reflected, wrapped around, or at the nearest edge."""
+    length, zero, unit = size_value(node, size), number(node, 0), number(node, 1)
+    positions = emit_range(node, node.emit("subtract", zero, before), node.emit("add", length, after), unit)
+    last = node.emit("subtract", length, unit)
+    if mode == "edge":
+        return node.emit("minimum", node.emit("maximum", positions, zero), last)
+    if mode == "wrap":
+        return node.emit("mod", positions, length, fmod=False)
+    period = node.emit("maximum", node.emit("add", last, last), unit)
+    index = node.emit("mod", positions, period, fmod=False)
+    return node.emit("minimum", index, node.emit("subtract", period, index))
 
 
 def _read_widths(node: NodeContext) -> list[int]:
@@ -93,16 +154,16 @@ def _padding_number(node: NodeContext) -> float | None:
     return float(number) if int(float(number)) == number else None
 
 
-def _surround(node: NodeContext, value: Value, widths: Sequence[int], fill: Value) -> Value:
+def _surround(node: NodeContext, value: Value, widths: Sequence[Dim], fill: Value) -> Value:
     """Surround a value with copies of a scalar, joined axis by axis: exact for every dtype."""
     scalar = node.reshape(fill, ())
     shape = list(_shape(value))
     for axis in range(len(shape)):
         before, after = widths[2 * axis : 2 * axis + 2]
         parts: list[Value] = [value]
-        if before:
+        if before != 0:
             parts.insert(0, node.emit("broadcast_to", scalar, shape=(*shape[:axis], before, *shape[axis + 1 :])))
-        if after:
+        if after != 0:
             parts.append(node.emit("broadcast_to", scalar, shape=(*shape[:axis], after, *shape[axis + 1 :])))
         if len(parts) > 1:
             value = node.emit("concat", *parts, axis=axis)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.data_axes import reduce_axes
+from byoc_core.frontend.onnx.ops.data_sizes import is_computed, read_ints
 from byoc_core.frontend.onnx.ops.float_arithmetic import compute_in_wide_floats, float_function
 from byoc_core.ir.module import Value
 
@@ -80,7 +82,9 @@ def _reduction(compute: _Compute, *, axes_input_since: int = 18) -> NodeImporter
         is_noop = False
         if node.opset >= axes_input_since:
             is_noop = node.attr_flag("noop_with_empty_axes")
-            axes = node.ints(1) if node.has_input(1) else ()
+            if node.has_input(1) and is_computed(node, 1):
+                return (reduce_axes(node, 1, lambda value, axes: compute(node, value, axes, False), keepdims=keepdims),)
+            axes = read_ints(node, 1) if node.has_input(1) else ()
         else:
             axes = node.attr_ints("axes", ())
         reduced = axes if axes or is_noop else None

@@ -10,6 +10,7 @@ import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.data_sizes import read_sizes
 from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS"]
@@ -102,7 +103,7 @@ def _read_target(node: NodeContext, old: Sequence[Dim]) -> tuple[list[float] | N
         return scales, [_scaled(node, size, scale) for size, scale in zip(old, scales, strict=True)]
     if not node.has_input(3):
         raise node.error("has neither scales nor sizes")
-    sizes = list(node.dims(3))
+    sizes = list(read_sizes(node, 3))
     _check_count(node, "sizes", sizes, len(old))
     if policy == "stretch":
         return None, sizes

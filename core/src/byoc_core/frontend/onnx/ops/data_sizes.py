@@ -1,0 +1,118 @@
+"""Numbers computed at run time as sizes, shapes and axes of other ops.
+
+An element of a tensor becomes a symbol by the op ``as_size``; ops take the symbol like any other dynamic size. A rank
+is known during import: a shape, or a list of axes, has a known number of elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from byoc_core.dims import Dim, product
+from byoc_core.frontend.onnx.node_context import NodeContext
+from byoc_core.frontend.onnx.ops.data_dependent import emit_sized
+from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.ir.module import Value
+
+__all__ = [
+    "as_number",
+    "as_sizes",
+    "count_of",
+    "elements",
+    "int_vector",
+    "is_computed",
+    "number",
+    "read_ints",
+    "read_sizes",
+    "size_value",
+    "sizes_value",
+]
+
+
+def is_computed(node: NodeContext, index: int) -> bool:
+    """Return whether the elements of an input are known only at run time; no elements are known."""
+    return node.shape_value(index) is None and product(node.shape(index)) != 0
+
+
+def count_of(node: NodeContext, index: int) -> int:
+    """Return the number of elements of an input, a scalar or a vector.
+
+    Raises:
+        FrontendError: the number is known only at run time, or the input has several axes.
+    """
+    shape = node.shape(index)
+    count = product(shape)
+    if len(shape) > 1 or not isinstance(count, int):
+        raise node.error(
+            f"input {index} holds numbers computed at run time, of an unknown count",
+            got=ShapeValue(shape),
+            expected="a vector of a known size",
+        )
+    return count
+
+
+def int_vector(node: NodeContext, index: int) -> Value:
+    """Return an input as an int64 vector; floats are rounded towards zero."""
+    value, count = node.value(index), count_of(node, index)
+    if node.type(index).dtype != "int64":
+        value = node.emit("cast", value, dtype="int64")
+    return node.reshape(value, (count,))
+
+
+def elements(node: NodeContext, vector: Value, count: int) -> list[Value]:
+    """Return the elements of a vector as scalars."""
+    return [node.emit("take", vector, number(node, position), axis=0) for position in range(count)]
+
+
+def as_sizes(node: NodeContext, vector: Value, count: int) -> tuple[Dim, ...]:
+    """Return the elements of an integer vector, not negative, as sizes."""
+    return tuple(_as_size(node, element) for element in elements(node, vector, count))
+
+
+def as_number(node: NodeContext, scalar: Value) -> Dim:
+    """Return an integer of either sign as a difference of sizes."""
+    zero = number(node, 0)
+    positive = node.emit("maximum", scalar, zero)
+    return _as_size(node, positive) - _as_size(node, node.emit("subtract", positive, scalar))
+
+
+def read_sizes(node: NodeContext, index: int) -> tuple[Dim, ...]:
+    """Return the elements of an input as sizes, known during import or at run time.
+
+    Raises:
+        FrontendError: the number of sizes is unknown.
+    """
+    if not is_computed(node, index):
+        return read_ints(node, index) if node.shape_value(index) is None else node.dims(index)
+    return as_sizes(node, int_vector(node, index), count_of(node, index))
+
+
+def read_ints(node: NodeContext, index: int) -> tuple[int, ...]:
+    """Return the elements of an input known during import; an input without elements is known.
+
+    Raises:
+        FrontendError: the elements are computed at run time, or depend on symbolic sizes.
+    """
+    return () if node.shape_value(index) is None and product(node.shape(index)) == 0 else node.ints(index)
+
+
+def number(node: NodeContext, value: int) -> Value:
+    """Return an int64 scalar."""
+    return node.constant(np.int64(value))
+
+
+def size_value(node: NodeContext, dim: Dim) -> Value:
+    """Return a size as an int64 scalar."""
+    return node.to_value(ShapeValue.scalar(dim), "a size")
+
+
+def sizes_value(node: NodeContext, dims: Sequence[Dim]) -> Value:
+    """Return sizes as an int64 vector."""
+    return node.to_value(ShapeValue(tuple(dims)), "sizes")
+
+
+def _as_size(node: NodeContext, scalar: Value) -> Dim:
+    (empty,) = emit_sized(node, "as_size", scalar)
+    return node.shape_of(empty)[0]

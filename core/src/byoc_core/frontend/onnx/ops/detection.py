@@ -1,0 +1,84 @@
+"""Importers for ops of detectors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from byoc_core.dtypes import to_numpy
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.data_dependent import emit_sized
+from byoc_core.ir.module import Value
+
+__all__ = ["IMPORTERS"]
+
+
+def _import_non_max_suppression(node: NodeContext) -> Sequence[Imported]:
+    """Import non-maximum suppression; without a maximum there are no boxes, without a least score all count."""
+    center = node.attr_int("center_point_box", 0)
+    if center not in (0, 1):
+        raise node.error("attribute `center_point_box` is unknown", got=center, expected="0 or 1")
+    dtype = node.type(0).dtype
+
+    def scalar(index: int, default: float, dtype: str) -> Value:
+        if not node.has_input(index):
+            return node.constant(np.asarray(default).astype(to_numpy(dtype)))
+        value = node.reshape(node.value(index), ())
+        return value if node.type(index).dtype == dtype else node.emit("cast", value, dtype=dtype)
+
+    limits = scalar(2, 0, "int64"), scalar(3, 0.0, dtype), scalar(4, -np.inf, dtype)
+    return emit_sized(
+        node, "nn.non_max_suppression", node.value(0), node.value(1), *limits, center_point_box=bool(center)
+    )
+
+
+_METHODS = {
+    "bilinear": "linear",
+    "bicubic": "cubic",
+    "nearest": "nearest",
+    "linear": "linear",
+    "cubic": "cubic",
+}
+"""Interpolation by name: before opset 20 the names of images, then of any number of axes."""
+
+
+def _choice(node: NodeContext, name: str, default: str, choices: Collection[str]) -> str:
+    value = node.attr_string(name, default)
+    if value not in choices:
+        raise node.error(f"attribute `{name}` is unknown", got=value, expected=" or ".join(choices))
+    return value
+
+
+def _import_grid_sample(node: NodeContext) -> Sequence[Imported]:
+    mode = _choice(node, "mode", "bilinear" if node.opset < 20 else "linear", _METHODS)
+    attrs = {
+        "method": _METHODS[mode],
+        "border": _choice(node, "padding_mode", "zeros", ("zeros", "border", "reflection")),
+        "align_corners": node.attr_flag("align_corners"),
+    }
+    return (node.emit("nn.grid_sample", node.value(0), node.value(1), **attrs),)
+
+
+def _import_roi_align(node: NodeContext) -> Sequence[Imported]:
+    default = "half_pixel" if node.opset >= 16 else "output_half_pixel"
+    mode = default
+    if node.opset >= 16:
+        modes = ("half_pixel", "output_half_pixel")
+        mode = _choice(node, "coordinate_transformation_mode", default, modes)
+    attrs = {
+        "size": (node.attr_int("output_height", 1), node.attr_int("output_width", 1)),
+        "samples": node.attr_int("sampling_ratio", 0),
+        "scale": node.attr_float("spatial_scale", 1.0),
+        "method": _choice(node, "mode", "avg", ("avg", "max")),
+        "half_pixel": mode == "half_pixel",
+    }
+    return (node.emit("nn.roi_align", *node.values(), **attrs),)
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "GridSample": _import_grid_sample,
+    "NonMaxSuppression": _import_non_max_suppression,
+    "RoiAlign": _import_roi_align,
+}
+"""The family's importers, by ONNX name."""
