@@ -27,14 +27,27 @@ def test_names_sizes_and_numpy_agree(name: str) -> None:
     info, dtype = dtype_info(name), to_numpy(name)
     assert dtype_name(dtype) == name == info.name
     assert dtype.itemsize == info.itemsize
-    assert info.bits == (4 if name == "int4" else 8 * info.itemsize)
+    narrow = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
+    assert info.bits == narrow.get(name, 8 * info.itemsize)
     assert np.zeros(2, dtype).nbytes == 2 * info.itemsize
 
 
 def test_all_dtypes_stand_in_a_fixed_order() -> None:
     assert all_dtypes() == (
         *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int4"),
+        *(
+            "float16",
+            "float32",
+            "float64",
+            "bfloat16",
+            "float8_e4m3fn",
+            "float8_e5m2",
+            "int4",
+            "uint4",
+            "int2",
+            "uint2",
+        ),
+        *("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn"),
     )
 
 
@@ -49,8 +62,9 @@ def test_type_codes_are_those_of_dlpack(name: str) -> None:
 def test_kinds() -> None:
     assert [name for name in all_dtypes() if is_float(name)] == [
         *("float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+        *("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn"),
     ]
-    assert is_integer("int4")
+    assert all(map(is_integer, ("int2", "int4", "uint2", "uint4")))
     assert is_integer("uint8")
     assert not is_integer("bool")
     assert not is_integer("float32")
@@ -77,7 +91,8 @@ def test_a_numpy_dtype_without_a_counterpart(dtype: str) -> None:
         dtype_name(dtype)
     assert str(caught.value) == (
         f"dtype: numpy dtype {np.dtype(dtype)!r} has no byoc counterpart; expected one of bool, int8, int16, int32, "
-        "int64, uint8, uint16, uint32, uint64, float16, float32, float64, bfloat16, float8_e4m3fn, float8_e5m2, int4"
+        "int64, uint8, uint16, uint32, uint64, float16, float32, float64, bfloat16, float8_e4m3fn, float8_e5m2, int4, "
+        "uint4, int2, uint2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu, float4_e2m1fn"
     )
 
 

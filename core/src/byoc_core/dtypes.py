@@ -40,7 +40,11 @@ class DLCode(IntEnum):
     COMPLEX = 5
     BOOL = 6
     FLOAT8_E4M3FN = 10
+    FLOAT8_E4M3FNUZ = 11
     FLOAT8_E5M2 = 12
+    FLOAT8_E5M2FNUZ = 13
+    FLOAT8_E8M0FNU = 14
+    FLOAT4_E2M1FN = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class DTypeInfo:
 
     Attributes:
         name: the byoc name.
-        bits: bits of one element (4 for int4, stored by numpy in one byte).
+        bits: bits of one element (4 for int4, stored by numpy in one byte; 2 for int2).
         itemsize: bytes of one element in a numpy array.
         dl_code: DLPack type code.
         kind: ``"float"``, ``"int"``, ``"uint"`` or ``"bool"``.
@@ -75,6 +79,13 @@ _TABLE: dict[str, DTypeInfo] = {
         DTypeInfo("float8_e4m3fn", 8, 1, DLCode.FLOAT8_E4M3FN, "float", from_ml_dtypes=True),
         DTypeInfo("float8_e5m2", 8, 1, DLCode.FLOAT8_E5M2, "float", from_ml_dtypes=True),
         DTypeInfo("int4", 4, 1, DLCode.INT, "int", from_ml_dtypes=True),
+        DTypeInfo("uint4", 4, 1, DLCode.UINT, "uint", from_ml_dtypes=True),
+        DTypeInfo("int2", 2, 1, DLCode.INT, "int", from_ml_dtypes=True),
+        DTypeInfo("uint2", 2, 1, DLCode.UINT, "uint", from_ml_dtypes=True),
+        DTypeInfo("float8_e4m3fnuz", 8, 1, DLCode.FLOAT8_E4M3FNUZ, "float", from_ml_dtypes=True),
+        DTypeInfo("float8_e5m2fnuz", 8, 1, DLCode.FLOAT8_E5M2FNUZ, "float", from_ml_dtypes=True),
+        DTypeInfo("float8_e8m0fnu", 8, 1, DLCode.FLOAT8_E8M0FNU, "float", from_ml_dtypes=True),
+        DTypeInfo("float4_e2m1fn", 4, 1, DLCode.FLOAT4_E2M1FN, "float", from_ml_dtypes=True),
     )
 }
 

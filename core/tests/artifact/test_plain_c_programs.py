@@ -46,7 +46,14 @@ ODD_VALUES: dict[str, list[Any]] = {
     "bfloat16": [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, 3e38],
     "float8_e4m3fn": [0.0, -0.0, np.nan, -448.0, 0.002],
     "float8_e5m2": [0.0, -0.0, np.nan, np.inf, -57344.0],
+    "float8_e4m3fnuz": [0.0, np.nan, -240.0, 0.002],
+    "float8_e5m2fnuz": [0.0, np.nan, -57344.0, 0.002],
+    "float8_e8m0fnu": [1.0, np.nan, 2.0**-127, 2.0**127],
+    "float4_e2m1fn": [0.0, -0.0, -6.0, 0.5],
     "int4": [0, 1, -8, 7],
+    "uint4": [0, 1, 8, 15],
+    "int2": [0, 1, -2, -1],
+    "uint2": [0, 1, 2, 3],
     "bool": [True, False],
     **{
         f"{kind}int{bits}": [0, 1, (0 if kind else -(2 ** (bits - 1))), 2 ** (bits if kind else bits - 1) - 1]

@@ -239,7 +239,7 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
             "ONNX model, input `x`: has an unsupported element type; got STRING, expected one of float32, "
             "uint8, "
             "int8, uint16, int16, int32, int64, bool, float16, float64, uint32, uint64, bfloat16, float8_e4m3fn, "
-            "float8_e5m2, int4"
+            "float8_e5m2, int4, uint4, int2, uint2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu, float4_e2m1fn"
         ),
     ),
 ]

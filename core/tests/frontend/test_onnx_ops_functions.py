@@ -12,6 +12,7 @@ import pytest
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir import IRModule
+from onnx import TensorProto
 
 from core.tests.frontend.conftest import Array, Case
 
@@ -99,6 +100,10 @@ def _xor(opset: int) -> Cases:
     return [_case(_ints(3, 4, low=0, high=2, dtype="bool"), _ints(4, seed=1, low=0, high=2, dtype="bool"))]
 
 
+def _bit_cast(opset: int) -> Cases:
+    return [_case(np.array([1.5, -0.0], np.float32), to=TensorProto.INT32)] if opset >= 26 else []
+
+
 _CASES: dict[str, Callable[[int], Cases]] = {
     **dict.fromkeys(["Asinh", "Atan", "Cos", "Cosh", "Sin", "Sinh"], _smooth()),
     **dict.fromkeys(["Acos", "Asin", "Atanh"], _smooth(-0.9, 0.9)),
@@ -107,6 +112,7 @@ _CASES: dict[str, Callable[[int], Cases]] = {
     **dict.fromkeys(["HardSwish", "Mish", "Softplus", "Softsign"], _smooth(-8, 8)),
     **dict.fromkeys(["Celu", "Elu", "Swish", "ThresholdedRelu"], _smooth(-8, 8, alpha=0.75)),
     "Acosh": _smooth(1.1, 5),
+    "BitCast": _bit_cast,
     "BitShift": _bit_shift,
     "BitwiseNot": _bitwise_not,
     "CastLike": _cast_like,
@@ -124,7 +130,7 @@ _CASES: dict[str, Callable[[int], Cases]] = {
 }
 
 
-WITHOUT_KERNEL = {"Swish"}  # ONNX Runtime has none at any opset that has the op
+WITHOUT_KERNEL = {"BitCast", "Swish"}  # ONNX Runtime has none at any opset that has the op
 
 
 def test_op_equals_onnx_runtime(

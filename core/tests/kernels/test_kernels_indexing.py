@@ -194,15 +194,16 @@ def _along(shape: tuple[int, ...], axis: int) -> Any:
     return np.arange(shape[axis]).reshape([-1 if other == axis else 1 for other in range(len(shape))])
 
 
-@pytest.mark.parametrize("dtype", all_dtypes())
+@pytest.mark.parametrize("dtype", [dtype for dtype in all_dtypes() if dtype != "float8_e8m0fnu"])
 @pytest.mark.parametrize("reduction", _REDUCTIONS)
 def test_updates_of_every_dtype_meet_at_one_element(reduction: str, dtype: str) -> None:
-    """Three updates of 3 reach the element 2: the results 11 and 54 wrap around in four bits."""
+    """Three updates of 3 reach the element 2: the results 11 and 54 wrap around in few bits.
+
+    A dtype of powers of two has no 3.
+    """
     narrow = to_numpy(dtype)
     x, updates = np.array([1, 2], np.int8).astype(narrow), np.array([3, 3, 3], np.int8).astype(narrow)
     exact = {"update": 3, "add": 11, "mul": 54, "min": 2, "max": 3}[reduction]
-    if dtype == "int4":
-        exact = (exact + 8) % 16 - 8
     expected = np.array([1, exact], np.int8).astype(narrow)
     indices = np.array([1, 1, -1])
     for result in (

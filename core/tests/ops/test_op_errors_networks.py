@@ -230,7 +230,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         {},
         (
             "op `quantize`, operand `zero_point=c`: has a dtype not available as a result; got int32, "
-            "expected int4 or int8 or int16 or uint8 or uint16"
+            "expected int2 or int4 or int8 or int16 or uint2 or uint4 or uint8 or uint16"
         ),
     ),
     (

@@ -21,7 +21,7 @@ def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     The result is the type itself, except for floating-point types narrower than 32 bits: these compute in float32 and
     round once at the end, as processors and other frameworks do.
     """
-    if dtype.itemsize <= 2 and dtype.kind not in "iub" and not dtype.name.startswith("int"):
+    if dtype.itemsize <= 2 and dtype.kind not in "iub" and not _is_narrow_integer(dtype):
         return np.dtype(np.float32)
     return dtype
 
@@ -31,7 +31,9 @@ def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
     Sums and products in int8, cast back to int4, wrap around like sums and products in int4.
     """
-    return np.dtype(np.int8) if is_integer(dtype) and dtype.kind not in "iu" else working_dtype(dtype)
+    if _is_narrow_integer(dtype):
+        return np.dtype(np.uint8 if dtype.name.startswith("u") else np.int8)
+    return working_dtype(dtype)
 
 
 def highest(dtype: np.dtype[Any]) -> Any:
@@ -45,7 +47,7 @@ def highest(dtype: np.dtype[Any]) -> Any:
     import ml_dtypes
 
     extension: Any = ml_dtypes
-    if dtype.name.startswith("int"):
+    if _is_narrow_integer(dtype):
         return extension.iinfo(dtype).max
     infinity = np.array(np.inf, np.float32).astype(dtype)
     return infinity if np.isinf(infinity) else extension.finfo(dtype).max
@@ -62,7 +64,7 @@ def lowest(dtype: np.dtype[Any]) -> Any:
     import ml_dtypes
 
     extension: Any = ml_dtypes
-    if dtype.name.startswith("int"):
+    if _is_narrow_integer(dtype):
         return extension.iinfo(dtype).min
     infinity = np.array(-np.inf, np.float32).astype(dtype)
     return infinity if np.isinf(infinity) else extension.finfo(dtype).min
@@ -70,4 +72,9 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
     """Return whether a numpy dtype is an integer type, int4 included."""
-    return dtype.kind in "iu" or dtype.name.startswith("int")
+    return dtype.kind in "iu" or _is_narrow_integer(dtype)
+
+
+def _is_narrow_integer(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is an integer type of ``ml_dtypes``."""
+    return dtype.kind not in "iu" and dtype.name.startswith(("int", "uint"))

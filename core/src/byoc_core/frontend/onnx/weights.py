@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from byoc_core.dtypes import to_numpy
+from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import FrontendError
 
 __all__ = ["DTYPES", "dtype_of", "to_array"]
@@ -36,12 +36,30 @@ DTYPES: Mapping[int, str] = MappingProxyType(
         onnx.TensorProto.FLOAT8E4M3FN: "float8_e4m3fn",
         onnx.TensorProto.FLOAT8E5M2: "float8_e5m2",
         onnx.TensorProto.INT4: "int4",
+        **{
+            getattr(onnx.TensorProto, name): dtype
+            for name, dtype in (
+                ("UINT4", "uint4"),
+                ("INT2", "int2"),
+                ("UINT2", "uint2"),
+                ("FLOAT8E4M3FNUZ", "float8_e4m3fnuz"),
+                ("FLOAT8E5M2FNUZ", "float8_e5m2fnuz"),
+                ("FLOAT8E8M0", "float8_e8m0fnu"),
+                ("FLOAT4E2M1", "float4_e2m1fn"),
+            )
+            if hasattr(onnx.TensorProto, name)  # added by releases of the package `onnx`
+        },
     }
 )
 """The dtype of each supported ONNX element type."""
 
 # Types with elements stored in `int32_data` as bit patterns.
-_AS_BITS = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
+_AS_BITS = frozenset(
+    {
+        *("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+        *("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
+    }
+)
 
 
 def dtype_of(element_type: int, where: str) -> str:
@@ -77,8 +95,9 @@ def to_array(tensor: onnx.TensorProto, where: str, directory: Path | None) -> np
     shape = tuple(tensor.dims)
     if any(size < 0 for size in shape):
         raise FrontendError(where, "has a negative size", got=shape)
-    is_packed = tensor.data_type == onnx.TensorProto.INT4
-    stored, count = (np.dtype(np.uint8), -(-prod(shape) // 2)) if is_packed else (dtype, prod(shape))
+    bits = dtype_info(dtype.name).bits
+    is_packed = bits < 8 and dtype.name != "bool"
+    stored, count = (np.dtype(np.uint8), -(-prod(shape) * bits // 8)) if is_packed else (dtype, prod(shape))
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         elements = _read_external(tensor, where, directory, stored, count)
     elif tensor.HasField("raw_data"):
@@ -86,17 +105,22 @@ def to_array(tensor: onnx.TensorProto, where: str, directory: Path | None) -> np
         elements = np.frombuffer(tensor.raw_data, stored)
     else:
         elements = _read_typed_field(tensor, stored)
-        _check_count(where, len(elements), count, "packed pairs of elements" if is_packed else "elements")
+        _check_count(where, len(elements), count, "bytes of packed elements" if is_packed else "elements")
     try:
-        return (_unpacked(elements, prod(shape)).astype(dtype) if is_packed else elements).reshape(shape)
+        return (_unpacked(elements, prod(shape), dtype) if is_packed else elements).reshape(shape)
     except ValueError as error:  # an empty tensor of absurd sizes
         raise FrontendError(where, "has an impossible shape", got=shape) from error
 
 
-def _unpacked(pairs: npt.NDArray[Any], count: int) -> npt.NDArray[np.int8]:
-    """Unpack signed four-bit integers stored in pairs in bytes, the first in the low half."""
-    halves = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1)[:count].astype(np.int8)
-    return (halves ^ 8) - np.int8(8)
+def _unpacked(data: npt.NDArray[Any], count: int, dtype: np.dtype[np.generic]) -> npt.NDArray[Any]:
+    """Unpack elements of four or two bits stored together in bytes, the first in the lowest bits."""
+    bits = dtype_info(dtype.name).bits
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    parts = (data[:, np.newaxis] >> shifts & ((1 << bits) - 1)).astype(np.uint8).reshape(-1)[:count]
+    if dtype.name.startswith("int"):
+        sign = np.int8(1 << (bits - 1))
+        return ((parts.astype(np.int8) ^ sign) - sign).astype(dtype)
+    return parts.astype(dtype) if dtype.name.startswith("uint") else parts.view(dtype)
 
 
 def _check_count(where: str, found: int, expected: int, unit: str) -> None:

@@ -22,7 +22,7 @@ _OPS_OF: Mapping[str, str] = {
     "elementwise": (
         "add subtract multiply divide maximum minimum power equal less less_equal greater "
         "greater_equal logical_and logical_or logical_not negative abs exp log sqrt tanh sigmoid erf "
-        "clip cast where"
+        "clip cast bitcast where"
     ),
     "math_functions": (
         "floor ceil round reciprocal sin cos tan asin acos atan sinh cosh asinh acosh atanh sign "

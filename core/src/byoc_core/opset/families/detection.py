@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from byoc_core.dims import Dim
+from byoc_core.kernels.indices import check_array_shape
 from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import NDArray, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
@@ -28,6 +29,7 @@ def _non_max_suppression(
     center_point_box: bool,
 ) -> NDArray:
     """Return (batch, class, box) of the chosen boxes; of equal scores the first box is chosen first."""
+    check_array_shape("nn.non_max_suppression", "boxes", boxes.shape, (scores.shape[0], scores.shape[2], 4))
     work = working_dtype(boxes.dtype)
     rows = [np.zeros((0, 3), np.int64)]
     for batch, (own_boxes, own_scores) in enumerate(zip(boxes.astype(work), scores.astype(work), strict=True)):

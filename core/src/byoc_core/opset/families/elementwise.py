@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_info
 from byoc_core.kernels.numpy_kernel import NumpyKernel, arithmetic, predicate
 from byoc_core.opset import value_bounds as bounds
 from byoc_core.opset.attributes import AttrKind, AttrSpec
@@ -43,6 +44,17 @@ def _infer_where(context: TypeContext) -> tuple[Type, ...]:
     require_kind(context, 0, _BOOL_KINDS)
     dtype = require_same_dtype(context, 1, 2)
     return (TensorType(broadcast_shapes(context, (0, 1, 2)), dtype),)
+
+
+def _infer_bitcast(context: TypeContext) -> tuple[Type, ...]:
+    type_, dtype = context.tensor(0), str(context.attrs["dtype"])
+    if dtype_info(type_.dtype).bits != dtype_info(dtype).bits or dtype_info(dtype).bits < 8:
+        raise context.error(
+            "has elements of another number of bits", operand=0, got=type_.dtype, expected=f"as {dtype}"
+        )
+    if dtype == "bool" and type_.dtype != "bool":
+        raise context.error("attribute `dtype` is bool: not all bits are truth values", got=dtype)
+    return (TensorType(type_.shape, dtype),)
 
 
 def _infer_cast(context: TypeContext) -> tuple[Type, ...]:
@@ -297,6 +309,22 @@ _SELECTION = (
         ),
         doc="Convert ``x`` to another dtype: floats truncate towards zero to integers; all values except zero are "
         "true.\n\n"
+        "Shapes: any; the result has the shape of ``x``.",
+    ),
+    OpDef(
+        "bitcast",
+        (OperandSpec("x"),),
+        _infer_bitcast,
+        attrs=(AttrSpec("dtype", AttrKind.DTYPE, doc="The dtype of the result, of as many bits."),),
+        traits=POINTWISE,
+        flops=no_flops,
+        kernel=NumpyKernel(kernels.bitcast, fresh=True, gives=kernels.cast_dtype),
+        identity=_keeps_dtype,
+        cases=lambda: (
+            OpCase("", (OperandCase((2, 3), "float32"),), {"dtype": "int32"}),
+            OpCase("", (OperandCase((4,), "int8"),), {"dtype": "uint8"}),
+        ),
+        doc="Return the bits of each element of ``x`` as an element of another dtype.\n\n"
         "Shapes: any; the result has the shape of ``x``.",
     ),
     OpDef(

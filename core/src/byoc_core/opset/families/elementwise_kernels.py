@@ -14,7 +14,7 @@ from byoc_core.kernels.memory import BLOCK_ELEMENTS, in_blocks
 from byoc_core.kernels.numpy_kernel import common_dtype
 from byoc_core.kernels.precision import NDArray, is_integer
 
-__all__ = ["cast", "cast_dtype", "clip", "divide", "dtype_of_choice", "erf", "power", "sigmoid", "where"]
+__all__ = ["bitcast", "cast", "cast_dtype", "clip", "divide", "dtype_of_choice", "erf", "power", "sigmoid", "where"]
 
 
 def divide(x: NDArray, y: NDArray) -> NDArray:
@@ -82,6 +82,11 @@ def clip(
         return x.copy()
     result = x if min is None else np.maximum(x, np.asarray(min, x.dtype), out=out)
     return np.asarray(result if max is None else np.minimum(result, np.asarray(max, x.dtype), out=out))
+
+
+def bitcast(x: NDArray, *, dtype: str) -> NDArray:
+    """Return the bits of each element as an element of another dtype."""
+    return np.array(x, order="C").view(_numpy_dtype(dtype))
 
 
 def cast(x: NDArray, *, dtype: str, out: NDArray | None = None) -> NDArray:

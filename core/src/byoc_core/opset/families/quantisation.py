@@ -77,7 +77,7 @@ def _broadcast_parameters(
     return scale.reshape(broadcast), zero_point.reshape(broadcast)
 
 
-_QUANTISED = ("int4", "int8", "int16", "uint8", "uint16")
+_QUANTISED = ("int2", "int4", "int8", "int16", "uint2", "uint4", "uint8", "uint16")
 _ATTRS = (
     AttrSpec("axis", AttrKind.INT, 1, doc="The axis of parameters of rank 1, or of blocks."),
     AttrSpec("block_size", AttrKind.INT, 0, doc="The number of indices of ``axis`` sharing a parameter; 0: no blocks."),

@@ -9,6 +9,7 @@ import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.errors import ExecutionError
+from byoc_core.kernels.indices import check_array_shape
 from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
@@ -29,6 +30,7 @@ _MOST_SAMPLES = 1 << 14
 
 def _grid_sample(x: NDArray, grid: NDArray, *, method: str, border: str, align_corners: bool) -> NDArray:
     """Return the values of images at positions between -1 and 1; the last coordinate is along the first axis."""
+    check_array_shape("nn.grid_sample", "grid", grid.shape, (x.shape[0], *grid.shape[1:-1], x.ndim - 2))
     work = np.result_type(working_dtype(x.dtype), np.float32) if method != "nearest" else x.dtype
     batch, sizes, spatial = x.shape[0], grid.shape[1:-1], x.shape[2:]
     taps: list[list[tuple[NDArray, NDArray, NDArray | None]]] = []
@@ -104,6 +106,8 @@ def _roi_align(
     Raises:
         ExecutionError: a region is in a missing image, or far larger than an image.
     """
+    check_array_shape("nn.roi_align", "rois", rois.shape, (len(rois), 4))
+    check_array_shape("nn.roi_align", "batches", batches.shape, (len(rois),))
     work = working_dtype(x.dtype)
     images, (height, width) = x.astype(work, copy=False), size
     result = np.zeros((len(rois), x.shape[1], height, width), work)

@@ -8,6 +8,7 @@ from byoc_core.dtypes import is_float
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.elementwise import emit_cast
 from byoc_core.frontend.onnx.ops.float_arithmetic import float_function
+from byoc_core.frontend.onnx.weights import dtype_of
 
 __all__ = ["IMPORTERS"]
 
@@ -20,7 +21,7 @@ def _import_isinf(node: NodeContext) -> Sequence[Imported]:
 def _import_mod(node: NodeContext) -> Sequence[Imported]:
     fmod = node.attr_flag("fmod")
     dtype = node.type(0).dtype
-    if is_float(dtype) and not fmod:
+    if is_float(dtype) and not fmod and node.opset < 28:
         raise node.error("attribute `fmod` is 0 with floating-point inputs", got=dtype, expected="1, or integers")
     return node.emit_all("mod", node.values(), {"fmod": fmod})
 
@@ -37,11 +38,17 @@ def _import_shrink(node: NodeContext) -> Sequence[Imported]:
     return (float_function(node, "nn.shrink", node.value(0), **attrs),)
 
 
+def _import_bit_cast(node: NodeContext) -> Sequence[Imported]:
+    dtype = dtype_of(node.attr_int("to"), f"{node.label}, attribute `to`")
+    return (node.emit("bitcast", node.value(0), dtype=dtype),)
+
+
 def _import_cast_like(node: NodeContext) -> Sequence[Imported]:
     return (emit_cast(node, node.type(1).dtype),)
 
 
 IMPORTERS: dict[str, NodeImporter] = {
+    "BitCast": _import_bit_cast,
     "BitShift": _import_bit_shift,
     "CastLike": _import_cast_like,
     "IsInf": _import_isinf,

@@ -11,7 +11,10 @@ from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImpo
 from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Value
 
-__all__ = ["IMPORTERS", "emit_cast", "emit_saturated_cast"]
+__all__ = ["IMPORTERS", "SMALL_FLOATS", "emit_cast", "emit_saturated_cast"]
+
+SMALL_FLOATS = ("float8", "float4")
+"""The beginnings of the names of floats of at most 8 bits."""
 
 
 def _folded(op: str) -> NodeImporter:
@@ -84,22 +87,39 @@ def _import_cast(node: NodeContext) -> Sequence[Imported]:
 
 def emit_cast(node: NodeContext, dtype: str) -> Imported:
     """Return the first input in another dtype; attribute ``saturate`` controls numbers beyond the dtype's range."""
-    node.ignore_attrs("round_mode")  # concerns the unsupported float8_e8m0
-    saturate = node.attr_flag("saturate", default=True)
+    rounding, saturate = node.attr_string("round_mode", "up"), node.attr_flag("saturate", default=True)
     if node.type(0).dtype == dtype:
         return node.imported(0)
+    if dtype == "float8_e8m0fnu" and is_float(node.type(0).dtype):
+        return _cast_to_powers(node, rounding, saturate=saturate)
     return emit_saturated_cast(node, node.value(0), dtype, saturate=saturate)
 
 
+def _cast_to_powers(node: NodeContext, rounding: str, *, saturate: bool) -> Value:
+    """Return the first input as powers of two: a float32 without its mantissa, rounded up, down or to the nearest."""
+    if rounding not in ("up", "down", "nearest"):
+        raise node.error("attribute `round_mode` is unknown", got=rounding, expected="up, down or nearest")
+    x = node.value(0) if node.type(0).dtype == "float32" else node.emit("cast", node.value(0), dtype="float32")
+    bits = node.emit("bitcast", x, dtype="int32")
+    added = {"up": (1 << 23) - 1, "nearest": 1 << 22, "down": 0}[rounding]
+    bits = node.emit("add", bits, node.constant(np.int32(added)))
+    power = node.emit("bitcast", node.emit("bitwise_and", bits, node.constant(np.int32(255 << 23))), dtype="float32")
+    power = node.emit("where", node.emit("isnan", x), x, power)
+    if saturate:
+        least, largest = node.constant(np.float32(2.0**-127)), node.constant(np.float32(2.0**127))
+        power = node.emit("where", node.emit("less_equal", x, least), least, node.emit("minimum", power, largest))
+    return node.emit("cast", power, dtype="float8_e8m0fnu")
+
+
 def emit_saturated_cast(node: NodeContext, value: Value, dtype: str, *, saturate: bool) -> Value:
-    """Return a value in another dtype; with ``saturate`` numbers beyond the range of an 8-bit float become its largest.
+    """Return a value in another dtype; with ``saturate`` numbers beyond the range of a small float become its largest.
 
     The numbers are clipped before the cast; NaN stays NaN. All other floats can represent the largest numbers of these
     types.
     """
     source = node.tensor_type(value).dtype
-    if saturate and dtype.startswith("float8"):
-        is_wide = is_float(source) and not source.startswith("float8")
+    if saturate and dtype.startswith(SMALL_FLOATS):
+        is_wide = is_float(source) and not source.startswith(SMALL_FLOATS)
         largest = float_limits(dtype).largest
         value = node.emit(
             "clip", value if is_wide else node.emit("cast", value, dtype="float32"), min=-largest, max=largest

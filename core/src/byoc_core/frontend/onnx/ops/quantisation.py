@@ -9,7 +9,7 @@ import numpy as np
 from byoc_core.dims import Dim
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.ops.elementwise import emit_saturated_cast
+from byoc_core.frontend.onnx.ops.elementwise import SMALL_FLOATS, emit_saturated_cast
 from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Value
 
@@ -44,8 +44,8 @@ def _import_quantize(node: NodeContext) -> Sequence[Imported]:
     dtype = dtype_of(element_type, f"{node.label}, attribute `output_dtype`") if element_type else "uint8"
     if node.has_input(2):
         dtype = node.type(2).dtype
-    if dtype.startswith("float8"):
-        broadcast_scale, zero = _float8_parameters(node, scale, shape, **granularity)
+    if dtype.startswith(SMALL_FLOATS):
+        broadcast_scale, zero = _small_float_parameters(node, scale, shape, **granularity)
         quotient = node.emit("divide", node.value(0), broadcast_scale)
         if zero is not None:
             quotient = node.emit("add", quotient, node.emit("cast", zero, dtype=node.type(0).dtype))
@@ -58,8 +58,8 @@ def _import_dequantize(node: NodeContext) -> Sequence[Imported]:
     granularity = _granularity(node)
     scale, shape = _scale(node)
     dtype = node.type(0).dtype
-    if dtype.startswith("float8"):
-        broadcast_scale, zero = _float8_parameters(node, scale, shape, **granularity)
+    if dtype.startswith(SMALL_FLOATS):
+        broadcast_scale, zero = _small_float_parameters(node, scale, shape, **granularity)
         wide = node.emit("cast", node.value(0), dtype="float32")
         if zero is not None:
             wide = node.emit("subtract", wide, node.emit("cast", zero, dtype="float32"))
@@ -69,7 +69,7 @@ def _import_dequantize(node: NodeContext) -> Sequence[Imported]:
     return (node.emit("dequantize", node.value(0), scale, zero, **granularity),)
 
 
-def _float8_parameters(
+def _small_float_parameters(
     node: NodeContext, scale: Value, shape: tuple[Dim, ...], axis: int, block_size: int
 ) -> tuple[Value, Value | None]:
     """Return scale and zero point in shapes broadcasting in 8-bit float arithmetic; ``None`` for a zero point of 0."""

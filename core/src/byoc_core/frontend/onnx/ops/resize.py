@@ -8,9 +8,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, product
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.ops.data_sizes import read_sizes
+from byoc_core.frontend.onnx.ops.data_resize import (
+    BY_GROWTH,
+    ComputedTarget,
+    Sampling,
+    resize_axes,
+    target_by_factors,
+    target_by_sizes,
+)
+from byoc_core.frontend.onnx.ops.data_sizes import count_of, elements, int_vector, is_computed, read_sizes
 from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS"]
@@ -22,6 +30,7 @@ _COORDINATES = {
     "half_pixel_symmetric": "half_pixel_symmetric",
     "pytorch_half_pixel": "half_pixel_or_first",
     "tf_half_pixel_for_nn": "half_pixel_for_nearest",
+    "tf_crop_and_resize": "region",
 }
 _ROUNDINGS = {"round_prefer_floor": "half_down", "round_prefer_ceil": "half_up", "floor": "floor", "ceil": "ceil"}
 _MAX_DENOMINATOR = 256
@@ -29,8 +38,18 @@ _MAX_DENOMINATOR = 256
 
 def _import_upsample(node: NodeContext) -> Sequence[Imported]:
     """Import upsampling; before opset 9 the scales are an attribute."""
+    if node.opset >= 9 and node.array(1) is None:
+        return (_resize_by_computed_scales(node),)
     scales = node.attr_floats("scales") if node.opset < 9 else _read_scales(node, 1)
     return (_resize_by_scales(node, scales),)
+
+
+def _resize_by_computed_scales(node: NodeContext) -> Value:
+    """Resize by the rule before opset 11, with scales computed at run time."""
+    axes = range(len(node.shape(0)))
+    _check_count(node, "scales", range(count_of(node, 1)), len(axes))
+    sampling = Sampling(_read_method(node, ("nearest", "linear")), "asymmetric", BY_GROWTH)
+    return resize_axes(node, axes, target_by_factors(node, node.value(1), axes), sampling)
 
 
 def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
@@ -59,7 +78,8 @@ def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
 
 def _import_resize(node: NodeContext) -> Sequence[Imported]:
     if node.opset < 11:
-        return (_resize_by_scales(node, _read_scales(node, 1)),)
+        is_known = node.array(1) is not None
+        return (_resize_by_scales(node, _read_scales(node, 1)) if is_known else _resize_by_computed_scales(node),)
     shape = node.shape(0)
     axes = [node.axis(axis, len(shape)) for axis in node.attr_ints("axes", range(len(shape)))]
     method = _read_method(node, ("nearest", "linear", "cubic"))
@@ -67,15 +87,20 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
     rounding = _read_choice(node, "nearest_mode", "round_prefer_floor", _ROUNDINGS)
     if node.attr_flag("antialias"):
         raise node.error("attribute `antialias` has an unsupported value", expected="0")
-    node.ignore_attrs("extrapolation_value")  # concerns an unsupported coordinate mode
+    outside = node.attr_float("extrapolation_value", 0.0)
+    cubic = node.attr_float("cubic_coeff_a", -0.75)
+    exclude = node.attr_flag("exclude_outside")
+    target = _computed_target(node, axes, is_region=coordinates == "region")
+    if target is not None:
+        sampling = Sampling(method, coordinates, rounding, cubic, exclude, outside)
+        regions = _read_regions(node, axes) if coordinates == "region" else ()
+        return (resize_axes(node, axes, target, sampling, regions),)
     scales, sizes = _read_target(node, [shape[axis] for axis in axes])
     changed = [
         position
         for position, axis in enumerate(axes)
         if sizes[position] != shape[axis] or (scales is not None and scales[position] != 1.0)
     ]
-    cubic = node.attr_float("cubic_coeff_a", -0.75)
-    exclude = node.attr_flag("exclude_outside")
     if not changed:
         return (node.imported(0),)
     resized = node.emit(
@@ -93,6 +118,33 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
     return (resized,)
 
 
+def _computed_target(node: NodeContext, axes: Sequence[int], *, is_region: bool) -> ComputedTarget | None:
+    """Return the target if computed at run time, or needed at run time: for regions, and factors of unknown sizes."""
+    policy, shape = node.attr_string("keep_aspect_ratio_policy", "stretch"), node.shape(0)
+    if policy not in ("stretch", "not_larger", "not_smaller"):
+        raise node.error("attribute `keep_aspect_ratio_policy` is unknown", got=policy)
+    if node.has_input(2) and product(node.shape(2)) != 0:
+        _check_count(node, "scales", range(count_of(node, 2)), len(axes))
+        is_needed = is_region or node.array(2) is None
+        return target_by_factors(node, node.value(2), axes) if is_needed else None
+    if not node.has_input(3):
+        return None
+    _check_count(node, "sizes", range(count_of(node, 3)), len(axes))
+    is_unknown = is_computed(node, 3) or not all(isinstance(size, int) for size in (*node.dims(3), *shape))
+    if is_region or (policy != "stretch" and is_unknown):
+        return target_by_sizes(node, int_vector(node, 3), axes, policy)
+    return None
+
+
+def _read_regions(node: NodeContext, axes: Sequence[int]) -> Sequence[tuple[Value, Value]]:
+    """Return start and end of each axis, as float64 shares of the axis."""
+    count = 2 * len(axes)
+    if not node.has_input(1) or count_of(node, 1) != count:
+        raise node.error("has no region of the axes in input `roi`", expected=f"{count} numbers")
+    numbers = elements(node, node.reshape(node.emit("cast", node.value(1), dtype="float64"), (count,)), count)
+    return list(zip(numbers[: len(axes)], numbers[len(axes) :], strict=True))
+
+
 def _read_target(node: NodeContext, old: Sequence[Dim]) -> tuple[list[float] | None, list[Dim]]:
     """Return the scales (``None`` if sizes are given) and the new sizes of the axes."""
     policy = node.attr_string("keep_aspect_ratio_policy", "stretch")
@@ -107,13 +159,9 @@ def _read_target(node: NodeContext, old: Sequence[Dim]) -> tuple[list[float] | N
     _check_count(node, "sizes", sizes, len(old))
     if policy == "stretch":
         return None, sizes
-    if policy not in ("not_larger", "not_smaller"):
-        raise node.error("attribute `keep_aspect_ratio_policy` is unknown", got=policy)
     size_pairs = [
         (size, new) for size, new in zip(old, sizes, strict=True) if isinstance(size, int) and isinstance(new, int)
     ]
-    if len(size_pairs) != len(old):
-        raise node.error("attribute `keep_aspect_ratio_policy` needs known sizes", got=policy)
     factors = [np.float32(new) / np.float32(size) for size, new in size_pairs]
     factor = float(min(factors) if policy == "not_larger" else max(factors))
     return [factor] * len(old), [math.floor(factor * size + 0.5) for size, _ in size_pairs]
