@@ -21,6 +21,7 @@ __all__ = [
     "DTypeInfo",
     "FloatLimits",
     "all_dtypes",
+    "computing_dtypes",
     "dtype_info",
     "dtype_name",
     "float_limits",
@@ -58,6 +59,7 @@ class DTypeInfo:
         dl_code: DLPack type code.
         kind: ``"float"``, ``"int"``, ``"uint"`` or ``"bool"``.
         from_ml_dtypes: whether the numpy dtype comes from ``ml_dtypes``.
+        is_for_storage: whether numbers of the dtype are stored, and converted before computing with them.
     """
 
     name: str
@@ -66,6 +68,7 @@ class DTypeInfo:
     dl_code: DLCode
     kind: str
     from_ml_dtypes: bool = False
+    is_for_storage: bool = False
 
 
 _TABLE: dict[str, DTypeInfo] = {
@@ -79,13 +82,13 @@ _TABLE: dict[str, DTypeInfo] = {
         DTypeInfo("float8_e4m3fn", 8, 1, DLCode.FLOAT8_E4M3FN, "float", from_ml_dtypes=True),
         DTypeInfo("float8_e5m2", 8, 1, DLCode.FLOAT8_E5M2, "float", from_ml_dtypes=True),
         DTypeInfo("int4", 4, 1, DLCode.INT, "int", from_ml_dtypes=True),
-        DTypeInfo("uint4", 4, 1, DLCode.UINT, "uint", from_ml_dtypes=True),
-        DTypeInfo("int2", 2, 1, DLCode.INT, "int", from_ml_dtypes=True),
-        DTypeInfo("uint2", 2, 1, DLCode.UINT, "uint", from_ml_dtypes=True),
-        DTypeInfo("float8_e4m3fnuz", 8, 1, DLCode.FLOAT8_E4M3FNUZ, "float", from_ml_dtypes=True),
-        DTypeInfo("float8_e5m2fnuz", 8, 1, DLCode.FLOAT8_E5M2FNUZ, "float", from_ml_dtypes=True),
-        DTypeInfo("float8_e8m0fnu", 8, 1, DLCode.FLOAT8_E8M0FNU, "float", from_ml_dtypes=True),
-        DTypeInfo("float4_e2m1fn", 4, 1, DLCode.FLOAT4_E2M1FN, "float", from_ml_dtypes=True),
+        DTypeInfo("uint4", 4, 1, DLCode.UINT, "uint", from_ml_dtypes=True, is_for_storage=True),
+        DTypeInfo("int2", 2, 1, DLCode.INT, "int", from_ml_dtypes=True, is_for_storage=True),
+        DTypeInfo("uint2", 2, 1, DLCode.UINT, "uint", from_ml_dtypes=True, is_for_storage=True),
+        DTypeInfo("float8_e4m3fnuz", 8, 1, DLCode.FLOAT8_E4M3FNUZ, "float", from_ml_dtypes=True, is_for_storage=True),
+        DTypeInfo("float8_e5m2fnuz", 8, 1, DLCode.FLOAT8_E5M2FNUZ, "float", from_ml_dtypes=True, is_for_storage=True),
+        DTypeInfo("float8_e8m0fnu", 8, 1, DLCode.FLOAT8_E8M0FNU, "float", from_ml_dtypes=True, is_for_storage=True),
+        DTypeInfo("float4_e2m1fn", 4, 1, DLCode.FLOAT4_E2M1FN, "float", from_ml_dtypes=True, is_for_storage=True),
     )
 }
 
@@ -108,6 +111,11 @@ class FloatLimits:
 def all_dtypes() -> tuple[str, ...]:
     """Return the names of all dtypes, in a fixed order."""
     return tuple(_TABLE)
+
+
+def computing_dtypes() -> tuple[str, ...]:
+    """Return the names of the dtypes to compute with, in the order of :func:`all_dtypes`."""
+    return tuple(name for name, info in _TABLE.items() if not info.is_for_storage)
 
 
 def dtype_info(name: str) -> DTypeInfo:

@@ -154,7 +154,14 @@ def _upsample(opset: int) -> Cases:
     return [_case(x, np.array([1, 1, 2, 3], np.float32), mode="nearest")] if opset == 9 else []
 
 
+def _center_crop_pad(opset: int) -> Cases:
+    x = _ints(5, 4, 6)
+    sizes = [_case(x, _numbers(*own)) for own in ((3, 7, 6), (8, 1, 3))]
+    return [*sizes, _case(x, _numbers(9, 2), axes=[2, 0])] if opset >= 18 else []
+
+
 _CASES: dict[str, Callable[[int], Cases]] = {
+    "CenterCropPad": _center_crop_pad,
     "ConstantOfShape": _constant_of_shape,
     "CumSum": _cumsum,
     "Expand": _expand,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from byoc_core.dims import Dim, symbol
-from byoc_core.dtypes import all_dtypes, to_numpy
+from byoc_core.dtypes import computing_dtypes, to_numpy
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import Binding, Constant, ConstantStore, IRModule, OpDef, OpRegistry, TensorType, Value, Var
 from byoc_core.lint.selections import Selection, describe, op_name, select, walk
@@ -159,7 +159,7 @@ def _variants(
     leaf_variants: list[tuple[str, tuple[Value, ...]]] = []
     present = dict.fromkeys(leaf.type.dtype for leaf in draft.leaves if isinstance(leaf.type, TensorType))
     for before in present:
-        for after in all_dtypes() if with_dtypes else ():
+        for after in computing_dtypes() if with_dtypes else ():
             if after not in present:
                 retyped = _retyped(draft.leaves, before, after, constants)
                 leaf_variants.append(("static", retyped))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from byoc_core.dims import Dim, symbol
-from byoc_core.dtypes import all_dtypes
+from byoc_core.dtypes import computing_dtypes
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, Value, Var
@@ -45,7 +45,7 @@ def case(op: str, *operands: Shape | OperandCase, dtype: str = "float32", **attr
 
 def dtypes_of(case: OpCase, op: OpDef) -> tuple[str, ...]:
     """Return the dtypes for which an op accepts a case, the dtype of the case first."""
-    other_dtypes = [name for name in all_dtypes() if name != case.dtype]
+    other_dtypes = [name for name in computing_dtypes() if name != case.dtype]
     if all(operand.dtype is not None for operand in case.operands):
         other_dtypes = []
     return (case.dtype, *(name for name in other_dtypes if _is_taken(case, op, name)))

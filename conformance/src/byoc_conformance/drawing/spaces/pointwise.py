@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from byoc_core.dtypes import all_dtypes
+from byoc_core.dtypes import computing_dtypes
 from byoc_core.ir import OpDef
 from byoc_core.ops.cases import OpCase, OperandCase, case
 
@@ -68,7 +68,7 @@ def cast(op: OpDef) -> Space:
         operand = OperandCase((2, 33), levels["from"], -_ANY_INTEGER, _ANY_INTEGER)
         return OpCase(op.name, (operand,), {"dtype": levels["dtype"]})
 
-    return Space({"from": all_dtypes(), **schema_levels(op)}, build)
+    return Space({"from": computing_dtypes(), **schema_levels(op)}, build)
 
 
 def where(op: OpDef) -> Space:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from byoc_core.dtypes import all_dtypes
+from byoc_core.dtypes import computing_dtypes
 from byoc_core.ir import REQUIRED, AttrKind, AttrSpec, OpDef
 from byoc_core.ops.cases import OpCase
 
@@ -59,7 +59,7 @@ def attr_levels(spec: AttrSpec) -> tuple[Any, ...]:
     elif spec.kind is AttrKind.FLOAT:
         levels = (0.25, 1.5)  # exact in every dtype: the same threshold in all
     elif spec.kind is AttrKind.DTYPE:
-        levels = tuple(all_dtypes())
+        levels = tuple(computing_dtypes())
     else:
         return ()
     return levels if spec.default is REQUIRED else (spec.default, *(level for level in levels if level != spec.default))

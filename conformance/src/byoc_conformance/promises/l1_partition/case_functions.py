@@ -16,7 +16,7 @@ from functools import cache
 from typing import Literal, cast
 
 import numpy as np
-from byoc_core.dtypes import all_dtypes
+from byoc_core.dtypes import computing_dtypes
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import ConstantStore, Function, IRModule, OpDef, TensorType, Trait, Value, Var, print_function
 from byoc_core.lint import find_instances
@@ -151,7 +151,7 @@ def own_op_functions(subject: Subject) -> Iterator[CaseFunction]:
             continue
         if len(op.operands) != 1 and not op.has_trait(Trait.ELEMENTWISE):
             continue
-        for shape, dtype in itertools.product(_OWN_OP_SHAPES, all_dtypes()):
+        for shape, dtype in itertools.product(_OWN_OP_SHAPES, computing_dtypes()):
             with contextlib.suppress(IRTypeError):
                 function, _ = new_function(op, [TensorType(shape, dtype)] * len(op.operands), {})
                 yield CaseFunction(op.name, dtype, "static", function)

@@ -32,6 +32,7 @@ class LoadedModel:
         graph: the main graph.
         functions: the functions callable by nodes.
         opset: the version of the standard operator set used in the main graph.
+        written_opset: the version before the conversion of an old model.
         source: the file, or ``"ONNX model"``; for messages and locations.
         directory: the folder for external data, or ``None`` for a model without file.
         num_nodes: the nodes of the main graph and of all functions, nested graphs included, each once.
@@ -40,6 +41,7 @@ class LoadedModel:
     graph: onnx.GraphProto
     functions: Mapping[FunctionKey, onnx.FunctionProto]
     opset: int
+    written_opset: int
     source: str
     directory: Path | None
     num_nodes: int
@@ -75,6 +77,7 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
     for name in _names(proto):
         if not isinstance(name, str):  # protobuf returns bytes for text other than UTF-8
             raise FrontendError(source, "is damaged: a name is not UTF-8 text", got=repr(name))
+    written_opset = opset
     if opset < OLDEST_OPSET:
         proto, opset = upgraded(proto, opset, source), OLDEST_OPSET
         num_nodes = check_nesting(proto, source)
@@ -84,7 +87,7 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
         if key in functions:
             raise FrontendError(f"{source}, function `{function.name}`", "is defined twice")
         functions[key] = function
-    return LoadedModel(proto.graph, functions, opset, source, directory, num_nodes)
+    return LoadedModel(proto.graph, functions, opset, written_opset, source, directory, num_nodes)
 
 
 def function_key(node: onnx.NodeProto) -> FunctionKey:

@@ -71,6 +71,11 @@ class NodeContext(NodeAttributes):
         return self._graph.opset
 
     @property
+    def written_opset(self) -> int:
+        """The version of the operator set before the conversion of an old model."""
+        return self._graph.model.written_opset
+
+    @property
     def num_inputs(self) -> int:
         """The number of inputs, without omitted inputs at the end."""
         count = len(self._proto.input)

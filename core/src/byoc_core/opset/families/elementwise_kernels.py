@@ -94,8 +94,11 @@ def cast(x: NDArray, *, dtype: str, out: NDArray | None = None) -> NDArray:
 
     A value outside the range of the target integer type has an unspecified result, as in C and ONNX.
     """
+    target = _numpy_dtype(dtype)
+    if x.dtype.isbuiltin == target.isbuiltin == 2 and x.dtype != target:
+        x = x.astype(np.float32)  # exact; the types of `ml_dtypes` are not all converted to each other
     if out is None:
-        return x.astype(_numpy_dtype(dtype))
+        return x.astype(target)
     out[...] = x
     return out
 

@@ -33,6 +33,15 @@ def _import_bit_shift(node: NodeContext) -> Sequence[Imported]:
     return node.emit_all("left_shift" if direction == "LEFT" else "right_shift", node.values(), {})
 
 
+def _import_prelu(node: NodeContext) -> Sequence[Imported]:
+    """Import PReLU; before opset 7 a list of slopes belonged to the channels, which the converter of models ignores."""
+    x, slope = node.values()
+    rank = len(node.shape(0))
+    if node.written_opset < 7 and len(node.shape(1)) == 1 and rank > 2:
+        slope = node.reshape(slope, (*node.shape(1), *(1 for _ in range(rank - 2))))
+    return (node.emit("nn.prelu", x, slope),)
+
+
 def _import_shrink(node: NodeContext) -> Sequence[Imported]:
     attrs = {"lambd": node.attr_float("lambd", 0.5), "bias": node.attr_float("bias", 0.0)}
     return (float_function(node, "nn.shrink", node.value(0), **attrs),)
@@ -53,6 +62,7 @@ IMPORTERS: dict[str, NodeImporter] = {
     "CastLike": _import_cast_like,
     "IsInf": _import_isinf,
     "Mod": _import_mod,
+    "PRelu": _import_prelu,
     "Shrink": _import_shrink,
 }
 """The family's importers, by ONNX name."""

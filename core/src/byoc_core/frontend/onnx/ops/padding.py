@@ -177,10 +177,31 @@ def _shape(value: Value) -> tuple[Dim, ...]:
     return value.type.shape
 
 
+def _centred(node: NodeContext, axes: Sequence[int]) -> Value:
+    """Return the middle of the first input along axes, of sizes computed at run time, with zeros around."""
+    value, rank, zero, two = node.value(0), len(node.shape(0)), number(node, 0), number(node, 2)
+    fill = node.scalar(0.0, 0)
+    for axis, target in zip(axes, elements(node, int_vector(node, 1), len(axes)), strict=True):
+        size = size_value(node, _shape(value)[axis])
+        missing = node.emit("subtract", target, size)
+        removed = node.emit("maximum", node.emit("subtract", zero, missing), zero)
+        first = node.emit("divide", removed, two)
+        last = node.emit("add", first, node.emit("minimum", size, target))
+        value = take_range(node, value, axis, first, last, number(node, 1))
+        added = node.emit("maximum", missing, zero)
+        before = node.emit("divide", added, two)
+        widths = as_sizes(node, node.stack([before, node.emit("subtract", added, before)]), 2)
+        value = _surround(node, value, [0] * (2 * axis) + [*widths] + [0] * (2 * (rank - axis - 1)), fill)
+    return value
+
+
 def _import_center_crop_pad(node: NodeContext) -> Sequence[Imported]:
     """Import centred cropping and padding; of an odd difference, the larger half is at the end."""
-    shape, target = node.shape(0), node.dims(1)
+    shape = node.shape(0)
     axes = node.attr_ints("axes", range(len(shape)))
+    if is_computed(node, 1) and count_of(node, 1) == len(axes):
+        return (_centred(node, [node.axis(axis, len(shape)) for axis in axes]),)
+    target = node.dims(1)
     if len(target) != len(axes):
         raise node.error("the shape does not fit the axes", got=ShapeValue(target), expected=f"{len(axes)} sizes")
     widths = [0] * (2 * len(shape))

@@ -1,10 +1,10 @@
-"""Bits of elements as elements of another dtype, against numpy."""
+"""Elements as elements of another dtype: by value, and bit for bit, against numpy."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from byoc_core.dtypes import to_numpy
+from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import FunctionBuilder, tensor
 from byoc_core.ops import default_ops
@@ -39,3 +39,16 @@ def test_dtypes_that_do_not_fit(source: str, dtype: str, problem: str) -> None:
     builder = FunctionBuilder("main", ops=default_ops())
     with pytest.raises(IRTypeError, match=problem):
         builder.emit("bitcast", builder.param("x", tensor((2,), source)), dtype=dtype)
+
+
+@pytest.mark.parametrize("source", all_dtypes())
+@pytest.mark.parametrize("target", all_dtypes())
+def test_all_dtypes_are_converted_to_each_other(source: str, target: str) -> None:
+    """1 is in every dtype."""
+    kernel = default_ops()["cast"].kernel
+    assert kernel is not None
+    ones = np.ones((2, 2), np.float32)
+    for x in (ones.astype(to_numpy(source)), np.asfortranarray(ones).astype(to_numpy(source))[:, ::-1]):
+        result = np.asarray(kernel(x, dtype=target))
+        assert result.dtype == to_numpy(target)
+        np.testing.assert_array_equal(result.astype(np.float32), ones)
