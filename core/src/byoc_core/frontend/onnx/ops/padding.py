@@ -64,8 +64,7 @@ def _pad_by_data(node: NodeContext, mode: str) -> Value:
         value = take_range(node, value, axis, first, last, unit)
         before, after = node.emit("maximum", before, zero), node.emit("maximum", after, zero)
         if mode == "constant":
-            widths = as_sizes(node, node.stack([before, after]), 2)
-            value = _surround(node, value, [0] * (2 * axis) + [*widths] + [0] * (2 * (rank - axis - 1)), fill)
+            value = _surround_axis(node, value, axis, (before, after), fill)
         else:
             value = node.emit("take", value, _mirrored(node, mode, _shape(value)[axis], before, after), axis=axis)
     return value
@@ -171,6 +170,13 @@ def _surround(node: NodeContext, value: Value, widths: Sequence[Dim], fill: Valu
     return value
 
 
+def _surround_axis(node: NodeContext, value: Value, axis: int, sides: Sequence[Value], fill: Value) -> Value:
+    """Surround a value along an axis with as many copies of a scalar as two int64 scalars say."""
+    widths: list[Dim] = [0] * (2 * len(_shape(value)))
+    widths[2 * axis : 2 * axis + 2] = as_sizes(node, node.stack(sides), 2)
+    return _surround(node, value, widths, fill)
+
+
 def _shape(value: Value) -> tuple[Dim, ...]:
     assert isinstance(value.type, TensorType)
     assert value.type.shape is not None
@@ -179,7 +185,7 @@ def _shape(value: Value) -> tuple[Dim, ...]:
 
 def _centred(node: NodeContext, axes: Sequence[int]) -> Value:
     """Return the middle of the first input along axes, of sizes computed at run time, with zeros around."""
-    value, rank, zero, two = node.value(0), len(node.shape(0)), number(node, 0), number(node, 2)
+    value, zero, two = node.value(0), number(node, 0), number(node, 2)
     fill = node.scalar(0.0, 0)
     for axis, target in zip(axes, elements(node, int_vector(node, 1), len(axes)), strict=True):
         size = size_value(node, _shape(value)[axis])
@@ -190,8 +196,7 @@ def _centred(node: NodeContext, axes: Sequence[int]) -> Value:
         value = take_range(node, value, axis, first, last, number(node, 1))
         added = node.emit("maximum", missing, zero)
         before = node.emit("divide", added, two)
-        widths = as_sizes(node, node.stack([before, node.emit("subtract", added, before)]), 2)
-        value = _surround(node, value, [0] * (2 * axis) + [*widths] + [0] * (2 * (rank - axis - 1)), fill)
+        value = _surround_axis(node, value, axis, (before, node.emit("subtract", added, before)), fill)
     return value
 
 
