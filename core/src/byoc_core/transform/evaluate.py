@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.dims import DimExpr, evaluate, solve_symbol, substitute, symbols_of
-from byoc_core.dtypes import is_float
+from byoc_core.dtypes import is_float, to_numpy
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import CALL, COMPOSITE, IF, LOOP, Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.ir.sizes import learnt_symbols
+from byoc_core.opset.opdef import Trait
 from byoc_core.opset.running import run_kernel
 
 __all__ = ["OnCall", "OnResults", "evaluate_binding", "evaluate_function", "resolve_dims"]
@@ -113,6 +114,10 @@ def _widen(array: Array) -> Array:
     return array.astype(np.float64, copy=False) if is_float(array.dtype.name) else array
 
 
+def _narrow(array: Array, value: Value) -> Array:
+    return array.astype(to_numpy(value.type.dtype)) if isinstance(value.type, TensorType) else array
+
+
 class _Interpreter:
     def __init__(self, module: IRModule, exact: bool, on_call: OnCall | None, on_results: OnResults | None) -> None:
         self._module = module
@@ -164,6 +169,8 @@ class _Interpreter:
             return self.run(binding.regions[0 if bool(operands[0]) else 1], operands[1:], sizes)
         if binding.op is LOOP:
             return self._loop(binding.regions[0], operands, sizes)
+        if self._exact and Trait.READS_BITS in binding.op.traits:
+            operands = [_narrow(array, value) for array, value in zip(operands, binding.operands, strict=True)]
         outputs = evaluate_binding(binding, operands, sizes)
         if self._exact:
             outputs = tuple(map(_widen, outputs))

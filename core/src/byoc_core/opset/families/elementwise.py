@@ -316,7 +316,7 @@ _SELECTION = (
         (OperandSpec("x"),),
         _infer_bitcast,
         attrs=(AttrSpec("dtype", AttrKind.DTYPE, doc="The dtype of the result, of as many bits."),),
-        traits=POINTWISE,
+        traits=POINTWISE | {Trait.READS_BITS},
         flops=no_flops,
         kernel=NumpyKernel(kernels.bitcast, fresh=True, gives=kernels.cast_dtype),
         identity=_keeps_dtype,
