@@ -12,7 +12,7 @@ import onnx
 import pytest
 from byoc_core import script as R
 from byoc_core.frontend.onnx import from_onnx
-from byoc_core.frontend.onnx.rounds import MAX_UNROLLED_NODES
+from byoc_core.frontend.onnx.ops.rounds import MAX_UNROLLED_NODES
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.verifier import verify
 from onnx import parser

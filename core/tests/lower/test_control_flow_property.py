@@ -47,7 +47,7 @@ class Maker:
     def fill(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
         makers = [self.unary, self.binary, self.broadcast, self.reduce, self.compare, self.select]
         if depth < 3:
-            makers += [self.branch, self.branch, self.loop, self.loop]
+            makers += [self.branch, self.branch, self.loop, self.loop, self.grow, self.open_branch]
         for _ in range(self.draw(st.integers(1, 6 if depth == 0 else 3))):
             self.draw(st.sampled_from(makers))(fb, values, sizes, depth)
 
@@ -158,6 +158,65 @@ class Maker:
         types = [value.type for value in carried]
         body = self.region(fb, "body", [COUNT, *types], sizes, depth, self.of_types([FLAG, *types]))
         values += fb.bind("loop", [trips, going, *carried], {}, regions=[body]).results
+
+    def tables(self, values: list[Value]) -> list[Value]:
+        return [value for value in values if _type(value).rank == 2]
+
+    def grow(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
+        """Carry tables that lose rows, or gain the same rows; two that change alike share the size."""
+        tables = self.tables(values)
+        if not tables:
+            return
+        name = f"g{next(self.numbers)}"
+        first: Value = self.draw(st.sampled_from(tables))
+        carried = [first, *(value for value in tables[-2:] if value.type == first.type and self.draw(st.booleans()))]
+        fixed = self.inputs(values)
+        grown = [tensor((name, 3)) for _ in carried]
+        gains: Value = self.draw(st.sampled_from(tables))
+        captured = [gains, *fixed]
+        kept = self.draw(st.sampled_from(("gain", "fill", "select" if len(carried) == 1 else "gain")))
+
+        def results(inner: FunctionBuilder, made: list[Value]) -> Sequence[Value]:
+            params = made[1 : 1 + len(carried)]
+            rows, *rest = made[1 + len(carried) : 1 + len(carried) + len(captured)]
+            match kept:
+                case "gain":
+                    changed = [inner.bind("concat", [param, rows], {"axis": 0}).result for param in params]
+                case "fill":
+                    shape = (_type(rows).shape or ())[0] * 2 + 1, 3
+                    changed = [inner.bind("broadcast_to", [self.row(inner, made)], {"shape": shape}).result] * len(
+                        params
+                    )
+                case _:
+                    new = f"k{next(self.numbers)}"
+                    sums = inner.bind("sum", [params[0]], {"axis": (1,)}).result
+                    mask = inner.bind("less", [inner.const(np.float32(0)), sums], {}).result
+                    attrs = {"axis": 0}
+                    changed = [inner.bind("compress", [params[0], mask], attrs, out_types=[tensor((new, 3))]).result]
+            return [self.of_type(inner, made, FLAG), *changed, rows, *rest]
+
+        types = [COUNT, *grown, *(value.type for value in captured)]
+        body = self.region(fb, "body", types, [*sizes, name], depth, results)
+        trips = fb.const(np.int64(self.draw(st.integers(0, 3))))
+        values += fb.bind("loop", [trips, fb.const(np.bool_(True)), *carried, *captured], {}, regions=[body]).results
+        sizes.append(name)
+
+    def open_branch(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
+        """Return tables of other sizes from the branches."""
+        condition, tables = self.pick(values, dtype="bool", rank=0), self.tables(values)
+        if condition is None or not tables:
+            return
+        name = f"b{next(self.numbers)}"
+        inputs: list[Value] = [self.draw(st.sampled_from(tables)), *self.inputs(values)]
+
+        def results(inner: FunctionBuilder, made: list[Value]) -> Sequence[Value]:
+            table = self.draw(st.sampled_from(self.tables(made)))
+            return inner.bind("as_dynamic", [table, table], {"axes": (0, 0)}, out_types=[tensor((name, 3))] * 2).results
+
+        types = [value.type for value in inputs]
+        regions = [self.region(fb, region, types, sizes, depth, results) for region in ("then_region", "else_region")]
+        values += fb.bind("if", [condition, *inputs], {}, regions=regions).results
+        sizes.append(name)
 
 
 def _type(value: Value) -> TensorType:

@@ -189,7 +189,7 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "builtin range": (
         edit_code(4, Call(BUILTIN, 99, (0,), (2,))),
-        "function `main`, instruction 4: no such builtin; got 99, expected less than 5",
+        "function `main`, instruction 4: no such builtin; got 99, expected less than 6",
     ),
     "argument count": (
         edit_code(2, Call(FUNCTION, 1, (5, 5), (2,))),
@@ -248,6 +248,28 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     "allocation of a planned tensor": (
         edit_code(6, Call(BUILTIN, Builtin.ALLOCATE, (), (6,))),
         "function `main`, instruction 6: register t1 cannot be allocated; expected a dynamic register",
+    ),
+    "clone count": (
+        edit_code(5, Call(BUILTIN, Builtin.CLONE, (2, 2), (7,))),
+        (
+            "function `main`, instruction 5: wrong operands of clone; got 2 arguments and 1 different results, "
+            "expected a different result for each argument"
+        ),
+    ),
+    "clone into one register": (
+        edit_code(5, Call(BUILTIN, Builtin.CLONE, (7, 7), (8, 8))),
+        (
+            "function `main`, instruction 5: wrong operands of clone; got 2 arguments and 1 different results, "
+            "expected a different result for each argument"
+        ),
+    ),
+    "clone into a buffer": (
+        edit_code(4, Call(BUILTIN, Builtin.CLONE, (0,), (2,))),
+        "function `main`, instruction 4: register o0 cannot be defined; expected a dynamic register",
+    ),
+    "clone of another type": (
+        edit_code(5, Call(BUILTIN, Builtin.CLONE, (2,), (7,))),
+        "function `main`, instruction 5: operands of clone differ in type; got float32[n, 4], expected int64[k]",
     ),
     "no results": (
         edit_code(0, Call(EXTERN, 0, (0,), ())),

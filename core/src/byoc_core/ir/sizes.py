@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from byoc_core.dims import Dim, DimExpr, evaluate, solve_symbol, symbols_of
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.module import Binding, Function, Value, Var
-from byoc_core.ir.structural import CALL, CALL_PACKED, IF
+from byoc_core.ir.structural import CALL, CALL_PACKED, IF, LOOP
 from byoc_core.opset.attributes import AttrValue
 from byoc_core.opset.opdef import Trait
 from byoc_core.opset.types import TensorType, Type
@@ -53,10 +53,10 @@ def result_symbols(function: Function) -> frozenset[str]:
 def introduced_symbols(binding: Binding, functions: Mapping[str, Function]) -> frozenset[str]:
     """Return the symbols defined by this binding alone: nothing else in the function may define their sizes.
 
-    These are the new sizes of a data-dependent op; for a call, the symbols in the callee's results missing from the
-    callee's parameters.
+    These are the new sizes of a data-dependent op, and the sizes changed by the rounds of a loop; for a call, the
+    symbols in the callee's results missing from the callee's parameters.
     """
-    if is_data_dependent(binding):
+    if is_data_dependent(binding) or binding.op is LOOP:
         return type_symbols(binding.results) - type_symbols(binding.operands)
     if binding.op is CALL:
         callee = functions.get(str(binding.attrs["callee"]))
@@ -181,4 +181,4 @@ def _size_producers(bindings: Sequence[Binding]) -> dict[str, int]:
 
 
 def _may_learn(binding: Binding) -> bool:
-    return binding.op.declares_results or binding.op in (CALL, IF)
+    return binding.op.declares_results or binding.op in (CALL, IF, LOOP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from byoc_core.dims import Dim, DimExpr, substitute
 from byoc_core.ir.module import Binding, Function
@@ -125,13 +125,18 @@ def _infer_declared(context: TypeContext) -> tuple[Type, ...]:
     return context.declared
 
 
-def _check_region_params(context: TypeContext, region: Function, types: tuple[Type, ...]) -> None:
+def _check_region_params(
+    context: TypeContext, region: Function, types: tuple[Type, ...], last_types: Sequence[Type] = ()
+) -> None:
+    """Check the parameters of a region; ``last_types`` replace the types of the last parameters."""
     if len(region.params) != len(types):
         raise context.error(f"region `{region.name}` takes {len(region.params)} values", got=len(types))
-    for param, type_ in zip(region.params, types, strict=True):
-        if param.type != type_:
+    params = [param.type for param in region.params]
+    params[len(params) - len(last_types) :] = last_types
+    for param, expected, type_ in zip(region.params, params, types, strict=True):
+        if expected != type_:
             raise context.error(
-                f"parameter `{param.name}` of region `{region.name}` has another type", got=type_, expected=param.type
+                f"parameter `{param.name}` of region `{region.name}` has another type", got=type_, expected=expected
             )
 
 
@@ -168,15 +173,37 @@ def _infer_loop(context: TypeContext) -> tuple[Type, ...]:
     _check_scalar(context, context.operands[0], "int64", "the trip count")
     _check_scalar(context, context.operands[1], "bool", "the condition")
     carried = context.operands[2:]
-    _check_region_params(context, body, (TensorType((), "int64"), *carried))
-    expected: tuple[Type, ...] = (TensorType((), "bool"), *carried)
+    types = tuple(param.type for param in body.params[1:])
+    changing = _symbols_of(types) - _symbols_of(carried)
+    _check_region_params(context, body, (TensorType((), "int64"), *carried), _of_round(types, carried, changing))
+    expected: tuple[Type, ...] = (TensorType((), "bool"), *_of_round(types, body.result_types[1:], changing))
     if body.result_types != expected:
         raise context.error(
             f"region `{body.name}` does not return the condition and the carried values",
             got=", ".join(map(str, body.result_types)),
             expected=", ".join(map(str, expected)),
         )
-    return carried
+    return types
+
+
+def _symbols_of(types: Iterable[Type]) -> frozenset[str]:
+    return frozenset[str]().union(*(type_.symbols for type_ in types if isinstance(type_, TensorType)))
+
+
+def _of_round(params: Sequence[Type], values: Sequence[Type], changing: frozenset[str]) -> tuple[Type, ...]:
+    """Return the types of a loop's parameters in a round started with values of other types.
+
+    Args:
+        params: the types of the parameters for carried values.
+        values: the types of the values.
+        changing: the symbols of sizes changing from round to round; an axis of such a size gives the size in the round.
+    """
+    sizes: dict[str, Dim] = {}
+    for param, value in zip(params, values, strict=False):
+        if isinstance(param, TensorType) and isinstance(value, TensorType):
+            _bind_bare_symbols(param, value, sizes)
+    sizes = {name: size for name, size in sizes.items() if name in changing}
+    return tuple(_substituted(param, sizes) for param in params)
 
 
 CALL = OpDef(
@@ -245,7 +272,8 @@ LOOP = OpDef(
     num_regions=1,
     flops=no_flops,
     doc="While `condition` holds and fewer than `max_trip` (int64) rounds ran, run `condition, *carried = body(round, "
-    "*carried)`. Return the carried values.",
+    "*carried)`. Return the carried values. A carried value may change sizes from round to round: the body's parameter "
+    "has a new symbol in place of such a size, and the result has the same symbol, for the size after the last round.",
 )
 
 STRUCTURAL_OPS = (CALL, CALL_DPS_PACKED, CALL_PACKED, COMPOSITE, IF, LOOP)

@@ -10,8 +10,8 @@ of the operands, or the operands are made in the place of the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, compress
 
 from byoc_core.dims import Dim, bound_symbols, shape_symbols, substitute, symbols_of
 from byoc_core.errors import CodegenError, ProgramError
@@ -331,11 +331,15 @@ class _Lowering:
         max_trip, condition, *initial = self._operands(binding)
         (body,) = binding.regions
         carried = []
+        is_resized = [
+            var.type != operand.type for var, operand in zip(binding.results, binding.operands[2:], strict=True)
+        ]
+        resized = self._define_resized(list(compress(binding.results, is_resized)), compress(initial, is_resized))
         for index, (var, source) in enumerate(zip(binding.results, initial, strict=True)):
-            if is_unchanged(body, index):
+            if is_unchanged(body, index) and not is_resized[index]:
                 self._buffers.register_of[var] = source
                 self._buffers.targets.pop(var, None)
-            else:
+            elif not is_resized[index]:
                 self._buffers.copy(source, self._buffers.buffer(var))
             carried.append(self._buffers.register_of[var])
         iteration, keep_going, test = (
@@ -351,13 +355,29 @@ class _Lowering:
         self._buffers.code.append(If(test, 0))
         known_before = self._buffers.known_symbols
         self._buffers.register_of.update(zip(body.params, (iteration, *carried), strict=True))
-        self._set_targets(body, (keep_going, *carried), results_in_place(body))
+        in_place = zip(results_in_place(body), (False, *is_resized), strict=True)
+        self._set_targets(body, (keep_going, *carried), [is_in_place and not new for is_in_place, new in in_place])
         self._emit_bindings(body, is_round=True)
-        self._parallel_copy([self._buffers.register(value) for value in body.results], [keep_going, *carried])
+        sources = [self._buffers.register(value) for value in body.results]
+        # Clones first: a value of a changing size is never the source of a value of a fixed size.
+        self._clone(compress(sources[1:], is_resized), resized)
+        is_copied = [True, *(not new for new in is_resized)]
+        self._parallel_copy(list(compress(sources, is_copied)), list(compress((keep_going, *carried), is_copied)))
         self._buffers.known_symbols = known_before
         self._buffers.builtin(Builtin.INCREMENT, (), iteration)
         self._buffers.code.append(Goto(head))
         self._buffers.code[leave] = If(test, len(self._buffers.code))
+
+    def _define_resized(self, results: Sequence[Var], initial: Iterable[int]) -> list[int]:
+        """Define the registers of carried values whose sizes change from round to round."""
+        binds = self._bind_symbols(results)
+        registers = [self._buffers.define_returned(var, names) for var, names in zip(results, binds, strict=True)]
+        self._clone(initial, registers)
+        return registers
+
+    def _clone(self, sources: Iterable[int], targets: Sequence[int]) -> None:
+        if targets:
+            self._buffers.code.append(Call(CallKind.BUILTIN, Builtin.CLONE, tuple(sources), tuple(targets)))
 
     def _parallel_copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Emit copies with the effect of reading all sources before writing any target."""

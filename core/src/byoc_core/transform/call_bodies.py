@@ -140,7 +140,7 @@ class CallBodies:
         if frame.sizes or regions or not is_same:
             attrs = binding.op.normalise_attrs({name: substituted(v, frame.sizes) for name, v in attrs.items()})
             is_open = frame.is_open and binding.op is not COMPOSITE
-            inputs = (region_inputs(binding, operands, region) for region in regions)
+            inputs = (region_inputs(binding, operands, region, frame.sizes) for region in regions)
             regions = tuple(
                 self._region(r, arguments, frame, is_open) for r, arguments in zip(regions, inputs, strict=True)
             )

@@ -119,7 +119,9 @@ class _Retyper:
         operands = tuple(remap(operand, mapping) for operand in binding.operands)
         new_attrs = {key: substituted(value, self._sizes) for key, value in binding.attrs.items()}
         attrs = binding.op.normalise_attrs(new_attrs)
-        regions = tuple(self._region(region, region_inputs(binding, operands, region)) for region in binding.regions)
+        regions = tuple(
+            self._region(region, region_inputs(binding, operands, region, self._sizes)) for region in binding.regions
+        )
         types = infer_results(
             binding.op,
             operands,
@@ -144,16 +146,38 @@ class _Retyper:
         return self.function(replace(region, params=tuple(params)), mapping)
 
 
-def region_inputs(binding: Binding, operands: Sequence[Value], region: Function) -> tuple[Type, ...]:
-    """Return the types of a region's parameters, derived from the operands of the op with the region."""
+def region_inputs(
+    binding: Binding, operands: Sequence[Value], region: Function, sizes: Mapping[str, Dim]
+) -> tuple[Type, ...]:
+    """Return the types of a region's parameters, derived from the operands of the op with the region.
+
+    Args:
+        binding: the op with the region, on the former operands.
+        operands: the new operands.
+        region: a region of the op.
+        sizes: the replacements of symbols.
+    """
     types = tuple(operand.type for operand in operands)
     if binding.op is COMPOSITE:
         return types
     if binding.op is IF:
         return types[1:]
     if binding.op is LOOP:
-        return (region.params[0].type, *types[2:])
+        carried = zip(region.params[1:], binding.operands[2:], types[2:], strict=True)
+        return (region.params[0].type, *(_carried(param.type, old.type, new, sizes) for param, old, new in carried))
     return tuple(param.type for param in region.params)
+
+
+def _carried(param: Type, old: Type, new: Type, sizes: Mapping[str, Dim]) -> Type:
+    """Return the type of a loop's parameter for an operand of a new type; sizes changed by rounds stay symbolic."""
+    if param == old or not (
+        isinstance(param, TensorType) and isinstance(old, TensorType) and isinstance(new, TensorType)
+    ):
+        return new
+    dims = zip(param.shape or (), old.shape or (), new.shape or (), strict=True)
+    return TensorType(
+        tuple(substitute(dim, sizes) if dim != before else after for dim, before, after in dims), new.dtype
+    )
 
 
 def substituted_type(type_: Type, sizes: Mapping[str, Dim]) -> Type:

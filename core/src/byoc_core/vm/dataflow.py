@@ -21,8 +21,8 @@ from byoc_core.dims import shape_symbols
 from byoc_core.errors import ProgramError
 from byoc_core.vm.control_flow import BasicBlock, basic_blocks, reverse_postorder
 from byoc_core.vm.footprints import Footprints
-from byoc_core.vm.instructions import Call, CallKind, Effect
-from byoc_core.vm.liveness import TensorLiveness, effect_of, read_registers
+from byoc_core.vm.instructions import Call, Effect
+from byoc_core.vm.liveness import TensorLiveness, effect_of, is_defining, read_registers
 from byoc_core.vm.program import Program, RegisterKind, VMFunction, nbytes_of
 
 __all__ = ["check_dataflow"]
@@ -212,7 +212,7 @@ class _Dataflow:
 
     def _defined(self, call: Call, results: Collection[int]) -> list[int]:
         """Return the results allocated by the callee."""
-        if call.kind not in (CallKind.PACKED, CallKind.FUNCTION):
+        if not is_defining(call):
             return []
         return [number for number in results if self._registers[number].kind is RegisterKind.DYNAMIC]
 

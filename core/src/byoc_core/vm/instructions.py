@@ -171,6 +171,8 @@ class Effect(Enum):
     """Reads and rewrites an existing buffer."""
     ALLOCATES = "allocates"
     """Allocates a buffer with undefined content for a dynamic register."""
+    DEFINES = "defines"
+    """Defines dynamic registers, like a returned value: with the symbols bound by the registers."""
 
 
 class Builtin(IntEnum):
@@ -181,14 +183,16 @@ class Builtin(IntEnum):
     ZERO = 2
     INCREMENT = 3
     LOOP_TEST = 4
+    CLONE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltinSpec:
-    """A builtin's operands and effect; every builtin has a single result.
+    """A builtin's operands and effect; every builtin has a single result, except for builtins defining registers.
 
     Attributes:
-        args: the dtype of each scalar argument; ``None`` for a tensor like the result.
+        args: the dtype of each scalar argument; ``None`` for a tensor like the result. With the effect of defining
+            registers, there are any number of such arguments, with a result for each.
         result: the dtype of the scalar result; ``None`` for any tensor.
         effect: the effect on the result register.
         doc: the computed value.
@@ -213,6 +217,9 @@ BUILTINS: Mapping[Builtin, BuiltinSpec] = MappingProxyType(
             "bool",
             Effect.FILLS,
             "result = (iteration < max_trip) and condition.",
+        ),
+        Builtin.CLONE: BuiltinSpec(
+            "clone", (None,), None, Effect.DEFINES, "Each result is a copy of its argument, made before any result."
         ),
     }
 )

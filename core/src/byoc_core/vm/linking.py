@@ -288,6 +288,13 @@ class _Linker:
                 frame.registers[number] = frame.allocate(spec)
 
             return Step.of(allocate, (self._frame,), index)
+        if builtin is Builtin.CLONE:
+            specs = [self._spec(number) for number in call.results]
+
+            def clone(frame: Frame, *arrays: NDArray) -> None:
+                frame.define(call.results, specs, arrays, arrays)
+
+            return Step.of(clone, (self._frame, *call.args), index)
         return Step.of(_BUILTINS[builtin], (*call.args, *call.results), index)
 
 

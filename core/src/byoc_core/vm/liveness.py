@@ -14,7 +14,7 @@ from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import BUILTINS, Builtin, Call, CallKind, Effect, If, Instruction, Ret
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
 
-__all__ = ["TensorLiveness", "effect_of", "read_registers"]
+__all__ = ["TensorLiveness", "effect_of", "is_defining", "read_registers"]
 
 
 def read_registers(instruction: Instruction) -> tuple[int, ...]:
@@ -33,6 +33,11 @@ def read_registers(instruction: Instruction) -> tuple[int, ...]:
 def effect_of(call: Call) -> Effect | None:
     """Return the effect of a builtin; ``None`` for other calls."""
     return BUILTINS[Builtin(call.callee)].effect if call.kind is CallKind.BUILTIN else None
+
+
+def is_defining(call: Call) -> bool:
+    """Return whether a call defines its dynamic results, instead of writing existing buffers."""
+    return call.kind in (CallKind.PACKED, CallKind.FUNCTION) or effect_of(call) is Effect.DEFINES
 
 
 class TensorLiveness:

@@ -18,6 +18,7 @@ from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import (
     BUILTINS,
     Builtin,
+    BuiltinSpec,
     Call,
     CallKind,
     Effect,
@@ -28,6 +29,7 @@ from byoc_core.vm.instructions import (
     Ret,
     spec_of,
 )
+from byoc_core.vm.liveness import is_defining
 from byoc_core.vm.program import (
     ALIGNMENT,
     Program,
@@ -267,7 +269,7 @@ class _CodeChecker:
                     raise self._error(
                         f"register {register} cannot hold a returned value", expected="a dynamic register"
                     )
-            elif self._function.dynamics[register.index].binds and call.kind in (CallKind.EXTERN, CallKind.BUILTIN):
+            elif self._function.dynamics[register.index].binds and not is_defining(call):
                 raise self._error(f"register {register} binds symbols: only a returned value can define the register")
 
     def _check_types(self, operands: str, numbers: Sequence[int], specs: Sequence[TensorSpec]) -> None:
@@ -287,6 +289,9 @@ class _CodeChecker:
 
     def _check_builtin(self, call: Call) -> None:
         spec = BUILTINS[Builtin(call.callee)]
+        if spec.effect is Effect.DEFINES:
+            self._check_clone(spec, call)
+            return
         if len(call.args) != len(spec.args) or len(call.results) != 1:
             raise self._error(
                 f"wrong number of operands of {spec.name}",
@@ -302,6 +307,19 @@ class _CodeChecker:
             self._check_scalar(spec.name, register, dtype)
             if dtype is None:
                 self._check_like(f"operands of {spec.name} differ in type", register, result)
+
+    def _check_clone(self, spec: BuiltinSpec, call: Call) -> None:
+        if len(call.args) != len(call.results) or len(set(call.results)) != len(call.results):
+            raise self._error(
+                f"wrong operands of {spec.name}",
+                got=f"{len(call.args)} arguments and {len(set(call.results))} different results",
+                expected="a different result for each argument",
+            )
+        for number, target in zip(call.args, call.results, strict=True):
+            register, result = self._registers[number], self._registers[target]
+            if result.kind is not RegisterKind.DYNAMIC:
+                raise self._error(f"register {result} cannot be defined", expected="a dynamic register")
+            self._check_like(f"operands of {spec.name} differ in type", register, result)
 
     def _check_scalar(self, name: str, register: Register, dtype: str | None) -> None:
         if dtype is not None and (register.dtype != dtype or register.shape):

@@ -60,7 +60,7 @@ _OPS_OF: Mapping[str, str] = {
     "cumulative": "cumsum cumprod",
     "arrangement": "trilu depth_to_space space_to_depth",
     "border": "nn.border_pad",
-    "data_dependent": "nonzero compress unique range as_size",
+    "data_dependent": "nonzero compress unique range as_size as_dynamic",
     "detection": "nn.non_max_suppression",
     "sampling": "nn.grid_sample nn.roi_align",
 }

@@ -148,6 +148,7 @@ def data_dependent_op(
     doc: str,
     *,
     attrs: tuple[AttrSpec, ...] = (),
+    is_variadic: bool = False,
     cases: Callable[[], tuple[OpCase, ...]],
 ) -> OpDef:
     """Return an op with a result size decided by the elements of operands.
@@ -159,6 +160,7 @@ def data_dependent_op(
         kernel: the reference kernel.
         doc: the meaning of the op, with shapes.
         attrs: the attributes.
+        is_variadic: whether the last operand stands for any number of operands.
         cases: canonical uses.
     """
 
@@ -174,7 +176,7 @@ def data_dependent_op(
 
     return OpDef(
         name,
-        tuple(map(OperandSpec, operands)),
+        tuple(OperandSpec(operand, is_variadic and operand is operands[-1]) for operand in operands),
         infer,
         attrs=attrs,
         traits=frozenset({Trait.PURE, Trait.DATA_DEPENDENT}),
@@ -253,6 +255,27 @@ def _range_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
     return (TensorType((size,), dtype),)
 
 
+def _as_dynamic(*tensors: NDArray, axes: tuple[int, ...]) -> tuple[NDArray, ...]:
+    sizes = [tensor.shape[axis] for tensor, axis in zip(tensors, axes, strict=True)]
+    if len(set(sizes)) > 1:
+        raise ExecutionError("op `as_dynamic`", "has tensors of different sizes", got=", ".join(map(str, sizes)))
+    return tuple(tensor.copy() for tensor in tensors)
+
+
+def _as_dynamic_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
+    axes = context.attrs["axes"]
+    if len(axes) != len(context.operands):
+        raise context.error("needs an axis for each tensor", got=len(axes), expected=len(context.operands))
+    return tuple(_with_own_size(context, index, axis, size) for index, axis in enumerate(axes))
+
+
+def _with_own_size(context: TypeContext, index: int, axis: int, size: Dim) -> TensorType:
+    shape = context.shape(index)
+    if not 0 <= axis < len(shape):
+        raise context.error("has no such axis", operand=index, got=axis, expected=f"0 to {len(shape) - 1}")
+    return TensorType((*shape[:axis], size, *shape[axis + 1 :]), context.tensor(index).dtype)
+
+
 def _as_size_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
     require_kind(context, 0, ("int", "uint"))
     require_rank(context, 0, 0, "a scalar")
@@ -324,6 +347,21 @@ OPS: tuple[OpDef, ...] = (
         "attributes of other ops.\n\n"
         "Shapes: an integer scalar, not negative; the result is bool ``(k, 0)``.",
         cases=lambda: (example(integers((), 0, 9)), example(integers((), 0, 9, "int32"))),
+    ),
+    data_dependent_op(
+        "as_dynamic",
+        ("tensors",),
+        _as_dynamic_types,
+        NumpyKernel(_as_dynamic, gives=fixed_dtype(None)),
+        "Return the tensors, with a common size known only at run time in place of a size of each. The sizes in place "
+        "of which it stands must be equal.\n\n"
+        "Shapes: any; the size ``k`` stands at axis ``axes[i]`` of result ``i``, all other sizes stay.",
+        attrs=(AttrSpec("axes", AttrKind.INTS, doc="An axis of each tensor."),),
+        is_variadic=True,
+        cases=lambda: (
+            example((2, 3), axes=(1,)),
+            example((4, 3), OperandCase((2, 4), "int64"), axes=(0, 1)),
+        ),
     ),
 )
 """The family's ops."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
 
 from byoc_core.dims import Dim, dim_max
+from byoc_core.frontend.onnx.differing_sizes import shapes_of_alike
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.rounds import Round, Rounds, read_scalar
 from byoc_core.frontend.onnx.regions import Region
-from byoc_core.frontend.onnx.rounds import Round, Rounds, read_scalar
 from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.module import Value, Var
+from byoc_core.opset.types import TensorType
 
 __all__ = ["IMPORTERS"]
 
@@ -35,28 +38,81 @@ def _import_if(node: NodeContext) -> Sequence[Imported]:
     if constant is not None:
         return node.inline(names[0] if _read_condition(node, constant) else names[1], ())
     condition = read_scalar(node, node.value(0), "bool", "the condition")
-    regions, results = zip(*(_import_branch(node, name) for name in names), strict=True)
-    for output, first, second in zip(node.output_names, *results, strict=True):
-        if first.type != second.type:
-            raise node.error(
-                f"the branches disagree on the type of output `{output}`",
-                got=f"{first.type} and {second.type}",
-                expected="the same type, because the condition is computed at run time",
-            )
-    finished = [region.finish(values) for region, values in zip(regions, results, strict=True)]
+    branches = [_import_branch(node, name) for name in names]
+    _unify(node, branches)
+    finished = [branch.region.finish(branch.results) for branch in branches]
     captured = dict.fromkeys(outer for _, params in finished for outer in params)
-    branches = [
+    functions = [
         replace(function, params=tuple(params.get(outer) or Var(outer.name, outer.type) for outer in captured))
         for function, params in finished
     ]
-    return node.emit_all("if", (condition, *captured), {}, branches)
+    return node.emit_all("if", (condition, *captured), {}, functions)
 
 
-def _import_branch(node: NodeContext, name: str) -> tuple[Region, list[Value]]:
+@dataclass
+class _Branch:
+    """An imported branch of an ``If``.
+
+    Attributes:
+        region: the function of the branch.
+        inner: the node from the perspective inside.
+        results: the results, in the order of the node's outputs.
+    """
+
+    region: Region
+    inner: NodeContext
+    results: list[Value]
+
+    def open(self, axes: Mapping[int, int], size: Dim) -> None:
+        """Put a size known only at run time in place of a size of some results, by index with the axis."""
+        types = [self._with_size(self.results[index], axis, size) for index, axis in axes.items()]
+        attrs: dict[str, object] = {"axes": tuple(axes.values())}
+        values = self.inner.emit_all("as_dynamic", [self.results[i] for i in axes], attrs, out_types=types)
+        for index, value in zip(axes, values, strict=True):
+            self.results[index] = value
+
+    def _with_size(self, value: Value, axis: int, size: Dim) -> TensorType:
+        shape = self.inner.shape_of(value)
+        return TensorType((*shape[:axis], size, *shape[axis + 1 :]), self.inner.tensor_type(value).dtype)
+
+
+def _import_branch(node: NodeContext, name: str) -> _Branch:
     region, inner = node.open_region(name)
     outputs = inner.inline(name, ())
     pairs = zip(outputs, node.output_names, strict=True)
-    return region, [inner.to_value(output, f"output `{output_name}` of `{name}`") for output, output_name in pairs]
+    results = [inner.to_value(output, f"output `{output_name}` of `{name}`") for output, output_name in pairs]
+    return _Branch(region, inner, results)
+
+
+def _unify(node: NodeContext, branches: Sequence[_Branch]) -> None:
+    """Give the results of both branches the same types: a size known only at run time stands for different sizes.
+
+    Results with the same pair of sizes share the new size.
+
+    Raises:
+        FrontendError: the branches disagree on the dtype or the rank of a result.
+    """
+    # By the sizes in both branches, and the number of earlier axes of the result with these sizes.
+    groups: dict[tuple[Dim, Dim, int], dict[int, int]] = {}
+    for index, (first, second) in enumerate(zip(*(branch.results for branch in branches), strict=True)):
+        if first.type == second.type:
+            continue
+        shapes = shapes_of_alike(first.type, second.type)
+        if shapes is None:
+            raise node.error(
+                f"the branches disagree on the type of output `{node.output_names[index]}`",
+                got=f"{first.type} and {second.type}",
+                expected="the same dtype and rank, because the condition is computed at run time",
+            )
+        earlier = Counter[tuple[Dim, Dim]]()
+        for axis, sizes in enumerate(zip(*shapes, strict=True)):
+            if sizes[0] != sizes[1]:
+                groups.setdefault((*sizes, earlier[sizes]), {})[index] = axis
+                earlier[sizes] += 1
+    for axes in groups.values():
+        size = node.fresh_size(node.output_names[min(axes)])
+        for branch in branches:
+            branch.open(axes, size)
 
 
 def _read_condition(node: NodeContext, condition: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.rounds import Round, Rounds
+from byoc_core.frontend.onnx.ops.rounds import Round, Rounds
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 

@@ -9,13 +9,14 @@ import numpy as np
 import onnx
 
 from byoc_core.dims import Dim
-from byoc_core.dtypes import to_numpy
+from byoc_core.frontend.onnx.differing_sizes import shapes_of_alike, types_of_all_rounds
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
+from byoc_core.frontend.onnx.ops.scan_outputs import SliceCollector, zeros
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.ir.module import Value, Var
 from byoc_core.ir.sizes import type_symbols
-from byoc_core.opset.types import TensorType
+from byoc_core.opset.types import TensorType, Type
 
 __all__ = ["MAX_UNROLLED_NODES", "Round", "Rounds"]
 
@@ -38,6 +39,27 @@ class Round:
     condition: Imported
     carried: Sequence[Imported]
     scanned: Sequence[Imported]
+
+
+@dataclass(frozen=True)
+class _Body:
+    """An imported round, to be run repeatedly.
+
+    Attributes:
+        region: the function of the round.
+        inner: the node from the perspective inside.
+        number: the parameter for the round's number.
+        params: the parameters for the carried values.
+        result: the results of the round.
+        following: the carried values for the next round.
+    """
+
+    region: Region
+    inner: NodeContext
+    number: Var
+    params: Sequence[Var]
+    result: Round
+    following: Sequence[Value]
 
 
 @dataclass(frozen=True)
@@ -68,21 +90,17 @@ class Rounds:
         """Emit the rounds; return the final carried values, then the scan outputs, stacked on axis 0.
 
         Few rounds are unrolled. In unrolled rounds, scan outputs are stacked once instead of written in each round, the
-        round's number and dependent values are known, and sizes may change from round to round.
+        round's number and dependent values are known, and types may change from round to round. In other rounds, only
+        sizes of carried values may change.
 
         Raises:
-            FrontendError: the rounds are not unrolled and a carried value changes its type, or there are scan outputs
-                with sizes only known after a run: the number of slices, or a size of a slice.
+            FrontendError: the rounds are not unrolled, and a carried value changes its dtype or rank; or there are no
+                rounds, and a slice of a scan output has a size known only in a round.
         """
         count, repeats = self.count, self.node.repeats
         if isinstance(count, int) and count * repeats * _count_nodes(self.body) <= MAX_UNROLLED_NODES:
             return self._unroll(carried, count)
-        if self.is_reversed and count is None:
-            raise self.node.error(
-                "has scan outputs, but the number of rounds is computed at run time",
-                expected="a number of rounds computed from sizes, and a constantly true condition",
-            )
-        return self._emit_loop(carried, 0 if count is None else count)
+        return self._emit_loop(carried)
 
     def _unroll(self, carried: Sequence[Imported], count: int) -> list[Imported]:
         if count == 0:
@@ -111,10 +129,10 @@ class Rounds:
             return []
         region, inner = self.node.open_region("body")
         result = self.run(inner, region.param("i", _INDEX), [inner.bring_in(item) for item in carried])
-        return [self._zeros(self._slice_value(region, inner, item), 0) for item in result.scanned]
+        return [zeros(self.node, self._slice_value(region, inner, item), 0) for item in result.scanned]
 
     def _slice_value(self, region: Region, inner: NodeContext, item: Imported) -> Value:
-        """Return a slice of a scan output as value.
+        """Return a slice of the scan output of no rounds.
 
         Raises:
             FrontendError: a size of the slice is only known inside a round, from an op.
@@ -128,51 +146,63 @@ class Rounds:
             )
         return slice_value
 
-    def _zeros(self, example: Value, count: Dim) -> Value:
-        """Return zeros with room for ``count`` values of the given type."""
-        type_ = self.node.tensor_type(example)
-        zero = self.node.constant(np.zeros((), to_numpy(type_.dtype)))
-        return self.node.emit("broadcast_to", zero, shape=(count, *self.node.shape_of(example)))
-
-    def _emit_loop(self, carried: Sequence[Imported], num_slices: Dim) -> list[Imported]:
-        """Emit a loop; ``num_slices`` is the number of rounds if there are scan outputs."""
+    def _emit_loop(self, carried: Sequence[Imported]) -> list[Imported]:
         node = self.node
         first = [node.to_value(item, f"carried value `{name}`") for item, name in zip(carried, self.names, strict=True)]
-        region, inner = node.open_region("body")
+        body = self._import_body(first)
+        region, inner = body.region, body.inner
+        collector = SliceCollector(node, region, inner, body.number, self.count)
+        scanned = [
+            collector.collect(inner.to_value(item, "a scan output"), is_reversed=is_reversed)
+            for item, is_reversed in zip(body.result.scanned, self.is_reversed, strict=True)
+        ]
+        params = [*body.params, *(param for slices in scanned for param in slices.params)]
+        following = [*body.following, *(value for slices in scanned for value in slices.following)]
+        first += [value for slices in scanned for value in slices.first]
+        condition = read_scalar(inner, inner.to_value(body.result.condition, "the condition"), "bool", "the condition")
+        results = iter(self._bind(region, (body.number, *params), first, (condition, *following)))
+        carried_results: list[Imported] = [next(results) for _ in body.params]
+        return [*carried_results, *(slices.stack([next(results) for _ in slices.params]) for slices in scanned)]
+
+    def _import_body(self, first: Sequence[Value]) -> _Body:
+        """Import the body on carried values whose types hold in every round.
+
+        The types of the initial values are tried first. Each size changed by the body becomes a symbol, until no other
+        size changes; sizes changed alike share a symbol.
+        """
+        first_types = [value.type for value in first]
+        types = first_types
+        while True:
+            body = self._import_round(types)
+            after = [value.type for value in body.following]
+            self._check_types(types, after)
+            wider = types_of_all_rounds(
+                first_types, types, after, lambda index: self.node.fresh_size(self.names[index])
+            )
+            if wider is None:
+                body.region.own_symbols |= type_symbols(body.params) - type_symbols(first)
+                return body
+            types = wider
+
+    def _import_round(self, types: Sequence[Type]) -> _Body:
+        region, inner = self.node.open_region("body")
         number = region.param("i", _INDEX)
-        params = [region.param(name, value.type) for name, value in zip(self.names, first, strict=True)]
+        params = [region.param(name, type_) for name, type_ in zip(self.names, types, strict=True)]
         result = self.run(inner, number, params)
         pairs = zip(result.carried, self.names, strict=True)
         following = [inner.to_value(item, f"carried value `{name}`") for item, name in pairs]
-        for name, before, after in zip(self.names, first, following, strict=True):
-            if before.type != after.type:
-                raise node.error(
+        return _Body(region, inner, number, params, result, following)
+
+    def _check_types(self, before: Sequence[Type], after: Sequence[Type]) -> None:
+        for name, old, new in zip(self.names, before, after, strict=True):
+            if old != new and shapes_of_alike(old, new) is None:
+                raise self.node.error(
                     f"carried value `{name}` changes type from round to round",
-                    got=after.type,
-                    expected=before.type,
-                    hint=f"Types may change if the rounds are unrolled: at most {MAX_UNROLLED_NODES} nodes in all, "
-                    "a constant number of rounds, and a constantly true condition.",
+                    got=new,
+                    expected=old,
+                    hint=f"Dtype and rank may change if the rounds are unrolled: at most {MAX_UNROLLED_NODES} nodes "
+                    "in all, a constant number of rounds, and a constantly true condition.",
                 )
-        for item, is_reversed in zip(result.scanned, self.is_reversed, strict=True):
-            slice_value = self._slice_value(region, inner, item)
-            room = self._zeros(slice_value, num_slices)
-            params.append(region.param("scanned", room.type))
-            first.append(room)
-            bounds: dict[str, object] = (
-                {"start": num_slices - 1, "stop": -1, "step": -1} if is_reversed else {"stop": num_slices}
-            )
-            order = inner.emit("arange", **bounds)
-            following.append(self._write(inner, params[-1], slice_value, inner.emit("equal", order, number)))
-        condition = read_scalar(inner, inner.to_value(result.condition, "the condition"), "bool", "the condition")
-        return list(self._bind(region, (number, *params), first, (condition, *following)))
-
-    def _write(self, inner: NodeContext, slices: Var, slice_value: Value, is_current: Value) -> Value:
-        """Return the slices gathered so far with a further slice, copied because the IR has no op writing in place.
-
-        Cost: all slices, in each round; as elementwise ops, fused by backends, cheaper than a ``scatter_slice``.
-        """
-        mask = inner.reshape(is_current, (*inner.shape_of(is_current), *(1 for _ in inner.shape_of(slice_value))))
-        return inner.emit("where", mask, slice_value, slices)
 
     def _bind(
         self, region: Region, params: Sequence[Var], first: Sequence[Value], results: Sequence[Value]
