@@ -13,7 +13,7 @@ for them: ``onnx.backend.test.BackendTest(byoc_core.onnx_backend, __name__)`` ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from byoc_core.driver import build
 from byoc_core.errors import ByocError, OptionsError, near_names
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.sequences import pack_sequence, unpack_sequence
 from byoc_core.vm import VirtualMachine
 
 __all__ = ["OnnxBackend", "PreparedModel", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
@@ -39,16 +40,21 @@ class PreparedModel(BackendRep):
         output_names: the names of the outputs, in the model's order.
     """
 
-    def __init__(self, executable: Executable, input_names: Sequence[str], output_names: Sequence[str]) -> None:
+    def __init__(
+        self, executable: Executable, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]
+    ) -> None:
         self.executable = executable
-        self.input_names, self.output_names = tuple(input_names), tuple(output_names)
+        self.input_names = tuple(value.name for value in inputs)
+        self.output_names = tuple(value.name for value in outputs)
+        self._inputs, self._outputs = tuple(inputs), tuple(outputs)
         self._call = VirtualMachine(executable)["main"]
 
     def run(self, inputs: Sequence[object] | Mapping[str, object] | object, **kwargs: Any) -> tuple[NDArray, ...]:
         """Return the outputs, in the model's order.
 
         Args:
-            inputs: the inputs in the model's order, or by name; or the only input.
+            inputs: the inputs in the model's order, or by name; or the only input. A sequence is a list of arrays, an
+                absent optional value is ``None``.
             kwargs: of the interface; there are none.
 
         Raises:
@@ -56,8 +62,10 @@ class PreparedModel(BackendRep):
             ExecutionError: an input has another dtype or shape than declared, or the model cannot be run on the inputs.
         """
         _refuse("run", kwargs)
-        results = self._call(*map(np.asarray, self._in_order(inputs)))
-        return results if isinstance(results, tuple) else (results,)
+        pairs = zip(self._inputs, self._in_order(inputs), strict=True)
+        results = self._call(*(array for declared, value in pairs for array in _pack(declared.type, value)))
+        arrays = iter(results if isinstance(results, tuple) else (results,))
+        return tuple(_unpack(declared.type, arrays) for declared in self._outputs)
 
     def _in_order(self, inputs: object) -> Sequence[object]:
         if not isinstance(inputs, Mapping):
@@ -118,9 +126,9 @@ class OnnxBackend(Backend):
         """
         if not cls.supports_device(device):
             raise OptionsError("device", "is not supported", got=device, expected="CPU")
-        module = from_onnx(model)
-        main = module.functions["main"]
-        return PreparedModel(build(module, **kwargs), main.input_names, _names(main.attrs["output_names"]))
+        weights = {tensor.name for tensor in model.graph.initializer}
+        inputs = [value for value in model.graph.input if value.name not in weights]
+        return PreparedModel(build(from_onnx(model), **kwargs), inputs, model.graph.output)
 
     @classmethod
     def run_node(
@@ -167,8 +175,35 @@ class OnnxBackend(Backend):
         return cls.prepare(model, device, **kwargs).run(arrays)
 
 
-def _names(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, tuple) else ()
+def _pack(type_: onnx.TypeProto, value: Any) -> list[NDArray]:
+    """Return the arrays of an input."""
+    if type_.HasField("optional_type"):
+        inner = type_.optional_type.elem_type
+        absent: Any = [] if inner.HasField("sequence_type") else np.zeros((0,) * _rank(inner), _dtype(inner))
+        return [np.array(value is not None), *_pack(inner, absent if value is None else value)]
+    if type_.HasField("sequence_type"):
+        inner = type_.sequence_type.elem_type
+        rank = _rank(inner) if inner.tensor_type.HasField("shape") or not len(value) else None
+        return list(pack_sequence(value, dtype=_dtype(inner), rank=rank))
+    return [np.asarray(value)]
+
+
+def _unpack(type_: onnx.TypeProto, arrays: Iterator[NDArray]) -> Any:
+    """Return an output: an array, a list of arrays, or ``None``."""
+    if type_.HasField("optional_type"):
+        is_present, value = next(arrays), _unpack(type_.optional_type.elem_type, arrays)
+        return value if is_present else None
+    if type_.HasField("sequence_type"):
+        return unpack_sequence(next(arrays), next(arrays))
+    return next(arrays)
+
+
+def _rank(type_: onnx.TypeProto) -> int:
+    return len(type_.tensor_type.shape.dim)
+
+
+def _dtype(type_: onnx.TypeProto) -> np.dtype[Any]:
+    return onnx.helper.tensor_dtype_to_np_dtype(type_.tensor_type.elem_type)
 
 
 def _refuse(where: str, kwargs: Mapping[str, object]) -> None:
@@ -177,7 +212,12 @@ def _refuse(where: str, kwargs: Mapping[str, object]) -> None:
 
 
 is_compatible = OnnxBackend.is_compatible
+"""See :meth:`OnnxBackend.is_compatible`."""
 prepare = OnnxBackend.prepare
+"""See :meth:`OnnxBackend.prepare`."""
 run_model = OnnxBackend.run_model
+"""Compile a model and run it: ``prepare(model, device, **kwargs).run(inputs)``."""
 run_node = OnnxBackend.run_node
+"""See :meth:`OnnxBackend.run_node`."""
 supports_device = OnnxBackend.supports_device
+"""See :meth:`OnnxBackend.supports_device`."""

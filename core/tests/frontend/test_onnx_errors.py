@@ -136,7 +136,22 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
     (
         "sequence input",
         _model([_node("Relu")], inputs=[helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, [1])]),
-        "ONNX model, input `x`: is not a tensor; got sequence",
+        "ONNX model, node `the_node` (Relu): needs `x` as a tensor; got a sequence",
+    ),
+    (
+        "map input",
+        _model(
+            [_node("Relu")],
+            inputs=[
+                onnx.ValueInfoProto(
+                    name="x", type=onnx.TypeProto(map_type=onnx.TypeProto.Map(key_type=TensorProto.INT64))
+                )
+            ],
+        ),
+        (
+            "ONNX model, input `x`: is neither a tensor, nor a sequence of tensors, nor one of these as optional "
+            "value; got map"
+        ),
     ),
     (
         "old opset",

@@ -242,11 +242,6 @@ _REFUSED: list[tuple[str, str, str]] = [
         "node `y` (Scan): names no axis of a tensor of rank 2; got 2",
     ),
     (
-        "a sequence as an output",
-        _seq("y = SequenceConstruct(x, x)"),
-        "output `y`: needs `y` as a tensor; got a sequence of 2",
-    ),
-    (
         "a sequence as a tensor",
         _seq("s = SequenceConstruct(x, x) y = Neg(s)"),
         "node `y` (Neg): needs `s` as a tensor; got a sequence of 2",
@@ -254,7 +249,7 @@ _REFUSED: list[tuple[str, str, str]] = [
     (
         "a tensor as a sequence",
         _seq("y = SequenceAt(x, one)"),
-        "node `y` (SequenceAt): the first input is not a sequence known during import",
+        'node `y` (SequenceAt): the first input is not a sequence; got <var x: R.Tensor(("n", 4), "float32")>',
     ),
     (
         "no such position",
@@ -262,27 +257,27 @@ _REFUSED: list[tuple[str, str, str]] = [
         "node `y` (SequenceAt): the position is outside a sequence of 2 elements; got 9",
     ),
     (
-        "a position that is not known",
-        _seq("s = SequenceConstruct(x, x) y = SequenceAt(s, i)"),
-        (
-            "node `y` (SequenceAt): input `i` is computed at run time; expected a constant, or "
-            "sizes computed from shapes"
-        ),
-    ),
-    (
         "nothing to join",
         _seq("s = SequenceEmpty() y = ConcatFromSequence<axis = 0>(s)"),
         "node `y` (ConcatFromSequence): joins the elements of an empty sequence",
     ),
     (
-        "parts of a dynamic axis",
-        _seq("s = SplitToSequence<axis = 0>(x) y = SequenceAt(s, one)"),
-        "node `s` (SplitToSequence): splits an axis into an unknown number of parts; got n",
+        "a sequence from one branch",
+        _if("a = SequenceConstruct(x)", "b = Neg(x)"),
+        "node `y` (If): has output `y` as a tensor in one place, and as a sequence in another",
     ),
     (
-        "a sequence from both branches",
-        _if("a = SequenceConstruct(x)", "b = SequenceConstruct(x, x)"),
-        ("node `y` (If): needs output `y` of `then_branch` as a tensor; got a sequence of 1"),
+        "elements of several ranks",
+        _if("a = SequenceConstruct(x)", "b = SequenceConstruct(x, c)"),
+        (
+            "node `y` (If): has a sequence of tensors that differ in dtype or rank; "
+            'got R.Tensor((), "bool"), expected like R.Tensor(("n", 4), "float32")'
+        ),
+    ),
+    (
+        "parts of no size",
+        _seq("z = Sub(one, one) s = SplitToSequence<axis = 0>(x, z) y = SequenceAt(s, one)"),
+        "node `s` (SplitToSequence): splits an axis into parts of no size; got 0",
     ),
     (
         "joined elements differ",

@@ -119,8 +119,8 @@ def test_tensors_keep_their_elements(kernel: str) -> None:
     x, y = np.arange(6).reshape(2, 3), np.ones((3, 4), np.float32)
     given = compute(x, y, axes=(1, 0))
     assert isinstance(given, tuple)
-    results: list[Any] = list(given)
-    for result, operand in zip(results, (x, y), strict=True):
+    operands: list[Any] = [x, y]
+    for result, operand in zip(given, operands, strict=True):
         np.testing.assert_array_equal(result, operand)
         assert result.dtype == operand.dtype
         assert not np.shares_memory(result, operand)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import onnx
 
 from byoc_core.dims import Dim
 from byoc_core.errors import FrontendError
+from byoc_core.frontend.onnx.node_context import Imported
+from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence
 from byoc_core.frontend.onnx.symbols import SymbolTable
 from byoc_core.frontend.onnx.weights import dtype_of
+from byoc_core.ir.module import Var
 from byoc_core.opset.types import MAX_ARRAY_NBYTES, TensorType
 
-__all__ = ["read_input_type", "size_names"]
+__all__ = ["read_input", "size_names"]
 
 
-def read_input_type(value: onnx.ValueInfoProto, where: str, symbols: SymbolTable) -> TensorType:
-    """Return the type declared by a model for an input.
+Param = Callable[[str, TensorType], Var]
+"""Adds a parameter to the graph's function, for a name and a type."""
+
+
+def read_input(value: onnx.ValueInfoProto, where: str, symbols: SymbolTable, param: Param) -> Imported:
+    """Return an input of a model as parameters: one for a tensor, two for a sequence, one more for an optional value.
 
     A negative size is unknown, the same as an absent size: exporters write -1 for unknown sizes, ONNX's checker accepts
     any negative size, and ONNX Runtime reads all of these as unknown.
@@ -23,28 +32,76 @@ def read_input_type(value: onnx.ValueInfoProto, where: str, symbols: SymbolTable
         value: the declaration.
         where: the graph's place in the model, for messages.
         symbols: the symbols of the model; gets a symbol for each unknown size.
+        param: adds a parameter.
 
     Raises:
-        FrontendError: the input is no tensor, has an unsupported dtype, or is too large for an array.
+        FrontendError: the input is something else, has an unsupported dtype, or is too large for an array.
     """
-    where = f"{where}, input `{value.name}`"
-    if not value.type.HasField("tensor_type"):
-        kind = value.type.WhichOneof("value") or "nothing"
-        raise FrontendError(where, "is not a tensor", got=kind.removesuffix("_type"))
-    tensor = value.type.tensor_type
-    dtype = dtype_of(tensor.elem_type, where)
-    if not tensor.HasField("shape"):
-        return TensorType(None, dtype)
-    shape = tuple(_read_dim(dim, f"{value.name}_dim{axis}", symbols) for axis, dim in enumerate(tensor.shape.dim))
-    type_ = TensorType(shape, dtype)
-    if type_.oversized_axis is not None:
-        raise FrontendError(
-            f"{where}, axis {type_.oversized_axis}",
-            "the declared sizes exceed the largest possible array",
-            got=f"{dtype} of shape [{', '.join(map(str, shape))}]",
-            expected=f"at most {MAX_ARRAY_NBYTES} bytes",
+    return _Reader(value.name, f"{where}, input `{value.name}`", symbols, param).read(value.type)
+
+
+class _Reader:
+    def __init__(self, name: str, where: str, symbols: SymbolTable, param: Param) -> None:
+        self._name = name
+        self._where = where
+        self._symbols = symbols
+        self._param = param
+
+    def read(self, type_: onnx.TypeProto) -> Imported:
+        if type_.HasField("optional_type"):
+            is_present = self._param(f"{self._name}_is_present", TensorType((), "bool"))
+            return OptionalValue(is_present, self._value(type_.optional_type.elem_type))
+        if type_.HasField("sequence_type"):
+            return self._sequence(type_.sequence_type.elem_type)
+        return self._param(self._name, self._tensor(type_))
+
+    def _value(self, type_: onnx.TypeProto) -> Imported:
+        """Return the value of an optional value: a tensor has any sizes, because an absent tensor has no elements."""
+        if type_.HasField("sequence_type"):
+            return self._sequence(type_.sequence_type.elem_type)
+        tensor = self._tensor(type_)
+        shape = [self._symbols.fresh(f"{self._name}_dim{axis}") for axis in range(len(tensor.shape or ()))]
+        return self._param(self._name, TensorType(None if tensor.shape is None else tuple(shape), tensor.dtype))
+
+    def _sequence(self, type_: onnx.TypeProto) -> RunTimeSequence:
+        dtype, rank = self._dtype(type_), self._rank(type_)
+        count, length = (self._symbols.fresh(f"{self._name}_{name}") for name in ("elements", "length"))
+        return RunTimeSequence(
+            self._param(f"{self._name}_elements", TensorType((count,), dtype)),
+            self._param(f"{self._name}_shapes", TensorType((length, rank), "int64")),
         )
-    return type_
+
+    def _dtype(self, type_: onnx.TypeProto) -> str:
+        if not type_.HasField("tensor_type"):
+            kind = type_.WhichOneof("value") or "nothing"
+            raise FrontendError(
+                self._where,
+                "is neither a tensor, nor a sequence of tensors, nor one of these as optional value",
+                got=kind.removesuffix("_type"),
+            )
+        return dtype_of(type_.tensor_type.elem_type, self._where)
+
+    def _rank(self, type_: onnx.TypeProto) -> Dim:
+        if not type_.tensor_type.HasField("shape"):
+            return self._symbols.fresh(f"{self._name}_rank")
+        return len(type_.tensor_type.shape.dim)
+
+    def _tensor(self, proto: onnx.TypeProto) -> TensorType:
+        dtype, tensor = self._dtype(proto), proto.tensor_type
+        if not tensor.HasField("shape"):
+            return TensorType(None, dtype)
+        shape = tuple(
+            _read_dim(dim, f"{self._name}_dim{axis}", self._symbols) for axis, dim in enumerate(tensor.shape.dim)
+        )
+        type_ = TensorType(shape, dtype)
+        if type_.oversized_axis is not None:
+            raise FrontendError(
+                f"{self._where}, axis {type_.oversized_axis}",
+                "the declared sizes exceed the largest possible array",
+                got=f"{dtype} of shape [{', '.join(map(str, shape))}]",
+                expected=f"at most {MAX_ARRAY_NBYTES} bytes",
+            )
+        return type_
 
 
 def size_names(graph: onnx.GraphProto) -> list[str]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import onnx
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, symbol
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import NodeContext
-from byoc_core.frontend.onnx.sequence_value import SequenceValue
+from byoc_core.frontend.onnx.sequence_value import RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.weights import DTYPES
 
 __all__ = ["fixed_body", "has_own_body", "instantiate", "standard_body"]
@@ -86,9 +86,15 @@ def _type_of(node: NodeContext, index: int) -> onnx.TypeProto:
     if not node.has_input(index):
         return onnx.TypeProto()
     type_proto = node.imported(index)
+    sequence = onnx.TypeProto()
+    if isinstance(type_proto, RunTimeSequence):
+        dtype, rank = node.tensor_type(type_proto.elements).dtype, node.shape_of(type_proto.shapes)[1]
+        sequence.sequence_type.elem_type.tensor_type.elem_type = _ELEMENT_TYPES[dtype]
+        if isinstance(rank, int):
+            sequence.sequence_type.elem_type.CopyFrom(_tensor_type(dtype, [symbol("size")] * rank))
+        return sequence
     if not isinstance(type_proto, SequenceValue):
         return _tensor_type(node.type(index).dtype, node.shape(index))
-    sequence = onnx.TypeProto()
     for element in type_proto.elements[:1]:
         value = node.to_value(element, "a sequence element")
         type_ = _tensor_type(node.tensor_type(value).dtype, node.shape_of(value))

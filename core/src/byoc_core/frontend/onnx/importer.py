@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 
 from byoc_core.errors import FrontendError, IRTypeError
-from byoc_core.frontend.onnx.declared_types import read_input_type, size_names
+from byoc_core.frontend.onnx.declared_types import read_input, size_names
 from byoc_core.frontend.onnx.function_bodies import instantiate, standard_body
 from byoc_core.frontend.onnx.graph_order import order_nodes
 from byoc_core.frontend.onnx.import_bounds import ImportBounds
 from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_key, onnx_name
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops import SHAPE_IMPORTERS, node_importers
+from byoc_core.frontend.onnx.ops.optionals import present_value
 from byoc_core.frontend.onnx.ops.spelled import OnnxName
 from byoc_core.frontend.onnx.regions import Region
-from byoc_core.frontend.onnx.sequence_value import SequenceValue
+from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.frontend.onnx.structured import part_names, to_parts
 from byoc_core.frontend.onnx.support import check_ops
 from byoc_core.frontend.onnx.symbols import SymbolTable
 from byoc_core.frontend.onnx.weights import to_array
@@ -115,16 +118,34 @@ class GraphImporter:
         weights = {tensor.name for tensor in graph.initializer}
         inputs = [value for value in graph.input if value.name not in weights]
         nodes = self._open(graph)
+        input_names: list[str] = []
         for value in inputs:
-            self._imported[value.name] = self.region.param(value.name, read_input_type(value, self.where, self.symbols))
+            form = read_input(value, self.where, self.symbols, self.region.param)
+            self._imported[value.name] = form
+            input_names += part_names(form, value.name)
         for node in nodes:
             self._import_node(node)
-        names = [output.name for output in graph.output]
-        results = [self.materialise(name, f"{self.where}, output `{name}`") for name in names]
-        main = self.builder.finish(
-            *results, input_names=tuple(value.name for value in inputs), output_names=tuple(names)
-        )
+        results: list[Value] = []
+        output_names: list[str] = []
+        for output in graph.output:
+            parts = self._output(output)
+            results += parts.values()
+            output_names += parts
+        main = self.builder.finish(*results, input_names=tuple(input_names), output_names=tuple(output_names))
         return IRModule({"main": main}, self.builder.constants, ops=self.builder.ops)
+
+    def _output(self, output: onnx.ValueInfoProto) -> Mapping[str, Value]:
+        """Return the tensors of an output of the model, by name."""
+        form = self.lookup(output.name)
+        if not isinstance(form, SequenceValue | RunTimeSequence | OptionalValue):
+            return {output.name: self.materialise(output.name, f"{self.where}, output `{output.name}`")}
+        node = NodeContext(self, onnx.helper.make_node("Identity", [output.name], [output.name]))
+        if isinstance(form, OptionalValue) and not output.type.HasField("optional_type"):
+            form = present_value(node, form)
+        elif not isinstance(form, OptionalValue) and output.type.HasField("optional_type"):
+            form = OptionalValue(True, form)
+        names = part_names(form, output.name)
+        return dict(zip(names, to_parts(node, form, f"output `{output.name}`"), strict=True))
 
     def import_nested(self, graph: onnx.GraphProto, inputs: Sequence[Imported]) -> list[Imported]:
         """Import a graph for given inputs and return the imported outputs.
@@ -187,7 +208,7 @@ class GraphImporter:
         """Return the imported form of a name as IR value; arrays become constants, sizes become data at run time.
 
         Raises:
-            FrontendError: the name is a sequence.
+            FrontendError: the name is a sequence or an optional value.
         """
         if self._outer is not None and not self._defines(name):
             value = self._outer.materialise(name, where)  # in the defining graph, to store the value once
@@ -207,19 +228,29 @@ class GraphImporter:
             where: the requester, for the message.
 
         Raises:
-            FrontendError: ``imported`` is a sequence.
+            FrontendError: ``imported`` is a sequence or an optional value.
         """
         if isinstance(imported, ShapeValue):
             return imported.emit(self.builder)
-        if isinstance(imported, SequenceValue):
+        if isinstance(imported, SequenceValue | RunTimeSequence | OptionalValue):
             raise FrontendError(where, f"needs {subject} as a tensor", got=imported)
         return self.builder.const(imported) if isinstance(imported, np.ndarray) else imported
 
     def bring_in(self, imported: Imported) -> Imported:
         """Convert an imported form of the surrounding graph for use in this graph."""
         if isinstance(imported, SequenceValue):
-            return SequenceValue(tuple(map(self.bring_in, imported.elements)))
+            return replace(imported, elements=tuple(map(self.bring_in, imported.elements)))
+        if isinstance(imported, RunTimeSequence):
+            return RunTimeSequence(self._brought(imported.elements), self._brought(imported.shapes))
+        if isinstance(imported, OptionalValue):
+            flag, value = imported.is_present, imported.value
+            return OptionalValue(
+                flag if isinstance(flag, bool) else self._brought(flag), None if value is None else self.bring_in(value)
+            )
         return self._captured(imported) if isinstance(imported, Var) else imported
+
+    def _brought(self, value: Value) -> Value:
+        return self._captured(value) if isinstance(value, Var) else value
 
     def constant_array(self, constant: Constant) -> npt.NDArray[np.generic]:
         """Return the array of a constant."""

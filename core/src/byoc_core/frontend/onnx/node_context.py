@@ -16,7 +16,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.frontend.onnx.graph_order import node_label
 from byoc_core.frontend.onnx.node_attributes import NodeAttributes
-from byoc_core.frontend.onnx.sequence_value import SequenceValue
+from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
@@ -34,8 +34,9 @@ _MAX_COST = 1 << 20
 
 __all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
 
-Imported = Value | ShapeValue | npt.NDArray[np.generic] | SequenceValue
-"""The imported form of an ONNX name: an IR value, a known shape, an array not yet an IR constant, or a sequence."""
+Imported = Value | ShapeValue | npt.NDArray[np.generic] | SequenceValue | RunTimeSequence | OptionalValue
+"""The imported form of an ONNX name: an IR value, a known shape, an array not yet an IR constant, a sequence, or an
+optional value."""
 
 
 class NodeContext(NodeAttributes):

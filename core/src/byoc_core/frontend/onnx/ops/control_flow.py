@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx
@@ -14,6 +14,7 @@ from byoc_core.frontend.onnx.differing_sizes import shapes_of_alike
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.rounds import Round, Rounds, read_scalar
 from byoc_core.frontend.onnx.regions import Region
+from byoc_core.frontend.onnx.structured import alike, from_parts, part_names, to_parts
 from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.module import Value, Var
 from byoc_core.opset.types import TensorType
@@ -39,6 +40,7 @@ def _import_if(node: NodeContext) -> Sequence[Imported]:
         return node.inline(names[0] if _read_condition(node, constant) else names[1], ())
     condition = read_scalar(node, node.value(0), "bool", "the condition")
     branches = [_import_branch(node, name) for name in names]
+    forms = _unify_kinds(node, branches)
     _unify(node, branches)
     finished = [branch.region.finish(branch.results) for branch in branches]
     captured = dict.fromkeys(outer for _, params in finished for outer in params)
@@ -46,7 +48,8 @@ def _import_if(node: NodeContext) -> Sequence[Imported]:
         replace(function, params=tuple(params.get(outer) or Var(outer.name, outer.type) for outer in captured))
         for function, params in finished
     ]
-    return node.emit_all("if", (condition, *captured), {}, functions)
+    results = iter(node.emit_all("if", (condition, *captured), {}, functions))
+    return [from_parts(form, results) for form in forms]
 
 
 @dataclass
@@ -56,12 +59,16 @@ class _Branch:
     Attributes:
         region: the function of the branch.
         inner: the node from the perspective inside.
-        results: the results, in the order of the node's outputs.
+        outputs: the imported forms of the outputs.
+        results: the tensors of the outputs, in order.
+        names: a name for each tensor.
     """
 
     region: Region
     inner: NodeContext
-    results: list[Value]
+    outputs: Sequence[Imported]
+    results: list[Value] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
     def open(self, axes: Mapping[int, int], size: Dim) -> None:
         """Put a size known only at run time in place of a size of some results, by index with the axis."""
@@ -78,10 +85,20 @@ class _Branch:
 
 def _import_branch(node: NodeContext, name: str) -> _Branch:
     region, inner = node.open_region(name)
-    outputs = inner.inline(name, ())
-    pairs = zip(outputs, node.output_names, strict=True)
-    results = [inner.to_value(output, f"output `{output_name}` of `{name}`") for output, output_name in pairs]
-    return _Branch(region, inner, results)
+    return _Branch(region, inner, inner.inline(name, ()))
+
+
+def _unify_kinds(node: NodeContext, branches: Sequence[_Branch]) -> list[Imported]:
+    """Give the outputs of both branches the same kinds, and return a form for each output."""
+    found: list[Imported] = []
+    nodes = [branch.inner for branch in branches]
+    for name, *outputs in zip(node.output_names, *(branch.outputs for branch in branches), strict=True):
+        forms = alike(nodes, outputs, f"output `{name}`")
+        for branch, form in zip(branches, forms, strict=True):
+            branch.results += to_parts(branch.inner, form, f"output `{name}`")
+            branch.names += part_names(form, name)
+        found.append(forms[0])
+    return found
 
 
 def _unify(node: NodeContext, branches: Sequence[_Branch]) -> None:
@@ -100,7 +117,7 @@ def _unify(node: NodeContext, branches: Sequence[_Branch]) -> None:
         shapes = shapes_of_alike(first.type, second.type)
         if shapes is None:
             raise node.error(
-                f"the branches disagree on the type of output `{node.output_names[index]}`",
+                f"the branches disagree on the type of output `{branches[0].names[index]}`",
                 got=f"{first.type} and {second.type}",
                 expected="the same dtype and rank, because the condition is computed at run time",
             )
@@ -110,7 +127,7 @@ def _unify(node: NodeContext, branches: Sequence[_Branch]) -> None:
                 groups.setdefault((*sizes, earlier[sizes]), {})[index] = axis
                 earlier[sizes] += 1
     for axes in groups.values():
-        size = node.fresh_size(node.output_names[min(axes)])
+        size = node.fresh_size(branches[0].names[min(axes)])
         for branch in branches:
             branch.open(axes, size)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import onnx
@@ -14,6 +15,8 @@ from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.ops.scan_outputs import SliceCollector, zeros
 from byoc_core.frontend.onnx.regions import Region
+from byoc_core.frontend.onnx.sequence_value import SequenceValue
+from byoc_core.frontend.onnx.structured import alike, from_parts, part_names, to_parts
 from byoc_core.ir.module import Value, Var
 from byoc_core.ir.sizes import type_symbols
 from byoc_core.opset.types import TensorType, Type
@@ -49,9 +52,9 @@ class _Body:
         region: the function of the round.
         inner: the node from the perspective inside.
         number: the parameter for the round's number.
-        params: the parameters for the carried values.
+        params: the parameters for the tensors of the carried values.
         result: the results of the round.
-        following: the carried values for the next round.
+        following: the tensors of the carried values for the next round.
     """
 
     region: Region
@@ -59,7 +62,7 @@ class _Body:
     number: Var
     params: Sequence[Var]
     result: Round
-    following: Sequence[Value]
+    following: Sequence[Value] = ()
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,7 @@ class Rounds:
 
     def _emit_loop(self, carried: Sequence[Imported]) -> list[Imported]:
         node = self.node
-        first = [node.to_value(item, f"carried value `{name}`") for item, name in zip(carried, self.names, strict=True)]
-        body = self._import_body(first)
+        forms, first, body = self._import_body(carried)
         region, inner = body.region, body.inner
         collector = SliceCollector(node, region, inner, body.number, self.count)
         scanned = [
@@ -161,40 +163,65 @@ class Rounds:
         first += [value for slices in scanned for value in slices.first]
         condition = read_scalar(inner, inner.to_value(body.result.condition, "the condition"), "bool", "the condition")
         results = iter(self._bind(region, (body.number, *params), first, (condition, *following)))
-        carried_results: list[Imported] = [next(results) for _ in body.params]
+        carried_results = [from_parts(form, results) for form in forms]
         return [*carried_results, *(slices.stack([next(results) for _ in slices.params]) for slices in scanned)]
 
-    def _import_body(self, first: Sequence[Value]) -> _Body:
-        """Import the body on carried values whose types hold in every round.
+    def _import_body(self, carried: Sequence[Imported]) -> tuple[list[Imported], list[Value], _Body]:
+        """Import the body on carried values whose kinds and types hold in every round.
 
-        The types of the initial values are tried first. Each size changed by the body becomes a symbol, until no other
-        size changes; sizes changed alike share a symbol.
+        The kinds and types of the initial values are tried first. A value that the body makes optional is optional in
+        each round. Each size changed by the body becomes a symbol, until no other size changes; sizes changed alike
+        share a symbol.
+
+        Returns:
+            The initial values, their tensors, and the body.
         """
-        first_types = [value.type for value in first]
-        types = first_types
+        forms = list(carried)
         while True:
-            body = self._import_round(types)
-            after = [value.type for value in body.following]
-            self._check_types(types, after)
-            wider = types_of_all_rounds(
-                first_types, types, after, lambda index: self.node.fresh_size(self.names[index])
-            )
-            if wider is None:
-                body.region.own_symbols |= type_symbols(body.params) - type_symbols(first)
-                return body
-            types = wider
+            first = self._parts(self.node, forms)
+            names = [part for form, name in zip(forms, self.names, strict=True) for part in part_names(form, name)]
+            types = [value.type for value in first]
+            while True:
+                body = self._import_round(forms, names, types)
+                pairs = [
+                    alike((self.node, body.inner), (form, after), f"carried value `{name}`")
+                    for form, after, name in zip(forms, body.result.carried, self.names, strict=True)
+                ]
+                new_forms, after_forms = [before for before, _ in pairs], [after for _, after in pairs]
+                if any(map(_is_widened, forms, new_forms)):
+                    forms = new_forms
+                    break
+                body = replace(body, following=self._parts(body.inner, after_forms))
+                after_types = [value.type for value in body.following]
+                self._check_types(names, types, after_types)
+                wider = types_of_all_rounds(
+                    [value.type for value in first],
+                    types,
+                    after_types,
+                    partial(self._new_size, names),
+                )
+                if wider is None:
+                    body.region.own_symbols |= type_symbols(body.params) - type_symbols(first)
+                    return forms, first, body
+                types = wider
 
-    def _import_round(self, types: Sequence[Type]) -> _Body:
+    def _new_size(self, names: Sequence[str], index: int) -> Dim:
+        return self.node.fresh_size(names[index])
+
+    def _parts(self, node: NodeContext, forms: Sequence[Imported]) -> list[Value]:
+        pairs = zip(forms, self.names, strict=True)
+        return [part for form, name in pairs for part in to_parts(node, form, f"carried value `{name}`")]
+
+    def _import_round(self, forms: Sequence[Imported], names: Sequence[str], types: Sequence[Type]) -> _Body:
         region, inner = self.node.open_region("body")
         number = region.param("i", _INDEX)
-        params = [region.param(name, type_) for name, type_ in zip(self.names, types, strict=True)]
-        result = self.run(inner, number, params)
-        pairs = zip(result.carried, self.names, strict=True)
-        following = [inner.to_value(item, f"carried value `{name}`") for item, name in pairs]
-        return _Body(region, inner, number, params, result, following)
+        params = [region.param(name, type_) for name, type_ in zip(names, types, strict=True)]
+        parts = iter(params)
+        result = self.run(inner, number, [from_parts(form, parts) for form in forms])
+        return _Body(region, inner, number, params, result)
 
-    def _check_types(self, before: Sequence[Type], after: Sequence[Type]) -> None:
-        for name, old, new in zip(self.names, before, after, strict=True):
+    def _check_types(self, names: Sequence[str], before: Sequence[Type], after: Sequence[Type]) -> None:
+        for name, old, new in zip(names, before, after, strict=True):
             if old != new and shapes_of_alike(old, new) is None:
                 raise self.node.error(
                     f"carried value `{name}` changes type from round to round",
@@ -215,6 +242,12 @@ class Rounds:
         limit = read_scalar(node, node.to_value(self.limit, "the number of rounds"), "int64", "the number of rounds")
         condition = read_scalar(node, node.to_value(self.condition, "the condition"), "bool", "the condition")
         return node.emit_all("loop", (limit, condition, *first, *captured), {}, (body,))[: len(first)]
+
+
+def _is_widened(form: Imported, new_form: Imported) -> bool:
+    """Return whether a carried value became optional, or a list without tensors got a rank."""
+    is_empty = isinstance(form, SequenceValue) and not form.elements
+    return is_empty or len(part_names(form, "")) != len(part_names(new_form, ""))
 
 
 def read_scalar(node: NodeContext, value: Value, dtype: str, subject: str) -> Value:

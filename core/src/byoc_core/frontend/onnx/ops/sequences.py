@@ -1,22 +1,57 @@
-"""Importers for sequences of known length and positions: lists during import, without ops in the IR."""
+"""Importers for sequences: lists during import if length and positions are known, else ops on their tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
+import numpy as np
+
+from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.sequence_value import SequenceValue
+from byoc_core.frontend.onnx.ops.data_dependent import emit_range
+from byoc_core.frontend.onnx.ops.data_sizes import int_vector, number, size_value
+from byoc_core.frontend.onnx.ops.optionals import present_value
+from byoc_core.frontend.onnx.ops.run_time_sequences import (
+    concatenated,
+    element_at,
+    erased,
+    inserted,
+    length_of,
+    split,
+)
+from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.frontend.onnx.structured import as_run_time_sequence
+from byoc_core.frontend.onnx.weights import dtype_of
+from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS"]
 
 
-def _elements(node: NodeContext) -> tuple[Imported, ...]:
-    """Return the elements of the sequence in the first input."""
+def _sequence(node: NodeContext) -> SequenceValue | RunTimeSequence:
+    """Return the sequence in the first input."""
     sequence = node.imported(0)
-    if not isinstance(sequence, SequenceValue):
-        raise node.error("the first input is not a sequence known during import")
-    return sequence.elements
+    if isinstance(sequence, OptionalValue) and sequence.value is not None:
+        sequence = present_value(node, sequence)
+    if not isinstance(sequence, SequenceValue | RunTimeSequence):
+        raise node.error("the first input is not a sequence", got=sequence)
+    return sequence
+
+
+def _elements(node: NodeContext, index: int | None = None) -> tuple[Imported, ...] | None:
+    """Return the elements of the sequence in the first input; ``None`` if the length is only known at run time.
+
+    ``index``: an input with a position, which must be known too.
+    """
+    sequence = _sequence(node)
+    is_known = index is None or not node.has_input(index) or node.shape_value(index) is not None
+    return sequence.elements if isinstance(sequence, SequenceValue) and is_known else None
+
+
+def _run_time_sequence(node: NodeContext) -> RunTimeSequence:
+    return as_run_time_sequence(node, _sequence(node))
 
 
 def _position(node: NodeContext, index: int, count: int, *, default: int = -1, may_append: bool = False) -> int:
@@ -27,39 +62,54 @@ def _position(node: NodeContext, index: int, count: int, *, default: int = -1, m
     return positions[0] + count if positions[0] < 0 else positions[0]
 
 
+def _run_time_position(node: NodeContext, index: int) -> Value:
+    return node.value(index) if node.has_input(index) else number(node, -1)
+
+
 def _import_construct(node: NodeContext) -> Sequence[Imported]:
     return (SequenceValue(tuple(node.imported(index) for index in range(node.num_inputs))),)
 
 
 def _import_empty(node: NodeContext) -> Sequence[Imported]:
-    node.ignore_attrs("dtype")  # inserted elements have a dtype
-    return (SequenceValue(()),)
+    return (SequenceValue((), dtype_of(node.attr_int("dtype", 1), f"{node.label}, attribute `dtype`")),)
 
 
 def _import_insert(node: NodeContext) -> Sequence[Imported]:
-    elements = list(_elements(node))
-    position = _position(node, 2, len(elements), default=len(elements), may_append=True)
-    elements.insert(position, node.imported(1))
+    listed = _elements(node, 2)
+    if listed is None:
+        position = node.value(2) if node.has_input(2) else None
+        return (inserted(node, _run_time_sequence(node), node.value(1), position),)
+    elements = list(listed)
+    position_ = _position(node, 2, len(elements), default=len(elements), may_append=True)
+    elements.insert(position_, node.imported(1))
     return (SequenceValue(tuple(elements)),)
 
 
 def _import_erase(node: NodeContext) -> Sequence[Imported]:
-    elements = list(_elements(node))
+    listed = _elements(node, 1)
+    if listed is None:
+        return (erased(node, _run_time_sequence(node), _run_time_position(node, 1)),)
+    elements = list(listed)
     del elements[_position(node, 1, len(elements))]
-    return (SequenceValue(tuple(elements)),)
+    return (replace(cast("SequenceValue", _sequence(node)), elements=tuple(elements)),)
 
 
 def _import_at(node: NodeContext) -> Sequence[Imported]:
-    elements = _elements(node)
+    elements = _elements(node, 1)
+    if elements is None:
+        return (element_at(node, _run_time_sequence(node), _run_time_position(node, 1)),)
     return (elements[_position(node, 1, len(elements))],)
 
 
 def _import_length(node: NodeContext) -> Sequence[Imported]:
-    return (ShapeValue.scalar(len(_elements(node))),)
+    elements = _elements(node)
+    return (ShapeValue.scalar(length_of(node, _run_time_sequence(node)) if elements is None else len(elements)),)
 
 
 def _import_concat(node: NodeContext) -> Sequence[Imported]:
     elements, axis, is_new = _elements(node), node.attr_int("axis"), node.attr_flag("new_axis")
+    if elements is None:
+        return (concatenated(node, _run_time_sequence(node), axis, is_new=is_new),)
     if not elements:
         raise node.error("joins the elements of an empty sequence")
     shapes = [shape for shape in map(node.as_shape_value, elements) if shape is not None]
@@ -78,6 +128,8 @@ def _import_split(node: NodeContext) -> Sequence[Imported]:
     axis = node.axis(node.attr_int("axis", 0), len(shape))
     keeps_axis = node.attr_flag("keepdims", default=True) or node.has_input(1)
     sections = _sections(node, shape[axis])
+    if sections is None:
+        return (_split_at_run_time(node, axis, shape[axis], keeps_axis=keeps_axis),)
     parts: Sequence[Imported] = node.emit_all("split", (node.value(0),), {"sections": sections, "axis": axis})
     if not keeps_axis:
         rest = [size for other, size in enumerate(shape) if other != axis]
@@ -85,19 +137,45 @@ def _import_split(node: NodeContext) -> Sequence[Imported]:
     return (SequenceValue(tuple(parts)),)
 
 
-def _sections(node: NodeContext, size: object) -> tuple[int, ...]:
-    """Return the sizes of the parts: the listed sizes, or equal sizes except for a possibly smaller last part."""
+def _sections(node: NodeContext, size: Dim) -> tuple[int, ...] | None:
+    """Return the sizes of the parts: the listed sizes, or equal sizes except for a possibly smaller last part.
+
+    ``None`` if the sizes are only known at run time.
+    """
     step = 1
     if node.has_input(1):
-        listed = node.ints(1)
-        if node.shape(1):
+        split_value = node.shape_value(1)
+        listed = None if split_value is None else split_value.ints
+        if listed is None or node.shape(1):
             return listed
         (step,) = listed
-    if not isinstance(size, int) or size < 1 or step < 1:
-        raise node.error("splits an axis into an unknown number of parts", got=size)
+        if step < 1:
+            raise node.error("splits an axis into parts of no size", got=step)
+    if not isinstance(size, int):
+        return None
     node.check_count(size // step)
-    ends = [*range(step, size, step), size]
+    ends = [*range(step, size, step), size] if size else []
     return tuple(end - begin for begin, end in zip((0, *ends), ends, strict=False))
+
+
+def _split_at_run_time(node: NodeContext, axis: int, size: Dim, *, keeps_axis: bool) -> RunTimeSequence:
+    if node.has_input(1) and node.shape(1):
+        sizes = int_vector(node, 1) if isinstance(node.shape(1)[0], int) else _as_int64(node, node.value(1))
+    else:
+        step = node.reshape(int_vector(node, 1), ()) if node.has_input(1) else number(node, 1)
+        total, zero = size_value(node, size), number(node, 0)
+        starts = emit_range(node, zero, total, step)
+        left = node.emit("subtract", total, starts)
+        sizes = node.emit("minimum", left, step)
+    parts = split(node, node.value(0), axis, sizes)
+    if keeps_axis:
+        return parts
+    other_axes = np.array([other for other in range(len(node.shape(0))) if other != axis], np.int64)
+    return RunTimeSequence(parts.elements, node.emit("take", parts.shapes, node.constant(other_axes), axis=1))
+
+
+def _as_int64(node: NodeContext, value: Value) -> Value:
+    return value if node.tensor_type(value).dtype == "int64" else node.emit("cast", value, dtype="int64")
 
 
 IMPORTERS: dict[str, NodeImporter] = {
