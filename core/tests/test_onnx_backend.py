@@ -88,7 +88,9 @@ def test_a_part_of_the_suite() -> None:
         from onnx.backend.test import BackendTest
 
         suite = BackendTest(backend.OnnxBackend, __name__)
-        suite.include("^test_(add|reshape|nonmaxsuppression|gridsample|operator_mm|Linear|expand_shape)_.*cpu")
+        suite.include(
+            "^test_(add|reshape|nonmaxsuppression|gridsample|dft|stft|operator_mm|Linear|expand_shape)_.*cpu"
+        )
         cases = suite.test_cases
         count = 0
         for case in cases.values():

@@ -32,6 +32,7 @@ def _cases() -> list[Any]:
         *(("test_cast_", 60), ("test_castlike_", 112), ("test_quantizelinear", 13), ("test_dequantizelinear", 14)),
         *(("test_attention_", 186), ("test_bitcast_", 10), ("test_reduce_", 132), ("test_slice", 8)),
         *(("test_gridsample", 18), ("test_roialign", 3), ("test_nonmaxsuppression", 10)),
+        *(("test_dft", 10), ("test_stft", 2), ("test_melweightmatrix", 1), ("test_det_", 2)),
     ],
 )
 def test_cases_are_right(prefix: str, count: int, cases: list[Any]) -> None:

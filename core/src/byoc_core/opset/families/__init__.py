@@ -63,6 +63,8 @@ _OPS_OF: Mapping[str, str] = {
     "data_dependent": "nonzero compress unique range as_size as_dynamic",
     "detection": "nn.non_max_suppression",
     "sampling": "nn.grid_sample nn.roi_align",
+    "spectral": "dft",
+    "determinant": "det",
 }
 """The ops of each family: a look-up of an op imports only the op's family."""
 

@@ -36,6 +36,7 @@ from byoc_core.frontend.onnx.ops import (
     sequences,
     shape_arithmetic,
     shape_data_movement,
+    spectral,
 )
 from byoc_core.frontend.onnx.ops.spelled import OnnxName, spelled_importers
 from byoc_core.opset.opdef import OpDef
@@ -67,6 +68,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **padding.IMPORTERS,
         **data_dependent.IMPORTERS,
         **detection.IMPORTERS,
+        **spectral.IMPORTERS,
     }
 )
 """Importers for ops of the standard domain without a direct spelling of an op, by ONNX name."""
