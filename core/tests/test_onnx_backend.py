@@ -89,7 +89,7 @@ def test_a_part_of_the_suite() -> None:
 
         suite = BackendTest(backend.OnnxBackend, __name__)
         suite.include(
-            "^test_(add|reshape|nonmaxsuppression|gridsample|dft|stft|operator_mm|Linear|expand_shape)_.*cpu"
+            "^test_(add|reshape|nonmaxsuppression|gridsample|dft|stft|training_dropout|operator_mm|Linear|expand_shape)_.*cpu"
         )
         cases = suite.test_cases
         count = 0

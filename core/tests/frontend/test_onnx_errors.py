@@ -243,11 +243,6 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         ),
     ),
     (
-        "training",
-        _model([_node("Dropout", ["x", "", "t"])], initializers=[numpy_helper.from_array(np.array(True), "t")]),
-        "ONNX model, node `the_node` (Dropout): is in training mode; expected a model exported for inference",
-    ),
-    (
         "string tensor",
         _model([_node("Identity")], inputs=[helper.make_tensor_value_info("x", TensorProto.STRING, [1])]),
         (

@@ -33,6 +33,7 @@ def _cases() -> list[Any]:
         *(("test_attention_", 186), ("test_bitcast_", 10), ("test_reduce_", 132), ("test_slice", 8)),
         *(("test_gridsample", 18), ("test_roialign", 3), ("test_nonmaxsuppression", 10)),
         *(("test_dft", 10), ("test_stft", 2), ("test_melweightmatrix", 1), ("test_det_", 2)),
+        *(("test_dropout_", 6), ("test_training_dropout", 6)),
     ],
 )
 def test_cases_are_right(prefix: str, count: int, cases: list[Any]) -> None:

@@ -36,7 +36,7 @@ def _same(left: Array, right: Array) -> bool:
     return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
-@pytest.mark.parametrize("name", sorted(KERNELS))
+@pytest.mark.parametrize("name", sorted(set(KERNELS) - {"random.seed"}))
 def test_a_form_gives_what_the_kernel_gives_and_what_it_says(name: str) -> None:
     for arrays, attrs, results, form in _runs(name):
         given = run_quietly(form.call, *arrays, **attrs)

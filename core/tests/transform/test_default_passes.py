@@ -42,6 +42,7 @@ def test_each_pass_is_timed() -> None:
         "FoldPad",
         "FoldBatchNorm",
         "RemoveDeadCode",
+        "HoistSeeds",
     ]
 
 

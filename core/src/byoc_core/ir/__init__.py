@@ -16,6 +16,7 @@ from byoc_core.ir.structural import (
     IF,
     LOOP,
     STRUCTURAL_OPS,
+    has_effect,
     is_pure,
 )
 from byoc_core.ir.structural_equality import structural_hash, structurally_equal
@@ -65,6 +66,7 @@ __all__ = [
     "cited_symbols",
     "digest_of",
     "given_symbols",
+    "has_effect",
     "infer_results",
     "is_pure",
     "is_static",

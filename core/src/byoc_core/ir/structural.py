@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from byoc_core.dims import Dim, DimExpr, substitute
 from byoc_core.ir.module import Binding, Function
@@ -20,6 +20,7 @@ __all__ = [
     "LOOP",
     "STRUCTURAL_OPS",
     "bind_param_types",
+    "has_effect",
     "is_pure",
 ]
 
@@ -29,6 +30,23 @@ def is_pure(binding: Binding, functions: Mapping[str, Function]) -> bool:
 
     Cost: linear in the contained and called ops; each called function is visited once.
     """
+    return _all_executed(binding, functions, lambda op: Trait.PURE in op.traits)
+
+
+def has_effect(binding: Binding, functions: Mapping[str, Function]) -> bool:
+    """Return whether a run of a binding is observable beyond the results: a binding with an effect is never removed.
+
+    A binding without an effect is pure or nondeterministic.
+
+    Cost: linear in the contained and called ops; each called function is visited once.
+    """
+    return not _all_executed(
+        binding, functions, lambda op: Trait.PURE in op.traits or Trait.NONDETERMINISTIC in op.traits
+    )
+
+
+def _all_executed(binding: Binding, functions: Mapping[str, Function], is_accepted: Callable[[OpDef], bool]) -> bool:
+    """Return whether all executed ops are accepted, external calls if declared pure; unknown callees are not."""
     pending, seen = [binding], set[str]()
     while pending:
         current = pending.pop()
@@ -39,7 +57,7 @@ def is_pure(binding: Binding, functions: Mapping[str, Function]) -> bool:
             if callee not in seen:
                 seen.add(callee)
                 pending.extend(functions[callee].bindings)
-        elif not (current.attrs["pure"] if current.op is CALL_PACKED else Trait.PURE in current.op.traits):
+        elif not (current.attrs["pure"] if current.op is CALL_PACKED else is_accepted(current.op)):
             return False
         pending.extend(inner for region in current.regions for inner in region.bindings)
     return True

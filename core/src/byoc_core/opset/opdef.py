@@ -59,6 +59,11 @@ class Trait(Enum):
     """The elements of the operands decide sizes of the results; each binding declares fresh symbols for these sizes."""
     READS_BITS = "reads-bits"
     """The bits of the elements decide the results: a value in another dtype does not stand for the same bits."""
+    NONDETERMINISTIC = "nondeterministic"
+    """Each run gives other results, without another effect: may be removed, and moved within its body.
+
+    The op lacks :attr:`PURE`: it is never repeated, merged with an equal op, or computed while compiling.
+    """
 
 
 PURE = frozenset({Trait.PURE})

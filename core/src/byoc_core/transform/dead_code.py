@@ -1,11 +1,11 @@
-"""Removal of pure ops without readers, and of functions unreachable from entry functions."""
+"""Removal of ops without effects and readers, and of functions unreachable from entry functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from byoc_core.ir import CALL, Binding, Function, IRModule, is_pure
+from byoc_core.ir import CALL, Binding, Function, IRModule, has_effect
 from byoc_core.ir.sizes import cited_symbols, learnt_symbols, type_symbols
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
@@ -15,7 +15,7 @@ __all__ = ["RemoveDeadCode", "RemoveUnusedFunctions"]
 
 @dataclass(frozen=True)
 class RemoveDeadCode(Pass):
-    """Removal of pure ops without read results, unless a result determines a needed size."""
+    """Removal of ops without effects and without read results, unless a result determines a needed size."""
 
     def __call__(self, module: IRModule) -> IRModule:
         """Return the module without dead ops. Cost: linear."""
@@ -30,7 +30,7 @@ def _strip(function: Function, functions: Mapping[str, Function]) -> Function:
     live_bindings: list[Binding] = []
     for binding in reversed(function.bindings):
         is_read = any(id(result) in live for result in binding.results) or not sizes.isdisjoint(learnt[id(binding)])
-        if is_read or not is_pure(binding, functions):
+        if is_read or has_effect(binding, functions):
             live.update(id(operand) for operand in binding.operands)
             sizes |= cited_symbols([binding]) if tracks_sizes else set()
             live_bindings.append(binding)

@@ -7,6 +7,7 @@ from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.fold_shapes import FoldShapes
+from byoc_core.transform.hoist_seeds import HoistSeeds
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.select_integers import SelectIntegers
 from byoc_core.transform.simplify import Simplify
@@ -36,4 +37,5 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
         FoldPad(),
         FoldBatchNorm(),
         RemoveDeadCode(),
+        HoistSeeds(),
     )

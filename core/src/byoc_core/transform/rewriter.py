@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.ir import Binding, Constant, Function, IRModule, OpDef, Trait, Value, Var, infer_results, is_pure
+from byoc_core.ir import Binding, Constant, Function, IRModule, OpDef, Trait, Value, Var, has_effect, infer_results
 from byoc_core.ir.sizes import learnt_symbols
 from byoc_core.pattern import FunctionIndex, Match, Pattern, find_matches
 from byoc_core.transform.folding_budget import declared_nbytes
@@ -264,7 +264,7 @@ class _Walk:
         self._release(binding)
 
     def _release(self, binding: Binding) -> None:
-        """Subtract the reads of a removed binding from the uses of its operands; remove pure producers without uses."""
+        """Subtract the reads of a removed binding from the uses of its operands; remove dead producers."""
         removed = [binding]
         while removed:
             for operand in removed.pop().operands:
@@ -276,4 +276,4 @@ class _Walk:
 
     def _is_dead(self, binding: Binding) -> bool:
         unread = all(self._graph.uses[id(result)] <= 0 for result in binding.results)
-        return unread and is_pure(binding, self._functions) and not learnt_symbols(binding, self._functions)
+        return unread and not has_effect(binding, self._functions) and not learnt_symbols(binding, self._functions)

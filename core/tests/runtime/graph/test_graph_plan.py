@@ -46,7 +46,7 @@ def spread_out(array: NDArray) -> NDArray:
     return wide[..., 1]
 
 
-@pytest.mark.parametrize("name", sorted(canonical_cases(default_ops())))
+@pytest.mark.parametrize("name", sorted(set(canonical_cases(default_ops())) - {"random.seed"}))
 def test_a_region_of_one_op_gives_the_bits_of_its_kernel(name: str) -> None:
     op = default_ops()[name]
     for index, case in enumerate(canonical_cases(default_ops())[name]):

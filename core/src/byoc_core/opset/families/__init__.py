@@ -65,6 +65,7 @@ _OPS_OF: Mapping[str, str] = {
     "sampling": "nn.grid_sample nn.roi_align",
     "spectral": "dft",
     "determinant": "det",
+    "random_numbers": "random.seed random.uniform random.normal",
 }
 """The ops of each family: a look-up of an op imports only the op's family."""
 

@@ -226,8 +226,14 @@ def _check_contents(regions: Mapping[str, Function], module: IRModule) -> None:
             problem = _forbidden_reason(binding)
             if problem is not None:
                 raise InternalError(f"region `{name}`", problem, detail=_window(binding, module))
-        if name in impure:
+        if name in impure and not _draws_alone(region):
             raise InternalError(f"region `{name}`", "contains an impure op", detail=_head(region, module))
+
+
+def _draws_alone(region: Function) -> bool:
+    """Return whether a region is a single nondeterministic op: impure ops share no region."""
+    bindings = list(walk(region))
+    return len(bindings) == 1 and Trait.NONDETERMINISTIC in bindings[0].op.traits
 
 
 def _forbidden_reason(binding: Binding) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from byoc_core.backend import BackendHandle
+from byoc_core.backend.registry import HOST_NAME
 from byoc_core.ir import Binding, TensorType, Trait
 from byoc_core.ir.sizes import attribute_symbols, is_data_dependent
 from byoc_core.partitioning.op_sites import OpKey, op_key
@@ -61,7 +62,10 @@ def with_refused_ops(
 
 def core_refusal(binding: Binding, handle: BackendHandle) -> Rejection | None:
     """Return the core's reason against asking a backend about an op, or ``None``."""
-    if not binding.op.has_trait(Trait.PURE):
+    if binding.op.has_trait(Trait.NONDETERMINISTIC):
+        if handle.name != HOST_NAME:
+            return Rejection("nondeterministic", f"`{binding.op.name}` gives other results in each run")
+    elif not binding.op.has_trait(Trait.PURE):
         return Rejection("impure", f"`{binding.op.name}` has effects")
     is_static = not attribute_symbols(binding.attrs)
     for value in (*binding.operands, *binding.results):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from byoc_core.errors import InternalError, PartitionError
-from byoc_core.ir import CALL, IF, LOOP, Binding, Function, IRModule, Var, binding_window, is_pure
+from byoc_core.ir import CALL, IF, LOOP, Binding, Function, IRModule, Trait, Var, binding_window, is_pure
 from byoc_core.ir.sizes import SizeSources, is_data_dependent, type_symbols
 from byoc_core.partitioning.checking.legality import check_partition
 from byoc_core.partitioning.merging.grouping import group_claims
@@ -124,7 +124,8 @@ def _merge(function: Function, source: str, outliner: Outliner, module: IRModule
 def _check_claim(binding: Binding, function: Function, source: str, module: IRModule) -> None:
     if binding.codegen is None:
         return
-    if binding.op in (CALL, IF, LOOP) or not is_pure(binding, module.functions):
+    is_allowed = binding.op.has_trait(Trait.NONDETERMINISTIC) or is_pure(binding, module.functions)
+    if binding.op in (CALL, IF, LOOP) or not is_allowed:
         raise PartitionError(
             f"function `{source}`, binding `{', '.join(result.name for result in binding.results)}`",
             f"`{binding.op.name}` is claimed for `{binding.codegen}`, but no region may contain this op",

@@ -16,6 +16,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
     {
         # An op without requests to backends.
         "impure": "the op has effects, so the op stays on the host",
+        "nondeterministic": "the op gives other results in each run, so the op stays on the host",
         "unknown-rank": "a value of the op is not a tensor of known rank",
         "data-dependent-size": "a size depends on the data, and the backend or the pattern takes no such op",
         "dynamic-shape": "a shape is symbolic, and the backend takes static shapes only",

@@ -29,6 +29,7 @@ from byoc_core.frontend.onnx.ops import (
     ordering,
     padding,
     quantisation,
+    random_numbers,
     recurrence,
     reduction,
     resize,
@@ -68,6 +69,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **padding.IMPORTERS,
         **data_dependent.IMPORTERS,
         **detection.IMPORTERS,
+        **random_numbers.IMPORTERS,
         **spectral.IMPORTERS,
     }
 )

@@ -135,24 +135,9 @@ def _import_identity(node: NodeContext) -> Sequence[Imported]:
     return (node.imported(0),)
 
 
-def _import_dropout(node: NodeContext) -> Sequence[Imported]:
-    """Import dropout as identity: at inference nothing is dropped."""
-    node.ignore_attrs("ratio", "seed")
-    if node.has_input(2):
-        training = node.array(2)
-        if training is None or training.any():
-            raise node.error("is in training mode", expected="a model exported for inference")
-    if node.num_outputs < 2:
-        return (node.imported(0),)
-    dtype = "bool" if node.opset >= 10 else node.type(0).dtype
-    mask = node.emit("broadcast_to", node.constant(np.ones((), to_numpy(dtype))), shape=node.shape(0))
-    return (node.imported(0), mask)
-
-
 IMPORTERS: dict[str, NodeImporter] = {
     "Cast": _import_cast,
     "Clip": _import_clip,
-    "Dropout": _import_dropout,
     "Gelu": _import_gelu,
     "Identity": _import_identity,
     "Max": _folded("maximum"),
