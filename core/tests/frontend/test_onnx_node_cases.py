@@ -34,6 +34,10 @@ def _cases() -> list[Any]:
         *(("test_gridsample", 18), ("test_roialign", 3), ("test_nonmaxsuppression", 10)),
         *(("test_dft", 10), ("test_stft", 2), ("test_melweightmatrix", 1), ("test_det_", 2)),
         *(("test_dropout_", 6), ("test_training_dropout", 6)),
+        *(("test_col2im", 5), ("test_basic_deform_conv", 2), ("test_deform_conv", 2), ("test_maxpool", 19)),
+        *(("test_maxunpool", 2), ("test_convtranspose", 11)),
+        *((f"test_resize_downsample_{case}_antialias", 1) for case in ("scales_cubic", "scales_linear")),
+        *((f"test_resize_downsample_{case}_antialias", 1) for case in ("sizes_cubic", "sizes_linear")),
     ],
 )
 def test_cases_are_right(prefix: str, count: int, cases: list[Any]) -> None:

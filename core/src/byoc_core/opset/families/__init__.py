@@ -38,7 +38,8 @@ _OPS_OF: Mapping[str, str] = {
     "pooling": (
         "nn.max_pool1d nn.avg_pool1d nn.lp_pool1d nn.max_pool2d nn.avg_pool2d nn.lp_pool2d "
         "nn.max_pool3d nn.avg_pool3d nn.lp_pool3d nn.adaptive_max_pool1d nn.adaptive_avg_pool1d "
-        "nn.adaptive_max_pool2d nn.adaptive_avg_pool2d nn.adaptive_max_pool3d nn.adaptive_avg_pool3d"
+        "nn.adaptive_max_pool2d nn.adaptive_avg_pool2d nn.adaptive_max_pool3d nn.adaptive_avg_pool3d "
+        "nn.argmax_pool1d nn.argmax_pool2d nn.argmax_pool3d"
     ),
     "unit_axes": "squeeze expand_dims",
     "normalisation": (
@@ -51,7 +52,7 @@ _OPS_OF: Mapping[str, str] = {
     "scatter": "scatter_elements scatter_nd scatter_slice",
     "creation": "arange full shape_of size shape_to_tensor",
     "reduction": "sum mean max min prod all any logsumexp argmin argmax",
-    "resize": "nn.resize",
+    "resize": "nn.resize nn.antialias_resize",
     "recurrence": "nn.rnn nn.gru nn.lstm",
     "einsum": "einsum",
     "quantisation": "quantize dequantize",
@@ -62,10 +63,11 @@ _OPS_OF: Mapping[str, str] = {
     "border": "nn.border_pad",
     "data_dependent": "nonzero compress unique range as_size as_dynamic",
     "detection": "nn.non_max_suppression",
-    "sampling": "nn.grid_sample nn.roi_align",
     "spectral": "dft",
     "determinant": "det",
     "random_numbers": "random.seed random.uniform random.normal",
+    "sampling": "nn.grid_sample nn.roi_align nn.roi_max_pool",
+    "columns": "nn.col2im nn.deformable_im2col",
 }
 """The ops of each family: a look-up of an op imports only the op's family."""
 

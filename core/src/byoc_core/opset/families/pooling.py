@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from byoc_core.dims import Dim, product
-from byoc_core.kernels.numpy_kernel import NumpyKernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec, AttrValue
 from byoc_core.opset.cases import OpCase, example
 from byoc_core.opset.contexts import OpContext, TypeContext
@@ -31,10 +31,12 @@ from byoc_core.opset.windows import (
 __all__ = ["OPS"]
 
 
-def _infer_pool(context: TypeContext, kinds: tuple[str, ...]) -> tuple[Type, ...]:
+def _infer_pool(
+    context: TypeContext, kinds: tuple[str, ...], *, layout: str | None = None, dtype: str | None = None
+) -> tuple[Type, ...]:
     type_ = require_kind(context, 0, kinds)
     attrs = context.attrs
-    layout = attrs["layout"]
+    layout = attrs["layout"] if layout is None else layout
     shape = require_rank(context, 0, len(layout), layout_text(layout))
     axes = axes_of(layout, "NC")[2:]
     for axis, name in enumerate(axis_names(len(axes))):
@@ -49,7 +51,12 @@ def _infer_pool(context: TypeContext, kinds: tuple[str, ...]) -> tuple[Type, ...
     result = list(shape)
     for axis, count in zip(axes, count_windows(context, [shape[a] for a in axes], attrs["pool_size"]), strict=True):
         result[axis] = count
-    return (TensorType(tuple(result), type_.dtype),)
+    return (TensorType(tuple(result), type_.dtype if dtype is None else dtype),)
+
+
+def _infer_argmax_pool(context: TypeContext) -> tuple[Type, ...]:
+    layout = DATA_LAYOUTS[len(context.attrs["pool_size"])][0]
+    return _infer_pool(context, NUMBER_KINDS, layout=layout, dtype="int64")
 
 
 def _infer_max_pool(context: TypeContext) -> tuple[Type, ...]:
@@ -150,6 +157,51 @@ def _canonicalise(op: str, rank: int) -> Callable[[Mapping[str, AttrValue]], Map
     return lambda attrs: canonicalise_windows(op, rank, attrs, strides_default="pool_size")
 
 
+_COUNT_DOC = (
+    "``OW = (W + before + after - (dilation * (KW - 1) + 1)) // stride + 1``; with ``ceil_mode`` the quotient is "
+    "rounded up, if the last window then starts inside the image or the leading padding."
+)
+
+
+def _window_attrs(rank: int) -> tuple[AttrSpec, ...]:
+    names = ", ".join(axis_names(rank))
+    return (
+        AttrSpec("pool_size", AttrKind.INTS, doc=f"Size of a window: {names}."),
+        AttrSpec("strides", AttrKind.INTS, None, doc=f"Step between windows: {names}; ``None``: the window's size."),
+        AttrSpec("padding", AttrKind.INTS, (0,) * (2 * rank), doc=f"Padding before {names}, then padding after."),
+        AttrSpec("dilation", AttrKind.INTS, (1,) * rank, doc=f"Step between the taps of a window: {names}."),
+        AttrSpec("ceil_mode", AttrKind.BOOL, False, doc="Whether to include a last, partial window."),
+    )
+
+
+def _argmax_pool_op(rank: int) -> OpDef:
+    name, letters = f"nn.argmax_pool{rank}d", axis_letters(rank)
+    sizes, out_sizes = ", ".join(letters), ", ".join(f"O{letter}" for letter in letters)
+    return OpDef(
+        name,
+        (OperandSpec("x"),),
+        _infer_argmax_pool,
+        attrs=(
+            *_window_attrs(rank),
+            AttrSpec(
+                "column_major",
+                AttrKind.BOOL,
+                False,
+                doc="Whether the elements of a channel are counted in column-major order.",
+            ),
+        ),
+        flops=_pool_flops,
+        kernel=NumpyKernel(kernels.argmax_pool, gives=fixed_dtype("int64"), fresh=True),
+        rounds=_window_elements,
+        canonicalise=_canonicalise(name, rank),
+        rounding=EXACT,
+        cases=lambda: (case for case in _pool_cases(rank) if "layout" not in case.attrs),
+        doc="Return the index of the largest element of every window, counted over all elements of ``x`` in row-major "
+        "order; -1 for a window of padding alone. NaN is the largest; of equal elements, the first of the window "
+        f"counts.\n\nShapes: ``(N, C, {sizes}) -> (N, C, {out_sizes})`` with {_COUNT_DOC}",
+    )
+
+
 def _pool_op(
     kind: str,
     rank: int,
@@ -163,7 +215,7 @@ def _pool_op(
     bound: BoundRule | None = None,
     cases: Callable[[int], Iterator[OpCase]] = _pool_cases,
 ) -> OpDef:
-    name, letters, names = f"nn.{kind}_pool{rank}d", axis_letters(rank), ", ".join(axis_names(rank))
+    name, letters = f"nn.{kind}_pool{rank}d", axis_letters(rank)
     layouts = DATA_LAYOUTS[rank]
     sizes, out_sizes = ", ".join(letters), ", ".join(f"O{letter}" for letter in letters)
     return OpDef(
@@ -171,13 +223,7 @@ def _pool_op(
         (OperandSpec("x"),),
         infer,
         attrs=(
-            AttrSpec("pool_size", AttrKind.INTS, doc=f"Size of a window: {names}."),
-            AttrSpec(
-                "strides", AttrKind.INTS, None, doc=f"Step between windows: {names}; ``None``: the window's size."
-            ),
-            AttrSpec("padding", AttrKind.INTS, (0,) * (2 * rank), doc=f"Padding before {names}, then padding after."),
-            AttrSpec("dilation", AttrKind.INTS, (1,) * rank, doc=f"Step between the taps of a window: {names}."),
-            AttrSpec("ceil_mode", AttrKind.BOOL, False, doc="Whether to include a last, partial window."),
+            *_window_attrs(rank),
             *attrs,
             AttrSpec("layout", AttrKind.STR, layouts[0], layouts, doc="Axes of ``x`` and of the result."),
         ),
@@ -189,10 +235,7 @@ def _pool_op(
         rounding=rounding,
         bound=bound,
         cases=lambda: cases(rank),
-        doc=f"{doc}\n\n"
-        f"Shapes (``NC{letters}``): ``(N, C, {sizes}) -> (N, C, {out_sizes})`` with "
-        "``OW = (W + before + after - (dilation * (KW - 1) + 1)) // stride + 1``; with ``ceil_mode`` the quotient is "
-        "rounded up, if the last window then starts inside the image or the leading padding.",
+        doc=f"{doc}\n\nShapes (``NC{letters}``): ``(N, C, {sizes}) -> (N, C, {out_sizes})`` with {_COUNT_DOC}",
     )
 
 
@@ -293,5 +336,11 @@ def _adaptive_ops(rank: int) -> tuple[OpDef, ...]:
     )
 
 
-OPS: tuple[OpDef, ...] = tuple(op for make in (_pool_ops, _adaptive_ops) for rank in RANKS for op in make(rank))
+def _argmax_pool_ops(rank: int) -> tuple[OpDef, ...]:
+    return (_argmax_pool_op(rank),)
+
+
+OPS: tuple[OpDef, ...] = tuple(
+    op for make in (_pool_ops, _adaptive_ops, _argmax_pool_ops) for rank in RANKS for op in make(rank)
+)
 """The family's ops."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from operator import sub
@@ -28,7 +28,15 @@ from byoc_core.kernels.windows import (
     window_view,
 )
 
-__all__ = ["adaptive_avg_pool", "adaptive_max_pool", "avg_pool", "lp_pool", "max_pool", "scratch_nbytes"]
+__all__ = [
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "argmax_pool",
+    "avg_pool",
+    "lp_pool",
+    "max_pool",
+    "scratch_nbytes",
+]
 
 
 @dataclass(frozen=True)
@@ -87,22 +95,35 @@ class _Pooling:
             scratch: memory for padded channels.
         """
         image = channels_first(x, self.layout)
+        wide = working_dtype(x.dtype)
+        result = ChannelsFirst((*image.shape[:2], *self.out_size(image.shape[2:])), self.layout, wide, x.dtype, out)
+        for part, windows in self.windows(image, value, scratch):
+            combine(windows, result.array[part])
+        return result.restored()
+
+    def windows(
+        self, image: NDArray, value: object, scratch: NDArray | None
+    ) -> Iterator[tuple[tuple[slice, slice], NDArray]]:
+        """Yield blocks of images and channels, with the block's windows (see :func:`window_view`).
+
+        Args:
+            image: the images, channels first.
+            value: the value around the images.
+            scratch: memory for padded channels.
+        """
         batch, channels, *size = image.shape
         out_size = self.out_size(size)
         reach = self.reach(out_size)
-        wide = working_dtype(x.dtype)
-        result = ChannelsFirst((batch, channels, *out_size), self.layout, wide, x.dtype, out)
+        wide = working_dtype(image.dtype)
         starts = [-width for width in self.begin]
-        is_view = wide == x.dtype and not any(map(max, self.begin, map(sub, reach, size)))
+        is_view = wide == image.dtype and not any(map(max, self.begin, map(sub, reach, size)))
         nbytes = math.prod(reach) * wide.itemsize
         at_once = (max(1, batch), max(1, channels)) if is_view else blocks_of_channels(batch, channels, nbytes)
         num_padded = 0 if is_view else min(batch, at_once[0]) * min(channels, at_once[1])
         memory = Scratch(scratch).take([num_padded * math.prod(reach)], wide)
         for part in parts_of_channels(batch, channels, *at_once):
             padded = part_of(image[part], starts, reach, value, memory)
-            windows = window_view(padded, self.pool_size, self.strides, self.dilation, out_size)
-            combine(windows, result.array[part])
-        return result.restored()
+            yield part, window_view(padded, self.pool_size, self.strides, self.dilation, out_size)
 
 
 def scratch_nbytes(shapes: Sequence[Sequence[Dim]], dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> Dim:
@@ -142,6 +163,52 @@ def max_pool(
 
     pooling = _Pooling(pool_size, strides, padding, dilation, ceil_mode, layout)
     return pooling.compute(x, largest, lowest(x.dtype), out, scratch)
+
+
+def argmax_pool(
+    x: NDArray,
+    *,
+    pool_size: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    ceil_mode: bool,
+    column_major: bool,
+) -> NDArray:
+    """Return the index of the largest element of every window in ``x``; -1 for a window of padding alone.
+
+    NaN is the largest; of equal elements, the first of the window in row-major order counts. Images and channels are
+    counted in row-major order, the elements of a channel in row-major or column-major order.
+
+    Shapes: ``(N, C, H, W) -> (N, C, OH, OW)``; likewise with one or three spatial axes.
+
+    Cost: two passes over the windows for each position of a window.
+    """
+    rank = len(pool_size)
+    pooling = _Pooling(pool_size, strides, padding, dilation, ceil_mode, "NC" + "DHW"[-rank:])
+    batch, channels, *size = x.shape
+    out_size = pooling.out_size(size)
+    order = range(rank) if column_major else reversed(range(rank))
+    steps, step = [0] * rank, 1
+    for axis in order:
+        steps[axis], step = step, step * size[axis]
+    result = np.full((batch, channels, *out_size), -1, np.int64)
+    for part, windows in pooling.windows(x, lowest(x.dtype), None):
+        index = result[part]
+        largest = np.empty(index.shape, windows.dtype)
+        for tap in np.ndindex(*pool_size):
+            values = tap_view(windows, tap)
+            at, is_inside = np.zeros((), np.int64), np.ones((), np.bool_)
+            for axis in range(rank):
+                column = [-1 if other == axis else 1 for other in range(rank)]
+                along = np.arange(out_size[axis]) * strides[axis] + tap[axis] * dilation[axis] - padding[axis]
+                is_inside = is_inside & ((along >= 0) & (along < size[axis])).reshape(column)
+                at = at + (along * steps[axis]).reshape(column)
+            is_larger = is_inside & ((index < 0) | (values > largest) | ((values != values) & (largest == largest)))
+            np.copyto(largest, values, where=is_larger)
+            np.copyto(index, at, where=is_larger)
+    channel = np.arange(batch * channels).reshape(batch, channels, *[1] * rank) * math.prod(size)
+    return np.where(result < 0, -1, result + channel)
 
 
 def avg_pool(

@@ -64,6 +64,44 @@ def _resize(
     return np.ascontiguousarray(result.astype(x.dtype, copy=False))
 
 
+def _antialias_resize(
+    x: NDArray,
+    *,
+    axes: tuple[int, ...],
+    sizes: tuple[int, ...],
+    scales: tuple[float, ...] | None,
+    method: str,
+    coordinates: str,
+    cubic_coefficient: float,
+    exclude_outside: bool,
+) -> NDArray:
+    """Return ``x`` resampled along axes by a filter as wide as the step between sampled positions.
+
+    Cost: for each axis, a pass over the result for each element under the filter: ``2 / scale`` (linear) or
+    ``4 / scale`` (cubic). Positions and weights are computed in float64 for every dtype.
+    """
+    if x.size == 0:
+        return np.zeros(
+            [dict(zip(axes, sizes, strict=True)).get(axis, size) for axis, size in enumerate(x.shape)], x.dtype
+        )
+    result = x.astype(working_dtype(x.dtype), copy=False)
+    for position, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
+        length = x.shape[axis]
+        scale = size / length if scales is None else scales[position]
+        if size == length and scale == 1.0:
+            continue
+        positions = _sample_positions(size, length, scale, coordinates)
+        shrinking = min(scale, 1.0)
+        support = (1 if method == "linear" else 2) / shrinking
+        taps = np.ceil(positions - support) + np.arange(math.floor(2 * support) + 1)[:, np.newaxis]
+        distance = np.abs(taps - positions) * shrinking
+        weights = np.maximum(1 - distance, 0) if method == "linear" else _cubic_weights(distance, cubic_coefficient)
+        if exclude_outside:
+            weights = np.where((taps >= 0) & (taps < length), weights, 0.0)
+        result = _weigh(result, axis, taps.astype(np.int64), weights / weights.sum(axis=0))
+    return np.ascontiguousarray(result.astype(x.dtype, copy=False))
+
+
 def _sample_positions(size: int, length: int, scale: float, coordinates: str) -> NDArray:
     """Return for each index of the result the sampled position in the operand."""
     index = np.arange(size, dtype=np.float64)
@@ -99,10 +137,14 @@ def _cubic_taps(positions: NDArray, coefficient: float) -> tuple[NDArray, NDArra
     """Return four neighbours and their weights by Keys' cubic convolution (1981)."""
     first = np.floor(positions) - 1
     taps = first + np.arange(4)[:, np.newaxis]
-    distance = np.abs(positions - taps)
+    return taps.astype(np.int64), _cubic_weights(np.abs(positions - taps), coefficient)
+
+
+def _cubic_weights(distance: NDArray, coefficient: float) -> NDArray:
+    """Return the weights of elements at distances from the sampled position; 0 from the distance 2 on."""
     near = ((coefficient + 2) * distance - (coefficient + 3)) * distance**2 + 1
     far = ((distance - 5) * distance + 8) * distance * coefficient - 4 * coefficient
-    return taps.astype(np.int64), np.where(distance <= 1, near, far)
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
 def _weigh(x: NDArray, axis: int, taps: NDArray, weights: NDArray) -> NDArray:
@@ -147,9 +189,49 @@ def _resize_flops(context: OpContext) -> Dim:
     return context.elements() * (_FLOPS_PER_AXIS[context.attrs["method"]] * len(context.attrs["axes"]))
 
 
+def _antialias_flops(context: OpContext) -> Dim:
+    """Return two operations for each element under the filter of each axis; the filter of an axis grown if unknown."""
+    attrs, shape = context.attrs, context.operand_shape()
+    total, width = 0, 2 if attrs["method"] == "linear" else 4
+    for axis, size in zip(attrs["axes"], attrs["sizes"], strict=True):
+        old = shape[axis] if axis < len(shape) else 1
+        shrinks = isinstance(old, int) and isinstance(size, int) and old > size
+        total += 2 * (-(-width * old // size) if shrinks else width)
+    return context.elements() * total
+
+
 def _resize_bound(facts: ValueFacts) -> float:
     """Return the bound of means of neighbours. Infinity for ``cubic``, with possibly negative weights."""
     return math.inf if facts.context.attrs["method"] == "cubic" else bound_towards_zero(facts)
+
+
+_TARGET = (
+    AttrSpec("axes", AttrKind.INTS, doc="The resized axes, counted from the front."),
+    AttrSpec("sizes", AttrKind.DIMS, doc="The new size of each axis."),
+    AttrSpec(
+        "scales",
+        AttrKind.FLOATS,
+        None,
+        doc="The factor of each axis for computing positions; ``None``: the new size divided by the old size.",
+    ),
+)
+_COORDINATES = AttrSpec(
+    "coordinates",
+    AttrKind.STR,
+    "half_pixel",
+    (
+        "half_pixel",
+        "half_pixel_symmetric",
+        "half_pixel_or_first",
+        "half_pixel_for_nearest",
+        "align_corners",
+        "asymmetric",
+    ),
+    doc="The position sampled for an index ``i`` of the result: ``(i + 0.5) / scale - 0.5``; the same "
+    "around the middle of the axis; the same but 0 for a single index; ``(i + 0.5) / scale``; "
+    "``i * (old - 1) / (new - 1)``; ``i / scale``.",
+)
+_COEFFICIENT = AttrSpec("cubic_coefficient", AttrKind.FLOAT, -0.75, doc="The slope parameter of ``cubic``.")
 
 
 OPS: tuple[OpDef, ...] = (
@@ -158,33 +240,11 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_resize,
         attrs=(
-            AttrSpec("axes", AttrKind.INTS, doc="The resized axes, counted from the front."),
-            AttrSpec("sizes", AttrKind.DIMS, doc="The new size of each axis."),
-            AttrSpec(
-                "scales",
-                AttrKind.FLOATS,
-                None,
-                doc="The factor of each axis for computing positions; ``None``: the new size divided by the old size.",
-            ),
+            *_TARGET,
             AttrSpec(
                 "method", AttrKind.STR, "nearest", tuple(_FLOPS_PER_AXIS), doc="The interpolation between elements."
             ),
-            AttrSpec(
-                "coordinates",
-                AttrKind.STR,
-                "half_pixel",
-                (
-                    "half_pixel",
-                    "half_pixel_symmetric",
-                    "half_pixel_or_first",
-                    "half_pixel_for_nearest",
-                    "align_corners",
-                    "asymmetric",
-                ),
-                doc="The position sampled for an index ``i`` of the result: ``(i + 0.5) / scale - 0.5``; the same "
-                "around the middle of the axis; the same but 0 for a single index; ``(i + 0.5) / scale``; "
-                "``i * (old - 1) / (new - 1)``; ``i / scale``.",
-            ),
+            _COORDINATES,
             AttrSpec(
                 "rounding",
                 AttrKind.STR,
@@ -192,7 +252,7 @@ OPS: tuple[OpDef, ...] = (
                 ("half_down", "half_up", "floor", "ceil"),
                 doc="The neighbour chosen by ``nearest``.",
             ),
-            AttrSpec("cubic_coefficient", AttrKind.FLOAT, -0.75, doc="The slope parameter of ``cubic``."),
+            _COEFFICIENT,
             AttrSpec(
                 "exclude_outside",
                 AttrKind.BOOL,
@@ -210,6 +270,36 @@ OPS: tuple[OpDef, ...] = (
             example((2, 16, 9, 8), axes=(2, 3), sizes=(5, 4), method="cubic"),
         ),
         doc="Return ``x`` resampled along axes to other sizes, axis by axis.\n\n"
+        "Shapes: the shape of ``x``, with ``sizes[i]`` in place of the size of ``axes[i]``.",
+    ),
+    OpDef(
+        "nn.antialias_resize",
+        (OperandSpec("x"),),
+        _infer_resize,
+        attrs=(
+            *_TARGET,
+            AttrSpec("method", AttrKind.STR, "linear", ("linear", "cubic"), doc="The filter: a triangle, or Keys'."),
+            _COORDINATES,
+            _COEFFICIENT,
+            AttrSpec(
+                "exclude_outside",
+                AttrKind.BOOL,
+                False,
+                doc="Whether to leave out elements beyond the ends, instead of repeating the last element.",
+            ),
+        ),
+        flops=_antialias_flops,
+        kernel=NumpyKernel(_antialias_resize),
+        rounding=NORM,
+        bound=_resize_bound,
+        cases=lambda: (
+            example((2, 16, 9, 8), axes=(2, 3), sizes=(4, 3)),
+            example((2, 16, 9, 8), axes=(2, 3), sizes=(5, 4), method="cubic"),
+            example((2, 16, 9, 8), axes=(2, 3), sizes=(5, 12), exclude_outside=True),
+        ),
+        doc="Return ``x`` resampled along axes to other sizes, axis by axis, without aliasing: an axis made smaller is "
+        "filtered by the interpolation stretched by the factor ``1 / scale``, so all elements count. An axis made "
+        "larger is interpolated as by ``nn.resize``. The weights of a sample sum to 1.\n\n"
         "Shapes: the shape of ``x``, with ``sizes[i]`` in place of the size of ``axes[i]``.",
     ),
 )

@@ -9,16 +9,17 @@ import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels.indices import check_array_shape
+from byoc_core.kernels.indices import check_array_shape, require_range
 from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
 from byoc_core.opset.cases import OperandCase, example, integers
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec
-from byoc_core.opset.rounding import NORM
+from byoc_core.opset.rounding import EXACT, NORM
 from byoc_core.opset.type_rules import FLOAT_KINDS, INTEGER_KINDS, require_equal, require_kind, require_rank
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import bound_of_first
 
 __all__ = ["OPS"]
 
@@ -26,6 +27,8 @@ _CUBIC = -0.75
 """The slope parameter of cubic interpolation (R. G. Keys, Cubic convolution interpolation, 1981)."""
 _MOST_SAMPLES = 1 << 14
 """The most samples of a bin along an axis."""
+_FARTHEST = 1 << 40
+"""The most distant corner of a region, in elements: beyond all images, and free of overflow in sums."""
 
 
 def _grid_sample(x: NDArray, grid: NDArray, *, method: str, border: str, align_corners: bool) -> NDArray:
@@ -160,6 +163,47 @@ def _pool(
     return np.asarray(bins.max(axis=(2, 4)) if method == "max" else bins.mean(axis=(2, 4)))
 
 
+def _roi_max_pool(x: NDArray, rois: NDArray, batches: NDArray, *, size: tuple[int, int], scale: float) -> NDArray:
+    """Return the largest element of each bin of each region; NaN is the largest, and 0 stands for a bin without any.
+
+    Corners times ``scale`` are rounded to elements, halves away from zero, and belong to the region. Bin ``i`` of ``n``
+    begins at ``i * length // n`` and ends before ``ceil((i + 1) * length / n)``.
+
+    Raises:
+        ExecutionError: a region is in a missing image.
+    """
+    check_array_shape("nn.roi_max_pool", "rois", rois.shape, (len(rois), 4))
+    check_array_shape("nn.roi_max_pool", "batches", batches.shape, (len(rois),))
+    require_range("nn.roi_max_pool", batches, 0, len(x) - 1, "a region is in a missing image")
+    scaled = rois.astype(working_dtype(rois.dtype), copy=False) * np.asarray(scale, working_dtype(rois.dtype))
+    corners = np.clip(np.nan_to_num(np.trunc(scaled + np.copysign(0.5, scaled))), -_FARTHEST, _FARTHEST)
+    images = x.astype(working_dtype(x.dtype), copy=False)
+    result = np.zeros((len(rois), x.shape[1], *size), images.dtype)
+    if x.size == 0:
+        return result.astype(x.dtype, copy=False)
+    for number, (roi, batch) in enumerate(zip(corners.astype(np.int64).tolist(), batches.tolist(), strict=True)):
+        (left, top, right, bottom), image = roi, images[batch]
+        for axis, first, last, count in ((1, top, bottom, size[0]), (2, left, right, size[1])):
+            image = _largest_of_bins(image, axis, first, max(last - first + 1, 1), count)
+        result[number] = image
+    return result.astype(x.dtype, copy=False)
+
+
+def _largest_of_bins(image: NDArray, axis: int, first: int, length: int, count: int) -> NDArray:
+    """Return the largest element of each bin of a span of an axis; 0 for bins without an element."""
+    bins = np.arange(count)
+    starts, stops = (
+        np.clip(first + edges, 0, image.shape[axis])
+        for edges in (bins * length // count, -(-(bins + 1) * length // count))
+    )
+    # Every second slice is a bin. An additional element gives the last slice an end.
+    edges = np.stack([starts, stops], axis=1).reshape(-1)
+    padded = np.concatenate([image, image.take([0], axis=axis)], axis=axis)
+    largest = np.maximum.reduceat(padded, edges, axis=axis).take(range(0, 2 * count, 2), axis=axis)
+    is_empty = (starts >= stops).reshape([-1 if other == axis else 1 for other in range(image.ndim)])
+    return np.where(is_empty, image.dtype.type(0), largest)
+
+
 def _infer_grid_sample(context: TypeContext) -> tuple[Type, ...]:
     kinds = ("float", "int", "uint", "bool") if context.attrs["method"] == "nearest" else FLOAT_KINDS
     type_, shape, grid = require_kind(context, 0, kinds), context.shape(0), context.shape(1)
@@ -172,7 +216,7 @@ def _infer_grid_sample(context: TypeContext) -> tuple[Type, ...]:
     return (TensorType((*shape[:2], *grid[1:-1]), type_.dtype),)
 
 
-def _infer_roi_align(context: TypeContext) -> tuple[Type, ...]:
+def _infer_regions(context: TypeContext) -> tuple[Type, ...]:
     type_ = require_kind(context, 0, FLOAT_KINDS)
     batch_shape = require_rank(context, 0, 4, "images (N, C, H, W)")
     rois = require_rank(context, 1, 2, "(regions, 4)")
@@ -191,6 +235,11 @@ def _grid_flops(context: OpContext) -> Dim:
     rank = len(context.operand_shape()) - 2
     taps_of_axis: int = {"nearest": 0, "linear": 2, "cubic": 4}[context.attrs["method"]]
     return context.elements() * (2 * int(taps_of_axis**rank))
+
+
+def _roi_max_flops(context: OpContext) -> Dim:
+    """Return one operation for each element of the result: the sizes of the regions are unknown."""
+    return context.elements()
 
 
 def _roi_flops(context: OpContext) -> Dim:
@@ -239,7 +288,7 @@ OPS: tuple[OpDef, ...] = (
     OpDef(
         "nn.roi_align",
         (OperandSpec("x"), OperandSpec("rois"), OperandSpec("batches")),
-        _infer_roi_align,
+        _infer_regions,
         attrs=(
             AttrSpec("size", AttrKind.INTS, doc="Height and width of the result."),
             AttrSpec(
@@ -266,6 +315,29 @@ OPS: tuple[OpDef, ...] = (
         ),
         doc="Return regions of images, each divided into bins with pooled samples of bilinear interpolation "
         "(He et al. 2017, Mask R-CNN).\n\n"
+        "Shapes: ``x`` ``(N, C, H, W)``; ``rois`` ``(R, 4)``: left, top, right, bottom; ``batches`` ``(R,)``: the "
+        "image of each region; the result is ``(R, C, *size)``.",
+    ),
+    OpDef(
+        "nn.roi_max_pool",
+        (OperandSpec("x"), OperandSpec("rois"), OperandSpec("batches")),
+        _infer_regions,
+        attrs=(
+            AttrSpec("size", AttrKind.INTS, doc="Height and width of the result."),
+            AttrSpec("scale", AttrKind.FLOAT, 1.0, doc="The pixels of the image for a unit of the regions."),
+        ),
+        flops=_roi_max_flops,
+        kernel=NumpyKernel(_roi_max_pool, gives=dtype_of(0)),
+        rounding=EXACT,
+        bound=bound_of_first,
+        cases=lambda: (
+            example((2, 3, 8, 9), OperandCase((5, 4)), integers((5,), 0, 1), size=(2, 3)),
+            example((2, 3, 8, 9), OperandCase((5, 4)), integers((5,), 0, 1), size=(4, 2), scale=3.5),
+        ),
+        doc="Return the largest element of each bin of regions of images; 0 for a bin outside the image (Girshick "
+        "2015, Fast R-CNN). Corners times ``scale`` are rounded to elements, halves away from zero, and belong to the "
+        "region; a region has at least one element along each axis. Bin ``i`` of ``n`` begins at ``i * length // n`` "
+        "and ends before ``ceil((i + 1) * length / n)``.\n\n"
         "Shapes: ``x`` ``(N, C, H, W)``; ``rois`` ``(R, 4)``: left, top, right, bottom; ``batches`` ``(R,)``: the "
         "image of each region; the result is ``(R, C, *size)``.",
     ),

@@ -13,6 +13,7 @@ from byoc_core.frontend.onnx.node_context import NodeImporter, ShapeImporter
 from byoc_core.frontend.onnx.ops import (
     arrangement,
     attention,
+    columns,
     composed_functions,
     constants,
     control_flow,
@@ -71,6 +72,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **detection.IMPORTERS,
         **random_numbers.IMPORTERS,
         **spectral.IMPORTERS,
+        **columns.IMPORTERS,
     }
 )
 """Importers for ops of the standard domain without a direct spelling of an op, by ONNX name."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, product
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.data_sizes import read_sizes
+from byoc_core.frontend.onnx.ops.padding import surround
+from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS", "emit_convolution"]
@@ -133,15 +136,16 @@ def _import_conv_transpose(node: NodeContext) -> Sequence[Imported]:
     window = _read_window(node, rank)
     strides, dilation = _read_each(node, "strides", rank), _read_each(node, "dilations", rank)
     extra = _read_each(node, "output_padding", rank, default=0)
+    padding, missing = _read_transposed_padding(node, image, window, strides, dilation, extra)
     result = node.emit(
         f"nn.conv{rank}d_transpose",
         node.value(0),
         node.value(1),
         strides=strides,
-        padding=_read_transposed_padding(node, image, window, strides, dilation, extra),
+        padding=padding,
         dilation=dilation,
         groups=node.attr_int("group", 1),
-        output_padding=extra,
+        output_padding=[width + added for width, added in zip(extra, missing, strict=True)],
     )
     return (_add_bias(node, result),)
 
@@ -153,15 +157,19 @@ def _read_transposed_padding(
     strides: Sequence[int],
     dilation: Sequence[int],
     extra: Sequence[int],
-) -> tuple[int, ...]:
-    """Return the padding to crop: ``pads``, or padding for ``output_shape``, or for the image's size times strides."""
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the padding to crop, and zeros to add at the end of each axis.
+
+    The padding is ``pads``, or padding for ``output_shape``, or for the image's size times strides. Zeros are added if
+    the requested size exceeds the reach of the windows, as by ONNX Runtime and in ONNX's test suite.
+    """
     mode, rank = _read_auto_pad(node), len(image)
     output_shape: Sequence[Dim] = node.attr_ints("output_shape", ())[-rank:]
     if not output_shape and mode.startswith("SAME"):
         output_shape = [size * stride for size, stride in zip(image, strides, strict=True)]
     if not output_shape:
         nothing = (0,) * (2 * rank)
-        return node.attr_ints("pads", nothing) if mode == "NOTSET" else nothing
+        return node.attr_ints("pads", nothing) if mode == "NOTSET" else nothing, nothing[:rank]
     node.ignore_attrs("pads")
     total: list[int] = []
     for size, output_size, kernel, stride, step, extra_size in zip(
@@ -170,12 +178,8 @@ def _read_transposed_padding(
         cut = (size - 1) * stride + (kernel - 1) * step + 1 + extra_size - output_size
         if not isinstance(cut, int):
             raise node.error("attribute `output_shape` needs known sizes", got=size)
-        if cut < 0:
-            raise node.error(
-                "attribute `output_shape` exceeds the reach of the windows", got=output_size, expected=output_size + cut
-            )
         total.append(cut)
-    return _divide_padding(total, mode)
+    return _divide_padding([max(cut, 0) for cut in total], mode), tuple(max(-cut, 0) for cut in total)
 
 
 def _pool_attrs(node: NodeContext) -> dict[str, object]:
@@ -194,8 +198,57 @@ def _pool_attrs(node: NodeContext) -> dict[str, object]:
 
 
 def _import_max_pool(node: NodeContext) -> Sequence[Imported]:
-    node.ignore_attrs("storage_order")  # concerns only the unsupported second output
-    return (node.emit(f"nn.max_pool{len(_read_image(node))}d", node.value(0), **_pool_attrs(node)),)
+    rank, order = len(_read_image(node)), node.attr_int("storage_order", 0)
+    if order not in (0, 1):
+        raise node.error("attribute `storage_order` is unknown", got=order, expected="0 or 1")
+    attrs = _pool_attrs(node)
+    result = node.emit(f"nn.max_pool{rank}d", node.value(0), **attrs)
+    if node.num_outputs < 2:
+        return (result,)
+    return result, node.emit(f"nn.argmax_pool{rank}d", node.value(0), **attrs, column_major=order == 1)
+
+
+def _import_max_unpool(node: NodeContext) -> Sequence[Imported]:
+    """Import unpooling: elements are written into zeros, at indices over all elements of the result.
+
+    The indices count the elements of an image as large as reached by the windows; a larger output shape adds zeros at
+    the ends of the axes.
+    """
+    shape, image = node.shape(0), _read_image(node)
+    rank, window = len(image), node.attr_ints("kernel_shape")
+    if len(window) != rank:
+        raise node.error("attribute `kernel_shape` has the wrong number of values", got=window, expected=rank)
+    strides, pads = _read_each(node, "strides", rank), node.attr_ints("pads", (0,) * (2 * rank))
+    if len(pads) != 2 * rank:
+        raise node.error("attribute `pads` has the wrong number of values", got=pads, expected=2 * rank)
+    sizes = [
+        (size - 1) * stride - pads[axis] - pads[rank + axis] + extent
+        for axis, (size, stride, extent) in enumerate(zip(image, strides, window, strict=True))
+    ]
+    reached = (*shape[:2], *sizes)
+    count = product(shape)
+    zeros = node.emit("broadcast_to", node.scalar(0, 0), shape=(product(reached),))
+    updates = node.reshape(node.value(1), (count,)), node.reshape(node.value(0), (count,))
+    result = node.reshape(node.emit("scatter_elements", zeros, *updates, axis=0), reached)
+    return (_extended(node, result, reached),)
+
+
+def _extended(node: NodeContext, value: Value, shape: Sequence[Dim]) -> Value:
+    """Return a value with zeros at the ends of its axes, as far as the shape in input 2 is larger."""
+    target = read_sizes(node, 2) if node.has_input(2) else shape
+    if len(target) != len(shape):
+        raise node.error(
+            "has an output shape of the wrong rank", got=ShapeValue(tuple(target)), expected=f"{len(shape)} sizes"
+        )
+    missing = [after - before for before, after in zip(shape, target, strict=True)]
+    if any(isinstance(width, int) and width < 0 for width in missing):
+        raise node.error(
+            "has an output shape smaller than the reach of the windows",
+            got=ShapeValue(tuple(target)),
+            expected=f"at least {ShapeValue(tuple(shape))}",
+        )
+    widths = [width for after in missing for width in (0, after)]
+    return surround(node, value, widths, node.scalar(0, 0)) if any(width != 0 for width in missing) else value
 
 
 def _import_average_pool(node: NodeContext) -> Sequence[Imported]:
@@ -234,5 +287,6 @@ IMPORTERS: dict[str, NodeImporter] = {
     "GlobalMaxPool": _import_global_pool("max"),
     "LpPool": _import_lp_pool,
     "MaxPool": _import_max_pool,
+    "MaxUnpool": _import_max_unpool,
 }
 """The family's importers, by ONNX name."""

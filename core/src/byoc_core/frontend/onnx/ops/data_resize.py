@@ -30,6 +30,7 @@ class Sampling:
         cubic_coefficient: the slope parameter of ``cubic``.
         exclude_outside: whether ``cubic`` leaves out neighbours beyond the ends.
         outside: the value beyond the ends of the axis, for positions in a region.
+        antialias: whether ``linear`` and ``cubic`` are stretched by the step between positions above 1.
     """
 
     method: str
@@ -38,6 +39,7 @@ class Sampling:
     cubic_coefficient: float = -0.75
     exclude_outside: bool = False
     outside: float = 0.0
+    antialias: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class _Axis:
         positions = self._positions(region)
         if sampling.method == "nearest":
             result = self._gather(self._rounded(positions))
+        elif sampling.antialias:
+            result = self._filtered(positions)
         elif sampling.method == "linear":
             result = self._linear(node.emit("maximum", node.emit("minimum", positions, self._last), _real(node, 0.0)))
         else:
@@ -185,7 +189,37 @@ class _Axis:
             weights = [node.emit("divide", weight, total) for weight in weights]
         return _sum(node, [self._weighed(*pair) for pair in zip(neighbours, weights, strict=True)])
 
+    def _filtered(self, positions: Value) -> Value:
+        """Return weighted sums of all elements, as a matrix product; the last element is repeated beyond the ends.
+
+        The weight of an element is the interpolation's at the distance times the factor, if the factor is below 1.
+        """
+        node, sampling = self._node, self._sampling
+        width, unit = 1 if sampling.method == "linear" else 2, _real(node, 1.0)
+        shrinking = node.emit("minimum", self._factor, unit)
+        support = _cast(node, node.emit("ceil", node.emit("divide", _real(node, float(width)), shrinking)), "int64")
+        end = node.emit("add", _cast(node, self._length, "int64"), support)
+        elements = emit_range(node, node.emit("subtract", number(node, 0), support), end, number(node, 1))
+        elements = _cast(node, elements, "float64")
+        (count,) = node.shape_of(elements)
+        column = node.reshape(elements, (count, 1))
+        distance = node.emit("multiply", node.emit("abs", node.emit("subtract", column, positions)), shrinking)
+        if sampling.method == "linear":
+            weights: Value = node.emit("maximum", node.emit("subtract", unit, distance), _real(node, 0.0))
+        else:
+            is_near = node.emit("less", distance, _real(node, 2.0))
+            weights = node.emit("where", is_near, self._cubic_weight(distance), _real(node, 0.0))
+        if sampling.exclude_outside:
+            weights = node.emit("where", self._is_inside(column), weights, _real(node, 0.0))
+        weights = node.emit("divide", weights, node.emit("sum", weights, axis=(0,), keepdims=True))
+        weights = _cast(node, weights, node.tensor_type(self._value).dtype)
+        values, rank = self._gather(elements), len(node.shape_of(self._value))
+        order = [*(axis for axis in range(rank) if axis != self._axis), self._axis]
+        result = node.emit("matmul", node.emit("permute_dims", values, axes=order), weights)
+        return node.emit("permute_dims", result, axes=[order.index(axis) for axis in range(rank)])
+
     def _cubic_weight(self, distance: Value) -> Value:
+        """Return the weight of a neighbour less than two elements away."""
         node, a = self._node, self._sampling.cubic_coefficient
         d = node.emit("abs", distance)
 

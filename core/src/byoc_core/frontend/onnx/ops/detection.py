@@ -9,6 +9,7 @@ import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.data_dependent import emit_sized
+from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS"]
@@ -76,8 +77,22 @@ def _import_roi_align(node: NodeContext) -> Sequence[Imported]:
     return (node.emit("nn.roi_align", *node.values(), **attrs),)
 
 
+def _import_max_roi_pool(node: NodeContext) -> Sequence[Imported]:
+    size, rois = node.attr_ints("pooled_shape"), node.value(1)
+    if len(size) != 2:
+        raise node.error("attribute `pooled_shape` is no height and width", got=size)
+    (_, *columns) = node.shape(1)
+    if len(columns) != 1 or (isinstance(columns[0], int) and columns[0] != 5):
+        raise node.error("has regions of the wrong shape", got=ShapeValue(node.shape(1)), expected="(regions, 5)")
+    batches = node.emit("cast", node.emit("take", rois, node.constant(np.int64(0)), axis=1), dtype="int64")
+    corners = node.emit("strided_slice", rois, axes=(1,), begin=(1,), end=(5,), strides=(1,))
+    scale = node.attr_float("spatial_scale", 1.0)
+    return (node.emit("nn.roi_max_pool", node.value(0), corners, batches, size=size, scale=scale),)
+
+
 IMPORTERS: dict[str, NodeImporter] = {
     "GridSample": _import_grid_sample,
+    "MaxRoiPool": _import_max_roi_pool,
     "NonMaxSuppression": _import_non_max_suppression,
     "RoiAlign": _import_roi_align,
 }

@@ -24,7 +24,7 @@ from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 from byoc_core.opset.types import TensorType
 
-__all__ = ["IMPORTERS"]
+__all__ = ["IMPORTERS", "surround"]
 
 # Beyond the end of every axis, in the notation of Slice.
 _OPEN_END = np.iinfo(np.int64).max
@@ -49,7 +49,7 @@ def _import_pad(node: NodeContext) -> Sequence[Imported]:
         return (node.emit("nn.border_pad", cropped, pad_width=grown, mode=mode),)
     number = _padding_number(node)
     if number is None:
-        return (_surround(node, cropped, grown, node.value(2)),)
+        return (surround(node, cropped, grown, node.value(2)),)
     return (node.emit("nn.pad", cropped, pad_width=grown, pad_value=number),)
 
 
@@ -153,8 +153,15 @@ def _padding_number(node: NodeContext) -> float | None:
     return float(number) if int(float(number)) == number else None
 
 
-def _surround(node: NodeContext, value: Value, widths: Sequence[Dim], fill: Value) -> Value:
-    """Surround a value with copies of a scalar, joined axis by axis: exact for every dtype."""
+def surround(node: NodeContext, value: Value, widths: Sequence[Dim], fill: Value) -> Value:
+    """Return a value surrounded by copies of a scalar, joined axis by axis: exact for every dtype.
+
+    Args:
+        node: the node.
+        value: the value.
+        widths: the number of elements before and after each axis in turn.
+        fill: the scalar.
+    """
     scalar = node.reshape(fill, ())
     shape = list(_shape(value))
     for axis in range(len(shape)):
@@ -174,7 +181,7 @@ def _surround_axis(node: NodeContext, value: Value, axis: int, sides: Sequence[V
     """Surround a value along an axis with as many copies of a scalar as two int64 scalars say."""
     widths: list[Dim] = [0] * (2 * len(_shape(value)))
     widths[2 * axis : 2 * axis + 2] = as_sizes(node, node.stack(sides), 2)
-    return _surround(node, value, widths, fill)
+    return surround(node, value, widths, fill)
 
 
 def _shape(value: Value) -> tuple[Dim, ...]:

@@ -85,14 +85,15 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
     method = _read_method(node, ("nearest", "linear", "cubic"))
     coordinates = _read_choice(node, "coordinate_transformation_mode", "half_pixel", _COORDINATES)
     rounding = _read_choice(node, "nearest_mode", "round_prefer_floor", _ROUNDINGS)
-    if node.attr_flag("antialias"):
-        raise node.error("attribute `antialias` has an unsupported value", expected="0")
+    antialias = node.attr_flag("antialias")
+    if antialias and method == "nearest":
+        raise node.error("attribute `antialias` has no meaning for the mode", got=method, expected="linear or cubic")
     outside = node.attr_float("extrapolation_value", 0.0)
     cubic = node.attr_float("cubic_coeff_a", -0.75)
     exclude = node.attr_flag("exclude_outside")
     target = _computed_target(node, axes, is_region=coordinates == "region")
     if target is not None:
-        sampling = Sampling(method, coordinates, rounding, cubic, exclude, outside)
+        sampling = Sampling(method, coordinates, rounding, cubic, exclude, outside, antialias)
         regions = _read_regions(node, axes) if coordinates == "region" else ()
         return (resize_axes(node, axes, target, sampling, regions),)
     scales, sizes = _read_target(node, [shape[axis] for axis in axes])
@@ -103,19 +104,18 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
     ]
     if not changed:
         return (node.imported(0),)
-    resized = node.emit(
-        "nn.resize",
-        node.value(0),
-        axes=[axes[position] for position in changed],
-        sizes=[sizes[position] for position in changed],
-        scales=None if scales is None else [scales[position] for position in changed],
-        method=method,
-        coordinates=coordinates,
-        rounding=rounding,
-        cubic_coefficient=cubic,
-        exclude_outside=exclude,
-    )
-    return (resized,)
+    attrs: dict[str, object] = {
+        "axes": [axes[position] for position in changed],
+        "sizes": [sizes[position] for position in changed],
+        "scales": None if scales is None else [scales[position] for position in changed],
+        "method": method,
+        "coordinates": coordinates,
+        "cubic_coefficient": cubic,
+        "exclude_outside": exclude,
+    }
+    if antialias:
+        return (node.emit("nn.antialias_resize", node.value(0), **attrs),)
+    return (node.emit("nn.resize", node.value(0), rounding=rounding, **attrs),)
 
 
 def _computed_target(node: NodeContext, axes: Sequence[int], *, is_region: bool) -> ComputedTarget | None:
