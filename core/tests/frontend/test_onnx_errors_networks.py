@@ -58,21 +58,8 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     (
         "LSTM",
         [_STEPS, _GATES, _STATE],
-        {"input_forget": 1},
-        "couples input and forget gates, an unsupported variant; expected `input_forget` of 0",
-    ),
-    (
-        "LSTM",
-        [_STEPS, _GATES, _STATE],
         {"hidden_size": 3},
         "attribute `hidden_size` differs from the weights; expected 2",
-    ),
-    ("LSTM", [_STEPS, _GATES, _STATE], {"clip": 1.0}, "has unsupported attributes; got clip"),
-    (
-        "LSTM",
-        [_STEPS, _GATES, _STATE],
-        {"activations": ["Sigmoid", "Relu", "Tanh"]},
-        "has unsupported activations; got Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh",
     ),
     ("Attention", [_HEADS, _HEADS, _HEADS, None, _HEADS], {}, "has past keys or past values, but not both"),
     (

@@ -12,7 +12,7 @@ import onnx
 from byoc_core.dims import Dim, dim_max
 from byoc_core.frontend.onnx.differing_sizes import shapes_of_alike
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.ops.rounds import Round, Rounds, read_scalar
+from byoc_core.frontend.onnx.ops.rounds import Round, Rounds, count_nodes, read_scalar
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.structured import alike, from_parts, part_names, to_parts
 from byoc_core.frontend.onnx.weights import to_array
@@ -166,7 +166,7 @@ def _import_loop(node: NodeContext) -> Sequence[Imported]:
     condition: Imported = node.imported(1) if node.has_input(1) else np.array(True)
     rounds = Rounds(
         node,
-        body,
+        count_nodes(body),
         [value.name for value in body.input[2:]],
         run,
         _count_rounds(node, body),

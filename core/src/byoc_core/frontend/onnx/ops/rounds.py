@@ -21,7 +21,7 @@ from byoc_core.ir.module import Value, Var
 from byoc_core.ir.sizes import type_symbols
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["MAX_UNROLLED_NODES", "Round", "Rounds"]
+__all__ = ["MAX_UNROLLED_NODES", "Round", "Rounds", "count_nodes"]
 
 MAX_UNROLLED_NODES = 256
 """The most nodes in all rounds together for unrolling; unrolling also needs a known number of rounds."""
@@ -71,7 +71,7 @@ class Rounds:
 
     Attributes:
         node: the node.
-        body: the graph.
+        num_nodes: the number of nodes of the graph, including nodes of nested graphs (:func:`count_nodes`).
         names: the names of the carried values in messages.
         run: imports a round: takes the node from the perspective inside, the round's number and the carried values.
         count: the number of rounds, or ``None`` if known only at run time.
@@ -81,7 +81,7 @@ class Rounds:
     """
 
     node: NodeContext
-    body: onnx.GraphProto
+    num_nodes: int
     names: Sequence[str]
     run: Callable[[NodeContext, Imported, Sequence[Imported]], Round]
     count: Dim | None
@@ -101,7 +101,7 @@ class Rounds:
                 rounds, and a slice of a scan output has a size known only in a round.
         """
         count, repeats = self.count, self.node.repeats
-        if isinstance(count, int) and count * repeats * _count_nodes(self.body) <= MAX_UNROLLED_NODES:
+        if isinstance(count, int) and count * repeats * self.num_nodes <= MAX_UNROLLED_NODES:
             return self._unroll(carried, count)
         return self._emit_loop(carried)
 
@@ -262,6 +262,6 @@ def read_scalar(node: NodeContext, value: Value, dtype: str, subject: str) -> Va
     return node.reshape(value, ())
 
 
-def _count_nodes(graph: onnx.GraphProto) -> int:
+def count_nodes(graph: onnx.GraphProto) -> int:
     """Return the number of nodes, including nodes of nested graphs."""
-    return sum(1 + sum(_count_nodes(inner) for _, inner in subgraphs(node)) for node in graph.node)
+    return sum(1 + sum(count_nodes(inner) for _, inner in subgraphs(node)) for node in graph.node)

@@ -9,7 +9,7 @@ import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.ops.rounds import Round, Rounds
+from byoc_core.frontend.onnx.ops.rounds import Round, Rounds, count_nodes
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 
@@ -106,7 +106,7 @@ def _scan(
 
     rounds = Rounds(
         node,
-        body,
+        count_nodes(body),
         [value.name for value in body.input[: len(states)]],
         run,
         length,
