@@ -36,6 +36,7 @@ def _cases() -> list[Any]:
         *(("test_dropout_", 6), ("test_training_dropout", 6)),
         *(("test_col2im", 5), ("test_basic_deform_conv", 2), ("test_deform_conv", 2), ("test_maxpool", 19)),
         *(("test_lstm_", 6), ("test_gru_", 6), ("test_rnn_", 1), ("test_simple_rnn_", 5)),
+        *(("test_affine_grid_2d", 4), ("test_affine_grid_3d_expanded", 1)),
         *(("test_maxunpool", 2), ("test_convtranspose", 11)),
         *((f"test_resize_downsample_{case}_antialias", 1) for case in ("scales_cubic", "scales_linear")),
         *((f"test_resize_downsample_{case}_antialias", 1) for case in ("sizes_cubic", "sizes_linear")),

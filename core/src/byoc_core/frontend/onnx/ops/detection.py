@@ -1,4 +1,4 @@
-"""Importers for ops of detectors."""
+"""Importers for ops of detectors, and of sampled images."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from byoc_core.dims import Dim
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.data_dependent import emit_sized
+from byoc_core.frontend.onnx.ops.data_sizes import read_sizes, size_value
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 
@@ -61,6 +63,52 @@ def _import_grid_sample(node: NodeContext) -> Sequence[Imported]:
     return (node.emit("nn.grid_sample", node.value(0), node.value(1), **attrs),)
 
 
+def _import_affine_grid(node: NodeContext) -> Sequence[Imported]:
+    """Import a grid of positions by affine maps: sums of a column of the map times a coordinate, for each axis.
+
+    An axis of a single element has the position -1 with ``align_corners``.
+    """
+    sizes, dtype = read_sizes(node, 1), node.type(0).dtype
+    rank = len(sizes) - 2
+    if rank not in (2, 3):
+        raise node.error(
+            "has a size of the wrong number of axes", got=ShapeValue(tuple(sizes)), expected="4 or 5 sizes"
+        )
+    shape = node.shape(0)
+    if len(shape) != 3 or any(
+        isinstance(size, int) and size != own for size, own in zip(shape[1:], (rank, rank + 1), strict=True)
+    ):
+        raise node.error("has maps of the wrong shape", got=ShapeValue(shape), expected=f"(N, {rank}, {rank + 1})")
+    is_narrow = dtype not in ("float32", "float64")
+    work = "float32" if is_narrow else dtype
+    maps = node.emit("cast", node.value(0), dtype=work) if is_narrow else node.value(0)
+
+    def column(index: int) -> Value:
+        part = node.emit("take", maps, node.constant(np.int64(index)), axis=2)
+        return node.reshape(part, (shape[0], *[1] * rank, rank))
+
+    result, align_corners = column(rank), node.attr_flag("align_corners")
+    for axis, size in enumerate(sizes[2:]):
+        coordinates = _coordinates(node, size, work, align_corners=align_corners)
+        own = [size if other == axis else 1 for other in range(rank)]
+        term = node.emit("multiply", node.reshape(coordinates, (1, *own, 1)), column(rank - 1 - axis))
+        result = node.emit("add", result, term)
+    return (node.emit("cast", result, dtype=dtype) if is_narrow else result,)
+
+
+def _coordinates(node: NodeContext, size: Dim, dtype: str, *, align_corners: bool) -> Value:
+    """Return as many numbers from -1 to 1, a step apart: the centres of equal parts, or both ends and between."""
+    length = node.emit("cast", size_value(node, size), dtype=dtype)
+    unit, two = (node.constant(np.asarray(value).astype(to_numpy(dtype))) for value in (1, 2))
+    indices = node.emit("cast", node.emit("arange", stop=size), dtype=dtype)
+    if align_corners:
+        step = node.emit("divide", two, node.emit("maximum", node.emit("subtract", length, unit), unit))
+        return node.emit("subtract", node.emit("multiply", indices, step), unit)
+    step = node.emit("divide", two, length)
+    start = node.emit("subtract", node.emit("divide", step, two), unit)
+    return node.emit("add", start, node.emit("multiply", indices, step))
+
+
 def _import_roi_align(node: NodeContext) -> Sequence[Imported]:
     default = "half_pixel" if node.opset >= 16 else "output_half_pixel"
     mode = default
@@ -91,6 +139,7 @@ def _import_max_roi_pool(node: NodeContext) -> Sequence[Imported]:
 
 
 IMPORTERS: dict[str, NodeImporter] = {
+    "AffineGrid": _import_affine_grid,
     "GridSample": _import_grid_sample,
     "MaxRoiPool": _import_max_roi_pool,
     "NonMaxSuppression": _import_non_max_suppression,

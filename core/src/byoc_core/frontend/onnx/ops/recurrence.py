@@ -194,7 +194,9 @@ def _read_activations(node: NodeContext, directions: int) -> list[list[Activatio
         defaults = ACTIVATIONS.get(name.lower())
         if defaults is None:
             raise node.error("has an unknown activation", got=name, expected="one of " + ", ".join(ACTIVATIONS))
-        values = [0.0 if own is None else next(given, own) for own, given in zip(defaults, parameters, strict=True)]
+        values = [
+            0.0 if own is None else next(iterator, own) for own, iterator in zip(defaults, parameters, strict=True)
+        ]
         found.append(Activation(name.lower(), *values))
     return [found[start : start + len(default)] for start in range(0, len(found), len(default))]
 

@@ -188,7 +188,7 @@ class _Step:
         """Return the hidden state and the cell after a step; the gates are input, output, forget, cell."""
         hidden, cell = states
         enter, leave, keep, new = self._split(self._gates(projected, hidden, recurrence, bias), 4)
-        kept: Value
+        forgetting: Value
 
         def gate(value: Value, index: int, state: Value) -> Value:
             if peepholes:
@@ -197,10 +197,10 @@ class _Step:
 
         enter = gate(enter, 0, cell)
         if self._variant.input_forget:
-            kept = self._node.emit("subtract", self.number(1.0), enter)
+            forgetting = self._node.emit("subtract", self.number(1.0), enter)
         else:
-            kept = gate(keep, 2, cell)
-        cell = self._add(self._multiply(kept, cell), self._multiply(enter, self._activate(new, 1)))
+            forgetting = gate(keep, 2, cell)
+        cell = self._add(self._multiply(forgetting, cell), self._multiply(enter, self._activate(new, 1)))
         return self._multiply(gate(leave, 1, cell), self._function(cell, 2)), cell
 
     def gru(
