@@ -40,6 +40,13 @@ def _cases() -> list[Any]:
         *(("test_maxunpool", 2), ("test_convtranspose", 11)),
         *((f"test_resize_downsample_{case}_antialias", 1) for case in ("scales_cubic", "scales_linear")),
         *((f"test_resize_downsample_{case}_antialias", 1) for case in ("sizes_cubic", "sizes_linear")),
+        *(
+            ("test_flexattention", 11),
+            ("test_adagrad", 2),
+            ("test_adam", 2),
+            ("test_momentum", 2),
+            ("test_nesterov", 1),
+        ),
     ],
 )
 def test_cases_are_right(prefix: str, count: int, cases: list[Any]) -> None:

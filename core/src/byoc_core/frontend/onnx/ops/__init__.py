@@ -1,7 +1,7 @@
 """The importers of ONNX ops, one file per family.
 
-Each family has a table ``IMPORTERS`` of functions by ONNX name. A name must stand in a single table: of two importers,
-the later is taken without a warning.
+Each family has a table ``IMPORTERS`` of functions by ONNX name, of the standard domain or of the family's ``DOMAIN``. A
+name must stand in a single table of a domain: of two importers, the later is taken without a warning.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from byoc_core.frontend.onnx.ops import (
     data_movement,
     detection,
     elementwise,
+    flex_attention,
     indexing,
     integer_products,
     linear,
     normalisation,
+    optimisers,
     optionals,
     ordering,
     padding,
@@ -43,7 +45,7 @@ from byoc_core.frontend.onnx.ops import (
 from byoc_core.frontend.onnx.ops.spelled import OnnxName, spelled_importers
 from byoc_core.opset.opdef import OpDef
 
-__all__ = ["NODE_IMPORTERS", "SHAPE_IMPORTERS", "node_importers"]
+__all__ = ["NODE_IMPORTERS", "PREVIEW_IMPORTERS", "SHAPE_IMPORTERS", "node_importers"]
 
 NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
     {
@@ -77,6 +79,15 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
 )
 """Importers for ops of the standard domain without a direct spelling of an op, by ONNX name."""
 
+PREVIEW_IMPORTERS: Mapping[OnnxName, NodeImporter] = MappingProxyType(
+    {
+        (family.DOMAIN, name): importer
+        for family in (flex_attention, optimisers)
+        for name, importer in family.IMPORTERS.items()
+    }
+)
+"""Importers for ops of ONNX's preview domains, by domain and name."""
+
 SHAPE_IMPORTERS: Mapping[str, ShapeImporter] = MappingProxyType(
     {**shape_arithmetic.IMPORTERS, **shape_data_movement.IMPORTERS}
 )
@@ -92,5 +103,9 @@ def node_importers(ops: Mapping[str, OpDef]) -> Mapping[OnnxName, NodeImporter]:
         IRError: two ops declare the same spelling.
     """
     return MappingProxyType(
-        {**spelled_importers(ops), **{("", name): importer for name, importer in NODE_IMPORTERS.items()}}
+        {
+            **spelled_importers(ops),
+            **PREVIEW_IMPORTERS,
+            **{("", name): importer for name, importer in NODE_IMPORTERS.items()},
+        }
     )

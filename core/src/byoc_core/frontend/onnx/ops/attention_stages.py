@@ -18,7 +18,7 @@ from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 from byoc_core.opset.families.attention import fits_scores
 
-__all__ = ["PRECISIONS", "AttentionStages"]
+__all__ = ["PRECISIONS", "AttentionStages", "scale_factors"]
 
 PRECISIONS = ("float16", "bfloat16", "float32", "float64")
 """The dtypes of a softmax."""
@@ -61,7 +61,7 @@ class AttentionStages:
         self._check_mask((batch, heads, steps, length))
         # Queries of heads sharing keys become steps of a single head.
         shared = (batch, groups, heads // groups * steps) if is_shared else (batch, heads, steps)
-        of_queries, of_keys = self._factors(size)
+        of_queries, of_keys = scale_factors(node, self.scale, size)
         queries, keys = node.emit("multiply", query, of_queries), node.emit("multiply", key, of_keys)
         turned = node.emit("permute_dims", keys, axes=(0, 1, 3, 2))
         products = node.emit("matmul", node.reshape(queries, (*shared, size)), turned)
@@ -79,23 +79,10 @@ class AttentionStages:
         if not fits_scores(mask, scores):
             raise self.node.error("the mask does not broadcast to the scores", got=mask, expected=scores)
 
-    def _factors(self, size: Dim) -> tuple[Value, Value]:
-        """Return the factors of queries and of keys: roots of the scale, with the sign on the factor of the queries."""
-        if self.scale is not None or isinstance(size, int):
-            scale = 1 / math.sqrt(max(int(str(size)), 1)) if self.scale is None else self.scale
-            root = math.sqrt(abs(scale))
-            return self._number(math.copysign(root, scale), "scale"), self._number(root, "scale")
-        emit = self.node.emit
-        sizes = self.node.to_value(ShapeValue((size,)), "the size of a head")
-        inverse = emit("sqrt", emit("cast", sizes, dtype="float32"))
-        factor = emit("sqrt", emit("divide", self.node.constant(np.ones(1, np.float32)), inverse))
-        narrow = emit("cast", factor, dtype=self.node.type(0).dtype)
-        return narrow, narrow
-
     def _cap(self, scores: Value) -> Value:
         if not self.softcap:
             return scores
-        cap = self._number(self.softcap, "softcap")
+        cap = _number(self.node, self.softcap, "softcap")
         return self.node.emit("multiply", self.node.emit("tanh", self.node.emit("divide", scores, cap)), cap)
 
     def _weigh(self, scores: Value) -> Value:
@@ -123,8 +110,32 @@ class AttentionStages:
         top = emit("max", scores, axis=(-1,), keepdims=True)
         return emit("where", emit("equal", top, lowest), zero, weights)
 
-    def _number(self, value: float, attribute: str) -> Value:
-        dtype = self.node.type(0).dtype
-        if abs(value) > float_limits(dtype).largest:
-            raise self.node.error(f"attribute `{attribute}` is too large for {dtype}", got=value)
-        return self.node.scalar(value, 0)
+
+def scale_factors(node: NodeContext, scale: float | None, size: Dim) -> tuple[Value, Value]:
+    """Return the factors of queries and of keys: roots of the scale, with the sign on the factor of the queries.
+
+    Args:
+        node: the attention; its first input has the dtype of the factors.
+        scale: the factor of the scores; ``None``: ``1 / sqrt(size)``.
+        size: the size of a head.
+
+    Raises:
+        FrontendError: the scale is too large for the dtype.
+    """
+    if scale is not None or isinstance(size, int):
+        scale = 1 / math.sqrt(max(int(str(size)), 1)) if scale is None else scale
+        root = math.sqrt(abs(scale))
+        return _number(node, math.copysign(root, scale), "scale"), _number(node, root, "scale")
+    emit = node.emit
+    sizes = node.to_value(ShapeValue((size,)), "the size of a head")
+    inverse = emit("sqrt", emit("cast", sizes, dtype="float32"))
+    factor = emit("sqrt", emit("divide", node.constant(np.ones(1, np.float32)), inverse))
+    narrow = emit("cast", factor, dtype=node.type(0).dtype)
+    return narrow, narrow
+
+
+def _number(node: NodeContext, value: float, attribute: str) -> Value:
+    dtype = node.type(0).dtype
+    if abs(value) > float_limits(dtype).largest:
+        raise node.error(f"attribute `{attribute}` is too large for {dtype}", got=value)
+    return node.scalar(value, 0)
