@@ -1,0 +1,103 @@
+"""Importers of encoders of categories and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_mlops.importing import Imported, NodeContext, NodeImporter
+from byoc_mlops.scores import cast_to
+
+__all__ = ["IMPORTERS"]
+
+NDArray = npt.NDArray[Any]
+
+_KINDS = {"int64s": np.int64, "floats": np.float32}
+_DEFAULTS = {"int64s": ("default_int64", -1), "floats": ("default_float", -0.0)}
+
+
+def _import_one_hot_encoder(node: NodeContext) -> Sequence[Imported]:
+    """Import an encoder of integers; of equal categories the last counts. Floats are truncated.
+
+    Without ``zeros``, an unknown category is an error of the run.
+    """
+    if node.has_attr("cats_strings") and node.attr_strings("cats_strings"):
+        raise node.error("has categories of text, an unsupported type of elements", expected="`cats_int64s`")
+    categories = np.array(node.attr_ints("cats_int64s"), np.int64)
+    shape, x = node.shape(0), cast_to(node, node.value(0), "int64")
+    if node.attr_flag("zeros", default=True):
+        latest = {int(category): index for index, category in enumerate(categories)}
+        is_latest = np.array([latest[int(category)] == index for index, category in enumerate(categories)])
+        pairs = node.emit("equal", node.reshape(x, (*shape, 1)), node.constant(categories))
+        if not is_latest.all():
+            pairs = node.emit("logical_and", pairs, node.constant(is_latest))
+        return (node.emit("cast", pairs, dtype="float32"),)
+    # The number of categories, for an unknown category, lies outside the table.
+    index = node.emit("mlops.key_index", x, node.constant(categories[::-1].copy()))
+    table = np.eye(len(categories), dtype=np.float32)[::-1].copy()
+    return (node.emit("take", node.constant(table), index, axis=0),)
+
+
+def _import_label_encoder(node: NodeContext) -> Sequence[Imported]:
+    """Import a mapping of numbers to numbers; of equal keys the first counts. NaN is a key like others."""
+    text = [name for name in ("classes_strings", "keys_strings", "values_strings") if node.has_attr(name)]
+    if text:
+        raise node.error("maps text, an unsupported type of elements", got=f"attribute `{text[0]}`")
+    keys, _ = _read_list(node, "keys")
+    values, kind = _read_list(node, "values")
+    if len(keys) != len(values):
+        raise node.error("has different numbers of keys and values", got=f"{len(keys)} and {len(values)}")
+    dtype = node.type(0).dtype
+    if str(keys.dtype) != dtype:
+        raise node.error("has keys of another dtype than the input", got=keys.dtype, expected=dtype)
+    default = _read_default(node, kind, values.dtype)
+    index = node.emit("mlops.key_index", node.value(0), node.constant(keys))
+    table = node.constant(np.append(values, np.asarray(default, values.dtype)).astype(values.dtype))
+    return (node.emit("take", table, index, axis=0),)
+
+
+def _read_list(node: NodeContext, role: str) -> tuple[NDArray, str]:
+    """Return keys or values, and the kind of the attribute.
+
+    Raises:
+        FrontendError: there is not exactly one such attribute, or a tensor of text.
+    """
+    found = [kind for kind in (*_KINDS, "tensor") if node.has_attr(f"{role}_{kind}")]
+    if len(found) != 1:
+        names = ", ".join(f"`{role}_{kind}`" for kind in (*_KINDS, "tensor"))
+        raise node.error(f"has not exactly one list of {role}", got=len(found), expected=f"one of {names}")
+    (kind,) = found
+    name = f"{role}_{kind}"
+    if kind == "tensor":
+        array = node.attr_array(name).reshape(-1)
+        if array.dtype.kind not in "if":
+            raise node.error(f"attribute `{name}` is not of numbers", got=array.dtype)
+        return array, kind
+    numbers: Sequence[float] = node.attr_ints(name) if kind == "int64s" else node.attr_floats(name)
+    return np.array(numbers, _KINDS[kind]), kind
+
+
+def _read_default(node: NodeContext, kind: str, dtype: np.dtype[Any]) -> float:
+    """Return the value of unknown keys; defaults of other kinds have no effect."""
+    node.ignore_attrs("default_int64", "default_float", "default_string")
+    if node.has_attr("default_tensor"):
+        array = node.attr_array("default_tensor")
+        if array.size != 1 or (kind == "tensor" and array.dtype != dtype):
+            raise node.error("attribute `default_tensor` is not a number of the values' dtype", got=array.dtype)
+        if kind == "tensor":
+            return float(array.item()) if dtype.kind == "f" else int(array.item())
+    kind = kind if kind != "tensor" else ("floats" if dtype.kind == "f" else "int64s")
+    name, default = _DEFAULTS[kind]
+    if kind == "floats":
+        return node.attr_float(name, default)
+    return node.attr_int(name, int(default))
+
+
+IMPORTERS: Mapping[str, NodeImporter] = {
+    "LabelEncoder": _import_label_encoder,
+    "OneHotEncoder": _import_one_hot_encoder,
+}
+"""The module's importers, by ONNX name."""
