@@ -9,8 +9,16 @@ from docs.markdown import to_markdown
 
 __all__ = ["hook_pages"]
 
-_MODULES = {"byoc.backends": "byoc_core.backend.hooks", "byoc.runtimes": "byoc_core.runtime.hooks"}
-_SIDES = {"byoc.backends": "The compile half", "byoc.runtimes": "The run half"}
+_MODULES = {
+    "byoc.backends": "byoc_core.backend.hooks",
+    "byoc.runtimes": "byoc_core.runtime.hooks",
+    "byoc.importers": "byoc_core.frontend.hooks",
+}
+_SIDES = {
+    "byoc.backends": "The compile half",
+    "byoc.runtimes": "The run half",
+    "byoc.importers": "Importers of ONNX operators",
+}
 _NOTICE = (
     "<!-- Made by `python -m docs.generate` from the hook's specification: change the specification, not this page. -->"
 )
@@ -20,9 +28,9 @@ _INDEX = """\
 
 {notice}
 
-This page is for authors of backends: all hooks, with a page each for calls, arguments and results.
+This page is for authors of plugins: all hooks, with a page each for calls, arguments and results.
 
-A plugin is a module (or object) with functions marked by `hookimpl`; its entry point stands in one of two groups. A
+A plugin is a module (or object) with functions marked by `hookimpl`; its entry point stands in one of three groups. A
 function may leave out unneeded arguments. "Not supported" is an answer, never an exception.
 
 An error of `byoc_core.errors` reaches the caller unchanged, with a note naming the hook; any other exception becomes a

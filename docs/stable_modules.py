@@ -24,6 +24,8 @@ STABLE_MODULES = {
     "byoc_core.dtypes": "dtypes: names, sizes, limits, numpy's form",
     "byoc_core.errors": "the error classes",
     "byoc_core.file_replacement": "atomic replacement of files",
+    "byoc_core.frontend.hooks": "the hook of importers of ONNX operators, with the result type",
+    "byoc_core.frontend.onnx": "the ONNX front end, and the node as seen by importers",
     "byoc_core.ir": "modules, functions, bindings, types; parser, printer, verifier",
     "byoc_core.isolation": "work in a separate process, safe against crashes and hangs",
     "byoc_core.lint": "the lint of backends",

@@ -17,6 +17,7 @@ from byoc_core.backend.hooks import (
     SharedLoop,
     Support,
 )
+from byoc_core.frontend.hooks import OnnxImporters
 from byoc_core.ir import REQUIRED, AttrSpec, OpDef, OperandSpec
 from byoc_core.pattern import CompositePattern
 from byoc_core.runtime import RuntimeInfo
@@ -37,6 +38,7 @@ TYPES = {
         *(OpDef, OperandSpec, AttrSpec),
     ),
     "The run half": (RuntimeInfo, LoadContext, TensorSpec, Signature, CallTraits, NativeEntry),
+    "Importers of ONNX operators": (OnnxImporters,),
     "Graph documents": (GraphEngine, GraphFunction, GraphNode, GraphTensor, GraphConstant),
 }
 """The classes of the page, by heading."""
@@ -77,7 +79,7 @@ def _section(type_: type) -> list[str]:
 def _home(type_: type) -> str:
     """Return the module for importing a class, as named to authors."""
     homes = ("byoc_core.backend.hooks", "byoc_core.runtime.hooks", "byoc_core.runtime.graph", "byoc_core.pattern")
-    for home in (*homes, "byoc_core.ir", type_.__module__):
+    for home in (*homes, "byoc_core.ir", "byoc_core.frontend.hooks", type_.__module__):
         if type_.__name__ in __import__(home, fromlist=["_"]).__all__:
             return home
     raise ValueError(f"{type_} is not exported by any stable module")

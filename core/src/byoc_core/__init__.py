@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from byoc_core.driver import Compiler, CompileRequest, Explanation
     from byoc_core.driver.build import build, explain
     from byoc_core.frontend.onnx import from_onnx
+    from byoc_core.frontend.registration import register_op
     from byoc_core.ir import IRModule, TensorType
     from byoc_core.lint import lint_backend
     from byoc_core.ops import FunctionBuilder
@@ -97,6 +98,7 @@ __all__ = [
     "pattern",
     "profile",
     "profiling",
+    "register_op",
     "runtime",
     "script",
     "transform",
@@ -128,6 +130,7 @@ _HOMES = {
     "partition": "partitioning",
     "tune": "tuning",
     "profile": "profiling",
+    "register_op": "frontend.registration",
     "verify": "artifact",
 }
 """The module of each public name; names of modules are not listed."""

@@ -60,6 +60,7 @@ BRIDGES = {
     "measurements": {"native", "runtime"},
     "partitioning": {"reporting"},
     "lower": {"vm", "runtime"},
+    "frontend": {"plugin", "runtime"},
     "scaffold": {"plugin"},
     "driver": {"artifact", "reporting"},
     "debugging": {"runtime"},
@@ -69,8 +70,8 @@ BRIDGES = {
 }
 
 # What a part imports inside functions only: an executable renders its report when somebody asks, never to load or run;
-# a backend's lowered functions are printed by the kit for C.
-LAZY_BRIDGES = {"artifact": {"reporting"}, "backend": {"authoring"}}
+# a backend's lowered functions are printed by the kit for C; the list of all hooks includes the hooks of the front end.
+LAZY_BRIDGES = {"artifact": {"reporting"}, "backend": {"authoring", "frontend"}}
 
 # Leaves: what they may import beside the ground floor. Nobody imports `host`; only `host` and, inside functions,
 # `backend` import `authoring`; only `cli` and `tuning` import `profiling`.

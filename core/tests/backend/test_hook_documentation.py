@@ -17,6 +17,8 @@ from byoc_core.backend import AxisOrders, backends, hook_specs
 from byoc_core.backend import hooks as backend_hooks
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, Rejection, Support, hookimpl
 from byoc_core.errors import ArtifactError
+from byoc_core.frontend import hooks as importer_hooks
+from byoc_core.frontend.importers import ImporterPlugin
 from byoc_core.ir import IRModule
 from byoc_core.ops import default_ops
 from byoc_core.plugin import PluginRecord
@@ -43,12 +45,13 @@ def exported(module: ModuleType) -> set[str]:
 
 
 def test_all_hooks_are_listed() -> None:
-    assert set(HOOKS) == exported(backend_hooks) | exported(runtime_hooks)
+    assert set(HOOKS) == exported(backend_hooks) | exported(runtime_hooks) | exported(importer_hooks)
     assert len(HOOKS) == len(hook_specs())
     assert [name for name, hook in HOOKS.items() if hook.required] == [
         "byoc_backend_info",
         "byoc_codegen",
         "byoc_runtime_info",
+        "byoc_onnx_importers",
     ]
 
 
@@ -261,6 +264,13 @@ def try_load_file(hook: Callable[..., object]) -> None:
         runtime.load_file(b"f = 3\ng", "mynpu", LoadContext())
 
 
+def try_onnx_importers(hook: Callable[..., object]) -> None:
+    record = PluginRecord("example", "byoc.importers", "example", "byoc-example", "1.0")
+    plugin = ImporterPlugin(PluginHandle(record, types.SimpleNamespace(byoc_onnx_importers=hook), importer_hooks))
+    assert plugin.operators == {("com.example", "Scale"), ("com.example", "CubeRoot")}
+    assert [op.unstated for op in plugin.ops] == [()]
+
+
 TRIALS: dict[str, Callable[[Any], None]] = {
     name.replace("try_", "byoc_"): trial for name, trial in list(globals().items()) if name.startswith("try_")
 }
@@ -271,7 +281,7 @@ def test_an_example_does_what_the_core_asks_of_it(name: str) -> None:
     TRIALS[name](example_of(name)[name])
 
 
-@pytest.mark.parametrize("module", [backend_hooks, runtime_hooks])
+@pytest.mark.parametrize("module", [backend_hooks, runtime_hooks, importer_hooks])
 def test_the_smallest_plugin_of_the_module_text_is_python(module: ModuleType) -> None:
     example = textwrap.dedent((module.__doc__ or "").rpartition("::\n")[2])
     compile(example, module.__name__, "exec")

@@ -229,7 +229,7 @@ def _plugin_ops(functions: Sequence[Function]) -> dict[str, tuple[PluginKernel, 
     for name, op in sorted(ops.items()):
         if op.kernel is None or core_kernel(name) is not None:
             continue
-        origin = find_origin(name)
+        origin = find_origin(name, op.kernel)
         kernel = PluginKernel(name, op.kernel) if origin is None else kernel_of(name, origin, f"op `{name}`")
         found[name] = kernel, origin
     return found

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from byoc_core.errors import ByocError
 from byoc_core.isolation import Ended, Worker, serve
-from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, PluginRecord, PluginState
+from byoc_core.plugin import BACKENDS_GROUP, IMPORTERS_GROUP, RUNTIMES_GROUP, PluginRecord, PluginState
 from byoc_core.runtime.status import Status
 
 if TYPE_CHECKING:
     from byoc_core.backend.registry import Backends
+    from byoc_core.frontend.importers import Importers
     from byoc_core.runtime.registry import Runtimes
 
 __all__ = ["PluginExaminer", "main"]
@@ -78,13 +79,18 @@ class PluginExaminer:
 def main(setup: Mapping[str, Any]) -> None:
     """Answer for plugins in the inner process."""
     from byoc_core.backend.registry import backends
+    from byoc_core.frontend.importers import importers
     from byoc_core.runtime.registry import runtimes
 
-    registries: dict[str, Backends | Runtimes] = {BACKENDS_GROUP: backends(), RUNTIMES_GROUP: runtimes()}
+    registries: dict[str, Backends | Runtimes | Importers] = {
+        BACKENDS_GROUP: backends(),
+        RUNTIMES_GROUP: runtimes(),
+        IMPORTERS_GROUP: importers(),
+    }
     serve(lambda: lambda request: _answer(registries[request["group"]], str(request["name"])))
 
 
-def _answer(registry: Backends | Runtimes, name: str) -> Mapping[str, object]:
+def _answer(registry: Backends | Runtimes | Importers, name: str) -> Mapping[str, object]:
     try:
         record, status = _ask(registry, name)
     except KeyboardInterrupt:  # this process has no user to interrupt it
@@ -93,7 +99,7 @@ def _answer(registry: Backends | Runtimes, name: str) -> Mapping[str, object]:
     return {"state": record.state, "reason": record.reason, "remedy": record.remedy, "status": answer}
 
 
-def _ask(registry: Backends | Runtimes, name: str) -> tuple[PluginRecord, Status | None]:
+def _ask(registry: Backends | Runtimes | Importers, name: str) -> tuple[PluginRecord, Status | None]:
     record = registry.catalog.find(name)
     assert record is not None
     try:

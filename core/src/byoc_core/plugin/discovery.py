@@ -14,13 +14,24 @@ from byoc_core.plugin.record import PluginRecord, PluginState
 from byoc_core.plugin.settings import PluginSettings
 from byoc_core.version import __version__
 
-__all__ = ["BACKENDS_GROUP", "CORE_DISTRIBUTION", "LIBRARIES_GROUP", "RUNTIMES_GROUP", "discover", "make_catalog"]
+__all__ = [
+    "BACKENDS_GROUP",
+    "CORE_DISTRIBUTION",
+    "IMPORTERS_GROUP",
+    "LIBRARIES_GROUP",
+    "RUNTIMES_GROUP",
+    "discover",
+    "make_catalog",
+]
 
 BACKENDS_GROUP = "byoc.backends"
 """The entry-point group of backends."""
 
 RUNTIMES_GROUP = "byoc.runtimes"
 """The entry-point group of runtimes."""
+
+IMPORTERS_GROUP = "byoc.importers"
+"""The entry-point group of importers of ONNX operators."""
 
 LIBRARIES_GROUP = "byoc.libraries"
 """The entry-point group of files of shared libraries; see :mod:`byoc_core.native.declared_libraries`."""
@@ -35,7 +46,7 @@ def discover(group: str, *, settings: PluginSettings | None = None, path: Sequen
     an import. Names declared by byoc-core itself cannot be taken over or disabled.
 
     Args:
-        group: ``byoc.backends``, ``byoc.runtimes`` or ``byoc.libraries``.
+        group: ``byoc.backends``, ``byoc.runtimes``, ``byoc.importers`` or ``byoc.libraries``.
         settings: the user's settings; by default read from the current environment.
         path: folders to look in; by default ``sys.path``.
 

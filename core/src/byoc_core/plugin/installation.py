@@ -44,8 +44,15 @@ class Installation:
         cached = self._catalogs.get(group)
         if cached is not None:
             return cached
-        settings = PluginSettings.from_environment(self.snapshot.environment)
-        return self._catalogs.setdefault(group, make_catalog(group, self.snapshot.metadata, settings))
+        return self._catalogs.setdefault(group, make_catalog(group, self.snapshot.metadata, self.settings()))
+
+    def settings(self) -> PluginSettings:
+        """Return the user's settings about plugins.
+
+        Raises:
+            OptionsError: an environment variable is malformed.
+        """
+        return PluginSettings.from_environment(self.snapshot.environment)
 
     def registry(self, make: Callable[[Catalog], _R], group: str) -> _R:
         """Return the registry built by a class from the catalogue of a group, the same object each time."""

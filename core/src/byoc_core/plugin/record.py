@@ -28,7 +28,7 @@ class PluginRecord:
     """An entry point of a distribution, with its state.
 
     Attributes:
-        name: the entry point's name: a backend's name, or a runtime's type key.
+        name: the entry point's name: a backend's name, a runtime's type key, or any name of an importer.
         group: the entry-point group.
         value: the object reference of the entry point, ``package.module`` or ``package.module:object``.
         distribution: the declaring distribution, by its name in pip.

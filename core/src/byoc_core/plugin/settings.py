@@ -18,7 +18,9 @@ class PluginSettings:
     Attributes:
         allowed: names of the only backends to use (``BYOC_BACKENDS=a,b``), or ``None`` for all.
         disabled: names of backends not to use (``BYOC_DISABLE_BACKENDS=c``); stronger than ``allowed``.
-        preferred: distribution by plugin name (``BYOC_PREFER=a=byoc-a,b=byoc-b``), for backends and runtimes alike.
+        preferred: distribution by plugin name (``BYOC_PREFER=a=byoc-a,b=byoc-b``), for the plugins of all groups. An
+            ONNX operator (``com.example.Scale=byoc-a``) or a domain (``com.example=byoc-a``) imported by several
+            plugins is a name too.
     """
 
     allowed: frozenset[str] | None = None

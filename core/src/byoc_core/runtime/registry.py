@@ -164,6 +164,7 @@ class Runtimes:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self._handles: dict[str, RuntimeHandle] = {}
+        self._registered_kernels: dict[str, Callable[..., object]] = {}
 
     def list(self) -> tuple[PluginRecord, ...]:
         """Return the records of all runtimes, including unusable runtimes. Imports no plugin."""
@@ -213,6 +214,19 @@ class Runtimes:
             return self.get(module.type_key).guard(module)
         except PluginError:
             return module  # quarantined just now; later uses of the runtime itself report the reason
+
+    def register_kernel(self, op: str, kernel: Callable[..., object]) -> None:
+        """Register the kernel of an op for this process; an earlier registration is replaced.
+
+        Args:
+            op: the name of an op outside the core.
+            kernel: as returned by the hook ``byoc_kernels``.
+        """
+        self._registered_kernels[op] = kernel
+
+    def registered_kernel(self, op: str) -> Callable[..., object] | None:
+        """Return the kernel of an op registered by the process, if any."""
+        return self._registered_kernels.get(op)
 
     def for_file_format(self, format: str) -> RuntimeHandle:  # noqa: A002 - as in `load_module`
         """Return the runtime for files of a format.

@@ -12,24 +12,28 @@ __all__ = ["list_backends"]
 
 
 def list_backends() -> None:
-    """List the installed backends and runtimes, and their abilities on this machine.
+    """List the installed backends, runtimes and ONNX importers, and their abilities on this machine.
 
     Asks each plugin in a separate process: no plugin's fault stops the list.
     """
     from byoc_core.cli.console import new_table, open_console
     from byoc_core.cli.plugin_status import PluginExaminer
-    from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, installed
+    from byoc_core.plugin import BACKENDS_GROUP, IMPORTERS_GROUP, RUNTIMES_GROUP, installed
 
     console = open_console()
     columns = ("name", "distribution", "version", "state")
     compilers = new_table("Backends", *columns, "can compile", "reason")
     runners = new_table("Runtimes", *columns, "can run", "reason")
+    readers = new_table("Importers", *columns, "can import", "reason")
+    tables = {BACKENDS_GROUP: compilers, RUNTIMES_GROUP: runners, IMPORTERS_GROUP: readers}
     with PluginExaminer() as examiner:
-        for group, table in ((BACKENDS_GROUP, compilers), (RUNTIMES_GROUP, runners)):
+        for group, table in tables.items():
             for record in installed(group).records:
                 table.add_row(*_cells(*examiner.ask(record)))
     console.print(compilers)
     console.print(runners)
+    if readers.row_count:
+        console.print(readers)
 
 
 def _cells(record: PluginRecord, status: Status | None) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def examine() -> None:
 
 def _find() -> Iterator[Diagnosis]:
     from byoc_core.cli.plugin_status import PluginExaminer
-    from byoc_core.plugin import BACKENDS_GROUP, LIBRARIES_GROUP, RUNTIMES_GROUP, installed
+    from byoc_core.plugin import BACKENDS_GROUP, IMPORTERS_GROUP, LIBRARIES_GROUP, RUNTIMES_GROUP, installed
 
     yield from _find_versions()
     backends, runtimes = installed(BACKENDS_GROUP), installed(RUNTIMES_GROUP)
@@ -72,6 +72,7 @@ def _find() -> Iterator[Diagnosis]:
     with PluginExaminer() as examiner:
         yield from _find_plugins("backend", "can compile", backends, examiner)
         yield from _find_plugins("runtime", "can run", runtimes, examiner)
+        yield from _find_plugins("importer", "can import", installed(IMPORTERS_GROUP), examiner)
     yield from _find_libraries(installed(LIBRARIES_GROUP))
     yield _find_extension()
     yield _find_compiler()
@@ -186,17 +187,17 @@ def _find_openmp() -> Diagnosis:
 
 def _find_settings() -> Iterator[Diagnosis]:
     from byoc_core.errors import near_names
-    from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, installed
+    from byoc_core.plugin import BACKENDS_GROUP, IMPORTERS_GROUP, RUNTIMES_GROUP, installed
     from byoc_core.plugin.settings import PluginSettings
 
     for variable in _VARIABLES:
         if os.environ.get(variable):
             yield Diagnosis("fine", f"environment variable {variable}", os.environ[variable])
     settings = PluginSettings.from_environment(os.environ)
-    installed_names = {record.name for group in (BACKENDS_GROUP, RUNTIMES_GROUP) for record in installed(group).records}
-    for name in sorted(
-        ((settings.allowed or frozenset()) | settings.disabled | set(settings.preferred)) - installed_names
-    ):
+    groups = (BACKENDS_GROUP, RUNTIMES_GROUP, IMPORTERS_GROUP)
+    installed_names = {record.name for group in groups for record in installed(group).records}
+    preferred = {name for name in settings.preferred if "." not in name}  # a dot: a domain or operator of ONNX
+    for name in sorted(((settings.allowed or frozenset()) | settings.disabled | preferred) - installed_names):
         text = f"the environment names `{name}`, but no plugin with this name is installed"
         yield Diagnosis("note", "settings", text, near_names(name, installed_names))
 

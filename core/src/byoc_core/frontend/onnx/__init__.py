@@ -2,65 +2,27 @@
 
 Supports all opsets up to the newest known to the installed ``onnx`` package; models of opsets below 7 are converted by
 this package first. Needs the extra ``byoc-core[onnx]``.
+
+Importers of foreign operators get a :class:`NodeContext`. Names are imported on first use.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from byoc_core.errors import FrontendError, OptionsError
+from byoc_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from byoc_core.frontend.onnx.model_import import from_onnx
+    from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+    from byoc_core.frontend.onnx.shape_value import ShapeValue
 
-    from byoc_core.ir.module import IRModule
-    from byoc_core.opset.registry import OpRegistry
+__all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeValue", "from_onnx"]
 
-__all__ = ["from_onnx"]
+_HOMES = {
+    "model_import": ("from_onnx",),
+    "node_context": ("Imported", "NodeContext", "NodeImporter"),
+    "shape_value": ("ShapeValue",),
+}
 
-
-def from_onnx(
-    model: str | os.PathLike[str] | bytes | ModelProto,
-    *,
-    ops: OpRegistry | None = None,
-    max_nodes: int | None = None,
-) -> IRModule:
-    """Convert an ONNX model to an IR module with a single function, ``main``.
-
-    Args:
-        model: a file, a file's bytes, or a loaded model. External data is read only from the folder of a model file.
-        ops: the registry for op names, and of the module; byoc's own ops by default.
-        max_nodes: the most nodes after expansion of function calls, unrolled loops and sequences, including the
-            resulting ops; by default 100,000 plus 16 for each node in the file.
-
-    Returns:
-        A module whose ``main`` has a parameter for each input without initializer, in the model's order. The attributes
-        ``input_names`` and ``output_names`` keep the model's names. Named dynamic sizes (``dim_param``) become symbols
-        of the same name, unnamed and negative sizes become fresh symbols. Each binding's location names its node.
-        Functions are imported in the place of their calls. Branches and loop bodies become regions. If the taken branch
-        is known, or a loop has few rounds, the nodes of the body replace the node instead.
-
-    Raises:
-        UnsupportedOpsError: the model has unsupported ops; all of these are listed, with counts.
-        FrontendError: the file is no ONNX model or is damaged, its graph is malformed or nested too deeply, expands to
-            more than ``max_nodes`` nodes, declares an input too large for any array, a node uses an unsupported variant
-            of an op, or the package ``onnx`` is missing.
-        OptionsError: ``max_nodes`` is not positive.
-
-    Cost:
-        ``O(nodes + bytes of weights)``; weights in external files are memory-mapped.
-    """
-    try:
-        from byoc_core.frontend.onnx.importer import import_model
-        from byoc_core.frontend.onnx.loading import load_model
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "onnx":
-            raise
-        raise FrontendError(
-            "ONNX front end", "needs the package `onnx`", hint="pip install 'byoc-core[onnx]'."
-        ) from error
-
-    if max_nodes is not None and max_nodes < 1:
-        raise OptionsError("max_nodes", "is not positive", got=max_nodes)
-    return import_model(load_model(model), ops, max_nodes)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -10,22 +10,23 @@ import numpy.typing as npt
 import onnx
 
 from byoc_core.errors import FrontendError, IRTypeError
+from byoc_core.frontend.core_operators import has_core_importer
 from byoc_core.frontend.onnx.declared_types import read_input, size_names
+from byoc_core.frontend.onnx.foreign_operators import find_importers
 from byoc_core.frontend.onnx.function_bodies import instantiate, standard_body
 from byoc_core.frontend.onnx.graph_order import order_nodes
 from byoc_core.frontend.onnx.import_bounds import ImportBounds
 from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_key, onnx_name
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.ops import SHAPE_IMPORTERS, node_importers
+from byoc_core.frontend.onnx.ops import SHAPE_IMPORTERS
 from byoc_core.frontend.onnx.ops.optionals import present_value
-from byoc_core.frontend.onnx.ops.spelled import OnnxName
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.structured import part_names, to_parts
-from byoc_core.frontend.onnx.support import check_ops
 from byoc_core.frontend.onnx.symbols import SymbolTable
 from byoc_core.frontend.onnx.weights import to_array
+from byoc_core.frontend.onnx_names import OnnxName
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import IRModule, Value, Var
@@ -41,13 +42,14 @@ def import_model(model: LoadedModel, ops: OpRegistry | None, max_nodes: int | No
         UnsupportedOpsError: the model has unsupported ops.
         FrontendError: the graph is malformed, a node is of an unsupported variant, or the model expands to more than
             ``max_nodes`` nodes.
+        PluginError: several plugins import an operator of the model.
+        IRError: ops of the same name come from several places.
     """
     bounds = ImportBounds(model.source, model.num_nodes, max_nodes)
-    region = Region("main", ops, ConstantStore())
-    importers = node_importers(region.builder.ops)
-    check_ops(model, bounds, importers)
+    found = find_importers(model, bounds, FunctionBuilder(ops=ops).ops)
+    region = Region("main", found.ops, ConstantStore())
     symbols = SymbolTable(size_names(model.graph))
-    return GraphImporter(model, region, symbols, bounds, importers).import_main()
+    return GraphImporter(model, region, symbols, bounds, found.importers).import_main()
 
 
 class GraphImporter:
@@ -63,6 +65,7 @@ class GraphImporter:
         bounds: the remaining budget of the import.
         importers: importers of nodes, by domain and operator.
         opset: the version of the operator set; the model's by default.
+        opset_imports: the versions of all operator sets; the model's by default.
         where: the graph's place in the model, for messages.
         path: the prefix of locations of the graph's nodes.
         repeats: the number of imports of the nodes, for unrolled code.
@@ -73,6 +76,7 @@ class GraphImporter:
         region: the function receiving the graph's nodes.
         builder: the builder of this function.
         opset: the version of the operator set.
+        opset_imports: the versions of all operator sets.
         where: the graph's place in the model, for messages.
         path: the prefix of locations of the graph's nodes.
         repeats: the number of imports of the nodes.
@@ -90,6 +94,7 @@ class GraphImporter:
         importers: Mapping[OnnxName, NodeImporter],
         *,
         opset: int | None = None,
+        opset_imports: Sequence[onnx.OperatorSetIdProto] | None = None,
         where: str | None = None,
         path: str = "",
         repeats: int = 1,
@@ -99,6 +104,7 @@ class GraphImporter:
         self.region = region
         self.builder: FunctionBuilder = region.builder
         self.opset = model.opset if opset is None else opset
+        self.opset_imports = model.opset_imports if opset_imports is None else opset_imports
         self.where = model.source if where is None else where
         self.path = path
         self.repeats = repeats
@@ -181,6 +187,7 @@ class GraphImporter:
             self.bounds,
             self.importers,
             opset=self.opset,
+            opset_imports=self.opset_imports,
             where=self.where if where is None else where,
             path=self.path if path is None else path,
             repeats=self.repeats * repeats,
@@ -313,6 +320,7 @@ class GraphImporter:
             self.bounds,
             self.importers,
             opset=find_opset(function, node.label, nodes=function.node),
+            opset_imports=function.opset_import,
             where=node.label,
             path=f"{node.path}/",
             repeats=self.repeats,
@@ -338,6 +346,8 @@ def _check_arity(node: NodeContext, proto: onnx.NodeProto) -> None:
     try:
         schema = onnx.defs.get_schema(proto.op_type, node.opset, "")
     except onnx.defs.SchemaError as error:
+        if not has_core_importer(proto.op_type):
+            return  # an operator of a plugin, or registered by the process
         raise node.error(f"the op does not exist in operator set {node.opset}") from error
     if not schema.min_input <= node.num_inputs <= schema.max_input:
         bounds = {schema.min_input, schema.max_input}

@@ -14,11 +14,9 @@ from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.import_bounds import check_nesting
 from byoc_core.frontend.onnx.upgrade import OLDEST_OPSET, upgraded
+from byoc_core.frontend.onnx_names import STANDARD_DOMAINS, OnnxName, standardised
 
 __all__ = ["FunctionKey", "LoadedModel", "find_opset", "function_key", "load_model", "onnx_name"]
-
-_STANDARD_DOMAINS = ("", "ai.onnx")
-"""The two names of the standard operator set's domain."""
 
 FunctionKey = tuple[str, str, str]
 """The key of a function and of the calls: domain, name and overload."""
@@ -33,6 +31,7 @@ class LoadedModel:
         functions: the functions callable by nodes.
         opset: the version of the standard operator set used in the main graph.
         written_opset: the version before the conversion of an old model.
+        opset_imports: the versions of all operator sets used in the main graph.
         source: the file, or ``"ONNX model"``; for messages and locations.
         directory: the folder for external data, or ``None`` for a model without file.
         num_nodes: the nodes of the main graph and of all functions, nested graphs included, each once.
@@ -42,6 +41,7 @@ class LoadedModel:
     functions: Mapping[FunctionKey, onnx.FunctionProto]
     opset: int
     written_opset: int
+    opset_imports: Sequence[onnx.OperatorSetIdProto]
     source: str
     directory: Path | None
     num_nodes: int
@@ -83,25 +83,21 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
         num_nodes = check_nesting(proto, source)
     functions: dict[FunctionKey, onnx.FunctionProto] = {}
     for function in proto.functions:
-        key = _standardised(function.domain), function.name, function.overload
+        key = standardised(function.domain), function.name, function.overload
         if key in functions:
             raise FrontendError(f"{source}, function `{function.name}`", "is defined twice")
         functions[key] = function
-    return LoadedModel(proto.graph, functions, opset, written_opset, source, directory, num_nodes)
+    return LoadedModel(proto.graph, functions, opset, written_opset, proto.opset_import, source, directory, num_nodes)
 
 
 def function_key(node: onnx.NodeProto) -> FunctionKey:
     """Return the key of the function called by a node, if any."""
-    return _standardised(node.domain), node.op_type, node.overload
+    return standardised(node.domain), node.op_type, node.overload
 
 
-def onnx_name(node: onnx.NodeProto) -> tuple[str, str]:
+def onnx_name(node: onnx.NodeProto) -> OnnxName:
     """Return domain and operator of a node; the standard domain is empty."""
-    return _standardised(node.domain), node.op_type
-
-
-def _standardised(domain: str) -> str:
-    return "" if domain in _STANDARD_DOMAINS else domain
+    return standardised(node.domain), node.op_type
 
 
 def _read(path: Path) -> bytes:
@@ -143,10 +139,10 @@ def find_opset(
     Raises:
         FrontendError: the version is missing, stated twice, or unsupported.
     """
-    versions = {int(entry.version) for entry in proto.opset_import if entry.domain in _STANDARD_DOMAINS}
+    versions = {int(entry.version) for entry in proto.opset_import if entry.domain in STANDARD_DOMAINS}
     newest = onnx.defs.onnx_opset_version()
     if not versions:
-        if nodes and all(node.domain not in _STANDARD_DOMAINS for node in nodes):
+        if nodes and all(node.domain not in STANDARD_DOMAINS for node in nodes):
             return newest
         raise FrontendError(source, "does not declare a version of the ONNX operator set")
     if len(versions) > 1:

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from byoc_core.dtypes import dtype_info
 from byoc_core.errors import FrontendError
-from byoc_core.frontend.onnx.weights import to_array
+from byoc_core.frontend.onnx.weights import dtype_of, to_array
 
 __all__ = ["NodeAttributes"]
 
@@ -81,6 +82,18 @@ class NodeAttributes:
         """Return an attribute with a list of strings."""
         values = self._read(name, onnx.AttributeProto.STRINGS, "strings", default)
         return tuple(value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in values)
+
+    def attr_dtype(self, name: str) -> str:
+        """Return an attribute with a number of ``TensorProto.DataType``, or with a dtype's name, as dtype.
+
+        Raises:
+            FrontendError: no dtype has this number.
+            IRTypeError: no dtype has this name; the importer of the graph adds the node's name.
+        """
+        attribute = self._attributes.get(name)
+        if attribute is not None and attribute.type == onnx.AttributeProto.STRING:
+            return dtype_info(self.attr_string(name)).name
+        return dtype_of(self.attr_int(name), f"{self.label}, attribute `{name}`")
 
     def attr_array(self, name: str) -> npt.NDArray[np.generic]:
         """Return a tensor attribute as an array."""

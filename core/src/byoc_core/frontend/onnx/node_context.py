@@ -18,6 +18,7 @@ from byoc_core.frontend.onnx.graph_order import node_label
 from byoc_core.frontend.onnx.node_attributes import NodeAttributes
 from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
+from byoc_core.frontend.onnx_names import standardised
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
 from byoc_core.opset.opdef import OpDef, Trait
@@ -67,9 +68,27 @@ class NodeContext(NodeAttributes):
         return self._proto.op_type
 
     @property
+    def domain(self) -> str:
+        """The domain of the op; the standard domain is empty."""
+        return standardised(self._proto.domain)
+
+    @property
     def opset(self) -> int:
-        """The version of the operator set."""
+        """The version of the standard operator set."""
         return self._graph.opset
+
+    @property
+    def domain_version(self) -> int:
+        """The version of the operator set of the op's domain, as stated by the model or by the function around; else 1.
+
+        Raises:
+            FrontendError: several versions are stated.
+        """
+        imports = self._graph.opset_imports
+        versions = sorted({int(entry.version) for entry in imports if standardised(entry.domain) == self.domain})
+        if len(versions) > 1:
+            raise self.error(f"several versions of the domain `{self.domain}` are declared", got=versions)
+        return versions[0] if versions else 1
 
     @property
     def written_opset(self) -> int:
@@ -361,7 +380,7 @@ class NodeContext(NodeAttributes):
 
 
 NodeImporter = Callable[[NodeContext], Sequence[Imported]]
-"""Imports a node: returns the imported form of each of its outputs, in order."""
+"""Imports a node: returns the imported form of each output, in order."""
 
 
 ShapeImporter = Callable[[NodeContext, Sequence[ShapeValue]], Sequence[Imported] | None]

@@ -151,7 +151,8 @@ def save_graph(module: GraphModule) -> bytes:
         raise PluginError(
             f"op `{unnamed[0]}`",
             "no installed runtime has the kernel: a saved module could not be loaded",
-            hint="Provide the kernel by the hook `byoc_kernels` of an entry point in the group `byoc.runtimes`.",
+            hint="Provide the kernel by the hook `byoc_kernels` of an entry point in the group `byoc.runtimes`, or "
+            "register the op of the module by `byoc_core.register_op(domain, op_type, op=...)` before the build.",
         )
     engine = module.engine
     saved = {name: engine.save_prepared(module.find_prepared(name)) for name in module.function_names}

@@ -2,7 +2,8 @@
 
 A runtime plugin returns the kernels of its package's ops from the hook ``byoc_kernels``. A graph document with such an
 op names the runtime and the distribution. A process without the compile side can then load the document and find the
-kernel again.
+kernel again. The kernel of an op registered by a program (``byoc_core.register_op``) has the core's own runtime as
+origin: every process loading the document registers the op first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.graph.document import GraphTensor, KernelOrigin
 from byoc_core.runtime.module import NDArray, TensorSpec
 
-__all__ = ["PluginKernel", "check_results", "core_kernel", "find_kernels", "find_origin", "kernel_of"]
+__all__ = ["REGISTERED", "PluginKernel", "check_results", "core_kernel", "find_kernels", "find_origin", "kernel_of"]
+
+REGISTERED = KernelOrigin("graph", "byoc-core")
+"""The origin of kernels registered by the process: the core's own runtime."""
 
 
 def core_kernel(op: str) -> Callable[..., Any] | None:
@@ -28,10 +32,16 @@ def core_kernel(op: str) -> Callable[..., Any] | None:
     return KERNELS.get(op)
 
 
-def find_origin(op: str) -> KernelOrigin | None:
-    """Return the runtime with the kernel of an op, or ``None`` if no installed runtime has the kernel.
+def find_origin(op: str, kernel: Callable[..., Any] | None = None) -> KernelOrigin | None:
+    """Return the runtime with the kernel of an op, or ``None`` if neither a runtime nor the process has the kernel.
 
-    The runtime named by the text before the op's first dot comes first, then the other runtimes in order of name.
+    The runtime named by the text before the op's first dot comes first, then the other runtimes in order of name. A
+    kernel registered by the process has the origin :data:`REGISTERED`, unless a runtime returns the same function: then
+    an artifact needs no registration.
+
+    Args:
+        op: the name of the op.
+        kernel: the kernel of the op in the module.
 
     Raises:
         HookError: the hook ``byoc_kernels`` of a runtime raised, or returned anything but kernels.
@@ -41,6 +51,7 @@ def find_origin(op: str) -> KernelOrigin | None:
     from byoc_core.runtime.registry import runtimes
 
     registry = runtimes()
+    is_registered = kernel is not None and registry.registered_kernel(op) is kernel
     prefix = op.partition(".")[0]
     for type_key in sorted(registry.names(), key=lambda name: (name != prefix, name)):
         try:
@@ -49,9 +60,9 @@ def find_origin(op: str) -> KernelOrigin | None:
             raise
         except PluginError:
             continue  # quarantined; `byoc doctor` shows the reason
-        if op in handle.kernels():
+        if op in handle.kernels() and (not is_registered or handle.kernels()[op] is kernel):
             return KernelOrigin(type_key, handle.record.distribution)
-    return None
+    return REGISTERED if is_registered else None
 
 
 def kernel_of(op: str, origin: KernelOrigin, where: str) -> PluginKernel:
@@ -64,10 +75,20 @@ def kernel_of(op: str, origin: KernelOrigin, where: str) -> PluginKernel:
 
     Raises:
         RuntimeNotFoundError: the runtime is not installed; names the distribution to install.
-        ArtifactError: the installed version of the runtime has no such kernel.
+        ArtifactError: the installed version of the runtime has no such kernel, or the process has not registered the
+            kernel.
     """
     from byoc_core.runtime.registry import runtimes
 
+    if origin.runtime == REGISTERED.runtime:
+        registered = runtimes().registered_kernel(op)
+        if registered is None:
+            raise ArtifactError(
+                where,
+                f"needs a kernel of op `{op}`, registered by the program that saved the artifact",
+                hint="Call `byoc_core.register_op(domain, op_type, op=...)` with the op before loading.",
+            )
+        return PluginKernel(op, registered)
     handle = runtimes().get(origin.runtime, source=where, distribution=origin.distribution)
     kernel = handle.kernels().get(op)
     if kernel is None:

@@ -42,7 +42,8 @@ from byoc_core.frontend.onnx.ops import (
     shape_data_movement,
     spectral,
 )
-from byoc_core.frontend.onnx.ops.spelled import OnnxName, spelled_importers
+from byoc_core.frontend.onnx.ops.spelled import spelled_importers
+from byoc_core.frontend.onnx_names import OnnxName
 from byoc_core.opset.opdef import OpDef
 
 __all__ = ["NODE_IMPORTERS", "PREVIEW_IMPORTERS", "SHAPE_IMPORTERS", "node_importers"]

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from byoc_core.errors import IRError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx_names import OnnxName
 from byoc_core.opset.onnx_spelling import OnnxSpelling
 from byoc_core.opset.opdef import OpDef
 
-__all__ = ["OnnxName", "spelled_importers"]
-
-OnnxName = tuple[str, str]
-"""Domain and operator; the standard domain is empty."""
+__all__ = ["spelled_importers"]
 
 
 def spelled_importers(ops: Mapping[str, OpDef]) -> dict[OnnxName, NodeImporter]:

@@ -1,0 +1,66 @@
+"""Conversion of an ONNX model into an IR module. The package ``onnx`` is imported by the first call."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from byoc_core.errors import OptionsError
+from byoc_core.frontend.onnx.presence import check_onnx
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from byoc_core.ir.module import IRModule
+    from byoc_core.opset.registry import OpRegistry
+
+__all__ = ["from_onnx"]
+
+
+def from_onnx(
+    model: str | os.PathLike[str] | bytes | ModelProto,
+    *,
+    ops: OpRegistry | None = None,
+    max_nodes: int | None = None,
+) -> IRModule:
+    """Convert an ONNX model to an IR module with a single function, ``main``.
+
+    Operators unknown to the core and to ``ops`` are imported by functions registered by
+    :func:`byoc_core.register_op`, or else by installed plugins of the group ``byoc.importers``. Plugins are opened for
+    models with such operators only.
+
+    Args:
+        model: a file, a file's bytes, or a loaded model. External data is read only from the folder of a model file.
+        ops: the registry for op names, and of the module; byoc's own ops by default. Ops of importers used by the
+            model are added.
+        max_nodes: the most nodes after expansion of function calls, unrolled loops and sequences, including the
+            resulting ops; by default 100,000 plus 16 for each node in the file.
+
+    Returns:
+        A module whose ``main`` has a parameter for each input without initializer, in the model's order. The attributes
+        ``input_names`` and ``output_names`` keep the model's names. Named dynamic sizes (``dim_param``) become symbols
+        of the same name, unnamed and negative sizes become fresh symbols. Each binding's location names its node.
+        Functions are imported in the place of their calls. Branches and loop bodies become regions. If the taken branch
+        is known, or a loop has few rounds, the nodes of the body replace the node instead.
+
+    Raises:
+        UnsupportedOpsError: the model has unsupported ops; all of these are listed, with counts, and with code for
+            importing such an op. Importer plugins set aside are listed with reason and remedy.
+        FrontendError: the file is no ONNX model or is damaged, its graph is malformed or nested too deeply, expands to
+            more than ``max_nodes`` nodes, declares an input too large for any array, a node uses an unsupported variant
+            of an op, or the package ``onnx`` is missing.
+        PluginError: several importer plugins import an operator of the model.
+        HookError: the importer of a plugin raised an exception, or returned anything but the outputs of the node.
+        IRError: ops of the same name come from several places.
+        OptionsError: ``max_nodes`` is not positive.
+
+    Cost:
+        ``O(nodes + bytes of weights)``; weights in external files are memory-mapped.
+    """
+    check_onnx()
+    from byoc_core.frontend.onnx.importer import import_model
+    from byoc_core.frontend.onnx.loading import load_model
+
+    if max_nodes is not None and max_nodes < 1:
+        raise OptionsError("max_nodes", "is not positive", got=max_nodes)
+    return import_model(load_model(model), ops, max_nodes)

@@ -1,0 +1,82 @@
+"""Advice for operators without importer: packages, plugins set aside, and code to register an importer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from byoc_core.frontend.onnx_names import OnnxName, dotted_name
+from byoc_core.plugin import PluginRecord, PluginState
+
+__all__ = ["UnknownOp", "describe_missing"]
+
+_PACKAGES = {"ai.onnx.ml": "byoc-mlops", "com.microsoft": "byoc-msops"}
+"""The packages of importers known for domains."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownOp:
+    """An operator without importer in a model.
+
+    Attributes:
+        name: domain and operator.
+        count: the number of nodes.
+        attributes: the names of the attributes of all these nodes.
+    """
+
+    name: OnnxName
+    count: int
+    attributes: frozenset[str]
+
+    def with_uses(self, other: UnknownOp) -> UnknownOp:
+        """Return the operator with further uses."""
+        return replace(self, count=self.count + other.count, attributes=self.attributes | other.attributes)
+
+
+def describe_missing(ops: Sequence[UnknownOp], installed: Sequence[PluginRecord]) -> tuple[str, str]:
+    """Return hint and detail of the error for operators without importer.
+
+    Args:
+        ops: the operators; the code of the detail registers the first.
+        installed: all importer plugins, with their present state.
+    """
+    name = dotted_name(ops[0].name)
+    steps = [
+        *_describe_unusable(installed),
+        *_name_packages(ops, {record.distribution for record in installed}),
+        f"To import `{name}`, run this code before `from_onnx`, with the outputs of the node in the last line:",
+    ]
+    return " ".join(steps), _registration(ops[0])
+
+
+def _describe_unusable(installed: Sequence[PluginRecord]) -> Iterator[str]:
+    for record in installed:
+        if record.state is not PluginState.AVAILABLE:
+            yield f"The {record.label} cannot be used ({record.state}): {record.reason}. {record.remedy}"
+
+
+def _name_packages(ops: Sequence[UnknownOp], distributions: set[str]) -> Iterator[str]:
+    for domain in sorted({op.name[0] for op in ops} & _PACKAGES.keys()):
+        if _PACKAGES[domain] not in distributions:
+            yield f"The package `{_PACKAGES[domain]}` imports operators of the domain `{domain}`: install the package."
+
+
+def _registration(op: UnknownOp) -> str:
+    """Return code importing an operator as its first input.
+
+    Names from the model are ASCII literals, so a name cannot become code.
+    """
+    domain, op_type = op.name
+    attributes = ", ".join(ascii(name) for name in sorted(op.attributes))
+    lines = [
+        "import byoc_core",
+        "",
+        f"@byoc_core.register_op({domain!a}, {op_type!a})",
+        "def import_node(node):",
+    ]
+    if attributes:
+        lines.append(f"    node.ignore_attrs({attributes})  # read each instead: node.attr_float(name)")
+    lines.append(
+        "    return [node.value(0)] * node.num_outputs  # stands for the outputs: node.emit(op, node.value(0))"
+    )
+    return "\n".join(lines)
