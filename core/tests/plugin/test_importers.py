@@ -346,16 +346,16 @@ UNUSABLE = {
         "",
         "return OnnxImporters({('', 'Conv'): print})",
         (
-            "hook `byoc_onnx_importers`: imports an operator of the standard domain with an importer in byoc-core; got "
-            "Conv. Report this to the authors of byoc-replacing."
+            "hook `byoc_onnx_importers`: imports an operator with an importer in byoc-core; got Conv. Report this to "
+            "the authors of byoc-replacing."
         ),
     ),
     "spelling": (
         "from dataclasses import replace; from byoc_core.opset import OnnxSpelling; from toy_ops import CUBE_ROOT",
         "return OnnxImporters({}, ops=[replace(CUBE_ROOT, onnx=OnnxSpelling('Exp', domain='ai.onnx'))])",
         (
-            "hook `byoc_onnx_importers`: imports an operator of the standard domain with an importer in byoc-core; got "
-            "Exp. Report this to the authors of byoc-spelling."
+            "hook `byoc_onnx_importers`: imports an operator with an importer in byoc-core; got Exp. Report this to "
+            "the authors of byoc-spelling."
         ),
     ),
     "hookless": (

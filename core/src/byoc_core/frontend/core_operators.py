@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from byoc_core.frontend.onnx_names import OnnxName
 from byoc_core.ir.op_registry import default_ops
 
 if TYPE_CHECKING:
@@ -17,17 +19,14 @@ def find_core_op(name: str) -> OpDef | None:
     return default_ops().get(name)
 
 
-def has_core_importer(op_type: str) -> bool:
-    """Return whether the core has an importer for an operator of the standard domain.
+def has_core_importer(name: OnnxName) -> bool:
+    """Return whether the core has an importer for an operator.
 
-    Operators imported as a function of the standard have none.
-
-    Raises:
-        FrontendError: the package ``onnx`` is missing.
+    Operators imported as a function of the standard have none. Without the package ``onnx`` no model is imported, and
+    the result is ``False``.
     """
-    from byoc_core.frontend.onnx.presence import check_onnx
-
-    check_onnx()
+    if (name[0] and not name[0].startswith("ai.onnx.")) or find_spec("onnx") is None:
+        return False
     from byoc_core.frontend.onnx.ops import node_importers
 
-    return ("", op_type) in node_importers(default_ops())
+    return name in node_importers(default_ops())

@@ -60,10 +60,10 @@ def byoc_onnx_importers() -> OnnxImporters:
         ``byoc_core.register_op``.
     How often: once per process.
     Result: kept. The importers are called for the nodes of their operators, in any thread. The module has the package's
-        ops in its registry if the model uses an operator of the plugin. An operator of the standard domain with an
-        importer in the core is refused. An operator defined by a function of the standard reaches an importer of the
-        plugin only if the core cannot import the function. If two plugins import the same operator of a model, the user
-        must choose (``BYOC_PREFER``).
+        ops in its registry if the model uses an operator of the plugin. An operator with an importer in the core is
+        refused. An operator defined by a function of the standard reaches an importer of the plugin only if the core
+        cannot import the function. If two plugins import the same operator of a model, the user must choose
+        (``BYOC_PREFER``).
     If it raises: the plugin is quarantined with the reason. A result of another type has the same effect. An import in
         need of an unknown operator then names the plugin, the reason and the remedy.
 

@@ -49,7 +49,6 @@ class ImporterPlugin:
 
     Raises:
         HookError: the hook raised, returned anything but importers and ops, or imports an operator of the core.
-        FrontendError: the plugin imports an operator of the standard domain, but the package ``onnx`` is missing.
     """
 
     def __init__(self, plugin: PluginHandle) -> None:
@@ -58,7 +57,7 @@ class ImporterPlugin:
         self._ops = tuple(self._checked_ops(found.ops))
         self._importers = dict(self._checked_importers(found.importers))
         self._spelled = {(standardised(op.onnx.domain), op.onnx.op_type): op for op in self._ops if op.onnx is not None}
-        self._check_standard_operators()
+        self._check_operators()
 
     @property
     def record(self) -> PluginRecord:
@@ -119,18 +118,11 @@ class ImporterPlugin:
                 )
             yield (standardised(name[0]), name[1]), importer
 
-    def _check_standard_operators(self) -> None:
-        standard = sorted(op_type for domain, op_type in self.operators if not domain)
-        if not standard:
-            return
+    def _check_operators(self) -> None:
         from byoc_core.frontend.core_operators import has_core_importer
 
-        for op_type in filter(has_core_importer, standard):
-            raise HookError(
-                self.where(),
-                "imports an operator of the standard domain with an importer in byoc-core",
-                got=op_type,
-            )
+        for name in filter(has_core_importer, sorted(self.operators)):
+            raise HookError(self.where(), "imports an operator with an importer in byoc-core", got=dotted_name(name))
 
     def __repr__(self) -> str:
         return f"<importer plugin {self.record.name}>"

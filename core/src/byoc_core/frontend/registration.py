@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 from byoc_core.errors import FrontendError, IRError, OptionsError, type_name
 from byoc_core.frontend.core_operators import find_core_op, has_core_importer
 from byoc_core.frontend.importers import RegisteredOperator, importers
-from byoc_core.frontend.onnx_names import OnnxName, standardised
+from byoc_core.frontend.onnx_names import OnnxName, dotted_name, standardised
 from byoc_core.opset.opdef import OpDef
 from byoc_core.runtime.registry import runtimes
 
@@ -56,8 +56,7 @@ def register_op(
 
     Raises:
         OptionsError: an argument is of another type.
-        FrontendError: the core has an importer for the operator of the standard domain, or the package ``onnx`` is
-            missing for this check.
+        FrontendError: the core has an importer for the operator.
         IRError: the op has the name of another op of the core.
 
     Cost: the first registration with an op imports all ops of the core.
@@ -86,10 +85,10 @@ def _checked_name(domain: str, op_type: str) -> OnnxName:
     if not op_type:
         raise OptionsError("register_op, `op_type`", "is empty")
     name = standardised(domain), op_type
-    if not name[0] and has_core_importer(op_type):
+    if has_core_importer(name):
         raise FrontendError(
             "register_op",
-            f"operator `{op_type}` of the standard domain has an importer in byoc-core",
+            f"operator `{dotted_name(name)}` has an importer in byoc-core",
             hint="Give the operator a domain of your own, in the model too.",
         )
     return name

@@ -346,7 +346,7 @@ def _check_arity(node: NodeContext, proto: onnx.NodeProto) -> None:
     try:
         schema = onnx.defs.get_schema(proto.op_type, node.opset, "")
     except onnx.defs.SchemaError as error:
-        if not has_core_importer(proto.op_type):
+        if not has_core_importer(("", proto.op_type)):
             return  # an operator of a plugin, or registered by the process
         raise node.error(f"the op does not exist in operator set {node.opset}") from error
     if not schema.min_input <= node.num_inputs <= schema.max_input:

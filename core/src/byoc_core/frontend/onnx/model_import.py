@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from byoc_core.errors import OptionsError
-from byoc_core.frontend.onnx.presence import check_onnx
+from byoc_core.errors import FrontendError, OptionsError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -57,9 +56,15 @@ def from_onnx(
     Cost:
         ``O(nodes + bytes of weights)``; weights in external files are memory-mapped.
     """
-    check_onnx()
-    from byoc_core.frontend.onnx.importer import import_model
-    from byoc_core.frontend.onnx.loading import load_model
+    try:
+        from byoc_core.frontend.onnx.importer import import_model
+        from byoc_core.frontend.onnx.loading import load_model
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "onnx":
+            raise
+        raise FrontendError(
+            "ONNX front end", "needs the package `onnx`", hint="pip install 'byoc-core[onnx]'."
+        ) from error
 
     if max_nodes is not None and max_nodes < 1:
         raise OptionsError("max_nodes", "is not positive", got=max_nodes)
