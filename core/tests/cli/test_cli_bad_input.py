@@ -45,7 +45,12 @@ MODEL_ERRORS = {
     "empty.onnx": "is not an ONNX model: the file is empty",
     "cut.onnx": "is not an ONNX model, or is truncated; got {size} bytes, rejected by protobuf",
     "cycle.onnx": "the graph has a cycle; got nodes on or behind the cycle: node `a` (Add), node `y` (Relu)",
-    "unknown.onnx": "2 of 2 nodes have unsupported ops; got Foo (2x)",
+    "unknown.onnx": (
+        "2 of 2 nodes have unsupported ops; got Foo (2x). To import `Foo`, run this code before `from_onnx`, with the "
+        "outputs of the node in the last line:\nimport byoc_core\n\n@byoc_core.register_op('', 'Foo')\n"
+        "def import_node(node):\n"
+        "    return [node.value(0)] * node.num_outputs  # stands for the outputs: node.emit(op, node.value(0))"
+    ),
 }
 
 
