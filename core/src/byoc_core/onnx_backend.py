@@ -26,6 +26,7 @@ from byoc_core.errors import ByocError, OptionsError, near_names
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.sequences import pack_sequence, unpack_sequence
+from byoc_core.runtime.strings import pack_strings, unpack_strings
 from byoc_core.vm import VirtualMachine
 
 __all__ = ["OnnxBackend", "PreparedModel", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
@@ -185,6 +186,8 @@ def _pack(type_: onnx.TypeProto, value: Any) -> list[NDArray]:
         inner = type_.sequence_type.elem_type
         rank = _rank(inner) if inner.tensor_type.HasField("shape") or not len(value) else None
         return list(pack_sequence(value, dtype=_dtype(inner), rank=rank))
+    if type_.tensor_type.elem_type == onnx.TensorProto.STRING:
+        return list(pack_strings(value))
     return [np.asarray(value)]
 
 
@@ -195,6 +198,8 @@ def _unpack(type_: onnx.TypeProto, arrays: Iterator[NDArray]) -> Any:
         return value if is_present else None
     if type_.HasField("sequence_type"):
         return unpack_sequence(next(arrays), next(arrays))
+    if type_.tensor_type.elem_type == onnx.TensorProto.STRING:
+        return unpack_strings(next(arrays), next(arrays))
     return next(arrays)
 
 

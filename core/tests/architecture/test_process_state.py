@@ -43,7 +43,9 @@ STATE = {
     "kernels.numpy_kernel._QUIET": "numpy's error state in which kernels run",
     # Answers to pure questions, bounded or few.
     "dtypes.float_limits": "of a dtype",
+    "kernels.delegated._evaluator": "of a node of ONNX, by its text",
     "kernels.numpy_kernel._has_loop": "of a ufunc and dtypes",
+    "opset.delegated.delegated_op": "of a name",
     "kernels.numpy_kernel._takes_out": "of a kernel",
     "pattern.plan.plan_of": "of a pattern",
     "runtime.graph.kernel_engine._misfit": "of a kernel and how it is called",

@@ -63,17 +63,16 @@ def _refuse(model: Any, error: type[ByocError] = FrontendError) -> str:
 def test_unsupported_ops_are_listed_together_with_counts() -> None:
     model = _model(
         [
-            _node("StringSplit", ["x"], ["a"]),
-            _node("StringSplit", ["a"], ["b"]),
+            _node("NorThis", ["x"], ["a"]),
+            _node("NorThis", ["a"], ["b"]),
             _node("Relu", ["b"], ["c"]),
             _node("Fused", ["c"], ["d"], domain="com.acme"),
-            _node("StringNormalizer", ["d"], ["y"]),
+            _node("NoSuchOp", ["d"], ["y"]),
         ],
         domains=["com.acme"],
     )
     assert _refuse(model, UnsupportedOpsError) == (
-        "ONNX model: 4 of 5 nodes have unsupported ops; got StringNormalizer (1x), StringSplit (2x), "
-        "com.acme.Fused (1x)"
+        "ONNX model: 4 of 5 nodes have unsupported ops; got NoSuchOp (1x), NorThis (2x), com.acme.Fused (1x)"
     )
 
 
@@ -246,14 +245,19 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         ),
     ),
     (
-        "string tensor",
-        _model([_node("Identity")], inputs=[helper.make_tensor_value_info("x", TensorProto.STRING, [1])]),
+        "complex tensor",
+        _model([_node("Identity")], inputs=[helper.make_tensor_value_info("x", TensorProto.COMPLEX64, [1])]),
         (
-            "ONNX model, input `x`: has an unsupported element type; got STRING, expected one of float32, "
+            "ONNX model, input `x`: has an unsupported element type; got COMPLEX64, expected one of float32, "
             "uint8, "
             "int8, uint16, int16, int32, int64, bool, float16, float64, uint32, uint64, bfloat16, float8_e4m3fn, "
             "float8_e5m2, int4, uint4, int2, uint2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu, float4_e2m1fn"
         ),
+    ),
+    (
+        "strings of unknown rank",
+        _model([_node("Identity")], inputs=[helper.make_tensor_value_info("x", TensorProto.STRING, None)]),
+        "ONNX model, input `x`: has strings of unknown rank",
     ),
 ]
 

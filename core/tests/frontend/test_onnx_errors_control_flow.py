@@ -299,10 +299,10 @@ def test_what_is_refused(model: str, expected: str) -> None:
 
 def test_unsupported_ops_inside_are_listed_with_counts() -> None:
     """Nodes of nested graphs count, and nodes of a function once for each call."""
-    inner = """then_branch = t () => (a) { p = Det(x) a = Neg(p) },
-        else_branch = e () => (a) { q = Det(x) a = Multinomial(q) }"""
-    function = '<domain: "local", opset_import: ["" : 17]> F (u) => (v) { w = Neg(u) v = Det(w) }'
+    inner = """then_branch = t () => (a) { p = NoSuchOp(x) a = Neg(p) },
+        else_branch = e () => (a) { q = NoSuchOp(x) a = NorThis(q) }"""
+    function = '<domain: "local", opset_import: ["" : 17]> F (u) => (v) { w = Neg(u) v = NoSuchOp(w) }'
     text = f"g (bool c, float[4, 4] x) => (y) {{ h = If(c) <{inner}> k = local.F(h) y = local.F(k) }} {function}"
     assert _refuse(text, UnsupportedOpsError) == (
-        "ONNX model: 5 of 9 nodes have unsupported ops; got Det (4x), Multinomial (1x)"
+        "ONNX model: 5 of 9 nodes have unsupported ops; got NoSuchOp (4x), NorThis (1x)"
     )

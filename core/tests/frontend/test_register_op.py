@@ -512,11 +512,11 @@ def test_the_error_lists_the_operators_and_shows_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("domain", "package"), [("ai.onnx.ml", "byoc-mlops"), ("com.microsoft", "byoc-msops"), ("com.example", None)]
+    ("domain", "is_common"), [("ai.onnx.ml", True), ("com.microsoft", True), ("com.example", False)]
 )
-def test_packages_of_known_domains_are_advised(domain: str, package: str | None) -> None:
-    advice = f"The package `{package}` imports operators of the domain `{domain}`: install the package. "
-    assert (advice in str(refusal(make_model(make_node("NotInAnyPackage", domain=domain))))) is (package is not None)
+def test_the_page_of_packages_is_named_for_common_domains(domain: str, is_common: bool) -> None:
+    advice = f"import operators of the domain `{domain}`: the page docs/foreign-operators.md lists packages. "
+    assert (advice in str(refusal(make_model(make_node("NotInAnyPackage", domain=domain))))) is is_common
 
 
 @pytest.mark.parametrize(

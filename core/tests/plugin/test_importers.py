@@ -440,18 +440,6 @@ def test_two_distributions_of_one_name(toy: Site) -> None:
     assert toy.run(MODELS + 'tell("Double")\n', BYOC_PREFER="toy=byoc-toy").strip() == "imported"
 
 
-def test_an_installed_package_is_not_advised(site: Site) -> None:
-    install_importers(site, "mlops", "return OnnxImporters()")
-    told = site.run(MODELS + 'tell("Scaler", domain="ai.onnx.ml")\ntell("Fused", domain="com.microsoft")\n')
-    assert told.splitlines() == [
-        "UnsupportedOpsError ONNX model: 1 of 1 nodes have unsupported ops; got ai.onnx.ml.Scaler (1x).",
-        (
-            "UnsupportedOpsError ONNX model: 1 of 1 nodes have unsupported ops; got com.microsoft.Fused (1x). The "
-            "package `byoc-msops` imports operators of the domain `com.microsoft`: install the package."
-        ),
-    ]
-
-
 def byoc(site: Site, command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("BYOC_")}
     path = os.pathsep.join(filter(None, [str(site.folder), os.environ.get("PYTHONPATH")]))

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from byoc_core.errors import IRError, IRTypeError, near_names
+from byoc_core.opset.delegated import delegated_op, is_delegated
 from byoc_core.opset.opdef import OpDef
 
 __all__ = ["OpRegistry"]
 
 
 class OpRegistry(Mapping[str, OpDef]):
-    """Ops by name. Filled once, then frozen and passed to parsers and builders of IR."""
+    """Ops by name. Filled once, then frozen and passed to parsers and builders of IR.
+
+    Every registry knows the delegated ops, without listing them.
+    """
 
     def __init__(self, ops: Iterable[OpDef] = ()) -> None:
         self._ops: dict[str, OpDef] = {}
@@ -26,7 +30,7 @@ class OpRegistry(Mapping[str, OpDef]):
         Raises:
             IRTypeError: there is none; near names are listed.
         """
-        op = self._ops.get(name)
+        op = self.get(name)
         if op is None:
             raise IRTypeError(f"op `{name}`", "is not known", hint=near_names(name, self._ops) or None)
         return op
@@ -36,6 +40,9 @@ class OpRegistry(Mapping[str, OpDef]):
         return OpRegistry([*self._ops.values(), *ops])
 
     def __getitem__(self, name: str) -> OpDef:
+        op = self._ops.get(name)
+        if op is None and is_delegated(name):
+            return delegated_op(name)
         return self._ops[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -173,7 +173,17 @@ def _header(data: Mapping[str, Any]) -> list[str]:
         flops = flops_text(item.get("flops"), data)
         row = f"  {item['name']:<{width}}  {percent(item.get('share')):>6}  {flops:>9} FLOPs  {ops}{where}"
         lines.append(row + _precision(item))
-    return lines
+    return [*lines, *_delegated(data)]
+
+
+def _delegated(data: Mapping[str, Any]) -> list[str]:
+    """Return a line on the ops left to the package ``onnx``, if any."""
+    names = Counter(name for row in items_of(data.get("ops")) if (name := _text(row.get("op"))).startswith("onnx."))
+    if not names:
+        return []
+    listed = ", ".join(f"{to_printable(name)} ({count}x)" for name, count in sorted(names.items()))
+    total = names.total()
+    return [f"  delegated by the host to the package onnx: {total} op{'' if total == 1 else 's'}: {listed}"]
 
 
 def _precision(item: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from byoc_core.dims import Dim
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.node_context import Imported
 from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.symbols import SymbolTable
 from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Var
@@ -53,7 +54,19 @@ class _Reader:
             return OptionalValue(is_present, self._value(type_.optional_type.elem_type))
         if type_.HasField("sequence_type"):
             return self._sequence(type_.sequence_type.elem_type)
-        return self._param(self._name, self._tensor(type_))
+        return self._tensor_form(type_, self._name)
+
+    def _tensor_form(self, type_: onnx.TypeProto, name: str) -> Imported:
+        if type_.tensor_type.elem_type != onnx.TensorProto.STRING:
+            return self._param(name, self._tensor(type_))
+        shape = self._shape(type_)
+        if shape is None:
+            raise FrontendError(self._where, "has strings of unknown rank")
+        count = self._symbols.fresh(f"{self._name}_bytes")
+        return StringTensor(
+            self._param(f"{name}_bytes", TensorType((count,), "uint8")),
+            self._param(f"{name}_lengths", TensorType(shape, "int64")),
+        )
 
     def _value(self, type_: onnx.TypeProto) -> Imported:
         """Return the value of an optional value: a tensor has any sizes, because an absent tensor has no elements."""
@@ -86,13 +99,17 @@ class _Reader:
             return self._symbols.fresh(f"{self._name}_rank")
         return len(type_.tensor_type.shape.dim)
 
+    def _shape(self, type_: onnx.TypeProto) -> tuple[Dim, ...] | None:
+        if not type_.tensor_type.HasField("shape"):
+            return None
+        dims = enumerate(type_.tensor_type.shape.dim)
+        return tuple(_read_dim(dim, f"{self._name}_dim{axis}", self._symbols) for axis, dim in dims)
+
     def _tensor(self, proto: onnx.TypeProto) -> TensorType:
-        dtype, tensor = self._dtype(proto), proto.tensor_type
-        if not tensor.HasField("shape"):
+        dtype = self._dtype(proto)
+        shape = self._shape(proto)
+        if shape is None:
             return TensorType(None, dtype)
-        shape = tuple(
-            _read_dim(dim, f"{self._name}_dim{axis}", self._symbols) for axis, dim in enumerate(tensor.shape.dim)
-        )
         type_ = TensorType(shape, dtype)
         if type_.oversized_axis is not None:
             raise FrontendError(

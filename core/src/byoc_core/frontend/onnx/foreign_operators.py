@@ -15,9 +15,11 @@ from byoc_core.frontend.onnx.import_bounds import ImportBounds
 from byoc_core.frontend.onnx.loading import LoadedModel
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops import node_importers
+from byoc_core.frontend.onnx.ops.delegation import delegate, is_evaluated
 from byoc_core.frontend.onnx.ops.spelled import spelled_importers
-from byoc_core.frontend.onnx.sequence_value import SequenceValue
+from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.support import OpSurvey, survey_ops, unsupported_ops
 from byoc_core.frontend.onnx_names import OnnxName, dotted_name
 from byoc_core.ir.module import Value
@@ -83,6 +85,14 @@ def find_importers(model: LoadedModel, bounds: ImportBounds, ops: OpRegistry) ->
     while found := _find_all(survey.unknown):
         foreign |= found
         survey = survey_ops(model, {*own, *foreign})  # nodes with importer may have graphs with further operators
+    delegated = {
+        name: _ForeignOperator(delegate, (), "the core")
+        for name in survey.unknown
+        if not name[0] and is_evaluated(*name, model.opset)
+    }
+    if delegated:
+        foreign |= delegated
+        survey = survey_ops(model, {*own, *foreign})
     if survey.unknown:
         raise _unsupported(model, survey)
     bounds.check(survey.num_nodes, model.source)
@@ -174,7 +184,8 @@ _EXPECTED = "a sequence with the imported form of each output"
 
 
 def _is_imported(value: object) -> bool:
-    return isinstance(value, Value | ShapeValue | np.ndarray | SequenceValue)
+    structures = SequenceValue | RunTimeSequence | OptionalValue | StringTensor
+    return isinstance(value, Value | ShapeValue | np.ndarray | structures)
 
 
 def _find_fault(results: object) -> str | None:

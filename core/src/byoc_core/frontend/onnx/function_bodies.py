@@ -16,11 +16,9 @@ from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import NodeContext
 from byoc_core.frontend.onnx.sequence_value import RunTimeSequence, SequenceValue
-from byoc_core.frontend.onnx.weights import DTYPES
+from byoc_core.frontend.onnx.weights import ELEMENT_TYPES
 
 __all__ = ["fixed_body", "has_own_body", "instantiate", "standard_body"]
-
-_ELEMENT_TYPES = {dtype: element_type for element_type, dtype in DTYPES.items()}
 
 
 def fixed_body(op_type: str, opset: int) -> onnx.FunctionProto | None:
@@ -89,7 +87,7 @@ def _type_of(node: NodeContext, index: int) -> onnx.TypeProto:
     sequence = onnx.TypeProto()
     if isinstance(type_proto, RunTimeSequence):
         dtype, rank = node.tensor_type(type_proto.elements).dtype, node.shape_of(type_proto.shapes)[1]
-        sequence.sequence_type.elem_type.tensor_type.elem_type = _ELEMENT_TYPES[dtype]
+        sequence.sequence_type.elem_type.tensor_type.elem_type = ELEMENT_TYPES[dtype]
         if isinstance(rank, int):
             sequence.sequence_type.elem_type.CopyFrom(_tensor_type(dtype, [symbol("size")] * rank))
         return sequence
@@ -104,7 +102,7 @@ def _type_of(node: NodeContext, index: int) -> onnx.TypeProto:
 
 def _tensor_type(dtype: str, shape: Sequence[Dim]) -> onnx.TypeProto:
     sizes = [size if isinstance(size, int) else None for size in shape]
-    type_: onnx.TypeProto = onnx.helper.make_tensor_type_proto(_ELEMENT_TYPES[dtype], sizes)
+    type_: onnx.TypeProto = onnx.helper.make_tensor_type_proto(ELEMENT_TYPES[dtype], sizes)
     return type_
 
 

@@ -19,18 +19,22 @@ from byoc_core.frontend.onnx.import_bounds import ImportBounds
 from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_key, onnx_name
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops import SHAPE_IMPORTERS
+from byoc_core.frontend.onnx.ops.delegation import STRING_DOMAINS, delegate, makes_strings
 from byoc_core.frontend.onnx.ops.optionals import present_value
+from byoc_core.frontend.onnx.ops.strings import MOVING, STRUCTURES, Pool
+from byoc_core.frontend.onnx.ops.structured import part_names, to_parts
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
-from byoc_core.frontend.onnx.structured import part_names, to_parts
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.symbols import SymbolTable
-from byoc_core.frontend.onnx.weights import to_array
+from byoc_core.frontend.onnx.weights import to_array, to_strings
 from byoc_core.frontend.onnx_names import OnnxName
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import IRModule, Value, Var
 from byoc_core.opset.registry import OpRegistry
+from byoc_core.opset.strings import pack_strings
 
 __all__ = ["GraphImporter", "import_model"]
 
@@ -143,7 +147,7 @@ class GraphImporter:
     def _output(self, output: onnx.ValueInfoProto) -> Mapping[str, Value]:
         """Return the tensors of an output of the model, by name."""
         form = self.lookup(output.name)
-        if not isinstance(form, SequenceValue | RunTimeSequence | OptionalValue):
+        if not isinstance(form, SequenceValue | RunTimeSequence | OptionalValue | StringTensor):
             return {output.name: self.materialise(output.name, f"{self.where}, output `{output.name}`")}
         node = NodeContext(self, onnx.helper.make_node("Identity", [output.name], [output.name]))
         if isinstance(form, OptionalValue) and not output.type.HasField("optional_type"):
@@ -206,10 +210,15 @@ class GraphImporter:
                 raise self._not_imported[name].error(f"output `{name}` is not supported, but the model uses the output")
             if name not in self._initializers and self._outer is not None:
                 return self.bring_in(self._outer.lookup(name))
-            where = f"{self.where}, initializer `{name}`"
-            imported = to_array(self._initializers[name], where, self.model.directory)
+            imported = self._read_weight(self._initializers[name], f"{self.where}, initializer `{name}`")
             self._imported[name] = imported
         return imported
+
+    def _read_weight(self, tensor: onnx.TensorProto, where: str) -> Imported:
+        if tensor.data_type != onnx.TensorProto.STRING:
+            return to_array(tensor, where, self.model.directory)
+        data, lengths = map(self.builder.const, pack_strings(to_strings(tensor, where)))
+        return StringTensor(data, lengths)
 
     def materialise(self, name: str, where: str) -> Value:
         """Return the imported form of a name as IR value; arrays become constants, sizes become data at run time.
@@ -239,6 +248,8 @@ class GraphImporter:
         """
         if isinstance(imported, ShapeValue):
             return imported.emit(self.builder)
+        if isinstance(imported, StringTensor):
+            raise FrontendError(where, f"needs {subject} as a tensor of numbers", got=imported)
         if isinstance(imported, SequenceValue | RunTimeSequence | OptionalValue):
             raise FrontendError(where, f"needs {subject} as a tensor", got=imported)
         return self.builder.const(imported) if isinstance(imported, np.ndarray) else imported
@@ -249,6 +260,9 @@ class GraphImporter:
             return replace(imported, elements=tuple(map(self.bring_in, imported.elements)))
         if isinstance(imported, RunTimeSequence):
             return RunTimeSequence(self._brought(imported.elements), self._brought(imported.shapes))
+        if isinstance(imported, StringTensor):
+            index = None if imported.index is None else self._brought(imported.index)
+            return StringTensor(self._brought(imported.data), self._brought(imported.lengths), index)
         if isinstance(imported, OptionalValue):
             flag, value = imported.is_present, imported.value
             return OptionalValue(
@@ -302,6 +316,8 @@ class GraphImporter:
         function = self.model.functions.get(function_key(proto))
         if function is None:
             name = onnx_name(proto)
+            if name[0] in STRING_DOMAINS and (of_strings := self._import_strings(node, proto)) is not None:
+                return of_strings
             if not name[0]:
                 _check_arity(node, proto)
             importer = self.importers.get(name)
@@ -309,6 +325,24 @@ class GraphImporter:
                 return (None if name[0] else self._import_as_shape(node)) or importer(node)
             function = standard_body(node, proto)
         return self._call(node, proto, function)
+
+    def _import_strings(self, node: NodeContext, proto: onnx.NodeProto) -> Sequence[Imported] | None:
+        """Import a node that reads strings and is no list operation; ``None`` for other nodes."""
+        tensors = {name: form for name in proto.input if name and isinstance(form := self.lookup(name), StringTensor)}
+        if not tensors:
+            return delegate(node) if makes_strings(node) else None
+        if proto.op_type in STRUCTURES:
+            return None
+        if node.domain or proto.op_type not in MOVING:
+            return delegate(node)
+        pool = Pool(node, list(tensors.values()))
+        inner = self.nest()
+        inner._imported.update(zip(tensors, pool.indices, strict=True))
+        moving = NodeContext(inner, proto)
+        results = moving.folded(inner._results(moving, proto))
+        node.ignore_attrs(*(attribute.name for attribute in proto.attribute))
+        moving.finish()
+        return results if proto.op_type in ("Shape", "Size") else [pool.tensor(result) for result in results]
 
     def _call(self, node: NodeContext, proto: onnx.NodeProto, function: onnx.FunctionProto) -> Sequence[Imported]:
         """Import a function's nodes in the place of a call."""

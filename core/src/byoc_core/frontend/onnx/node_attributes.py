@@ -100,6 +100,11 @@ class NodeAttributes:
         tensor = self._read(name, onnx.AttributeProto.TENSOR, "t", None)
         return to_array(tensor, f"{self.label}, attribute `{name}`", self._directory)
 
+    def attr_proto(self, name: str) -> onnx.TensorProto:
+        """Return a tensor attribute in ONNX's form."""
+        tensor: onnx.TensorProto = self._read(name, onnx.AttributeProto.TENSOR, "t", None)
+        return tensor
+
     def attr_graph(self, name: str) -> onnx.GraphProto:
         """Return a graph attribute."""
         graph: onnx.GraphProto = self._read(name, onnx.AttributeProto.GRAPH, "g", None)

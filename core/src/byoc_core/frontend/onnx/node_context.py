@@ -18,10 +18,13 @@ from byoc_core.frontend.onnx.graph_order import node_label
 from byoc_core.frontend.onnx.node_attributes import NodeAttributes
 from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
+from byoc_core.frontend.onnx.string_tensor import StringTensor
+from byoc_core.frontend.onnx.weights import to_strings
 from byoc_core.frontend.onnx_names import standardised
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
 from byoc_core.opset.opdef import OpDef, Trait
+from byoc_core.opset.strings import pack_strings
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.transform.evaluate import evaluate_binding
 from byoc_core.transform.folding_budget import folding_cost
@@ -35,9 +38,9 @@ _MAX_COST = 1 << 20
 
 __all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
 
-Imported = Value | ShapeValue | npt.NDArray[np.generic] | SequenceValue | RunTimeSequence | OptionalValue
-"""The imported form of an ONNX name: an IR value, a known shape, an array not yet an IR constant, a sequence, or an
-optional value."""
+Imported = Value | ShapeValue | npt.NDArray[np.generic] | SequenceValue | RunTimeSequence | OptionalValue | StringTensor
+"""The imported form of an ONNX name: an IR value, a known shape, an array not yet an IR constant, a sequence, an
+optional value, or a tensor of strings."""
 
 
 class NodeContext(NodeAttributes):
@@ -112,9 +115,19 @@ class NodeContext(NodeAttributes):
         return count
 
     @property
+    def input_names(self) -> Sequence[str]:
+        """The names of all inputs; an empty name means an input omitted by the model."""
+        return list(self._proto.input)
+
+    @property
     def output_names(self) -> Sequence[str]:
         """The names of all outputs; an empty name means an output omitted by the model."""
         return list(self._proto.output)
+
+    def serialised(self) -> bytes:
+        """Return the node in ONNX's form; all its attributes count as read."""
+        self.ignore_attrs(*(attribute.name for attribute in self._proto.attribute))
+        return bytes(self._proto.SerializeToString(deterministic=True))
 
     # Inputs
 
@@ -332,6 +345,25 @@ class NodeContext(NodeAttributes):
     def constant(self, array: npt.ArrayLike) -> Constant:
         """Return an array as IR constant."""
         return self._graph.builder.const(array)
+
+    def attr_tensor(self, name: str) -> Imported:
+        """Return a tensor attribute: an array, or strings."""
+        tensor = self.attr_proto(name)
+        if tensor.data_type != onnx.TensorProto.STRING:
+            return self.attr_array(name)
+        data, lengths = map(self.constant, pack_strings(to_strings(tensor, f"{self.label}, attribute `{name}`")))
+        return StringTensor(data, lengths)
+
+    def strings(self, strings: Sequence[str], index: Value | None = None) -> StringTensor:
+        """Return constant strings.
+
+        Args:
+            strings: the strings.
+            index: int64: the number of the string for each element of the tensor. By default the strings are the
+                elements of a vector.
+        """
+        data, lengths = pack_strings(strings)
+        return StringTensor(self.constant(data), self.constant(lengths), index)
 
     def scalar(self, value: float, dtype_like: int) -> Constant:
         """Return a 0-d constant in the dtype of an input."""

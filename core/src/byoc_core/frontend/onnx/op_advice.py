@@ -1,4 +1,4 @@
-"""Advice for operators without importer: packages, plugins set aside, and code to register an importer."""
+"""Advice for operators without importer: plugins set aside, packages, and code to register an importer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from byoc_core.plugin import PluginRecord, PluginState
 
 __all__ = ["UnknownOp", "describe_missing"]
 
-_PACKAGES = {"ai.onnx.ml": "byoc-mlops", "com.microsoft": "byoc-msops"}
-"""The packages of importers known for domains."""
+
+_COMMON_DOMAINS = frozenset({"ai.onnx.ml", "com.microsoft"})
+"""Domains with packages of importers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def describe_missing(ops: Sequence[UnknownOp], installed: Sequence[PluginRecord]
     name = dotted_name(ops[0].name)
     steps = [
         *_describe_unusable(installed),
-        *_name_packages(ops, {record.distribution for record in installed}),
+        *_point_to_packages(ops),
         f"To import `{name}`, run this code before `from_onnx`, with the outputs of the node in the last line:",
     ]
     return " ".join(steps), _registration(ops[0])
@@ -55,10 +56,9 @@ def _describe_unusable(installed: Sequence[PluginRecord]) -> Iterator[str]:
             yield f"The {record.label} cannot be used ({record.state}): {record.reason}. {record.remedy}"
 
 
-def _name_packages(ops: Sequence[UnknownOp], distributions: set[str]) -> Iterator[str]:
-    for domain in sorted({op.name[0] for op in ops} & _PACKAGES.keys()):
-        if _PACKAGES[domain] not in distributions:
-            yield f"The package `{_PACKAGES[domain]}` imports operators of the domain `{domain}`: install the package."
+def _point_to_packages(ops: Sequence[UnknownOp]) -> Iterator[str]:
+    for domain in sorted({op.name[0] for op in ops} & _COMMON_DOMAINS):
+        yield f"Packages import operators of the domain `{domain}`: the page docs/foreign-operators.md lists packages."
 
 
 def _registration(op: UnknownOp) -> str:

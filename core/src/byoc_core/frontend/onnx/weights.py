@@ -16,7 +16,7 @@ import onnx
 from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import FrontendError
 
-__all__ = ["DTYPES", "dtype_of", "to_array"]
+__all__ = ["DTYPES", "ELEMENT_TYPES", "dtype_of", "to_array", "to_strings"]
 
 DTYPES: Mapping[int, str] = MappingProxyType(
     {
@@ -53,6 +53,9 @@ DTYPES: Mapping[int, str] = MappingProxyType(
 )
 """The dtype of each supported ONNX element type."""
 
+ELEMENT_TYPES: Mapping[str, int] = MappingProxyType({dtype: number for number, dtype in DTYPES.items()})
+"""The ONNX element type of each dtype."""
+
 # Types with elements stored in `int32_data` as bit patterns.
 _AS_BITS = frozenset(
     {
@@ -78,6 +81,20 @@ def dtype_of(element_type: int, where: str) -> str:
             expected="one of " + ", ".join(DTYPES.values()),
         )
     return dtype
+
+
+def to_strings(tensor: onnx.TensorProto, where: str) -> npt.NDArray[np.object_]:
+    """Return a tensor's strings, as ``bytes``.
+
+    Raises:
+        FrontendError: the number of strings does not fit the shape.
+    """
+    strings = np.empty(len(tensor.string_data), object)
+    strings[:] = list(tensor.string_data)
+    if any(size < 0 for size in tensor.dims):
+        raise FrontendError(where, "has a negative size", got=tuple(tensor.dims))
+    _check_count(where, len(strings), prod(tensor.dims), "strings")
+    return strings.reshape(tuple(tensor.dims))
 
 
 def to_array(tensor: onnx.TensorProto, where: str, directory: Path | None) -> npt.NDArray[np.generic]:

@@ -61,7 +61,7 @@ _OPS_OF: Mapping[str, str] = {
     "cumulative": "cumsum cumprod",
     "arrangement": "trilu depth_to_space space_to_depth",
     "border": "nn.border_pad",
-    "data_dependent": "nonzero compress unique range as_size as_dynamic",
+    "data_dependent": "nonzero compress unique range as_size ragged_take as_dynamic",
     "detection": "nn.non_max_suppression",
     "spectral": "dft",
     "determinant": "det",
@@ -89,10 +89,14 @@ def ops_of(family: str) -> dict[str, OpDef]:
 
 
 def find_op(name: str) -> OpDef | None:
-    """Return the core's op of this name; ``None`` if there is none.
+    """Return the core's op of this name; ``None`` if there is none. Delegated ops are made on request.
 
     Cost: the first call for an op of a family imports the family.
     """
+    if name.startswith("onnx."):
+        from byoc_core.opset.delegated import delegated_op
+
+        return delegated_op(name)
     family = _FAMILY_OF.get(name)
     return None if family is None else ops_of(family)[name]
 
@@ -105,7 +109,7 @@ class _Kernels(Mapping[str, "NumpyKernel"]):
         return op.kernel  # type: ignore[return-value]  # all kernels of the core have this class; tested
 
     def __contains__(self, name: object) -> bool:
-        return name in _FAMILY_OF
+        return name in _FAMILY_OF or (isinstance(name, str) and name.startswith("onnx."))
 
     def __iter__(self) -> Iterator[str]:
         return iter(_FAMILY_OF)

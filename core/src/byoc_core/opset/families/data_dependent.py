@@ -255,6 +255,32 @@ def _range_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
     return (TensorType((size,), dtype),)
 
 
+def _ragged_take(elements: NDArray, lengths: NDArray, indices: NDArray) -> NDArray:
+    ends = np.cumsum(lengths)
+    if (lengths < 0).any() or (ends[-1] if ends.size else 0) != elements.size:
+        raise ExecutionError(
+            "op `ragged_take`",
+            "has rows that do not make up the elements",
+            got=int(lengths.sum()),
+            expected=elements.size,
+        )
+    if indices.size and not (indices.min() >= 0 and indices.max() < lengths.size):
+        raise ExecutionError("op `ragged_take`", "has an index outside the rows", expected=f"0 to {lengths.size - 1}")
+    counts = lengths[indices]
+    starts = ends[indices] - counts
+    # The position in the elements: the start of the row, and the position in the row.
+    positions = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    return np.asarray(elements[positions])
+
+
+def _ragged_take_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
+    require_rank(context, 0, 1, "(n,)")
+    for index, shape in ((1, "(rows,)"), (2, "(taken,)")):
+        require_kind(context, index, ("int",))
+        require_rank(context, index, 1, shape)
+    return (TensorType((size,), context.tensor(0).dtype),)
+
+
 def _as_dynamic(*tensors: NDArray, axes: tuple[int, ...]) -> tuple[NDArray, ...]:
     sizes = [tensor.shape[axis] for tensor, axis in zip(tensors, axes, strict=True)]
     if len(set(sizes)) > 1:
@@ -347,6 +373,17 @@ OPS: tuple[OpDef, ...] = (
         "attributes of other ops.\n\n"
         "Shapes: an integer scalar, not negative; the result is bool ``(k, 0)``.",
         cases=lambda: (example(integers((), 0, 9)), example(integers((), 0, 9, "int32"))),
+    ),
+    data_dependent_op(
+        "ragged_take",
+        ("elements", "lengths", "indices"),
+        _ragged_take_types,
+        NumpyKernel(_ragged_take),
+        "Return rows of different lengths, one after the other: the rows at `indices` among the rows that make up "
+        "`elements`, of the given lengths.\n\n"
+        "Shapes: ``elements`` ``(n,)``, ``lengths`` int64 ``(rows,)`` with the sum ``n``, ``indices`` int64 "
+        "``(taken,)``; the result is ``(k,)``.",
+        cases=lambda: (example((6,), integers((1,), 6, 6), integers((3,), 0, 0)),),
     ),
     data_dependent_op(
         "as_dynamic",

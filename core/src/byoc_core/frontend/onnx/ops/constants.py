@@ -17,7 +17,11 @@ __all__ = ["IMPORTERS"]
 
 def _import_constant(node: NodeContext) -> Sequence[Imported]:
     if node.has_attr("value"):
-        return (node.attr_array("value"),)
+        return (node.attr_tensor("value"),)
+    if node.has_attr("value_string"):
+        return (node.strings([node.attr_string("value_string")], node.constant(np.int64(0))),)
+    if node.has_attr("value_strings"):
+        return (node.strings(node.attr_strings("value_strings")),)
     if node.has_attr("value_int"):
         return (np.array(node.attr_int("value_int"), np.int64),)
     if node.has_attr("value_ints"):
@@ -26,7 +30,7 @@ def _import_constant(node: NodeContext) -> Sequence[Imported]:
         return (np.array(node.attr_float("value_float"), np.float32),)
     if node.has_attr("value_floats"):
         return (np.array(node.attr_floats("value_floats"), np.float32),)
-    raise node.error("has no value of a supported kind", expected="a tensor, ints or floats")
+    raise node.error("has no value of a supported kind", expected="a tensor, ints, floats or strings")
 
 
 def _import_constant_of_shape(node: NodeContext) -> Sequence[Imported]:

@@ -13,8 +13,8 @@ from byoc_core.dims import Dim, dim_max
 from byoc_core.frontend.onnx.differing_sizes import shapes_of_alike
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.rounds import Round, Rounds, count_nodes, read_scalar
+from byoc_core.frontend.onnx.ops.structured import alike, from_parts, part_names, to_parts
 from byoc_core.frontend.onnx.regions import Region
-from byoc_core.frontend.onnx.structured import alike, from_parts, part_names, to_parts
 from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.module import Value, Var
 from byoc_core.opset.types import TensorType

@@ -14,9 +14,9 @@ from byoc_core.frontend.onnx.differing_sizes import shapes_of_alike, types_of_al
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.ops.scan_outputs import SliceCollector, zeros
+from byoc_core.frontend.onnx.ops.structured import alike, from_parts, part_names, to_parts
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.sequence_value import SequenceValue
-from byoc_core.frontend.onnx.structured import alike, from_parts, part_names, to_parts
 from byoc_core.ir.module import Value, Var
 from byoc_core.ir.sizes import type_symbols
 from byoc_core.opset.types import TensorType, Type

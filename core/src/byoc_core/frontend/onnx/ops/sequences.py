@@ -21,9 +21,9 @@ from byoc_core.frontend.onnx.ops.run_time_sequences import (
     length_of,
     split,
 )
+from byoc_core.frontend.onnx.ops.structured import as_run_time_sequence
 from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
-from byoc_core.frontend.onnx.structured import as_run_time_sequence
 from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Value
 

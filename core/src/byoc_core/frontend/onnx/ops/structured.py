@@ -8,8 +8,10 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
+from byoc_core.frontend.onnx.ops.strings import in_order
 from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.ir.module import Value
 
 __all__ = ["alike", "as_run_time_sequence", "from_parts", "part_names", "to_parts"]
@@ -58,6 +60,8 @@ def alike(inner: Sequence[NodeContext], forms: Sequence[Imported], subject: str)
     """
     if any(isinstance(form, OptionalValue) for form in forms):
         return _alike_optionals(inner, forms, subject)
+    if len({isinstance(form, StringTensor) for form in forms}) > 1:
+        raise inner[0].error(f"has {subject} as strings in one place, and as another kind of value in another")
     are_sequences = [isinstance(form, SequenceValue | RunTimeSequence) for form in forms]
     if not any(are_sequences):
         return list(forms)
@@ -101,6 +105,9 @@ def _as_flag(node: NodeContext, is_present: bool | Value) -> Value:
 
 def _absent_like(node: NodeContext, example: Imported) -> Imported:
     """Return tensors without elements, of the dtypes and ranks of an example."""
+    if isinstance(example, StringTensor):
+        strings = in_order(node, example)
+        return StringTensor(_empty_like(node, strings.data), _empty_like(node, strings.lengths))
     if isinstance(example, RunTimeSequence):
         return RunTimeSequence(_empty_like(node, example.elements), node.constant(np.zeros((0, 0), np.int64)))
     return _empty_like(node, node.to_value(example, "an optional value"))
@@ -119,6 +126,9 @@ def to_parts(node: NodeContext, form: Imported, subject: str) -> list[Value]:
     if isinstance(form, SequenceValue | RunTimeSequence):
         sequence = as_run_time_sequence(node, form)
         return [sequence.elements, sequence.shapes]
+    if isinstance(form, StringTensor):
+        strings = in_order(node, form)
+        return [strings.data, strings.lengths]
     return [node.to_value(form, subject)]
 
 
@@ -129,6 +139,8 @@ def from_parts(form: Imported, parts: Iterator[Value]) -> Imported:
         return OptionalValue(flag, None if form.value is None else from_parts(form.value, parts))
     if isinstance(form, SequenceValue | RunTimeSequence):
         return RunTimeSequence(next(parts), next(parts))
+    if isinstance(form, StringTensor):
+        return StringTensor(next(parts), next(parts))
     return next(parts)
 
 
@@ -138,4 +150,6 @@ def part_names(form: Imported, name: str) -> list[str]:
         return [f"{name}.is_present", *([] if form.value is None else part_names(form.value, name))]
     if isinstance(form, SequenceValue | RunTimeSequence):
         return [f"{name}.elements", f"{name}.shapes"]
+    if isinstance(form, StringTensor):
+        return [f"{name}.bytes", f"{name}.lengths"]
     return [name]
