@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any
 
+import byoc_core
 import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
 import pytest
 from byoc_core.errors import FrontendError
-from byoc_core.frontend.onnx import from_onnx, importer
-from byoc_core.frontend.onnx.ops import node_importers
 from byoc_core.ir import IRModule
-from byoc_core.ops import default_ops
 from byoc_core.transform import evaluate_function
-from byoc_mlops.importers import DOMAIN, IMPORTERS
-from byoc_mlops.ops import OPS
+from byoc_mlops.importers import DOMAIN
 from onnx import helper
 
 NDArray = npt.NDArray[Any]
-
-ALL_OPS = default_ops().extended(OPS)
 
 
 def node_model(
@@ -66,14 +60,8 @@ def node_model(
 
 
 def import_model(model: onnx.ModelProto) -> IRModule:
-    """Import a model by the importers of the core and of the package."""
-
-    def all_importers(ops: Any) -> Any:
-        return MappingProxyType({**node_importers(ops), **IMPORTERS})
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importer, "node_importers", all_importers)
-        return from_onnx(model, ops=ALL_OPS)
+    """Import a model; the importers are found by the metadata of the installed package."""
+    return byoc_core.from_onnx(model)
 
 
 def run_onnxruntime(model: onnx.ModelProto, inputs: Sequence[NDArray]) -> list[NDArray]:

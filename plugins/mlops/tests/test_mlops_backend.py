@@ -50,3 +50,11 @@ def test_the_run_half_imports_no_compiler() -> None:
     code = f"import sys, byoc_mlops.runtime; print(*{names})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_the_importers_are_listed_without_onnx() -> None:
+    """The commands listing plugins also run on machines for artifacts alone."""
+    code = (
+        "import sys; sys.modules['onnx'] = None; from byoc_mlops.importers import byoc_onnx_importers as hook; hook()"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

@@ -63,6 +63,15 @@ def test_floats_are_mapped(attrs: dict[str, Any]) -> None:
     check_node("LabelEncoder", [np.array([1, 0, -0.0, NAN, 2.5, 3], np.float32)], version=4, **attrs)
 
 
+@pytest.mark.parametrize(("version", "found"), [(2, -1), (3, -1), (4, 6), (5, 6)])
+def test_keys_of_nan(version: int, found: int) -> None:
+    """Before version 4, ONNX Runtime finds no NaN. The bits of a NaN have no effect."""
+    x = np.array([0x3F800000, 0x7FC00000, 0x7FC00001, 0xFFC00000], np.uint32).view(np.float32)
+    attrs: dict[str, Any] = {"keys_floats": [1.0, NAN, 3.0], "values_int64s": [5, 6, 7]}
+    (result,) = check_node("LabelEncoder", [x], version=version, **attrs)
+    assert result.tolist() == [5, found, found, found]
+
+
 @pytest.mark.parametrize("key", ["float32", "float64", "int64", "int32", "int16"])
 @pytest.mark.parametrize("value", ["float32", "float64", "int64", "int32", "int16"])
 @pytest.mark.parametrize("with_default", [True, False])

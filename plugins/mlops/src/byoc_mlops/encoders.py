@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from byoc_mlops.importing import Imported, NodeContext, NodeImporter
 from byoc_mlops.scores import cast_to
+
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
 
 __all__ = ["IMPORTERS"]
 
@@ -42,7 +44,11 @@ def _import_one_hot_encoder(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_label_encoder(node: NodeContext) -> Sequence[Imported]:
-    """Import a mapping of numbers to numbers; of equal keys the first counts. NaN is a key like others."""
+    """Import a mapping of numbers to numbers; of equal keys the first counts.
+
+    NaN is a key like others since version 4 of the domain. In earlier versions, no element equals a key of NaN, as in
+    ONNX Runtime.
+    """
     text = [name for name in ("classes_strings", "keys_strings", "values_strings") if node.has_attr(name)]
     if text:
         raise node.error("maps text, an unsupported type of elements", got=f"attribute `{text[0]}`")
@@ -54,6 +60,8 @@ def _import_label_encoder(node: NodeContext) -> Sequence[Imported]:
     if str(keys.dtype) != dtype:
         raise node.error("has keys of another dtype than the input", got=keys.dtype, expected=dtype)
     default = _read_default(node, kind, values.dtype)
+    if keys.dtype.kind == "f" and node.domain_version < 4:
+        keys, values = keys[~np.isnan(keys)], values[~np.isnan(keys)]
     index = node.emit("mlops.key_index", node.value(0), node.constant(keys))
     table = node.constant(np.append(values, np.asarray(default, values.dtype)).astype(values.dtype))
     return (node.emit("take", table, index, axis=0),)

@@ -1,12 +1,18 @@
-"""The importers of all operators of the package, by domain and name."""
+"""The hook of importers, and the importers of all operators by domain and name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from byoc_core.frontend.hooks import OnnxImporters, hookimpl
 
 from byoc_mlops import encoders, linear, preprocessing, support_vectors, trees
-from byoc_mlops.importing import NodeImporter
+from byoc_mlops.ops import OPS
+
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx import NodeImporter
 
 __all__ = ["DOMAIN", "IMPORTERS"]
 
@@ -21,3 +27,9 @@ IMPORTERS: Mapping[tuple[str, str], NodeImporter] = MappingProxyType(
     }
 )
 """The importers, by domain and name."""
+
+
+@hookimpl
+def byoc_onnx_importers() -> OnnxImporters:
+    """Return the importers and the ops of the package."""
+    return OnnxImporters(IMPORTERS, OPS)

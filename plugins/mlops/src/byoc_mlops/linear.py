@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from byoc_core.ir import Value
 
-from byoc_mlops.importing import Imported, NodeContext, NodeImporter
 from byoc_mlops.scores import (
     choose_label,
     emit_binary_scores,
@@ -19,6 +18,9 @@ from byoc_mlops.scores import (
     read_transform,
     transform_scores,
 )
+
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
 
 __all__ = ["IMPORTERS", "emit_linear"]
 

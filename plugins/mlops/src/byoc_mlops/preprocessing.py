@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +11,10 @@ from byoc_core.dims import product
 from byoc_core.dtypes import is_float
 from byoc_core.ir import Value
 
-from byoc_mlops.importing import Imported, NodeContext, NodeImporter
 from byoc_mlops.scores import cast_to
+
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
 
 __all__ = ["IMPORTERS"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,8 @@ from byoc_core.dims import Dim
 from byoc_core.dtypes import is_float
 from byoc_core.ir import Value
 
-from byoc_mlops.importing import NodeContext
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx import NodeContext
 
 __all__ = [
     "TRANSFORMS",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from byoc_core.ir import Value
 
-from byoc_mlops.importing import Imported, NodeContext, NodeImporter
 from byoc_mlops.linear import emit_linear
 from byoc_mlops.scores import (
     cast_to,
@@ -22,6 +21,9 @@ from byoc_mlops.scores import (
     read_transform,
     transform_scores,
 )
+
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
 
 __all__ = ["IMPORTERS"]
 

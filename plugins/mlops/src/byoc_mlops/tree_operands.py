@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Value
 
-from byoc_mlops.importing import NodeContext
 from byoc_mlops.scores import read_float_array
 from byoc_mlops.tree_kernel import MEMBER
+
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx import NodeContext
 
 __all__ = ["Trees", "check_range", "read_listed_trees", "read_named_trees"]
 

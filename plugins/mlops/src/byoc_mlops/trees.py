@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from byoc_core.dtypes import is_float, to_numpy
 from byoc_core.ir import Value
 
-from byoc_mlops.importing import Imported, NodeContext, NodeImporter
 from byoc_mlops.scores import (
     TRANSFORMS,
     cast_to,
@@ -25,6 +24,9 @@ from byoc_mlops.scores import (
 )
 from byoc_mlops.tree_kernel import AGGREGATES
 from byoc_mlops.tree_operands import Trees, check_range, read_listed_trees, read_named_trees
+
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
 
 __all__ = ["IMPORTERS"]
 
