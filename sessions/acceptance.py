@@ -64,3 +64,14 @@ def demo(session: nox.Session) -> None:
     """Train on handwritten digits, compile, save, and run the artifacts in a process without the compiler."""
     install_wheels(session, ("core", "ccompiler", "dnnl"), *group("demo"))
     session.run("python", "-m", "examples.digits.demo", *session.posargs)
+
+
+@nox.session(name="onnx-suite", requires=["wheels"])
+def onnx_suite(session: nox.Session) -> None:
+    """Run ONNX's whole test suite on the host, ccompiler, dnnl and both, and write the ledger into the docs.
+
+    ``nox -s onnx-suite -- --on dnnl --only '^test_relu'`` runs chosen cases on chosen backends, without ledger.
+    """
+    install_wheels(session, ("core", "ccompiler", "dnnl", "mlops"), "pillow", *group("test"))
+    runs = ["--on", "dnnl", "--on", "ccompiler", "--on", "ccompiler,dnnl", "--ledger", "docs"]
+    session.run("python", "-m", "core.tests.onnx_suite", "--jobs", count_workers(), *(session.posargs or runs))

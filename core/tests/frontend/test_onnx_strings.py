@@ -190,6 +190,12 @@ def test_what_is_refused(graph: str, text: str) -> None:
     assert str(caught.value).startswith(text)
 
 
+def test_an_operator_of_a_later_set() -> None:
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(_model("g (string[n] x) => (string[n] y) { y = StringConcat(x, x) }", 7))
+    assert str(caught.value) == "ONNX model, node `y` (StringConcat): the op does not exist in operator set 7"
+
+
 def test_what_a_model_takes_and_gives() -> None:
     main = from_onnx(_model("g (string[n, 3] x) => (string[a, b] y) { y = Transpose(x) }"))["main"]
     assert main.input_names == ("x.bytes", "x.lengths")

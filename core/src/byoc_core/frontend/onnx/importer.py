@@ -316,10 +316,10 @@ class GraphImporter:
         function = self.model.functions.get(function_key(proto))
         if function is None:
             name = onnx_name(proto)
-            if name[0] in STRING_DOMAINS and (of_strings := self._import_strings(node, proto)) is not None:
-                return of_strings
             if not name[0]:
                 _check_arity(node, proto)
+            if name[0] in STRING_DOMAINS and (of_strings := self._import_strings(node, proto)) is not None:
+                return of_strings
             importer = self.importers.get(name)
             if importer is not None:
                 return (None if name[0] else self._import_as_shape(node)) or importer(node)

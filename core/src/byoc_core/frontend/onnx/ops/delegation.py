@@ -91,9 +91,11 @@ def delegate(node: NodeContext) -> Sequence[Imported]:
 
 
 def _check_takes_strings(node: NodeContext, index: int) -> None:
-    declared = onnx.defs.get_schema(
-        node.op_type, node.domain_version if node.domain else node.opset, node.domain
-    ).inputs
+    version = node.domain_version if node.domain else node.opset
+    try:
+        declared = onnx.defs.get_schema(node.op_type, version, node.domain).inputs
+    except onnx.defs.SchemaError as error:
+        raise node.error(f"the op does not exist in version {version} of the operator set") from error
     if "tensor(string)" not in declared[min(index, len(declared) - 1)].types:
         raise node.error(f"needs `{node.input_names[index]}` as a tensor of numbers", got="a tensor of strings")
 
