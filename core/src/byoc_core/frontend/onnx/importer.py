@@ -174,7 +174,13 @@ class GraphImporter:
         return [self.lookup(output.name) for output in graph.output]
 
     def nest(
-        self, where: str | None = None, path: str | None = None, *, repeats: int = 1, region: Region | None = None
+        self,
+        where: str | None = None,
+        path: str | None = None,
+        *,
+        repeats: int = 1,
+        region: Region | None = None,
+        opset: int | None = None,
     ) -> GraphImporter:
         """Return an importer for a graph inside this graph with access to its names.
 
@@ -183,6 +189,7 @@ class GraphImporter:
             path: the prefix of locations of the inner nodes; the same as in this graph by default.
             repeats: the number of imports for each import of this graph.
             region: the region receiving the inner nodes; by default this graph's function.
+            opset: the version of the standard operator set inside; the same as in this graph by default.
         """
         return GraphImporter(
             self.model,
@@ -190,7 +197,7 @@ class GraphImporter:
             self.symbols,
             self.bounds,
             self.importers,
-            opset=self.opset,
+            opset=self.opset if opset is None else opset,
             opset_imports=self.opset_imports,
             where=self.where if where is None else where,
             path=self.path if path is None else path,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.frontend.onnx.graph_order import node_label
 from byoc_core.frontend.onnx.node_attributes import NodeAttributes
+from byoc_core.frontend.onnx.operator_graph import operator_graph
 from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
 from byoc_core.frontend.onnx.string_tensor import StringTensor
@@ -399,6 +400,31 @@ class NodeContext(NodeAttributes):
         """Import a graph attribute in the place of the node, and return the imported outputs."""
         graph = self._graph.nest(f"{self.label}, attribute `{attribute}`", f"{self.path}/")
         return graph.import_nested(self.attr_graph(attribute), inputs)
+
+    def import_operator(
+        self,
+        op_type: str,
+        inputs: Sequence[Imported | None],
+        attributes: Mapping[str, object] | None = None,
+        *,
+        opset: int,
+        num_outputs: int = 1,
+    ) -> list[Imported]:
+        """Import an operator of the ONNX standard in the place of the node, and return the imported outputs.
+
+        Args:
+            op_type: the operator, such as ``"Conv"``.
+            inputs: the imported form of each input; ``None`` for an omitted input.
+            attributes: numbers, text, and lists of these, by name.
+            opset: the version of the standard operator set with the meant definition of the operator.
+            num_outputs: the number of outputs.
+
+        Raises:
+            FrontendError: the operator set has no such operator, or this variant is not supported.
+        """
+        graph = operator_graph(op_type, [form is not None for form in inputs], attributes or {}, num_outputs)
+        importer = self._graph.nest(self.label, f"{self.path}/", opset=opset)
+        return importer.import_nested(graph, [form for form in inputs if form is not None])
 
     def axis(self, axis: int, rank: int) -> int:
         """Return an axis counted from the front.
