@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
-WITH_PEERS = ("core", "ccompiler", "dnnl", "mlops")
+WITH_PEERS = ("core", "ccompiler", "dnnl", "mlops", "msops")
 """Packages with tests comparing with other programs, or running in other programs."""
 PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"conformance": "conformance"}
 EXAMPLES = tuple(path.parent for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
