@@ -50,6 +50,7 @@ def node_model(
     opset: int = 20,
     constants: Collection[int] = (),
     dynamic: Mapping[int, str] | None = None,
+    attributes: Mapping[str, Any] | None = None,
     **attrs: Any,
 ) -> onnx.ModelProto:
     """Return a model of one node.
@@ -62,6 +63,7 @@ def node_model(
         opset: the version of the standard operator set.
         constants: the positions of inputs stored in the model.
         dynamic: names of dynamic sizes, by size.
+        attributes: attributes with the names of other arguments.
         attrs: the attributes.
     """
     names = [f"i{index}" if array is not None else "" for index, array in enumerate(inputs)]
@@ -78,6 +80,7 @@ def node_model(
     weights = [numpy_helper.from_array(present[index], f"i{index}") for index in sorted(constants) if index in present]
     results = [f"o{index}" for index in range(outputs)] if isinstance(outputs, int) else list(outputs)
     node = helper.make_node(op_type, names, results, name="the_node", domain=domain, **attrs)
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in (attributes or {}).items())
     values = [onnx.ValueInfoProto(name=name) for name in results if name]
     graph = helper.make_graph([node], "g", infos, values, weights)
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plugins.msops.tests.ms_nodes import Array, check_node, check_offload, check_results, refusal, rng, run_node
+from plugins.msops.tests.ms_nodes import (
+    Array,
+    check_node,
+    check_offload,
+    check_results,
+    refusal,
+    rng,
+    run_node,
+    run_onnxruntime,
+)
 
 pytestmark = pytest.mark.asks_for_plugins
 
@@ -82,6 +91,14 @@ def test_fused_gemm(activation: str, parameters: tuple[float, ...]) -> None:
 
 def test_fused_gemm_without_addend() -> None:
     check_node("FusedGemm", _operands((3, 4), (4, 5)), activation="Relu")
+
+
+def test_product_with_gelu() -> None:
+    """ONNX Runtime has no kernel for processors: the oracle are two nodes."""
+    inputs = [*_operands((2, 3, 4), (4, 5)), rng(2).standard_normal(5).astype(np.float32)]
+    (product,) = run_onnxruntime("FusedMatMul", inputs[:2])
+    expected = run_onnxruntime("FastGelu", [product, inputs[2]])
+    check_results(run_node("GemmFastGelu", inputs, dynamic={3: "rows"}), expected)
 
 
 def test_ccompiler_takes_products() -> None:

@@ -1,4 +1,4 @@
-"""Importers of matrix products with transposes, factors and activations: FusedMatMul, TransposeMatMul and FusedGemm."""
+"""Importers of matrix products with transposes, factors and activations."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
 from byoc_core.ir import Value
 
+from byoc_msops.activations import add_bias
 from byoc_msops.fused_activations import apply_activation, read_parameters
 from byoc_msops.operands import emit_standard, number_like, permute
 
@@ -52,9 +53,15 @@ def _import_gemm(node: NodeContext) -> Sequence[Imported]:
     return (apply_activation(node, result, read_parameters(node)),)
 
 
+def _import_gelu(node: NodeContext) -> Sequence[Imported]:
+    product = add_bias(node, node.emit("matmul", node.value(0), node.value(1)), 2)
+    return (node.emit("nn.gelu", product, approximate="tanh"),)
+
+
 IMPORTERS: Mapping[str, NodeImporter] = {
     "FusedGemm": _import_gemm,
     "FusedMatMul": _import_matmul,
+    "GemmFastGelu": _import_gelu,
     "TransposeMatMul": _import_matmul,
 }
 """The module's importers, by operator."""
