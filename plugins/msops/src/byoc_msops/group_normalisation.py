@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from byoc_core.dims import Dim
 from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
 from byoc_core.ir import Value
 
@@ -46,9 +47,9 @@ def _import_skip_group_norm(node: NodeContext) -> Sequence[Imported]:
     return (_normalise(node, x), x)
 
 
-def _spread(node: NodeContext, value: Value, outer: Sequence[object], channel: int, rank: int) -> Value:
+def _spread(node: NodeContext, value: Value, outer: Sequence[Dim], channel: int, rank: int) -> Value:
     """Return a value ``(N, C)`` or ``(C,)`` in a shape broadcasting to images."""
-    sizes = {0: outer[0], channel: node.shape_of(value)[-1]}
+    sizes: dict[int, Dim] = {0: outer[0], channel: node.shape_of(value)[-1]}
     return node.reshape(value, [sizes.get(axis, 1) for axis in range(rank)])
 
 
