@@ -32,8 +32,8 @@ class _Activation:
 def _op(name: str, **attributes: str) -> _Activation:
     """Return the activation equal to an op; an attribute of the op is a parameter of the activation."""
 
-    def emit(node: NodeContext, x: Value, given: _Parameters) -> Value:
-        return node.emit(name, x, **{attribute: given[parameter] for attribute, parameter in attributes.items()})
+    def emit(node: NodeContext, x: Value, parameters: _Parameters) -> Value:
+        return node.emit(name, x, **{attribute: parameters[parameter] for attribute, parameter in attributes.items()})
 
     return _Activation(tuple(attributes.values()), emit)
 
@@ -41,9 +41,9 @@ def _op(name: str, **attributes: str) -> _Activation:
 def _scaled(op: str) -> _Activation:
     """Return ``alpha * op(beta * x)``."""
 
-    def emit(node: NodeContext, x: Value, given: _Parameters) -> Value:
-        inner = node.emit(op, node.emit("multiply", x, number_like(node, x, given["beta"])))
-        return node.emit("multiply", inner, number_like(node, x, given["alpha"]))
+    def emit(node: NodeContext, x: Value, parameters: _Parameters) -> Value:
+        inner = node.emit(op, node.emit("multiply", x, number_like(node, x, parameters["beta"])))
+        return node.emit("multiply", inner, number_like(node, x, parameters["alpha"]))
 
     return _Activation(("alpha", "beta"), emit)
 

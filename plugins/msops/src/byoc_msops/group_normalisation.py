@@ -38,16 +38,16 @@ def _import_skip_group_norm(node: NodeContext) -> Sequence[Imported]:
     shape, skip, terms = node.shape(0), node.shape(3), [node.value(3)]
     channel = len(shape) - 1 if node.attr_flag("channels_last", default=True) else 1
     if len(skip) == 2:
-        terms[0] = _spread(node, terms[0], shape[:1], channel, len(shape))
+        terms[0] = _broadcastable(node, terms[0], shape[:1], channel, len(shape))
     if node.has_input(4):
-        terms.append(_spread(node, node.value(4), (1,), channel, len(shape)))
+        terms.append(_broadcastable(node, node.value(4), (1,), channel, len(shape)))
     x: Value = node.value(0)
     for term in terms:
         x = node.emit("add", x, term)
     return (_normalise(node, x), x)
 
 
-def _spread(node: NodeContext, value: Value, outer: Sequence[Dim], channel: int, rank: int) -> Value:
+def _broadcastable(node: NodeContext, value: Value, outer: Sequence[Dim], channel: int, rank: int) -> Value:
     """Return a value ``(N, C)`` or ``(C,)`` in a shape broadcasting to images."""
     sizes: dict[int, Dim] = {0: outer[0], channel: node.shape_of(value)[-1]}
     return node.reshape(value, [sizes.get(axis, 1) for axis in range(rank)])

@@ -91,9 +91,9 @@ def _read_operands(node: NodeContext) -> tuple[Value, Value, Value]:
 
 def _read_total(node: NodeContext) -> Dim:
     """Return the largest number of keys of the batch, a number known from shapes or computed at run time."""
-    known = node.shape_value(_TOTAL)
-    if known is not None and known.dims is not None and len(known.dims) == 1:
-        return known.dims[0]
+    shape_value = node.shape_value(_TOTAL)
+    if shape_value is not None and shape_value.dims is not None and len(shape_value.dims) == 1:
+        return shape_value.dims[0]
     number = cast_to(node, node.reshape(node.value(_TOTAL), ()), "int64")
     size = node.fresh_size("total")
     node.emit_all("as_size", (number,), {}, out_types=(TensorType((size, 0), "bool"),))
@@ -117,14 +117,14 @@ def _read_positions(node: NodeContext, starts: Value, steps: Dim, total: Dim) ->
     batch, own = node.shape(0)[0], node.emit("arange", stop=steps)
     if not node.has_input(_POSITIONS):
         return node.emit("add", node.reshape(starts, (batch, 1)), own)
-    given = cast_to(node, node.value(_POSITIONS), "int64")
+    positions = cast_to(node, node.value(_POSITIONS), "int64")
     window = {"axes": (0, 1), "begin": (0, 0), "end": (1, 1), "strides": (1, 1)}
-    first = node.emit_all("strided_slice", (given,), dict(window))[0]
+    first = node.emit_all("strided_slice", (positions,), dict(window))[0]
     prompt = node.emit("broadcast_to", node.emit("add", first, own), shape=(batch, steps))
     if steps == total:
         return prompt
     is_prompt = node.emit("equal", size_value(node, steps), size_value(node, total))
-    return node.emit("where", is_prompt, prompt, given)
+    return node.emit("where", is_prompt, prompt, positions)
 
 
 def _extended(node: NodeContext, index: int, new: Value, starts: Value, total: Dim) -> Value:
@@ -234,10 +234,10 @@ def _attend(node: NodeContext, query: Value, key: Value, value: Value, visible: 
     result, *scores = node.emit_all("nn.attention", operands, attrs)
     if visible is None or not scores:
         return (result,)
-    kept: Value = scores[0]
+    weights: Value = scores[0]
     if sink is not None:
-        kept = node.emit("strided_slice", kept, axes=(3,), begin=(0,), end=(length,), strides=(1,))
-    return result, node.emit("where", visible, kept, zero)
+        weights = node.emit("strided_slice", weights, axes=(3,), begin=(0,), end=(length,), strides=(1,))
+    return result, node.emit("where", visible, weights, zero)
 
 
 IMPORTERS: Mapping[str, NodeImporter] = {"GroupQueryAttention": _import_attention}

@@ -143,9 +143,9 @@ def _import_gather(node: NodeContext) -> Sequence[Imported]:
         raise node.error("gathers along the axis of blocks or of bytes", got=gather_axis)
     if is_packed and quantise_axis != len(shape) - 1:
         raise node.error("has blocks along another axis than bytes", got=quantise_axis, expected=len(shape) - 1)
-    parts = {0: _chosen(node, 0, gather_axis), 2: _chosen(node, 2, gather_axis)}
+    parts = {0: _take(node, 0, gather_axis), 2: _take(node, 2, gather_axis)}
     if node.has_input(3):
-        parts[3] = _chosen(node, 3, gather_axis)
+        parts[3] = _take(node, 3, gather_axis)
     if is_packed:
         size = shape[-1] * (8 // bits)
         parts = {index: part if index == 2 else _unpack(node, part, bits) for index, part in parts.items()}
@@ -169,7 +169,7 @@ def _first(node: NodeContext, value: Value, count: Dim) -> Value:
     return node.emit("strided_slice", value, axes=(axis,), begin=(0,), end=(count,), strides=(1,))
 
 
-def _chosen(node: NodeContext, index: int, axis: int) -> Value:
+def _take(node: NodeContext, index: int, axis: int) -> Value:
     """Return the chosen slices of an input, integers of 4 bits in bytes."""
     wide = {"uint4": "uint8", "int4": "int8"}.get(node.type(index).dtype)
     array = node.array(index)

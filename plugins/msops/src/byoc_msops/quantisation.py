@@ -35,10 +35,10 @@ def _weights(node: NodeContext, index: int, scale: int) -> Value:
         raise node.error(f"input {index}, weights, has the wrong rank", got=shape, expected="(D, I, 4H)")
     parameters: list[Value] = []
     for position in (scale, scale + 1):
-        given = node.shape(position)
-        if len(given) not in (1, 2):
-            raise node.error(f"input {position} has the wrong rank", got=given, expected="(D,) or (D, 4H)")
-        parameters.append(node.reshape(node.value(position), (given[0], 1, given[1] if len(given) == 2 else 1)))
+        sizes = node.shape(position)
+        if len(sizes) not in (1, 2):
+            raise node.error(f"input {position} has the wrong rank", got=sizes, expected="(D,) or (D, 4H)")
+        parameters.append(node.reshape(node.value(position), (sizes[0], 1, sizes[1] if len(sizes) == 2 else 1)))
     integers, zeros = (node.emit("cast", value, dtype="int32") for value in (node.value(index), parameters[1]))
     centred = node.emit("cast", node.emit("subtract", integers, zeros), dtype="float32")
     return node.emit("permute_dims", node.emit("multiply", centred, parameters[0]), axes=(0, 2, 1))
