@@ -45,7 +45,7 @@ def floors(session: nox.Session) -> None:
     run_tests(session, "core/tests/architecture")
 
 
-COMPANIONS = {"cblas": ("ccompiler",)}
+COMPANIONS = {"cblas": ("ccompiler",), "msops": ("ccompiler",)}
 """Packages used by the tests of another package: backends sharing a function."""
 
 
