@@ -77,11 +77,11 @@ def test_unsupported_ops_are_listed_together_with_counts() -> None:
 
 
 def test_a_model_of_a_foreign_domain_only() -> None:
-    model = _model([_node("Scaler", domain="ai.onnx.ml")])
+    model = _model([_node("Scaler", domain="com.acme")])
     del model.opset_import[:]
-    model.opset_import.add(domain="ai.onnx.ml", version=1)
+    model.opset_import.add(domain="com.acme", version=1)
     assert _refuse(model, UnsupportedOpsError) == (
-        "ONNX model: 1 of 1 nodes have unsupported ops; got ai.onnx.ml.Scaler (1x)"
+        "ONNX model: 1 of 1 nodes have unsupported ops; got com.acme.Scaler (1x)"
     )
 
 

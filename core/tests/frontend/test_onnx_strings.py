@@ -193,7 +193,9 @@ def test_what_is_refused(graph: str, text: str) -> None:
 def test_an_operator_of_a_later_set() -> None:
     with pytest.raises(FrontendError) as caught:
         from_onnx(_model("g (string[n] x) => (string[n] y) { y = StringConcat(x, x) }", 7))
-    assert str(caught.value) == "ONNX model, node `y` (StringConcat): the op does not exist in operator set 7"
+    assert str(caught.value) == (
+        "ONNX model, node `y` (StringConcat): the op does not exist in version 7 of the operator set"
+    )
 
 
 def test_what_a_model_takes_and_gives() -> None:
