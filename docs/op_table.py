@@ -24,7 +24,8 @@ float16 and bfloat16 is done in float32, and each op's result is rounded once; o
 unchanged.
 
 Always declined are operands of unknown rank, sizes of results not given by any operand, and the dtypes without a type
-in generated C: {missing}. `exe.report()` shows the reasons for your model."""
+in generated C: {missing}. Constants of `int4` and `uint4` are compiled as dequantised weights of a product.
+`exe.report()` shows the reasons for your model."""
 
 
 def answers(op: str) -> Mapping[str, list[tuple[OpCase, Rejection | None]]]:

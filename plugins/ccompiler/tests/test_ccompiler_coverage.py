@@ -8,6 +8,7 @@ import pytest
 from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
 from byoc_ccompiler.declined import DECLINED
 from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.quantised_weights import QUANTISED_DENSE
 from byoc_ccompiler.registry import FAMILIES
 from byoc_core.backend.hooks import CompileContext, Rejection, Support
 from byoc_core.ir import FunctionBuilder, tensor
@@ -18,7 +19,7 @@ CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
 
 
 def test_an_op_has_a_kernel_or_a_reason_not_both() -> None:
-    own = {BYTE_PRODUCT.name, BYTE_CONVOLUTION.name}
+    own = {BYTE_PRODUCT.name, BYTE_CONVOLUTION.name, QUANTISED_DENSE.name}
     assert sorted(FAMILIES.keys() & DECLINED.keys()) == []
     assert sorted((FAMILIES.keys() | DECLINED.keys()) - default_ops().keys() - own) == []
 

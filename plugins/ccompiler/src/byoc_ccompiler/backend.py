@@ -31,7 +31,7 @@ from byoc_core.pattern import CompositePattern
 from byoc_ccompiler.codegen import FusedCodegen
 from byoc_ccompiler.measured_costs import measured_costs
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_ccompiler.patterns import patterns
+from byoc_ccompiler.patterns import is_supported_whole, patterns
 from byoc_ccompiler.regions import preferred_orders, prepare_regions
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.support import reject_step
@@ -185,9 +185,7 @@ def _reject_function(function: Function, *, tutorial: bool) -> Iterator[Rejectio
 
     A size may come from any parameter or result of the function: a region gets a parameter giving the sizes of the ops.
     """
-    for binding in function.walk():
-        if binding.op.name == "composite":
-            continue
+    for binding in _checked_ops(function, tutorial=tutorial):
         rejection = reject_step(binding, tutorial=tutorial)
         if rejection is not None:
             yield rejection
@@ -197,3 +195,13 @@ def _reject_function(function: Function, *, tutorial: bool) -> Iterator[Rejectio
     if unknown:
         names = ", ".join(f"`{name}`" for name in sorted(unknown))
         yield Rejection("dynamic-shape", f"no shape of a parameter or result of the region determines {names}")
+
+
+def _checked_ops(function: Function, *, tutorial: bool) -> Iterator[Binding]:
+    """Yield the ops of a function, except composites, and the ops of composites compiled as a whole."""
+    for binding in function.bindings:
+        if tutorial or not is_supported_whole(binding):
+            for region in binding.regions:
+                yield from _checked_ops(region, tutorial=tutorial)
+        if binding.op.name != "composite":
+            yield binding

@@ -23,8 +23,10 @@ from byoc_core.transform import (
 
 from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
 from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.quantised_weights import QUANTISED_DENSE
 from byoc_ccompiler.regions.byte_products import use_byte_products
 from byoc_ccompiler.regions.channels_last import channels_last
+from byoc_ccompiler.regions.quantised_products import use_quantised_products
 from byoc_ccompiler.regions.single_indices import slice_single_indices
 from byoc_ccompiler.regions.widen_halves import widen_halves
 
@@ -51,7 +53,7 @@ def prepare_regions(
         for constant in _constants_of(function):
             store.adopt(constant, constants[constant.digest])
     module = IRModule(inlined, store)
-    module = replace(module, ops=module.ops.extended((BYTE_PRODUCT, BYTE_CONVOLUTION)))
+    module = replace(module, ops=module.ops.extended((BYTE_PRODUCT, BYTE_CONVOLUTION, QUANTISED_DENSE)))
     composites = tuple(name for name in _RECOGNISED if name in families)
     module = _run(module, EliminateCommonSubexpressions(), RecogniseComposites(composites), RemoveDeadCode())
     module = widen_halves(module, families)
@@ -59,7 +61,7 @@ def prepare_regions(
     fold = FoldConstants(kept=("dequantize",))
     module = _run(module, fold, lambda module: channels_last(module, families), Simplify())
     module = slice_single_indices(module)
-    return _run(module, use_byte_products, RemoveDeadCode(), FoldConstants())
+    return _run(module, use_byte_products, RemoveDeadCode(), use_quantised_products, RemoveDeadCode(), FoldConstants())
 
 
 _RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.rms_norm", "nn.swish", "nn.hard_swish", "nn.attention")
