@@ -81,6 +81,9 @@ FIGURES = {
     "chains": Figure("benchmarks.row_kernels", "run_chains", 31, "elementwise chains, beside ONNX Runtime and PyTorch"),
     "row-ops": Figure("benchmarks.row_kernels", "run_row_ops", 31, "softmax, norm, reduction, transpose, beside peers"),
     "products": Figure("benchmarks.products", "run", 31, "matrix products, beside ONNX Runtime and PyTorch"),
+    "quantised-weights": Figure(
+        "benchmarks.quantised_weights", "run", 15, "products by weights of 4 bits, beside peers"
+    ),
     "precision": Figure("benchmarks.precision", "run", 7, "bfloat16 beside float32 factors, time and errors"),
     "math-accuracy": Figure("benchmarks.math_accuracy", "run", 1, "errors of C functions, over all of float32", (1,)),
     "math-speed": Figure("benchmarks.math_speed", "run", 31, "C functions beside ONNX Runtime's"),
