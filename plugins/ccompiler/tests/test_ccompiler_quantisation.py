@@ -103,6 +103,20 @@ def test_dequantise_and_quantise_share_the_loop_of_what_stands_between(bench: Be
     np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
 
 
+def test_weights_transposed_without_axes(bench: Bench) -> None:
+    builder = bench.builder()
+    x, array = builder.param("x", TensorType((5, 64), "uint8")), _draw(0, (32, 64), "int8")
+    image = builder.emit("dequantize", x, builder.const(np.float32(0.5)), builder.const(np.uint8(3)))
+    weight = builder.emit(
+        "dequantize", builder.const(array), builder.const(np.float32(0.25)), builder.const(np.int8(0))
+    )
+    function = bench.add(builder, builder.emit("matmul", image, builder.emit("permute_dims", weight)))
+    assert _kernels(bench, function) == [["ccompiler.byte_product", "cast", "multiply"]]
+    integers = _draw(1, (5, 64), "uint8")
+    exact = (integers.astype(np.float32) - 3) @ array.T.astype(np.float32) / 8
+    np.testing.assert_array_equal(bench.run(function, integers)[0], exact)
+
+
 def _centred(builder: FunctionBuilder, value: Value, zero: int | None) -> Value:
     wide = builder.bind("cast", [value], {"dtype": "int32"}).result
     return wide if zero is None else builder.bind("subtract", [wide, builder.const(np.int32(zero))], {}).result

@@ -199,7 +199,7 @@ class _Product:
             return None if array is None else _narrow(array.transpose(axes), None)
         maker = self._maker(value)
         while maker is not None and maker.op.name == "permute_dims":
-            order = ints_of(maker, "axes")
+            order = ints_of(maker, "axes") or tuple(reversed(range(len(axes))))  # Without axes, all are reversed.
             axes = tuple(order[axis] for axis in axes)
             maker = self._maker(maker.operands[0])
         if maker is None or maker.op.name != "dequantize" or int_of(maker, "block_size"):
