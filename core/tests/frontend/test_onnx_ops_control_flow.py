@@ -203,10 +203,19 @@ def _split_to_sequence(opset: int) -> Cases:
     return cases
 
 
+def _optional(opset: int) -> Cases:
+    text = """g (float[n, 4] x) => (float[n, 4] y, bool h) {
+        o = Optional(x) h = OptionalHasElement(o) y = OptionalGetElement(o) }"""
+    return [(text, {"x": _ints(3, 4)})]
+
+
 _CASES: dict[str, Callable[[int], Cases]] = {
     "ConcatFromSequence": _construct,
     "If": _if,
     "Loop": _loop,
+    "Optional": _optional,
+    "OptionalGetElement": _optional,
+    "OptionalHasElement": _optional,
     "Scan": _scan,
     "SequenceAt": _construct,
     "SequenceConstruct": _construct,

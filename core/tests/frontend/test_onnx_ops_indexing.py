@@ -340,11 +340,3 @@ def test_variant_is_refused(
     with pytest.raises(FrontendError) as caught:
         from_onnx(node_model(op_type, opset, make_case(inputs, attrs, constants)))
     assert str(caught.value).partition("\n")[0] == f"ONNX model, node `the_node` ({op_type}): {text}"
-
-
-def test_strings_are_refused(node_model: NodeModel, make_case: MakeCase) -> None:
-    model = node_model("GatherElements", NEWEST, make_case([_X, np.zeros((1, 1), int)]))
-    model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
-    with pytest.raises(FrontendError) as caught:
-        from_onnx(model)
-    assert str(caught.value).startswith("ONNX model, input `i0`: has an unsupported element type; got STRING")

@@ -25,10 +25,14 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 class Maker:
-    """A strategy for a function; every body may use the sizes known outside, and only the own parameters."""
+    """A strategy for a function; every body may use the sizes known outside, and only the own parameters.
 
-    def __init__(self, draw: Draw) -> None:
+    With ``is_growing``, rounds may change sizes, and branches may differ in sizes.
+    """
+
+    def __init__(self, draw: Draw, *, is_growing: bool = True) -> None:
         self.draw = draw
+        self.is_growing = is_growing
         self.numbers = count()
 
     def module(self) -> IRModule:
@@ -47,7 +51,8 @@ class Maker:
     def fill(self, fb: FunctionBuilder, values: list[Value], sizes: list[str], depth: int) -> None:
         makers = [self.unary, self.binary, self.broadcast, self.reduce, self.compare, self.select]
         if depth < 3:
-            makers += [self.branch, self.branch, self.loop, self.loop, self.grow, self.open_branch]
+            makers += [self.branch, self.branch, self.loop, self.loop]
+            makers += [self.grow, self.open_branch] if self.is_growing else []
         for _ in range(self.draw(st.integers(1, 6 if depth == 0 else 3))):
             self.draw(st.sampled_from(makers))(fb, values, sizes, depth)
 

@@ -149,7 +149,7 @@ def _draw_control_flow(number: int) -> tuple[IRModule, list[list[NDArray]]]:
     """Draw nested branches and loops on a row and a table."""
 
     def draw(data: st.DataObject) -> tuple[IRModule, list[list[NDArray]]]:
-        return _StaticMaker(data.draw).module(), []
+        return _StaticMaker(data.draw, is_growing=False).module(), []
 
     module, _ = _largest_example(number, draw)
     generator = np.random.default_rng(number)

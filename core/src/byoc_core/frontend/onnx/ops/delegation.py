@@ -39,7 +39,10 @@ def is_evaluated(domain: str, op_type: str, opset: int) -> bool:
     from onnx.reference.ops import load_op
 
     try:
+        onnx.defs.get_schema(op_type, opset, domain)
         found = load_op(domain, op_type, opset)
+    except onnx.defs.SchemaError:
+        return False
     except (RuntimeError, KeyError, ValueError):  # no class is documented
         return False
     return isinstance(found, type) and issubclass(found, OpRun)
