@@ -59,6 +59,10 @@ def test_no_command_prints_what_a_terminal_obeys(byoc: RunByoc, name: str) -> No
     commands: list[tuple[object, ...]] = [
         ("compile", "m.onnx", "-o", "m.byoc", "--timing", "--print-after", "all", "--fallback", "warn"),
         ("inspect", "m.byoc", "--program", "--members"),
+        ("inspect", "m.byoc", "--json"),
+        ("inspect", "m.onnx"),
+        ("inspect", "m.onnx", "--json"),
+        ("inspect", "m.onnx", f"--dim={name}=3"),
         ("verify", "m.byoc"),
         ("run", "m.byoc"),
         ("run", "m.byoc", "--random-inputs"),
@@ -94,6 +98,10 @@ def test_names_in_errors_are_printable(byoc: RunByoc, name: str) -> None:
     done = byoc("compile", "m.onnx", "-o", "m.byoc")
     assert done.code == 1
     check_printable(done.out + done.err)
+    for arguments in ((), ("--json",)):
+        done = byoc("inspect", "m.onnx", *arguments)
+        assert done.code == 0
+        check_printable(done.out + done.err)
 
 
 @pytest.mark.parametrize("key", ["type_key", "distribution", "version"])

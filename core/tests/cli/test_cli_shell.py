@@ -44,16 +44,16 @@ def test_our_bugs_exit_with_70_and_say_how_to_report(byoc: RunByoc, monkeypatch:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr("byoc_core.artifact.inspection.map_file", fail)
-    done = byoc("inspect", "x")
+    done = byoc("inspect", "x.byoc")
     lines = done.err.splitlines()
     assert (done.code, done.out) == (70, "")
     assert lines[0] == "error: this is a bug in byoc: ZeroDivisionError: division by zero"
     assert lines[1].startswith(f"byoc-core {__version__}, Python 3.")
     assert lines[2].startswith("Please report the bug")
     assert len(lines) == 3
-    assert "Traceback" in byoc("--debug", "inspect", "x").err
+    assert "Traceback" in byoc("--debug", "inspect", "x.byoc").err
     monkeypatch.setenv("BYOC_DEBUG", "1")
-    assert "Traceback" in byoc("inspect", "x").err
+    assert "Traceback" in byoc("inspect", "x.byoc").err
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_exit_codes(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch, error: BaseE
         raise error
 
     monkeypatch.setattr("byoc_core.artifact.inspection.map_file", fail)
-    done = byoc("inspect", "x")
+    done = byoc("inspect", "x.byoc")
     assert done.code == code
     assert done.err.strip().startswith(text.strip())
 
@@ -83,7 +83,7 @@ def test_notes_of_an_error_are_shown(byoc: RunByoc, monkeypatch: pytest.MonkeyPa
         raise error
 
     monkeypatch.setattr("byoc_core.artifact.inspection.map_file", fail)
-    assert byoc("inspect", "x").err == (
+    assert byoc("inspect", "x.byoc").err == (
         "error: function `f`: is too large\n(raised by plugin `npu` (byoc-npu 1.0), hook `byoc_codegen`)\n"
     )
 

@@ -149,8 +149,11 @@ _HOMES = {
     ),
     "inspect": _Home(
         "inspect",
-        "inspect_artifact",
+        "inspect_file",
         (
+            "byoc inspect model.onnx                    what is inside, and what is missing",
+            "byoc inspect model.onnx --dim n=8 --top 20",
+            "byoc inspect model.onnx --json > model.json",
             "byoc inspect model.byoc",
             "byoc inspect model.byoc --program",
         ),

@@ -148,6 +148,11 @@ class NumpyKernel:
         self._scratch = scratch
 
     @property
+    def overwrites_operands(self) -> bool:
+        """Whether the result may lie in the memory of an operand of the same type; see :class:`KernelForm`."""
+        return self._elementwise
+
+    @property
     def __signature__(self) -> inspect.Signature:
         """The signature of a call: operands by position, attributes by keyword."""
         found = inspect.signature(self._function)

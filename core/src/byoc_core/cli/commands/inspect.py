@@ -1,144 +1,94 @@
-"""``byoc inspect``: the contents and needs of an artifact."""
+"""``byoc inspect``: the contents and needs of an artifact, or of an ONNX model before compilation."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from byoc_core.dims import Dim, symbols_of
-from byoc_core.errors import OptionsError, near_names
-from byoc_core.reporting.shares import apportion, counted_sizes
+from byoc_core.cli.bounds import MaxNodesOption
+from byoc_core.errors import OptionsError
 
-if TYPE_CHECKING:
-    from byoc_core.artifact import InspectResult
+__all__ = ["inspect_file"]
 
-__all__ = ["inspect_artifact"]
+_TOP = 10
 
 
-def inspect_artifact(
-    file: Annotated[Path, typer.Argument(readable=False, metavar="FILE", help="An artifact.", show_default=False)],
-    program: Annotated[bool, typer.Option("--program", help="Also print the VM program.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Also list the files inside.")] = False,
+def inspect_file(
+    file: Annotated[
+        Path, typer.Argument(readable=False, metavar="FILE", help="An ONNX model, or an artifact.", show_default=False)
+    ],
+    program: Annotated[bool, typer.Option("--program", help="Also print the VM program of an artifact.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Also list the files inside an artifact.")] = False,
     dim: Annotated[
         list[str] | None,
         typer.Option(
             "--dim",
             metavar="NAME=SIZE",
-            help="The value of a symbolic size in the memory of a call and in shares of FLOPs; 1 by default.",
+            help="The value of a symbolic size in the memory of a call and in FLOPs; 1 by default.",
             show_default=False,
         ),
     ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            min=0,
+            metavar="COUNT",
+            help=f"The number of weights and nodes of a model to list, largest first. Default: {_TOP}.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    max_nodes: MaxNodesOption = None,
 ) -> None:
-    """Show the contents and the needs of an artifact. Runs no code from the file."""
-    from byoc_core.artifact import inspect
-    from byoc_core.cli.console import new_table, open_console
-    from byoc_core.cli.inputs import parse_sizes
-    from byoc_core.cli.signatures import add_signature, new_signature_table
-    from byoc_core.plugin.absence import describe_claim
-    from byoc_core.reporting.text import render_report
+    """Show the contents and the needs of a model or of an artifact. Compiles nothing, and runs no code from the file.
 
-    requested_sizes = parse_sizes(dim)
-    artifact = inspect(file)
-    sizes, report = _count(artifact, requested_sizes)
-    console = open_console()
-    native = "yes, and trusted" if artifact.is_trusted else "yes: loading needs --allow-native"
-    for label, text in (
-        ("file", f"{artifact.path} ({artifact.nbytes:,} bytes)"),
-        ("digest", artifact.digest),
-        ("format", f"version {artifact.format_version}, made by byoc-core {artifact.core_version}"),
-        ("constants", f"{artifact.num_constants} ({artifact.constants_nbytes:,} bytes)"),
-        ("native code", native if artifact.is_native else "no"),
-    ):
-        console.print(f"{label:<12} {text}", soft_wrap=True)
-    console.print()
+    For an ONNX model: producer, operator sets, inputs and outputs; each operator with its number of nodes and their
+    import: by the core, by a function, by a plugin, by the package onnx, or missing; the weights; FLOPs by op and by
+    node; an estimate of the memory of a call; the origins of dynamic sizes. FLOPs and memory are those of the model as
+    written, before the compiler's passes. A model with missing operators is shown too, without FLOPs and memory.
 
-    functions = new_signature_table()
-    for name, signature in artifact.functions.items():
-        add_signature(functions, name, signature)
-    console.print(functions)
-    parts = ("constants", "modules", "arena", "inputs", "outputs", "needed")
-    counted = "".join(f", {name} = {size}" for name, size in sizes.items())
-    memory = new_table(f"Bytes in memory for a call{counted}", "function", *parts, right=parts)
-    for name, symbolic_need in artifact.memory.items():
-        memory_need = symbolic_need.at(sizes)
-        shared = (memory_need.constants_nbytes, memory_need.payload_nbytes)
-        row = (
-            *shared,
-            memory_need.arena_nbytes,
-            memory_need.input_nbytes,
-            memory_need.output_nbytes,
-            memory_need.needed_nbytes,
-        )
-        memory.add_row(name, *map(_size, row))
-    console.print(memory)
-
-    if artifact.modules:
-        modules = new_table("Modules", "runtime", "functions", "bytes", "native code", right=("bytes",))
-        for module in artifact.modules:
-            names = ", ".join(module.functions)
-            modules.add_row(module.type_key, names, f"{module.nbytes:,}", "yes" if module.is_native else "no")
-        console.print(modules)
-    if artifact.runtimes:
-        needs = new_table("Needs", "runtime", "distribution", "version", "installed")
-        for need in artifact.runtimes:
-            needs.add_row(need.type_key, need.distribution, need.version, "yes" if need.is_installed else "no")
-        console.print(needs)
-        for need in artifact.runtimes:
-            if not need.is_installed:
-                advice = describe_claim("the artifact", need.distribution)
-                console.print(f"runtime `{need.type_key}` is not installed: {advice}", soft_wrap=True)
-    if members:
-        listing = new_table("Files", "name", "bytes", right=("bytes",))
-        for name, nbytes in artifact.members.items():
-            listing.add_row(name, f"{nbytes:,}")
-        console.print(listing)
-    _print_request(artifact.request_data)
-    console.print(render_report(report), soft_wrap=True)
-    if program:
-        console.print()
-        console.print(artifact.listing, soft_wrap=True)
-
-
-def _print_request(request: Mapping[str, Any]) -> None:
-    """Print the compilation's request, without empty, disabled or missing fields."""
-    import json
-
-    from byoc_core.cli.console import new_table, open_console
-
-    table = new_table("Request", "field", "value")
-    for name, value in request.items():
-        shown = {key: item for key, item in value.items() if item} if isinstance(value, dict) else value
-        if shown:
-            table.add_row(name, json.dumps(shown))
-    if table.row_count:
-        open_console().print(table)
-
-
-def _size(nbytes: Dim) -> str:
-    return f"{nbytes:,}" if isinstance(nbytes, int) else str(nbytes)
-
-
-def _count(artifact: InspectResult, requested_sizes: Mapping[str, int]) -> tuple[dict[str, int], Mapping[str, Any]]:
-    """Return the size of each symbol in the memory of a call, and the report with shares for the given sizes.
-
-    Raises:
-        OptionsError: a given size affects neither the memory of a call nor the FLOPs.
+    For an artifact: signatures, memory, modules, needed runtimes, the request and the report of the compilation.
     """
-    in_memory = frozenset[str]().union(*(symbols_of(need.needed_nbytes) for need in artifact.memory.values()))
-    in_flops = counted_sizes(artifact.report_data).keys()
-    size_names = sorted({*in_memory, *in_flops})
-    for name in requested_sizes:
-        if name not in size_names:
-            expected = ", ".join(size_names) or "no size: neither memory nor FLOPs depend on a symbolic size"
-            raise OptionsError(
-                f"--dim {name}",
-                "is not a symbolic size of the artifact",
-                expected=expected,
-                hint=near_names(name, size_names) or None,
-            )
-    counted = {name: size for name, size in requested_sizes.items() if name in in_flops}
-    report = apportion(artifact.report_data, counted) if counted else artifact.report_data
-    return {name: requested_sizes.get(name, 1) for name in sorted(in_memory)}, report
+    from byoc_core.artifact import inspect
+    from byoc_core.cli.artifact_tables import artifact_to_data, print_artifact
+    from byoc_core.cli.console import print_text
+    from byoc_core.cli.inputs import parse_sizes
+    from byoc_core.cli.selection import is_artifact, refuse_flags
+
+    sizes = parse_sizes(dim)
+    if file.suffix != ".byoc" and not is_artifact(file):
+        _refuse_artifact_flags(file, {"--program": program, "--members": members})
+        _inspect_model(file, sizes, _TOP if top is None else top, max_nodes, as_json=as_json)
+        return
+    refuse_flags(file, {"--top": top is not None, "--max-nodes": max_nodes is not None})
+    artifact = inspect(file)
+    if as_json:
+        print_text(json.dumps(artifact_to_data(artifact, sizes), indent=2) + "\n")
+    else:
+        print_artifact(artifact, sizes, program=program, members=members)
+
+
+def _inspect_model(file: Path, sizes: Mapping[str, int], top: int, max_nodes: int | None, *, as_json: bool) -> None:
+    from byoc_core.cli.console import print_text, show_stages
+    from byoc_core.cli.model_tables import print_model
+    from byoc_core.frontend.onnx.model_import import needing_onnx
+
+    with needing_onnx():
+        from byoc_core.frontend.onnx.inspection import inspect_model
+
+    with show_stages(file.name) as show:
+        model = inspect_model(file, sizes, max_nodes=max_nodes, num_heaviest=top, progress=show)
+    if as_json:
+        print_text(json.dumps(model.to_data(top), indent=2) + "\n")
+    else:
+        print_model(model, top)
+
+
+def _refuse_artifact_flags(model: Path, flags: Mapping[str, bool]) -> None:
+    for flag in (flag for flag, is_given in flags.items() if is_given):
+        raise OptionsError(flag, f"does not apply to the ONNX model `{model}`", expected="an artifact")

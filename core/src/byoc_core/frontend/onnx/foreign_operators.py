@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from byoc_core.opset.registry import OpRegistry
 if TYPE_CHECKING:
     from byoc_core.frontend.importers import ImporterPlugin, RegisteredOperator
 
-__all__ = ["FoundImporters", "find_importers"]
+__all__ = ["ForeignKind", "ForeignOperator", "FoundImporters", "OperatorSearch", "find_importers", "search_importers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +46,89 @@ class FoundImporters:
     ops: OpRegistry
 
 
+class ForeignKind(Enum):
+    """The kind of the importer of an operator without importer in the core."""
+
+    PLUGIN = "plugin"
+    """An importer of an installed plugin."""
+    REGISTERED = "registered"
+    """A function or op registered by the process."""
+    DELEGATED = "delegated"
+    """The package ``onnx`` evaluates the nodes."""
+
+
 @dataclass(frozen=True, slots=True)
-class _ForeignOperator:
-    """An operator imported by a plugin or by a registered function.
+class ForeignOperator:
+    """An operator without importer in the core, imported otherwise.
 
     Attributes:
         importer: the importer.
         ops: the ops needed by the importer.
         origin: the origin of the ops, for messages.
+        kind: the kind of the importer.
     """
 
     importer: NodeImporter
     ops: Sequence[OpDef]
     origin: str
+    kind: ForeignKind
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSearch:
+    """The search for the importers of a model's operators.
+
+    Attributes:
+        own: the importers of the core, and of the ops passed to the import.
+        foreign: the other operators with importer.
+        survey: the nodes of the model; ``unknown`` are the operators without importer.
+    """
+
+    own: Mapping[OnnxName, NodeImporter]
+    foreign: Mapping[OnnxName, ForeignOperator]
+    survey: OpSurvey
+
+    def missing(self, model: LoadedModel) -> UnsupportedOpsError | None:
+        """Return the error for the operators without importer, if there are any."""
+        if not self.survey.unknown:
+            return None
+        from byoc_core.frontend.importers import importers
+
+        return unsupported_ops(model, self.survey, importers().list())
+
+
+def search_importers(model: LoadedModel, ops: OpRegistry) -> OperatorSearch:
+    """Search the importers of all operators of a model, including operators in nested graphs and called functions.
+
+    Only a model with operators imported neither by the core nor by ``ops`` opens importer plugins.
+
+    Args:
+        model: the model.
+        ops: the registry of the import.
+
+    Raises:
+        PluginError: several plugins import an operator of the model.
+        FrontendError: a function calls itself, or calls are nested too deeply.
+    """
+    own = node_importers(ops)
+    survey = survey_ops(model, own)
+    foreign: dict[OnnxName, ForeignOperator] = {}
+    while found := _find_all(survey.unknown):
+        foreign |= found
+        survey = survey_ops(model, {*own, *foreign})  # nodes with importer may have graphs with further operators
+    delegated = {
+        name: ForeignOperator(delegate, (), "the core", ForeignKind.DELEGATED)
+        for name in survey.unknown
+        if not name[0] and is_evaluated(*name, model.opset)
+    }
+    if delegated:
+        foreign |= delegated
+        survey = survey_ops(model, {*own, *foreign})
+    return OperatorSearch(own, foreign, survey)
 
 
 def find_importers(model: LoadedModel, bounds: ImportBounds, ops: OpRegistry) -> FoundImporters:
-    """Return the importers of all operators of a model, including operators in nested graphs and called functions.
-
-    Only a model with operators imported neither by the core nor by ``ops`` opens importer plugins.
+    """Return the importers of all operators of a model; see :func:`search_importers`.
 
     Args:
         model: the model.
@@ -76,42 +141,22 @@ def find_importers(model: LoadedModel, bounds: ImportBounds, ops: OpRegistry) ->
         IRError: ops of the same name come from several places.
         FrontendError: a function calls itself, calls are nested too deeply, or calls expand to too many nodes.
     """
-    own = node_importers(ops)
-    survey = survey_ops(model, own)
-    if not survey.unknown:
-        bounds.check(survey.num_nodes, model.source)
-        return FoundImporters(own, ops)
-    foreign: dict[OnnxName, _ForeignOperator] = {}
-    while found := _find_all(survey.unknown):
-        foreign |= found
-        survey = survey_ops(model, {*own, *foreign})  # nodes with importer may have graphs with further operators
-    delegated = {
-        name: _ForeignOperator(delegate, (), "the core")
-        for name in survey.unknown
-        if not name[0] and is_evaluated(*name, model.opset)
-    }
-    if delegated:
-        foreign |= delegated
-        survey = survey_ops(model, {*own, *foreign})
-    if survey.unknown:
-        raise _unsupported(model, survey)
-    bounds.check(survey.num_nodes, model.source)
-    merged = {**own, **{name: operator.importer for name, operator in foreign.items()}}
-    return FoundImporters(MappingProxyType(merged), _extended(ops, foreign.values()))
+    search = search_importers(model, ops)
+    if (error := search.missing(model)) is not None:
+        raise error
+    bounds.check(search.survey.num_nodes, model.source)
+    if not search.foreign:
+        return FoundImporters(search.own, ops)
+    merged = {**search.own, **{name: operator.importer for name, operator in search.foreign.items()}}
+    return FoundImporters(MappingProxyType(merged), _extended(ops, search.foreign.values()))
 
 
-def _unsupported(model: LoadedModel, survey: OpSurvey) -> UnsupportedOpsError:
-    from byoc_core.frontend.importers import importers
-
-    return unsupported_ops(model, survey, importers().list())
-
-
-def _find_all(names: Iterable[OnnxName]) -> dict[OnnxName, _ForeignOperator]:
+def _find_all(names: Iterable[OnnxName]) -> dict[OnnxName, ForeignOperator]:
     """Return the operators with an importer of a plugin, or registered by the process."""
     return {name: operator for name in sorted(names) if (operator := _find_foreign(name)) is not None}
 
 
-def _find_foreign(name: OnnxName) -> _ForeignOperator | None:
+def _find_foreign(name: OnnxName) -> ForeignOperator | None:
     from byoc_core.frontend.importers import importers  # imports pluggy: models of known operators need none
 
     registry = importers()
@@ -122,13 +167,13 @@ def _find_foreign(name: OnnxName) -> _ForeignOperator | None:
     return None if plugin is None else _plugin_operator(name, plugin)
 
 
-def _registered_operator(name: OnnxName, registered: RegisteredOperator) -> _ForeignOperator:
+def _registered_operator(name: OnnxName, registered: RegisteredOperator) -> ForeignOperator:
     where = f"`register_op` of `{dotted_name(name)}`"
     ops = () if registered.op is None else (registered.op,)
     if registered.importer is not None:
-        return _ForeignOperator(_registered_importer(registered.importer, where), ops, where)
+        return ForeignOperator(_registered_importer(registered.importer, where), ops, where, ForeignKind.REGISTERED)
     assert registered.op is not None  # checked by the registration
-    return _ForeignOperator(direct_importer(registered.op), ops, where)
+    return ForeignOperator(direct_importer(registered.op), ops, where, ForeignKind.REGISTERED)
 
 
 def _registered_importer(importer: Callable[..., Any], where: str) -> NodeImporter:
@@ -146,13 +191,15 @@ def _registered_importer(importer: Callable[..., Any], where: str) -> NodeImport
     return import_node
 
 
-def _plugin_operator(name: OnnxName, plugin: ImporterPlugin) -> _ForeignOperator:
+def _plugin_operator(name: OnnxName, plugin: ImporterPlugin) -> ForeignOperator:
     importer = plugin.importer(name)
     if importer is None:
         op = plugin.spelled_op(name)
         assert op is not None  # every operator of a plugin has an importer or a spelling
-        return _ForeignOperator(next(iter(spelled_importers({op.name: op}).values())), plugin.ops, plugin.record.label)
-    return _ForeignOperator(_plugin_importer(importer, name, plugin), plugin.ops, plugin.record.label)
+        checked = next(iter(spelled_importers({op.name: op}).values()))
+    else:
+        checked = _plugin_importer(importer, name, plugin)
+    return ForeignOperator(checked, plugin.ops, plugin.record.label, ForeignKind.PLUGIN)
 
 
 def _plugin_importer(importer: NodeImporter, name: OnnxName, plugin: ImporterPlugin) -> NodeImporter:
@@ -196,7 +243,7 @@ def _find_fault(results: object) -> str | None:
     return f"an output of the type {type_name(wrong[0])}" if wrong else None
 
 
-def _extended(ops: OpRegistry, foreign: Iterable[_ForeignOperator]) -> OpRegistry:
+def _extended(ops: OpRegistry, foreign: Iterable[ForeignOperator]) -> OpRegistry:
     """Return the registry with the ops of the operators.
 
     Raises:

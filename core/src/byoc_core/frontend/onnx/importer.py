@@ -39,8 +39,19 @@ from byoc_core.opset.strings import pack_strings
 __all__ = ["GraphImporter", "import_model"]
 
 
-def import_model(model: LoadedModel, ops: OpRegistry | None, max_nodes: int | None = None) -> IRModule:
+def import_model(
+    model: LoadedModel,
+    ops: OpRegistry | None,
+    max_nodes: int | None = None,
+    constants: ConstantStore | None = None,
+) -> IRModule:
     """Convert a loaded model to an IR module with the function ``main``.
+
+    Args:
+        model: the model.
+        ops: the registry for op names; byoc's own ops by default.
+        max_nodes: the bound of the import.
+        constants: the store for the constants of the module; a new store by default.
 
     Raises:
         UnsupportedOpsError: the model has unsupported ops.
@@ -51,7 +62,7 @@ def import_model(model: LoadedModel, ops: OpRegistry | None, max_nodes: int | No
     """
     bounds = ImportBounds(model.source, model.num_nodes, max_nodes)
     found = find_importers(model, bounds, FunctionBuilder(ops=ops).ops)
-    region = Region("main", found.ops, ConstantStore())
+    region = Region("main", found.ops, ConstantStore() if constants is None else constants)
     symbols = SymbolTable(size_names(model.graph))
     return GraphImporter(model, region, symbols, bounds, found.importers).import_main()
 

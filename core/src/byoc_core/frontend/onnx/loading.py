@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import onnx
@@ -35,6 +36,8 @@ class LoadedModel:
         source: the file, or ``"ONNX model"``; for messages and locations.
         directory: the folder for external data, or ``None`` for a model without file.
         num_nodes: the nodes of the main graph and of all functions, nested graphs included, each once.
+        ir_version: the version of the file format.
+        producer: name and version of the producer of the model; may be empty.
     """
 
     graph: onnx.GraphProto
@@ -45,6 +48,13 @@ class LoadedModel:
     source: str
     directory: Path | None
     num_nodes: int
+    ir_version: int
+    producer: str
+
+    @cached_property
+    def name(self) -> str:
+        """The name of the file, without folders, for locations."""
+        return Path(self.source).name
 
 
 def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
@@ -77,7 +87,7 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
     for name in _names(proto):
         if not isinstance(name, str):  # protobuf returns bytes for text other than UTF-8
             raise FrontendError(source, "is damaged: a name is not UTF-8 text", got=repr(name))
-    written_opset = opset
+    written_opset, written = opset, proto
     if opset < OLDEST_OPSET:
         proto, opset = upgraded(proto, opset, source), OLDEST_OPSET
         num_nodes = check_nesting(proto, source)
@@ -87,7 +97,18 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
         if key in functions:
             raise FrontendError(f"{source}, function `{function.name}`", "is defined twice")
         functions[key] = function
-    return LoadedModel(proto.graph, functions, opset, written_opset, proto.opset_import, source, directory, num_nodes)
+    return LoadedModel(
+        proto.graph,
+        functions,
+        opset,
+        written_opset,
+        proto.opset_import,
+        source,
+        directory,
+        num_nodes,
+        int(written.ir_version),
+        f"{written.producer_name} {written.producer_version}".strip(),
+    )
 
 
 def function_key(node: onnx.NodeProto) -> FunctionKey:

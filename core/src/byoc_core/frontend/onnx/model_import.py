@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from byoc_core.errors import FrontendError, OptionsError
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from byoc_core.ir.module import IRModule
     from byoc_core.opset.registry import OpRegistry
 
-__all__ = ["from_onnx"]
+__all__ = ["from_onnx", "needing_onnx"]
 
 
 def from_onnx(
@@ -56,16 +58,27 @@ def from_onnx(
     Cost:
         ``O(nodes + bytes of weights)``; weights in external files are memory-mapped.
     """
-    try:
+    with needing_onnx():
         from byoc_core.frontend.onnx.importer import import_model
         from byoc_core.frontend.onnx.loading import load_model
+
+    if max_nodes is not None and max_nodes < 1:
+        raise OptionsError("max_nodes", "is not positive", got=max_nodes)
+    return import_model(load_model(model), ops, max_nodes)
+
+
+@contextmanager
+def needing_onnx() -> Iterator[None]:
+    """Convert a failed import of the package ``onnx`` into an error with a remedy.
+
+    Raises:
+        FrontendError: the package is missing.
+    """
+    try:
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "onnx":
             raise
         raise FrontendError(
             "ONNX front end", "needs the package `onnx`", hint="pip install 'byoc-core[onnx]'."
         ) from error
-
-    if max_nodes is not None and max_nodes < 1:
-        raise OptionsError("max_nodes", "is not positive", got=max_nodes)
-    return import_model(load_model(model), ops, max_nodes)

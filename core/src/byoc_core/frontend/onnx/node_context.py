@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +53,7 @@ class NodeContext(NodeAttributes):
         self._folded: dict[Var, npt.NDArray[np.generic]] = {}
         output = next((name for name in proto.output if name), "")
         self.path = f"{graph.path}{proto.name or output}"
-        self._location = Location(Path(graph.model.source).name, self.path)
+        self._location = Location(graph.model.name, self.path)
 
     # Properties of the node
 

@@ -33,6 +33,10 @@ class UnknownOp:
         """Return the operator with further uses."""
         return replace(self, count=self.count + other.count, attributes=self.attributes | other.attributes)
 
+    def repeated(self, times: int) -> UnknownOp:
+        """Return the operator with ``times`` as many nodes."""
+        return replace(self, count=self.count * times)
+
 
 def describe_missing(ops: Sequence[UnknownOp], installed: Sequence[PluginRecord]) -> tuple[str, str]:
     """Return hint and detail of the error for operators without importer.

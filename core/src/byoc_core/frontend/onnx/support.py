@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 import onnx
 
@@ -16,7 +18,20 @@ from byoc_core.frontend.onnx.op_advice import UnknownOp, describe_missing
 from byoc_core.frontend.onnx_names import OnnxName, dotted_name
 from byoc_core.plugin import PluginRecord
 
-__all__ = ["OpSurvey", "survey_ops", "unsupported_ops"]
+__all__ = ["ImportPath", "OpSurvey", "survey_ops", "unsupported_ops"]
+
+
+class ImportPath(Enum):
+    """The import of an operator's nodes, as far as the graphs and the standard decide."""
+
+    IMPORTER = "importer"
+    """By an importer."""
+    MODEL_FUNCTION = "model function"
+    """By the nodes of a function of the model."""
+    STANDARD_FUNCTION = "standard function"
+    """By the nodes of a function of the standard."""
+    NONE = "none"
+    """There is no importer and no function."""
 
 
 def survey_ops(model: LoadedModel, imported: Container[OnnxName]) -> OpSurvey:
@@ -55,17 +70,28 @@ def unsupported_ops(model: LoadedModel, survey: OpSurvey, installed: Sequence[Pl
 
 @dataclass
 class OpSurvey:
-    """The number of nodes, the operators without importer, and the nesting depth of graphs and calls."""
+    """Counts of nodes. The nodes of a function of the model count for each call.
+
+    Attributes:
+        num_nodes: the number of nodes, without calls of functions of the model.
+        operators: the number of nodes by operator and import path. Calls count beside the nodes of the function; the
+            nodes of functions of the standard are left out.
+        unknown: the operators without importer.
+        depth: the nesting depth of graphs and calls.
+    """
 
     num_nodes: int = 0
+    operators: Counter[tuple[OnnxName, ImportPath]] = field(default_factory=Counter)
     unknown: dict[OnnxName, UnknownOp] = field(default_factory=dict)
     depth: int = 0
 
-    def add(self, inner: OpSurvey) -> None:
-        """Add a survey from the next nesting level."""
-        self.num_nodes += inner.num_nodes
+    def add(self, inner: OpSurvey, times: int = 1) -> None:
+        """Add a survey from the next nesting level, ``times`` times."""
+        self.num_nodes += inner.num_nodes * times
+        for operator, count in inner.operators.items():
+            self.operators[operator] += count * times
         for op in inner.unknown.values():
-            self.add_unknown(op)
+            self.add_unknown(op.repeated(times))
         self.depth = max(self.depth, inner.depth + 1)
 
     def add_unknown(self, op: UnknownOp) -> None:
@@ -81,21 +107,30 @@ class _Surveyor:
         self._functions: dict[FunctionKey, OpSurvey] = {}
         self._calls: list[FunctionKey] = []
         self._depth = 0
-        self._standard: dict[tuple[str, int], bool] = {}
+        self._standard: dict[tuple[str, int], bool] = {}  # whether a function of importable operators exists
 
     def survey(self, nodes: Sequence[onnx.NodeProto], opset: int, where: str) -> OpSurvey:
         found = OpSurvey()
+        calls: Counter[FunctionKey] = Counter()
         for node in nodes:
             key = function_key(node)
             if key in self._model.functions:
-                found.add(self._function(key, f"{where}, {node_label(node)}"))
+                if key not in calls:
+                    self._function(key, f"{where}, {node_label(node)}")
+                calls[key] += 1
                 continue
             found.num_nodes += 1
-            if not self._is_imported(onnx_name(node), opset):
-                found.add_unknown(UnknownOp(onnx_name(node), 1, frozenset(a.name for a in node.attribute)))
+            name = onnx_name(node)
+            path = self._import_path(name, opset)
+            found.operators[name, path] += 1
+            if path is ImportPath.NONE:
+                found.add_unknown(UnknownOp(name, 1, frozenset(a.name for a in node.attribute)))
             else:
                 for label, graph in subgraphs(node):
                     found.add(self._inside(graph.node, opset, f"{where}, {node_label(node)}, {label}"))
+        for key, count in calls.items():
+            found.add(self._functions[key], count)
+            found.operators[key[:2], ImportPath.MODEL_FUNCTION] += count
         return found
 
     def _inside(self, nodes: Sequence[onnx.NodeProto], opset: int, where: str) -> OpSurvey:
@@ -121,11 +156,13 @@ class _Surveyor:
         self._check_depth(self._functions[key].depth + 1)
         return self._functions[key]
 
-    def _is_imported(self, name: OnnxName, opset: int) -> bool:
-        """Return whether an operator has an importer, or is a function of operators with importers."""
+    def _import_path(self, name: OnnxName, opset: int) -> ImportPath:
+        """Return the import path of an operator other than a function of the model."""
         domain, op_type = name
-        if domain or name in self._imported:
-            return name in self._imported
+        if name in self._imported:
+            return ImportPath.IMPORTER
+        if domain:
+            return ImportPath.NONE
         key = op_type, opset
         if key not in self._standard:
             body = fixed_body(op_type, opset)
@@ -134,7 +171,7 @@ class _Surveyor:
                 if body is None
                 else not self.survey(body.node, find_opset(body, op_type, nodes=body.node), op_type).unknown
             )
-        return self._standard[key]
+        return ImportPath.STANDARD_FUNCTION if self._standard[key] else ImportPath.NONE
 
 
 def _chain(calls: Sequence[FunctionKey]) -> str:
