@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nox
 
-from sessions.packages import DIST, EXAMPLES, PACKAGES, PLUGINS, group, install_peers, install_wheels
+from sessions.packages import BACKENDS, DIST, EXAMPLES, PACKAGES, group, install_peers, install_wheels
 from sessions.running import KIT_EXAMPLES, REPORTS, count_workers, keeps_promises
 
 
@@ -17,11 +17,11 @@ def conformance(session: nox.Session) -> None:
     numbers too.
     """
     install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
-    subjects = session.posargs or ["host", *PLUGINS, "together", "packages"]
-    broken = [name for name in ("host", *PLUGINS) if name in subjects and not keeps_promises(session, name)]
+    subjects = session.posargs or ["host", *BACKENDS, "together", "packages"]
+    broken = [name for name in ("host", *BACKENDS) if name in subjects and not keeps_promises(session, name)]
     if "together" in subjects:
-        for name in PLUGINS:
-            kit_options = [f"--with={other}" for other in PLUGINS if other != name]
+        for name in BACKENDS:
+            kit_options = [f"--with={other}" for other in BACKENDS if other != name]
             kit_options += [f"--level={level}" for level in ("L0", "L3", "L4")]
             if not keeps_promises(session, name, *kit_options, folder=f"{name}-with-others"):
                 broken.append(f"{name} with others")
@@ -44,8 +44,8 @@ def thorough(session: nox.Session) -> None:
     soaks = ("core/tests/vm/test_soak.py", "plugins/dnnl/tests/test_dnnl_memory.py")
     session.run("pytest", "-n", count_workers(), "conformance/tests/test_fakes.py", *soaks, env=environment)
     session.run("python", "-m", "conformance.tests.planted_faults", "--jobs", count_workers())
-    for name in ("host", *PLUGINS):
-        for kit_options in ([], [f"--with={other}" for other in PLUGINS if other != name]):
+    for name in ("host", *BACKENDS):
+        for kit_options in ([], [f"--with={other}" for other in BACKENDS if other != name]):
             folder = f"{name}-{'with-others-' if kit_options else ''}thorough"
             if not keeps_promises(session, name, *kit_options, folder=folder, examples=20):
                 session.error(f"promises are broken: the report is in {REPORTS / folder}")

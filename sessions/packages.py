@@ -10,6 +10,7 @@ import nox
 from sessions.skips import leave_out_wheel
 
 __all__ = [
+    "BACKENDS",
     "DIST",
     "EXAMPLES",
     "GROUPS",
@@ -28,6 +29,12 @@ ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
+BACKENDS = tuple(
+    name
+    for name in PLUGINS
+    if "byoc.backends" in nox.project.load_toml(ROOT / "plugins" / name / "pyproject.toml")["project"]["entry-points"]
+)
+"""The plugins that are backends; the others bring importers only."""
 WITH_PEERS = ("core", "ccompiler", "dnnl", "mlops", "msops")
 """Packages with tests comparing with other programs, or running in other programs."""
 PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"conformance": "conformance"}
