@@ -161,6 +161,9 @@ def constrained(fake: Fake, **constraints: Any) -> set[str]:
 
 CASES: dict[str, Callable[[Fake], set[str]]] = {
     "impure": lambda _: host_codes(own_op(kernel=lambda x: x, traits=frozenset())),
+    "nondeterministic": lambda fake: codes(
+        R.parse("def main():\n    s = R.random.seed()\n    return s"), fake("aone", None)
+    ),
     "unknown-rank": lambda fake: codes(UNRANKED, fake("aone", None)),
     "data-dependent-size": lambda fake: codes(R.parse(NONZERO), fake("aone", None)),
     "dynamic-shape": lambda fake: codes(DYNAMIC, fake("aone", None, dynamic_shapes=False), specialize=False),
