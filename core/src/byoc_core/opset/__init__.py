@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from byoc_core.opset.attributes import REQUIRED, AttrKind, AttrSpec, AttrValue
     from byoc_core.opset.cases import OpCase, OperandCase, example, integers
     from byoc_core.opset.contexts import OpContext, TypeContext, bytes_touched, no_flops
+    from byoc_core.opset.delegated import is_delegated
     from byoc_core.opset.families import KERNELS, find_op
     from byoc_core.opset.layout import Layout, compact_layout
     from byoc_core.opset.onnx_spelling import OnnxSpelling
@@ -61,6 +62,7 @@ __all__ = [
     "example",
     "find_op",
     "integers",
+    "is_delegated",
     "is_open_bound",
     "no_flops",
     "permute_axis",
@@ -72,6 +74,7 @@ _HOMES = {
     "attributes": ("REQUIRED", "AttrKind", "AttrSpec", "AttrValue"),
     "cases": ("OpCase", "OperandCase", "example", "integers"),
     "contexts": ("OpContext", "TypeContext", "bytes_touched", "no_flops"),
+    "delegated": ("is_delegated",),
     "families": ("KERNELS", "find_op"),
     "layout": ("Layout", "compact_layout"),
     "onnx_spelling": ("OnnxSpelling",),
