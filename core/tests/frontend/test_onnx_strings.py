@@ -219,7 +219,8 @@ def test_packing_and_gathering_lose_nothing(texts: list[str], data: st.DataObjec
 @pytest.mark.parametrize(
     ("lengths", "indices", "text"),
     [
-        ([2, 2], [0], "has rows that do not make up the elements"),
+        ([2, 2], [0], "has rows beyond the elements"),
+        ([-1], [0], "has rows beyond the elements"),
         ([3], [1], "has an index outside the rows"),
         ([3], [-1], "has an index outside"),
     ],

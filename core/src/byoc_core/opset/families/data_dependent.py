@@ -257,12 +257,12 @@ def _range_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
 
 def _ragged_take(elements: NDArray, lengths: NDArray, indices: NDArray) -> NDArray:
     ends = np.cumsum(lengths)
-    if (lengths < 0).any() or (ends[-1] if ends.size else 0) != elements.size:
+    if (lengths < 0).any() or (ends[-1] if ends.size else 0) > elements.size:
         raise ExecutionError(
             "op `ragged_take`",
-            "has rows that do not make up the elements",
+            "has rows beyond the elements",
             got=int(lengths.sum()),
-            expected=elements.size,
+            expected=f"at most {elements.size}",
         )
     if indices.size and not (indices.min() >= 0 and indices.max() < lengths.size):
         raise ExecutionError("op `ragged_take`", "has an index outside the rows", expected=f"0 to {lengths.size - 1}")
@@ -379,11 +379,11 @@ OPS: tuple[OpDef, ...] = (
         ("elements", "lengths", "indices"),
         _ragged_take_types,
         NumpyKernel(_ragged_take),
-        "Return rows of different lengths, one after the other: the rows at `indices` among the rows that make up "
+        "Return rows of different lengths, one after the other: the rows at `indices` among the rows at the start of "
         "`elements`, of the given lengths.\n\n"
-        "Shapes: ``elements`` ``(n,)``, ``lengths`` int64 ``(rows,)`` with the sum ``n``, ``indices`` int64 "
+        "Shapes: ``elements`` ``(n,)``, ``lengths`` int64 ``(rows,)`` with a sum of at most ``n``, ``indices`` int64 "
         "``(taken,)``; the result is ``(k,)``.",
-        cases=lambda: (example((6,), integers((1,), 6, 6), integers((3,), 0, 0)),),
+        cases=lambda: (example((6,), integers((4,), 0, 0), integers((3,), 0, 0)),),
     ),
     data_dependent_op(
         "as_dynamic",
@@ -395,10 +395,7 @@ OPS: tuple[OpDef, ...] = (
         "Shapes: any; the size ``k`` stands at axis ``axes[i]`` of result ``i``, all other sizes stay.",
         attrs=(AttrSpec("axes", AttrKind.INTS, doc="An axis of each tensor."),),
         is_variadic=True,
-        cases=lambda: (
-            example((2, 3), axes=(1,)),
-            example((4, 3), OperandCase((2, 4), "int64"), axes=(0, 1)),
-        ),
+        cases=lambda: (example((2, 3), axes=(1,)),),
     ),
 )
 """The family's ops."""
