@@ -29,6 +29,9 @@ LINK = re.compile(r"(?<=\]\()(?!https?://|#)[^)#\s]+")
 
 TREE = {
     "Use byoc": [
+        "inspect",
+        "foreign-operators",
+        "onnx-suite",
         "offload-by-hand",
         "ccompiler-ops",
         "dnnl-ops",

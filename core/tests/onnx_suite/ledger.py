@@ -27,7 +27,7 @@ _INTRODUCTION = """\
 This page is for users with the question whether an operator runs. Afterwards you know the outcome of byoc in the test
 suite of the package `onnx` {version}: {count} cases, without models from the network. `nox -s onnx-suite` runs them by
 `byoc_core.onnx_backend`, on the host and on backends, and writes this page and the table of all cases,
-[onnx-suite.csv](onnx-suite.csv).
+`onnx-suite.csv`.
 """
 
 
