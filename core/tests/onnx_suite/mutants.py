@@ -130,7 +130,7 @@ def _try_mutants(seed: int, count: int) -> tuple[Counter[str], list[str]]:
             outcomes["imported"] += 1
         except ByocError:
             outcomes["refused"] += 1
-        except BaseException as error:
+        except Exception as error:
             outcomes["faulty"] += 1
             faults.append(f"seed {seed}, mutant {number}: {type(error).__name__}: {error}"[:600])
         finally:
