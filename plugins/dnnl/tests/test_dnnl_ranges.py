@@ -78,6 +78,8 @@ class Drawn:
             return self._emit("nn.conv2d", x, self.constant(8, 8 // groups, 3, 3), **given)
         if op.startswith("nn.adaptive"):
             return self._emit("add", x, self._emit(f"{op[:-2]}2d", x, output_size=(1, 1)))
+        if op == "nn.roi_max_pool":
+            return self._emit("add", x, self._emit("max", self._regions(x), axis=(0,), keepdims=True))
         if "pool" in op:
             padding = {"padding": (1,) * 4, "pool_size": (3, 3), "strides": (1, 1)}
             return self._emit("nn.max_pool2d" if "max" in op else "nn.avg_pool2d", x, **padding)
@@ -111,6 +113,13 @@ class Drawn:
             )
         assert isinstance(made, Var)
         return made
+
+    def _regions(self, x: Value) -> Value:
+        """Return the largest elements of bins of three regions, some of them outside the image."""
+        corners = self.generator.integers(-2, 6, (3, 4)).astype(np.float32)
+        batches = np.zeros(3, np.int64)
+        given = [self.region.builder.const(array) for array in (corners, batches)]
+        return self._emit("nn.roi_max_pool", x, *given, size=self.shape[2:])
 
     def _operands(self, op: str, x: Value) -> Sequence[Value]:
         if op == "divide":
@@ -154,6 +163,7 @@ class Drawn:
             "roll": {"shift": (1,), "axis": (2,)},
             "nn.group_norm": {"groups": 2},
             "nn.resize": {"axes": (2, 3), "sizes": (4, 4), "scales": (1.0, 1.0), "method": "linear"},
+            "nn.antialias_resize": {"axes": (2, 3), "sizes": (4, 4), "scales": (0.5, 1.5), "coordinates": "asymmetric"},
         }
         return given.get(op, {})
 
@@ -170,7 +180,7 @@ class Drawn:
         """Return all values by id, computed in the dtype of the inputs."""
         dtype = inputs[0].dtype
         constants = [self.constants[constant.digest] for constant in self.graph.constants]
-        found = [*inputs, *(array if array.dtype == np.int8 else array.astype(dtype) for array in constants)]
+        found = [*inputs, *(array if array.dtype.kind == "i" else array.astype(dtype) for array in constants)]
         with np.errstate(all="ignore"):
             for node, _ in self.nodes():
                 made = KERNELS[node.op](*(found[id_] for id_ in node.inputs), **node.attrs)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from byoc_core.dtypes import is_integer
 from byoc_core.opset import LARGEST
 
 from byoc_dnnl.ranges_constants import ConstantRanges
@@ -80,8 +81,10 @@ class Ranges:
 
     def _computed(self, id_: int) -> float:
         call, found = self._calls.get(id_), math.inf
-        if call is not None and (
-            call.op == "dequantize" or all(tensor.dtype == "float32" for tensor in (*call.operands, call.result))
+        if (
+            call is not None
+            and call.result.dtype == "float32"
+            and all(tensor.dtype == "float32" or is_integer(tensor.dtype) for tensor in call.operands)
         ):
             digests = [self._digests.get(operand) for operand in call.inputs]
             found = bound_of(call, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)

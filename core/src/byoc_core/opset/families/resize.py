@@ -17,7 +17,7 @@ from byoc_core.opset.opdef import OpDef, OperandSpec
 from byoc_core.opset.rounding import NORM
 from byoc_core.opset.type_rules import FLOAT_KINDS, NUMBER_KINDS, require_kind, resolve_axes
 from byoc_core.opset.types import TensorType, Type
-from byoc_core.opset.value_bounds import ValueFacts, bound_towards_zero
+from byoc_core.opset.value_bounds import ValueFacts, bound_towards_zero, summed
 
 __all__ = ["OPS"]
 
@@ -205,6 +205,20 @@ def _resize_bound(facts: ValueFacts) -> float:
     return math.inf if facts.context.attrs["method"] == "cubic" else bound_towards_zero(facts)
 
 
+def _antialias_bound(facts: ValueFacts) -> float:
+    """Return the bound of means of the elements under a filter; infinity where weights may be negative or undefined.
+
+    Weights are undefined where ``exclude_outside`` leaves out all elements under the filter.
+    """
+    attrs = facts.context.attrs
+    if attrs["method"] == "cubic" or attrs["exclude_outside"]:
+        return math.inf
+    lengths = facts.sizes(0)
+    scales = attrs["scales"] or [size / lengths[axis] for axis, size in zip(attrs["axes"], attrs["sizes"], strict=True)]
+    taps = sum(math.floor(2 / min(scale, 1.0)) + 1 for scale in scales)
+    return summed(bound_towards_zero(facts), 2 * taps)  # a weight is rounded, too
+
+
 _TARGET = (
     AttrSpec("axes", AttrKind.INTS, doc="The resized axes, counted from the front."),
     AttrSpec("sizes", AttrKind.DIMS, doc="The new size of each axis."),
@@ -291,7 +305,7 @@ OPS: tuple[OpDef, ...] = (
         flops=_antialias_flops,
         kernel=NumpyKernel(_antialias_resize),
         rounding=NORM,
-        bound=_resize_bound,
+        bound=_antialias_bound,
         cases=lambda: (
             example((2, 16, 9, 8), axes=(2, 3), sizes=(4, 3)),
             example((2, 16, 9, 8), axes=(2, 3), sizes=(5, 4), method="cubic"),
