@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -120,11 +121,13 @@ def relative_difference(first: Array, second: Array) -> float:
     return float((first - second).std() / first.std())
 
 
-def open_session(data: bytes) -> onnxruntime.InferenceSession:
-    """Return ONNX Runtime's session of a model."""
+def open_session(data: bytes | Path) -> onnxruntime.InferenceSession:
+    """Return ONNX Runtime's session of a model: the bytes of its file, or the path."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # some models hold unused weights
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        data if isinstance(data, bytes) else str(data), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def run_peer(session: onnxruntime.InferenceSession, feeds: Mapping[str, Array]) -> list[Array]:

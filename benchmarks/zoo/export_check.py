@@ -1,0 +1,161 @@
+"""The check of an exported model: built once for all sizes, saved, loaded, and run beside ONNX Runtime."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import byoc_core
+import numpy as np
+import onnx
+from byoc_core.ir import IRModule
+from byoc_core.onnx_backend import PreparedModel
+from byoc_core.opset.delegated import is_delegated
+from byoc_core.transform.evaluate import evaluate_function
+
+from benchmarks.zoo.accuracy import ALLOWED_FACTOR, ROUNDING, open_session
+from benchmarks.zoo.exports.export import Export, Sizes
+
+__all__ = ["CheckedExport", "ExportCheck"]
+
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class CheckedExport:
+    """What an exported model did on some backends.
+
+    Attributes:
+        ops: the number of ops of all compiled functions, and the number of delegated ones of these.
+        offloaded_share: the share of FLOPs taken by backends other than the host.
+        error: the largest error of an output over all sizes, over the largest magnitude of the output, against float64
+            or, where float64 cannot be had, against ONNX Runtime.
+        peer_error: the same for ONNX Runtime; 0 where ONNX Runtime is the oracle.
+        wrong: a line for each wrong output.
+    """
+
+    ops: int
+    delegated: int
+    offloaded_share: float
+    error: float
+    peer_error: float
+    wrong: Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A choice of sizes: inputs, ONNX Runtime's results, and the results in float64, or ``None``."""
+
+    sizes: Sizes
+    feeds: Mapping[str, Any]
+    peers: Sequence[Any]
+    exacts: Sequence[Any] | None
+
+
+class ExportCheck:
+    """An exported model beside ONNX Runtime; the results to compare with are computed once for all backends.
+
+    Args:
+        export: the export.
+        folder: holds the file, and the artifacts.
+    """
+
+    def __init__(self, export: Export, folder: Path) -> None:
+        self._export = export
+        self._path = folder / "model.onnx"
+        export.write(self._path)
+        self._graph = onnx.load(self._path, load_external_data=False).graph
+
+    @cached_property
+    def module(self) -> IRModule:
+        """The imported model.
+
+        Raises:
+            FrontendError: the model cannot be imported.
+        """
+        return byoc_core.from_onnx(self._path)
+
+    def check(self, backends: Sequence[str]) -> CheckedExport:
+        """Build the model once, save and load it, and compare its results at all sizes.
+
+        Raises:
+            ByocError: the model cannot be imported, compiled or run.
+        """
+        executable = byoc_core.build(self.module, backends=backends)
+        with tempfile.TemporaryDirectory() as folder:
+            artifact = Path(folder) / "model.byoc"
+            executable.save(artifact)
+            machine = PreparedModel(byoc_core.load(artifact, allow_native=True), self._graph.input, self._graph.output)
+        rows = [row for row in executable.report_data["ops"] if row["outcome"] != "(view)"]
+        errors, wrong = [(0.0, 0.0)], []
+        for trial in self._trials:
+            results = machine.run(trial.feeds)
+            for name, compared in self._compare(results, trial):
+                if isinstance(compared, str):
+                    wrong.append(f"{_text(trial.sizes)}: `{name}` {compared}")
+                else:
+                    errors.append(compared)
+        return CheckedExport(
+            len(rows),
+            sum(is_delegated(str(row["op"])) for row in rows),
+            float(executable.report_data["offloaded_share"]),
+            max(error for error, _ in errors),
+            max(peer for _, peer in errors),
+            wrong,
+        )
+
+    @cached_property
+    def _trials(self) -> Sequence[_Trial]:
+        session = open_session(self._path)
+        trials = []
+        for sizes in self._export.sizes:
+            feeds = self._export.draw(np.random.default_rng(_SEED), sizes)
+            peers = session.run(None, dict(feeds))
+            trials.append(_Trial(sizes, feeds, peers, self._exact(feeds)))
+        return trials
+
+    def _exact(self, feeds: Mapping[str, Any]) -> Sequence[Any] | None:
+        values = (*self._graph.input, *self._graph.output)
+        if any(value.type.tensor_type.elem_type in (0, onnx.TensorProto.STRING) for value in values):
+            return None  # sequences, maps and strings are no tensors of the program
+        return evaluate_function(self.module, "main", [feeds[value.name] for value in self._graph.input], exact=True)
+
+    def _compare(self, results: Sequence[Any], trial: _Trial) -> Iterator[tuple[str, tuple[float, float] | str]]:
+        """Yield for each output its errors and those of ONNX Runtime, or the text of what is wrong."""
+        for number, (value, result, peer) in enumerate(zip(self._graph.output, results, trial.peers, strict=True)):
+            if value.name in self._export.reasons:
+                continue
+            exact = peer if trial.exacts is None else trial.exacts[number]
+            yield value.name, _compare(np.asarray(result), np.asarray(peer), np.asarray(exact))
+
+
+def _compare(result: np.ndarray[Any, Any], peer: np.ndarray[Any, Any], exact: Any) -> tuple[float, float] | str:
+    """Return the errors of a result and of ONNX Runtime's against float64, or the text of what is wrong.
+
+    The rule is that of ``benchmarks.zoo.accuracy``, both ways. Numbers that are no floats must be equal.
+    """
+    if result.shape != peer.shape:
+        return f"has the shape {result.shape}, with ONNX Runtime {peer.shape}"
+    if result.dtype != peer.dtype:
+        return f"has the dtype {result.dtype}, with ONNX Runtime {peer.dtype}"
+    if result.dtype.kind != "f":
+        different = int((result != peer).sum())
+        return f"differs in {different} of {result.size} elements" if different else (0.0, 0.0)
+    if exact.shape != peer.shape:
+        return f"has the shape {peer.shape}, in float64 {exact.shape}"
+    if result.size == 0:
+        return 0.0, 0.0
+    largest = float(np.abs(exact).max()) or 1.0
+    error, peer_error = (float(np.abs(found - exact).max()) / largest for found in (result, peer))
+    unit = max(ROUNDING, float(np.finfo(result.dtype).eps))
+    if not max(error, peer_error) <= ALLOWED_FACTOR * max(min(error, peer_error), unit):
+        return f"has an error of {error:.1e}, with ONNX Runtime {peer_error:.1e}"
+    return error, peer_error
+
+
+def _text(sizes: Sizes) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.items()) or "fixed sizes"
