@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from byoc_core.backend import BackendHandle
 from byoc_core.driver.frozen import keep_frozen
-from byoc_core.driver.pipeline import inserted_passes, named
+from byoc_core.driver.pipeline import left_passes, named
 from byoc_core.driver.prepare import Prepared
 from byoc_core.driver.stages import Stage
 from byoc_core.ir import IRModule
@@ -58,7 +58,7 @@ def carve_for_backends(prepared: Prepared) -> IRModule:
         module = _partition(
             prepared, prepared.module, backends, compilation.request.policy, prepared.constraints, Stage.PARTITION
         )
-    passes = inserted_passes(compilation, Stage.AFTER_PARTITION, backends)
+    passes = left_passes(compilation, backends)
     return (
         compilation.observers.sequence(passes, Stage.AFTER_PARTITION, verify_input=False)(module) if passes else module
     )

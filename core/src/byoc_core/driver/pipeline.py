@@ -14,9 +14,9 @@ from byoc_core.errors import ByocError, PassError, VerifyError, type_name
 from byoc_core.ir import IRModule, verify
 from byoc_core.ir.snapshot import Snapshot
 from byoc_core.partitioning import PeelViews, PlanLayouts, RunCodegen
-from byoc_core.transform import Pass, UniqueNames, default_passes, pass_name
+from byoc_core.transform import FoldConstants, Pass, UniqueNames, default_passes, pass_name
 
-__all__ = ["inserted_passes", "named", "pass_names", "prepare_passes"]
+__all__ = ["inserted_passes", "left_passes", "named", "pass_names", "prepare_passes"]
 
 
 def pass_names(compilation: Compilation) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ def pass_names(compilation: Compilation) -> tuple[str, ...]:
     return (
         *map(pass_name, prepare_passes(compilation, backends)),
         *([Stage.PARTITION.value] if backends else []),
-        *map(pass_name, inserted_passes(compilation, Stage.AFTER_PARTITION, backends)),
+        *map(pass_name, left_passes(compilation, backends)),
         Stage.PARTITION_HOST.value,
         PlanLayouts.__name__,
         PeelViews.__name__,
@@ -43,11 +43,22 @@ def prepare_passes(compilation: Compilation, backends: Sequence[BackendHandle]) 
     """
     return [
         *default_passes(
-            keep_quantised=any(handle.info().quantised for handle in backends),
+            keep_quantised=_keeps_quantised(backends),
             max_fold_cost=compilation.request.max_fold_cost,
         ),
         *inserted_passes(compilation, Stage.BEFORE_PARTITION, backends),
         UniqueNames(),
+    ]
+
+
+def left_passes(compilation: Compilation, backends: Sequence[BackendHandle]) -> list[ModulePass]:
+    """Return the passes between the partition for backends and the partition for the host.
+
+    Quantised constants which no backend claimed are dequantised here, once.
+    """
+    return [
+        *([FoldConstants(max_cost=compilation.request.max_fold_cost)] if _keeps_quantised(backends) else []),
+        *inserted_passes(compilation, Stage.AFTER_PARTITION, backends),
     ]
 
 
@@ -70,6 +81,10 @@ def named(name: str, transform: ModulePass) -> ModulePass:
 
     run.__name__ = name
     return run
+
+
+def _keeps_quantised(backends: Iterable[BackendHandle]) -> bool:
+    return any(handle.info().quantised for handle in backends)
 
 
 def _plugin_pass(compilation: Compilation, stage: Stage, handle: BackendHandle) -> ModulePass:

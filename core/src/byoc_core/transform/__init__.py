@@ -8,6 +8,7 @@ from byoc_core.transform.bind_params import BindParams
 from byoc_core.transform.canonicalise import Canonicalise
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.common_subexpressions import EliminateCommonSubexpressions
+from byoc_core.transform.copy_dequantised import CopyDequantised
 from byoc_core.transform.dead_code import RemoveDeadCode, RemoveUnusedFunctions
 from byoc_core.transform.default_passes import default_passes
 from byoc_core.transform.evaluate import evaluate_binding, evaluate_function
@@ -27,6 +28,7 @@ from byoc_core.transform.rewrite_pass import RewritePass, pattern_rewrite
 from byoc_core.transform.rewriter import RewriteGraph, Rule, Rules, rewrite_module
 from byoc_core.transform.select_integers import SelectIntegers
 from byoc_core.transform.simplify import Simplify
+from byoc_core.transform.take_integers import TakeIntegers
 from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 from byoc_core.transform.trace_sizes import SizeKind, SizeOrigin, SizeTrace, trace_sizes
 from byoc_core.transform.unique_names import UniqueNames
@@ -35,6 +37,7 @@ __all__ = [
     "BindParams",
     "Canonicalise",
     "CaptureSizes",
+    "CopyDequantised",
     "EliminateCommonSubexpressions",
     "FoldBatchNorm",
     "FoldConstants",
@@ -60,6 +63,7 @@ __all__ = [
     "SizeKind",
     "SizeOrigin",
     "SizeTrace",
+    "TakeIntegers",
     "UniqueNames",
     "clone_function",
     "default_passes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from byoc_core.transform.copy_dequantised import CopyDequantised
 from byoc_core.transform.dead_code import RemoveDeadCode
 from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
@@ -11,6 +12,7 @@ from byoc_core.transform.hoist_seeds import HoistSeeds
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.select_integers import SelectIntegers
 from byoc_core.transform.simplify import Simplify
+from byoc_core.transform.take_integers import TakeIntegers
 
 __all__ = ["default_passes"]
 
@@ -19,8 +21,8 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
     """Return the passes to prepare a module for any backend, in order.
 
     Args:
-        keep_quantised: whether quantised constants stay quantised, and elements are selected among integers, for a
-            backend with integer arithmetic.
+        keep_quantised: whether quantised constants stay quantised, with a ``dequantize`` for each reader, and elements
+            are selected among integers, for a backend with integer arithmetic.
         max_fold_cost: the upper bound of the cost of constant folding; see :class:`FoldConstants`.
 
     The passes keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers.
@@ -32,10 +34,12 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
     return (
         FoldShapes(),
         fold_constants,
+        TakeIntegers(),
         *((SelectIntegers(), fold_constants) if keep_quantised else ()),
         Simplify(),
         FoldPad(),
         FoldBatchNorm(),
         RemoveDeadCode(),
+        *((CopyDequantised(),) if keep_quantised else ()),
         HoistSeeds(),
     )

@@ -35,8 +35,8 @@ class FoldConstants(Pass):
 
     Attributes:
         max_growth_nbytes: the most bytes by which the results of an op may exceed the distinct operands (a broadcast of
-            a small constant to a large one stays in the program). Casts of floats to wider floats may exceed the limit:
-            narrow stored weights are widened once, not in each call.
+            a small constant to a large one stays in the program). Casts of floats to wider floats and ``dequantize``
+            may exceed the limit: weights stored in a narrow dtype are widened once, not in each call.
         kept: names of ops to keep in the program.
         max_cost: bytes read and written plus FLOPs of all folded ops, with 4096 for each op and each round of a
             kernel's loop in Python; by default 512 Mi plus 16 for each byte of the module's constants. Folded values
@@ -49,14 +49,16 @@ class FoldConstants(Pass):
     max_cost: int | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Return the folded module.
+        """Return the folded module; functions annotated for a backend are left alone.
 
         Cost: linear in ops, plus the kernels of the folded ops. Each folded data-dependent op adds a round if its
         result makes operands of other such ops known. ``max_cost`` bounds both.
         """
         called = {str(b.attrs["callee"]) for f in module.functions.values() for b in f.walk() if b.op is CALL}
         folder = _Folder(self, module, FoldingBudget(declared_nbytes(module), self.max_cost))
-        folded = map_functions(module, lambda f: folder.fold(f, keeps_types=f.name in called))
+        folded = map_functions(
+            module, lambda f: f if "Codegen" in f.attrs else folder.fold(f, keeps_types=f.name in called)
+        )
         if folder.budget.num_refused:
             _LOGGER.warning(
                 "%d ops of constants stay in the program: folding all these ops costs more than %d bytes and FLOPs. "
@@ -160,7 +162,7 @@ class _Folder:
         ):
             return False
         growth = distinct_nbytes(binding.results) - distinct_nbytes(binding.operands)
-        return growth <= self.options.max_growth_nbytes or _widens_floats(binding)
+        return growth <= self.options.max_growth_nbytes or _widens_weights(binding)
 
 
 @dataclass
@@ -213,11 +215,14 @@ class _FoldedValues:
                 self.budget.release(array.nbytes)
 
 
-def _widens_floats(binding: Binding) -> bool:
-    """Return whether an op is a cast of floats to other floats."""
-    return binding.op.name == "cast" and all(
-        isinstance(value.type, TensorType) and is_float(value.type.dtype)
-        for value in (*binding.operands, *binding.results)
+def _widens_weights(binding: Binding) -> bool:
+    """Return whether an op is a cast of floats to other floats, or ``dequantize``."""
+    return binding.op.name == "dequantize" or (
+        binding.op.name == "cast"
+        and all(
+            isinstance(value.type, TensorType) and is_float(value.type.dtype)
+            for value in (*binding.operands, *binding.results)
+        )
     )
 
 
