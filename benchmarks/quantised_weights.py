@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import byoc_core
@@ -31,7 +32,7 @@ SIZES = (2048, 4096)
 """The length of the sums, and the number of columns."""
 LEVELS = (0, 4)
 """The levels of accuracy of ONNX Runtime: float32, and activations of 8 bits."""
-FLOATS = "byoc, float32"
+FLOATS = "ccompiler, float32"
 """The contestant of all ratios."""
 
 
@@ -129,16 +130,18 @@ def _contestants(matrix: QuantisedMatrix, rows: int) -> Mapping[str, Callable[[]
 
     Raises:
         ValueError: a result differs from numpy's.
-        RuntimeError: the product was not compiled to C.
+        RuntimeError: the product was not offloaded.
     """
     x = np.random.default_rng(1).standard_normal((rows, len(matrix.integers)), np.float32)
     expected = x @ matrix.floats
     results: dict[str, NDArray] = {}
     calls: dict[str, Callable[[], object]] = {}
-    for name, data in (("byoc, 4 bits", matrix.to_dequantized(rows)), (FLOATS, matrix.to_floats(rows))):
-        executable = byoc_core.build(byoc_core.from_onnx(data), ["ccompiler"])
+    for backend, form in product(("ccompiler", "dnnl"), ("4 bits", "float32")):
+        name = f"{backend}, {form}"
+        data = matrix.to_floats(rows) if form == "float32" else matrix.to_dequantized(rows)
+        executable = byoc_core.build(byoc_core.from_onnx(data), [backend])
         if executable.report_data["offloaded_share"] != 1.0:
-            raise RuntimeError(f"{name}: not compiled to C")
+            raise RuntimeError(f"{name}: not offloaded")
         results[name] = np.empty_like(expected)
         machine = byoc_core.VirtualMachine(executable, num_threads=1)
         calls[name] = machine.bind("main", {"x": x}, out={OUTPUT: results[name]})

@@ -100,6 +100,15 @@ static int run_step(const struct run *run, int32_t index) {
                   frame->addresses[step->quantise.target]);
     return DONE;
   }
+  if (step->op == MULTIPLY) {
+    const WeightOperands operands = {(const float *)frame->addresses[step->multiply.source],
+                                     (const int32_t *)frame->addresses[step->multiply.words],
+                                     (const float *)frame->addresses[step->multiply.scales],
+                                     (const int8_t *)frame->addresses[step->multiply.zeros],
+                                     (float *)frame->addresses[step->multiply.target]};
+    byoc_multiply(api, &step->multiply.product, &operands);
+    return DONE;
+  }
   const int status = api->execute(step->execute.primitive, frame->stream, step->execute.count,
                                   frame->arguments + step->execute.first);
   return status ? fail(run->failure, IN_EXECUTE, index, status) : DONE;

@@ -27,6 +27,8 @@ PyMODINIT_FUNC PyInit__native(void) {
       {"COMPUTE", COMPUTE},
       {"POOL", POOL},
       {"QUANTISE", QUANTISE},
+      {"MULTIPLY", MULTIPLY},
+      {"PANEL_COLUMNS", BYOC_PANEL_COLUMNS},
   };
   if (byoc_register_fork_handlers()) return PyErr_NoMemory();
   PyObject *module = PyModule_Create(&definition);

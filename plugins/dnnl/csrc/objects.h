@@ -48,7 +48,8 @@ enum {
   CHECK,   /* ends the run if an element is NaN or exceeds a limit */
   COMPUTE, /* a function of the core */
   POOL,    /* the largest byte of each window */
-  QUANTISE /* floats to bytes, channels last */
+  QUANTISE, /* floats to bytes, channels last */
+  MULTIPLY  /* rows by weights of 4 or 8 bits with scales */
 };
 
 /* A function on contiguous numbers, from byoc_core.runtime.vector_functions.vector_function. */
@@ -76,6 +77,26 @@ typedef struct {
 
 enum { MIN_QUANTISED_CHANNELS = 2, MAX_QUANTISED_CHANNELS = 4 };
 
+/* A product of rows by a matrix of weights, packed in panels of BYOC_PANEL_COLUMNS columns, the last filled up with zeros.
+ * Weights have a sign. The number of step `s` of a block is in word `s / (32 / num_bits)`, lowest bits first. */
+typedef struct {
+  int64_t rows, depth, columns;
+  int64_t block_size; /* steps sharing a scale and a zero point; the last block may be shorter */
+  int32_t num_bits;   /* 4 or 8 */
+  int32_t max_lanes;  /* the most floats of a vector */
+  int32_t has_zeros;
+} WeightProduct;
+
+enum { BYOC_PANEL_COLUMNS = 32 };
+
+typedef struct {
+  const float *x;       /* (rows, depth) */
+  const int32_t *words; /* (panels, blocks, words of a block, BYOC_PANEL_COLUMNS) */
+  const float *scales;  /* (panels, blocks, BYOC_PANEL_COLUMNS) */
+  const int8_t *zeros;  /* as scales; unused without zero points */
+  float *y;             /* (rows, columns) */
+} WeightOperands;
+
 typedef struct {
   int32_t op;
   union {
@@ -101,6 +122,10 @@ typedef struct {
       int32_t source, target;
       Quantisation quantisation;
     } quantise;
+    struct {
+      int32_t source, words, scales, zeros, target;
+      WeightProduct product;
+    } multiply;
   };
 } Step;
 
@@ -207,6 +232,10 @@ void byoc_pool(const Api *api, const Pooling *pooling, const void *x, void *y);
 
 /* Writes floats as bytes with channels last, in all threads of the call. */
 void byoc_quantise(const Api *api, const Quantisation *quantisation, const float *x, void *y);
+
+/* Multiplies rows by weights with scales, in all threads of the call. Magnitudes of `x` must leave room for the sums of
+ * a block, which are multiplied by the scale at the end. */
+void byoc_multiply(const Api *api, const WeightProduct *product, const WeightOperands *operands);
 
 /* Divides work on `count` elements into chunks for the threads of the call; little work stays in the calling thread. */
 typedef void (*Body)(void *data, int64_t first, int64_t count);

@@ -160,6 +160,31 @@ static int read_quantise(ProgramObject *self, Step *step, PyObject *item) {
   return 0;
 }
 
+/* Without zero points, `zeros` is any location. */
+static int read_multiply(ProgramObject *self, Step *step, PyObject *item) {
+  int source, words, scales, zeros, target, num_bits, max_lanes, has_zeros;
+  long long rows, depth, columns, block_size;
+  if (!PyArg_ParseTuple(item,
+                        "iiiiiiLLLLiip;a step is (MULTIPLY, source, words, scales, zeros, target, rows, depth, columns, "
+                        "block_size, num_bits, max_lanes, has_zeros)",
+                        &step->op, &source, &words, &scales, &zeros, &target, &rows, &depth, &columns, &block_size,
+                        &num_bits, &max_lanes, &has_zeros))
+    return -1;
+  const int locations[] = {source, words, scales, zeros, target};
+  for (size_t i = 0; i < sizeof locations / sizeof *locations; ++i)
+    if (locations[i] < 0 || locations[i] >= self->num_locations) return refuse("a product has no operand");
+  if (rows < 0 || depth < 1 || columns < 1 || depth > INT32_MAX || columns > INT32_MAX || rows > INT32_MAX ||
+      block_size < 1 || block_size > depth || (num_bits != 4 && num_bits != 8))
+    return refuse("the numbers of a product are out of range");
+  step->multiply.source = source;
+  step->multiply.words = words;
+  step->multiply.scales = scales;
+  step->multiply.zeros = zeros;
+  step->multiply.target = target;
+  step->multiply.product = (WeightProduct){rows, depth, columns, block_size, num_bits, max_lanes, has_zeros};
+  return 0;
+}
+
 static int read_step(ProgramObject *self, Step *step, PyObject *item) {
   const long op = PyTuple_Check(item) && PyTuple_Size(item) ? PyLong_AsLong(PyTuple_GetItem(item, 0)) : -1;
   if (op == EXECUTE) return read_execute(self, step, item);
@@ -167,6 +192,7 @@ static int read_step(ProgramObject *self, Step *step, PyObject *item) {
   if (op == COMPUTE) return read_compute(self, step, item);
   if (op == POOL) return read_pool(self, step, item);
   if (op == QUANTISE) return read_quantise(self, step, item);
+  if (op == MULTIPLY) return read_multiply(self, step, item);
   return PyErr_Occurred() ? -1 : refuse("the kind of a step is unknown");
 }
 

@@ -193,14 +193,14 @@ def test_elements_are_known_of_constants_only() -> None:
     assert planner.array(1) is given
     assert [planner.array(id_) for id_ in (0, 2, 3)] == [None] * 3
     assert [planner.is_constant(id_) for id_ in (0, 1, 2)] == [False, True, True]
-    planner.set_constant(3, "made", made)
+    planner.set_constant(3, "made", lambda: made)
     assert planner.array(3) is made
     assert planner.array(1) is given
     place = planner.stored_location(3)
     buffer = place.buffer
     assert (buffer.kind, buffer.name, buffer.nbytes, buffer.digest) == (Kind.CONSTANT, "%3", 96, "made")
     assert place.desc == planner.row_major(SIZES)
-    assert planner.add_constant("half", "other", made, place.desc).buffer.name == "half"
+    assert planner.add_constant("half", "other", lambda: made, place.desc).buffer.name == "half"
 
 
 def _in_blocks(engine: Engine, sizes: tuple[int, ...]) -> MemoryDesc:

@@ -37,25 +37,25 @@ def _take(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         return None
     rank = len(of_indices)
     attrs: dict[str, Any] = dict(dequantize.attrs)
-    taken: Any = binding.attrs["axis"]
-    taken %= len(shape)
+    selected_axis: Any = binding.attrs["axis"]
+    selected_axis %= len(shape)
     axis = attrs["axis"] % len(shape)
-    attrs["axis"] = axis if axis <= taken else axis + rank - 1
+    attrs["axis"] = axis if axis <= selected_axis else axis + rank - 1
 
-    def select(value: Value, along: int = taken) -> Value:
+    def select(value: Value, along: int = selected_axis) -> Value:
         return graph.emit("take", (value, indices), {**binding.attrs, "axis": along})
 
     integers, *parameters = dequantize.operands
     if attrs["block_size"]:
-        if axis == taken:
+        if axis == selected_axis:
             return None
         parameters = list(map(select, parameters))
-    elif shape_of(parameters[0]) and axis == taken:
+    elif shape_of(parameters[0]) and axis == selected_axis:
         # The parameters get the shape of the indices. Only parameters in blocks have more than one axis.
-        other = 1 - taken
+        other = 1 - selected_axis
         if len(shape) != 2 or not isinstance(shape[other], int) or not shape[other]:
             return None
-        end = rank if taken == 0 else 0
+        end = rank if selected_axis == 0 else 0
         parameters = [graph.emit("expand_dims", (select(value, 0),), {"axis": (end,)}) for value in parameters]
         attrs.update(axis=end, block_size=shape[other])
     return (graph.emit("dequantize", (select(integers), *parameters), attrs),)

@@ -7,8 +7,10 @@ from typing import Self, TypeAlias
 _Location: TypeAlias = tuple[int, int, int]
 # EXECUTE, address of the primitive, arguments: number (DNNL_ARG_*) and location; CHECK, location, number of
 # elements, bytes of an element, bits of the limit; COMPUTE, address of the function, two locations, rows, columns;
-# POOL, two locations, whether bytes are signed, images, channels, numbers of both axes; or QUANTISE, two locations,
-# whether bytes are signed, images, channels, pixels, scale, zero point.
+# POOL, two locations, whether bytes are signed, images, channels, numbers of both axes; QUANTISE, two locations,
+# whether bytes are signed, images, channels, pixels, scale, zero point; or MULTIPLY, locations of rows, words, scales,
+# zero points and result, rows, depth, columns, size of a block, bits of a weight, the most floats of a vector,
+# whether there are zero points.
 _Step: TypeAlias = tuple[float | tuple[int, ...] | tuple[tuple[int, int], ...], ...]
 
 # Kinds of locations.
@@ -22,6 +24,10 @@ CHECK: int
 COMPUTE: int
 POOL: int
 QUANTISE: int
+MULTIPLY: int
+
+# Columns of a panel of packed weights.
+PANEL_COLUMNS: int
 
 class Program:
     def __new__(

@@ -263,7 +263,8 @@ class Region:
     def _build(self, number: int, plan: Plan, planned_for: int) -> Program:
         engine = open_engine()
         with engine.threads(planned_for):
-            return Program(engine, plan, {**self._constants, **plan.constants}, is_serial=planned_for < number)
+            computed = {digest: compute() for digest, compute in plan.constants.items()}
+            return Program(engine, plan, {**self._constants, **computed}, is_serial=planned_for < number)
 
     def _plan_for(self, number: int, function: GraphFunction) -> Plan | None:
         engine = open_engine()

@@ -25,7 +25,18 @@ from byoc_core.runtime.vector_functions import vector_function
 
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, MemoryDesc, Primitive
-from byoc_dnnl.plan import Buffer, BytePooling, ByteQuantisation, Check, CoreStep, Kernel, Kind, Location, Step
+from byoc_dnnl.plan import (
+    Buffer,
+    BytePooling,
+    ByteQuantisation,
+    Check,
+    CoreStep,
+    Kernel,
+    Kind,
+    Location,
+    Step,
+    WeightProduct,
+)
 from byoc_dnnl.static_form import Shapes
 
 if TYPE_CHECKING:
@@ -133,6 +144,9 @@ def _core_step(native: ModuleType, step: CoreStep, numbers: Sequence[int]) -> _N
         is_signed = step.target.desc.dtype == "int8"
         numbers_of_images = (images, channels, prod(sizes), step.scale, step.zero_point)
         return native.QUANTISE, *numbers, is_signed, *numbers_of_images
+    if isinstance(step, WeightProduct):
+        form = (step.rows, step.depth, step.columns, step.block_size, step.num_bits)
+        return native.MULTIPLY, *numbers, *form, step.max_lanes, step.zeros is not None
     return native.COMPUTE, vector_function(step.function), *numbers, step.rows, step.columns
 
 

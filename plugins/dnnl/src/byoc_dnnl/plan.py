@@ -6,7 +6,7 @@ buffer, so the order of the steps is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
@@ -34,6 +34,7 @@ __all__ = [
     "Packing",
     "Plan",
     "Step",
+    "WeightProduct",
 ]
 
 
@@ -283,7 +284,42 @@ class ByteQuantisation(_OwnKernel):
     zero_point: int
 
 
-CoreStep = Check | Kernel | BytePooling | ByteQuantisation
+@dataclass(frozen=True, slots=True)
+class WeightProduct(_OwnKernel):
+    """A product of rows by weights of 4 or 8 bits with scales, by the extension (``csrc/weights.c``).
+
+    Rows, result and weights have no gaps; weights and their parameters are packed in panels
+    (:mod:`byoc_dnnl.derived_constants`).
+
+    Attributes:
+        words: the packed weights.
+        scales: the scales.
+        zeros: the zero points; ``None`` if all are 0.
+        rows: the number of rows.
+        depth: the number of elements of a row.
+        columns: the number of columns of the result.
+        block_size: steps with a common scale.
+        num_bits: the bits of a weight.
+        max_lanes: the most floats of a vector.
+    """
+
+    words: Location
+    scales: Location
+    zeros: Location | None
+    rows: int
+    depth: int
+    columns: int
+    block_size: int
+    num_bits: int
+    max_lanes: int
+
+    @property
+    def locations(self) -> Collection[Location]:
+        """The operand, the weights, their parameters, and the result; the scales stand for missing zero points."""
+        return (self.source, self.words, self.scales, self.zeros or self.scales, self.target)
+
+
+CoreStep = Check | Kernel | BytePooling | ByteQuantisation | WeightProduct
 """A step computed without oneDNN."""
 
 AnyStep = Step | CoreStep
@@ -306,13 +342,13 @@ class Plan:
     Attributes:
         steps: in the order of execution.
         packings: constants packed before the first run.
-        constants: arrays by digest, computed from constants during planning.
+        constants: functions by digest, each returning an array computed from constants.
         ops: for each step the computed ops of the offload report, as :func:`~byoc_core.runtime.parts.ops_text`.
     """
 
     steps: Sequence[AnyStep]
     packings: Sequence[Packing]
-    constants: Mapping[str, NDArray] = field(default_factory=dict)
+    constants: Mapping[str, Callable[[], NDArray]] = field(default_factory=dict)
     ops: Sequence[str] = ()
 
     @property

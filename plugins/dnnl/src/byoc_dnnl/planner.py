@@ -13,8 +13,11 @@ that handles both dtypes asks for the stored value; all other lowerings get the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from math import prod
 from types import MappingProxyType
 
+from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError
 from byoc_core.opset import LARGEST
 from byoc_core.runtime.graph.document import GraphFunction, GraphTensor
@@ -79,6 +82,7 @@ class Planner:
         self._calls = calls_of(function)
         self._constants = constants
         self.ranges = Ranges(function, self._calls, constants, precision)
+        self._digests = {id_: constant.digest for id_, constant in enumerate(function.constants, len(function.inputs))}
         self._makers = {call.output: call for call in self._calls}
         self._readers: dict[int, list[Call]] = {}
         for call in self._calls:
@@ -97,7 +101,7 @@ class Planner:
         self._next = 0
         self._unstored: dict[int, Quantised | Flattened] = {}
         self._deferred: dict[int, Callable[[], None]] = {}
-        self._new_constants: dict[str, NDArray] = {}
+        self._new_constants: dict[str, Callable[[], NDArray]] = {}
         self._arguments_of: dict[int, list[int]] = {}
         for number, (_, id_) in enumerate(function.outputs):
             self._arguments_of.setdefault(id_, []).append(len(function.inputs) + number)
@@ -108,14 +112,10 @@ class Planner:
 
     def _locate_inputs(self) -> None:
         function = self._function
-        digests = [constant.digest for constant in function.constants]
-        num_inputs = len(function.inputs) + len(digests)
-        for id_, (tensor, digest) in enumerate(
-            zip(function.values[:num_inputs], [*[""] * len(function.inputs), *digests], strict=True)
-        ):
+        for id_, tensor in enumerate(function.values[: len(function.inputs) + len(self._digests)]):
             if tensor.dtype not in DataType.__members__ or exceeded_limit(tensor) is not None:
                 continue  # no op takes it
-            desc = self._row_major_of(tensor)
+            desc, digest = self._row_major_of(tensor), self._digests.get(id_, "")
             kind, index = (Kind.CONSTANT, -1) if digest else (Kind.ARGUMENT, id_)
             self._locations[id_] = Location(Buffer(kind, f"%{id_}", desc.nbytes, index, digest), desc)
 
@@ -151,6 +151,14 @@ class Planner:
     def is_available(self, id_: int) -> bool:
         """Return whether a value is available already."""
         return id_ in self._locations or id_ in self._deferred
+
+    def maker(self, id_: int) -> Call | None:
+        """Return the call producing a value; ``None`` for inputs and constants."""
+        return self._makers.get(id_)
+
+    def is_deferred(self, id_: int) -> bool:
+        """Return whether a value is not yet computed, but will be on request."""
+        return id_ in self._deferred
 
     def is_read(self, id_: int) -> bool:
         """Return whether a value is read by a call, or is a result of the region."""
@@ -234,13 +242,19 @@ class Planner:
             self._computing = outer
         return self._locations[id_]
 
+    def digest(self, id_: int) -> str:
+        """Return the digest of a constant of the function, or of an array computed from constants."""
+        return self._digests.get(id_) or self._locations[id_].buffer.digest
+
     def array(self, id_: int) -> NDArray | None:
         """Return the elements of a constant; ``None`` for other values, and for constants with unknown elements."""
+        if id_ in self._digests:
+            return self._constants.exact(self._digests[id_])
         location = self._locations.get(id_)
         if location is None:
             return None
-        computed = self._new_constants.get(location.buffer.digest)
-        return self._constants.exact(location.buffer.digest) if computed is None else computed
+        digest = location.buffer.digest
+        return self._new_constants[digest]() if digest in self._new_constants else self._constants.exact(digest)
 
     def quantised(self, id_: int) -> Quantised | None:
         """Return the integers behind a dequantised value, or ``None``."""
@@ -287,21 +301,27 @@ class Planner:
         if desc.identity() != self.row_major(desc.sizes, self.declared_dtype(id_)).identity():
             yield self.row_major_location(id_)
 
-    def derived_constant(self, id_: int, derivation: Derivation) -> Location:
+    def derived_constant(self, id_: int, derivation: Derivation, dtype: str | None = None) -> Location:
         """Return the result of a derivation of a row-major constant, on the axes of the derivation.
+
+        Args:
+            id_: the constant.
+            derivation: the derivation.
+            dtype: the dtype of the result, by default of the constant.
 
         Raises:
             ArtifactError: the constant has another number of elements; only possible in a document from a file.
         """
         if (id_, derivation) in self._derived:
             return self._derived[id_, derivation]
-        source = self._locations[id_]
-        needed = self.row_major(derivation.sizes, source.desc.dtype).nbytes
-        if needed != source.buffer.nbytes:
-            where = f"constant {source.buffer.name}"
-            raise ArtifactError(where, "has another size", got=source.buffer.nbytes, expected=f"{needed} bytes")
-        desc = self.row_major(derivation.result_sizes, source.desc.dtype)
-        name, digest = source.buffer.name, source.buffer.digest
+        source, name = self._locations.get(id_), f"%{id_}"
+        if source is not None:  # a constant of 4 bits has no description in oneDNN
+            name, dtype = source.buffer.name, dtype or source.desc.dtype
+            needed = prod(derivation.sizes) * to_numpy(source.desc.dtype).itemsize
+            if needed != source.buffer.nbytes:
+                where = f"constant {name}"
+                raise ArtifactError(where, "has another size", got=source.buffer.nbytes, expected=f"{needed} bytes")
+        desc, digest = self.row_major(derivation.result_sizes, dtype or self.declared_dtype(id_)), self.digest(id_)
         location = Location(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest, derivation=derivation), desc)
         self._derived[id_, derivation] = location
         return location
@@ -361,21 +381,25 @@ class Planner:
 
     # Actions of lowerings.
 
-    def defer(self, id_: int, source: Quantised | Flattened, compute: Callable[[], None]) -> None:
-        """Record the data from which a value can be computed; the value itself is computed only on request."""
-        self._unstored[id_] = source
+    def defer(self, id_: int, source: Quantised | Flattened | None, compute: Callable[[], None]) -> None:
+        """Record the data from which a value can be computed, if any; the value is computed only on request."""
         self._deferred[id_] = compute
+        if source is not None:
+            self._unstored[id_] = source
         if isinstance(source, Flattened):
             self._values_in.setdefault(source.location.buffer, []).append(id_)
 
-    def set_constant(self, id_: int, digest: str, array: NDArray) -> None:
+    def set_constant(self, id_: int, digest: str, compute: Callable[[], NDArray]) -> None:
         """Record a value as an array computed from constants; ``digest`` must be unique."""
         desc = self._row_major_of(self._function.values[id_])
-        self._locations[id_] = self.add_constant(f"%{id_}", digest, array, desc)
+        self._locations[id_] = self.add_constant(f"%{id_}", digest, compute, desc)
 
-    def add_constant(self, name: str, digest: str, array: NDArray, desc: MemoryDesc) -> Location:
-        """Return the location of an array other than the function's constants; ``digest`` must be unique."""
-        self._new_constants[digest] = array
+    def add_constant(self, name: str, digest: str, compute: Callable[[], NDArray], desc: MemoryDesc) -> Location:
+        """Return the location of an array other than the function's constants; ``digest`` must be unique.
+
+        The array is computed on the first use: a plan that only judges ops computes nothing.
+        """
+        self._new_constants[digest] = cache(compute)
         return Location(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest), desc)
 
     def allocate_result(self, id_: int, desc: MemoryDesc) -> Location:

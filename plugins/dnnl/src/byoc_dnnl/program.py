@@ -18,7 +18,7 @@ from byoc_dnnl.handles import Engine, Memory, Stream, argument_block
 from byoc_dnnl.native import make_program, make_single
 from byoc_dnnl.plan import Buffer, Check, CoreStep, Kernel, Kind, Location, Plan, Step
 from byoc_dnnl.primitive_cache import primitive_of
-from byoc_dnnl.weights import shared_constants
+from byoc_dnnl.weights import Packed, shared_constants
 
 __all__ = ["Frame", "Program"]
 
@@ -51,12 +51,13 @@ class Program:
         self.is_serial = is_serial
         self.primitives = [primitive_of(step.desc) for step in plan.steps if isinstance(step, Step)]
         self.arrays: dict[Buffer, NDArray] = {}
-        for step in plan.steps:
-            for location in step.locations:
-                if location.buffer.kind is Kind.CONSTANT:
-                    self.arrays[location.buffer] = location.buffer.read(constants[location.buffer.digest])
-        self._packed = [shared_constants().pack(engine, p, constants[p.source.buffer.digest]) for p in plan.packings]
-        for packing, packed in zip(plan.packings, self._packed, strict=True):
+        self._packed: list[Packed] = []
+        for buffer in dict.fromkeys(location.buffer for step in plan.steps for location in step.locations):
+            if buffer.kind is Kind.CONSTANT:
+                self.arrays[buffer] = self._constant(buffer, constants[buffer.digest])
+        for packing in plan.packings:
+            packed = shared_constants().pack(engine, packing, constants[packing.source.buffer.digest])
+            self._packed.append(packed)
             self.arrays[packing.target.buffer] = packed.array
         self.numbers, self.storage = plan.lay_out()
         self.scratch_nbytes = plan.scratch_nbytes
@@ -66,6 +67,13 @@ class Program:
         self.parts: tuple[tuple[str, str], ...] = ()
         if is_recording():
             self.report_parts()
+
+    def _constant(self, buffer: Buffer, array: NDArray) -> NDArray:
+        """Return the form of a constant read by steps; a derived constant is shared by all programs."""
+        if buffer.derivation is None:
+            return buffer.read(array)
+        self._packed.append(shared_constants().derive(buffer, array))
+        return self._packed[-1].array
 
     def __call__(self, *arrays: NDArray) -> bool:
         """Run the plan on inputs and outputs; return whether all checks held. If not, the outputs hold anything."""

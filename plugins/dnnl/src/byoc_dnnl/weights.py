@@ -1,8 +1,9 @@
-"""Constants in the layouts of primitives, shared by all programs of the process."""
+"""Constants in the layouts of primitives and in the forms of derivations, shared by all programs of the process."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -13,13 +14,17 @@ from byoc_dnnl.arrays import address_of, aligned, aligned_in_large_pages, give_b
 from byoc_dnnl.capi import FORK_GATE, Argument, Query
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, Memory, MemoryDesc, Primitive, Stream, argument_block
-from byoc_dnnl.plan import Packing
+from byoc_dnnl.plan import Buffer, Packing
 
 __all__ = ["Packed", "SharedConstants", "shared_constants"]
 
 
+_Forms = tuple[MemoryDesc, MemoryDesc, Derivation | None] | Derivation
+"""The layouts and the derivation of a packing, or a derivation alone."""
+
+
 class Packed:
-    """A constant in the layout of a primitive; shared while held.
+    """A constant in the layout of a primitive, or derived; shared while held.
 
     Attributes:
         array: the bytes.
@@ -27,9 +32,9 @@ class Packed:
 
     __slots__ = ("__weakref__", "_family", "_forms", "_sources", "array")
 
-    def __init__(self, family: _Family, packing: Packing, array: NDArray) -> None:
+    def __init__(self, family: _Family, forms: _Forms, array: NDArray) -> None:
         self._family = family  # known while a member is held
-        self._forms = _forms_of(packing)
+        self._forms = forms
         self._sources: list[weakref.ref[NDArray]] = []
         self.array = array
         family.members.add(self)
@@ -38,12 +43,12 @@ class Packed:
         """Record an array with the same contents as the source of the packed constant."""
         self._sources = [*(source_ref for source_ref in self._sources if source_ref() is not None), weakref.ref(source)]
 
-    def is_packed_from(self, packing: Packing, source: NDArray) -> bool:
-        """Return whether a packing of an array gives this constant. Cost: a pass over the bytes of an unknown array.
+    def is_packed_from(self, forms: _Forms, source: NDArray) -> bool:
+        """Return whether these forms of an array give this constant. Cost: a pass over the bytes of an unknown array.
 
         Equal digests of two constants are not enough: for large constants in a file, nobody has checked the digest.
         """
-        if self._forms != _forms_of(packing):
+        if self._forms != forms:
             return False
         live_sources = [array for reference in self._sources if (array := reference()) is not None]
         if any(array is source for array in live_sources):
@@ -79,12 +84,26 @@ class SharedConstants:
 
         The pages of an array in a memory-mapped file are given back, because the source is not read any more.
         """
-        digest = packing.source.buffer.digest
+        forms = packing.source.desc, packing.target.desc, packing.source.buffer.derivation
+        return self._share(packing.source.buffer.digest, forms, source, lambda: _execute(engine, packing, source))
+
+    def derive(self, buffer: Buffer, source: NDArray) -> Packed:
+        """Return a derived constant; derive the constant if no program holds the result. Pages are given back too."""
+        assert buffer.derivation is not None
+
+        def derived() -> NDArray:
+            array = aligned_in_large_pages(buffer.nbytes)
+            array[...] = _bytes_of(buffer.read(source))
+            return array
+
+        return self._share(buffer.digest, buffer.derivation, source, derived)
+
+    def _share(self, digest: str, forms: _Forms, source: NDArray, make: Callable[[], NDArray]) -> Packed:
         with self._fork_lock.lock:
             family = self._families.setdefault(digest, _Family())
-            found = next((packed for packed in list(family.members) if packed.is_packed_from(packing, source)), None)
+            found = next((packed for packed in list(family.members) if packed.is_packed_from(forms, source)), None)
             if found is None:
-                found = Packed(family, packing, _execute(engine, packing, source))
+                found = Packed(family, forms, make())
                 found.add_source(source)
         give_back_pages(source)
         return found
@@ -109,11 +128,6 @@ def _execute(engine: Engine, packing: Packing, source: NDArray) -> NDArray:
         engine.api.call("dnnl_primitive_execute", primitive, stream, len(block), block)
     engine.api.call("dnnl_stream_wait", stream)
     return array
-
-
-def _forms_of(packing: Packing) -> tuple[MemoryDesc, MemoryDesc, Derivation | None]:
-    """Return the layouts and the derivation of a packing."""
-    return packing.source.desc, packing.target.desc, packing.source.buffer.derivation
 
 
 def _bytes_of(array: NDArray) -> NDArray:

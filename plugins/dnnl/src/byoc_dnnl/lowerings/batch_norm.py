@@ -73,7 +73,7 @@ def add_spelled_batch_norm(call: Call, planner: Planner) -> bool:
     row = planner.row_major(channels)
     mean, scale, beta = (planner.row_major_location(id_, "float32").view_as(row) for id_ in operands)
     halves = np.full(row.sizes, _HALF, np.float32)
-    variance = planner.add_constant(str(_HALF), f"{len(halves)} times {_HALF}", halves, row)
+    variance = planner.add_constant(str(_HALF), f"{len(halves)} times {_HALF}", lambda: halves, row)
     return _add([call, product, total], planner, location, image, (scale, beta, mean, variance), _HALF) is None
 
 

@@ -18,6 +18,7 @@ from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, first_
 from byoc_dnnl.lowerings.factors import Factors, byte_factors
 from byoc_dnnl.lowerings.flattening import flat_weights
 from byoc_dnnl.lowerings.named_primitives import as_chosen, implementations
+from byoc_dnnl.lowerings.quantised_weights import add_quantised_product
 from byoc_dnnl.lowerings.views import permuted_axes
 from byoc_dnnl.post_ops import PostOp
 
@@ -87,6 +88,8 @@ def _add_product(
     axis = 0 if call.op == "nn.dense" else 1
     factors = byte_factors(call, planner, axis) if len(call.operands[1].shape) == 2 else None
     if factors is not None and _add_byte_product(call, planner, factors, axis) is None:
+        return None
+    if add_quantised_product(call, planner) is None:
         return None
     if (
         planner.schedule_of(call) is None

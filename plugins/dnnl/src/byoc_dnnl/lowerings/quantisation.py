@@ -78,14 +78,18 @@ def lower_dequantize(call: Call, planner: Planner) -> str | None:
     Not taken: a zero point for each index of an axis, or of int32, except of constants; blocks of elements with a
     common scale.
     """
-    reason = _unsupported_parameters(call)
-    if reason is not None:
-        return reason
-    x, scale, zero = call.inputs
-    quantised = Quantised(x, planner.stored_location(x), scale, zero, axis_of(call) if call.operands[1].shape else None)
     arrays = [planner.array(id_) for id_ in call.inputs]
     constants = [array for array in arrays if array is not None]
-    if len(constants) == len(arrays):
+    is_constant = len(constants) == len(arrays) and call.result.dtype == "float32"
+    reason = _unsupported_parameters(call)
+    if reason is not None or not planner.is_available(call.inputs[0]):
+        if is_constant:  # of 4 bits, in blocks
+            planner.defer(call.output, None, _constant(call, planner, constants))
+            return None
+        return reason or f"oneDNN has no dtype {call.operands[0].dtype}"
+    x, scale, zero = call.inputs
+    quantised = Quantised(x, planner.stored_location(x), scale, zero, axis_of(call) if call.operands[1].shape else None)
+    if is_constant:
         planner.defer(call.output, quantised, _constant(call, planner, constants))
         return None
     if quantised.axis is not None and has_zero_point(planner, zero):
@@ -123,12 +127,12 @@ def keeps_order(planner: Planner, quantised: Quantised) -> bool:
 
 
 def _constant(call: Call, planner: Planner, arrays: Sequence[NDArray]) -> _Deferred:
-    def compute() -> None:
-        digest = " ".join(["dequantised", *(planner.stored_location(id_).buffer.digest for id_ in call.inputs)])
-        values = numpy_kernel(call.op)(*arrays, **call.attrs)
-        planner.set_constant(call.output, f"{digest} {call.attrs['axis']}", values)
+    def dequantised() -> NDArray:
+        return np.asarray(numpy_kernel(call.op)(*arrays, **call.attrs))
 
-    return compute
+    digests = (planner.digest(id_) for id_ in call.inputs)
+    digest = " ".join(["dequantised", *digests, *(str(call.attrs[name]) for name in ("axis", "block_size"))])
+    return lambda: planner.set_constant(call.output, digest, dequantised)
 
 
 def lower_quantize(call: Call, planner: Planner) -> str | None:

@@ -119,7 +119,7 @@ _DTYPES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(["roll", "split", "stack", "strided_slice"], _COPIED),
     "nn.stepwise_softmax": ("bfloat16", "float16"),
     "quantize": ("float32", "int8", "uint8"),
-    "dequantize": ("float32", "int8", "uint8", "int32"),
+    "dequantize": ("float32", "int8", "uint8", "int32", "int4", "uint4"),
 }
 """The dtypes of tensors, for ops not limited to float32."""
 

@@ -93,8 +93,15 @@ def lower_permute_dims(call: Call, planner: Planner) -> str | None:
         moved = integers.location.view_as(integers.location.desc.permuted(axes))
         if defer_integers(call.output, planner, integers._replace(location=moved)) is None:
             return None
-    location = planner.stored_location(x)
-    planner.set_location(call.output, location.view_as(location.desc.permuted(axes)) if axes else location)
+
+    def add_view() -> None:
+        location = planner.stored_location(x)
+        planner.set_location(call.output, location.view_as(location.desc.permuted(axes)) if axes else location)
+
+    if planner.is_deferred(x) and planner.flattened(x) is None:
+        planner.defer(call.output, None, add_view)
+    else:
+        add_view()
     return None
 
 
