@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
@@ -89,3 +90,32 @@ def test_an_error_inside_a_function_of_the_standard() -> None:
         "ONNX model, node `y` (SwiGLU), node `Y` (Mul): op `multiply`, operand `y=z`: axis 0 has size 3 and does not "
         "broadcast with size 4; got (3,), expected a shape broadcasting with (4,)"
     )
+
+
+def test_a_function_that_the_package_cannot_make_is_an_error_of_the_node() -> None:
+    body = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["a"], ["b"])],
+        "body",
+        [onnx.helper.make_tensor_value_info("a", onnx.TensorProto.FLOAT, [2])],
+        [onnx.helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [2])],
+    )
+    node = onnx.helper.make_node("SequenceMap", ["", "x"], ["y"], name="map", body=body)
+    tensors = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [2])
+    sequence = onnx.helper.make_sequence_type_proto(tensors)
+    values = [onnx.helper.make_value_info(name, sequence) for name in "xy"]
+    graph = onnx.helper.make_graph([node], "g", values[:1], values[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    with pytest.raises(FrontendError, match=r"`map` \(SequenceMap\): the package onnx cannot make .* function"):
+        from_onnx(model)
+
+
+def test_numbers_at_run_time_are_few() -> None:
+    sizes = [("x", onnx.TensorProto.FLOAT, [1, 5, 5]), ("i", onnx.TensorProto.INT64, [1 << 30])]
+    inputs = [onnx.helper.make_tensor_value_info(*each) for each in (*sizes, ("b", onnx.TensorProto.INT64, [2]))]
+    node = onnx.helper.make_node("Col2Im", ["x", "i", "b"], ["y"], name="fold")
+    outputs = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "g", inputs, outputs), opset_imports=[onnx.helper.make_opsetid("", 18)]
+    )
+    with pytest.raises(FrontendError, match=r"`fold` .*: too many numbers are known only at run time; got 1073741824"):
+        from_onnx(model)

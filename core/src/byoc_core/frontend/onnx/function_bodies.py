@@ -47,7 +47,10 @@ def standard_body(node: NodeContext, proto: onnx.NodeProto) -> onnx.FunctionProt
     if body is None and has_own_body(node.op_type, node.opset):
         version = _newest(schema.context_dependent_function_opset_versions, node.opset)
         types = [_type_of(node, index).SerializeToString() for index in range(len(proto.input))]
-        data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+        try:
+            data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+        except (RuntimeError, ValueError) as error:  # a needed input or attribute is missing
+            raise node.error(f"the package onnx cannot make the standard's function of the node: {error}") from error
         body = _with_defaults(schema, data)
         if not body.node:
             raise node.error(

@@ -61,8 +61,18 @@ def int_vector(node: NodeContext, index: int) -> Value:
     return node.reshape(value, (count,))
 
 
+_MOST_ELEMENTS = 1 << 12
+"""The most numbers read one by one at run time: sizes of axes, or of the parts of a split."""
+
+
 def elements(node: NodeContext, vector: Value, count: int) -> list[Value]:
-    """Return the elements of a vector as scalars."""
+    """Return the elements of a vector as scalars.
+
+    Raises:
+        FrontendError: there are more elements than a tensor of any model has axes or parts.
+    """
+    if count > _MOST_ELEMENTS:
+        raise node.error("too many numbers are known only at run time", got=count, expected=f"at most {_MOST_ELEMENTS}")
     return [node.emit("take", vector, number(node, position), axis=0) for position in range(count)]
 
 
