@@ -21,6 +21,7 @@ __all__ = [
     "DTypeInfo",
     "FloatLimits",
     "all_dtypes",
+    "complex_dtypes",
     "computing_dtypes",
     "dtype_info",
     "dtype_name",
@@ -57,9 +58,10 @@ class DTypeInfo:
         bits: bits of one element (4 for int4, stored by numpy in one byte; 2 for int2).
         itemsize: bytes of one element in a numpy array.
         dl_code: DLPack type code.
-        kind: ``"float"``, ``"int"``, ``"uint"`` or ``"bool"``.
+        kind: ``"float"``, ``"int"``, ``"uint"``, ``"bool"`` or ``"complex"``.
         from_ml_dtypes: whether the numpy dtype comes from ``ml_dtypes``.
-        is_for_storage: whether numbers of the dtype are stored, and converted before computing with them.
+        is_for_storage: whether numbers of the dtype are stored, and converted before computing with them. Nothing
+            computes with complex numbers: ONNX has no such arithmetic.
     """
 
     name: str
@@ -89,6 +91,7 @@ _TABLE: dict[str, DTypeInfo] = {
         DTypeInfo("float8_e5m2fnuz", 8, 1, DLCode.FLOAT8_E5M2FNUZ, "float", from_ml_dtypes=True, is_for_storage=True),
         DTypeInfo("float8_e8m0fnu", 8, 1, DLCode.FLOAT8_E8M0FNU, "float", from_ml_dtypes=True, is_for_storage=True),
         DTypeInfo("float4_e2m1fn", 4, 1, DLCode.FLOAT4_E2M1FN, "float", from_ml_dtypes=True, is_for_storage=True),
+        *(DTypeInfo(f"complex{b}", b, b // 8, DLCode.COMPLEX, "complex", is_for_storage=True) for b in (64, 128)),
     )
 }
 
@@ -109,8 +112,13 @@ class FloatLimits:
 
 
 def all_dtypes() -> tuple[str, ...]:
-    """Return the names of all dtypes, in a fixed order."""
-    return tuple(_TABLE)
+    """Return the names of all dtypes other than complex, in a fixed order."""
+    return tuple(name for name, info in _TABLE.items() if info.kind != "complex")
+
+
+def complex_dtypes() -> tuple[str, ...]:
+    """Return the names of the dtypes of complex numbers, which ops move and nothing computes with."""
+    return tuple(name for name, info in _TABLE.items() if info.kind == "complex")
 
 
 def computing_dtypes() -> tuple[str, ...]:

@@ -166,12 +166,12 @@ def test_stored_tensors_are_listed_without_data(tmp_path: Path) -> None:
     assert found.weights == (
         Weight("flags", "bool", (100,), 100),
         Weight("w", "float32", (3, 4), 48),
+        Weight("complex", "complex64", (2,), 16),
         Weight("k", "int64", (2,), 16),
         Weight("inner", "bfloat16", (5,), 10),
         Weight("text", "string", (2,), 5),
         Weight("d", "int4", (7,), 4),
         Weight("empty", "float64", (0,), 0),
-        Weight("complex", "complex64", (2,), 0),
     )
     assert found.weights_by_dtype()["float32"] == (1, 12, 48)
     assert list(found.weights_by_dtype())[:2] == ["bool", "float32"]

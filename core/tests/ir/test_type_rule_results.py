@@ -117,7 +117,7 @@ def test_a_rule_without_results_is_refused() -> None:
         ((np.int64(-1),), "float32", "axis 0 has a negative size; got -1"),
         ((2,), None, "the dtype has the wrong type; got None (NoneType), expected the name of a dtype"),
         ((2,), float, "the dtype has the wrong type; got <class 'float'> (type), expected the name of a dtype"),
-        ((2,), np.complex64, "numpy dtype dtype('complex64') has no byoc counterpart"),
+        ((2,), np.datetime64, "numpy dtype dtype('<M8') has no byoc counterpart"),
         ((2,), "flaot32", "unknown dtype 'flaot32'. Did you mean 'float32'"),
     ],
 )

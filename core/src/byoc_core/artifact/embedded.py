@@ -13,7 +13,7 @@ import numpy as np
 
 from byoc_core.artifact.library import ExecutableModule
 from byoc_core.artifact.loading import OpenedArtifact, load_opened
-from byoc_core.dtypes import all_dtypes, dtype_info, to_numpy
+from byoc_core.dtypes import all_dtypes, complex_dtypes, dtype_info, to_numpy
 from byoc_core.errors import CallError
 from byoc_core.native.abi import CPU, DLTensor
 from byoc_core.runtime.module import NDArray
@@ -94,7 +94,7 @@ def _array(tensor: DLTensor, where: str) -> NDArray:
 @cache
 def _numpy_dtypes() -> dict[tuple[int, int], np.dtype[np.generic]]:
     """Return the numpy dtypes by DLPack's code and bits; numpy stores elements of less than a byte differently."""
-    infos = [dtype_info(name) for name in all_dtypes()]
+    infos = [dtype_info(name) for name in (*all_dtypes(), *complex_dtypes())]
     return {(int(info.dl_code), info.bits): to_numpy(info.name) for info in infos if info.bits >= 8}
 
 

@@ -26,7 +26,7 @@ NUMBERS = (
 VALUES: tuple[Any, ...] = (
     None, True, False, 0.0, 1e300, {"float": "nan"}, {"float": "-inf"}, "", "n", "NCHW", "NHWC", "x", [], {}, [0],
     [1, 1], [2**62, 2**62], [-1, -1], {"dim": "n"}, {"dim": "n//0"}, {"dim": "2*n"}, {"dim": "n-9"}, "float64", "int8",
-    "bool", "int4", "bfloat16", "float8_e4m3fn", "complex64",
+    "bool", "int4", "bfloat16", "float8_e4m3fn", "complex64", "string",
 )  # fmt: skip
 DTYPES = (
     "float32",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.dims import match_symbols, symbols_of
+from byoc_core.dtypes import complex_dtypes
 from byoc_core.errors import CodegenError
 from byoc_core.native.plain_c import has_raw_functions
 from byoc_core.runtime.csource import CSourceModule
@@ -40,6 +41,8 @@ def check_plain(native: NativeProgram) -> None:
 
 def _own_obstacles(native: NativeProgram, function: VMFunction) -> Iterator[str]:
     registers = native.program.registers(function)
+    for dtype in sorted({register.dtype for register in registers if register.dtype in complex_dtypes()}):
+        yield f"tensors of {dtype}"
     for call in function.code:
         if not isinstance(call, Call) or call.kind is not CallKind.EXTERN:
             continue

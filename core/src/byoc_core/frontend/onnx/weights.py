@@ -46,6 +46,8 @@ DTYPES: Mapping[int, str] = MappingProxyType(
                 ("FLOAT8E5M2FNUZ", "float8_e5m2fnuz"),
                 ("FLOAT8E8M0", "float8_e8m0fnu"),
                 ("FLOAT4E2M1", "float4_e2m1fn"),
+                ("COMPLEX64", "complex64"),
+                ("COMPLEX128", "complex128"),
             )
             if hasattr(onnx.TensorProto, name)  # added by releases of the package `onnx`
         },
@@ -151,6 +153,9 @@ def _read_typed_field(tensor: onnx.TensorProto, dtype: np.dtype[np.generic]) -> 
         return np.array(tensor.float_data, dtype)
     if name == "float64":
         return np.array(tensor.double_data, dtype)
+    if name in ("complex64", "complex128"):  # real and imaginary parts in turn
+        parts = np.array(tensor.float_data if name == "complex64" else tensor.double_data, f"float{4 * dtype.itemsize}")
+        return parts[: len(parts) // 2 * 2].view(dtype)
     if name == "int64":
         return np.array(tensor.int64_data, dtype)
     if name in ("uint32", "uint64"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from byoc_core.dims import Dim
-from byoc_core.dtypes import dtype_info
+from byoc_core.dtypes import complex_dtypes, dtype_info
 from byoc_core.kernels.numpy_kernel import NumpyKernel, arithmetic, predicate
 from byoc_core.opset import value_bounds as bounds
 from byoc_core.opset.attributes import AttrKind, AttrSpec
@@ -58,6 +58,9 @@ def _infer_bitcast(context: TypeContext) -> tuple[Type, ...]:
 
 
 def _infer_cast(context: TypeContext) -> tuple[Type, ...]:
+    require_kind(context, 0, (*NUMBER_KINDS, "bool"))
+    if context.attrs["dtype"] in complex_dtypes():
+        raise context.error("attribute `dtype` is complex", got=context.attrs["dtype"])
     return (TensorType(context.tensor(0).shape, context.attrs["dtype"]),)
 
 
