@@ -75,3 +75,13 @@ def onnx_suite(session: nox.Session) -> None:
     install_wheels(session, ("core", "ccompiler", "dnnl", "mlops"), "pillow", *group("test"))
     runs = ["--on", "dnnl", "--on", "ccompiler", "--on", "ccompiler,dnnl", "--ledger", "docs"]
     session.run("python", "-m", "core.tests.onnx_suite", "--jobs", count_workers(), *(session.posargs or runs))
+
+
+@nox.session(requires=["wheels"])
+def exports(session: nox.Session) -> None:
+    """Export models by PyTorch, by quantisers and by skl2onnx, compare them with ONNX Runtime, and write the ledger.
+
+    ``nox -s exports -- whisper --on dnnl`` runs chosen exports on chosen backends, without ledger.
+    """
+    install_wheels(session, ("core", "ccompiler", "dnnl", "mlops", "msops"), *group("exports"))
+    session.run("python", "-m", "benchmarks.zoo.check_exports", *(session.posargs or ["--ledger", "docs"]))

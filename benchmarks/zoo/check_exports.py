@@ -21,44 +21,18 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from pathlib import Path
 
 from byoc_core.errors import ByocError
 
 from benchmarks.zoo.export_check import CheckedExport, ExportCheck
+from benchmarks.zoo.export_ledger import Line, write_ledger
 from benchmarks.zoo.exports import list_exports
 
-__all__ = ["Line", "main"]
+__all__ = ["main"]
 
 ON = ("", "ccompiler", "dnnl", "dnnl,ccompiler")
 """The choices of backends by default; nothing stands for the host alone."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """The outcome of an export on a choice of backends: what was checked, or the text of an error."""
-
-    name: str
-    backends: str
-    seconds: float
-    outcome: CheckedExport | str
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the model ran, and all results are right."""
-        return not isinstance(self.outcome, str) and not self.outcome.wrong
-
-    def __str__(self) -> str:
-        start = f"{self.name:34} {self.backends or 'host':16}"
-        if isinstance(self.outcome, str):
-            return f"{start} FAILED: {self.outcome}"
-        outcome = self.outcome
-        text = (
-            f"{start} {outcome.ops:5} ops, {outcome.delegated} delegated, {outcome.offloaded_share:4.0%} offloaded, "
-            f"error {outcome.error:.1e} (ONNX Runtime {outcome.peer_error:.1e}), {self.seconds:.1f} s"
-        )
-        return "\n".join([text, *(f"    WRONG: {line}" for line in outcome.wrong)])
 
 
 def check_all(name: str, choices: Sequence[str], folder: str) -> list[Line]:
@@ -104,6 +78,7 @@ def main() -> None:
         "--on", action="append", metavar="BACKENDS", help="backends, joined by commas; `host` for none; repeatable"
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the ONNX files stay")
+    parser.add_argument("--ledger", type=Path, metavar="FOLDER", help="where to write exported-models.md")
     parser.add_argument("--list", action="store_true", help="print the names of the exports, and stop")
     arguments = parser.parse_args()
     names = [name for name in list_exports() if not arguments.names or any(part in name for part in arguments.names)]
@@ -119,6 +94,8 @@ def main() -> None:
             for line in _check_in_process(name, choices, str(arguments.keep or folder)):
                 print(line, flush=True)
                 lines.append(line)
+    if arguments.ledger:
+        write_ledger(arguments.ledger, list_exports(), lines)
     if not all(line.is_right for line in lines):
         sys.exit(f"{sum(not line.is_right for line in lines)} of {len(lines)} lines are wrong")
 

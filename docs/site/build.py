@@ -32,6 +32,7 @@ TREE = {
         "inspect",
         "foreign-operators",
         "onnx-suite",
+        "exported-models",
         "offload-by-hand",
         "ccompiler-ops",
         "dnnl-ops",
