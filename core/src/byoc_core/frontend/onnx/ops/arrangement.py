@@ -17,8 +17,8 @@ __all__ = ["IMPORTERS"]
 
 
 def _import_trilu(node: NodeContext) -> Sequence[Imported]:
-    if node.has_input(1) and is_computed(node, 1) and count_of(node, 1) == 1:
-        (scalar,) = elements(node, int_vector(node, 1), 1)
+    if node.has_input(1) and is_computed(node, 1) and count_of(node, 1, 1) == 1:
+        (scalar,) = elements(node, int_vector(node, 1, 1), 1)
         diagonal: tuple[Dim, ...] = (as_number(node, scalar),)
     else:
         diagonal = node.dims(1) if node.has_input(1) else (0,)

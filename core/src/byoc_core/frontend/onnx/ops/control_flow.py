@@ -158,8 +158,12 @@ def _import_loop(node: NodeContext) -> Sequence[Imported]:
             "attribute `body` has the wrong number of inputs", got=len(body.input), expected=2 + len(carried)
         )
 
+    condition_rank = len(node.shape(1)) if node.has_input(1) else 0
+    ranks = [_declared_rank(body.input[0], 0), _declared_rank(body.input[1], condition_rank)]
+
     def run(inner: NodeContext, number: Imported, values: Sequence[Imported]) -> Round:
-        condition, *outputs = inner.inline("body", (number, np.array(True), *values))
+        indicators = [_with_rank(inner, *pair) for pair in zip((number, np.array(True)), ranks, strict=True)]
+        condition, *outputs = inner.inline("body", (*indicators, *values))
         return Round(condition, outputs[: len(carried)], outputs[len(carried) :])
 
     limit: Imported = node.imported(0) if node.has_input(0) else _FOREVER
@@ -175,6 +179,18 @@ def _import_loop(node: NodeContext) -> Sequence[Imported]:
         [False] * (num_outputs - len(carried)),
     )
     return rounds.emit(carried)
+
+
+def _with_rank(inner: NodeContext, scalar: Imported, rank: int) -> Imported:
+    """Return the number of a round, or its condition, with axes of size 1."""
+    array = inner.as_array(scalar)
+    shape = (1,) * rank
+    return inner.reshape(inner.to_value(scalar, "a scalar"), shape) if array is None else array.reshape(shape)
+
+
+def _declared_rank(declared: onnx.ValueInfoProto, default: int) -> int:
+    tensor = declared.type.tensor_type
+    return len(tensor.shape.dim) if tensor.HasField("shape") else default
 
 
 def _count_rounds(node: NodeContext, body: onnx.GraphProto) -> Dim | None:

@@ -235,7 +235,7 @@ def _import_max_unpool(node: NodeContext) -> Sequence[Imported]:
 
 def _extended(node: NodeContext, value: Value, shape: Sequence[Dim]) -> Value:
     """Return a value with zeros at the ends of its axes, as far as the shape in input 2 is larger."""
-    target = read_sizes(node, 2) if node.has_input(2) else shape
+    target = read_sizes(node, 2, len(shape)) if node.has_input(2) else shape
     if len(target) != len(shape):
         raise node.error(
             "has an output shape of the wrong rank", got=ShapeValue(tuple(target)), expected=f"{len(shape)} sizes"

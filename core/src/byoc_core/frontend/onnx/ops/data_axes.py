@@ -9,7 +9,15 @@ import numpy as np
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import NodeContext
 from byoc_core.frontend.onnx.ops.data_dependent import emit_sized
-from byoc_core.frontend.onnx.ops.data_sizes import as_sizes, count_of, elements, int_vector, number, sizes_value
+from byoc_core.frontend.onnx.ops.data_sizes import (
+    as_sizes,
+    count_of,
+    elements,
+    int_vector,
+    number,
+    size_value,
+    sizes_value,
+)
 from byoc_core.ir.module import Value
 
 __all__ = ["along_axis", "from_front", "marked", "reduce_axes", "shape_with_axes", "shape_without_axes"]
@@ -28,7 +36,12 @@ def marked(node: NodeContext, axes: Value, rank: int) -> Value:
 
 
 def reduce_axes(
-    node: NodeContext, index: int, reduce: Callable[[Value, tuple[int, ...]], Value], *, keepdims: bool
+    node: NodeContext,
+    index: int,
+    reduce: Callable[[Value, tuple[int, ...]], Value],
+    *,
+    keepdims: bool,
+    is_noop: bool = False,
 ) -> Value:
     """Return the first input reduced along the axes in another input.
 
@@ -39,16 +52,22 @@ def reduce_axes(
         index: the input with the axes.
         reduce: reduces a tensor along axes, and removes these.
         keepdims: whether the reduced axes stay with size 1.
+        is_noop: whether no axis is reduced, in place of all, if the input with the axes has no elements.
     """
     shape = node.shape(0)
-    rank, count = len(shape), count_of(node, index)
-    is_reduced = marked(node, from_front(node, int_vector(node, index), rank), rank)
+    rank = len(shape)
+    axes = from_front(node, int_vector(node, index), rank)
+    is_reduced = marked(node, axes, rank)
+    (count,) = node.shape_of(axes)
+    if not (isinstance(count, int) or is_noop):
+        is_empty = node.emit("equal", size_value(node, count), number(node, 0))
+        is_reduced = node.emit("logical_or", is_reduced, is_empty)
     sizes, unit = sizes_value(node, shape), number(node, 1)
     outer_sizes = as_sizes(node, node.emit("where", is_reduced, unit, sizes), rank)
     inner_sizes = as_sizes(node, node.emit("where", is_reduced, sizes, unit), rank)
     pairs = [size for pair in zip(outer_sizes, inner_sizes, strict=True) for size in pair]
     result = reduce(node.reshape(node.value(0), pairs), tuple(range(1, 2 * rank, 2)))
-    return result if keepdims else node.reshape(result, _without(node, is_reduced, sizes, rank - count))
+    return result if keepdims else node.reshape(result, _without(node, is_reduced, sizes, rank - count_of(node, index)))
 
 
 def shape_without_axes(node: NodeContext, index: int) -> tuple[Dim, ...]:
@@ -78,7 +97,7 @@ def along_axis(node: NodeContext, index: int, compute: Callable[[Value], Value])
     """
     shape = node.shape(0)
     rank = len(shape)
-    (axis,) = elements(node, from_front(node, int_vector(node, index), rank), 1)
+    (axis,) = elements(node, from_front(node, int_vector(node, index, 1), rank), 1)
     indices, sizes = node.constant(np.arange(rank, dtype=np.int64)), sizes_value(node, shape)
 
     def total(relation: str) -> Value:

@@ -146,7 +146,7 @@ def _import_split(node: NodeContext) -> Sequence[Imported]:
     if node.opset < 13 and node.has_attr("split"):
         sections = node.attr_ints("split")
     elif node.opset >= 13 and node.has_input(1):
-        sections = read_sizes(node, 1)
+        sections = read_sizes(node, 1, node.num_outputs)
     else:
         sections = _even_sections(node, shape[axis], count)
     return node.emit_all("split", (node.value(0),), {"sections": sections, "axis": axis})

@@ -36,14 +36,21 @@ def is_computed(node: NodeContext, index: int) -> bool:
     return node.shape_value(index) is None and product(node.shape(index)) != 0
 
 
-def count_of(node: NodeContext, index: int) -> int:
+def count_of(node: NodeContext, index: int, expected: int | None = None) -> int:
     """Return the number of elements of an input, a scalar or a vector.
 
+    Args:
+        node: the node.
+        index: the input.
+        expected: the number demanded by the operator: taken where the number is known only at run time.
+
     Raises:
-        FrontendError: the number is known only at run time, or the input has several axes.
+        FrontendError: the number is known only at run time and not demanded, or the input has several axes.
     """
     shape = node.shape(index)
     count = product(shape)
+    if not isinstance(count, int) and expected is not None:
+        count = expected
     if len(shape) > 1 or not isinstance(count, int):
         raise node.error(
             f"input {index} holds numbers computed at run time, of an unknown count",
@@ -53,12 +60,18 @@ def count_of(node: NodeContext, index: int) -> int:
     return count
 
 
-def int_vector(node: NodeContext, index: int) -> Value:
-    """Return an input as an int64 vector; floats are rounded towards zero."""
-    value, count = node.value(index), count_of(node, index)
+def int_vector(node: NodeContext, index: int, count: Dim | None = None) -> Value:
+    """Return an input as an int64 vector; floats are rounded towards zero.
+
+    Args:
+        node: the node.
+        index: the input.
+        count: the number of elements, checked at run time where not known; by default that of the input.
+    """
+    value = node.value(index)
     if node.type(index).dtype != "int64":
         value = node.emit("cast", value, dtype="int64")
-    return node.reshape(value, (count,))
+    return node.reshape(value, (product(node.shape(index)) if count is None else count,))
 
 
 _MOST_ELEMENTS = 1 << 12
@@ -88,15 +101,21 @@ def as_number(node: NodeContext, scalar: Value) -> Dim:
     return _as_size(node, positive) - _as_size(node, node.emit("subtract", positive, scalar))
 
 
-def read_sizes(node: NodeContext, index: int) -> tuple[Dim, ...]:
+def read_sizes(node: NodeContext, index: int, expected: int | None = None) -> tuple[Dim, ...]:
     """Return the elements of an input as sizes, known during import or at run time.
+
+    Args:
+        node: the node.
+        index: the input.
+        expected: the number of sizes demanded by the operator: taken where the number is known only at run time.
 
     Raises:
         FrontendError: the number of sizes is unknown.
     """
     if not is_computed(node, index):
         return read_ints(node, index) if node.shape_value(index) is None else node.dims(index)
-    return as_sizes(node, int_vector(node, index), count_of(node, index))
+    count = count_of(node, index, expected)
+    return as_sizes(node, int_vector(node, index, count), count)
 
 
 def read_ints(node: NodeContext, index: int) -> tuple[int, ...]:

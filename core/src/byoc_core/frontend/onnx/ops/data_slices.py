@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from byoc_core.dims import Dim, product
 from byoc_core.frontend.onnx.node_context import NodeContext
 from byoc_core.frontend.onnx.ops.data_axes import from_front
 from byoc_core.frontend.onnx.ops.data_dependent import emit_range
-from byoc_core.frontend.onnx.ops.data_sizes import count_of, elements, int_vector, is_computed, number, size_value
+from byoc_core.frontend.onnx.ops.data_sizes import elements, int_vector, is_computed, number, size_value
 from byoc_core.ir.module import Value
 
 __all__ = ["by_axis", "slice_between", "slice_of_data", "take_range"]
@@ -20,41 +21,55 @@ _OPEN_END = np.iinfo(np.int64).max
 def slice_of_data(node: NodeContext) -> Value:
     """Return the slice of the first input by starts, ends, axes and steps in further inputs, some computed.
 
+    The number of bounds may be known only at run time; then each axis is sliced.
+
     Raises:
-        FrontendError: the number of bounds is unknown, a known step is 0, or there is no such axis.
+        FrontendError: the inputs have different numbers of elements, a known step is 0, or there is no such axis.
     """
-    rank, count = len(node.shape(0)), count_of(node, 1)
-    indices = [index for index in (1, 2, 3, 4) if node.has_input(index)]
-    if any(count_of(node, index) != count for index in indices):
-        raise node.error("axes, starts, ends and steps differ in number")
-    bounds = [int_vector(node, 1), int_vector(node, 2)]
-    steps = int_vector(node, 4) if node.has_input(4) else node.constant(np.ones(count, np.int64))
+    rank, count = len(node.shape(0)), _count_bounds(node)
+    bounds = [int_vector(node, 1, count), int_vector(node, 2, count)]
     if node.has_input(4) and not is_computed(node, 4) and 0 in node.ints(4):
         raise node.error("has a step of 0")
-    if node.has_input(3) and is_computed(node, 3):
-        columns = [
-            by_axis(node, 3, values, other) for values, other in zip((*bounds, steps), (0, _OPEN_END, 1), strict=True)
-        ]
-        axes: Sequence[int] = range(rank)
-    else:
+    steps = int_vector(node, 4, count) if node.has_input(4) else _repeated(node, 1, count)
+    if isinstance(count, int) and not (node.has_input(3) and is_computed(node, 3)):
         columns = [elements(node, values, count) for values in (*bounds, steps)]
-        axes = node.ints(3) if node.has_input(3) else range(count)
+        axes: Sequence[int] = node.ints(3) if node.has_input(3) else range(count)
+    else:
+        named = int_vector(node, 3, count) if node.has_input(3) else node.emit("arange", stop=count)
+        columns = [
+            by_axis(node, named, values, other)
+            for values, other in zip((*bounds, steps), (0, _OPEN_END, 1), strict=True)
+        ]
+        axes = range(rank)
     return slice_between(node, [node.axis(axis, rank) for axis in axes], *columns)
 
 
-def by_axis(node: NodeContext, index: int, values: Value, other: int) -> list[Value]:
+def _count_bounds(node: NodeContext) -> Dim:
+    """Return the number of bounds: a number known for one of the inputs, else that of the starts."""
+    indices = [index for index in (1, 2, 3, 4) if node.has_input(index)]
+    counts = [product(node.shape(index)) for index in indices]
+    known = {count for count in counts if isinstance(count, int)}
+    if len(known) > 1:
+        raise node.error("axes, starts, ends and steps differ in number")
+    return known.pop() if known else counts[0]
+
+
+def _repeated(node: NodeContext, number_: int, count: Dim) -> Value:
+    return node.emit("broadcast_to", number(node, number_), shape=(count,))
+
+
+def by_axis(node: NodeContext, axes: Value, values: Value, other: int) -> list[Value]:
     """Return the value for each axis of the first input, a scalar; ``other`` for axes not named.
 
     Args:
         node: the node.
-        index: the input naming an axis for each value.
+        axes: an axis for each value: an int64 vector.
         values: an int64 vector.
         other: the value of other axes.
     """
     rank = len(node.shape(0))
     defaults = node.constant(np.full(rank, other, np.int64))
-    axes = from_front(node, int_vector(node, index), rank)
-    return elements(node, node.emit("scatter_elements", defaults, axes, values, axis=0), rank)
+    return elements(node, node.emit("scatter_elements", defaults, from_front(node, axes, rank), values, axis=0), rank)
 
 
 def slice_between(

@@ -73,7 +73,7 @@ def _read_depth(node: NodeContext) -> Dim:
     """Return the only element of input 1; the element may be of any dtype of numbers."""
     array = node.array(1)
     if array is None or array.dtype.name in ("int32", "int64"):
-        depths = read_sizes(node, 1)
+        depths = read_sizes(node, 1, 1)
     else:
         numbers = array.astype(np.float64)
         if not np.isfinite(numbers).all():
@@ -96,7 +96,7 @@ def _read_one_hot_values(node: NodeContext) -> tuple[Value, Value]:
 
 
 def _import_tile(node: NodeContext) -> Sequence[Imported]:
-    return (node.emit("tile", node.value(0), repeats=read_sizes(node, 1)),)
+    return (node.emit("tile", node.value(0), repeats=read_sizes(node, 1, len(node.shape(0)))),)
 
 
 def _import_reverse_sequence(node: NodeContext) -> Sequence[Imported]:

@@ -14,7 +14,7 @@ __all__ = ["IMPORTERS"]
 
 def _import_topk(node: NodeContext) -> Sequence[Imported]:
     """Import top-k; ``k`` is an attribute before opset 10, then an input; before opset 11 the largest, sorted."""
-    k = (node.attr_int("k"),) if node.opset < 10 else read_sizes(node, 1)
+    k = (node.attr_int("k"),) if node.opset < 10 else read_sizes(node, 1, 1)
     if len(k) != 1:
         raise node.error("`k` is not a single number", got=ShapeValue(k))
     flags = {name: node.attr_flag(name, default=True) for name in ("largest", "sorted") if node.opset >= 11}
@@ -26,7 +26,7 @@ def _cumulative(op: str) -> NodeImporter:
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         flags = {name: node.attr_flag(name) for name in ("exclusive", "reverse")}
-        if is_computed(node, 1) and count_of(node, 1) == 1:
+        if is_computed(node, 1) and count_of(node, 1, 1) == 1:
             return (along_axis(node, 1, lambda value: node.emit(op, value, axis=1, **flags)),)
         axes = node.ints(1)
         if len(axes) != 1:

@@ -72,13 +72,14 @@ def _pad_by_data(node: NodeContext, mode: str) -> Value:
 
 def _computed_widths(node: NodeContext, rank: int) -> dict[int, tuple[Value, Value]]:
     """Return the widths before and after each padded axis, as int64 scalars."""
-    pads, count = int_vector(node, 1), count_of(node, 1)
     num_axes = count_of(node, 3) if node.has_input(3) else rank
+    count = count_of(node, 1, 2 * num_axes)
+    pads = int_vector(node, 1, count)
     if count != 2 * num_axes:
         raise node.error("the padding does not fit the axes", got=count, expected=f"{2 * num_axes} values")
     sides = node.emit_all("split", (pads,), {"sections": (num_axes, num_axes), "axis": 0})
     if node.has_input(3) and is_computed(node, 3):
-        columns = [by_axis(node, 3, side, 0) for side in sides]
+        columns = [by_axis(node, int_vector(node, 3), side, 0) for side in sides]
         axes: Sequence[int] = range(rank)
     else:
         columns = [elements(node, side, num_axes) for side in sides]
@@ -194,7 +195,7 @@ def _centred(node: NodeContext, axes: Sequence[int]) -> Value:
     """Return the middle of the first input along axes, of sizes computed at run time, with zeros around."""
     value, zero, two = node.value(0), number(node, 0), number(node, 2)
     fill = node.scalar(0.0, 0)
-    for axis, target in zip(axes, elements(node, int_vector(node, 1), len(axes)), strict=True):
+    for axis, target in zip(axes, elements(node, int_vector(node, 1, len(axes)), len(axes)), strict=True):
         size = size_value(node, _shape(value)[axis])
         missing = node.emit("subtract", target, size)
         removed = node.emit("maximum", node.emit("subtract", zero, missing), zero)
@@ -211,7 +212,7 @@ def _import_center_crop_pad(node: NodeContext) -> Sequence[Imported]:
     """Import centred cropping and padding; of an odd difference, the larger half is at the end."""
     shape = node.shape(0)
     axes = node.attr_ints("axes", range(len(shape)))
-    if is_computed(node, 1) and count_of(node, 1) == len(axes):
+    if is_computed(node, 1) and count_of(node, 1, len(axes)) == len(axes):
         return (_centred(node, [node.axis(axis, len(shape)) for axis in axes]),)
     target = node.dims(1)
     if len(target) != len(axes):

@@ -83,7 +83,11 @@ def _reduction(compute: _Compute, *, axes_input_since: int = 18) -> NodeImporter
         if node.opset >= axes_input_since:
             is_noop = node.attr_flag("noop_with_empty_axes")
             if node.has_input(1) and is_computed(node, 1):
-                return (reduce_axes(node, 1, lambda value, axes: compute(node, value, axes, False), keepdims=keepdims),)
+
+                def reduce(value: Value, axes: tuple[int, ...]) -> Value:
+                    return compute(node, value, axes, False)
+
+                return (reduce_axes(node, 1, reduce, keepdims=keepdims, is_noop=is_noop),)
             axes = read_ints(node, 1) if node.has_input(1) else ()
         else:
             axes = node.attr_ints("axes", ())

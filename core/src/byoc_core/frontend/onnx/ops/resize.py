@@ -47,9 +47,9 @@ def _import_upsample(node: NodeContext) -> Sequence[Imported]:
 def _resize_by_computed_scales(node: NodeContext) -> Value:
     """Resize by the rule before opset 11, with scales computed at run time."""
     axes = range(len(node.shape(0)))
-    _check_count(node, "scales", range(count_of(node, 1)), len(axes))
+    _check_count(node, "scales", range(count_of(node, 1, len(axes))), len(axes))
     sampling = Sampling(_read_method(node, ("nearest", "linear")), "asymmetric", BY_GROWTH)
-    return resize_axes(node, axes, target_by_factors(node, node.value(1), axes), sampling)
+    return resize_axes(node, axes, target_by_factors(node, node.reshape(node.value(1), (len(axes),)), axes), sampling)
 
 
 def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
@@ -124,22 +124,22 @@ def _computed_target(node: NodeContext, axes: Sequence[int], *, is_region: bool)
     if policy not in ("stretch", "not_larger", "not_smaller"):
         raise node.error("attribute `keep_aspect_ratio_policy` is unknown", got=policy)
     if node.has_input(2) and product(node.shape(2)) != 0:
-        _check_count(node, "scales", range(count_of(node, 2)), len(axes))
+        _check_count(node, "scales", range(count_of(node, 2, len(axes))), len(axes))
         is_needed = is_region or node.array(2) is None
-        return target_by_factors(node, node.value(2), axes) if is_needed else None
+        return target_by_factors(node, node.reshape(node.value(2), (len(axes),)), axes) if is_needed else None
     if not node.has_input(3):
         return None
-    _check_count(node, "sizes", range(count_of(node, 3)), len(axes))
+    _check_count(node, "sizes", range(count_of(node, 3, len(axes))), len(axes))
     is_unknown = is_computed(node, 3) or not all(isinstance(size, int) for size in (*node.dims(3), *shape))
     if is_region or (policy != "stretch" and is_unknown):
-        return target_by_sizes(node, int_vector(node, 3), axes, policy)
+        return target_by_sizes(node, int_vector(node, 3, len(axes)), axes, policy)
     return None
 
 
 def _read_regions(node: NodeContext, axes: Sequence[int]) -> Sequence[tuple[Value, Value]]:
     """Return start and end of each axis, as float64 shares of the axis."""
     count = 2 * len(axes)
-    if not node.has_input(1) or count_of(node, 1) != count:
+    if not node.has_input(1) or count_of(node, 1, count) != count:
         raise node.error("has no region of the axes in input `roi`", expected=f"{count} numbers")
     numbers = elements(node, node.reshape(node.emit("cast", node.value(1), dtype="float64"), (count,)), count)
     return list(zip(numbers[: len(axes)], numbers[len(axes) :], strict=True))
@@ -155,7 +155,7 @@ def _read_target(node: NodeContext, old: Sequence[Dim]) -> tuple[list[float] | N
         return scales, [_scaled(node, size, scale) for size, scale in zip(old, scales, strict=True)]
     if not node.has_input(3):
         raise node.error("has neither scales nor sizes")
-    sizes = list(read_sizes(node, 3))
+    sizes = list(read_sizes(node, 3, len(old)))
     _check_count(node, "sizes", sizes, len(old))
     if policy == "stretch":
         return None, sizes

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import onnx
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, product
 from byoc_core.frontend.onnx.differing_sizes import shapes_of_alike, types_of_all_rounds
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
@@ -251,13 +251,14 @@ def _is_widened(form: Imported, new_form: Imported) -> bool:
 
 
 def read_scalar(node: NodeContext, value: Value, dtype: str, subject: str) -> Value:
-    """Return a value of one element without axes, because models also use such values with an axis.
+    """Return a value of one element without axes; models also use values of any rank, and of sizes known at run time.
 
     Raises:
-        FrontendError: the value has another dtype or more elements.
+        FrontendError: the value has another dtype, or cannot have one element.
     """
-    type_ = value.type
-    if not isinstance(type_, TensorType) or type_.dtype != dtype or type_.num_elements != 1:
+    type_ = node.tensor_type(value)
+    is_single = type_.shape is None or product(size for size in type_.shape if isinstance(size, int)) == 1
+    if type_.dtype != dtype or not is_single:
         raise node.error(f"{subject} is not a scalar of the right dtype", got=type_, expected=TensorType((), dtype))
     return node.reshape(value, ())
 

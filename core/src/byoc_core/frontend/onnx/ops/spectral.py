@@ -37,7 +37,7 @@ _MEL_BREAK_HZ, _MEL_PER_DECADE = 700.0, 2595.0
 
 def _size(node: NodeContext, index: int) -> Dim:
     """Return an input of a single element as a size."""
-    sizes = read_sizes(node, index)
+    sizes = read_sizes(node, index, 1)
     if len(sizes) != 1:
         raise node.error(f"input {index} is not a single number", got=len(sizes), expected=1)
     return sizes[0]
@@ -66,7 +66,7 @@ def _dft_along_computed_axis(node: NodeContext, attrs: Mapping[str, object]) -> 
     """Return the transform along an axis computed at run time: the second of four axes of a view."""
     shape = node.shape(0)
     rank = len(shape) - 1
-    (axis,) = elements(node, from_front(node, int_vector(node, 2), rank + 1), 1)
+    (axis,) = elements(node, from_front(node, int_vector(node, 2, 1), rank + 1), 1)
     indices, sizes, unit = (
         node.constant(np.arange(rank, dtype=np.int64)),
         sizes_value(node, shape[:-1]),
