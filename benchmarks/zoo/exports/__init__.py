@@ -13,7 +13,7 @@ from benchmarks.zoo.exports.export import Export
 
 __all__ = ["MODULES", "list_exports"]
 
-MODULES = ("loops",)
+MODULES = ("loops", "speech")
 """The modules of exports."""
 
 
