@@ -212,6 +212,16 @@ def test_refusals_of_ops_of_symbolic_sizes(
     assert answer.text == text
 
 
+@pytest.mark.parametrize("shrunk", [9, 900])
+def test_sizes_too_small_for_the_windows_do_not_refuse_a_convolution(shrunk: int) -> None:
+    """Windows behind others need inputs larger than the first trial sizes."""
+    region = Region()
+    x = region.builder.param("x", tensor(("n", 3, f"s//5-{shrunk}")))
+    w = region.builder.param("w", tensor((4, 3, 8)))
+    binding = region.builder.bind("nn.conv1d", [x, w], {"strides": [4]})
+    assert not isinstance(region.judge(binding), Rejection)
+
+
 def test_a_size_that_no_input_determines_is_refused() -> None:
     region = Region()
     x = region.builder.param("x", tensor(("n*m", 4)))

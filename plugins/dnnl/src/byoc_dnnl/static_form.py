@@ -24,6 +24,9 @@ Shapes = tuple[tuple[int, ...], ...]
 _SAMPLES = ((2, 2), (31, 5), (257, 11))
 """Lower limits for the trial sizes of a function with symbols: for primes, and for primes multiplied by 32."""
 
+_LARGE_SAMPLES = ((2053, 128), (16411, 1024))
+"""Limits of sizes tried if some tensor is empty at all others: convolutions of sound need thousands of samples."""
+
 _MULTIPLE = 32
 """A factor of image sizes. Networks that halve images and join the halves again accept multiples of this factor."""
 
@@ -80,7 +83,7 @@ def sample_forms(function: GraphFunction) -> list[GraphFunction]:
 
     A function without symbols is returned unchanged. Sizes are primes, or multiples of 32 if primes do not fit one
     another, like the halves of an image. Sizes with an empty tensor are omitted, perhaps all: an empty tensor reveals
-    nothing about other sizes.
+    nothing about other sizes. The same for sizes too small for the windows of the function.
 
     Raises:
         IRTypeError: a size cannot be computed if all symbols differ.
@@ -89,8 +92,14 @@ def sample_forms(function: GraphFunction) -> list[GraphFunction]:
     symbols = sorted(symbols_in(function))
     if not symbols:
         return [function]
-    forms = [_fitting_form(function, symbols, *starts) for starts in _SAMPLES]
-    return [form for form in forms if all(_min_size(value) > 0 for value in form.values)]
+    return _full_forms(function, symbols, _SAMPLES) or _full_forms(function, symbols, _LARGE_SAMPLES)
+
+
+def _full_forms(
+    function: GraphFunction, symbols: Sequence[str], samples: Sequence[tuple[int, int]]
+) -> list[GraphFunction]:
+    forms = (_fitting_form(function, symbols, *starts) for starts in samples)
+    return [form for form in forms if _is_full(form)]
 
 
 def _fitting_form(function: GraphFunction, symbols: Sequence[str], start: int, multiples_start: int) -> GraphFunction:
@@ -108,8 +117,14 @@ def _fitting_form(function: GraphFunction, symbols: Sequence[str], start: int, m
 
 def _checked_form(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFunction:
     form = at_sizes(function, sizes)
-    check_function_types(form, f"graph function `{function.name}`")
+    if _is_full(form):
+        check_function_types(form, f"graph function `{function.name}`")
     return form
+
+
+def _is_full(function: GraphFunction) -> bool:
+    """Return whether all tensors have elements."""
+    return all(_min_size(value) > 0 for value in function.values)
 
 
 def at_sizes(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFunction:
