@@ -13,7 +13,7 @@ from benchmarks.zoo.exports.export import Export
 
 __all__ = ["MODULES", "list_exports"]
 
-MODULES = ("loops", "speech")
+MODULES = ("loops", "sequences", "speech")
 """The modules of exports."""
 
 
