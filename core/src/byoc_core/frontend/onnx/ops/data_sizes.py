@@ -18,6 +18,7 @@ from byoc_core.ir.module import Value
 
 __all__ = [
     "as_number",
+    "as_size",
     "as_sizes",
     "count_of",
     "elements",
@@ -91,14 +92,14 @@ def elements(node: NodeContext, vector: Value, count: int) -> list[Value]:
 
 def as_sizes(node: NodeContext, vector: Value, count: int) -> tuple[Dim, ...]:
     """Return the elements of an integer vector, not negative, as sizes."""
-    return tuple(_as_size(node, element) for element in elements(node, vector, count))
+    return tuple(as_size(node, element) for element in elements(node, vector, count))
 
 
 def as_number(node: NodeContext, scalar: Value) -> Dim:
     """Return an integer of either sign as a difference of sizes."""
     zero = number(node, 0)
     positive = node.emit("maximum", scalar, zero)
-    return _as_size(node, positive) - _as_size(node, node.emit("subtract", positive, scalar))
+    return as_size(node, positive) - as_size(node, node.emit("subtract", positive, scalar))
 
 
 def read_sizes(node: NodeContext, index: int, expected: int | None = None) -> tuple[Dim, ...]:
@@ -142,6 +143,7 @@ def sizes_value(node: NodeContext, dims: Sequence[Dim]) -> Value:
     return node.to_value(ShapeValue(tuple(dims)), "sizes")
 
 
-def _as_size(node: NodeContext, scalar: Value) -> Dim:
+def as_size(node: NodeContext, scalar: Value) -> Dim:
+    """Return an integer scalar, not negative, as a size."""
     (empty,) = emit_sized(node, "as_size", scalar)
     return node.shape_of(empty)[0]

@@ -13,8 +13,10 @@ from math import prod
 import numpy as np
 
 from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, is_nonnegative, is_positive
+from byoc_core.dims.algebra import terms_of
 from byoc_core.dtypes import is_float
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, ShapeImporter
+from byoc_core.frontend.onnx.ops.data_sizes import as_size, number, size_value
 from byoc_core.frontend.onnx.shape_value import (
     FLOAT_SHAPE_DTYPES,
     SHAPE_DTYPES,
@@ -87,6 +89,26 @@ def _divide(left: Dim, right: Dim) -> Dim | None:
         quotient = abs(left) // abs(right)
         return quotient if (left < 0) == (right < 0) else -quotient
     return left // right if is_nonnegative(left) and is_nonnegative(right) else None
+
+
+def _divided(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
+    """Divide; a quotient of a difference that is negative for some sizes becomes a size of its own, computed when run.
+
+    So further sizes and shapes stay known, as sizes with this symbol.
+    """
+    results = _number(_divide, _divide_ratios)(node, inputs)
+    left, right = inputs
+    if results is not None or left.dtype != "int64" or right.dtype != "int64" or left.shape or right.shape:
+        return results
+    (dividend,), (divisor,) = left.elements, right.elements
+    if isinstance(dividend, Ratio) or not isinstance(divisor, int) or divisor <= 0:
+        return None
+    constant = dict(terms_of(dividend)).get((), 0)
+    if not is_nonnegative(dividend - constant):
+        return None
+    shift = ceildiv(-constant, divisor)
+    quotient = node.emit("divide", size_value(node, dividend), number(node, divisor))
+    return (ShapeValue.scalar(as_size(node, node.emit("add", quotient, number(node, shift))) - shift),)
 
 
 def _mod(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -232,7 +254,7 @@ IMPORTERS: dict[str, ShapeImporter] = {
     "And": _logical(lambda x, y: x and y),
     "Cast": _cast,
     "Ceil": _rounding(ceildiv),
-    "Div": _number(_divide, _divide_ratios),
+    "Div": _divided,
     "Equal": _elementwise(_equal, "bool"),
     "Floor": _rounding(lambda x, y: x // y),
     "Greater": _elementwise(lambda x, y: _less(y, x), "bool"),
