@@ -109,9 +109,9 @@ class _Decoder(torch.nn.Module):
         """Return the next state of a GRU; TorchScript's exporter refuses ``torch.nn.GRUCell``."""
         reset, update, new = self.inputs(x).chunk(3, -1)
         own_reset, own_update, own_new = self.states(state).chunk(3, -1)
-        kept = torch.sigmoid(update + own_update)
+        share = torch.sigmoid(update + own_update)
         candidate = torch.tanh(new + torch.sigmoid(reset + own_reset) * own_new)
-        return kept * state + (1 - kept) * candidate
+        return share * state + (1 - share) * candidate
 
     def follow(
         self, token: torch.Tensor, state: torch.Tensor, scores: torch.Tensor
@@ -149,8 +149,8 @@ class _BeamLoop(_Decoder):
         step = torch.zeros((), dtype=torch.int64)
         while bool(step < limit) and not bool((tokens[:, :, -1] == self.end).all()):
             origin, token, state, scores = self.follow(tokens[:, :, -1], state, scores)
-            chosen = torch.gather(tokens, 1, origin.unsqueeze(-1).expand(-1, -1, tokens.shape[2]))
-            tokens = torch.cat([chosen, token.unsqueeze(-1)], -1)
+            sequences = torch.gather(tokens, 1, origin.unsqueeze(-1).expand(-1, -1, tokens.shape[2]))
+            tokens = torch.cat([sequences, token.unsqueeze(-1)], -1)
             step = step + 1
         return tokens, scores
 

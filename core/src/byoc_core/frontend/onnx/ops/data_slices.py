@@ -48,10 +48,10 @@ def _count_bounds(node: NodeContext) -> Dim:
     """Return the number of bounds: a number known for one of the inputs, else that of the starts."""
     indices = [index for index in (1, 2, 3, 4) if node.has_input(index)]
     counts = [product(node.shape(index)) for index in indices]
-    known = {count for count in counts if isinstance(count, int)}
-    if len(known) > 1:
+    constants = {count for count in counts if isinstance(count, int)}
+    if len(constants) > 1:
         raise node.error("axes, starts, ends and steps differ in number")
-    return known.pop() if known else counts[0]
+    return constants.pop() if constants else counts[0]
 
 
 def _repeated(node: NodeContext, number_: int, count: Dim) -> Value:

@@ -106,7 +106,7 @@ def _divided(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     constant = dict(terms_of(dividend)).get((), 0)
     if not is_nonnegative(dividend - constant):
         return None
-    shift = ceildiv(-constant, divisor)
+    shift = -(constant // divisor)
     quotient = node.emit("divide", size_value(node, dividend), number(node, divisor))
     return (ShapeValue.scalar(as_size(node, node.emit("add", quotient, number(node, shift))) - shift),)
 
