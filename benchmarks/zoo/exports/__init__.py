@@ -14,6 +14,7 @@ from benchmarks.zoo.exports.export import Export
 __all__ = ["MODULES", "list_exports"]
 
 MODULES = ("loops", "sequences", "speech")
+MODULES = ("detectors", "loops", "vision")
 """The modules of exports."""
 
 
