@@ -210,6 +210,15 @@ def test_signs_follow_from_the_bounds_of_calls(text: str) -> None:
     assert not is_nonnegative(parse_dim(text) - 1)
 
 
+def test_signs_of_deeply_nested_calls_are_proved_in_short_time() -> None:
+    """Without memory of proved parts, each level takes three times as long."""
+    size: Dim = symbol("n")
+    for _ in range(30):
+        size = dim_max(0, (size - 1) // 2)
+    assert is_nonnegative(size)
+    assert not is_nonnegative(size - 1)
+
+
 @given(trees, st.integers(-5, 5).filter(bool), sizes)
 def test_ceildiv_rounds_up(tree: Tree, divisor: int, values: dict[str, int]) -> None:
     expected = -(-compute(tree, values) // divisor)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from byoc_core.dims.algebra import Atom, Dim, Monomial, from_terms
+from byoc_core.dims.algebra import Atom, Dim, DimExpr, Monomial, from_terms
 
 __all__ = ["is_nonnegative", "is_positive", "upper_bound"]
 
@@ -20,7 +20,7 @@ def is_nonnegative(dim: Dim) -> bool:
 
     If the signs of the terms are inconclusive, calls are replaced in turn by their bounds.
     """
-    return _prove_nonnegative(dim, _MAX_BOUNDED_CALLS)
+    return dim >= 0 if isinstance(dim, int) else _Proofs().is_nonnegative(dim)
 
 
 def is_positive(dim: Dim) -> bool:
@@ -85,61 +85,71 @@ def _hull(values: Iterable[int]) -> _Interval:
     return min(found), max(found)
 
 
-def _prove_nonnegative(dim: Dim, calls_left: int) -> bool:
-    if isinstance(dim, int):
-        return dim >= 0
-    if all(factor >= 0 and _are_nonnegative(monomial) for monomial, factor in dim.terms):
-        return True
-    for monomial, factor in dim.terms if calls_left else ():
-        for atom, exponent in monomial:
-            cofactor = tuple(item for item in monomial if item[0] != atom)
-            if not atom.op or exponent != 1 or not _are_nonnegative(cofactor):
-                continue
-            rest, scale = (
-                from_terms(term for term in dim.terms if term[0] != monomial),
-                from_terms([(cofactor, factor)]),
-            )
-            conditions, needed = _sufficient(atom, rest, scale, is_added=factor > 0)
-            return bool(conditions) and needed(_prove_nonnegative(bound, calls_left - 1) for bound in conditions)
-    return False
+class _Proofs:
+    """Proofs for the parts of one dimension; each part is tried once, so nested calls take no exponential time."""
 
+    def __init__(self) -> None:
+        self._known: dict[tuple[Dim, int], bool] = {}
 
-def _are_nonnegative(monomial: Monomial) -> bool:
-    return all(_atom_is_nonnegative(atom) for atom, _ in monomial)
+    def is_nonnegative(self, dim: Dim, calls_left: int = _MAX_BOUNDED_CALLS) -> bool:
+        """Return whether a dimension is provably zero or more; at most ``calls_left`` calls are bounded in turn."""
+        if isinstance(dim, int):
+            return dim >= 0
+        key = (dim, calls_left)
+        if key not in self._known:
+            self._known[key] = self._prove(dim, calls_left)
+        return self._known[key]
 
+    def _prove(self, dim: DimExpr, calls_left: int) -> bool:
+        if all(factor >= 0 and self._are_nonnegative(monomial) for monomial, factor in dim.terms):
+            return True
+        for monomial, factor in dim.terms if calls_left else ():
+            for atom, exponent in monomial:
+                cofactor = tuple(item for item in monomial if item[0] != atom)
+                if not atom.op or exponent != 1 or not self._are_nonnegative(cofactor):
+                    continue
+                rest, scale = (
+                    from_terms(term for term in dim.terms if term[0] != monomial),
+                    from_terms([(cofactor, factor)]),
+                )
+                conditions, needed = self._sufficient(atom, rest, scale, is_added=factor > 0)
+                return bool(conditions) and needed(self.is_nonnegative(bound, calls_left - 1) for bound in conditions)
+        return False
 
-def _atom_is_nonnegative(atom: Atom) -> bool:
-    if not atom.op:
-        return True
-    if atom.op == "mod":
-        return is_positive(atom.args[1])
-    if atom.op == "max":
-        return any(map(is_nonnegative, atom.args))
-    return all(map(is_nonnegative, atom.args))
+    def _are_nonnegative(self, monomial: Monomial) -> bool:
+        return all(self._atom_is_nonnegative(atom) for atom, _ in monomial)
 
-
-def _sufficient(
-    atom: Atom, rest: Dim, scale: Dim, *, is_added: bool
-) -> tuple[list[Dim], Callable[[Iterable[bool]], bool]]:
-    """Return dimensions without ``atom``; if all (or any) are zero or more, so is ``rest + scale * atom``.
-
-    Args:
-        atom: a call.
-        rest: the other summand.
-        scale: the factor of the atom; of known sign.
-        is_added: whether the sign of the factor is plus.
-    """
-    left, right = atom.args
-    if atom.op in ("max", "min", "broadcast"):  # a broadcast size is one of the two
-        one_is_enough = atom.op == ("max" if is_added else "min")
-        return [rest + scale * left, rest + scale * right], any if one_is_enough else all
-    if isinstance(right, int) and right > 0:
+    def _atom_is_nonnegative(self, atom: Atom) -> bool:
+        if not atom.op:
+            return True
         if atom.op == "mod":
-            return [rest if is_added else rest + scale * (right - 1)], all
-        return [right * rest + scale * (left - (right - 1) if is_added else left)], all
-    conditions: list[Dim] = []
-    if not is_added and is_positive(right):
-        # Neither quotient nor remainder is larger than a nonnegative dividend.
-        conditions += [rest + scale * left] if is_nonnegative(left) else []
-        conditions += [rest + scale * (right - 1)] if atom.op == "mod" else []
-    return conditions, any
+            return self.is_nonnegative(atom.args[1] - 1)
+        if atom.op == "max":
+            return any(map(self.is_nonnegative, atom.args))
+        return all(map(self.is_nonnegative, atom.args))
+
+    def _sufficient(
+        self, atom: Atom, rest: Dim, scale: Dim, *, is_added: bool
+    ) -> tuple[list[Dim], Callable[[Iterable[bool]], bool]]:
+        """Return dimensions without ``atom``; if all (or any) are zero or more, so is ``rest + scale * atom``.
+
+        Args:
+            atom: a call.
+            rest: the other summand.
+            scale: the factor of the atom; of known sign.
+            is_added: whether the sign of the factor is plus.
+        """
+        left, right = atom.args
+        if atom.op in ("max", "min", "broadcast"):  # a broadcast size is one of the two
+            one_is_enough = atom.op == ("max" if is_added else "min")
+            return [rest + scale * left, rest + scale * right], any if one_is_enough else all
+        if isinstance(right, int) and right > 0:
+            if atom.op == "mod":
+                return [rest if is_added else rest + scale * (right - 1)], all
+            return [right * rest + scale * (left - (right - 1) if is_added else left)], all
+        conditions: list[Dim] = []
+        if not is_added and self.is_nonnegative(right - 1):
+            # Neither quotient nor remainder is larger than a nonnegative dividend.
+            conditions += [rest + scale * left] if self.is_nonnegative(left) else []
+            conditions += [rest + scale * (right - 1)] if atom.op == "mod" else []
+        return conditions, any
