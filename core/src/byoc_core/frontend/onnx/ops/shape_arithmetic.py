@@ -14,6 +14,7 @@ import numpy as np
 
 from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, is_nonnegative, is_positive
 from byoc_core.dims.algebra import terms_of
+from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, has_calls, is_nonnegative, is_positive
 from byoc_core.dtypes import is_float
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, ShapeImporter
 from byoc_core.frontend.onnx.ops.data_sizes import as_size, number, size_value
@@ -82,13 +83,22 @@ def _number(compute: Callable[..., Dim | None], of_ratios: Callable[[Ratio, Rati
 
 
 def _divide(left: Dim, right: Dim) -> Dim | None:
-    """Divide with truncation, following ONNX; for symbolic sizes only if no operand is negative."""
+    """Divide with truncation, following ONNX; by a symbolic divisor only if the divisor is not negative."""
     if right == 0:
         return None
     if isinstance(left, int) and isinstance(right, int):
         quotient = abs(left) // abs(right)
         return quotient if (left < 0) == (right < 0) else -quotient
-    return left // right if is_nonnegative(left) and is_nonnegative(right) else None
+    if is_nonnegative(left):
+        return left // right if is_nonnegative(right) else None
+    if not is_positive(right):
+        return None
+    # PyTorch exports sizes of strided convolutions as `(n - 1) / 2 + 1`: the dividend is negative for `n = 0`.
+    from_zero = dim_max(0, left // right)
+    if is_nonnegative(left + right - 1):
+        return from_zero
+    # The dividend occurs twice: a chain of such divisions would double in length with each.
+    return None if has_calls(left) else from_zero + dim_min(0, ceildiv(left, right))
 
 
 def _divided(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
