@@ -24,12 +24,23 @@ from byoc_core.artifact import Executable
 from byoc_core.driver import build
 from byoc_core.errors import ByocError, OptionsError, near_names
 from byoc_core.frontend.onnx import from_onnx
+from byoc_core.runtime.maps import unpack_maps
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.sequences import pack_sequence, unpack_sequence
 from byoc_core.runtime.strings import pack_strings, unpack_strings
 from byoc_core.vm import VirtualMachine
 
-__all__ = ["OnnxBackend", "PreparedModel", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
+__all__ = [
+    "OnnxBackend",
+    "PreparedModel",
+    "is_compatible",
+    "pack_input",
+    "prepare",
+    "run_model",
+    "run_node",
+    "supports_device",
+    "unpack_output",
+]
 
 
 class PreparedModel(BackendRep):
@@ -64,9 +75,9 @@ class PreparedModel(BackendRep):
         """
         _refuse("run", kwargs)
         pairs = zip(self._inputs, self._in_order(inputs), strict=True)
-        results = self._call(*(array for declared, value in pairs for array in _pack(declared.type, value)))
+        results = self._call(*(array for declared, value in pairs for array in pack_input(declared.type, value)))
         arrays = iter(results if isinstance(results, tuple) else (results,))
-        return tuple(_unpack(declared.type, arrays) for declared in self._outputs)
+        return tuple(unpack_output(declared.type, arrays) for declared in self._outputs)
 
     def _in_order(self, inputs: object) -> Sequence[object]:
         if not isinstance(inputs, Mapping):
@@ -176,12 +187,12 @@ class OnnxBackend(Backend):
         return cls.prepare(model, device, **kwargs).run(arrays)
 
 
-def _pack(type_: onnx.TypeProto, value: Any) -> list[NDArray]:
-    """Return the arrays of an input."""
+def pack_input(type_: onnx.TypeProto, value: Any) -> list[NDArray]:
+    """Return the arrays of an input of a declared type."""
     if type_.HasField("optional_type"):
         inner = type_.optional_type.elem_type
         absent: Any = [] if inner.HasField("sequence_type") else np.zeros((0,) * _rank(inner), _dtype(inner))
-        return [np.array(value is not None), *_pack(inner, absent if value is None else value)]
+        return [np.array(value is not None), *pack_input(inner, absent if value is None else value)]
     if type_.HasField("sequence_type"):
         inner = type_.sequence_type.elem_type
         rank = _rank(inner) if inner.tensor_type.HasField("shape") or not len(value) else None
@@ -191,11 +202,14 @@ def _pack(type_: onnx.TypeProto, value: Any) -> list[NDArray]:
     return [np.asarray(value)]
 
 
-def _unpack(type_: onnx.TypeProto, arrays: Iterator[NDArray]) -> Any:
-    """Return an output: an array, a list of arrays, or ``None``."""
+def unpack_output(type_: onnx.TypeProto, arrays: Iterator[NDArray]) -> Any:
+    """Return an output of a declared type: an array, a list of arrays or of maps, or ``None``."""
     if type_.HasField("optional_type"):
-        is_present, value = next(arrays), _unpack(type_.optional_type.elem_type, arrays)
+        is_present, value = next(arrays), unpack_output(type_.optional_type.elem_type, arrays)
         return value if is_present else None
+    if type_.sequence_type.elem_type.HasField("map_type"):
+        is_text = type_.sequence_type.elem_type.map_type.key_type == onnx.TensorProto.STRING
+        return unpack_maps(*(next(arrays) for _ in range(3 if is_text else 2)))
     if type_.HasField("sequence_type"):
         return unpack_sequence(next(arrays), next(arrays))
     if type_.tensor_type.elem_type == onnx.TensorProto.STRING:

@@ -112,7 +112,7 @@ X = np.array([1, 2])
         (
             "LabelEncoder",
             {"keys_strings": ["a"], "values_int64s": [1]},
-            "maps text, an unsupported type of elements; got attribute `keys_strings`",
+            "has keys of another dtype than the input; got strings, expected int64",
         ),
         (
             "LabelEncoder",
@@ -129,7 +129,7 @@ X = np.array([1, 2])
             {"keys_int64s": [1]},
             (
                 "has not exactly one list of values; got 0, expected one of `values_int64s`, `values_floats`, "
-                "`values_tensor`"
+                "`values_strings`, `values_tensor`"
             ),
         ),
         (

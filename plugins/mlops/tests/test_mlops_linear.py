@@ -94,9 +94,6 @@ def test_malformed_models() -> None:
     assert refusal("LinearRegressor", [X], coefficients=[1.0] * 3, post_transform="CUBE").startswith(
         "attribute `post_transform` is unknown; got CUBE, expected NONE, "
     )
-    assert refusal("LinearClassifier", [X], 2, coefficients=[1.0] * 6, classlabels_strings=["a", "b"]) == (
-        "has labels of text, an unsupported type of elements; expected `classlabels_ints`"
-    )
     assert refusal("LinearClassifier", [X], 2, coefficients=[1.0] * 6, intercepts=[0.0, 0.0], classlabels_ints=[1]) == (
         "has another number of labels than scores; got 1, expected 2"
     )

@@ -156,11 +156,6 @@ def test_malformed_machines() -> None:
     assert refusal("SVMClassifier", [X], 2, coefficients=[1.0], rho=[0.0], classlabels_ints=[1, 2]) == (
         "attribute `coefficients` has the wrong size; got 1, expected 2 times 3"
     )
-    pair = _classifier([1, 2], [1, 1])
-    del pair["classlabels_ints"]
-    assert refusal("SVMClassifier", [X], 2, classlabels_strings=["a", "b"], **pair) == (
-        "has labels of text, an unsupported type of elements; expected `classlabels_ints`"
-    )
 
 
 def test_one_sample_is_a_vector() -> None:

@@ -278,7 +278,6 @@ def test_malformed_classifiers() -> None:
             {"classlabels_int64s": [5], "class_ids": [0] * len(good["class_ids"])},
             "has a single class with another label",
         ),
-        ({"classlabels_strings": ["a", "b"]}, "has labels of text, an unsupported type of elements"),
         ({"classlabels_int64s": [5, 6], "base_values": [1.0]}, "has base values for a class without weights; got 1"),
     ):
         found = refusal("TreeEnsembleClassifier", [x], 2, **_change(good, **changed))

@@ -1,4 +1,4 @@
-"""Importers of encoders of categories and labels."""
+"""Importers of encoders of categories and labels, and of maps by label."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from byoc_mlops.scores import cast_to
+from byoc_mlops.scores import cast_to, read_labels
 
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
@@ -18,6 +18,8 @@ __all__ = ["IMPORTERS"]
 NDArray = npt.NDArray[Any]
 
 _KINDS = {"int64s": np.int64, "floats": np.float32}
+_UNKNOWN = "_Unused"
+"""The string of unknown keys by default."""
 _DEFAULTS = {"int64s": ("default_int64", -1), "floats": ("default_float", -0.0)}
 
 
@@ -44,41 +46,55 @@ def _import_one_hot_encoder(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_label_encoder(node: NodeContext) -> Sequence[Imported]:
-    """Import a mapping of numbers to numbers; of equal keys the first counts.
+    """Import a mapping of numbers to numbers or strings; of equal keys the first counts.
 
     NaN is a key like others since version 4 of the domain. In earlier versions, no element equals a key of NaN, as in
     ONNX Runtime.
     """
-    text = [name for name in ("classes_strings", "keys_strings", "values_strings") if node.has_attr(name)]
-    if text:
-        raise node.error("maps text, an unsupported type of elements", got=f"attribute `{text[0]}`")
+    if node.has_attr("classes_strings"):
+        classes = node.attr_strings("classes_strings")
+        keys: NDArray = np.arange(len(classes))
+        return (_look_up(node, keys, np.array(classes, object), _read_string_default(node)),)
     keys, _ = _read_list(node, "keys")
     values, kind = _read_list(node, "values")
     if len(keys) != len(values):
         raise node.error("has different numbers of keys and values", got=f"{len(keys)} and {len(values)}")
+    default: float | str
+    default = _read_string_default(node) if values.dtype == object else _read_default(node, kind, values.dtype)
+    if keys.dtype.kind == "f" and node.domain_version < 4:
+        keys, values = keys[~np.isnan(keys)], values[~np.isnan(keys)]
+    return (_look_up(node, keys, values, default),)
+
+
+def _look_up(node: NodeContext, keys: NDArray, values: NDArray, default: float | str) -> Imported:
+    """Return for each element of the input the value of its key, or the default."""
     dtype = node.type(0).dtype
     if str(keys.dtype) != dtype:
         raise node.error("has keys of another dtype than the input", got=keys.dtype, expected=dtype)
-    default = _read_default(node, kind, values.dtype)
-    if keys.dtype.kind == "f" and node.domain_version < 4:
-        keys, values = keys[~np.isnan(keys)], values[~np.isnan(keys)]
     index = node.emit("mlops.key_index", node.value(0), node.constant(keys))
+    if values.dtype == object:
+        return node.strings([*values.tolist(), str(default)], index)
     table = node.constant(np.append(values, np.asarray(default, values.dtype)).astype(values.dtype))
-    return (node.emit("take", table, index, axis=0),)
+    return node.emit("take", table, index, axis=0)
 
 
 def _read_list(node: NodeContext, role: str) -> tuple[NDArray, str]:
-    """Return keys or values, and the kind of the attribute.
+    """Return keys or values, and the kind of the attribute; strings are an array of objects.
 
     Raises:
-        FrontendError: there is not exactly one such attribute, or a tensor of text.
+        FrontendError: there is not exactly one such attribute, or the keys are strings.
     """
-    found = [kind for kind in (*_KINDS, "tensor") if node.has_attr(f"{role}_{kind}")]
+    kinds = (*_KINDS, "strings", "tensor")
+    found = [kind for kind in kinds if node.has_attr(f"{role}_{kind}")]
     if len(found) != 1:
-        names = ", ".join(f"`{role}_{kind}`" for kind in (*_KINDS, "tensor"))
+        names = ", ".join(f"`{role}_{kind}`" for kind in kinds)
         raise node.error(f"has not exactly one list of {role}", got=len(found), expected=f"one of {names}")
     (kind,) = found
     name = f"{role}_{kind}"
+    if kind == "strings" and role == "values":
+        return np.array(node.attr_strings(name), object), kind
+    if kind == "strings":
+        raise node.error("has keys of another dtype than the input", got="strings", expected=node.type(0).dtype)
     if kind == "tensor":
         array = node.attr_array(name).reshape(-1)
         if array.dtype.kind not in "if":
@@ -86,6 +102,12 @@ def _read_list(node: NodeContext, role: str) -> tuple[NDArray, str]:
         return array, kind
     numbers: Sequence[float] = node.attr_ints(name) if kind == "int64s" else node.attr_floats(name)
     return np.array(numbers, _KINDS[kind]), kind
+
+
+def _read_string_default(node: NodeContext) -> str:
+    """Return the string of unknown keys; defaults of other kinds have no effect."""
+    node.ignore_attrs("default_int64", "default_float")
+    return node.attr_string("default_string", _UNKNOWN)
 
 
 def _read_default(node: NodeContext, kind: str, dtype: np.dtype[Any]) -> float:
@@ -104,8 +126,22 @@ def _read_default(node: NodeContext, kind: str, dtype: np.dtype[Any]) -> float:
     return node.attr_int(name, int(default))
 
 
+def _import_zip_map(node: NodeContext) -> Sequence[Imported]:
+    """Import a map of labels to the columns of each row; a vector is a single row.
+
+    Raises:
+        FrontendError: the number of labels differs from the number of columns.
+    """
+    labels = read_labels(node, "classlabels_int64s")
+    shape = node.shape(0)
+    if len(shape) not in (1, 2) or (isinstance(shape[-1], int) and shape[-1] != len(labels)):
+        raise node.error("has another number of labels than columns", got=len(labels), expected=shape[-1:])
+    return (node.map_sequence(labels, node.reshape(node.value(0), (1, *shape)[-2:])),)
+
+
 IMPORTERS: Mapping[str, NodeImporter] = {
     "LabelEncoder": _import_label_encoder,
     "OneHotEncoder": _import_one_hot_encoder,
+    "ZipMap": _import_zip_map,
 }
 """The module's importers, by ONNX name."""

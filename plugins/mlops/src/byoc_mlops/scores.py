@@ -12,7 +12,7 @@ from byoc_core.dtypes import is_float
 from byoc_core.ir import Value
 
 if TYPE_CHECKING:
-    from byoc_core.frontend.onnx import NodeContext
+    from byoc_core.frontend.onnx import Imported, NodeContext
 
 __all__ = [
     "TRANSFORMS",
@@ -87,15 +87,17 @@ def read_transform(node: NodeContext) -> str:
     return name
 
 
-def read_labels(node: NodeContext, integers: str) -> tuple[int, ...]:
-    """Return the integer labels of classes; none without labels.
+def read_labels(node: NodeContext, integers: str) -> tuple[int, ...] | tuple[str, ...]:
+    """Return the labels of classes, strings or integers; none without labels.
 
-    Raises:
-        FrontendError: the labels are strings.
+    Args:
+        node: the node.
+        integers: the name of the attribute of integers; ignored for labels of strings.
     """
-    if node.has_attr("classlabels_strings") and node.attr_strings("classlabels_strings"):
-        raise node.error("has labels of text, an unsupported type of elements", expected=f"`{integers}`")
-    return node.attr_ints(integers) if node.has_attr(integers) else ()
+    if node.has_attr("classlabels_strings") and (strings := node.attr_strings("classlabels_strings")):
+        node.ignore_attrs(integers)
+        return tuple(strings)
+    return tuple(node.attr_ints(integers)) if node.has_attr(integers) else ()
 
 
 def transform_scores(node: NodeContext, scores: Value, transform: str) -> Value:
@@ -131,8 +133,10 @@ def emit_binary_scores(node: NodeContext, score: Value, transform: str, *, is_si
     return node.emit("concat", first, score, axis=1)
 
 
-def choose_label(node: NodeContext, indices: Value, labels: Sequence[int]) -> Value:
+def choose_label(node: NodeContext, indices: Value, labels: Sequence[int] | Sequence[str]) -> Imported:
     """Return the label at each index."""
+    if any(isinstance(label, str) for label in labels):
+        return node.strings([str(label) for label in labels], indices)
     return node.emit("take", node.constant(np.array(labels, np.int64)), indices, axis=0)
 
 

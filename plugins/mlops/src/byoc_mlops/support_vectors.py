@@ -200,7 +200,9 @@ def _emit_probabilities(node: NodeContext, pairs: Value, slopes: Floats, shifts:
     return emit("mlops.couple_probabilities", emit("sigmoid", emit("negative", exponents)), num_classes=count)
 
 
-def _import_linear_classifier(node: NodeContext, labels: Sequence[int], transform: str) -> Sequence[Imported]:
+def _import_linear_classifier(
+    node: NodeContext, labels: Sequence[int] | Sequence[str], transform: str
+) -> Sequence[Imported]:
     """Import a classifier without support vectors: a linear model for each class, with a common intercept.
 
     Of two classes, ONNX Runtime chooses the second if the highest score is above 0 (0.5 without negative coefficients),

@@ -102,7 +102,9 @@ def _exceeds(node: NodeContext, score: Value, bound: float) -> Value:
     return node.emit("cast", is_above, dtype="int64")
 
 
-def _single_class(node: NodeContext, score: Value, labels: Sequence[int], transform: str) -> tuple[Imported, Imported]:
+def _single_class(
+    node: NodeContext, score: Value, labels: Sequence[int] | Sequence[str], transform: str
+) -> tuple[Imported, Imported]:
     """Return 1 for positive scores, else 0.
 
     Raises:
@@ -114,7 +116,7 @@ def _single_class(node: NodeContext, score: Value, labels: Sequence[int], transf
 
 
 def _two_classes(
-    node: NodeContext, trees: Trees, x: Value, base: NDArray, labels: Sequence[int], transform: str
+    node: NodeContext, trees: Trees, x: Value, base: NDArray, labels: Sequence[int] | Sequence[str], transform: str
 ) -> tuple[Imported, Imported]:
     """Return label and scores from the weights of a single one of two classes.
 

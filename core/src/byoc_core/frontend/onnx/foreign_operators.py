@@ -18,7 +18,7 @@ from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImpo
 from byoc_core.frontend.onnx.ops import node_importers
 from byoc_core.frontend.onnx.ops.delegation import delegate, is_evaluated
 from byoc_core.frontend.onnx.ops.spelled import spelled_importers
-from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.sequence_value import MapSequence, OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.support import OpSurvey, survey_ops, unsupported_ops
@@ -231,7 +231,7 @@ _EXPECTED = "a sequence with the imported form of each output"
 
 
 def _is_imported(value: object) -> bool:
-    structures = SequenceValue | RunTimeSequence | OptionalValue | StringTensor
+    structures = SequenceValue | RunTimeSequence | MapSequence | OptionalValue | StringTensor
     return isinstance(value, Value | ShapeValue | np.ndarray | structures)
 
 

@@ -24,7 +24,7 @@ from byoc_core.frontend.onnx.ops.optionals import present_value
 from byoc_core.frontend.onnx.ops.strings import MOVING, STRUCTURES, Pool
 from byoc_core.frontend.onnx.ops.structured import part_names, to_parts
 from byoc_core.frontend.onnx.regions import Region
-from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.sequence_value import MapSequence, OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.symbols import SymbolTable
@@ -158,7 +158,7 @@ class GraphImporter:
     def _output(self, output: onnx.ValueInfoProto) -> Mapping[str, Value]:
         """Return the tensors of an output of the model, by name."""
         form = self.lookup(output.name)
-        if not isinstance(form, SequenceValue | RunTimeSequence | OptionalValue | StringTensor):
+        if not isinstance(form, SequenceValue | RunTimeSequence | MapSequence | OptionalValue | StringTensor):
             return {output.name: self.materialise(output.name, f"{self.where}, output `{output.name}`")}
         node = NodeContext(self, onnx.helper.make_node("Identity", [output.name], [output.name]))
         if isinstance(form, OptionalValue) and not output.type.HasField("optional_type"):
@@ -268,7 +268,7 @@ class GraphImporter:
             return imported.emit(self.builder)
         if isinstance(imported, StringTensor):
             raise FrontendError(where, f"needs {subject} as a tensor of numbers", got=imported)
-        if isinstance(imported, SequenceValue | RunTimeSequence | OptionalValue):
+        if isinstance(imported, SequenceValue | RunTimeSequence | MapSequence | OptionalValue):
             raise FrontendError(where, f"needs {subject} as a tensor", got=imported)
         return self.builder.const(imported) if isinstance(imported, np.ndarray) else imported
 
@@ -278,15 +278,22 @@ class GraphImporter:
             return replace(imported, elements=tuple(map(self.bring_in, imported.elements)))
         if isinstance(imported, RunTimeSequence):
             return RunTimeSequence(self._brought(imported.elements), self._brought(imported.shapes))
+        if isinstance(imported, MapSequence):
+            keys = imported.keys
+            brought = self._brought_strings(keys) if isinstance(keys, StringTensor) else self._brought(keys)
+            return MapSequence(brought, self._brought(imported.values))
         if isinstance(imported, StringTensor):
-            index = None if imported.index is None else self._brought(imported.index)
-            return StringTensor(self._brought(imported.data), self._brought(imported.lengths), index)
+            return self._brought_strings(imported)
         if isinstance(imported, OptionalValue):
             flag, value = imported.is_present, imported.value
             return OptionalValue(
                 flag if isinstance(flag, bool) else self._brought(flag), None if value is None else self.bring_in(value)
             )
         return self._captured(imported) if isinstance(imported, Var) else imported
+
+    def _brought_strings(self, strings: StringTensor) -> StringTensor:
+        index = None if strings.index is None else self._brought(strings.index)
+        return StringTensor(self._brought(strings.data), self._brought(strings.lengths), index)
 
     def _brought(self, value: Value) -> Value:
         return self._captured(value) if isinstance(value, Var) else value
@@ -351,7 +358,7 @@ class GraphImporter:
             return delegate(node) if makes_strings(node) else None
         if proto.op_type in STRUCTURES:
             return None
-        if node.domain or proto.op_type not in MOVING:
+        if onnx_name(proto) not in MOVING:
             return delegate(node)
         pool = Pool(node, list(tensors.values()))
         inner = self.nest()

@@ -16,7 +16,7 @@ from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.frontend.onnx.graph_order import node_label
 from byoc_core.frontend.onnx.node_attributes import NodeAttributes
 from byoc_core.frontend.onnx.operator_graph import operator_graph
-from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.sequence_value import MapSequence, OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
 from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.weights import to_strings
@@ -38,9 +38,18 @@ _MAX_COST = 1 << 20
 
 __all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
 
-Imported = Value | ShapeValue | npt.NDArray[np.generic] | SequenceValue | RunTimeSequence | OptionalValue | StringTensor
-"""The imported form of an ONNX name: an IR value, a known shape, an array not yet an IR constant, a sequence, an
-optional value, or a tensor of strings."""
+Imported = (
+    Value
+    | ShapeValue
+    | npt.NDArray[np.generic]
+    | SequenceValue
+    | RunTimeSequence
+    | MapSequence
+    | OptionalValue
+    | StringTensor
+)
+"""The imported form of an ONNX name: an IR value, a known shape, an array not yet an IR constant, a sequence of tensors
+or of maps, an optional value, or a tensor of strings."""
 
 
 class NodeContext(NodeAttributes):
@@ -364,6 +373,17 @@ class NodeContext(NodeAttributes):
         """
         data, lengths = pack_strings(strings)
         return StringTensor(self.constant(data), self.constant(lengths), index)
+
+    def map_sequence(self, keys: Sequence[int] | Sequence[str], values: Value) -> MapSequence:
+        """Return a sequence of maps from constant keys.
+
+        Args:
+            keys: the keys of each map.
+            values: the values of each map, ``(N, C)``.
+        """
+        if any(isinstance(key, str) for key in keys):
+            return MapSequence(self.strings([str(key) for key in keys]), values)
+        return MapSequence(self.constant(np.array(keys, np.int64)), values)
 
     def scalar(self, value: float, dtype_like: int) -> Constant:
         """Return a 0-d constant in the dtype of an input."""

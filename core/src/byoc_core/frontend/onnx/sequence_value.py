@@ -1,4 +1,4 @@
-"""Sequences and optional values of ONNX: lists during import, or several tensors of the IR at run time."""
+"""Sequences, optional values and maps of ONNX: lists during import, or several tensors of the IR at run time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx.node_context import Imported
+    from byoc_core.frontend.onnx.string_tensor import StringTensor
     from byoc_core.ir.module import Value
 
-__all__ = ["OptionalValue", "RunTimeSequence", "SequenceValue"]
+__all__ = ["MapSequence", "OptionalValue", "RunTimeSequence", "SequenceValue"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,3 +62,19 @@ class OptionalValue:
 
     def __str__(self) -> str:
         return "an optional value"
+
+
+@dataclass(frozen=True, eq=False)
+class MapSequence:
+    """An ONNX sequence of maps with equal keys, such as the probabilities of classes by label.
+
+    Attributes:
+        keys: the keys, int64 or strings ``(C,)``.
+        values: the values of each map, ``(N, C)``.
+    """
+
+    keys: Value | StringTensor
+    values: Value
+
+    def __str__(self) -> str:
+        return "a sequence of maps"

@@ -9,18 +9,19 @@ from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.ops.data_dependent import emit_sized
 from byoc_core.frontend.onnx.ops.data_sizes import size_value
 from byoc_core.frontend.onnx.string_tensor import StringTensor
+from byoc_core.frontend.onnx_names import OnnxName
 from byoc_core.ir.module import Value
 
 __all__ = ["MOVING", "STRUCTURES", "Pool", "in_order"]
 
-MOVING = frozenset(
-    {
-        *("Compress", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape"),
-        *("ScatterElements", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose"),
-        *("Unsqueeze", "Where"),
-    }
+_MOVING = (
+    *("Compress", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape"),
+    *("ScatterElements", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose"),
+    *("Unsqueeze", "Where"),
 )
-"""The operators that only move elements, or read the shape."""
+
+MOVING: frozenset[OnnxName] = frozenset({*(("", name) for name in _MOVING), ("ai.onnx.ml", "ArrayFeatureExtractor")})
+"""The operators that only move elements, or read the shape, by domain and name."""
 
 STRUCTURES = frozenset(
     {"If", "Loop", "Scan", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceConstruct"}

@@ -9,7 +9,7 @@ import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.ops.strings import in_order
-from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.sequence_value import MapSequence, OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.ir.module import Value
@@ -60,8 +60,9 @@ def alike(inner: Sequence[NodeContext], forms: Sequence[Imported], subject: str)
     """
     if any(isinstance(form, OptionalValue) for form in forms):
         return _alike_optionals(inner, forms, subject)
-    if len({isinstance(form, StringTensor) for form in forms}) > 1:
-        raise inner[0].error(f"has {subject} as strings in one place, and as another kind of value in another")
+    for kind, text in ((StringTensor, "strings"), (MapSequence, "maps")):
+        if len({isinstance(form, kind) for form in forms}) > 1:
+            raise inner[0].error(f"has {subject} as {text} in one place, and as another kind of value in another")
     are_sequences = [isinstance(form, SequenceValue | RunTimeSequence) for form in forms]
     if not any(are_sequences):
         return list(forms)
@@ -119,7 +120,11 @@ def _empty_like(node: NodeContext, example: Value) -> Value:
 
 
 def to_parts(node: NodeContext, form: Imported, subject: str) -> list[Value]:
-    """Return the tensors of a form: one for a tensor, two for a sequence, one more for an optional value."""
+    """Return the tensors of a form.
+
+    A tensor is one, strings or a sequence of tensors are two, a sequence of maps is the tensors of the keys and one of
+    the values. An optional value is one more.
+    """
     if isinstance(form, OptionalValue):
         flag = _as_flag(node, form.is_present)
         return [flag, *([] if form.value is None else to_parts(node, form.value, subject))]
@@ -129,6 +134,8 @@ def to_parts(node: NodeContext, form: Imported, subject: str) -> list[Value]:
     if isinstance(form, StringTensor):
         strings = in_order(node, form)
         return [strings.data, strings.lengths]
+    if isinstance(form, MapSequence):
+        return [*to_parts(node, form.keys, subject), form.values]
     return [node.to_value(form, subject)]
 
 
@@ -141,6 +148,9 @@ def from_parts(form: Imported, parts: Iterator[Value]) -> Imported:
         return RunTimeSequence(next(parts), next(parts))
     if isinstance(form, StringTensor):
         return StringTensor(next(parts), next(parts))
+    if isinstance(form, MapSequence):
+        keys = StringTensor(next(parts), next(parts)) if isinstance(form.keys, StringTensor) else next(parts)
+        return MapSequence(keys, next(parts))
     return next(parts)
 
 
@@ -152,4 +162,6 @@ def part_names(form: Imported, name: str) -> list[str]:
         return [f"{name}.elements", f"{name}.shapes"]
     if isinstance(form, StringTensor):
         return [f"{name}.bytes", f"{name}.lengths"]
+    if isinstance(form, MapSequence):
+        return [*part_names(form.keys, f"{name}.keys"), f"{name}.values"]
     return [name]
