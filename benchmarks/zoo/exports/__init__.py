@@ -15,6 +15,7 @@ __all__ = ["MODULES", "list_exports"]
 
 MODULES = ("loops", "sequences", "speech")
 MODULES = ("detectors", "loops", "vision")
+MODULES = ("loops", "tabular")
 """The modules of exports."""
 
 
