@@ -15,14 +15,18 @@ from byoc_core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx.model_import import from_onnx
     from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+    from byoc_core.frontend.onnx.ops.strings import read_strings
     from byoc_core.frontend.onnx.shape_value import ShapeValue
+    from byoc_core.frontend.onnx.string_tensor import StringTensor
 
-__all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeValue", "from_onnx"]
+__all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeValue", "StringTensor", "from_onnx", "read_strings"]
 
 _HOMES = {
     "model_import": ("from_onnx",),
     "node_context": ("Imported", "NodeContext", "NodeImporter"),
+    "ops.strings": ("read_strings",),
     "shape_value": ("ShapeValue",),
+    "string_tensor": ("StringTensor",),
 }
 
 __getattr__ = lazy_names(__name__, _HOMES)

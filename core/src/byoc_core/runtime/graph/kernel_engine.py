@@ -41,8 +41,9 @@ class KernelEngine(GraphEngine):
             from byoc_core.opset.families import KERNELS
 
             kernels = KERNELS
-        self._kernels: Mapping[str, KernelCallable] = {**plugin_kernels, **kernels} if plugin_kernels else kernels
-        self.plugin_kernels = frozenset(plugin_kernels or ())
+        self._kernels = kernels
+        self._kernels_of_plugins = dict(plugin_kernels or {})
+        self.plugin_kernels = frozenset(self._kernels_of_plugins)
 
     @property
     def type_key(self) -> str:
@@ -67,14 +68,21 @@ class KernelEngine(GraphEngine):
         """Return a reason if the op has no kernel, or the kernel does not take these operands and attributes."""
         if node.body is not None:
             return None
-        kernel = self._kernels.get(node.op)
+        kernel = self._find(node.op)
         if kernel is None:
-            return f"has no kernel. {near_names(node.op, self._kernels)}".strip()
+            return f"has no kernel. {near_names(node.op, {*self._kernels, *self._kernels_of_plugins})}".strip()
         return _misfit(kernel, len(node.inputs), tuple(node.attrs))
 
     def kernel_of(self, node: GraphNode) -> KernelCallable:
         """Return the kernel of a node without a body, accepted by :meth:`check_node`."""
-        return self._kernels[node.op]
+        kernel = self._find(node.op)
+        if kernel is None:
+            raise KeyError(node.op)
+        return kernel
+
+    def _find(self, op: str) -> KernelCallable | None:
+        """Return the kernel of an op; the core's kernels include delegated ops without listing them."""
+        return self._kernels.get(op) or self._kernels_of_plugins.get(op)
 
     def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> KernelCallable | None:
         """Return a kernel for a whole node with a body, or ``None`` to run the body node by node.

@@ -12,7 +12,7 @@ from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx_names import OnnxName
 from byoc_core.ir.module import Value
 
-__all__ = ["MOVING", "STRUCTURES", "Pool", "in_order"]
+__all__ = ["MOVING", "STRUCTURES", "Pool", "in_order", "read_strings"]
 
 _MOVING = (
     *("Compress", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape"),
@@ -70,6 +70,18 @@ def in_order(node: NodeContext, tensor: StringTensor) -> StringTensor:
     flat = node.reshape(tensor.index, (product(shape),))
     (data,) = emit_sized(node, "ragged_take", tensor.data, tensor.lengths, flat)
     return StringTensor(data, node.reshape(node.emit("take", tensor.lengths, flat, axis=0), shape))
+
+
+def read_strings(node: NodeContext, index: int) -> StringTensor:
+    """Return an input of strings with the strings in order, without numbers.
+
+    Raises:
+        FrontendError: the input is no tensor of strings.
+    """
+    form = node.imported(index)
+    if not isinstance(form, StringTensor):
+        raise node.error(f"needs `{node.input_names[index]}` as a tensor of strings")
+    return in_order(node, form)
 
 
 def _joined(node: NodeContext, values: Sequence[Value]) -> Value:
