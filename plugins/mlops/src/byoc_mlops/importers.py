@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from byoc_core.frontend.hooks import OnnxImporters, hookimpl
 
-from byoc_mlops import encoders, linear, preprocessing, support_vectors, trees
+from byoc_mlops import encoders, linear, preprocessing, support_vectors, tokens, trees
 from byoc_mlops.ops import OPS
 
 if TYPE_CHECKING:
@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["DOMAIN", "IMPORTERS"]
 
 DOMAIN = "ai.onnx.ml"
-"""The domain of the operators."""
+"""The domain of the operators; the tokenizer of ONNX Runtime, written by skl2onnx, has another."""
 
 IMPORTERS: Mapping[tuple[str, str], NodeImporter] = MappingProxyType(
     {
-        (DOMAIN, name): importer
-        for module in (encoders, linear, preprocessing, support_vectors, trees)
+        (domain, name): importer
+        for domain, modules in (
+            (DOMAIN, (encoders, linear, preprocessing, support_vectors, trees)),
+            ("com.microsoft", (tokens,)),
+        )
+        for module in modules
         for name, importer in module.IMPORTERS.items()
     }
 )
