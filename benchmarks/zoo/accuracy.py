@@ -121,9 +121,16 @@ def relative_difference(first: Array, second: Array) -> float:
     return float((first - second).std() / first.std())
 
 
-def open_session(data: bytes | Path) -> onnxruntime.InferenceSession:
-    """Return ONNX Runtime's session of a model: the bytes of its file, or the path."""
+def open_session(data: bytes | Path, *, is_optimised: bool = True) -> onnxruntime.InferenceSession:
+    """Return ONNX Runtime's session of a model.
+
+    Args:
+        data: the bytes of its file, or the path.
+        is_optimised: whether the session optimises the graph; otherwise each node is computed as written.
+    """
     options = onnxruntime.SessionOptions()
+    if not is_optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3  # some models hold unused weights
     return onnxruntime.InferenceSession(
         data if isinstance(data, bytes) else str(data), options, providers=["CPUExecutionProvider"]

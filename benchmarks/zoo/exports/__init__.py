@@ -16,6 +16,7 @@ __all__ = ["MODULES", "list_exports"]
 MODULES = ("loops", "sequences", "speech")
 MODULES = ("detectors", "loops", "vision")
 MODULES = ("loops", "tabular")
+MODULES = ("loops", "quantised", "tabular")
 """The modules of exports."""
 
 

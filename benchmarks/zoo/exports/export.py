@@ -29,6 +29,7 @@ class Export:
         sizes: the choices of sizes that the model is run at; a single empty one for a model without dynamic sizes.
         reasons: for an output that differs from ONNX Runtime's for a reason outside the compiler: the output's name,
             and the reason.
+        original: of a quantised model: write the model of floats with the same inputs and outputs.
     """
 
     name: str
@@ -37,3 +38,4 @@ class Export:
     draw: Callable[[np.random.Generator, Sizes], Feeds]
     sizes: Sequence[Sizes] = ({},)
     reasons: Mapping[str, str] = field(default_factory=dict)
+    original: Callable[[Path], None] | None = None

@@ -1,4 +1,4 @@
-"""Models of tables: scikit-learn's estimators and pipelines, exported by skl2onnx."""
+"""Models of tables and texts: scikit-learn's estimators and pipelines, exported by skl2onnx."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
@@ -35,6 +36,7 @@ from sklearn.ensemble import (
     StackingClassifier,
     VotingClassifier,
 )
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.impute import SimpleImputer
@@ -59,6 +61,7 @@ _SIZES = ({"batch": 1}, {"batch": 7}, {"batch": 100})
 _FEATURES = 6
 _SAMPLES = 150
 _TOWNS = ("Köln", "Paris", "Oslo", "New York")
+_WORDS = ("red", "green", "apple", "pear", "big", "small", "sweet", "sour", "ripe", "old", "naïve", "2nd")
 
 
 @dataclass(frozen=True)
@@ -111,15 +114,28 @@ def _write_table(estimator: _Estimator, dtype: str, path: Path) -> None:
         _save(model, [("x", type_)], estimator.options, path)
 
 
-def _save(model: BaseEstimator, types: Sequence[tuple[str, Any]], options: Mapping[str, object], path: Path) -> None:
-    """Write the ONNX file of a trained model; no output is a sequence of maps by default."""
+def _save(
+    model: BaseEstimator,
+    types: Sequence[tuple[str, Any]],
+    options: Mapping[str, object],
+    path: Path,
+    others: Mapping[int, Mapping[str, object]] = MappingProxyType({}),
+) -> None:
+    """Write the ONNX file of a trained model; no output is a sequence of maps by default.
+
+    Args:
+        model: the model.
+        types: the names and types of the inputs.
+        options: the options of the converter, for the model.
+        path: the path of the file.
+        others: the options for parts of the model, by the identity of the part.
+    """
     given = dict(options)
     if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
         given.setdefault("zipmap", False)
+    choices = {**others, **({id(model): given} if given else {})}
     with patch.object(_container, "make_node", _make_node):
-        file = to_onnx(
-            model, initial_types=list(types), options={id(model): given} if given else None, target_opset=_OPSET
-        )
+        file = to_onnx(model, initial_types=list(types), options=choices, target_opset=_OPSET)
     path.write_bytes(file.SerializeToString())
 
 
@@ -248,6 +264,25 @@ def _write_columns(path: Path) -> None:
     _save(model, [(name, kind([None, 1])) for name, kind in zip(_COLUMNS, kinds, strict=True)], {}, path)
 
 
+# Texts
+
+
+def _draw_texts(rng: np.random.Generator, sizes: Sizes) -> Feeds:
+    texts = [" ".join(rng.choice(_WORDS, rng.integers(1, 9))) for _ in range(sizes["batch"])]
+    if len(texts) > 3:
+        texts[1:4] = ["", "Unknown words, only: ünknown!", "RED  apple;APPLE"]
+    return {"text": np.array(texts, object).reshape(-1, 1)}
+
+
+def _write_texts(make: Callable[[], BaseEstimator], path: Path) -> None:
+    texts = _draw_texts(np.random.default_rng(0), {"batch": _SAMPLES})["text"][:, 0]
+    target = np.array([text.count("apple") - text.count("sour") > 0 for text in texts]).astype(int)
+    vectorizer = make()
+    model = make_pipeline(vectorizer, LogisticRegression()).fit(texts, target)
+    # ONNX Runtime lacks skl2onnx's default locale where the system does.
+    _save(model, [("text", StringTensorType([None, 1]))], {}, path, {id(vectorizer): {"locale": "C"}})
+
+
 def _exports(estimator: _Estimator) -> list[Export]:
     return [
         Export(
@@ -261,6 +296,14 @@ def _exports(estimator: _Estimator) -> list[Export]:
     ]
 
 
+_TEXTS: Mapping[str, Callable[[], BaseEstimator]] = {
+    "tfidf": TfidfVectorizer,
+    "tfidf-pairs": partial(TfidfVectorizer, ngram_range=(1, 2), sublinear_tf=True),
+    "tfidf-pattern": partial(TfidfVectorizer, token_pattern="[a-zA-Z]+"),
+    "counts": CountVectorizer,
+    "counts-characters": partial(CountVectorizer, analyzer="char", ngram_range=(1, 2)),
+}
+
 EXPORTS = [
     *(export for estimator in _ESTIMATORS for export in _exports(estimator)),
     Export(
@@ -269,6 +312,10 @@ EXPORTS = [
         _write_columns,
         _draw_columns,
         _SIZES,
+    ),
+    *(
+        Export(f"sklearn-text-{name}", "A classifier of texts", partial(_write_texts, make), _draw_texts, _SIZES)
+        for name, make in _TEXTS.items()
     ),
 ]
 """The exports of this module."""
