@@ -13,10 +13,7 @@ from benchmarks.zoo.exports.export import Export
 
 __all__ = ["MODULES", "list_exports"]
 
-MODULES = ("loops", "sequences", "speech")
-MODULES = ("detectors", "loops", "vision")
-MODULES = ("loops", "tabular")
-MODULES = ("loops", "quantised", "tabular")
+MODULES = ("detectors", "loops", "quantised", "sequences", "speech", "tabular", "vision")
 """The modules of exports."""
 
 

@@ -12,9 +12,8 @@ from math import prod
 
 import numpy as np
 
-from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, is_nonnegative, is_positive
-from byoc_core.dims.algebra import terms_of
 from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, has_calls, is_nonnegative, is_positive
+from byoc_core.dims.algebra import terms_of
 from byoc_core.dtypes import is_float
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, ShapeImporter
 from byoc_core.frontend.onnx.ops.data_sizes import as_size, number, size_value
