@@ -119,7 +119,7 @@ def _save(
     types: Sequence[tuple[str, Any]],
     options: Mapping[str, object],
     path: Path,
-    others: Mapping[int, Mapping[str, object]] = MappingProxyType({}),
+    part_options: Mapping[int, Mapping[str, object]] = MappingProxyType({}),
 ) -> None:
     """Write the ONNX file of a trained model; no output is a sequence of maps by default.
 
@@ -128,12 +128,12 @@ def _save(
         types: the names and types of the inputs.
         options: the options of the converter, for the model.
         path: the path of the file.
-        others: the options for parts of the model, by the identity of the part.
+        part_options: the options for parts of the model, by the identity of the part.
     """
-    given = dict(options)
+    own_options = dict(options)
     if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
-        given.setdefault("zipmap", False)
-    choices = {**others, **({id(model): given} if given else {})}
+        own_options.setdefault("zipmap", False)
+    choices = {**part_options, **({id(model): own_options} if own_options else {})}
     with patch.object(_container, "make_node", _make_node):
         file = to_onnx(model, initial_types=list(types), options=choices, target_opset=_OPSET)
     path.write_bytes(file.SerializeToString())
@@ -144,8 +144,8 @@ def _make_node(*args: Any, **attrs: Any) -> onnx.NodeProto:
 
     skl2onnx 1.20 passes a list with ``False`` for trees with missing values, refused by onnx 1.23.
     """
-    given = {name: _without_bools(value) if isinstance(value, list) else value for name, value in attrs.items()}
-    node: onnx.NodeProto = onnx.helper.make_node(*args, **given)  # type: ignore[arg-type]
+    numbers = {name: _without_bools(value) if isinstance(value, list) else value for name, value in attrs.items()}
+    node: onnx.NodeProto = onnx.helper.make_node(*args, **numbers)  # type: ignore[arg-type]
     return node
 
 

@@ -48,7 +48,6 @@ def _evaluator(node: str, opset: int, ml_opset: int) -> Any:
     return ReferenceEvaluator(proto, opsets={"": opset, "ai.onnx.ml": ml_opset}, new_ops=_own_operators()), proto
 
 
-@lru_cache(maxsize=1)
 def _own_operators() -> list[type[Any]]:
     """Return the operators computed here in the evaluator of the package ``onnx``."""
     from onnx.reference.op_run import OpRun

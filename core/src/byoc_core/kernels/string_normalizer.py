@@ -40,7 +40,7 @@ def normalize_strings(
     fold = _CASES["NONE" if is_case_sensitive else "LOWER"]
     removed = {fold(word) for word in stopwords}
     change = _CASES[case_change_action]
-    kept = [change(text) for text in strings.reshape(-1).tolist() if fold(text) not in removed]
-    if not kept and removed:
-        kept = [""]
-    return np.array(kept, object).reshape((len(kept),) if strings.ndim == 1 else (1, len(kept)))
+    words = [change(text) for text in strings.reshape(-1).tolist() if fold(text) not in removed]
+    if not words and removed:
+        words = [""]
+    return np.array(words, object).reshape((len(words),) if strings.ndim == 1 else (1, len(words)))

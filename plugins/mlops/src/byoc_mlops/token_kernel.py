@@ -126,16 +126,16 @@ def _matches(text: str, expression: re.Pattern[str], min_length: int) -> Iterato
 
 
 def _separated(text: str, separators: Sequence[re.Pattern[str]], min_length: int) -> list[Span]:
-    """Return the pieces between separators. Each separator splits all pieces left by the separators before."""
-    pieces = [(0, len(text))]
+    """Return the text between separators. Each separator splits all spans left by the separators before."""
+    spans = [(0, len(text))]
     for separator in separators:
         found: list[Span] = []
-        for first, stop in pieces:
+        for first, stop in spans:
             position = first
             for match in separator.finditer(text[first:stop]):
                 if match.end() > match.start():
                     found.append((position, first + match.start()))
                     position = first + match.end()
             found.append((position, stop))
-        pieces = [(first, stop) for first, stop in found if stop - first >= min_length]
-    return [(first, stop) for first, stop in pieces if stop - first >= max(min_length, 1)]
+        spans = [(first, stop) for first, stop in found if stop - first >= min_length]
+    return [(first, stop) for first, stop in spans if stop - first >= max(min_length, 1)]
