@@ -317,6 +317,7 @@ def _fusions(**options: Any) -> Mapping[str, Tool]:
     return {"fused": partial(_fuse, is_half=False, **options), "fused-half": partial(_fuse, is_half=True, **options)}
 
 
+# The TorchScript exporter refuses the encoder (`aten::_transformer_encoder_layer_fwd`) and Llama (`aten::diff`).
 EXPORTS: Sequence[Export] = [
     *_exports(_ENCODER, "dynamo", {**_DYNAMIC_TOOLS, **_static_tools(_ENCODER), **_NBITS_TOOLS}),
     *_exports(_DECODER, "dynamo", {**_DYNAMIC_TOOLS, **_static_tools(_DECODER), **_NBITS_TOOLS}),
