@@ -1,5 +1,7 @@
 """The check of an exported model: built once for all sizes, saved, loaded, and run beside ONNX Runtime.
 
+The rule is that of :mod:`benchmarks.zoo.accuracy`, for each output over all sizes.
+
 A quantised model is not continuous: a value in the middle between two steps is rounded up or down by the last bit of
 the arithmetic before, and a step of an early layer reaches all results. The middle is no rare value: a ``LeakyRelu`` of
 slope 0.1 between equal scales returns the middle for every tenth integer. If the errors are not those of rounding, the
@@ -69,6 +71,32 @@ class _Trial:
     originals: Sequence[Any] | None
 
 
+@dataclass(frozen=True)
+class _Errors:
+    """The errors of an output against float64, over its largest magnitude.
+
+    Attributes:
+        error: of the result.
+        peer_error: of ONNX Runtime's result.
+        unit: one rounding.
+        is_of_quantisation: whether both errors are within the quantisation error.
+    """
+
+    error: float
+    peer_error: float
+    unit: float = ROUNDING
+    is_of_quantisation: bool = False
+
+    def is_right(self, usual: float) -> bool:
+        """Return whether the errors are of the size of rounding, or of quantisation.
+
+        Args:
+            usual: the largest error over all sizes, of the program with the smaller largest error.
+        """
+        errors = self.error, self.peer_error
+        return self.is_of_quantisation or max(errors) <= ALLOWED_FACTOR * max(min(errors), usual, self.unit)
+
+
 class ExportCheck:
     """An exported model beside ONNX Runtime; the results to compare with are computed once for all backends.
 
@@ -105,20 +133,23 @@ class ExportCheck:
             executable.save(artifact)
             machine = PreparedModel(byoc_core.load(artifact, allow_native=True), self._graph.input, self._graph.output)
         rows = [row for row in executable.report_data["ops"] if row["outcome"] != "(view)"]
-        errors, wrong = [(0.0, 0.0)], []
+        found: dict[str, list[tuple[Sizes, _Errors]]] = {}
+        wrong = []
         for trial in self._trials:
             results = machine.run(trial.feeds)
             for name, compared in self._compare(results, trial):
                 if isinstance(compared, str):
                     wrong.append(f"{_text(trial.sizes)}: `{name}` {compared}")
                 else:
-                    errors.append(compared)
+                    found.setdefault(name, []).append((trial.sizes, compared))
+        wrong += [line for name, errors in found.items() for line in _wrong(name, errors)]
+        everything = [errors for of_output in found.values() for _, errors in of_output]
         return CheckedExport(
             len(rows),
             sum(is_delegated(str(row["op"])) for row in rows),
             float(executable.report_data["offloaded_share"]),
-            max(error for error, _ in errors),
-            max(peer for _, peer in errors),
+            max((errors.error for errors in everything), default=0.0),
+            max((errors.peer_error for errors in everything), default=0.0),
             wrong,
         )
 
@@ -146,7 +177,7 @@ class ExportCheck:
         arrays = iter(evaluate_function(self.module, "main", inputs, exact=True))
         return [unpack_output(value.type, arrays) for value in self._graph.output]
 
-    def _compare(self, results: Sequence[Any], trial: _Trial) -> Iterator[tuple[str, tuple[float, float] | str]]:
+    def _compare(self, results: Sequence[Any], trial: _Trial) -> Iterator[tuple[str, _Errors | str]]:
         """Yield for each output its errors and those of ONNX Runtime, or the text of what is wrong."""
         for number, (value, result, peer) in enumerate(zip(self._graph.output, results, trial.peers, strict=True)):
             if value.name in self._export.reasons:
@@ -169,11 +200,10 @@ def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
 
 def _compare(
     result: np.ndarray[Any, Any], peer: np.ndarray[Any, Any], exact: Any, original: np.ndarray[Any, Any] | None
-) -> tuple[float, float] | str:
+) -> _Errors | str:
     """Return the errors of a result and of ONNX Runtime's against float64, or the text of what is wrong.
 
-    The rule is that of ``benchmarks.zoo.accuracy``, both ways, or that of the quantisation error. Numbers that are no
-    floats must be equal.
+    Numbers that are no floats must be equal.
     """
     if result.shape != peer.shape:
         return f"has the shape {result.shape}, with ONNX Runtime {peer.shape}"
@@ -181,20 +211,26 @@ def _compare(
         return f"has the dtype {result.dtype}, with ONNX Runtime {peer.dtype}"
     if result.dtype.kind != "f":
         different = int((result != peer).sum())
-        return f"differs in {different} of {result.size} elements" if different else (0.0, 0.0)
+        return f"differs in {different} of {result.size} elements" if different else _Errors(0.0, 0.0)
     if exact.shape != peer.shape:
         return f"has the shape {peer.shape}, in float64 {exact.shape}"
     if result.size == 0:
-        return 0.0, 0.0
+        return _Errors(0.0, 0.0)
     largest = float(np.abs(exact).max()) or 1.0
     error, peer_error = (float(np.abs(found - exact).max()) / largest for found in (result, peer))
-    unit = max(ROUNDING, float(np.finfo(result.dtype).eps))
-    is_rounding = max(error, peer_error) <= ALLOWED_FACTOR * max(min(error, peer_error), unit)
-    if not is_rounding and (
-        original is None or not max(_rms(result - exact), _rms(peer - exact)) <= _rms(original - exact)
-    ):
-        return f"has an error of {error:.1e}, with ONNX Runtime {peer_error:.1e}"
-    return error, peer_error
+    is_of_quantisation = original is not None and max(_rms(result - exact), _rms(peer - exact)) <= _rms(
+        original - exact
+    )
+    return _Errors(error, peer_error, max(ROUNDING, float(np.finfo(result.dtype).eps)), is_of_quantisation)
+
+
+def _wrong(name: str, errors: Sequence[tuple[Sizes, _Errors]]) -> Iterator[str]:
+    """Yield a line for each size with a wrong output of this name."""
+    usual = min(max(found.error for _, found in errors), max(found.peer_error for _, found in errors))
+    for sizes, found in errors:
+        if not found.is_right(usual):
+            text = f"has an error of {found.error:.1e}, with ONNX Runtime {found.peer_error:.1e}"
+            yield f"{_text(sizes)}: `{name}` {text}"
 
 
 def _rms(array: np.ndarray[Any, Any]) -> float:

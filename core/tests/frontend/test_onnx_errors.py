@@ -245,13 +245,14 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         ),
     ),
     (
-        "complex tensor",
-        _model([_node("Identity")], inputs=[helper.make_tensor_value_info("x", TensorProto.COMPLEX64, [1])]),
+        "tensor without a type",
+        _model([_node("Identity")], inputs=[helper.make_tensor_value_info("x", 99, [1])]),
         (
-            "ONNX model, input `x`: has an unsupported element type; got COMPLEX64, expected one of float32, "
+            "ONNX model, input `x`: has an unsupported element type; got number 99, expected one of float32, "
             "uint8, "
             "int8, uint16, int16, int32, int64, bool, float16, float64, uint32, uint64, bfloat16, float8_e4m3fn, "
-            "float8_e5m2, int4, uint4, int2, uint2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu, float4_e2m1fn"
+            "float8_e5m2, int4, uint4, int2, uint2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu, float4_e2m1fn, "
+            "complex64, complex128"
         ),
     ),
     (

@@ -89,16 +89,16 @@ class _Proofs:
     """Proofs for the parts of one dimension; each part is tried once, so nested calls take no exponential time."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Dim, int], bool] = {}
+        self._answers: dict[tuple[Dim, int], bool] = {}
 
     def is_nonnegative(self, dim: Dim, calls_left: int = _MAX_BOUNDED_CALLS) -> bool:
         """Return whether a dimension is provably zero or more; at most ``calls_left`` calls are bounded in turn."""
         if isinstance(dim, int):
             return dim >= 0
         key = (dim, calls_left)
-        if key not in self._known:
-            self._known[key] = self._prove(dim, calls_left)
-        return self._known[key]
+        if key not in self._answers:
+            self._answers[key] = self._prove(dim, calls_left)
+        return self._answers[key]
 
     def _prove(self, dim: DimExpr, calls_left: int) -> bool:
         if all(factor >= 0 and self._are_nonnegative(monomial) for monomial, factor in dim.terms):
