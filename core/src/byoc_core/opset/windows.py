@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from byoc_core.dims import Dim, ceildiv, dim_min
+from byoc_core.dims import Dim, dim_min
 from byoc_core.errors import IRTypeError
 from byoc_core.opset.attributes import AttrValue
 from byoc_core.opset.cases import Shape
@@ -121,7 +121,9 @@ def count_windows(context: TypeContext, image: Sequence[Dim], window: Sequence[D
                 expected=f"{reach} or more",
             )
         if attrs.get("ceil_mode"):
-            counts.append(dim_min(ceildiv(room, stride) + 1, ceildiv(image[axis] + begin, stride)))
+            # Quotients rounded up in the form `(n+1)//2`: equal to the sizes of a convolution, unlike `n-n//2`.
+            fitting, starting = room + (stride - 1), image[axis] + begin + (stride - 1)
+            counts.append(dim_min(fitting // stride + 1, starting // stride))
         else:
             counts.append(room // stride + 1)
     return tuple(counts)
