@@ -1,4 +1,4 @@
-"""Vision models of transformers: DETR, and CLIP with text and images in one graph."""
+"""Vision models of transformers: DETR and RT-DETR, and CLIP with text and images in one graph."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from transformers import (
     DetrConfig,
     DetrForObjectDetection,
     ResNetConfig,
+    RTDetrConfig,
+    RTDetrForObjectDetection,
+    RTDetrResNetConfig,
 )
 
 from benchmarks.zoo.exports.export import Feeds, Sizes
@@ -52,6 +55,47 @@ class _Detr(torch.nn.Module):
 
     def forward(self, pixel_values: torch.Tensor, pixel_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         found = self.model(pixel_values=pixel_values, pixel_mask=pixel_mask)
+        return found.logits, found.pred_boxes
+
+
+class _RtDetr(torch.nn.Module):
+    """RT-DETR: queries chosen by their scores, and attention to sampled places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        backbone = RTDetrResNetConfig(
+            embedding_size=16,
+            hidden_sizes=[16, 32, 32, 48],
+            depths=[1, 1, 1, 1],
+            layer_type="basic",
+            out_features=["stage2", "stage3", "stage4"],
+        )
+        self.model = RTDetrForObjectDetection(
+            RTDetrConfig(
+                backbone_config=backbone,
+                encoder_in_channels=[32, 32, 48],
+                encoder_hidden_dim=32,
+                encoder_ffn_dim=64,
+                encoder_attention_heads=4,
+                d_model=32,
+                num_queries=12,
+                decoder_in_channels=[32, 32, 32],
+                decoder_ffn_dim=64,
+                decoder_layers=2,
+                decoder_attention_heads=4,
+                hidden_expansion=1.0,
+                num_labels=5,
+                anchor_image_size=None,
+            )
+        )
+        # The usual weights are so small that all scores are equal, and the choice of queries would be by chance.
+        for layer in self.model.modules():
+            if isinstance(layer, torch.nn.Conv2d | torch.nn.Linear):
+                torch.nn.init.normal_(layer.weight, std=(3.0 / layer.weight[0].numel()) ** 0.5)
+        torch.nn.init.normal_(self.model.model.enc_output[0].weight, std=100.0)
+
+    def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = self.model(pixel_values=pixel_values)
         return found.logits, found.pred_boxes
 
 
@@ -131,6 +175,7 @@ def _choices(*names: str, values: tuple[tuple[int, ...], ...]) -> tuple[Sizes, .
 
 
 _IMAGES = _choices("batch", "height", "width", values=((2, 96, 128), (1, 64, 64), (3, 112, 80)))
+_SQUARES = _choices("batch", "height", "width", values=((2, 96, 128), (1, 64, 64), (3, 128, 96)))
 _PAIRS = _choices("images", "texts", "tokens", values=((2, 3, 9), (1, 1, 5), (4, 2, 24)))
 
 _MODELS = (
@@ -145,6 +190,16 @@ _MODELS = (
             "pixel_values": {0: "batch", 2: "height", 3: "width"},
             "pixel_mask": {0: "batch", 1: "height", 2: "width"},
         },
+        ("logits", "boxes"),
+    ),
+    TorchModel(
+        "rt-detr",
+        "RT-DETR, on a small ResNet (transformers)",
+        _RtDetr,
+        _draw_images,
+        _SQUARES[0],
+        _SQUARES,
+        {"pixel_values": {0: "batch", 2: "height", 3: "width"}},
         ("logits", "boxes"),
     ),
     TorchModel(
