@@ -88,9 +88,9 @@ class _Yolo(torch.nn.Module):
         self.boxes = torch.nn.ModuleList(torch.nn.Conv2d(channels, 4 * _BINS, 1) for channels in (32, 48))
         self.classes = torch.nn.ModuleList(torch.nn.Conv2d(channels, _CLASSES, 1) for channels in (32, 48))
         for layer in self.boxes:
-            _spread(layer, 1.5)
+            _draw_weights(layer, 1.5)
         for layer in self.classes:
-            _spread(layer, 0.15, bias=-0.2)
+            _draw_weights(layer, 0.15, bias=-0.2)
 
     def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         small = self.small(image)
@@ -119,11 +119,11 @@ def _choose(boxes: torch.Tensor, scores: torch.Tensor) -> tuple[torch.Tensor, to
     best, labels = scores.max(1)
     is_kept = best > 0.5
     boxes, best, labels = boxes[is_kept], best[is_kept], labels[is_kept]
-    chosen = torchvision.ops.nms(boxes + labels[:, None] * 4096.0, best, 0.4)
-    return boxes[chosen], best[chosen], labels[chosen]
+    kept = torchvision.ops.nms(boxes + labels[:, None] * 4096.0, best, 0.4)
+    return boxes[kept], best[kept], labels[kept]
 
 
-def _spread(layer: torch.nn.Module, std: float, bias: float = 0.0) -> None:
+def _draw_weights(layer: torch.nn.Module, std: float, bias: float = 0.0) -> None:
     """Draw weights of a layer so that its results differ by ``std`` for features of size 1."""
     for name, parameter in layer.named_parameters():
         if "weight" in name:
@@ -197,9 +197,9 @@ def _build_ssd() -> torch.nn.Module:
     anchors = DefaultBoxGenerator([[2], [2, 3]], scales=[0.15, 0.4, 0.8], steps=[8, 16])
     model = SSD(_Stages(), anchors, (96, 128), _CLASSES, score_thresh=0.6, nms_thresh=0.4, detections_per_img=50)
     for layer in model.head.classification_head.module_list:
-        _spread(layer, 1.0)
+        _draw_weights(layer, 1.0)
     for layer in model.head.regression_head.module_list:
-        _spread(layer, 1.0)
+        _draw_weights(layer, 1.0)
     return _calibrate(_Detector(model, _BOXES), _draw_single)
 
 
@@ -220,10 +220,10 @@ def _rcnn_options() -> dict[str, object]:
 
 def _separate(model: FasterRCNN, std: float) -> None:
     """Draw the weights of the heads so that scores are apart, and boxes differ."""
-    _spread(model.rpn.head.cls_logits, 3.0)
-    _spread(model.rpn.head.bbox_pred, 1.0)
-    _spread(model.roi_heads.box_predictor.cls_score, std)
-    _spread(model.roi_heads.box_predictor.bbox_pred, std / 5)
+    _draw_weights(model.rpn.head.cls_logits, 3.0)
+    _draw_weights(model.rpn.head.bbox_pred, 1.0)
+    _draw_weights(model.roi_heads.box_predictor.cls_score, std)
+    _draw_weights(model.roi_heads.box_predictor.bbox_pred, std / 5)
 
 
 def _build_faster_rcnn() -> torch.nn.Module:
