@@ -119,8 +119,8 @@ def _choose(boxes: torch.Tensor, scores: torch.Tensor) -> tuple[torch.Tensor, to
     best, labels = scores.max(1)
     is_kept = best > 0.5
     boxes, best, labels = boxes[is_kept], best[is_kept], labels[is_kept]
-    kept = torchvision.ops.nms(boxes + labels[:, None] * 4096.0, best, 0.4)
-    return boxes[kept], best[kept], labels[kept]
+    indices = torchvision.ops.nms(boxes + labels[:, None] * 4096.0, best, 0.4)
+    return boxes[indices], best[indices], labels[indices]
 
 
 def _draw_weights(layer: torch.nn.Module, std: float, bias: float = 0.0) -> None:

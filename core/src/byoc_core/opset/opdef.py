@@ -57,6 +57,8 @@ class Trait(Enum):
     """Combines the elements along axes."""
     DATA_DEPENDENT = "data-dependent"
     """The elements of the operands decide sizes of the results; each binding declares fresh symbols for these sizes."""
+    WIDENING = "widening"
+    """The results are the floats of a narrow stored form. Backends may compute on the stored form."""
     READS_BITS = "reads-bits"
     """The bits of the elements decide the results: a value in another dtype does not stand for the same bits."""
     NONDETERMINISTIC = "nondeterministic"

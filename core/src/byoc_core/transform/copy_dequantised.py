@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from byoc_core.ir import Binding, Constant, Function, IRModule, Value, Var
+from byoc_core.ir import Binding, Constant, Function, IRModule, Trait, Value, Var
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
@@ -13,7 +13,7 @@ __all__ = ["CopyDequantised"]
 
 @dataclass(frozen=True)
 class CopyDequantised(Pass):
-    """Copies of ``dequantize`` of constants: one for each reader, with the ``permute_dims`` between.
+    """Copies of ``dequantize`` of constants: one for each reader, with the transposes and reshapes between.
 
     Backends claim a product together with the dequantisation of its weights, to compute on the integers. A value with
     further readers cannot be claimed in this way. The constants stay shared. Copies which no backend claims are folded
@@ -50,10 +50,11 @@ class _Copier:
         if any(new is not old for new, old in zip(operands, binding.operands, strict=True)):
             binding = replace(binding, operands=operands)
         self.bindings.append(binding)
-        is_weight = binding.op.name == "dequantize" and all(isinstance(value, Constant) for value in operands)
-        if (is_weight or binding.op.name == "permute_dims") and binding.codegen is None:
-            is_known = is_weight or id(operands[0]) in self._makers
-            self._makers.update({id(binding.results[0]): binding} if is_known else {})
+        op = binding.op
+        is_weight = op.has_trait(Trait.WIDENING) and all(isinstance(value, Constant) for value in operands)
+        is_moved = op.has_trait(Trait.SELECTING) and len(operands) == 1 and id(operands[0]) in self._makers
+        if (is_weight or is_moved) and len(binding.results) == 1 and binding.codegen is None:
+            self._makers[id(binding.results[0])] = binding
 
     def _own(self, value: Value) -> Value:
         """Return a value for a single reader: the value itself, or the result of a copy."""

@@ -217,7 +217,7 @@ class _FoldedValues:
 
 def _widens_weights(binding: Binding) -> bool:
     """Return whether an op is a cast of floats to other floats, or ``dequantize``."""
-    return binding.op.name == "dequantize" or (
+    return binding.op.has_trait(Trait.WIDENING) or (
         binding.op.name == "cast"
         and all(
             isinstance(value.type, TensorType) and is_float(value.type.dtype)

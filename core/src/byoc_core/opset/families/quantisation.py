@@ -14,7 +14,7 @@ from byoc_core.kernels.precision import NDArray, highest, lowest, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
 from byoc_core.opset.cases import OpCase, OperandCase, Shape, example
 from byoc_core.opset.contexts import OpContext, TypeContext
-from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.opdef import PURE, OpDef, OperandSpec, Trait
 from byoc_core.opset.permutation import Permutable, permute_axis
 from byoc_core.opset.rounding import NORM, Rounding, Rule
 from byoc_core.opset.type_rules import (
@@ -192,6 +192,7 @@ OPS: tuple[OpDef, ...] = (
         _OPERANDS,
         _infer_dequantize,
         attrs=_ATTRS,
+        traits=PURE | {Trait.WIDENING},
         flops=flops_per_element(2),
         kernel=NumpyKernel(_dequantize, gives=dtype_of(1)),
         rounding=NORM,
