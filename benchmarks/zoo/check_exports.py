@@ -81,7 +81,8 @@ def main() -> None:
     parser.add_argument("--ledger", type=Path, metavar="FOLDER", help="where to write exported-models.md")
     parser.add_argument("--list", action="store_true", help="print the names of the exports, and stop")
     arguments = parser.parse_args()
-    names = [name for name in list_exports() if not arguments.names or any(part in name for part in arguments.names)]
+    exports = list_exports()
+    names = [name for name in exports if not arguments.names or any(part in name for part in arguments.names)]
     if not names:
         parser.error(f"no export is named like {' '.join(arguments.names)}; `--list` prints the names")
     if arguments.list:
@@ -94,8 +95,8 @@ def main() -> None:
             for line in _check_in_process(name, choices, str(arguments.keep or folder)):
                 print(line, flush=True)
                 lines.append(line)
-    if arguments.ledger:
-        write_ledger(arguments.ledger, list_exports(), lines)
+            if arguments.ledger:  # after each export: an interrupted run loses nothing
+                write_ledger(arguments.ledger, exports, lines)
     if not all(line.is_right for line in lines):
         sys.exit(f"{sum(not line.is_right for line in lines)} of {len(lines)} lines are wrong")
 
