@@ -177,6 +177,17 @@ def test_shares_count_symbolic_sizes_as_asked() -> None:
     assert str(caught.value) == "size `m`: no op's FLOPs depend on this size; expected n"
 
 
+def test_sizes_not_asked_for_leave_no_negative_flops() -> None:
+    """Of a signal of one sample, two layers without padding leave less than nothing."""
+    data = {"ops": [op("nn.conv1d", "aone", "30*n-60"), op("exp", "host", "m*n-3*m"), op("sin", "host", 10)]}
+    assert apportion(data)["counted_sizes"] == {"m": 4, "n": 4}
+    assert apportion(data)["offloaded_share"] == 60 / 74
+    assert apportion(data, {"n": 5})["counted_sizes"] == {"m": 1, "n": 5}
+    assert apportion(data, {"n": 1, "m": 1})["offloaded_share"] == 0
+    never = {"ops": [op("exp", "aone", "0-n"), op("sin", "host", 10)]}
+    assert apportion(never)["counted_sizes"] == {"n": 1}
+
+
 def test_an_expression_that_is_too_long_to_read_counts_if_it_is_known() -> None:
     long = "+".join(f"symbol{number}" for number in range(600))
     data = {"ops": [op("exp", "aone", long), op("sin", "host", 600)]}

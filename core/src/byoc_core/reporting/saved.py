@@ -70,15 +70,18 @@ def warn_of_lost_offload(report: Mapping[str, Any], saved: Mapping[str, Any], pa
 
 
 def _apportioned(report: dict[str, Any]) -> Mapping[str, Any]:
-    """Return a report with new shares, counting symbolic sizes with the report's valid values, else as 1."""
-    counting_ones = apportion(report)
+    """Return a report with new shares, counting symbolic sizes with the report's valid values, else as by default."""
+    by_default = apportion(report)
     stored_sizes = report.get("counted_sizes")
     counted = {
         name: size
         for name, size in (stored_sizes.items() if isinstance(stored_sizes, Mapping) else ())
-        if name in counting_ones["counted_sizes"] and type(size) is int and 0 <= size <= MAX_SIZE and size != 1
+        if name in by_default["counted_sizes"]
+        and type(size) is int
+        and 0 <= size <= MAX_SIZE
+        and size != by_default["counted_sizes"][name]
     }
-    return apportion(report, counted) if counted else counting_ones
+    return apportion(report, counted) if counted else by_default
 
 
 def _with_host_regions(report: Mapping[str, Any], regions: Collection[str]) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ anywhere: invalid amounts of work count as none.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from byoc_core.dims import Dim, evaluate, read_dim, symbols_of
@@ -50,7 +50,8 @@ def apportion(
 
     Args:
         report: from :func:`byoc_core.partitioning.build_report`, or of an artifact.
-        sizes: the counted values of symbolic sizes; others count as 1.
+        sizes: the counted values of symbolic sizes. Others count as 1, or, if the FLOPs of an op would be negative, as
+            the least power of 2 for which none are: an image of one pixel has no result of some convolutions.
         parsed: parsed expressions by text, to save parsing. Of the other expressions, a text refused by
             :func:`byoc_core.dims.read_dim` (because too long) counts as none.
 
@@ -67,7 +68,7 @@ def apportion(
     rows = items_of(report.get("ops"))
     texts = {flops for row in rows if isinstance(flops := row.get("flops"), str)}
     expressions = {text: parsed[text] if parsed and text in parsed else _read(text) for text in sorted(texts)}
-    counted = _counted(expressions.values(), sizes or {})
+    counted = _counted(expressions, sizes or {})
     amounts: dict[object, int] = {text: _evaluate(dim, counted) for text, dim in expressions.items()}
     counts = [_count(row.get("flops"), amounts) for row in rows]
     total = sum(counts)
@@ -132,7 +133,13 @@ def decisive_reasons(reasons: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[
     return {backend: reason for backend, (_, reason) in ranked.items()}
 
 
-def _counted(dims: Iterable[Dim], sizes: Mapping[str, int]) -> dict[str, int]:
+_OTHER_SIZES = [1 << exponent for exponent in range(17)]
+"""The values tried for sizes without a given value."""
+
+
+def _counted(expressions: Mapping[str, Dim], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the counted value of each symbol of the expressions."""
+    dims = expressions.values()
     symbols = sorted(frozenset[str]().union(*map(symbols_of, dims)))
     for name in sizes:
         if name not in symbols:
@@ -142,6 +149,11 @@ def _counted(dims: Iterable[Dim], sizes: Mapping[str, int]) -> dict[str, int]:
                 expected=", ".join(symbols) or "no size: no op's FLOPs depend on a symbolic size",
                 hint=near_names(name, symbols) or None,
             )
+    counted: dict[str, int] = {}
+    for other in _OTHER_SIZES:
+        counted = {name: sizes.get(name, other) for name in symbols}
+        if sizes.keys() >= set(symbols) or all(_evaluate(dim, counted) >= 0 for dim in dims):
+            return counted
     return {name: sizes.get(name, 1) for name in symbols}
 
 
