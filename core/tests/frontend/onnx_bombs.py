@@ -251,6 +251,45 @@ def _branch(nodes: Sequence[NodeProto]) -> GraphProto:
     return helper.make_graph(nodes, "branch", [], [helper.make_empty_tensor_value_info("y")])
 
 
+def _chain_of_sizes(*step: tuple[str, Sequence[str]]) -> ModelProto:
+    """Return 40 repetitions of steps from the size ``v`` to the next; the last step gives the next size."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["v0"]),
+        helper.make_node("Gather", ["shape", "one"], ["m"]),
+    ]
+    for number in range(40):
+        for index, (op, operands) in enumerate(step):
+            names = [
+                f"v{number}" if name == "v" else name if name in "m two" else f"{name}{number}" for name in operands
+            ]
+            result = f"v{number + 1}" if index == len(step) - 1 else f"{'abc'[index]}{number}"
+            nodes.append(helper.make_node(op, names, [result]))
+    nodes += [
+        helper.make_node("Unsqueeze", ["v40", "axes"], ["size"]),
+        helper.make_node("ConstantOfShape", ["size"], ["y"]),
+    ]
+    stored = {"zero": np.array(0), "one": np.array(1), "two": np.array(2), "axes": np.array([0])}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "k"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in stored.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+
+
+def differences_of_sizes() -> ModelProto:
+    """Each size names the size before twice: ``max(v-m, m-v)``."""
+    return _chain_of_sizes(("Sub", ["v", "m"]), ("Abs", ["a"]))
+
+
+def squares_of_quotients() -> ModelProto:
+    """Each size names the size before twice: ``((v+m)//2)*((v+m)//2)``."""
+    return _chain_of_sizes(("Add", ["v", "m"]), ("Div", ["a", "two"]), ("Mul", ["b", "b"]))
+
+
 def nested_in_functions() -> ModelProto:
     return new_nested(11, 5)
 
@@ -264,6 +303,7 @@ BOMBS: dict[str, Callable[[], ModelProto]] = {
         concat_tenfold,
         concat_then_reduce,
         constant_of_shape,
+        differences_of_sizes,
         expand,
         long_chain_on_one_weight,
         many_constants_of_shape,
@@ -276,6 +316,7 @@ BOMBS: dict[str, Callable[[], ModelProto]] = {
         range_,
         selections_in_turn,
         squares,
+        squares_of_quotients,
         sums_of_one_weight,
         tile,
         window_of_all,

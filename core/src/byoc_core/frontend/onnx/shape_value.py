@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, DimExpr
 from byoc_core.dtypes import dtype_name, is_float, to_numpy
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.module import Location, Value, Var
@@ -33,6 +33,7 @@ MAX_ELEMENTS = 64
 
 _MAX_RANK = 2
 _MAX_TERMS = 64  # sizes of models are short; a chain of products would grow without bound
+_MAX_ATOMS = 256
 _MAX_DENOMINATOR = 1 << 20
 
 Objects = npt.NDArray[np.object_]
@@ -175,10 +176,28 @@ def _is_representable(element: Element, bits: int) -> bool:
         return _is_representable(element.numerator, 63) and element.denominator.bit_length() <= 63
     if isinstance(element, int):
         return -(1 << bits) <= element < 1 << bits
-    return len(element.terms) <= _MAX_TERMS and all(
-        factor.bit_length() <= bits and sum(exponent for _, exponent in monomial) <= _MAX_TERMS
-        for monomial, factor in element.terms
+    return (
+        len(element.terms) <= _MAX_TERMS
+        and _is_short(element)
+        and all(
+            factor.bit_length() <= bits and sum(exponent for _, exponent in monomial) <= _MAX_TERMS
+            for monomial, factor in element.terms
+        )
     )
+
+
+def _is_short(element: DimExpr) -> bool:
+    """Return whether the text of a size is short: ``abs(n-m)`` of itself doubles with each step."""
+    pending, num_atoms = [(element, 1)], 0
+    while pending:
+        dim, times = pending.pop()
+        for monomial, _ in dim.terms:
+            for atom, exponent in monomial:
+                num_atoms += times * exponent
+                pending += [(arg, times * exponent) for arg in atom.args if isinstance(arg, DimExpr)]
+        if num_atoms > _MAX_ATOMS:
+            return False
+    return True
 
 
 def _bind(
