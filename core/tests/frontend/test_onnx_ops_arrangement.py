@@ -12,7 +12,7 @@ import pytest
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir import IRModule
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from core.tests.frontend.conftest import Array, Case
 
@@ -263,26 +263,36 @@ def test_variant_is_refused(
     assert str(caught.value) == f"ONNX model, node `the_node` ({op_type}): {text}"
 
 
-def test_sizes_that_only_the_run_tells(node_model: Callable[..., onnx.ModelProto], make_case: type[Case]) -> None:
-    model = node_model("CenterCropPad", 18, make_case([_X, _i64(2, 9)], {}, (1,)), dynamic=True)
+def test_crops_or_pads_of_unknown_difference(check_case: Callable[..., IRModule], make_case: type[Case]) -> None:
+    for size in (2, 9):
+        check_case("CenterCropPad", 18, make_case([_X, _i64(size, 9)], {}, (1,)), dynamic=True)
+
+
+_PADS = """<ir_version: 10, opset_import: ["" : 19]> g (float[h, w] x) => (float[i, j] y) {
+    shape = Shape(x) four = Constant<value = int64[1] {4}>() zero = Constant<value = int64[1] {0}>()
+    one = Constant<value = int64[1] {1}>() two = Constant<value = int64[1] {2}>()
+    height = Gather(shape, zero) width = Gather(shape, one) rest = Mod(height, four) less = Sub(two, rest)
+    pads = Concat<axis = 0>(PADS) y = Pad<mode = "MODE">(x, pads) }"""
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+@pytest.mark.parametrize(
+    ("pads", "is_symbolic"),
+    [("rest, zero, one, rest", True), ("zero, rest, zero, zero", True), ("less, zero, zero, less", False)],
+)
+def test_pads_of_symbolic_size(mode: str, pads: str, is_symbolic: bool, check_model: Callable[..., IRModule]) -> None:
+    """Pads that may be negative, and so crop, are computed at run time."""
+    model = parser.parse_model(_PADS.replace("PADS", pads).replace("MODE", mode))
+    for height in (5, 6, 8):
+        module = check_model(model, {"x": np.arange(5 * height, dtype=np.float32).reshape(height, 5)})
+    computed = {"as_size", "range"} & {binding.op.name for binding in module["main"].bindings}
+    assert bool(computed) != is_symbolic
+
+
+def test_pads_of_another_number_are_refused() -> None:
+    model = parser.parse_model(_PADS.replace("PADS", "rest, rest").replace("MODE", "edge"))
     with pytest.raises(FrontendError) as caught:
         from_onnx(model)
     assert str(caught.value) == (
-        "ONNX model, node `the_node` (CenterCropPad): axis 0 is cropped or padded, depending on unknown sizes; got "
-        "i0_dim0 to "
-        "2, expected sizes with a known difference"
-    )
-
-
-def test_pads_of_symbolic_size() -> None:
-    graph = helper.make_graph(
-        [helper.make_node("Shape", ["x"], ["pads"]), helper.make_node("Pad", ["x", "pads"], ["y"], name="the_node")],
-        "pads",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["h", "w"])],
-        [onnx.ValueInfoProto(name="y")],
-    )
-    with pytest.raises(FrontendError) as caught:
-        from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
-    assert str(caught.value) == (
-        "ONNX model, node `the_node` (Pad): input `pads` depends on dynamic sizes; got [h, w], expected integers"
+        "ONNX model, node `y` (Pad): the padding does not fit the axes; got (h%4, h%4) for (0, 1), expected 4 values"
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import is_float
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.data_dependent import emit_range
@@ -40,7 +40,11 @@ def _import_pad(node: NodeContext) -> Sequence[Imported]:
         node.ignore_attrs("value")  # unused in other modes
     elif is_computed(node, 1) or (node.has_input(3) and is_computed(node, 3)):
         return (_pad_by_data(node, mode),)
-    widths = _read_widths(node)
+    declared = _declared_widths(node)
+    widths = [width for width in declared if isinstance(width, int)]
+    if len(widths) < len(declared):
+        is_growth = all(map(is_nonnegative, declared))
+        return (_pad_by_sizes(node, mode, declared) if is_growth else _pad_by_data(node, mode),)
     cropped = _crop(node, widths)
     grown = [max(width, 0) for width in widths]
     if not any(grown):
@@ -51,6 +55,19 @@ def _import_pad(node: NodeContext) -> Sequence[Imported]:
     if number is None:
         return (surround(node, cropped, grown, node.value(2)),)
     return (node.emit("nn.pad", cropped, pad_width=grown, pad_value=number),)
+
+
+def _pad_by_sizes(node: NodeContext, mode: str, widths: Sequence[Dim]) -> Value:
+    """Return the first input padded by symbolic widths that are not negative."""
+    value = node.value(0)
+    if mode == "constant":
+        return surround(node, value, widths, node.value(2) if node.has_input(2) else node.scalar(0.0, 0))
+    for axis, size in enumerate(_shape(value)):
+        before, after = widths[2 * axis : 2 * axis + 2]
+        if before != 0 or after != 0:
+            positions = node.emit("arange", start=-before, stop=size + after)
+            value = node.emit("take", value, _mirrored(node, mode, size, positions), axis=axis)
+    return value
 
 
 def _pad_by_data(node: NodeContext, mode: str) -> Value:
@@ -66,7 +83,10 @@ def _pad_by_data(node: NodeContext, mode: str) -> Value:
         if mode == "constant":
             value = _surround_axis(node, value, axis, (before, after), fill)
         else:
-            value = node.emit("take", value, _mirrored(node, mode, _shape(value)[axis], before, after), axis=axis)
+            length = size_value(node, _shape(value)[axis])
+            first, last = node.emit("subtract", zero, before), node.emit("add", length, after)
+            positions = emit_range(node, first, last, unit)
+            value = node.emit("take", value, _mirrored(node, mode, _shape(value)[axis], positions), axis=axis)
     return value
 
 
@@ -87,10 +107,9 @@ def _computed_widths(node: NodeContext, rank: int) -> dict[int, tuple[Value, Val
     return dict(zip(axes, zip(*columns, strict=True), strict=True))
 
 
-def _mirrored(node: NodeContext, mode: str, size: Dim, before: Value, after: Value) -> Value:
-    """Return the positions of the elements of a padded axis: reflected, wrapped around, or at the nearest edge."""
+def _mirrored(node: NodeContext, mode: str, size: Dim, positions: Value) -> Value:
+    """Return positions in an axis, some beyond its ends: reflected, wrapped around, or moved to the nearest end."""
     length, zero, unit = size_value(node, size), number(node, 0), number(node, 1)
-    positions = emit_range(node, node.emit("subtract", zero, before), node.emit("add", length, after), unit)
     last = node.emit("subtract", length, unit)
     if mode == "edge":
         return node.emit("minimum", node.emit("maximum", positions, zero), last)
@@ -101,18 +120,17 @@ def _mirrored(node: NodeContext, mode: str, size: Dim, before: Value, after: Val
     return node.emit("minimum", index, node.emit("subtract", period, index))
 
 
-def _read_widths(node: NodeContext) -> list[int]:
+def _declared_widths(node: NodeContext) -> list[Dim]:
     """Return (before, after) for each axis in turn; the axes are an input since opset 18."""
     rank = len(node.shape(0))
-    pads = node.attr_ints("pads") if node.opset < 11 else node.ints(1)
+    pads: Sequence[Dim] = node.attr_ints("pads") if node.opset < 11 else node.dims(1)
     axes = tuple(range(rank))
     if node.has_input(3):
         axes = tuple(node.axis(axis, rank) for axis in node.ints(3))
     if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes):
-        raise node.error(
-            "the padding does not fit the axes", got=f"{pads} for {axes}", expected=f"{2 * len(axes)} values"
-        )
-    widths = [0] * (2 * rank)
+        found = f"({', '.join(map(str, pads))}) for {axes}"
+        raise node.error("the padding does not fit the axes", got=found, expected=f"{2 * len(axes)} values")
+    widths: list[Dim] = [0] * (2 * rank)
     for position, axis in enumerate(axes):
         widths[2 * axis], widths[2 * axis + 1] = pads[position], pads[position + len(axes)]
     return widths
@@ -221,11 +239,7 @@ def _import_center_crop_pad(node: NodeContext) -> Sequence[Imported]:
     for axis, size in zip((node.axis(axis, len(shape)) for axis in axes), target, strict=True):
         missing = size - shape[axis]
         if not isinstance(missing, int):
-            raise node.error(
-                f"axis {axis} is cropped or padded, depending on unknown sizes",
-                got=f"{shape[axis]} to {size}",
-                expected="sizes with a known difference",
-            )
+            return (_centred(node, [node.axis(axis, len(shape)) for axis in axes]),)
         before = abs(missing) // 2
         after = abs(missing) - before
         widths[2 * axis : 2 * axis + 2] = (before, after) if missing > 0 else (-before, -after)
