@@ -10,7 +10,7 @@ from __future__ import annotations
 import keyword
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import total_ordering
 
 from byoc_core.errors import IRTypeError
@@ -48,10 +48,26 @@ class Atom:
     op: str
     name: str
     args: tuple[Dim, ...] = ()
+    _key: tuple[str, str, str] | None = field(default=None, init=False, repr=False, compare=False)
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        """Return the hash, kept for the same reason as the sort key."""
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash((self.op, self.name, self.args)))
+        assert self._hash is not None
+        return self._hash
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave out what is kept: hashes of texts differ between processes."""
+        return (Atom, (self.op, self.name, self.args))
 
     def sort_key(self) -> tuple[str, str, str]:
-        """Return the sort key of the atom."""
-        return (self.op, self.name, ",".join(map(str, self.args)))
+        """Return the sort key of the atom; kept, because each sum sorts its atoms, and calls are nested."""
+        if self._key is None:
+            object.__setattr__(self, "_key", (self.op, self.name, ",".join(map(str, self.args))))
+        assert self._key is not None
+        return self._key
 
     def __lt__(self, other: Atom) -> bool:
         return self.sort_key() < other.sort_key()

@@ -15,7 +15,8 @@ from byoc_core.errors import IRTypeError
 
 __all__ = ["parse_dim", "read_dim", "read_problem"]
 
-_MAX_READ_CHARS = 4096
+_MAX_READ_CHARS = 1 << 16
+_MAX_READ_OPERATORS = 1 << 11  # Python's parser gives up beyond some 2,500 nested operators
 _MAX_READ_DEPTH = 64
 _MAX_READ_TERMS = 64
 
@@ -52,6 +53,8 @@ def read_problem(text: str) -> str | None:
     """Return the reason for which :func:`read_dim` refuses text before parsing, or ``None``."""
     if len(text) > _MAX_READ_CHARS:
         return f"a size is longer than {_MAX_READ_CHARS} characters"
+    if sum(map(text.count, "+-*/%")) > _MAX_READ_OPERATORS:
+        return f"a size has more than {_MAX_READ_OPERATORS} operators"
     depth = 0
     for character in text:
         depth += (character == "(") - (character == ")")

@@ -16,7 +16,7 @@ from byoc_mlops.runtime import KERNELS, Engine
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
     """Describe the backend."""
-    return BackendInfo(name="mlops", dynamic_shapes=True)
+    return BackendInfo(name="mlops", data_dependent_sizes=True, dynamic_shapes=True)
 
 
 @hookimpl
