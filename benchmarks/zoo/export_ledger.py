@@ -71,8 +71,8 @@ def write_ledger(folder: Path, exports: Mapping[str, Export], lines: Sequence[Li
         lines: the outcomes, those of an export together, in the same order of backends.
     """
     choices = list(dict.fromkeys(line.backends for line in lines))
-    titles = [choice.replace(",", ", ") or "host" for choice in choices]
-    head = ["export", "sizes", "ops", "delegated", *(f"offloaded, {title}" for title in titles if title != "host")]
+    titles = [choice.replace(",", " and ") or "host" for choice in choices]
+    head = ["export", "sizes", "ops", "delegated", *(f"offloaded by {title}" for title in titles if title != "host")]
     head += ["error", "error of ONNX Runtime"]
     rows = [head, ["---"] * len(head)]
     for name, group in groupby(lines, lambda line: line.name):
