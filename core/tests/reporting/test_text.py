@@ -189,8 +189,8 @@ def test_sizes_not_asked_for_leave_no_negative_flops() -> None:
 
 
 def test_an_expression_that_is_too_long_to_read_counts_if_it_is_known() -> None:
-    long = "+".join(f"symbol{number}" for number in range(600))
-    data = {"ops": [op("exp", "aone", long), op("sin", "host", 600)]}
+    long = "+".join(f"symbol{number}" for number in range(2100))
+    data = {"ops": [op("exp", "aone", long), op("sin", "host", 2100)]}
     assert apportion(data)["offloaded_share"] == 0
     assert apportion(data, parsed={long: parse_dim(long)})["offloaded_share"] == 0.5
 
