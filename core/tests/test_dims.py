@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import reduce
 
@@ -476,3 +480,18 @@ def test_a_typical_value_takes_the_larger_size_of_a_broadcast(text: str, size: i
 def test_a_typical_value_without_meaning_is_zero() -> None:
     assert typical_value(parse_dim("n//m"), 0) == 0
     assert evaluate_at_one(parse_dim("broadcast(n+1, m+2)*3")) == 9
+
+
+def test_sizes_from_another_process_are_found() -> None:
+    """Hashes of texts differ between processes, so a kept hash does not travel."""
+    code = (
+        "import pickle, sys; from byoc_core.dims import parse_dim\n"
+        "dim = parse_dim('max((n+1)//2, m)'); hash(dim), str(dim)\n"
+        "sys.stdout.buffer.write(pickle.dumps(dim))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "1"}, stdout=subprocess.PIPE, check=True
+    )
+    travelled, own = pickle.loads(done.stdout), parse_dim("max((n+1)//2, m)")
+    assert travelled == own
+    assert {own: "found"}[travelled] == "found"
