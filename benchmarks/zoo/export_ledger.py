@@ -21,7 +21,8 @@ _INTRODUCTION = """\
 This page is for users with the question whether a model runs. Afterwards you know which kinds of models are exported,
 compiled and compared with ONNX Runtime, and the share of work taken by each choice of backends. The models are small,
 with random weights; the architectures and the exporters are those of users. `python -m benchmarks.zoo.check_exports
---ledger docs` makes the models with the packages of the dependency group `exports`, and writes this page.
+--ledger docs` makes the models with the packages of the dependency group `exports`, and writes this page: a line for
+each export of the last run. `--list` prints the names of all exports.
 
 Each model is built once, saved, loaded, and run at several sizes of its dynamic dimensions. The errors are the largest
 of all outputs and sizes, against float64, over the largest magnitude of the output. Outputs other than floats are
