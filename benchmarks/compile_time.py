@@ -28,7 +28,7 @@ def run_model(name: str, num_rounds: int) -> dict[str, Any]:
     module = byoc_core.from_onnx(data)
     contestants = {
         "from_onnx": time_call(lambda: byoc_core.from_onnx(data)),
-        "build on the host": time_call(lambda: byoc_core.build(module)),
+        "build on the host": time_call(lambda: byoc_core.build(module, [])),
     }
     for backend in compiling_backends():
         contestants[f"build with {backend}"] = time_uncached_build(module, backend)

@@ -58,7 +58,7 @@ def fake(fake_backend: type[FakeBackend]) -> type[FakeBackend]:
 
 
 def test_without_backends_everything_runs_on_the_host() -> None:
-    executable = byoc_core.build(MODULE)
+    executable = byoc_core.build(MODULE, [])
     np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
     assert set(outcomes(executable).values()) == {"host"}
 
@@ -126,7 +126,7 @@ def test_fallback_error(fake: type[FakeBackend]) -> None:
 
 def test_fallback_of_another_name() -> None:
     with pytest.raises(OptionsError) as caught:
-        byoc_core.build(MODULE, fallback="never")  # type: ignore[arg-type]
+        byoc_core.build(MODULE, [], fallback="never")  # type: ignore[arg-type]
     assert str(caught.value) == "fallback: has an unknown value; got 'never', expected allow or warn or error"
 
 
@@ -304,14 +304,14 @@ def test_every_pass_is_observed(fake: type[FakeBackend], *, with_backends: bool)
 def test_a_module_compiled_before_is_built(fake: type[FakeBackend]) -> None:
     backend = fake("aone", ["tanh"])
     compiled = byoc_core.partitioning.RunCodegen(backends=[backend])(R.parse(HAND))
-    executable = byoc_core.build(compiled)
+    executable = byoc_core.build(compiled, [])
     assert backends_of(executable) == ["aone", "host"]
 
 
 def test_an_invalid_module_is_refused() -> None:
     broken = MODULE.with_function(replace(MODULE["main"], bindings=()))
     with pytest.raises(VerifyError, match="function `main`"):
-        byoc_core.build(broken)
+        byoc_core.build(broken, [])
 
 
 def test_impure_calls_run_in_order_and_each_once(fake: type[FakeBackend]) -> None:
@@ -340,13 +340,13 @@ def main(x: R.Tensor((2,))):
 
 
 def test_explanations_print_as_reports_and_have_short_reprs() -> None:
-    explanation = byoc_core.explain(R.parse("def main(x: R.Tensor((2,))):\n    y = R.nn.relu(x)\n    return y"))
+    explanation = byoc_core.explain(R.parse("def main(x: R.Tensor((2,))):\n    y = R.nn.relu(x)\n    return y"), [])
     assert str(explanation) == explanation.report()
     assert repr(explanation) == "<explanation of main>"
 
 
 def test_what_build_compiles_is_its_own(tmp_path: Path) -> None:
-    made = byoc_core.build(R.parse("def main(x: R.Tensor((2,))):\n    y = R.nn.relu(x)\n    return y"))
+    made = byoc_core.build(R.parse("def main(x: R.Tensor((2,))):\n    y = R.nn.relu(x)\n    return y"), [])
     assert made.is_own
     made.save(tmp_path / "m.byoc")
     assert not byoc_core.inspect(tmp_path / "m.byoc").is_trusted, "without native code there is nothing to trust"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import byoc_core
 import pytest
 from byoc_core.driver import CompileRequest
 
@@ -42,12 +41,7 @@ def byoc_estimate(function):
     (binding,) = function.bindings
     return Estimate({seconds}[binding.op.name], 1e-9)
 """
-BUILD = """
-import json
-import byoc_core
-from byoc_core.partitioning import GreedyByOrder
-
-MODEL = '''
+MODEL = """
 from byoc_core import script as R
 
 @R.function
@@ -55,13 +49,19 @@ def main(x: R.Tensor((8, 8), "float32")):
     y = R.exp(x)
     z = R.tanh(y)
     return z
-'''
+"""
+BUILD = """
+import json
+import byoc_core
+from byoc_core.partitioning import GreedyByOrder
+
 found = {}
 for name, fields in (("cost", {}), ("greedy", {"policy": GreedyByOrder()})):
-    executable = byoc_core.build(byoc_core.parse(MODEL), backends="auto", **fields)
+    executable = byoc_core.build(byoc_core.parse(MODEL), **fields)
     found[name] = {row["op"]: row["outcome"] for row in executable.report_data["ops"]}
 print(json.dumps([found, executable.request_data["backends"]]))
 """
+BUILD = f"MODEL = {MODEL!r}\n{BUILD}"
 
 
 def install(site: Site, name: str, seconds: dict[str, float] | None = None, *, able: bool = True) -> None:
@@ -92,11 +92,18 @@ def test_auto_is_a_request() -> None:
     assert CompileRequest.from_data({"backends": ["auto"]}) == request
 
 
-def test_nobody_able_is_a_warning(monkeypatch: pytest.MonkeyPatch, look_again: object) -> None:
-    monkeypatch.setenv("BYOC_BACKENDS", "none")
-    assert callable(look_again)
-    look_again()
-    module = byoc_core.parse(BUILD.partition("'''")[2].partition("'''")[0])
-    with pytest.warns(UserWarning, match="no installed backend can compile here"):
-        executable = byoc_core.build(module, backends="auto")
-    assert {row["outcome"] for row in executable.report_data["ops"]} == {"host"}
+@pytest.mark.parametrize("chosen", ["auto", None])
+def test_nobody_able_is_a_warning(site: Site, chosen: str | None) -> None:
+    install(site, "broken", {"exp": 1e-12, "tanh": 1e-12}, able=False)
+    script = f"""
+import json, warnings
+import byoc_core
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    executable = byoc_core.build(byoc_core.parse({MODEL!r}), backends={chosen!r})
+print(json.dumps([sorted({{row["outcome"] for row in executable.report_data["ops"]}}), [str(w.message) for w in seen]]))
+"""
+    outcomes, warned = json.loads(site.run(script, BYOC_BACKENDS="broken").splitlines()[-1])
+    assert outcomes == ["host"]
+    assert warned == ["no installed backend can compile here, so the host takes all ops: see `byoc doctor`."]
+    assert json.loads(site.run(script, BYOC_BACKENDS="none").splitlines()[-1]) == [["host"], []]

@@ -104,12 +104,12 @@ def test_ops_forced_away_from_a_backend_that_cannot_compile_here_say_so(fake_bac
 
 def test_wishes_are_checked_even_where_nothing_is_offloaded() -> None:
     with pytest.raises(OptionsError) as caught:
-        byoc_core.build(MODULE, partition_options=PartitionOptions(force={"b": "aone"}))
+        byoc_core.build(MODULE, [], partition_options=PartitionOptions(force={"b": "aone"}))
     assert str(caught.value) == "force `b`: no backend `aone` takes part; expected host"
     with pytest.raises(OptionsError) as caught:
-        byoc_core.build(MODULE, partition_options=PartitionOptions(stop_at=["zz"]))
+        byoc_core.build(MODULE, [], partition_options=PartitionOptions(stop_at=["zz"]))
     assert str(caught.value) == "stop_at `zz`: matches no op. `byoc explain` prints the names."
-    byoc_core.build(MODULE, partition_options=PartitionOptions(force={"b": "host"}, min_ops=9))
+    byoc_core.build(MODULE, [], partition_options=PartitionOptions(force={"b": "host"}, min_ops=9))
 
 
 def test_independent_claims_share_a_region_by_option(fake_backend: type[FakeBackend]) -> None:

@@ -192,7 +192,7 @@ def test_an_error_of_byoc_passes_through_a_users_pass() -> None:
         raise CodegenError("here", "is not wanted")
 
     with pytest.raises(CodegenError, match="here: is not wanted"):
-        byoc_core.build(MODULE, passes={"after_partition": [refuse]})
+        byoc_core.build(MODULE, [], passes={"after_partition": [refuse]})
 
 
 def rename(backend: str) -> Rewrite:

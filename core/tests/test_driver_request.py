@@ -273,7 +273,9 @@ def test_what_is_given_by_itself_goes_before_the_request() -> None:
     assert gathered == CompileRequest(
         backends=["other"], strict=True, fallback="warn", partition_options=PartitionOptions(min_ops=3)
     )
-    assert gather_request(request, ()) is request
+    assert gather_request(request, None) is request
+    assert gather_request(request, []).backends == ()
+    assert gather_request(None, None).backends == ("auto",)
 
 
 def test_a_request_builds_as_its_keywords_do() -> None:
@@ -302,6 +304,7 @@ def test_the_schema_describes_every_field() -> None:
 
 def test_an_artifact_records_the_request(tmp_path: Path) -> None:
     request = CompileRequest(
+        backends=[],
         policy=ByCost({"n": 2}),
         partition_options=PartitionOptions(force={"a": "host"}),
         passes={"after_partition": [nothing]},
@@ -344,7 +347,7 @@ def test_options_that_json_cannot_hold_are_recorded_by_name() -> None:
 
 
 def test_an_artifact_without_a_record_has_an_empty_one() -> None:
-    built = byoc_core.build(MODULE)
+    built = byoc_core.build(MODULE, [])
     older = byoc_core.Executable(built.program, built.modules, built.constants, built.report_data)
     assert older.request_data == {}
     assert "request" not in older.report_data

@@ -86,7 +86,7 @@ def test_build_save_load_and_run(
     module = make(4_000)
     x = np.linspace(-1, 1, 4, dtype=np.float32)
     expected = evaluate_function(module, "main", [x])
-    executable = byoc_core.build(module)
+    executable = byoc_core.build(module, [])
     executable.save(tmp_path / "model.byoc")
     many = byoc_core.build(module, [fake_backend("aone", ["tanh", "multiply"])])
     assert {row["outcome"] for row in many.report_data["ops"]} == {"aone", "host"}

@@ -77,7 +77,7 @@ def main(x: R.Tensor(("n", "k"), "float32"), y: R.Tensor(("l", "m"), "float32"))
     return c
 """)
     executable = byoc_core.build(module, [Strict()], specialize=specialize, strict=True)
-    host = byoc_core.VirtualMachine(byoc_core.build(module))["main"]
+    host = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"]
     main = byoc_core.VirtualMachine(executable)["main"]
     arrays = [np.ones(shape, np.float32) for shape in fitting]
     np.testing.assert_array_equal(main(*arrays), host(*arrays))

@@ -29,6 +29,8 @@ LINK = re.compile(r"(?<=\]\()(?!https?://|#)[^)#\s]+")
 
 TREE = {
     "Use byoc": [
+        "session",
+        "from-onnx-runtime",
         "inspect",
         "foreign-operators",
         "onnx-suite",

@@ -30,7 +30,7 @@ Array = npt.NDArray[np.float32]
 
 RUN_SIDE = {
     *("errors", "printable", "version", "dtypes", "dims", "digest", "file_replacement", "lazy_names"),
-    *("plugin", "kernels", "native", "_native", "opset", "runtime", "vm", "artifact"),
+    *("plugin", "kernels", "native", "_native", "opset", "runtime", "vm", "artifact", "session"),
 }
 COMPILE_HALVES = ("byoc_ccompiler", "byoc_examplejson", "byoc_conformance", "byoc_dnnl.backend")
 BATCH_SIZES = (1, 7, 64, 128, 250)

@@ -264,7 +264,7 @@ class Attempt:
     @cached_property
     def executable(self) -> byoc_core.Executable:
         """The executable of the compiled functions."""
-        return byoc_core.build(self.compiled)
+        return byoc_core.build(self.compiled, [])
 
     @cached_property
     def vm(self) -> byoc_core.VirtualMachine:
@@ -289,7 +289,7 @@ class Attempt:
     @cached_property
     def _whole_executable(self) -> byoc_core.Executable:
         module = with_whole_regions(self.compiled)
-        return self.executable if module is self.compiled else byoc_core.build(module)
+        return self.executable if module is self.compiled else byoc_core.build(module, [])
 
     @cached_property
     def _compiled(self) -> tuple[IRModule, Mapping[str, str]]:

@@ -2,7 +2,10 @@
 
 ::
 
-    module = byoc_core.from_onnx("model.onnx")
+    session = byoc_core.Session("model.onnx")            # compiled once, kept in a cache
+    (y,) = session.run(None, {"x": x})
+
+    module = byoc_core.from_onnx("model.onnx")           # the same in steps
     exe = byoc_core.build(module, backends=["mynpu"])
     print(exe.report())
     exe.save("model.byoc")
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
         profiling,
         runtime,
         script,
+        session,
         transform,
         tuning,
     )
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from byoc_core.partitioning import partition
     from byoc_core.profiling import profile
     from byoc_core.script import parse
+    from byoc_core.session import Session
     from byoc_core.tuning import calibrate, tune
     from byoc_core.vm import VirtualMachine
 
@@ -69,6 +74,7 @@ __all__ = [
     "Explanation",
     "FunctionBuilder",
     "IRModule",
+    "Session",
     "TensorType",
     "VirtualMachine",
     "__version__",
@@ -101,6 +107,7 @@ __all__ = [
     "register_op",
     "runtime",
     "script",
+    "session",
     "transform",
     "tune",
     "tuning",
@@ -114,6 +121,7 @@ _HOMES = {
     "Explanation": "driver",
     "FunctionBuilder": "ir.builder",
     "IRModule": "ir",
+    "Session": "session",
     "TensorType": "ir",
     "VirtualMachine": "vm",
     "build": "driver",

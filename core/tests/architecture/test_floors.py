@@ -33,6 +33,7 @@ RUN_SIDE = (
     ("runtime",),
     ("vm",),
     ("artifact",),
+    ("session",),
 )
 COMPILE_SIDE = (
     ("ir",),
@@ -66,15 +67,20 @@ BRIDGES = {
     "debugging": {"runtime"},
     "tuning": {"artifact", "profiling", "reporting", "runtime", "vm"},
     "onnx_backend": {"artifact", "runtime", "vm"},
-    "cli": {"artifact", "native", "plugin", "profiling", "reporting", "runtime", "vm"},
+    "cli": {"artifact", "native", "plugin", "profiling", "reporting", "runtime", "session", "vm"},
 }
 
 # What a part imports inside functions only: an executable renders its report when somebody asks, never to load or run;
-# a backend's lowered functions are printed by the kit for C; the list of all hooks includes the hooks of the front end.
-LAZY_BRIDGES = {"artifact": {"reporting"}, "backend": {"authoring", "frontend"}}
+# a backend's lowered functions are printed by the kit for C; the list of all hooks includes the hooks of the front end;
+# a session compiles a model that is no artifact.
+LAZY_BRIDGES = {
+    "artifact": {"reporting"},
+    "session": {"backend", "driver", "frontend", "ir", "profiling"},
+    "backend": {"authoring", "frontend"},
+}
 
 # Leaves: what they may import beside the ground floor. Nobody imports `host`; only `host` and, inside functions,
-# `backend` import `authoring`; only `cli` and `tuning` import `profiling`.
+# `backend` import `authoring`; only `session`, `cli` and `tuning` import `profiling`.
 LEAVES = {
     "authoring": {"ir", "backend", "runtime", "native"},
     "host": {"authoring", "ir", "backend"},

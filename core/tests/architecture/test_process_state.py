@@ -66,6 +66,7 @@ ASKS_FOR_BACKENDS = {
     "lint.backend": "called by users with names",
     "debugging.checking": "called by users with names",
     "driver.compiler": "the default compiler",
+    "session.compiling": "a session asks which backends can compile now",
     "cli.request": "`byoc` without --backend takes what is installed",
     "cli.plugin_status": "`byoc backends` and `byoc doctor` list what is installed",
 }

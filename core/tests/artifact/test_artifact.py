@@ -62,7 +62,7 @@ def main(x: R.Tensor(("a", "b", "c", "d", "e")), y: R.Tensor(("{size}",))):
     z = R.nn.relu(y)
     return x, z
 """)
-    executable = byoc_core.build(module)
+    executable = byoc_core.build(module, [])
     executable.save(tmp_path / "model.byoc")
     assert load(tmp_path / "model.byoc").functions == executable.functions
 

@@ -62,7 +62,7 @@ def test_an_artifact_holds_the_report_packed(fake_backend: Callable[..., Any], t
     for number in range(400):
         value = builder.bind(("tanh", "exp", "sin")[number % 3], [value], {}).results[0]
     module = byoc_core.IRModule({"main": builder.finish(value)}, builder.constants)
-    built = byoc_core.build(module)
+    built = byoc_core.build(module, [])
     built.save(tmp_path / "m.byoc")
     loaded = byoc_core.load(tmp_path / "m.byoc")
     assert loaded.report_data == built.report_data

@@ -104,7 +104,7 @@ def executable_of(*modules: CSourceModule, names: Mapping[str, str] = MappingPro
         f'    y = R.call_dps_packed("{symbol}", (x,), out_types=[R.Tensor((8,))])\n    return y\n'
         for name, symbol in names.items()
     )
-    return byoc_core.build(R.parse(calls).with_attrs(external_mods=modules))
+    return byoc_core.build(R.parse(calls).with_attrs(external_mods=modules), [])
 
 
 def call(function: Callable[..., object]) -> Any:
@@ -224,7 +224,7 @@ def test_the_test_program_of_exported_c_finds_the_library(author: Author, tmp_pa
         'def main(x: R.Tensor((8,))):\n    y = R.call_dps_packed("f", (x,), out_types=[R.Tensor((8,))])\n    return y\n'
     )
     modules = (Codegen(author.options("library")).generate(module_of(f="exp")),)
-    byoc_core.build(R.parse(main).with_attrs(external_mods=modules)).export_c(tmp_path / "c")
+    byoc_core.build(R.parse(main).with_attrs(external_mods=modules), []).export_c(tmp_path / "c")
     command = ["make", "-s", "check", f"CPPFLAGS=-I{author.folder}"]
     done = subprocess.run(command, cwd=tmp_path / "c", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -215,7 +215,7 @@ def try_ops(hook: Callable[..., object]) -> None:
     module = R.parse(text, ops=registry)
     assert str(module["main"].results[0].type) == str(MODULE["main"].results[0].type)
     x = np.linspace(-3, 3, 6, dtype=np.float32).reshape(2, 3)
-    main = byoc_core.VirtualMachine(byoc_core.build(module))["main"]
+    main = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"]
     assert np.array_equal(main(x), x / (1 + np.exp(-x)))
 
 

@@ -71,7 +71,7 @@ def test_what_config_prints_is_a_config(byoc: RunByoc, config: Path) -> None:
     printed = byoc("config", "--config", config).out
     Path("again.toml").write_text(printed, encoding="utf-8")
     assert byoc("config", "--config", "again.toml").out == printed
-    assert byoc("config").out.startswith('backends = []\nfallback = "allow"\n')
+    assert byoc("config").out.startswith('backends = ["auto"]\nfallback = "allow"\n')
 
 
 def test_the_schema(byoc: RunByoc) -> None:

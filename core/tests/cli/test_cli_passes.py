@@ -14,7 +14,7 @@ from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
-NAMES = list(pass_names())
+NAMES = list(pass_names([]))
 
 
 def _printed(err: str) -> dict[str, str]:

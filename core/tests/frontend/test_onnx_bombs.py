@@ -26,7 +26,7 @@ from byoc_core.errors import ByocError
 from byoc_core.frontend.onnx import from_onnx
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
 try:
-    byoc_core.build(from_onnx(sys.argv[1]))
+    byoc_core.build(from_onnx(sys.argv[1]), [])
     print("built")
 except ByocError as error:
     print(type(error).__name__, error)
@@ -85,7 +85,7 @@ def test_the_bound_of_nodes_is_the_users() -> None:
 def test_the_bound_of_folding_is_the_users(caplog: pytest.LogCaptureFixture) -> None:
     """With bound 0, anything with a cost stays in the program; the default folds up to a growth of 1 MiB."""
     module = from_onnx(concat_tenfold())
-    by_cost = {cost: byoc_core.build(module, max_fold_cost=cost).constants for cost in (0, None)}
+    by_cost = {cost: byoc_core.build(module, [], max_fold_cost=cost).constants for cost in (0, None)}
     sizes = {cost: max(array.size for array in arrays.values()) for cost, arrays in by_cost.items()}
     assert sizes[0] == 40  # what is computed while importing
     assert sizes[None] == 40_000
@@ -93,12 +93,12 @@ def test_the_bound_of_folding_is_the_users(caplog: pytest.LogCaptureFixture) -> 
         "Raise the bound with build(..., max_fold_cost=...), on the command line with --max-fold-cost." in caplog.text
     )
     with pytest.raises(OptionsError, match="max_fold_cost: is negative; got -1"):
-        byoc_core.build(module, max_fold_cost=-1)
+        byoc_core.build(module, [], max_fold_cost=-1)
 
 
 def test_graphs_and_calls_nest_up_to_the_bound_without_recursion_errors() -> None:
     module = from_onnx(new_nested(10, 5))
-    executable = byoc_core.build(module)
+    executable = byoc_core.build(module, [])
     x = np.array([-3.0], np.float32)
     for condition, expected in ((True, 0.0), (False, 3.0)):
         result = byoc_core.VirtualMachine(executable)["main"](x, np.array(condition))

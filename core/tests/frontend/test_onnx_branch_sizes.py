@@ -56,7 +56,7 @@ _BRANCHES: dict[str, tuple[list[Node], list[Node]]] = {
 def test_sizes_are_chosen_by_the_condition(name: str, sizes: list[Any]) -> None:
     model = _model(*_BRANCHES[name], sizes)
     module = from_onnx(model)
-    run = VirtualMachine(build(module))["main"]
+    run = VirtualMachine(build(module, []))["main"]
     x: npt.NDArray[Any] = np.arange(6, dtype=np.float32).reshape(2, 3)
     for condition in (np.array(True), np.array(False)):
         feeds = {"c": condition, "x": x}

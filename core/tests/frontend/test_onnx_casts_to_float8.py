@@ -63,7 +63,7 @@ def test_saturation_limits_what_no_saturation_makes_nan_or_infinite(
 def test_onnx_casts_saturate_unless_the_node_says_otherwise(op: str, target: str, saturate: int | None) -> None:
     attrs = {} if saturate is None else {"saturate": saturate}
     model = _model(op, TensorProto.FLOAT, _TARGETS[target], **attrs)
-    run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model)))["main"]
+    run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model), []))["main"]
     found = np.asarray(run(np.array([1e6, -np.inf, np.nan, 2], np.float32))).astype(np.float64)
     largest = _LARGEST[target] if saturate != 0 else (np.nan if target == "float8_e4m3fn" else np.inf)
     np.testing.assert_array_equal(found, [largest, -largest, np.nan, 2])

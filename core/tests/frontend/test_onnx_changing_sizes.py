@@ -43,7 +43,7 @@ def _check(text: str, feeds: dict[str, Any], check_model: Check, tmp_path: Path 
     module = check_model(model, feeds)
     verify(module)
     assert R.parse(str(module), constants=module.constants) == module
-    executable = byoc_core.build(module)
+    executable = byoc_core.build(module, [])
     if tmp_path is not None:
         executable.save(tmp_path / "model.byoc")
         executable = byoc_core.load(tmp_path / "model.byoc")
@@ -99,7 +99,7 @@ def test_a_cache_grows_until_the_data_end_the_rounds(
     model = _model(_CACHED)
     module = check_model(model, feeds, exact=False, terms=256)
     verify(module)
-    byoc_core.build(module).save(tmp_path / "model.byoc")
+    byoc_core.build(module, []).save(tmp_path / "model.byoc")
     results = byoc_core.VirtualMachine(byoc_core.load(tmp_path / "model.byoc")).run("main", feeds)
     expected = byoc_core.transform.evaluate_function(module, "main", list(feeds.values()))
     for result, wanted in zip(results, expected, strict=True):
@@ -130,7 +130,7 @@ def test_slices_of_different_sizes_are_an_error_of_the_call() -> None:
     text = """g (float[4] x, int64 k) => (float[4] y, int64[p, q, r] z) { y, z = Loop(k, , x) <
         body = b (int64 i, bool t, float[4] v) => (c_out, w, s) {
             one = Constant<value = float {1}>() c_out = Identity(t) w = Add(v, one) s = NonZero(w) }> }"""
-    machine = byoc_core.VirtualMachine(byoc_core.build(from_onnx(_model(text))))
+    machine = byoc_core.VirtualMachine(byoc_core.build(from_onnx(_model(text)), []))
     for rounds in (2, 3):
         with pytest.raises(byoc_core.ByocError, match="tensors of different sizes; got 4, 3"):
             machine.run("main", {"x": np.array([-1, 2, -3, 4], np.float32), "k": _scalar(rounds)})
@@ -178,7 +178,7 @@ def test_values_that_change_in_different_ways(kinds: Sequence[str], rounds: int,
         {names["y"]} = Loop(m, , {", ".join(["x"] * count)}) <body = b (int64 i, bool t, {params})
             => (c_out, {names["w"]}) {{ c_out = Identity(t) {body} }}> }}"""
     x = _ints(size)
-    results = byoc_core.VirtualMachine(byoc_core.build(from_onnx(_model(text)))).run(
+    results = byoc_core.VirtualMachine(byoc_core.build(from_onnx(_model(text)), [])).run(
         "main", {"x": x, "m": _scalar(rounds)}
     )
     for kind, result in zip(kinds, results if isinstance(results, tuple) else (results,), strict=True):

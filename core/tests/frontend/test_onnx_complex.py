@@ -54,7 +54,7 @@ def _model(dtype: str) -> onnx.ModelProto:
 def test_complex_numbers_are_moved(dtype: str, tmp_path: Path) -> None:
     model = _model(dtype)
     x = (np.random.default_rng(0).random((3, 2)) + 2j).astype(dtype)
-    byoc_core.build(from_onnx(model)).save(tmp_path / "model.byoc")
+    byoc_core.build(from_onnx(model), []).save(tmp_path / "model.byoc")
     results = byoc_core.VirtualMachine(byoc_core.load(tmp_path / "model.byoc"))["main"](x)
     for result, expected in zip(results, ReferenceEvaluator(model).run(None, {"x": x}), strict=True):
         np.testing.assert_array_equal(result, expected, strict=True)
@@ -67,7 +67,7 @@ def test_weights_in_typed_fields(dtype: str, field: str) -> None:
     node = helper.make_node("Identity", ["w"], ["y"])
     outputs = [helper.make_tensor_value_info("y", DTYPES[dtype], [2])]
     model = helper.make_model(helper.make_graph([node], "g", [], outputs, [tensor]))
-    result = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model)))["main"]()
+    result = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model), []))["main"]()
     np.testing.assert_array_equal(result, np.array([1 + 2j, 3 - 4j], dtype), strict=True)
     del getattr(tensor, field)[-1]
     broken = helper.make_model(helper.make_graph([node], "g", [], outputs, [tensor]))
@@ -104,7 +104,7 @@ def test_export_as_plain_c_is_refused(tmp_path: Path) -> None:
         [helper.make_tensor_value_info("x", TensorProto.COMPLEX64, [2])],
         [helper.make_tensor_value_info("y", TensorProto.COMPLEX64, [4])],
     )
-    executable = byoc_core.build(from_onnx(helper.make_model(graph)))
+    executable = byoc_core.build(from_onnx(helper.make_model(graph)), [])
     with pytest.raises(CodegenError, match="tensors of complex64"):
         executable.export_c(tmp_path)
 

@@ -43,7 +43,7 @@ def test_a_negative_size_is_unknown(size: int) -> None:
     model = _model([size, 4, size])
     onnx.checker.check_model(model, full_check=True)
     session = ort.InferenceSession(model.SerializeToString())
-    machine = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model)))
+    machine = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model), []))
     for shape in ((1, 4, 3), (5, 4, 2), (0, 4, 1)):
         x = np.linspace(-1, 1, prod(shape), dtype=np.float32).reshape(shape)
         np.testing.assert_array_equal(machine["main"](x), session.run(None, {"x0": x})[0])

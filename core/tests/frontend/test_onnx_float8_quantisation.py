@@ -119,7 +119,7 @@ def test_a_tensor_that_is_quantised_and_restored_runs_as_a_model() -> None:
     graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     x = np.random.default_rng(0).standard_normal(_SHAPE, np.float32) * 300
-    found = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model)))["main"](x)
+    found = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model), []))["main"](x)
     factor = _placed([0.5, 2.0, 1.0])
     steps = np.clip(x / factor, -448, 448).astype(to_numpy("float8_e4m3fn"))
     np.testing.assert_array_equal(found, steps.astype(np.float32) * factor)

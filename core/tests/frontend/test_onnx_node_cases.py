@@ -53,7 +53,7 @@ def test_cases_are_right(prefix: str, count: int, cases: list[Any]) -> None:
     """The counts are those of the package `onnx` at least."""
     found = [case for case in cases if case.name.startswith(prefix)]
     for case in found:
-        run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(case.model)))["main"]
+        run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(case.model), []))["main"]
         for inputs, outputs in case.data_sets:
             results = run(*map(_array, inputs))
             for result, output in zip(results if isinstance(results, tuple) else (results,), outputs, strict=True):

@@ -65,7 +65,7 @@ def _formula(maps: npt.NDArray[Any], sizes: list[int], align: int) -> npt.NDArra
 def test_axes_of_a_single_element(sizes: list[int], align: int, constants: tuple[int, ...]) -> None:
     maps = _maps(len(sizes) - 2)
     case = Case([maps, np.array(sizes)], {"align_corners": align}, constants)
-    run = VirtualMachine(build(from_onnx(build_node_model("AffineGrid", 20, case))))["main"]
+    run = VirtualMachine(build(from_onnx(build_node_model("AffineGrid", 20, case)), []))["main"]
     result = np.asarray(run(*([maps] if constants else [maps, np.array(sizes)])))
     np.testing.assert_allclose(result, _formula(maps, sizes, align), rtol=1e-5, atol=1e-6)
 
@@ -73,7 +73,7 @@ def test_axes_of_a_single_element(sizes: list[int], align: int, constants: tuple
 def test_narrow_floats_are_rounded_once() -> None:
     maps = _maps(3, "float16")
     case = Case([maps, np.array(_SIZES[3])], {}, (1,))
-    result = np.asarray(VirtualMachine(build(from_onnx(build_node_model("AffineGrid", 20, case))))["main"](maps))
+    result = np.asarray(VirtualMachine(build(from_onnx(build_node_model("AffineGrid", 20, case)), []))["main"](maps))
     assert result.dtype == np.float16
     np.testing.assert_allclose(result, _formula(maps, _SIZES[3], 0), rtol=2**-10, atol=2**-20)
 

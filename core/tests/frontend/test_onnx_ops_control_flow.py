@@ -242,7 +242,7 @@ def test_the_machine_runs_what_was_saved(op_type: str, tmp_path: Path, run: Call
     for text, feeds in _CASES[op_type](NEWEST):
         model = _model(text, NEWEST)
         if text not in executables:
-            byoc_core.build(from_onnx(model)).save(tmp_path / "model.byoc")
+            byoc_core.build(from_onnx(model), []).save(tmp_path / "model.byoc")
             executables[text] = byoc_core.load(tmp_path / "model.byoc")
         results = byoc_core.VirtualMachine(executables[text]).run("main", feeds)
         pairs = zip(results if isinstance(results, tuple) else (results,), run(model, feeds), strict=True)

@@ -129,7 +129,7 @@ def test_a_model_that_computes_with_a_size_that_it_learns() -> None:
         'R.Tensor((1, "nonzero"), "int64")',
         'R.Tensor(("range",), "int64")',
     ]
-    machine = VirtualMachine(build(module))
+    machine = VirtualMachine(build(module, []))
     for x in ([1, -2, 0, 3.5], [-1.0], []):
         twice, places, numbers = machine["main"](np.array(x, np.float32), np.int64(5))
         kept = [2 * item for item in x if item > 0]

@@ -195,7 +195,7 @@ def _check(op_type: str, opset: int, case: Case, *, dynamic: bool = False) -> No
         if array is not None and index not in case.constants
     }
     model = build_node_model(op_type, opset, case, dynamic=dynamic)
-    results = VirtualMachine(build(from_onnx(model)))["main"](*feeds.values())
+    results = VirtualMachine(build(from_onnx(model), []))["main"](*feeds.values())
     for found, wanted in zip(
         results if isinstance(results, tuple) else (results,), run_onnxruntime(model, feeds), strict=True
     ):
@@ -224,7 +224,7 @@ def test_numbers_of_an_unknown_count(op_type: str) -> None:
 
 
 def test_a_count_other_than_the_op_demands_is_an_error() -> None:
-    run = VirtualMachine(build(from_onnx(build_node_model("Tile", 13, Case([X, _numbers(1, 2, 3)]), dynamic=True))))
+    run = VirtualMachine(build(from_onnx(build_node_model("Tile", 13, Case([X, _numbers(1, 2, 3)]), dynamic=True)), []))
     with pytest.raises(ExecutionError):
         run["main"](X, _numbers(2, 2))
 
@@ -237,7 +237,7 @@ def test_a_reduction_along_computed_axes_is_that_along_constant_axes(shape: list
     results = []
     for constants in ((), (1,)):
         case = Case([x, _numbers(*signed)], {"keepdims": keepdims}, constants)
-        run = VirtualMachine(build(from_onnx(build_node_model("ReduceSum", 18, case))))["main"]
+        run = VirtualMachine(build(from_onnx(build_node_model("ReduceSum", 18, case)), []))["main"]
         results.append(np.asarray(run(*([x] if constants else [x, _numbers(*signed)]))))
     np.testing.assert_array_equal(results[0], results[1])
     assert results[0].shape == results[1].shape
@@ -247,7 +247,7 @@ def test_a_reduction_along_computed_axes_is_that_along_constant_axes(shape: list
 def test_impossible_shapes_are_errors(sizes: list[int]) -> None:
     """A shape that does not fit is an error of the call, never another result."""
     case = Case([X, _numbers(*sizes)])
-    run = VirtualMachine(build(from_onnx(build_node_model("Reshape", 18, case))))["main"]
+    run = VirtualMachine(build(from_onnx(build_node_model("Reshape", 18, case)), []))["main"]
     copied = [X.shape[axis] if size == 0 and axis < 3 else size for axis, size in enumerate(sizes)]
     try:
         expected = X.reshape(copied)
@@ -265,6 +265,6 @@ def test_an_unknown_number_of_sizes_is_refused() -> None:
 
 
 def test_negative_sizes_are_refused_when_run() -> None:
-    run = VirtualMachine(build(from_onnx(build_node_model("Tile", 13, Case([X, _numbers(1, 2, 3)])))))["main"]
+    run = VirtualMachine(build(from_onnx(build_node_model("Tile", 13, Case([X, _numbers(1, 2, 3)]))), []))["main"]
     with pytest.raises(ExecutionError, match="negative size"):
         run(X, _numbers(1, -1, 1))

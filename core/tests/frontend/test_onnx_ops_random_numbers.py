@@ -30,7 +30,7 @@ WITHOUT_KERNEL = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"
 def _runner(op_type: str, inputs: Sequence[Any], *, opset: int = 22, **attrs: Any) -> Callable[[], Any]:
     """Return a function running a model of a node on inputs."""
     case = Case([None if item is None else np.asarray(item) for item in inputs], attrs)
-    run = VirtualMachine(build(from_onnx(build_node_model(op_type, opset, case))))["main"]
+    run = VirtualMachine(build(from_onnx(build_node_model(op_type, opset, case)), []))["main"]
     arrays = [array for array in case.inputs if array is not None]
     return lambda: np.asarray(run(*arrays))
 
@@ -172,7 +172,7 @@ def _dropout(
         None if training is None else np.array(training),
     ]
     case = Case(inputs, attrs, constants, num_outputs)
-    run = VirtualMachine(build(from_onnx(build_node_model("Dropout", 13, case))))["main"]
+    run = VirtualMachine(build(from_onnx(build_node_model("Dropout", 13, case)), []))["main"]
     given = [array for index, array in enumerate(inputs) if array is not None and index not in constants]
 
     def call() -> tuple[Array, ...]:
@@ -245,18 +245,18 @@ def _draw(output: str, **attrs: Any) -> onnx.NodeProto:
 
 
 def test_two_ops_without_a_seed_have_other_numbers_and_two_with_the_same_seed_do_not() -> None:
-    executable = build(from_onnx(_model([_draw("a"), _draw("b")], ["a", "b"])))
+    executable = build(from_onnx(_model([_draw("a"), _draw("b")], ["a", "b"])), [])
     a, b = map(np.asarray, VirtualMachine(executable)["main"](np.zeros(40, np.float32)))
     assert (a != b).any()
     assert _ops(executable) == ["random.seed", "random.seed", "random.uniform", "random.uniform"]
-    executable = build(from_onnx(_model([_draw("a", seed=1.0), _draw("b", seed=1.0)], ["a", "b"])))
+    executable = build(from_onnx(_model([_draw("a", seed=1.0), _draw("b", seed=1.0)], ["a", "b"])), [])
     a, b = map(np.asarray, VirtualMachine(executable)["main"](np.zeros(40, np.float32)))
     np.testing.assert_array_equal(a, b)
 
 
 def test_readers_of_random_numbers_see_the_same_numbers() -> None:
     nodes = [_draw("a"), helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Add", ["a", "b"], ["c"])]
-    executable = build(from_onnx(_model(nodes, ["a", "b", "c"])))
+    executable = build(from_onnx(_model(nodes, ["a", "b", "c"])), [])
     a, b, c = map(np.asarray, VirtualMachine(executable)["main"](np.zeros(40, np.float32)))
     np.testing.assert_array_equal(a, -b)
     np.testing.assert_array_equal(c, 0)
@@ -264,12 +264,12 @@ def test_readers_of_random_numbers_see_the_same_numbers() -> None:
 
 def test_unread_random_numbers_are_not_drawn() -> None:
     nodes = [_draw("a"), helper.make_node("Neg", ["x"], ["y"])]
-    assert _ops(build(from_onnx(_model(nodes, ["y"])))) == ["negative"]
+    assert _ops(build(from_onnx(_model(nodes, ["y"])), [])) == ["negative"]
 
 
 def test_random_numbers_of_dynamic_shapes() -> None:
     nodes = [_draw("a"), helper.make_node("Add", ["a", "x"], ["y"])]
-    run = VirtualMachine(build(from_onnx(_model(nodes, ["y"], ["n", "m"]))))["main"]
+    run = VirtualMachine(build(from_onnx(_model(nodes, ["y"], ["n", "m"])), []))["main"]
     for shape in ((2, 3), (400, 1)):
         first, second = (np.asarray(run(np.ones(shape, np.float32))) for _ in range(2))
         assert first.shape == shape
@@ -303,14 +303,14 @@ def test_each_round_of_a_loop_draws_anew(rounds: int) -> None:
         [numpy_helper.from_array(np.array(True), "go"), numpy_helper.from_array(np.array(rounds), "count")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    call = VirtualMachine(build(from_onnx(model)))["main"]
+    call = VirtualMachine(build(from_onnx(model), []))["main"]
     result = np.asarray(call())
     assert result.shape == (rounds, 6)
     assert len({row.tobytes() for row in result}) == rounds
 
 
 def test_saved_models_draw_anew(tmp_path: Path) -> None:
-    executable = build(from_onnx(_model([_draw("a")], ["a"])))
+    executable = build(from_onnx(_model([_draw("a")], ["a"])), [])
     path = tmp_path / "model.byoc"
     executable.save(path)
     calls = [VirtualMachine(byoc_core.load(path))["main"] for _ in range(2)]

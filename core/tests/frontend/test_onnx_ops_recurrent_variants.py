@@ -126,7 +126,7 @@ def test_batch_first() -> None:
     every, *last = run_onnxruntime(first, {f"i{i}": array for i, array in enumerate(arrays) if array is not None})
     turned = [array.transpose(1, 0, 2) if i in (0, 5, 6) else array for i, array in enumerate(arrays)]
     model = build_node_model("LSTM", 22, Case(**{**case, "inputs": turned, "attrs": {**case["attrs"], "layout": 1}}))
-    results = VirtualMachine(build(from_onnx(model)))["main"](*(array for array in turned if array is not None))
+    results = VirtualMachine(build(from_onnx(model), []))["main"](*(array for array in turned if array is not None))
     expected = [every.transpose(2, 0, 1, 3), *(state.transpose(1, 0, 2) for state in last)]
     for result, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(np.asarray(result), wanted, rtol=1e-5, atol=1e-6)
@@ -140,7 +140,7 @@ def test_other_dtypes(op_type: str, dtype: str) -> None:
     variants: tuple[dict[str, Any], ...] = ({}, {"clip": 1e3})
     for clip in variants:
         case = _layer(op_type, D=dtype, L=True, **clip)
-        run = VirtualMachine(build(from_onnx(build_node_model(op_type, 22, Case(**case)))))["main"]
+        run = VirtualMachine(build(from_onnx(build_node_model(op_type, 22, Case(**case))), []))["main"]
         results.append(run(*(array for array in case["inputs"] if array is not None)))
     for plain, stepwise in zip(*results, strict=True):
         first, second = np.asarray(plain), np.asarray(stepwise)

@@ -109,7 +109,7 @@ def test_dynamic_sizes_of_transforms() -> None:
     for case in _dft(20):
         signal, length, axis = case["inputs"]
         model = build_node_model("DFT", 20, Case(**case), dynamic=True)
-        run = VirtualMachine(build(from_onnx(model)))["main"]
+        run = VirtualMachine(build(from_onnx(model), []))["main"]
         for array in (signal, signal[:3]):
             wanted = _reference(array, case["attrs"], int(axis), None if length is None else int(length))
             np.testing.assert_allclose(np.asarray(run(array)), wanted, rtol=0, atol=1e-4)
@@ -148,7 +148,7 @@ def test_transforms_of_any_kind_equal_numpy(data: st.DataObject) -> None:
     constants = draw(st.sampled_from([(), (1,), (2,), (1, 2)]))
     model = build_node_model("DFT", opset, Case(inputs, attrs, constants))
     given_arrays = [array for k, array in enumerate(inputs) if array is not None and k not in constants]
-    result = np.asarray(VirtualMachine(build(from_onnx(model)))["main"](*given_arrays))
+    result = np.asarray(VirtualMachine(build(from_onnx(model), []))["main"](*given_arrays))
     wanted = _reference(x, attrs, axis, length)
     assert (result.dtype, result.shape) == (np.dtype(dtype), wanted.shape)
     np.testing.assert_allclose(result.astype(np.float64), wanted, rtol=4 * _UNITS[dtype], atol=60 * _UNITS[dtype])
@@ -157,7 +157,7 @@ def test_transforms_of_any_kind_equal_numpy(data: st.DataObject) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_determinants_of_other_dtypes(dtype: str) -> None:
     x = _noise(3, 4, 4, dtype=dtype)
-    result = np.asarray(VirtualMachine(build(from_onnx(build_node_model("Det", 22, Case([x])))))["main"](x))
+    result = np.asarray(VirtualMachine(build(from_onnx(build_node_model("Det", 22, Case([x]))), []))["main"](x))
     assert result.dtype == dtype
     wanted = np.linalg.det(x.astype(np.float64))
     np.testing.assert_allclose(result.astype(np.float64), wanted, rtol=0, atol=64 * _UNITS[dtype])
@@ -184,7 +184,7 @@ def test_known_windows_and_steps_give_convolutions(
     module = from_onnx(model)
     ops = {binding.op.name for binding in module["main"].walk()}
     assert ("nn.conv1d" in ops, "dft" in ops) == (is_convolution, not is_convolution)
-    run = VirtualMachine(build(module))["main"]
+    run = VirtualMachine(build(module, []))["main"]
     names = module["main"].input_names
     for shape in ((1, 64, 1), (3, 100, 1), (2, 16, 1)):
         feeds = {f"i{k}": array for k, array in enumerate([_noise(*shape), *inputs[1:]]) if array is not None}
@@ -198,7 +198,7 @@ def test_long_frames_are_transformed_fast() -> None:
     model = build_node_model("STFT", 17, Case([signal, np.array(1000), None, np.array(4096)], {}, (1, 3)))
     module = from_onnx(model)
     assert {"dft", "arange"} <= {binding.op.name for binding in module["main"].walk()}
-    result = np.asarray(VirtualMachine(build(module))["main"](signal))
+    result = np.asarray(VirtualMachine(build(module, []))["main"](signal))
     frames = np.lib.stride_tricks.sliding_window_view(signal[..., 0], 4096, axis=1)[:, ::1000]
     wanted = np.fft.rfft(frames.astype(np.float64))
     np.testing.assert_allclose(result[..., 0] + 1j * result[..., 1], wanted, rtol=0, atol=2e-3)
@@ -208,7 +208,7 @@ def test_long_frames_are_transformed_fast() -> None:
 def test_frames_of_other_dtypes(dtype: str) -> None:
     signal, window = _noise(2, 40, 1, dtype=dtype), np.hanning(8).astype(dtype)
     model = build_node_model("STFT", 17, Case([signal, np.array(5), window], {}, (1, 2)))
-    result = np.asarray(VirtualMachine(build(from_onnx(model)))["main"](signal))
+    result = np.asarray(VirtualMachine(build(from_onnx(model), []))["main"](signal))
     frames = np.lib.stride_tricks.sliding_window_view(signal[..., 0].astype(np.float64), 8, axis=1)[:, ::5]
     wanted = np.fft.rfft(frames * window.astype(np.float64))
     assert result.dtype == dtype
@@ -219,7 +219,7 @@ def test_frames_of_other_dtypes(dtype: str) -> None:
 def test_frames_as_long_as_the_signal() -> None:
     signal = _noise(2, 12, 1)
     result = np.asarray(
-        VirtualMachine(build(from_onnx(build_node_model("STFT", 17, Case([signal, np.array(3)])))))["main"](
+        VirtualMachine(build(from_onnx(build_node_model("STFT", 17, Case([signal, np.array(3)]))), []))["main"](
             signal, np.array(3)
         )
     )
@@ -268,7 +268,7 @@ def test_errors(op_type: str, opset: int, inputs: Sequence[Any], attrs: dict[str
 
 def test_errors_of_a_call() -> None:
     model: onnx.ModelProto = build_node_model("DFT", 20, Case([_SIGNAL], {"onesided": 1}), dynamic=True)
-    run = VirtualMachine(build(from_onnx(model)))["main"]
+    run = VirtualMachine(build(from_onnx(model), []))["main"]
     with pytest.raises(ExecutionError, match="is one-sided with a complex signal"):
         run(_PAIRS)
     with pytest.raises(ExecutionError, match="has a last axis of a wrong size; got 3"):

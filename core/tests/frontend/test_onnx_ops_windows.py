@@ -175,7 +175,7 @@ def _run(op_type: str, opset: int, *inputs: npt.ArrayLike | None, dynamic: bool 
     pairs = enumerate(case.inputs)
     feeds = [array for index, array in pairs if array is not None and index not in case.constants]
     model = build_node_model(op_type, opset, case, dynamic=dynamic)
-    results = VirtualMachine(build(from_onnx(model)))["main"](*feeds)
+    results = VirtualMachine(build(from_onnx(model), []))["main"](*feeds)
     return [np.asarray(result) for result in (results if isinstance(results, tuple) else (results,))]
 
 

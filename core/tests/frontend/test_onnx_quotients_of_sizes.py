@@ -23,7 +23,7 @@ _MODEL = """<ir_version: 10, opset_import: ["" : 18]> g (float[n, 3] x) => (floa
 
 def test_a_quotient_is_rounded_towards_zero() -> None:
     model = parser.parse_model(_MODEL)
-    run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model)))["main"]
+    run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model), []))["main"]
     for n in range(24):
         x = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
         for result, wanted in zip(run(x), run_onnxruntime(model, {"x": x}), strict=True):

@@ -45,7 +45,7 @@ def _check(graph: str, feeds: dict[str, Any], opset: int = 17) -> None:
     model = _model(graph, opset)
     verify(from_onnx(model))
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    results = onnx_backend.prepare(model).run(feeds)
+    results = onnx_backend.prepare(model, backends=[]).run(feeds)
     for result, expected in zip(results, session.run(None, feeds), strict=True):
         _same(result, expected)
 
@@ -108,7 +108,7 @@ def test_a_tensor_is_split_at_run_time(axis: int) -> None:
         kept = f"g (float[a, b, c] x) => (y) {{ y = SplitToSequence<axis = {axis}, keepdims = {keeps}>(x) }}"
         model = _model(kept)
         model.graph.output[0].type.sequence_type.elem_type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-        (result,) = onnx_backend.prepare(model).run([x])
+        (result,) = onnx_backend.prepare(model, backends=[]).run([x])
         parts = [part if keeps else part.squeeze(axis) for part in np.split(x, 4, axis)]
         _same(result, parts)
 
@@ -151,7 +151,7 @@ def test_an_optional_tensor(value: Any) -> None:
             node.attribute.append(
                 onnx.helper.make_attribute("type", onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None))
             )
-    prepared = onnx_backend.prepare(model)
+    prepared = onnx_backend.prepare(model, backends=[])
     x = _ints(2, 3)
     y, has = prepared.run([np.array(True), x])
     assert has
@@ -177,13 +177,13 @@ def test_an_optional_input() -> None:
     x = _ints(2, 3)
     flag = onnx.helper.make_tensor_type_proto(onnx.TensorProto.BOOL, [])
     tensor = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
-    has = onnx_backend.prepare(_optional_input("OptionalHasElement", flag))
+    has = onnx_backend.prepare(_optional_input("OptionalHasElement", flag), backends=[])
     assert [bool(has.run([value])[0]) for value in (x, None)] == [True, False]
-    get = onnx_backend.prepare(_optional_input("OptionalGetElement", tensor))
+    get = onnx_backend.prepare(_optional_input("OptionalGetElement", tensor), backends=[])
     np.testing.assert_array_equal(get.run([x])[0], x)
     with pytest.raises(ByocError, match="an index lies outside axis 0"):
         get.run([None])
-    same = onnx_backend.prepare(_optional_input("Identity", onnx.helper.make_optional_type_proto(tensor)))
+    same = onnx_backend.prepare(_optional_input("Identity", onnx.helper.make_optional_type_proto(tensor)), backends=[])
     np.testing.assert_array_equal(same.run([x])[0], x)
     assert same.run([None])[0] is None
 
@@ -200,7 +200,7 @@ def test_what_a_model_takes_and_gives() -> None:
     main = module["main"]
     assert main.input_names == ("s.elements", "s.shapes", "x")
     assert main.output_names == ("y.elements", "y.shapes", "z")
-    machine = byoc_core.VirtualMachine(byoc_core.build(module))
+    machine = byoc_core.VirtualMachine(byoc_core.build(module, []))
     elements, shapes = pack_sequence(TENSORS)
     results = machine.run("main", {"s.elements": elements, "s.shapes": shapes, "x": _ints(2)})
     _same(unpack_sequence(*results[:2]), TENSORS)
@@ -241,7 +241,7 @@ def test_tensors_of_several_ranks_pass_through() -> None:
     model = _model("g (seq(float) s, float[n] x) => (seq(float) y) { y = SequenceInsert(s, x) }")
     for value in (model.graph.input[0], model.graph.output[0]):
         value.type.sequence_type.elem_type.tensor_type.ClearField("shape")
-    prepared = onnx_backend.prepare(model)
+    prepared = onnx_backend.prepare(model, backends=[])
     _same(prepared.run([[_ints(2, 3)], _ints(4)])[0], [_ints(2, 3), _ints(4)])
     _same(prepared.run([[], _ints(4)])[0], [_ints(4)])
 
@@ -290,4 +290,4 @@ def test_chains_of_ops_equal_a_list(tensors: list[Any], data: st.DataObject) -> 
             body += f" s{index + 1} = SequenceInsert(s{index}, x, i{index})"
     positions = "".join(f", int64 i{index}" for index in range(count))
     graph = f"g (seq(float[m, n]) s, float[p, q] x{positions}) => (seq(float[a, b]) s{count}) {{ {body} }}"
-    _same(onnx_backend.prepare(_model(graph)).run(feeds)[0], expected)
+    _same(onnx_backend.prepare(_model(graph), backends=[]).run(feeds)[0], expected)

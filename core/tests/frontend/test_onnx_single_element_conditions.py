@@ -25,7 +25,7 @@ def _model(graph: str) -> onnx.ModelProto:
 
 def _check(text: str, feeds: dict[str, Any]) -> None:
     model = _model(text)
-    run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model)))["main"]
+    run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(model), []))["main"]
     results = run(*feeds.values())
     expected = run_onnxruntime(model, feeds)
     for result, wanted in zip(results if isinstance(results, tuple) else (results,), expected, strict=True):
@@ -47,7 +47,7 @@ def test_condition_of_a_branch_of_a_computed_size(values: list[int]) -> None:
     if values != [0, 1]:
         _check(text, {"v": v, "x": x})
         return
-    run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(_model(text))))["main"]
+    run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(_model(text)), []))["main"]
     with pytest.raises(ByocError, match="2"):
         run(v, x)
 

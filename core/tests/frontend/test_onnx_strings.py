@@ -39,7 +39,7 @@ def _check(model: onnx.ModelProto, feeds: dict[str, Any]) -> byoc_core.IRModule:
     verify(module)
     assert R.parse(str(module), constants=module.constants) == module
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    results = onnx_backend.prepare(model).run(feeds)
+    results = onnx_backend.prepare(model, backends=[]).run(feeds)
     for result, expected in zip(results, session.run(None, feeds), strict=True):
         expected = np.asarray(expected)
         assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
@@ -113,8 +113,8 @@ def test_a_text_pipeline(tmp_path: Path) -> None:
     feeds = {"x": np.array(["B", "a", "A", "zz", "d"], object)}
     # ONNX Runtime normalises strings only where the locale en_US.UTF-8 is installed.
     expected: Any = ReferenceEvaluator(model).run(None, feeds)[0]  # type: ignore[index]
-    np.testing.assert_array_equal(onnx_backend.prepare(model).run(feeds)[0], expected)
-    executable = byoc_core.build(from_onnx(model))
+    np.testing.assert_array_equal(onnx_backend.prepare(model, backends=[]).run(feeds)[0], expected)
+    executable = byoc_core.build(from_onnx(model), [])
     text = executable.report()
     assert (
         "delegated by the host to the package onnx: 2 ops: onnx.StringNormalizer (1x), onnx.TfIdfVectorizer (1x)"
@@ -159,7 +159,7 @@ def test_damaged_nodes_are_refused(node: str, text: str) -> None:
 
 
 def test_an_error_of_the_package_names_the_operator() -> None:
-    prepared = onnx_backend.prepare(_model("g (string[2] x) => (float[2] y) { y = Cast<to = 1>(x) }"))
+    prepared = onnx_backend.prepare(_model("g (string[2] x) => (float[2] y) { y = Cast<to = 1>(x) }"), backends=[])
     with pytest.raises(ExecutionError, match="op `Cast` of ONNX: the package `onnx` failed: ValueError"):
         prepared.run([np.array(["1", "word"], object)])
 

@@ -203,7 +203,7 @@ def test_an_op_is_imported_run_saved_and_loaded(tmp_path: Path) -> None:
     assert [binding.op.name for binding in module["main"].bindings] == ["nn.relu", "example.scale", "example.scale"]
     assert module.ops.keys() - default_ops().keys() == {"example.scale"}
     assert byoc_core.parse(str(module), ops=module.ops) == module
-    executable = byoc_core.build(module)
+    executable = byoc_core.build(module, [])
     np.testing.assert_array_equal(byoc_core.VirtualMachine(executable)["main"](X), 4 * X + 2)
     executable.save(tmp_path / "model.byoc")
     loaded = byoc_core.load(tmp_path / "model.byoc")
@@ -251,7 +251,7 @@ assert "onnx" not in sys.modules
 
 def test_another_process_registers_the_op_before_loading(tmp_path: Path) -> None:
     byoc_core.register_op("com.example", "Scale", op=make_scale())
-    byoc_core.build(from_onnx(make_model(make_node()))).save(tmp_path / "model.byoc")
+    byoc_core.build(from_onnx(make_model(make_node())), []).save(tmp_path / "model.byoc")
     command = [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path / "model.byoc")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -268,7 +268,7 @@ def test_an_artifact_names_no_registered_kernel_for_an_op_of_the_core(tmp_path: 
     byoc_core.register_op("com.example", "Positive", op=default_ops()["nn.relu"])
     module = from_onnx(make_model(make_node("Positive")))
     assert module.ops is default_ops()
-    byoc_core.build(module).save(tmp_path / "model.byoc")
+    byoc_core.build(module, []).save(tmp_path / "model.byoc")
     look = "import sys, byoc_core\nbyoc_core.load(sys.argv[1])"
     subprocess.run([sys.executable, "-c", look, str(tmp_path / "model.byoc")], check=True)
 
@@ -376,9 +376,9 @@ def test_the_last_registration_counts_and_earlier_modules_keep_their_op(tmp_path
     later = run_cell(3.0)
     np.testing.assert_array_equal(run(earlier, X), 2 * X)
     np.testing.assert_array_equal(run(later, X), 3 * X)
-    byoc_core.build(later).save(tmp_path / "later.byoc")
+    byoc_core.build(later, []).save(tmp_path / "later.byoc")
     with pytest.raises(PluginError) as caught:  # a load would find the later kernel
-        byoc_core.build(earlier).save(tmp_path / "earlier.byoc")
+        byoc_core.build(earlier, []).save(tmp_path / "earlier.byoc")
     assert str(caught.value) == (
         "op `example.scale`: no installed runtime has the kernel: a saved module could not be loaded. Provide the "
         "kernel by the hook `byoc_kernels` of an entry point in the group `byoc.runtimes`, or register the op of the "
@@ -472,12 +472,12 @@ def test_registrations_in_many_threads() -> None:
     for factor in factors:
         np.testing.assert_array_equal(run(from_onnx(make_model(make_node(f"Scale{factor}"))), X), factor * X)
     module = from_onnx(make_model(make_node()))
-    assert byoc_core.build(module).modules[0].needed_runtimes == ("graph",)
+    assert byoc_core.build(module, []).modules[0].needed_runtimes == ("graph",)
 
 
 def test_a_kernel_missing_in_this_process(tmp_path: Path, look_again: Callable[[], None]) -> None:
     byoc_core.register_op("com.example", "Scale", op=make_scale())
-    byoc_core.build(from_onnx(make_model(make_node()))).save(tmp_path / "model.byoc")
+    byoc_core.build(from_onnx(make_model(make_node())), []).save(tmp_path / "model.byoc")
     look_again()
     with pytest.raises(ArtifactError, match=r"needs a kernel of op `example\.scale`, registered by"):
         byoc_core.load(tmp_path / "model.byoc")

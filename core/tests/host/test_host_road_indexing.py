@@ -65,7 +65,7 @@ def _inputs(case: Case) -> list[Any]:
 def test_op_runs_as_its_kernel_with_static_and_dynamic_sizes(name: str, tmp_path: Path) -> None:
     op, case_of = default_ops()[name], _CASES[name]
     dynamic = _build_module(name, case_of(symbol("n"), symbol("m")))
-    executable = byoc_core.build(dynamic)
+    executable = byoc_core.build(dynamic, [])
     executable.save(tmp_path / "dynamic.byoc")
     machines = [byoc_core.VirtualMachine(e) for e in (executable, byoc_core.load(tmp_path / "dynamic.byoc"))]
     for sizes in ((2, 1), (3, 5)):
@@ -76,13 +76,13 @@ def test_op_runs_as_its_kernel_with_static_and_dynamic_sizes(name: str, tmp_path
         inputs = _inputs(case)
         operands = inputs if op.operands[-1].variadic else inputs[: len(op.operands)]
         expected = KERNELS[name](*operands, **op.normalise_attrs(case[1]))
-        for machine in (*machines, byoc_core.VirtualMachine(byoc_core.build(static))):
+        for machine in (*machines, byoc_core.VirtualMachine(byoc_core.build(static, []))):
             np.testing.assert_array_equal(machine["main"](*inputs), expected, strict=True)
 
 
 def test_an_index_outside_is_an_error_that_names_the_op() -> None:
     module = _build_module("gather_elements", _CASES["gather_elements"](symbol("n"), symbol("m")))
-    machine = byoc_core.VirtualMachine(byoc_core.build(module))
+    machine = byoc_core.VirtualMachine(byoc_core.build(module, []))
     with pytest.raises(ExecutionError) as caught:
         machine["main"](np.zeros((2, 3), np.float32), np.full((1, 3), 2))
     assert str(caught.value) == (

@@ -104,7 +104,7 @@ def _input(module: IRModule, sizes: dict[str, int]) -> Array:
 
 
 def _check(module: IRModule, name: str, sizes: list[dict[str, int]], path: Path) -> None:
-    executable = byoc_core.build(module)
+    executable = byoc_core.build(module, [])
     executable.save(path)
     for machine in (VirtualMachine(executable), VirtualMachine(byoc_core.load(path))):
         for values in sizes:
@@ -148,7 +148,7 @@ class Mask:
         return hidden, best, place
 """
     )
-    machine = VirtualMachine(byoc_core.build(module))
+    machine = VirtualMachine(byoc_core.build(module, []))
     for p, s, t in ((0, 3, 3), (2, 1, 3), (4, 2, 3)):
         scores = np.arange(1, 1 + s * t, dtype=np.float32).reshape(s, t)
         hidden, best, place = machine["main"](np.zeros((p, 2), np.float32), scores)
@@ -168,7 +168,7 @@ class Top:
         return a, b
 """
     )
-    machine = VirtualMachine(byoc_core.build(module))
+    machine = VirtualMachine(byoc_core.build(module, []))
     assert machine["main"](np.arange(6, dtype=np.float32))[1].tolist() == [5, 4, 3, 2, 1]
     with pytest.raises(ExecutionError) as caught:
         machine["main"](np.zeros(4, np.float32))

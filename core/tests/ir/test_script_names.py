@@ -67,13 +67,13 @@ def test_the_name_of_a_module_does_not_count_and_is_made_valid() -> None:
 
 
 def test_passes_and_partition_keep_the_name_of_the_module() -> None:
-    explanation = byoc_core.explain(CLASSIFIER)
+    explanation = byoc_core.explain(CLASSIFIER, [])
     assert "\nclass Classifier:\n" in explanation.to_script()
     assert byoc_core.partition(CLASSIFIER, ["host"]).name == "Classifier"
 
 
 def test_outputs_are_named_as_the_values_returned_whatever_passes_put_there(tmp_path: Path) -> None:
-    executable = byoc_core.build(CLASSIFIER)
+    executable = byoc_core.build(CLASSIFIER, [])
     executable.save(tmp_path / "m.byoc")
     for made in (executable, byoc_core.load(tmp_path / "m.byoc")):
         signature = made.signature("main")

@@ -99,7 +99,7 @@ def test_an_axis_that_turns_out_not_to_have_size_1() -> None:
     pooled = builder.bind("nn.adaptive_avg_pool1d", [wide], {"output_size": (1,), "layout": "NWC"}).result
     module = IRModule({"main": builder.finish(wide, pooled)}, builder.constants)
     assert byoc_core.parse(str(module)) == module
-    machine = byoc_core.VirtualMachine(byoc_core.build(module))
+    machine = byoc_core.VirtualMachine(byoc_core.build(module, []))
     array = np.arange(3, dtype=np.float32)[np.newaxis]
     same, mean = machine["main"](array)
     np.testing.assert_array_equal(same, array[..., np.newaxis])

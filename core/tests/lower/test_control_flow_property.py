@@ -257,7 +257,7 @@ def _check(executable: Executable, module: IRModule) -> None:
 def test_the_machine_gives_the_bits_of_the_interpreter(data: st.DataObject) -> None:
     module = verify(Maker(data.draw).module())
     assert parse(str(module), constants=module.constants) == module
-    _check(build(module), module)
+    _check(build(module, []), module)
 
 
 @given(st.data())

@@ -22,7 +22,7 @@ def main(body: str, params: str = PARAMS) -> IRModule:
 
 def run(module: IRModule, *inputs: NDArray | np.generic) -> list[Any]:
     """Return the machine's results after checks: equal to the interpreter's bit for bit, in separate arrays."""
-    returned = VirtualMachine(build(module))["main"](*inputs)
+    returned = VirtualMachine(build(module, []))["main"](*inputs)
     results = list(returned) if isinstance(returned, tuple) else [returned]
     for have, want in zip(results, evaluate_function(module, "main", inputs), strict=True):
         assert have.dtype == want.dtype
@@ -200,7 +200,7 @@ def {name}(y: R.Tensor(("n",), "int64")):
 def test_parameters_that_do_not_tell_their_sizes(params: str, unknown: str) -> None:
     module = main("a = R.nn.relu(x)\nreturn a", params)
     with pytest.raises(CodegenError) as caught:
-        build(module)
+        build(module, [])
     shape = 'R.Tensor(("m+n",), "float32")' if "+" in params else 'R.Tensor(("m*n",), "float32")'
     assert str(caught.value) == (
         f"function `main`: the size of `a` is unknown at the allocation: no shape determines {unknown}; got {shape}. "

@@ -102,7 +102,7 @@ def test_machine_direct_calls_and_exported_library_compute_what_the_interpreter_
         calls.append(f"{head.replace(name, f'main_{name}', 1)}\n    o, p = {name}(x, y)\n    return o, p")
     text = "\n".join([*functions, *calls])
     module = R.parse("@R.ir_module\nclass M:\n" + "\n".join(f"    {line}" for line in text.splitlines()))
-    executable = byoc_core.build(RunCodegen(backends=[LoweringToy(lower)])(module))
+    executable = byoc_core.build(RunCodegen(backends=[LoweringToy(lower)])(module), [])
     (compiled,) = executable.modules
     assert set(programs) <= set(compiled.function_names)  # all were offloaded, in one module
     executable.export_library(tmp_path / "all.so")

@@ -72,7 +72,7 @@ def test_the_work_of_two_backends_compiled_one_after_the_other(fake_backend: typ
     both = RunCodegen(backends=[second])(partition(step, backends=[second]))
     at_once = byoc_core.build(module, backends=[first, second])
     assert shares(at_once.report_data).keys() == {"aone", "btwo", "host"}
-    assert facts(byoc_core.build(both).report_data) == facts(at_once.report_data)
+    assert facts(byoc_core.build(both, []).report_data) == facts(at_once.report_data)
 
     half = byoc_core.build(step, backends=[second])  # the first by hand, the second by the build
     assert facts(half.report_data) == facts(at_once.report_data)
@@ -89,7 +89,7 @@ def test_a_region_that_nothing_calls_counts_for_nothing(fake_backend: type[FakeB
     plugin = fake_backend("fake", ["exp", "tanh"])
     compiled = RunCodegen(backends=[plugin])(partition(R.parse(CHAIN), backends=[plugin]))
     other = R.parse("@R.function\ndef main(x: R.Tensor((4,))):\n    y = R.exp(x)\n    return y\n")
-    executable = byoc_core.build(compiled.with_functions(other.functions))
+    executable = byoc_core.build(compiled.with_functions(other.functions), [])
     assert shares(executable.report_data) == {"host": 1.0}
 
 

@@ -413,7 +413,7 @@ def main(w: R.Tensor(("n", "m")), x: R.Tensor(("{size}", 4)), y: R.Tensor(("n", 
     sizes = {"n": 7, "m": 3}
     rows = evaluate(parse_dim(size), sizes)
     inputs = [np.full(shape, 1.5, np.float32) for shape in ((7, 3), (rows, 4), (7, 4))]
-    found = byoc_core.VirtualMachine(byoc_core.build(module))["main"](*inputs)
+    found = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"](*inputs)
     parts = inputs[1], inputs[2], inputs[1]
     np.testing.assert_array_max_ulp(found[0], np.exp(np.concatenate(parts, dtype=np.float64)).astype(np.float32))
 

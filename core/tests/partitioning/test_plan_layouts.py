@@ -190,7 +190,7 @@ def test_a_build_plans_layouts_and_reports_them(strided: bool) -> None:
     second = FakeBackend("btwo", ("add", "nn.relu", "permute_dims"), layouts=state_channels_last, strided=strided)
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 4, 8, 8), np.float32), rng.standard_normal((4, 4, 1, 1), np.float32)
-    expected = byoc_core.VirtualMachine(byoc_core.build(module))["main"](x, w)
+    expected = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"](x, w)
     executable = byoc_core.build(module, [first, second])
     assert np.array_equal(byoc_core.VirtualMachine(executable)["main"](x, w), expected)
     report = executable.report_data

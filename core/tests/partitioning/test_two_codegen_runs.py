@@ -84,7 +84,7 @@ from core.tests.partitioning.test_two_codegen_runs import BETWEEN, TEXT
 module = RunCodegen()(byoc_core.partition(R.parse(TEXT), ["alpha"]))
 module = BETWEEN["all of them"](module)
 module = RunCodegen()(byoc_core.partition(module, ["beta"]))
-byoc_core.build(module).save(sys.argv[1])
+byoc_core.build(module, []).save(sys.argv[1])
 """
 
 _RUN = """

@@ -168,7 +168,7 @@ assert byoc_core.parse(str(module), ops=module.ops) == module
 for backends in ([], [name for name in byoc_core.backends.names() if name != "host"]):
     executable = byoc_core.build(module, backends)
     np.testing.assert_allclose(byoc_core.VirtualMachine(executable)["main"](x), 2 * np.cbrt(x + 1.5), rtol=1e-6)
-byoc_core.build(module).save({str(path)!r})
+byoc_core.build(module, []).save({str(path)!r})
 """
     )
     (toy.folder / "toy_importers.py").unlink()

@@ -150,7 +150,7 @@ def toynpu(site: Site) -> Site:
 
 
 def build_and_save(site: Site, path: Path) -> None:
-    site.run(MODEL + f"byoc_core.build(MODULE).save({str(path)!r})\n")
+    site.run(MODEL + f"byoc_core.build(MODULE, []).save({str(path)!r})\n")
 
 
 def test_an_op_is_printed_parsed_and_run_on_the_host(toynpu: Site) -> None:
@@ -158,7 +158,7 @@ def test_an_op_is_printed_parsed_and_run_on_the_host(toynpu: Site) -> None:
         MODEL
         + """
 assert R.parse(str(MODULE), ops=OPS) == MODULE
-executable = byoc_core.build(MODULE)
+executable = byoc_core.build(MODULE, [])
 check(byoc_core.VirtualMachine(executable)["main"])
 assert {op["op"]: op["outcome"] for op in executable.report_data["ops"]}["toynpu.swish"] == "host"
 """
@@ -232,7 +232,7 @@ def main(x: R.Tensor((4,), "float32")):
 folded = FoldConstants()(R.parse(text, ops=OPS))
 assert [binding.op.name for binding in folded["main"].bindings] == ["add"]
 x = np.zeros(4, np.float32)
-found = byoc_core.VirtualMachine(byoc_core.build(folded))["main"](x)
+found = byoc_core.VirtualMachine(byoc_core.build(folded, []))["main"](x)
 assert found[0] == 0 and found[1] == 0 and abs(found[2] - 0.7310586) < 1e-6, found
 """
     )
@@ -262,7 +262,7 @@ def test_an_op_without_flops_counts_one_operation_for_each_element(toynpu: Site)
     toynpu.run(
         MODEL
         + """
-flops = {op["op"]: op["flops"] for op in byoc_core.build(MODULE).report_data["ops"]}
+flops = {op["op"]: op["flops"] for op in byoc_core.build(MODULE, []).report_data["ops"]}
 assert flops["toynpu.swish"] == "n" and flops["toynpu.twice"] == 0, flops
 """
     )
@@ -324,6 +324,6 @@ def main(x: R.Tensor(("n",), "float32")):
 after = rewrite_module(R.parse(text), {"multiply": [rule]})
 assert [binding.op.name for binding in after["main"].bindings] == ["toynpu.swish"]
 x = np.linspace(-3, 3, 5, dtype=np.float32)
-assert np.array_equal(byoc_core.VirtualMachine(byoc_core.build(after))["main"](x), x / (1 + np.exp(-x)))
+assert np.array_equal(byoc_core.VirtualMachine(byoc_core.build(after, []))["main"](x), x / (1 + np.exp(-x)))
 """
     )

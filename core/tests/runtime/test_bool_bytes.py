@@ -85,7 +85,7 @@ ROADS: list[Road] = [_again, _by_name, _strided, _exchanged, _bound]
 @pytest.mark.parametrize("native", [True, False], ids=["native", "python"])
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
 def test_bytes_of_bools_are_true_or_false_on_every_road(road: Road, native: bool) -> None:
-    machine = byoc_core.VirtualMachine(byoc_core.build(MODULE), native=native)
+    machine = byoc_core.VirtualMachine(byoc_core.build(MODULE, []), native=native)
     for made, right in zip(road(machine, DIRTY.view(np.bool_), OTHER.view(np.bool_)), WANTED, strict=True):
         np.testing.assert_array_equal(made.view(np.uint8), right.view(np.uint8))
 

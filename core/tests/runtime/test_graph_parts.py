@@ -67,7 +67,7 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
 @pytest.fixture(scope="module")
 def model() -> byoc_core.Executable:
-    return byoc_core.build(R.parse(MODEL))
+    return byoc_core.build(R.parse(MODEL), [])
 
 
 def test_each_op_of_the_report_is_a_part_of_its_name(model: byoc_core.Executable) -> None:
@@ -84,7 +84,7 @@ def test_a_loaded_artifact_has_the_same_parts(model: byoc_core.Executable, tmp_p
 
 
 def test_parts_of_any_sizes() -> None:
-    model = byoc_core.build(R.parse(SYMBOLIC))
+    model = byoc_core.build(R.parse(SYMBOLIC), [])
     for n in (1, 3, 0, 1):
         events = record_run(model, {"x": np.ones((n, 4), np.float32)})
         check_times(events)
@@ -93,7 +93,7 @@ def test_parts_of_any_sizes() -> None:
 
 @pytest.mark.parametrize(("flag", "taken", "other"), [(True, "exp", "nn.relu"), (False, "nn.relu", "exp")])
 def test_only_the_taken_branch_has_parts(flag: bool, taken: str, other: str) -> None:
-    model = byoc_core.build(R.parse(BRANCHES))
+    model = byoc_core.build(R.parse(BRANCHES), [])
     events = record_run(model, {"x": np.ones(3, np.float32), "flag": np.array(flag)})
     check_times(events)
     found = ops_in(events)
@@ -130,7 +130,7 @@ from byoc_core.runtime.parts import events_of
 marks = []
 mark_part = function_plan.mark_part
 function_plan.mark_part = lambda *part: (marks.append(part), mark_part(*part))
-model = byoc_core.build(R.parse('''{MODEL}'''))
+model = byoc_core.build(R.parse('''{MODEL}'''), [])
 plain = byoc_core.VirtualMachine(model)
 x = np.ones((3, 4), np.float32)
 plain.run("main", {{"x": x}})

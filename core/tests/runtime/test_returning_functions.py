@@ -209,7 +209,7 @@ class TestExecutable:
         )
 
     def test_an_artifact_round_trips(self, tmp_path: Path) -> None:
-        executable = build(parse(SCRIPT))
+        executable = build(parse(SCRIPT), [])
         path = tmp_path / "model.byoc"
         executable.save(path)
         loaded = load(path)
@@ -221,12 +221,12 @@ class TestExecutable:
         self.check(load_module(path))
 
     def test_buffers_by_name_for_sizes_that_the_caller_knows(self) -> None:
-        machine = VirtualMachine(build(parse(SCRIPT)))
+        machine = VirtualMachine(build(parse(SCRIPT), []))
         s, y = np.zeros(2, np.int64), np.zeros(4, np.float32)
         machine.run("main", {"x": X}, out={"s": s, "y": y})
         assert (s.tolist(), y.tolist()) == ([2, 6], X.tolist())
 
     def test_a_library_holds_it(self, tmp_path: Path) -> None:
         path = tmp_path / "model.so"
-        build(parse(SCRIPT)).export_library(path)
+        build(parse(SCRIPT), []).export_library(path)
         self.check(load_module(path))

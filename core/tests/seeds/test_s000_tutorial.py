@@ -74,7 +74,7 @@ def test_s000_1_annotate_run_codegen_and_run(backend: str) -> None:
 
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 16, 16)).astype(np.float32)
-    executable = byoc_core.build(compiled)
+    executable = byoc_core.build(compiled, [])
     assert "byoc_func" in executable.modules[0].function_names  # it was offloaded
     result = byoc_core.VirtualMachine(executable)["main"](x, y)
     exact = x.astype(np.float64) + 3 * x.astype(np.float64) ** 2 * y
@@ -85,8 +85,8 @@ def test_s000_1_annotate_run_codegen_and_run(backend: str) -> None:
 
 def test_s000_1_counts_as_offloaded(backend: str, tmp_path: Path) -> None:
     module = parse_for(backend)
-    executable = byoc_core.build(RunCodegen()(module))
-    at_once = byoc_core.build(module)
+    executable = byoc_core.build(RunCodegen()(module), [])
+    at_once = byoc_core.build(module, [])
     for key in ("total_flops", "offloaded_share", "backends"):
         assert executable.report_data[key] == at_once.report_data[key]
     # Three ops of the five are the backend's, which may be the host.

@@ -66,7 +66,7 @@ def test_s001_1_conv_relu_becomes_a_call_of_the_chosen_symbol(
     assert [operand.type for operand in call.operands[1:]] == [tensor(shape)]
 
     x = rng.standard_normal((1, 10, 32, 32)).astype(np.float32)
-    executable = byoc_core.build(compiled)
+    executable = byoc_core.build(compiled, [])
     assert any("conv_relu_lib" in m.function_names for m in executable.modules)  # it was offloaded
     result = byoc_core.VirtualMachine(executable)["main"](x)
     (exact,) = evaluate_function(module, "main", [x], exact=True)
@@ -109,7 +109,7 @@ def main(a: R.Tensor((2, 2)), b: R.Tensor((2, 2))):
         difference[...] = (a - b).sum(axis=1)
         return "ignored"
 
-    vm = byoc_core.VirtualMachine(byoc_core.build(module), externs={"sum_difference": sum_difference})
+    vm = byoc_core.VirtualMachine(byoc_core.build(module, []), externs={"sum_difference": sum_difference})
     a, b = np.arange(4, dtype=np.float32).reshape(2, 2), np.ones((2, 2), np.float32)
     difference, total = vm["main"](a, b)
     assert seen == [((2, 2), (2, 2), (2, 2), (2,))]
@@ -206,6 +206,6 @@ def test_s001_6_two_functions_with_one_symbol_are_both_named() -> None:
     with pytest.raises(VerifyError, match="functions `one` and `two`: have the same global symbol `one`"):
         verify(module)
     with pytest.raises(VerifyError, match="functions `one` and `two`"):
-        byoc_core.build(module)
+        byoc_core.build(module, [])
     with pytest.raises(VerifyError, match="functions `one` and `two`"):
         RunCodegen()(module)

@@ -73,7 +73,7 @@ def test_build_runs_them_and_results_may_coincide() -> None:
         "@R.region\ndef no(p: R.Tensor((3,))):\n    q = R.negative(p)\n    r = R.negative(q)\n    return r\n"
         "e = R.if_(c0, x, regions=[yes, no])\nreturn b, c, d, b, e"
     )
-    executable = byoc_core.build(parse_main('x: R.Tensor((3,), "float32"), c0: R.Tensor((), "bool")', body))
+    executable = byoc_core.build(parse_main('x: R.Tensor((3,), "float32"), c0: R.Tensor((), "bool")', body), [])
     assert [row["op"] for row in executable.report_data["ops"]] == ["exp"]
     x = np.array([-0.0, 1.0, 2.0], np.float32)
     results = byoc_core.VirtualMachine(executable)["main"](x, np.array(True))

@@ -539,5 +539,5 @@ def test_numbers_stay(data: st.DataObject) -> None:
 def test_what_is_inlined_runs() -> None:
     module = parse(CHAIN)
     x = np.array([0.5, -1], np.float32)
-    have, want = (byoc_core.VirtualMachine(byoc_core.build(m))["main"](x) for m in (InlineCalls()(module), module))
+    have, want = (byoc_core.VirtualMachine(byoc_core.build(m, []))["main"](x) for m in (InlineCalls()(module), module))
     np.testing.assert_array_equal(np.asarray(have), np.asarray(want))

@@ -181,6 +181,6 @@ def test_what_is_no_rule() -> None:
 
 
 def test_what_is_rewritten_runs() -> None:
-    main = byoc_core.VirtualMachine(byoc_core.build(swap(R.parse(TEXT))))["main"]
+    main = byoc_core.VirtualMachine(byoc_core.build(swap(R.parse(TEXT)), []))["main"]
     found = main(np.arange(3, dtype=np.float32), np.ones(3, np.float32))
     np.testing.assert_array_equal(np.asarray(found), [0, -1, -2])

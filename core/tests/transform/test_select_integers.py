@@ -104,7 +104,7 @@ def test_every_integer_survives(bits: str, scale: float, data: st.DataObject) ->
     )
     module = parse_main(f'q: R.Tensor(("n",), "{bits}")', body)
     numbers = np.arange(limits.min, limits.max + 1).astype(bits)
-    np.testing.assert_array_equal(byoc_core.VirtualMachine(byoc_core.build(module))["main"](numbers), numbers)
+    np.testing.assert_array_equal(byoc_core.VirtualMachine(byoc_core.build(module, []))["main"](numbers), numbers)
     assert not SelectIntegers()(module)["main"].bindings
 
 

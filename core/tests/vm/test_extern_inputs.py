@@ -30,7 +30,7 @@ BOTH_WAYS = pytest.mark.parametrize("native", [True, False])
 
 def machine(call: str, size: str, work: Callable[..., Any], *, native: bool) -> byoc_core.VirtualMachine:
     module = R.parse(TEXT.replace("CALL", call).replace("N", size))
-    return byoc_core.VirtualMachine(byoc_core.build(module), externs={"work": work}, native=native)
+    return byoc_core.VirtualMachine(byoc_core.build(module, []), externs={"work": work}, native=native)
 
 
 def arrays() -> tuple[Any, Any]:

@@ -253,7 +253,7 @@ def test_an_executable_has_the_maps_of_its_functions() -> None:
     module = byoc_core.parse(
         "def main(x: R.Tensor((64, 'n'))):\n    y = R.exp(x)\n    z = R.nn.softmax(y)\n    return z\n"
     )
-    executable = byoc_core.build(module)
+    executable = byoc_core.build(module, [])
     found = executable.memory_map()
     assert found == executable.memory_map("main") == memory_map(executable.program, executable.program.functions[0])
     assert found.is_symbolic
@@ -342,7 +342,7 @@ def test_buffers_planned_anew_give_a_lawful_program_with_the_same_results(data: 
 @given(st.data())
 def test_nested_branches_and_loops_with_learnt_sizes_can_be_planned_anew(data: st.DataObject) -> None:
     module = NestMaker(data.draw).module()
-    executable = byoc_core.build(module)
+    executable = byoc_core.build(module, [])
     sizes = {"n": 4}
     found = executable.memory_map(sizes=sizes)
     program = moved(executable.program, found, sizes)

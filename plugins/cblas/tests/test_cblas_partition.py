@@ -128,7 +128,7 @@ def test_additions_of_other_values_are_left_to_others(
     executable = byoc_core.build(module, backends=[backend])
     assert reason in str(executable.report_data)
     assert 0 < executable.report_data["offloaded_share"] < 1  # the product alone
-    host = byoc_core.VirtualMachine(byoc_core.build(module))["main"]
+    host = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"]
     arrays = [
         numbers([5 if size == "n" else int(str(size)) for size in shape], "float32", k)
         for k, shape in enumerate(operands.values())
@@ -161,7 +161,7 @@ def test_ops_of_a_function_annotated_by_hand_are_joined(lines: list[str], num_st
     (compiled,) = module.attrs["external_mods"]
     assert len([name for name in compiled.function_names if "step" in name]) == num_steps
     arrays = [numbers(shape, "float32", k) for k, shape in enumerate(operands.values())]
-    expected = run_layer(byoc_core.build(plain), 1, *arrays)
+    expected = run_layer(byoc_core.build(plain, []), 1, *arrays)
     out = np.empty_like(expected)
     compiled.get_function("layers")(*arrays, out)
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
@@ -179,7 +179,7 @@ def test_two_backends_share_a_function_and_an_arena() -> None:
     executable = byoc_core.build(module, backends=[backend, "ccompiler"], fallback="error")
     assert Counter(op["outcome"] for op in executable.report_data["ops"]) == {"cblas": 4, "ccompiler": 1}
     arrays = [numbers(shape, "float32", k) for k, shape in enumerate(((6, 4), (3, 4), (3,), (5, 3)))]
-    host = byoc_core.VirtualMachine(byoc_core.build(module))["main"](*arrays)
+    host = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"](*arrays)
     np.testing.assert_allclose(run_layer(executable, 1, *arrays), host, rtol=1e-4, atol=1e-5)
 
 

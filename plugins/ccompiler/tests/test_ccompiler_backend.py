@@ -204,7 +204,7 @@ def test_the_whole_road(tmp_path: Path) -> None:
     executable = byoc_core.build(module, backends=["ccompiler"], fallback="error")
     assert [native.type_key for native in executable.modules] == ["csource"], "something was offloaded"
     assert "100.0% of" in executable.report()
-    host = byoc_core.VirtualMachine(byoc_core.build(module))
+    host = byoc_core.VirtualMachine(byoc_core.build(module, []))
     machine = byoc_core.VirtualMachine(executable)
     results: list[Any] = []
     for n in (1, 2, 7):

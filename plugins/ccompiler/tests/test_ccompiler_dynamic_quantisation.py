@@ -95,7 +95,7 @@ class Layer:
         self.executable = byoc_core.build(module, ["ccompiler"])
         assert {row["outcome"] for row in self.executable.report_data["ops"]} <= {"ccompiler", "(view)"}
         self.run = byoc_core.VirtualMachine(self.executable)["main"]
-        self.reference = byoc_core.VirtualMachine(byoc_core.build(module))["main"]
+        self.reference = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"]
         self.shape = [int(str(dim)) for dim in self.executable.functions["main"].inputs[0].shape[1:]]
 
 
@@ -156,7 +156,7 @@ def test_a_transformer_of_the_usual_recipe_is_taken_whole(
     inputs = bert.draw_bert_inputs(config, {"batch": 2, "sequence": 9}, 3)
     arrays = [inputs[spec.name] for spec in executable.functions["main"].inputs]
     actual = byoc_core.VirtualMachine(executable)["main"](*arrays)
-    right = byoc_core.VirtualMachine(byoc_core.build(module))["main"](*arrays)
+    right = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"](*arrays)
     peers = [right] + ([onnxruntime.InferenceSession(str(quantised)).run(None, inputs)] if bits == 7 else [])
     for peer in peers:
         for ours, other in zip(actual, peer, strict=True):

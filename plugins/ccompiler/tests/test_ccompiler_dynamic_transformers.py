@@ -101,7 +101,7 @@ def test_a_transformer_of_dynamic_sizes_is_machine_code_alone(name: str, style: 
     inputs = draw(config, sizes, 3)
     arrays = [inputs[spec.name] for spec in executable.functions["main"].inputs]
     actual = byoc_core.VirtualMachine(executable)["main"](*arrays)
-    expected = byoc_core.VirtualMachine(byoc_core.build(module))["main"](*arrays)
+    expected = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"](*arrays)
     for result, right in zip(actual, expected, strict=True):
         # As far apart as two float32 evaluations of a network of some hundred roundings in a row.
         scale = float(np.abs(right).max(initial=1.0))
@@ -160,7 +160,7 @@ def test_sizes_that_only_a_call_shows_are_checked_by_the_call() -> None:
     """Maps of a pyramid have sizes with perhaps different roundings; copies check before writing."""
     executable = byoc_core.build(JOINED, ["ccompiler"])
     assert {row["outcome"] for row in executable.report_data["ops"]} <= {"ccompiler", "(view)"}
-    machines = [byoc_core.VirtualMachine(built) for built in (executable, byoc_core.build(JOINED))]
+    machines = [byoc_core.VirtualMachine(built) for built in (executable, byoc_core.build(JOINED, []))]
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((3, 4), np.float32), rng.standard_normal((3, 4), np.float32)
     for actual, right in zip(*(machine["main"](x, y) for machine in machines), strict=True):

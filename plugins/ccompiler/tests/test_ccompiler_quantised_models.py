@@ -69,7 +69,7 @@ def test_quantised_ops_are_byte_products(name: str, bits: int) -> None:
     assert executable.report_data["offloaded_share"] == 1.0
     assert "vec_tile_bytes" in executable.modules[0].get_source()
     actual = byoc_core.VirtualMachine(executable)["main"](operands)
-    host = byoc_core.VirtualMachine(byoc_core.build(byoc_core.from_onnx(data)))["main"](operands)
+    host = byoc_core.VirtualMachine(byoc_core.build(byoc_core.from_onnx(data), []))["main"](operands)
     np.testing.assert_array_equal(actual, host)
     if bits == 7:
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])

@@ -34,7 +34,7 @@ X, Y = np.arange(32, dtype=np.float32).reshape(2, 4, 4)
 
 @pytest.fixture(params=["model.so", "model.byoc"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    executable = byoc_core.build(R.parse(TEXT))
+    executable = byoc_core.build(R.parse(TEXT), [])
     found = tmp_path / str(request.param)
     if found.suffix == ".byoc":
         executable.save(found)

@@ -93,7 +93,7 @@ def test_s000_1_the_tutorials_module() -> None:
     assert len(compiled.attrs["external_mods"]) == 1
     assert 'R.call_dps_packed("byoc_func", ' in str(compiled)
     x, y = arrays(2, 16, 16)
-    result = byoc_core.VirtualMachine(byoc_core.build(module))["main"](x, y)
+    result = byoc_core.VirtualMachine(byoc_core.build(module, []))["main"](x, y)
     product = x * y
     np.testing.assert_array_equal(result, x + x * (product + (product + product)))  # each op rounds as numpy does
 
@@ -166,7 +166,7 @@ def run_in(folder: Path, script: str, *flags: str) -> subprocess.CompletedProces
 def test_s002_7_save_and_load_in_a_fresh_process(tmp_path: Path) -> None:
     inputs = arrays(4, 10, 10)
     np.save(tmp_path / "inputs.npy", inputs)
-    executable = byoc_core.build(R.parse(GUIDE))
+    executable = byoc_core.build(R.parse(GUIDE), [])
     executable.save(tmp_path / "model.byoc")
     done = run_in(tmp_path, LOAD_AND_RUN)
     assert done.returncode == 0, done.stderr
@@ -182,7 +182,7 @@ def test_s002_7_export_a_library_and_load_it_in_a_fresh_process(tmp_path: Path) 
         pytest.skip("there is no C compiler on this machine")
     inputs = arrays(4, 10, 10)
     np.save(tmp_path / "inputs.npy", inputs)
-    executable = byoc_core.build(R.parse(GUIDE))
+    executable = byoc_core.build(R.parse(GUIDE), [])
     executable.export_library(tmp_path / "model.so")
     script = (
         "import numpy as np, byoc_core\n"
@@ -199,7 +199,7 @@ def test_s002_7_export_a_library_and_load_it_in_a_fresh_process(tmp_path: Path) 
 
 
 def test_s002_7_a_missing_runtime_names_the_package(tmp_path: Path) -> None:
-    byoc_core.build(R.parse(GUIDE)).save(tmp_path / "model.byoc")
+    byoc_core.build(R.parse(GUIDE), []).save(tmp_path / "model.byoc")
     hide = (
         "import importlib.metadata as md\n"
         "everything = md.distributions\n"
@@ -252,7 +252,7 @@ class M:
         q = f1(b)
         return p, q
 """
-    executable = byoc_core.build(R.parse(text))
+    executable = byoc_core.build(R.parse(text), [])
     (module,) = executable.modules
     assert module.function_names == ("f0", "f1")
     machine = byoc_core.VirtualMachine(executable)

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from byoc_core.runtime.specialised import SizesRefused
     from byoc_core.vm.program import Program
 
-__all__ = ["VERIFIED_NBYTES", "OpenedArtifact", "check_payload", "load", "load_opened", "map_file"]
+__all__ = [
+    "VERIFIED_NBYTES",
+    "OpenedArtifact",
+    "check_payload",
+    "load",
+    "load_opened",
+    "map_file",
+    "paused_collection",
+]
 
 VERIFIED_NBYTES = 1 << 20
 """Constants of fewer bytes are checked at every loading of an artifact; larger constants by :func:`verify`."""
@@ -61,13 +69,13 @@ def load(
         RuntimeNotFoundError: a needed runtime is not installed; says what to install.
         OSError: the file cannot be read.
     """
-    with _paused_collection():
+    with paused_collection():
         opened = OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`")
         return load_opened(opened, allow_native=allow_native, compiler=compiler)
 
 
 @contextmanager
-def _paused_collection() -> Iterator[None]:
+def paused_collection() -> Iterator[None]:
     """Pause Python's garbage collection: loading makes many objects, and none of these is garbage."""
     was_enabled = gc.isenabled()
     gc.disable()

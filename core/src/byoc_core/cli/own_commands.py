@@ -147,6 +147,15 @@ _HOMES = {
             "byoc measurements clear",
         ),
     ),
+    "cache": _Home(
+        "cache",
+        "manage_cache",
+        (
+            "byoc cache",
+            "byoc cache verify",
+            "byoc cache clear --unused-days 30",
+        ),
+    ),
     "inspect": _Home(
         "inspect",
         "inspect_file",

@@ -164,7 +164,6 @@ class RequestFlags:
         """
         from byoc_core.cli.inputs import parse_sets_of_sizes
         from byoc_core.driver import CompileRequest
-        from byoc_core.driver.request import AUTO
         from byoc_core.partitioning.policies import POLICIES
 
         base = CompileRequest() if self.config is None else CompileRequest.from_file(self.config)
@@ -187,10 +186,8 @@ class RequestFlags:
             "max_fold_cost": self.max_fold_cost,
             "specialize": parse_sets_of_sizes(self.specialize),
         }
-        has_placement = self.placement is not None or base.placement is not None
-        if self.backend or ("backends" not in base.model_fields_set and not has_placement):
-            names = choose_backends(self.backend)
-            overrides["backends"] = names if self.backend or len(names) < 2 else [AUTO]
+        if self.backend:
+            overrides["backends"] = choose_backends(self.backend)
         return base.updated(**{name: value for name, value in overrides.items() if value is not None})
 
 

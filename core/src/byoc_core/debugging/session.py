@@ -33,7 +33,7 @@ NDArray = npt.NDArray[Any]
 @shows_request_fields
 def debug_model(
     module: IRModule,
-    backends: Sequence[str | object],
+    backends: Sequence[str | object] | None,
     inputs: Sequence[npt.ArrayLike] | Mapping[str, npt.ArrayLike],
     *,
     function: str = "main",
@@ -56,7 +56,7 @@ def debug_model(
 
     Args:
         module: the model.
-        backends: names or plugin objects, in the order of asking.
+        backends: names or plugin objects, in the order of asking; ``None`` for those of ``request``.
         inputs: one array per input, in order or by name.
         function: the function to run.
         request: the request; ``backends`` and ``fields`` replace values of the request. An exception in a hook of a

@@ -45,7 +45,7 @@ def compiling_backends(request: CompileRequest, registry: Backends, where: str) 
     Raises:
         OptionsError: no backend is able to compile here.
     """
-    candidates = request.backends if request.backends not in ((), (AUTO,)) else [*able_backends(registry)]
+    candidates = request.backends if request.backends != (AUTO,) else [*able_backends(registry)]
     handles = [
         handle
         for handle in registry.order(candidates)
@@ -65,7 +65,7 @@ def with_all_backends(request: CompileRequest, registry: Backends) -> CompileReq
     if request.backends != (AUTO,):
         return request
     handles = [*able_backends(registry)]
-    if not handles:
+    if not handles and {*registry.names()} - {HOST_NAME}:
         warn_caller("no installed backend can compile here, so the host takes all ops: see `byoc doctor`.")
     names = [handle.name for handle in handles]
     if request.policy is not None or len(handles) < 2:

@@ -19,7 +19,7 @@ __all__ = ["build", "carve_regions", "explain", "pass_names"]
 @shows_request_fields
 def build(
     module: IRModule,
-    backends: Sequence[str | object] = (),
+    backends: Sequence[str | object] | None = None,
     *,
     request: CompileRequest | None = None,
     progress: Progress | None = None,
@@ -30,8 +30,9 @@ def build(
 
     Args:
         module: the module to compile; parts may be annotated or compiled already.
-        backends: names or plugin objects; the first is asked first. Ops taken by none of the backends run on the host.
-            ``"auto"``: all installed backends able to compile here, placed by expected time.
+        backends: names or plugin objects; the first is asked first. Ops taken by none of the backends run on the host,
+            all ops for an empty list. By default ``"auto"``: all installed backends able to compile here, placed by
+            expected time.
         request: the choices for the compilation; ``backends`` and ``fields`` override its values.
         progress: called with the name of each stage at the beginning of the stage.
         on_pass: called after each pass (see :func:`pass_names`) with its name, the elapsed seconds and the resulting
@@ -55,7 +56,7 @@ def build(
 @shows_request_fields
 def explain(
     module: IRModule,
-    backends: Sequence[str | object] = (),
+    backends: Sequence[str | object] | None = None,
     *,
     request: CompileRequest | None = None,
     progress: Progress | None = None,
@@ -66,7 +67,7 @@ def explain(
 
     Args:
         module: the module to explain.
-        backends: names or plugin objects; the first is asked first.
+        backends: names or plugin objects; the first is asked first. By default ``"auto"``, as for :func:`build`.
         request: the choices for the compilation; ``backends`` and ``fields`` override its values.
         progress: called with the name of each stage at the beginning of the stage.
         kernels: whether the backends report their generated kernels; see :meth:`Explanation.report_kernels`.
@@ -99,7 +100,9 @@ def carve_regions(
     return Compiler().carve(module, gather_request(request, backends, fields), progress=progress)
 
 
-def pass_names(backends: Sequence[str | object] = (), request: CompileRequest | None = None) -> tuple[str, ...]:
+def pass_names(
+    backends: Sequence[str | object] | None = None, request: CompileRequest | None = None
+) -> tuple[str, ...]:
     """Return the names of the passes run by :func:`build` for these backends, in order.
 
     Raises:

@@ -14,7 +14,7 @@ from byoc_core.backend.specialised import SpecialisedBackend
 from byoc_core.driver.automatic import with_all_backends
 from byoc_core.driver.lock import read_placement
 from byoc_core.driver.observers import Observers
-from byoc_core.driver.request import CompileRequest
+from byoc_core.driver.request import AUTO, CompileRequest
 from byoc_core.driver.specialising import parameter_symbols, sizes_to_compile
 from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionLog, RunCodegen
@@ -91,9 +91,10 @@ def resolved_request(request: CompileRequest, registry: Backends) -> CompileRequ
         PluginError: a backend cannot be used.
     """
     if request.placement is not None:
-        present = {registry.get(item).name for item in request.backends if not isinstance(item, str)}
+        backends = () if request.backends == (AUTO,) else request.backends
+        present = {registry.get(item).name for item in backends if not isinstance(item, str)}
         lock = read_placement(request.placement, registry, present)
-        request = request.updated(placement=None, policy=lock.policy, backends=request.backends or lock.backends)
+        request = request.updated(placement=None, policy=lock.policy, backends=backends or lock.backends)
     return with_all_backends(request, registry)
 
 

@@ -96,6 +96,8 @@ def _report(carved: Carved, handover: RegionHandover, partitioned: IRModule, com
             handle.name: handle.info(compilation.options(handle)).unit_roundoff for handle in compilation.backends
         },
     )
+    if forms := _value_forms(compilation.module):
+        report["value_forms"] = forms
     report["sizes"] = [origin.to_data() for origin in trace_sizes(carved.prepared.module).origins]
     if specialised := held_sizes(compiled.attrs.get(EXTERNAL_MODULES, ())):
         report["specialised"] = specialised
@@ -103,3 +105,18 @@ def _report(carved: Carved, handover: RegionHandover, partitioned: IRModule, com
         report["hook_failures"] = [failure.to_data() for failure in compilation.failures]
         warn_of_failures(compilation.failures)
     return report
+
+
+def _value_forms(module: IRModule) -> dict[str, dict[str, Any]]:
+    """Return the form of each input and output other than a tensor, by function; read by sessions."""
+    forms = {}
+    for name, function in module.functions.items():
+        pairs = {key: function.attrs.get(key) for key in ("input_forms", "output_forms")}
+        found = {
+            key: [list(item) for item in items if isinstance(item, tuple)]
+            for key, items in pairs.items()
+            if isinstance(items, tuple)
+        }
+        if found:
+            forms[name] = found
+    return forms

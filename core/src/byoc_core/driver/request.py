@@ -145,9 +145,9 @@ class CompileRequest(BaseModel):
     table ``partition``.
 
     Attributes:
-        backends: names or plugin objects; the first is asked first. Ops taken by none of the backends run on the host.
-            ``"auto"`` stands for all installed backends able to compile here, placed by :class:`ByCost` unless another
-            policy or placement is given.
+        backends: names or plugin objects; the first is asked first. Ops taken by none of the backends run on the host,
+            all ops for an empty list. ``"auto"`` stands for all installed backends able to compile here, placed by
+            :class:`ByCost` unless another policy or placement is given.
         options: each backend's options, by backend name.
         fallback: the reaction to ops staying on the host: ``"allow"`` (the report and the log give the reasons),
             ``"warn"``, or ``"error"``. Listing ``"host"`` among the backends permits such ops. A backend unable to
@@ -157,7 +157,7 @@ class CompileRequest(BaseModel):
             report keeps the traceback.
         policy: the assignment of ops to backends; greedy by order by default.
         placement: a lock from :func:`byoc_core.tune`, or the path of a lock file, in place of a policy: each op goes to
-            the backend of the lock, and nothing is measured. Without ``backends``, the backends are the lock's. If
+            the backend of the lock, and nothing is measured. For ``"auto"``, the backends are the lock's. If
             machine or versions differ from the measurement's, a warning lists the differences.
         partition_options: constraints on the assignment: ops forced to a backend or the host, ends of offloading,
             allowed ops, smallest regions.
@@ -178,7 +178,7 @@ class CompileRequest(BaseModel):
         frozen=True, extra="forbid", strict=True, populate_by_name=True, arbitrary_types_allowed=True
     )
 
-    backends: Annotated[Sequence[str | object], ObjectField(_check_backends, names_schema)] = ()
+    backends: Annotated[Sequence[str | object], ObjectField(_check_backends, names_schema)] = (AUTO,)
     options: Mapping[str, Mapping[str, object]] = Field(default_factory=dict)
     fallback: Annotated[Fallback, ObjectField(_check_fallback, lambda: {"enum": list(FALLBACKS)})] = "allow"
     strict: bool = False
@@ -353,13 +353,15 @@ class RequestFields(TypedDict, total=False):
 
 
 def gather_request(
-    request: CompileRequest | None, backends: Sequence[str | object], fields: Mapping[str, Any] = MappingProxyType({})
+    request: CompileRequest | None,
+    backends: Sequence[str | object] | None,
+    fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> CompileRequest:
     """Return a request with its values overridden by separately given values.
 
     Args:
         request: the request; without one, the default.
-        backends: the backends, if any.
+        backends: the backends; ``None`` for those of the request.
         fields: values of :class:`RequestFields`; ``None`` stands for "not given".
 
     Raises:
@@ -372,7 +374,7 @@ def gather_request(
                 f"unexpected keyword argument {name!r}; expected {', '.join(RequestFields.__annotations__)}"
             )
     overrides = {name: value for name, value in fields.items() if value is not None}
-    if backends != ():
+    if backends is not None:
         overrides["backends"] = backends
     base = CompileRequest() if request is None else request
     return base.updated(**overrides) if overrides else base

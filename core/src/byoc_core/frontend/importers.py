@@ -180,6 +180,11 @@ class Importers:
         claimants = [plugin for plugin in self._open_all() if name in plugin.operators]
         return self._preferred(name, claimants) if len(claimants) > 1 else next(iter(claimants), None)
 
+    @property
+    def has_registered(self) -> bool:
+        """Whether the process registered any operator."""
+        return bool(self._registered)
+
     def find_registered(self, name: OnnxName) -> RegisteredOperator | None:
         """Return the operator registered by the process, if any."""
         return self._registered.get(name)

@@ -7,7 +7,7 @@ code called with a wrong array reads or writes foreign memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeGuard, overload
 
@@ -28,6 +28,7 @@ __all__ = [
     "check_returned",
     "concrete_shape",
     "has_clean_bools",
+    "join_inputs",
     "separate_outputs",
 ]
 
@@ -168,6 +169,30 @@ def argument_places(where: str, role: str, specs: Sequence[TensorSpec]) -> Seque
         specs: the arguments, in order.
     """
     return _ArgumentLocations(where, role, specs)
+
+
+def join_inputs(
+    where: str, names: Sequence[str], inputs: Sequence[object], named: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the inputs of a call by name: those by position first, then those by keyword.
+
+    Args:
+        where: the callee, for errors.
+        names: the names of the inputs, in order.
+        inputs: the inputs by position.
+        named: the inputs by keyword; names are not checked.
+
+    Raises:
+        CallError: there are more inputs than names, or an input is given twice.
+    """
+    if len(inputs) > len(names):
+        expected = f"{len(names)}: {', '.join(names) or 'none'}"
+        raise CallError(where, "wrong number of inputs", got=len(inputs), expected=expected)
+    joined = dict(zip(names, inputs, strict=False))
+    for name in named:
+        if name in joined:
+            raise CallError(where, f"gets input `{name}` twice, by position and by keyword")
+    return {**joined, **named}
 
 
 def has_clean_bools(array: NDArray) -> bool:

@@ -45,7 +45,7 @@ class CalibrationResult:
 
 
 def calibrate(
-    backends: Sequence[str | object] = (),
+    backends: Sequence[str | object] | None = None,
     *,
     num_threads: int | Iterable[int] | None = None,
     seconds: float = 60.0,

@@ -20,7 +20,7 @@ __all__ = ["tune"]
 
 def tune(
     module: IRModule,
-    backends: Sequence[str | object] = (),
+    backends: Sequence[str | object] | None = None,
     inputs: Mapping[str, object] | None = None,
     *,
     sizes: Mapping[str, int] | None = None,

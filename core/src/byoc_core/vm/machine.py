@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from byoc_core.errors import ByocError, CallError, ExecutionError, near_names
-from byoc_core.runtime.arguments import argument_places, as_input, as_output, bind_symbols, separate_outputs
+from byoc_core.errors import ByocError, CallError, ExecutionError, OptionsError, near_names
+from byoc_core.runtime.arguments import (
+    argument_places,
+    as_input,
+    as_output,
+    bind_symbols,
+    join_inputs,
+    separate_outputs,
+)
 from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
 from byoc_core.runtime.parts import start_recording
@@ -41,13 +49,14 @@ class ExecutableLike(Protocol):
 class VMCallable:
     """A function of a machine: ``f(*inputs)`` returns an array, or a tuple of arrays unless it has exactly one result.
 
-    Inputs are numpy arrays or anything with ``__dlpack__``; results are fresh arrays.
+    Inputs are numpy arrays or anything with ``__dlpack__``, by position or by keyword; results are fresh arrays.
     """
 
-    __slots__ = ("_call", "_linked")
+    __slots__ = ("_call", "_input_names", "_linked")
 
     def __init__(self, linked: LinkedFunction) -> None:
         self._linked = linked
+        self._input_names = tuple(spec.name for spec in linked.function.params)
         self._call = linked.make_entry(self._call_checked)
 
     @property
@@ -65,13 +74,15 @@ class VMCallable:
         """Names, dtypes and shapes of the results."""
         return self._linked.function.results
 
-    def __call__(self, *inputs: object) -> NDArray | tuple[NDArray, ...]:
-        """Run the function.
+    def __call__(self, /, *inputs: object, **named: object) -> NDArray | tuple[NDArray, ...]:
+        """Run the function on inputs by position, then by keyword.
 
         Raises:
-            CallError: wrong count, dtype, rank or shape of an input.
+            CallError: an unknown name, wrong count, dtype, rank or shape of an input.
             ExecutionError: a callee of the function failed.
         """
+        if named:
+            return self.run(join_inputs(f"function `{self.name}`", self._input_names, inputs, named))
         results: NDArray | tuple[NDArray, ...] = self._call(*inputs)
         return results
 
@@ -86,15 +97,23 @@ class VMCallable:
     ) -> NDArray | tuple[NDArray, ...]:
         """Run the function on named inputs; see :meth:`VirtualMachine.run`."""
         linked = self._linked
+        if not out and type(inputs) is dict and len(inputs) == len(self._input_names):
+            try:
+                arrays = [inputs[name] for name in self._input_names]
+            except KeyError:
+                pass  # the check of names reports the error
+            else:
+                results: NDArray | tuple[NDArray, ...] = self._call(*arrays)
+                return results
         if out is not None and (returned := linked.run_in_extension(inputs, out)) is not None:
             return returned
         where = f"function `{self.name}`"
         _check_names(where, "input", inputs, self.params, complete=True)
-        arrays, sizes = linked.accept([inputs[param.name] for param in self.params])
+        accepted, sizes = linked.accept([inputs[name] for name in self._input_names])
         if out is not None:
             _check_names(where, "output", out, self.results, complete=False)
-        results = self._run_into(arrays, sizes, out) if out else linked.run(arrays, None, sizes)
-        return results[0] if len(results) == 1 else tuple(results)
+        found = self._run_into(accepted, sizes, out) if out else linked.run(accepted, None, sizes)
+        return found[0] if len(found) == 1 else tuple(found)
 
     def bind(self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> Callable[[], Any]:
         """Bind the function to fixed buffers; see :meth:`VirtualMachine.bind`."""
@@ -198,7 +217,7 @@ class VirtualMachine:
             the running thread. A machine without ``record`` measures nothing. See :func:`byoc_core.profile`.
 
     Raises:
-        OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads.
+        OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads, or ``executable`` is a path.
         ProgramError: the program breaks a law.
         LinkError: a symbol or constant is missing, is defined twice, or does not fit.
         ExecutionError: a module cannot be prepared for calls.
@@ -213,6 +232,13 @@ class VirtualMachine:
         num_threads: int | None = None,
         record: Record | None = None,
     ) -> None:
+        if isinstance(executable, str | os.PathLike):
+            raise OptionsError(
+                "VirtualMachine",
+                "got a path",
+                expected="an executable",
+                hint="byoc_core.Session(path) opens the file; byoc_core.load(path) returns its executable.",
+            )
         program = executable.program
         verify(program)
         requested_threads = None if num_threads is None else check_num_threads(num_threads)

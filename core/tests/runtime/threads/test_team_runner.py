@@ -31,7 +31,7 @@ class Module:
         return y
 ''')
 before = threads.team_runner()
-byoc_core.VirtualMachine(byoc_core.build(module), externs={"work": abs})
+byoc_core.VirtualMachine(byoc_core.build(module, []), externs={"work": abs})
 run = ctypes.CFUNCTYPE(ctypes.c_int, BODY, ctypes.c_void_p)(threads.team_runner())
 calls = []
 

@@ -96,7 +96,7 @@ def test_a_wrong_number_is_an_error(value: object) -> None:
     with pytest.raises(OptionsError) as caught:
         check_num_threads(value)
     assert str(caught.value) == message
-    executable = byoc_core.build(byoc_core.parse(IDENTITY))
+    executable = byoc_core.build(byoc_core.parse(IDENTITY), [])
     number: Any = value
     with pytest.raises(OptionsError) as caught:
         byoc_core.VirtualMachine(executable, num_threads=number)
@@ -292,7 +292,7 @@ def nest(x):
     return result
 
 
-executable = byoc_core.build(byoc_core.parse({IDENTITY!r}))
+executable = byoc_core.build(byoc_core.parse({IDENTITY!r}), [])
 inner = byoc_core.VirtualMachine(executable, externs={{"look": look}}, num_threads=2)
 outer = byoc_core.VirtualMachine(executable, externs={{"look": nest}}, num_threads=3)
 plain = byoc_core.VirtualMachine(executable, externs={{"look": nest}})

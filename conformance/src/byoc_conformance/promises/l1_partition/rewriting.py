@@ -51,11 +51,11 @@ def _check_after_codegen(subject: Subject, case: str) -> None:
     if changed is attempt.compiled:
         raise NotCoveredError("the hook replaces no module")
     try:
-        before = byoc_core.VirtualMachine(byoc_core.build(attempt.compiled))
+        before = byoc_core.VirtualMachine(byoc_core.build(attempt.compiled, []))
     except ByocError as error:
         # Covered by other promises: here only changes by the hook count.
         raise NotCoveredError(f"the compiled modules cannot be run before the hook: {error}") from error
-    after = byoc_core.VirtualMachine(byoc_core.build(changed))
+    after = byoc_core.VirtualMachine(byoc_core.build(changed, []))
     _check_same(
         subject,
         lambda name, inputs: _as_tuple(before[name](*inputs)),

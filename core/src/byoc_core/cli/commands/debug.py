@@ -103,7 +103,7 @@ def debug(
         inputs, drawn_sizes = complete_inputs(signature, file_inputs, sizes, seed)
         report = debug_model(
             module,
-            (),
+            None,
             inputs,
             function=function,
             request=request,

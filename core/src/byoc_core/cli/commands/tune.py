@@ -92,7 +92,7 @@ def tune_model(
     with _executors(scheduler, processes, builders) as (runners, compiling):
         found = tune(
             module,
-            (),
+            None,
             inputs,
             sizes={**sizes, **drawn_sizes},
             function=function,

@@ -22,7 +22,7 @@ from byoc_core.frontend.onnx.ops import SHAPE_IMPORTERS
 from byoc_core.frontend.onnx.ops.delegation import STRING_DOMAINS, delegate, makes_strings
 from byoc_core.frontend.onnx.ops.optionals import present_value
 from byoc_core.frontend.onnx.ops.strings import MOVING, STRUCTURES, Pool
-from byoc_core.frontend.onnx.ops.structured import part_names, to_parts
+from byoc_core.frontend.onnx.ops.structured import form_name, part_names, to_parts
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.sequence_value import MapSequence, OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
@@ -140,33 +140,46 @@ class GraphImporter:
         inputs = [value for value in graph.input if value.name not in weights]
         nodes = self._open(graph)
         input_names: list[str] = []
+        input_forms: list[tuple[str, str]] = []
         for value in inputs:
             form = read_input(value, self.where, self.symbols, self.region.param)
             self._imported[value.name] = form
             input_names += part_names(form, value.name)
+            input_forms.append((value.name, form_name(form)))
         for node in nodes:
             self._import_node(node)
         results: list[Value] = []
         output_names: list[str] = []
+        output_forms: list[tuple[str, str]] = []
         for output in graph.output:
-            parts = self._output(output)
+            form_of_output, parts = self._output(output)
             results += parts.values()
             output_names += parts
-        main = self.builder.finish(*results, input_names=tuple(input_names), output_names=tuple(output_names))
+            output_forms.append((output.name, form_of_output))
+        forms = {
+            key: tuple(item for item in items if item[1] != "tensor")
+            for key, items in (("input_forms", input_forms), ("output_forms", output_forms))
+        }
+        main = self.builder.finish(
+            *results,
+            input_names=tuple(input_names),
+            output_names=tuple(output_names),
+            **{key: items for key, items in forms.items() if items},
+        )
         return IRModule({"main": main}, self.builder.constants, ops=self.builder.ops)
 
-    def _output(self, output: onnx.ValueInfoProto) -> Mapping[str, Value]:
-        """Return the tensors of an output of the model, by name."""
+    def _output(self, output: onnx.ValueInfoProto) -> tuple[str, Mapping[str, Value]]:
+        """Return the name of the form of an output of the model, and its tensors by name."""
         form = self.lookup(output.name)
         if not isinstance(form, SequenceValue | RunTimeSequence | MapSequence | OptionalValue | StringTensor):
-            return {output.name: self.materialise(output.name, f"{self.where}, output `{output.name}`")}
+            return "tensor", {output.name: self.materialise(output.name, f"{self.where}, output `{output.name}`")}
         node = NodeContext(self, onnx.helper.make_node("Identity", [output.name], [output.name]))
         if isinstance(form, OptionalValue) and not output.type.HasField("optional_type"):
             form = present_value(node, form)
         elif not isinstance(form, OptionalValue) and output.type.HasField("optional_type"):
             form = OptionalValue(True, form)
         names = part_names(form, output.name)
-        return dict(zip(names, to_parts(node, form, f"output `{output.name}`"), strict=True))
+        return form_name(form), dict(zip(names, to_parts(node, form, f"output `{output.name}`"), strict=True))
 
     def import_nested(self, graph: onnx.GraphProto, inputs: Sequence[Imported]) -> list[Imported]:
         """Import a graph for given inputs and return the imported outputs.

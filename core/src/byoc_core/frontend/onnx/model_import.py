@@ -39,10 +39,11 @@ def from_onnx(
 
     Returns:
         A module whose ``main`` has a parameter for each input without initializer, in the model's order. The attributes
-        ``input_names`` and ``output_names`` keep the model's names. Named dynamic sizes (``dim_param``) become symbols
-        of the same name, unnamed and negative sizes become fresh symbols. Each binding's location names its node.
-        Functions are imported in the place of their calls. Branches and loop bodies become regions. If the taken branch
-        is known, or a loop has few rounds, the nodes of the body replace the node instead.
+        ``input_names`` and ``output_names`` keep the model's names, ``input_forms`` and ``output_forms`` name the
+        forms of values other than tensors (:mod:`byoc_core.runtime.value_forms`). Named dynamic sizes (``dim_param``)
+        become symbols of the same name, unnamed and negative sizes become fresh symbols. Each binding's location names
+        its node. Functions are imported in the place of their calls. Branches and loop bodies become regions. If the
+        taken branch is known, or a loop has few rounds, the nodes of the body replace the node instead.
 
     Raises:
         UnsupportedOpsError: the model has unsupported ops; all of these are listed, with counts, and with code for

@@ -13,8 +13,9 @@ from byoc_core.frontend.onnx.sequence_value import MapSequence, OptionalValue, R
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.ir.module import Value
+from byoc_core.runtime.value_forms import OPTIONAL, SUFFIXES
 
-__all__ = ["alike", "as_run_time_sequence", "from_parts", "part_names", "to_parts"]
+__all__ = ["alike", "as_run_time_sequence", "form_name", "from_parts", "part_names", "to_parts"]
 
 
 def as_run_time_sequence(
@@ -154,14 +155,19 @@ def from_parts(form: Imported, parts: Iterator[Value]) -> Imported:
     return next(parts)
 
 
+def form_name(form: Imported) -> str:
+    """Return the name of a form, a key of :data:`byoc_core.runtime.value_forms.SUFFIXES`."""
+    if isinstance(form, OptionalValue):
+        return OPTIONAL + ("nothing" if form.value is None else form_name(form.value))
+    if isinstance(form, SequenceValue | RunTimeSequence):
+        return "sequence"
+    if isinstance(form, StringTensor):
+        return "strings"
+    if isinstance(form, MapSequence):
+        return "maps by string" if isinstance(form.keys, StringTensor) else "maps"
+    return "tensor"
+
+
 def part_names(form: Imported, name: str) -> list[str]:
     """Return a name for each tensor of a form: the name alone for a tensor."""
-    if isinstance(form, OptionalValue):
-        return [f"{name}.is_present", *([] if form.value is None else part_names(form.value, name))]
-    if isinstance(form, SequenceValue | RunTimeSequence):
-        return [f"{name}.elements", f"{name}.shapes"]
-    if isinstance(form, StringTensor):
-        return [f"{name}.bytes", f"{name}.lengths"]
-    if isinstance(form, MapSequence):
-        return [*part_names(form.keys, f"{name}.keys"), f"{name}.values"]
-    return [name]
+    return [name + suffix for suffix in SUFFIXES[form_name(form)]]

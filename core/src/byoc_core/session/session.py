@@ -1,0 +1,349 @@
+"""The session: a model that is opened by path and called by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import product
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from byoc_core.errors import CallError, OptionsError, near_names
+from byoc_core.native.processors import count_cpus
+from byoc_core.runtime.arguments import join_inputs
+from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.threads import num_threads as threads_of_process
+from byoc_core.runtime.value_forms import OPTIONAL, SUFFIXES, pack_value, unpack_value
+from byoc_core.session.feeding import CASTINGS, Casting, as_dtype
+from byoc_core.session.opening import Opened, OpeningSettings, Origin, open_model, reopen
+from byoc_core.session.values import values_of
+from byoc_core.vm.machine import VirtualMachine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from byoc_core.artifact.executable import Executable
+
+__all__ = ["Session"]
+
+_SUFFIXES = tuple({suffix for suffixes in SUFFIXES.values() for suffix in suffixes if suffix})
+
+
+class Session:
+    """A compiled model, ready for calls by name.
+
+    ::
+
+        session = byoc_core.Session("model.onnx")
+        (y,) = session.run(None, {"x": x})          # a list, in the order of the outputs
+        y = session(x)["y"]                         # by position or keyword; a dictionary by name
+
+    An ONNX model is compiled when first opened, and kept in the user's cache by the content of all files, the choices,
+    the installed plugins and the machine: later sessions, in this or another process, load the compiled model. The
+    constants of an artifact are mapped from its file, so all processes share one copy. ``byoc cache`` lists and clears
+    the cache.
+
+    Inputs are numpy arrays or objects with ``__dlpack__`` in memory of the CPU (tensors of PyTorch, JAX and others),
+    read in place; results are fresh numpy arrays, or the buffers of ``out``. Several threads may call a session.
+
+    A session can be pickled. With an artifact in a file, also one in the cache, the pickle holds the path, and another
+    process of the machine maps the same file; otherwise it holds the artifact. Unpickle only what you trust.
+
+    Args:
+        model: the path or the bytes of an artifact or of an ONNX model, an ``onnx.ModelProto``, an IR module, or an
+            executable.
+        backends: names or plugin objects; the first is asked first. ``"auto"``: all installed backends able to compile
+            here, placed by expected time.
+        function: the function to call.
+        num_threads: the number of threads of a call; by default the number of the process.
+        casting: the permitted conversions of inputs: ``"no"``; ``"safe"``, conversions without loss; ``"same_kind"``,
+            also from float64 to float32, and of integers in the range of the dtype. With either of the latter, numbers
+            and nested lists of numbers are inputs too.
+        cache: whether a compiled model is kept in the user's cache; or the folder of another cache. Models with choices
+            that are objects of the caller are not kept.
+        allow_native: whether native code in an artifact may be loaded. Artifacts compiled by this user are trusted.
+        externs: see :class:`byoc_core.VirtualMachine`.
+        max_nodes: see :func:`byoc_core.from_onnx`.
+        progress: called with the name of each stage of a compilation at the beginning of the stage.
+        choices: further arguments of :func:`byoc_core.build`, such as ``options`` or ``fallback``.
+
+    Attributes:
+        executable: the compiled model.
+        inputs: the inputs, in order.
+        outputs: the outputs, in order.
+
+    Raises:
+        OptionsError: an argument has a bad value, or choices for a compilation are given for a compiled model.
+        UntrustedCodeError: an artifact holds native code of another user, and ``allow_native`` is false.
+        OSError: the file cannot be read.
+        CallError: there is no such function.
+        ByocError: see :func:`byoc_core.load`, :func:`byoc_core.from_onnx` and :func:`byoc_core.build`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        backends: str | Sequence[str | object] | None = None,
+        *,
+        function: str = "main",
+        num_threads: int | None = None,
+        casting: Casting = "no",
+        cache: bool | str | os.PathLike[str] = True,
+        allow_native: bool = False,
+        externs: Mapping[str, Callable[..., object]] | None = None,
+        max_nodes: int | None = None,
+        progress: Callable[[str], None] | None = None,
+        **choices: Any,
+    ) -> None:
+        if casting not in CASTINGS:
+            raise OptionsError("casting", "has an unknown value", got=repr(casting), expected=" or ".join(CASTINGS))
+        settings = OpeningSettings(
+            {name: value for name, value in {"backends": backends, **choices}.items() if value is not None},
+            cache,
+            allow_native,
+            num_threads,
+            max_nodes,
+            progress,
+        )
+        calls = {"function": function, "num_threads": num_threads, "casting": casting, "externs": externs}
+        self._start(open_model(model, settings), calls)
+
+    def _start(self, opened: Opened, calls: Mapping[str, Any]) -> None:
+        self._opened, self._calls = opened, calls
+        self.executable: Executable = opened.executable
+        self._casting: Casting = calls["casting"]
+        name = calls["function"]
+        signature = self.executable.signature(name)
+        machine = VirtualMachine(self.executable, externs=calls["externs"], num_threads=calls["num_threads"])
+        self._call = machine[name]
+        self.inputs, self.outputs = values_of(signature, self._forms(name))
+        self._input_names = tuple(value.name for value in self.inputs)
+        self._output_names = tuple(value.name for value in self.outputs)
+        self._is_plain = self._casting == "no" and all(
+            value.form == "tensor" for value in (*self.inputs, *self.outputs)
+        )
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+
+    def _forms(self, function: str) -> Mapping[str, Any]:
+        """Return the forms of the function's values; the report is read only if a name may be of another form."""
+        signature = self.executable.signature(function)
+        if not any(spec.name.endswith(_SUFFIXES) for spec in (*signature.inputs, *signature.outputs)):
+            return {}
+        forms = self.executable.report_data.get("value_forms")
+        found = forms.get(function) if isinstance(forms, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The backends chosen for the compilation, in order; the report has the share of each."""
+        names = self.executable.request_data.get("backends", ())
+        return tuple(str(name) for name in names)
+
+    def report(self) -> str:
+        """Return the offload report as text: the share of each backend, and the reasons for ops on the host."""
+        return self.executable.report()
+
+    def __call__(self, /, *inputs: object, **named: object) -> dict[str, Any]:
+        """Run the model on inputs by position, then by keyword, and return all outputs by name.
+
+        Raises:
+            CallError: an input is missing, unknown, given twice, or does not fit.
+            ExecutionError: a callee of the model failed.
+        """
+        arrays: Sequence[Any]
+        if self._is_plain and not named:
+            results = self._call(*inputs)
+            arrays = results if isinstance(results, tuple) else (results,)
+        else:
+            arrays = self._run(join_inputs("session", self._input_names, inputs, named), None)
+        return dict(zip(self._output_names, arrays, strict=True))
+
+    def run(
+        self,
+        output_names: Iterable[str] | None,
+        feeds: Mapping[str, object],
+        *,
+        out: Mapping[str, object] | None = None,
+    ) -> list[Any]:
+        """Run the model on inputs by name.
+
+        Args:
+            output_names: the outputs to return, in this order; ``None`` for all. All are computed in any case.
+            feeds: every input, by name. ``None`` is an absent optional value.
+            out: buffers for some or all outputs, by name; the others are fresh.
+
+        Returns:
+            The outputs: arrays; arrays of strings, lists of arrays or of maps for outputs of these forms.
+
+        Raises:
+            CallError: a name is unknown or missing, or an argument does not fit.
+            ExecutionError: a callee of the model failed.
+        """
+        if output_names is None:
+            return self._run(feeds, out)
+        names = [*output_names]
+        for name in names:
+            if name not in self._output_names:
+                raise _unknown("output", name, self._output_names)
+        results = dict(zip(self._output_names, self._run(feeds, out), strict=True))
+        return [results[name] for name in names]
+
+    def run_async(
+        self,
+        output_names: Iterable[str] | None,
+        feeds: Mapping[str, object],
+        *,
+        out: Mapping[str, object] | None = None,
+    ) -> Future[list[Any]]:
+        """Start :meth:`run` in a thread of the session, and return its future.
+
+        The session has as many threads as calls of ``num_threads`` fit on the processors, and at least one; further
+        calls wait. ``await asyncio.wrap_future(session.run_async(None, feeds))`` waits in a coroutine.
+        """
+        return self._executor().submit(self.run, output_names, feeds, out=out)
+
+    def warm_up(self, inputs: Mapping[str, object] | None = None, /, **sizes: Any) -> None:
+        """Run the model once at each combination of sizes, so that later calls at these sizes find everything made.
+
+        ::
+
+            session.warm_up(batch=[1, 8, 32], length=128)
+
+        Args:
+            inputs: inputs to run on; the others are drawn at random (:meth:`ValueInfo.draw`), each time anew.
+            sizes: a size or several, by symbol. A symbol without size gets 1, or the size in ``inputs``.
+
+        Raises:
+            OptionsError: a size is not of the model, or is negative.
+            CallError: an input is unknown or does not fit.
+            ExecutionError: a callee of the model failed.
+        """
+        symbols = {name for value in self.inputs for name in value.symbols}
+        for name, sizes_of_name in sizes.items():
+            if name not in symbols:
+                raise OptionsError(
+                    f"size `{name}`",
+                    "is no size of the inputs",
+                    expected=", ".join(sorted(symbols)) or "no size: all are fixed",
+                    hint=near_names(name, symbols) or None,
+                )
+            for size in _listed(sizes_of_name):
+                if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+                    raise OptionsError(f"size `{name}`", "is no size", got=repr(size), expected="an integer, 0 or more")
+        arrays = {} if inputs is None else dict(inputs)
+        for combination in product(*map(_listed, sizes.values())):
+            self._run(self._drawn(arrays, dict(zip(sizes, map(int, combination), strict=True))), None)
+
+    def profile(
+        self, feeds: Mapping[str, object] | None = None, *, sizes: Mapping[str, int] | None = None, **options: Any
+    ) -> Any:
+        """Return a :class:`byoc_core.profiling.Profile` of calls: the time of each region and kernel.
+
+        Args:
+            feeds: inputs by name; the others are drawn at random.
+            sizes: the sizes of drawn inputs, by symbol; 1 by default.
+            options: further arguments of :func:`byoc_core.profile`, such as ``seconds``.
+        """
+        from byoc_core.profiling import profile
+
+        arrays = self._packed(self._drawn(dict(feeds or {}), dict(sizes or {})))
+        options = {"num_threads": self._calls["num_threads"], "externs": self._calls["externs"], **options}
+        return profile(self.executable, arrays, function=self._call.name, **options)
+
+    def _run(self, feeds: Mapping[str, object], out: Mapping[str, object] | None) -> list[Any]:
+        results = self._call.run(feeds if self._is_plain else self._packed(feeds), out)
+        arrays = results if isinstance(results, tuple) else (results,)
+        if self._is_plain:
+            return [*arrays]
+        following = iter(arrays)
+        return [unpack_value(value.form, following) for value in self.outputs]
+
+    def _packed(self, feeds: Mapping[str, object]) -> dict[str, Any]:
+        """Return the arrays of the compiled model by name, converted as permitted."""
+        if not isinstance(feeds, Mapping):
+            raise CallError("session", "inputs are not given by name", got=type(feeds).__name__, expected="a mapping")
+        for name in feeds:
+            if name not in self._input_names:
+                raise _unknown("input", name, self._input_names)
+        missing = [
+            value.name for value in self.inputs if value.name not in feeds and not value.form.startswith(OPTIONAL)
+        ]
+        if missing:
+            names = ", ".join(f"`{name}`" for name in missing)
+            raise CallError("session", f"input {names} is missing", expected=", ".join(self._input_names))
+        arrays: dict[str, Any] = {}
+        for value in self.inputs:
+            where = f"session, input `{value.name}`"
+            parts: Sequence[NDArray | object] = pack_value(value.form, value.specs, feeds.get(value.name), where)
+            if self._casting != "no":
+                parts = [
+                    as_dtype(part, spec.dtype, self._casting, where)
+                    for part, spec in zip(parts, value.specs, strict=True)
+                ]
+            arrays.update(zip((spec.name for spec in value.specs), parts, strict=True))
+        return arrays
+
+    def _drawn(self, inputs: dict[str, object], sizes: dict[str, int]) -> dict[str, object]:
+        """Return given inputs, with the others drawn at random."""
+        for name in inputs:
+            if name not in self._input_names:
+                raise _unknown("input", name, self._input_names)
+        generator = np.random.default_rng(0)
+        for value in self.inputs:
+            shape = getattr(inputs.get(value.name), "shape", ())
+            for dim, size in zip(value.shape or (), shape, strict=False):
+                sizes.setdefault(str(dim), int(size))
+        return {
+            value.name: inputs[value.name]
+            if value.name in inputs
+            else value.draw(generator, {symbol: sizes.get(symbol, 1) for symbol in value.symbols})
+            for value in self.inputs
+        }
+
+    def _executor(self) -> ThreadPoolExecutor:
+        process = os.getpid()
+        if self._pool is None or self._pool[0] != process:  # a forked child has no threads of its parent
+            threads = self._calls["num_threads"] or threads_of_process()
+            workers = max(1, count_cpus() // threads)
+            self._pool = process, ThreadPoolExecutor(workers, thread_name_prefix="byoc-session")
+        return self._pool[1]
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        opened = self._opened
+        if opened.path is not None:
+            return _reopened, (type(self), opened.path, opened.digest, opened.origin, dict(self._calls))
+        return _loaded, (type(self), self.executable.to_bytes(), dict(self._calls))
+
+    @classmethod
+    def _of(cls, opened: Opened, calls: Mapping[str, Any]) -> Self:
+        session = cls.__new__(cls)
+        session._start(opened, calls)
+        return session
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, values)) for values in (self.inputs, self.outputs))
+        return f"<session {inputs} -> {outputs}; backends: {', '.join(self.backends) or 'host'}>"
+
+
+def _listed(sizes: Any) -> Sequence[Any]:
+    return sizes if isinstance(sizes, Sequence) else [sizes]
+
+
+def _unknown(role: str, name: object, names: Sequence[str]) -> CallError:
+    return CallError(
+        "session",
+        f"has no {role} `{name}`",
+        expected=", ".join(names) or f"no {role} at all",
+        hint=near_names(str(name), names) or None,
+    )
+
+
+def _reopened(kind: type[Session], path: Path, digest: str, origin: Origin | None, calls: Mapping[str, Any]) -> Session:
+    return kind._of(reopen(path, digest, origin), calls)
+
+
+def _loaded(kind: type[Session], data: bytes, calls: Mapping[str, Any]) -> Session:
+    opened = open_model(data, OpeningSettings({}, allow_native=True))
+    return kind._of(opened, calls)
