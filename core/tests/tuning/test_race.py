@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
-from byoc_core.tuning.race import challenge, race, settle
-
-RACE = importlib.import_module("byoc_core.tuning.race")
+from byoc_core.runtime.threads import idle
+from byoc_core.runtime.threads.idle import settle
+from byoc_core.tuning import race as racing
+from byoc_core.tuning.race import challenge, race
 
 
 class Clock:
@@ -18,9 +17,10 @@ class Clock:
         self.computed = self.accounted = 0.0
         self.tick_s = tick_s
         self.busy_until = busy_s
-        monkeypatch.setattr(RACE, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(RACE, "process_time", lambda: self.accounted)
-        monkeypatch.setattr(RACE, "sleep", self.sleep)
+        monkeypatch.setattr(racing, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(idle, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(idle, "process_time", lambda: self.accounted)
+        monkeypatch.setattr(idle, "sleep", self.sleep)
 
     def sleep(self, seconds: float) -> None:
         self.computed += min(seconds, max(0.0, self.busy_until - self.now))

@@ -4,7 +4,6 @@
 calls, references and tolerances (:func:`call_region`, :class:`References`, :func:`compare_outputs`).
 """
 
-from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.calling import CallOutcome, call_region
 from byoc_core.debugging.checking import check_region
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
@@ -15,6 +14,7 @@ from byoc_core.debugging.report import DebugReport, FailingCase, RegionReport
 from byoc_core.debugging.reproducing import save_reproducers
 from byoc_core.debugging.session import debug_model, signature_of
 from byoc_core.renamed import deprecated_name
+from byoc_core.runtime.array_files import load_arrays, save_arrays
 
 __all__ = [
     "REGION_FINDING_CODES",

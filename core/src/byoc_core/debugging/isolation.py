@@ -17,7 +17,6 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from byoc_core.backend.registry import BackendHandle, Backends
-from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.calling import CallOutcome, ResultSpec
 from byoc_core.debugging.compiling import extract_region
 from byoc_core.debugging.findings import RegionFinding
@@ -25,6 +24,7 @@ from byoc_core.dtypes import dtype_name
 from byoc_core.errors import OptionsError
 from byoc_core.ir import Function, IRModule
 from byoc_core.isolation import Ended, Worker
+from byoc_core.runtime.array_files import load_arrays, save_arrays
 
 __all__ = ["IsolatedRunner", "check_isolable"]
 

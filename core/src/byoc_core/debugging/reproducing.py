@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from byoc_core.debugging.arrays import save_arrays
 from byoc_core.debugging.compiling import extract_region
 from byoc_core.debugging.narrowing import op_label
 from byoc_core.debugging.report import DebugReport, FailingCase
 from byoc_core.errors import OptionsError
 from byoc_core.file_replacement import replace_file
+from byoc_core.runtime.array_files import save_arrays
 from byoc_core.version import __version__
 
 __all__ = ["save_reproducers"]

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.running import LocalRunner
 from byoc_core.driver import Compiler
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import ConstantStore, IRModule
 from byoc_core.isolation import serve
+from byoc_core.runtime.array_files import load_arrays, save_arrays
 from byoc_core.script import parse
 
 __all__ = ["main"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from byoc_core.dims import evaluate
+from byoc_core.dims import evaluate, shape_symbols
 from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import CallError
+from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.module import NDArray, TensorSpec
 
-__all__ = ["distribution_of", "draw_input"]
+__all__ = ["distribution_of", "draw_input", "draw_inputs"]
 
 _NORMAL = "standard normal"
 
@@ -36,6 +37,25 @@ def draw_input(generator: np.random.Generator, spec: TensorSpec, sizes: Mapping[
         raise CallError(
             f"input `{spec.name}`", "exceeds the largest possible array", got=f"shape {list(shape)}"
         ) from error
+
+
+def draw_inputs(specs: Sequence[TensorSpec], sizes: Mapping[str, int], seed: int = 0) -> dict[str, NDArray]:
+    """Return an array for each input, by name; see :func:`draw_input`.
+
+    Args:
+        specs: the inputs.
+        sizes: the sizes of symbols; 1 for others.
+        seed: of the random numbers.
+
+    Raises:
+        CallError: an array of these sizes is too large, or the sizes contradict each other.
+    """
+    generator = np.random.default_rng(seed)
+    symbols = sorted(shape_symbols(dim for spec in specs for dim in spec.shape))
+    all_sizes = {name: sizes.get(name, 1) for name in symbols}
+    inputs = {spec.name: draw_input(generator, spec, all_sizes) for spec in specs}
+    bind_symbols(specs, list(inputs.values()))
+    return inputs
 
 
 def distribution_of(spec: TensorSpec) -> str:

@@ -9,14 +9,13 @@ import numpy as np
 
 from byoc_core.backend import BackendHandle
 from byoc_core.backend.registry import HOST_NAME
-from byoc_core.dims import shape_symbols
 from byoc_core.driver import Compiler, CompileRequest
 from byoc_core.errors import ByocError, ExecutionError
 from byoc_core.ir import IRModule
 from byoc_core.partitioning import Policy
 from byoc_core.profiling import Peaks, Profile, profile
 from byoc_core.runtime.arguments import bind_symbols
-from byoc_core.runtime.drawn_inputs import draw_input
+from byoc_core.runtime.drawn_inputs import draw_inputs
 from byoc_core.tuning.candidates import Candidate, PlacementKey, schedules_of
 from byoc_core.tuning.entrants import OneBackend
 from byoc_core.tuning.judging import Judge
@@ -193,10 +192,4 @@ class Bench:
         return self._judge
 
     def _draw(self, executable: Executable) -> dict[str, object]:
-        generator = np.random.default_rng(self._seed)
-        specs = executable.signature(self.function).inputs
-        symbols = sorted(shape_symbols(dim for spec in specs for dim in spec.shape))
-        sizes = {name: self._sizes.get(name, 1) for name in symbols}
-        inputs: dict[str, object] = {spec.name: draw_input(generator, spec, sizes) for spec in specs}
-        bind_symbols(specs, [np.asarray(value) for value in inputs.values()])
-        return inputs
+        return dict(draw_inputs(executable.signature(self.function).inputs, self._sizes, self._seed))

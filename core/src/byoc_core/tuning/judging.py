@@ -16,7 +16,7 @@ import numpy as np
 
 from byoc_core.backend import BackendInfo
 from byoc_core.backend.info import stated_roundoff
-from byoc_core.debugging import References, Tolerance, compare_outputs
+from byoc_core.debugging import References, RegionFinding, Tolerance, compare_outputs
 from byoc_core.debugging.rounding import operations_per_element
 from byoc_core.dtypes import dtype_name, float_limits, is_float
 from byoc_core.errors import ExecutionError
@@ -81,10 +81,15 @@ class Judge:
             results: to be judged.
             reference_results: right results, for a judgement without float64.
         """
+        faults = self.find_faults(results)
+        return agree(results, reference_results, self.tolerance) if faults is None else not faults
+
+    def find_faults(self, results: Sequence[NDArray]) -> tuple[RegionFinding, ...] | None:
+        """Return the faults of results compared with float64; ``None`` if a judgement by float64 is impossible."""
         if self._references is None:
-            return agree(results, reference_results, self.tolerance)
+            return None
         findings, _ = compare_outputs(results, self._names, self._references, Tolerance())
-        return not findings
+        return tuple(findings)
 
 
 def rounding_tolerance(module: IRModule, sizes: Mapping[str, int], roundoffs: Mapping[str, float]) -> float:

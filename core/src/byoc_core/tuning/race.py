@@ -10,9 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from statistics import median
-from time import perf_counter, process_time, sleep
+from time import perf_counter
 
-__all__ = ["Runner", "challenge", "race", "settle"]
+from byoc_core.runtime.threads.idle import settle
+
+__all__ = ["Runner", "challenge", "race"]
 
 Runner = Callable[[], object]
 """A call of a model, without arguments."""
@@ -22,11 +24,6 @@ _SAMPLE_S = 5e-3
 _WARM_UP_S = 5e-3
 """Least seconds of unmeasured calls before a sample. After a pause threads wake up, clocks rise and caches fill: of a
 perceptron of 7.5 MB on two threads, five calls take 0.4 to 0.15 ms, later ones 0.13."""
-_PAUSE_S = 12e-3
-"""Longer than a tick of the kernel's clock, 10 ms or less: threads on other processors are accounted by tick."""
-_IDLE_SHARE = 0.2
-"""The share of a pause used by all threads of an idle process."""
-_LONGEST_PAUSE_S = 0.2
 
 
 def race(runners: Mapping[str, Runner], num_rounds: int, seed: int = 0) -> dict[str, list[float]]:
@@ -58,16 +55,6 @@ def challenge(champion: Runner, challenger: Runner, num_rounds: int = 15, give_u
         if number + 1 == (num_rounds + 2) // 3 and median(ratios) > give_up:
             break
     return median(ratios), median(seconds)
-
-
-def settle() -> None:
-    """Wait until no other thread of the process computes, but no longer than a fifth of a second."""
-    stop = perf_counter() + _LONGEST_PAUSE_S
-    while perf_counter() < stop:
-        before, start = process_time(), perf_counter()
-        sleep(_PAUSE_S)
-        if process_time() - before < _IDLE_SHARE * (perf_counter() - start):
-            return
 
 
 def _warm_up(run: Runner) -> None:

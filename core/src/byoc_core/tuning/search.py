@@ -23,9 +23,9 @@ from byoc_core.measurements.setting import BackendSetting
 from byoc_core.partitioning import Policy
 from byoc_core.partitioning.policies import ByCost, PlacedOps
 from byoc_core.profiling import Profile
+from byoc_core.runtime.threads.blas_threads import limited_blas
 from byoc_core.tuning import op_times
 from byoc_core.tuning.bench import Bench
-from byoc_core.tuning.blas_threads import limited_blas
 from byoc_core.tuning.building import BuiltPlacement, PlacementBuild, build_request
 from byoc_core.tuning.candidates import Candidate, PlacementKey
 from byoc_core.tuning.contents import PackedModel

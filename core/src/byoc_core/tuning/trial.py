@@ -16,7 +16,7 @@ from typing import Self
 from byoc_core.artifact import Executable, load
 from byoc_core.backend.size_compiler import compiler
 from byoc_core.runtime.module import NDArray
-from byoc_core.tuning.blas_threads import limited_blas
+from byoc_core.runtime.threads.blas_threads import limited_blas
 from byoc_core.tuning.candidates import Candidate
 from byoc_core.tuning.contents import ContentStore
 from byoc_core.tuning.judging import agree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from byoc_core.tuning.blas_threads import limited_blas
+from byoc_core.runtime.threads.blas_threads import limited_blas
 from threadpoolctl import ThreadpoolController
 
 
