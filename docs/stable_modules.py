@@ -17,6 +17,7 @@ STABLE_MODULES = {
     "byoc_core.backend": "the registry of backends",
     "byoc_core.backend.hooks": "the hooks of a backend, with the argument and result types",
     "byoc_core.backend.lowering": "the builder of lowered functions: buffers, calls, loops",
+    "byoc_core.benchmarking": "times of a model beside other inference engines",
     "byoc_core.cli.console": "consoles and tables, for commands of other distributions",
     "byoc_core.debugging": "comparison of regions with the reference kernels",
     "byoc_core.debugging.rounding": "the allowed error of each op",

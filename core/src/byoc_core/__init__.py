@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from byoc_core import (
         artifact,
         authoring,
+        benchmarking,
         debugging,
         dims,
         errors,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from byoc_core.artifact import Executable, inspect, load, load_module, verify
     from byoc_core.backend.registry import Backends
     from byoc_core.backend.size_compiler import compiler
+    from byoc_core.benchmarking import bench
     from byoc_core.debugging import debug_model
     from byoc_core.driver import Compiler, CompileRequest, Explanation
     from byoc_core.driver.build import build, explain
@@ -81,6 +83,8 @@ __all__ = [
     "artifact",
     "authoring",
     "backends",
+    "bench",
+    "benchmarking",
     "build",
     "calibrate",
     "compiler",
@@ -124,6 +128,7 @@ _HOMES = {
     "Session": "session",
     "TensorType": "ir",
     "VirtualMachine": "vm",
+    "bench": "benchmarking",
     "build": "driver",
     "calibrate": "tuning",
     "compiler": "backend.size_compiler",

@@ -37,10 +37,14 @@ def parse_sizes(texts: Sequence[str] | None, option: str = "--dim") -> dict[str,
     return sizes
 
 
-def parse_sets_of_sizes(texts: Sequence[str] | None) -> list[dict[str, int]] | None:
+def parse_sets_of_sizes(texts: Sequence[str] | None, option: str = "--specialize") -> list[dict[str, int]] | None:
     """Return sets of sizes from ``name=1,8`` texts: each size of a name with each size of the others.
 
     ``None`` if nothing is given.
+
+    Args:
+        texts: the texts.
+        option: the option with the texts, for errors.
 
     Raises:
         OptionsError: a text has another form, or a name is given twice.
@@ -52,9 +56,9 @@ def parse_sets_of_sizes(texts: Sequence[str] | None) -> list[dict[str, int]] | N
         name, equals, value = (part.strip() for part in text.partition("="))
         sizes = [part.strip() for part in value.split(",")]
         if not (name and equals and all(size.isascii() and size.isdigit() for size in sizes)):
-            raise OptionsError("--specialize", "is malformed", got=repr(text), expected="NAME=SIZE,SIZE")
+            raise OptionsError(option, "is malformed", got=repr(text), expected="NAME=SIZE,SIZE")
         if name in sets[0]:
-            raise OptionsError("--specialize", f"gives size `{name}` a second time", expected=f"{name}=SIZE,SIZE")
+            raise OptionsError(option, f"gives size `{name}` a second time", expected=f"{name}=SIZE,SIZE")
         sets = [{**combination, name: int(size)} for combination in sets for size in dict.fromkeys(sizes)]
     return sets
 

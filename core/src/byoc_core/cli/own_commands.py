@@ -120,6 +120,16 @@ _HOMES = {
             "byoc profile model.byoc --input x=photo.npy --json > profile.json",
         ),
     ),
+    "bench": _Home(
+        "bench",
+        "bench_model",
+        (
+            "byoc bench model.onnx",
+            "byoc bench model.onnx --against onnxruntime,openvino --threads 1,2 --dim n=1,8",
+            "byoc bench model.byoc --model model.onnx --against onnxruntime --json > bench.json",
+            "byoc bench model.byoc --input x=photo.npy --threads 1 --seconds 10",
+        ),
+    ),
     "tune": _Home(
         "tune",
         "tune_model",

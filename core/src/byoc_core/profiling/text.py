@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from byoc_core.printable import to_printable_lines
+from byoc_core.profiling.columns import table_lines, time_text
 
 if TYPE_CHECKING:
     from byoc_core.profiling.results import PartProfile, Profile, RegionProfile
@@ -31,7 +32,7 @@ def _headline(profile: Profile) -> str:
     sizes = "".join(f", {name} = {size}" for name, size in sorted(profile.sizes.items()))
     threads = f"{profile.num_threads} thread{'s' if profile.num_threads != 1 else ''}"
     calls = f"mean of the faster half of {profile.num_calls} calls"
-    return f"`{profile.function}` on {threads}{sizes}: {_time(profile.seconds)} per call, {calls}"
+    return f"`{profile.function}` on {threads}{sizes}: {time_text(profile.seconds)} per call, {calls}"
 
 
 def _limits(profile: Profile) -> list[str]:
@@ -49,8 +50,8 @@ def _regions(profile: Profile) -> list[str]:
     ]
     machine = profile.machine_seconds
     share = f"{machine / profile.seconds:.1%}" if profile.seconds else ""
-    rows.append(("(machine)", "", "", _time(machine), share, "", "", "", "", ""))
-    return _table(heads, rows, left=2)
+    rows.append(("(machine)", "", "", time_text(machine), share, "", "", "", "", ""))
+    return table_lines(heads, rows, left=2)
 
 
 def _parts(profile: Profile, max_parts: int | None) -> list[str]:
@@ -63,10 +64,10 @@ def _parts(profile: Profile, max_parts: int | None) -> list[str]:
     rows = [
         (part.name, region.backend, _calls(part.calls), *_work(profile, part), _ops(part)) for region, part in shown
     ]
-    lines = _table(heads, rows, left=2)
+    lines = table_lines(heads, rows, left=2)
     if len(pairs) > len(shown):
         rest = sum(part.seconds for _, part in pairs[len(shown) :])
-        lines.append(f"and {len(pairs) - len(shown)} faster parts with {_time(rest)} in all")
+        lines.append(f"and {len(pairs) - len(shown)} faster parts with {time_text(rest)} in all")
     return lines
 
 
@@ -74,7 +75,7 @@ def _work(profile: Profile, item: RegionProfile | PartProfile) -> tuple[str, ...
     """Return time, share, FLOPs, FLOP/s, bytes and share of the roofline."""
     roofline = profile.roofline(item)
     return (
-        _time(item.seconds),
+        time_text(item.seconds),
         f"{item.seconds / profile.seconds:.1%}" if profile.seconds else "",
         _count(item.flops) if item.flops else "-",
         _count(item.flops / item.seconds) if item.flops and item.seconds else "-",
@@ -100,25 +101,8 @@ def _calls(calls: float) -> str:
     return str(int(calls)) if calls == int(calls) else f"{calls:.1f}"
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.2f} us"
-
-
 def _count(number: float) -> str:
     for scale, unit in _UNITS:
         if number >= scale:
             return f"{number / scale:.3g} {unit}"
     return f"{number:.3g} "
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Return aligned lines: the first `left` columns and the last to the left, all others to the right."""
-    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
-    last = len(heads) - 1
-    return [
-        "  ".join(
-            text.ljust(widths[column]) if column < left or column == last else text.rjust(widths[column])
-            for column, text in enumerate(row)
-        ).rstrip()
-        for row in (heads, *rows)
-    ]

@@ -1,0 +1,46 @@
+"""byoc in a measuring process: an artifact on a machine with bound buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from byoc_core.benchmarking.engine import EngineTask, OpenedEngine
+from byoc_core.errors import CallError
+from byoc_core.runtime.module import NDArray
+from byoc_core.version import __version__
+
+__all__ = ["open_engine"]
+
+
+def open_engine(task: EngineTask) -> OpenedEngine:
+    """Load the artifact of a task; the parent process has checked the origin of the native code.
+
+    Results of sizes known only after a call are not bound: each call returns fresh arrays.
+
+    Raises:
+        ByocError: the artifact cannot be loaded, or the inputs do not fit.
+    """
+    from contextlib import ExitStack
+
+    from byoc_core.artifact import load
+    from byoc_core.runtime.threads.blas_threads import limited_blas
+    from byoc_core.vm import VirtualMachine
+
+    machine = VirtualMachine(load(task.file, allow_native=True), num_threads=task.num_threads)
+    resources = ExitStack()
+    resources.enter_context(limited_blas(task.num_threads))
+    call: Callable[[], NDArray | tuple[NDArray, ...]]
+    try:
+        call = machine.bind(task.function, task.inputs)
+    except CallError:
+        function = machine[task.function]
+        arrays = [task.inputs[param.name] for param in function.params]
+
+        def call() -> NDArray | tuple[NDArray, ...]:
+            return function(*arrays)
+
+    def read_outputs() -> Sequence[NDArray]:
+        results = call()
+        return results if isinstance(results, tuple) else (results,)
+
+    return OpenedEngine(call, read_outputs, __version__, resources)
