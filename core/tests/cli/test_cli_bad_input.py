@@ -235,6 +235,7 @@ _FAILED = (
     "This is a fault of byoc-failing, not of byoc-core.\n"
 )
 _COMPILING = {
+    "bench": ("m.onnx", "--strict"),
     "calibrate": ("--strict",),
     "compile": ("m.onnx", "-o", "x.byoc", "--strict"),
     "debug": ("m.onnx", "--no-isolate"),

@@ -34,9 +34,9 @@ def reported_backends(report: Mapping[str, object]) -> list[BackendInfo]:
     for item in backends if isinstance(backends, list) else ():
         roundoffs = item.get("unit_roundoff") if isinstance(item, Mapping) else None
         pairs = roundoffs.items() if isinstance(roundoffs, Mapping) else ()
-        stated = {str(key): value for key, value in pairs if isinstance(value, float) and 0 < value < 1}
-        if stated:
-            infos.append(BackendInfo(str(item["name"]), unit_roundoff=stated))
+        roundoffs_of_backend = {str(key): value for key, value in pairs if isinstance(value, float) and 0 < value < 1}
+        if roundoffs_of_backend:
+            infos.append(BackendInfo(str(item.get("name")), unit_roundoff=roundoffs_of_backend))
     return infos
 
 

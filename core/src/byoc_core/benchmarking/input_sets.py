@@ -38,7 +38,7 @@ def sets_of_inputs(
         CallError: an input is missing or does not fit.
     """
     if inputs is None:
-        return [draw_inputs(signature.inputs, chosen, seed) for chosen in _combinations(signature, sizes)]
+        return [draw_inputs(signature.inputs, numbers, seed) for numbers in _combinations(signature, sizes)]
     if sizes:
         raise OptionsError("bench, sizes", "are given beside inputs", expected="sizes of drawn inputs")
     sets = [inputs] if isinstance(inputs, Mapping) else list(inputs)

@@ -83,25 +83,25 @@ def bench(
         ExecutionError: byoc failed in a measuring process. Failures of peers are results.
         FrontendError: the ONNX file cannot be imported.
     """
-    chosen = choose_peers(against, peers)
+    peer_rows = choose_peers(against, peers)
     signature = executable.signature(function)
     _check_numbers(seconds, num_starts)
     threads = _threads(num_threads)
     sets = sets_of_inputs(signature, function, inputs, sizes or {}, seed)
     say = progress or (lambda _stage: None)
-    if chosen and model is None:
+    if peer_rows and model is None:
         raise OptionsError("bench, model", "is missing: peers load an ONNX file", expected="model=FILE.onnx")
-    if chosen and module is None:
+    if peer_rows and module is None:
         from byoc_core.frontend.onnx import from_onnx
 
         say("import")
         assert model is not None
         module = from_onnx(Path(model))
-    if chosen:
+    if peer_rows:
         assert module is not None
         _check_same_inputs(signature, function, module)
     with tempfile.TemporaryDirectory(prefix="byoc-bench-", ignore_cleanup_errors=True) as folder:
-        contest = _Contest(executable, function, signature, chosen, model, module, Effort(seconds, num_starts), say)
+        contest = _Contest(executable, function, signature, peer_rows, model, module, Effort(seconds, num_starts), say)
         return contest.run(Path(folder), sets, threads)
 
 

@@ -30,4 +30,5 @@ def open_engine(task: EngineTask) -> OpenedEngine:
     def read_outputs() -> Sequence[NDArray]:
         return [np.array(tensor.data) for tensor in request.output_tensors]
 
-    return OpenedEngine(request.infer, read_outputs, str(openvino.__version__), task.inputs)
+    version, _, _build = str(openvino.__version__).partition("-")
+    return OpenedEngine(request.infer, read_outputs, version, task.inputs)

@@ -67,7 +67,7 @@ def choose_peers(
         OptionsError: a peer is unknown or not installed.
     """
     table = PEERS if table is None else table
-    chosen = {}
+    rows = {}
     for name in names:
         if name not in table:
             hint = near_names(name, table) or None
@@ -75,5 +75,5 @@ def choose_peers(
         if find_spec(table[name].module) is None:
             hint = f"Install the engine: {table[name].install}"
             raise OptionsError(where, f"`{name}` is not installed", hint=hint)
-        chosen[name] = table[name]
-    return chosen
+        rows[name] = table[name]
+    return rows

@@ -100,7 +100,9 @@ def bench_model(
 
     Without --input, --random and --random-inputs, all inputs are drawn at random. Each engine runs in fresh processes:
     load, first call, warm-up, then calls in turn with the other engines. An ONNX model is compiled for the measured
-    sizes on backends restricted to static shapes. `time / byoc` above 1: byoc is faster; ratios below 1.03 prove
+    sizes on backends restricted to static shapes.
+
+    The column `time / byoc` is the ratio to byoc's time: above 1, byoc is faster. Ratios nearer to 1 than 1.03 prove
     nothing. Engines with other outputs than byoc have no ratio.
 
     Exit status 1: outputs differ, or an engine failed; the other figures are printed.
