@@ -97,7 +97,7 @@ class VMCallable:
     ) -> NDArray | tuple[NDArray, ...]:
         """Run the function on named inputs; see :meth:`VirtualMachine.run`."""
         linked = self._linked
-        if not out and type(inputs) is dict and len(inputs) == len(self._input_names):
+        if out is None and type(inputs) is dict and len(inputs) == len(self._input_names):
             try:
                 arrays = [inputs[name] for name in self._input_names]
             except KeyError:
