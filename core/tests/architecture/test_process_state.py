@@ -26,6 +26,7 @@ STATE = {
     "runtime.csource.library_pool.library_pool": "loaded shared libraries, which one process must not load twice",
     "runtime.parts.global _recording": "whether any machine records calls",
     "runtime.threads.setting._process": "the number of threads that the user set for the process",
+    "session.cache_key._code_digest": "of the files of byoc and its plugins, as they were when first asked for",
     "tuning.building._models": "the latest models of a worker's builds, so a model travels once",
     "tuning.trial._executables": "the latest artifacts of a worker's trials, so an artifact travels once",
     "runtime.parts._state": "the record of a thread's running call, without the C extension",

@@ -126,6 +126,8 @@ def test_wrong_inputs_are_named(session: Session, feeds: Any, message: str) -> N
 def test_wrong_calls_are_named(session: Session) -> None:
     with pytest.raises(CallError, match=r"has no output `z`; expected y, total"):
         session.run(["z"], {"x": X, "shift": SHIFT})
+    with pytest.raises(CallError, match="output names are a single text; got 'total', expected a list"):
+        session.run("total", {"x": X, "shift": SHIFT})
     with pytest.raises(CallError, match="gets input `x` twice, by position and by keyword"):
         session(X, SHIFT, x=X)
     with pytest.raises(CallError, match=r"wrong number of inputs; got 3, expected 2: x, shift"):

@@ -15,6 +15,7 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def key_of_model(model: Path, choices: Mapping[str, Any], threads: int | None) -
         "model": file_digest(model),
         "choices": {name: _plain(value, name) for name, value in choices.items()},
         "threads": num_threads() if threads is None else threads,
-        "code": _code_digest(),
+        "code": _code_digest(_code_folders()),
         "python": [sys.implementation.cache_tag, sys.platform],
         "machine": [platform.system(), platform.machine(), _processor(), sorted(machine_features() or ())],
         "environment": {
@@ -113,13 +114,22 @@ def _plain(value: Any, where: str) -> Any:
     raise NoKeyError(f"`{where}` holds an object of type {kind.__name__}")
 
 
-def _code_digest() -> str:
-    """Return a digest of the files of byoc and its plugins: names, sizes and times of change."""
+def _code_folders() -> tuple[Path, ...]:
+    """Return the folders of byoc and its plugins."""
     folders = {_CORE}
     for declaration in installation().snapshot.metadata.declarations:
         folders.update(_folder_of(value) for _, _, value in declaration.entries)
+    return tuple(sorted(folders))
+
+
+@cache
+def _code_digest(folders: tuple[Path, ...]) -> str:
+    """Return a digest of files: names, sizes and times of change.
+
+    The digest is of the first request of the process: modules in memory do not follow later changes of their files.
+    """
     digest = hashlib.sha256()
-    for folder in sorted(folders):
+    for folder in folders:
         for path, nbytes, changed in sorted(_files(folder)):
             digest.update(f"{path}\0{nbytes}\0{changed}\n".encode())
     return digest.hexdigest()

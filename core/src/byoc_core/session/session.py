@@ -183,6 +183,8 @@ class Session:
         """
         if output_names is None:
             return self._run(feeds, out)
+        if isinstance(output_names, str):
+            raise CallError("session", "output names are a single text", got=repr(output_names), expected="a list")
         names = [*output_names]
         for name in names:
             if name not in self._output_names:
