@@ -6,17 +6,13 @@ The C side is ``native/byoc_python.c``; the artifact lies in the library's own m
 from __future__ import annotations
 
 import ctypes
-import math
 from functools import cache
-
-import numpy as np
 
 from byoc_core.artifact.library import ExecutableModule
 from byoc_core.artifact.loading import OpenedArtifact, load_opened
-from byoc_core.dtypes import all_dtypes, complex_dtypes, dtype_info, to_numpy
 from byoc_core.errors import CallError
-from byoc_core.native.abi import CPU, DLTensor
-from byoc_core.runtime.module import NDArray
+from byoc_core.native.abi import DLTensor
+from byoc_core.runtime.dlpack import view_of_tensor
 
 __all__ = ["call"]
 
@@ -41,7 +37,9 @@ def call(
     try:
         module = _module_at(artifact, artifact_nbytes)
         pointers = (ctypes.POINTER(DLTensor) * num_tensors).from_address(tensors)
-        arrays = [_array(pointer.contents, f"function `{name}`, argument {i}") for i, pointer in enumerate(pointers)]
+        arrays = [
+            view_of_tensor(pointer.contents, f"function `{name}`, argument {i}") for i, pointer in enumerate(pointers)
+        ]
         function = module.get_function(name)
         if function.returns_results:
             raise CallError(
@@ -62,40 +60,6 @@ def _module_at(address: int, nbytes: int) -> ExecutableModule:
     memory = memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B").toreadonly()
     # Loading the library already allowed the library's native code.
     return ExecutableModule(load_opened(OpenedArtifact.open(memory, "the library's artifact"), allow_native=True))
-
-
-def _array(tensor: DLTensor, where: str) -> NDArray:
-    """Return a tensor's memory as an array.
-
-    Raises:
-        CallError: the tensor is not the CPU's, or the elements have no numpy form.
-    """
-    if tensor.device.device_type != CPU:
-        raise CallError(where, "is not in CPU memory", got=f"DLPack device type {tensor.device.device_type}")
-    code = (tensor.dtype.code, tensor.dtype.bits)
-    dtype = _numpy_dtypes().get(code) if tensor.dtype.lanes == 1 else None
-    if dtype is None:
-        raise CallError(where, "has elements of a type unknown to numpy", got=f"DLPack type code and bits {code}")
-    shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    strides = None
-    low, high = 0, dtype.itemsize * math.prod(shape)
-    if tensor.strides:
-        strides = tuple(tensor.strides[axis] * dtype.itemsize for axis in range(tensor.ndim))
-        steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
-        low, high = sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + dtype.itemsize
-    first = (tensor.data or 0) + tensor.byte_offset + low
-    memory = (ctypes.c_char * (high - low)).from_address(first)
-    array: NDArray = np.ndarray(shape, dtype, memory, -low, strides)
-    return array
-
-
-@cache
-def _numpy_dtypes() -> dict[tuple[int, int], np.dtype[np.generic]]:
-    """Return the numpy dtypes by DLPack's code and bits; numpy stores elements of less than a byte differently."""
-    infos = [dtype_info(name) for name in (*all_dtypes(), *complex_dtypes())]
-    return {(int(info.dl_code), info.bits): to_numpy(info.name) for info in infos if info.bits >= 8}
 
 
 def _builtin_name(error: Exception) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from byoc_core.dims import Dim, DimExpr, solve_symbol, substitute, symbol, symbols_of
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, IRTypeError
+from byoc_core.runtime.dlpack import from_dlpack
 from byoc_core.runtime.module import NDArray, PackedFunction, Signature, TensorSpec
 
 __all__ = [
@@ -376,18 +377,7 @@ def _to_array(value: object, where: str) -> NDArray:
         return value.view(np.ndarray)
     if isinstance(value, np.generic):
         return np.asarray(value)
-    if not hasattr(value, "__dlpack__"):
-        raise CallError(
-            where,
-            "is not an array",
-            got=type(value).__name__,
-            expected="a numpy array or an object with __dlpack__",
-        )
-    try:
-        array: NDArray = np.from_dlpack(value)
-    except Exception as error:
-        raise CallError(where, f"cannot be read through DLPack: {error}", got=type(value).__name__) from error
-    return array
+    return from_dlpack(value, where)
 
 
 def _writable_view(value: object, array: NDArray) -> NDArray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import CallError
+from byoc_core.runtime.dlpack import from_dlpack
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["CASTINGS", "Casting", "as_dtype"]
@@ -37,7 +38,7 @@ def as_dtype(value: Any, dtype: str, casting: Casting, where: str) -> NDArray:
     target = to_numpy(dtype)
     if isinstance(value, bool | int | float | complex | list | tuple):
         return _from_numbers(value, target, dtype, where)
-    array = value if isinstance(value, np.ndarray | np.generic) else _from_dlpack(value, where)
+    array = value if isinstance(value, np.ndarray | np.generic) else from_dlpack(value, where)
     if array.dtype == target:
         return np.asarray(array)
     if not np.can_cast(array.dtype, target, casting=casting):
@@ -49,16 +50,6 @@ def as_dtype(value: Any, dtype: str, casting: Casting, where: str) -> NDArray:
             hint="Convert the array, or pass casting='same_kind'." if casting == "safe" else "Convert the array.",
         )
     return _cast(np.asarray(array), target, dtype, where)
-
-
-def _from_dlpack(value: Any, where: str) -> NDArray:
-    if not hasattr(value, "__dlpack__"):
-        raise CallError(where, "is not an array of numbers", got=type(value).__name__)
-    try:
-        array: NDArray = np.from_dlpack(value)
-    except Exception as error:
-        raise CallError(where, f"cannot be read through DLPack: {error}", got=type(value).__name__) from error
-    return array
 
 
 def _from_numbers(value: Any, target: np.dtype[Any], dtype: str, where: str) -> NDArray:
