@@ -44,10 +44,10 @@ class Exporter:
 
 class Faulty:
     def __dlpack__(self, **keywords: Any) -> Any:
-        raise BufferError("lies on another device")
+        raise BufferError("cannot be exported now")
 
     def __dlpack_device__(self) -> Any:
-        return (2, 0)
+        return (1, 0)
 
 
 TWO = PackedFunction(
@@ -88,7 +88,7 @@ ERRORS: list[tuple[list[object], str]] = [
     ),
     (
         [Faulty(), zeros(2, dtype="int64"), zeros(4, 4)],
-        "function `f`, input 0 `x`: cannot be read through DLPack: lies on another device; got Faulty",
+        "function `f`, input 0 `x`: cannot be read through DLPack: cannot be exported now; got Faulty",
     ),
     (
         [zeros(2, 4), zeros(2, dtype="int64"), np.broadcast_to(np.float32(0), (4, 4))],
