@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from byoc_core.native.processors import count_cpus
 __all__ = ["LibraryBuild"]
 
 _LIBRARY = "module.so"
+_INCLUDE_OF_A_MACRO = re.compile(r'^[ \t]*#[ \t]*include[ \t]+[^"<\s]', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,22 @@ class LibraryBuild:
 
     def _object_key(self, unit: str) -> bytes:
         digests = self._digests(self._data_of(unit))
-        return self._key("object", [self.compile_command, unit, self.units[unit], dict(self.headers), digests])
+        return self._key("object", [self.compile_command, unit, self.units[unit], self._included(unit), digests])
+
+    def _included(self, unit: str) -> dict[str, str]:
+        """Return the files named by a unit, and by these files in turn; all files if an include names a macro.
+
+        An object of byoc's own C therefore serves all libraries, whatever the other units are.
+        """
+        files, found, texts = self._texts(), dict[str, str](), [self.units[unit]]
+        while texts:
+            text = texts.pop()
+            if _INCLUDE_OF_A_MACRO.search(text):
+                return files
+            named = {name: files[name] for name in files.keys() - found.keys() if Path(name).name in text}
+            found |= named
+            texts += named.values()
+        return found
 
     def _data_of(self, unit: str) -> list[str]:
         return [name for name in self.binary if f'"{name}"' in self.units[unit]]
