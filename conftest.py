@@ -40,6 +40,20 @@ def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Set a new folder as the user's cache, and return the folder: no artifact is trusted there.
+
+    The libraries in the cache are those of all tests: a test of cold builds sets a cache of its own.
+    """
+    folder = tmp_path_factory.mktemp("cache")
+    libraries = Path(os.environ["BYOC_CACHE_DIR"]) / "build"
+    libraries.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / "build").symlink_to(libraries)
+    monkeypatch.setenv("BYOC_CACHE_DIR", str(folder))
+    return folder
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In nox, record the reasons of skipped tests; fail if a reason has no rule, or if nothing is missing."""
     folder = os.environ.get("BYOC_SKIPS")

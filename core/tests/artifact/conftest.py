@@ -99,6 +99,5 @@ def check_runs() -> Callable[[Executable], None]:
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache for each test: native code in this user's cache needs no permission."""
-    monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+def _trust_nothing(own_cache: Path) -> None:
+    """A cache for each test: artifacts recorded in the user's cache need no permission."""

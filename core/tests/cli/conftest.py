@@ -35,10 +35,10 @@ def byoc(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     look_again: Callable[[], None],
+    own_cache: Path,
 ) -> RunByoc:
     """Return a function running a command line in an empty folder and returning exit code and texts."""
     monkeypatch.setenv("BYOC_BACKENDS", "none")
-    monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("BYOC_DEBUG", raising=False)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
