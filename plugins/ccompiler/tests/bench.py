@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -22,6 +23,12 @@ NDArray = npt.NDArray[Any]
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-aggressive-loop-optimizations", "-Wno-unknown-warning-option")
 PORTABLE = "portable"
 """The name standing in tables of processors for C without vectors and extensions."""
+MEANING = 2 if os.environ.get("BYOC_EXAMPLES") == "thorough" else 0
+"""The optimisation level of tests of results alone: gcc optimises for longer than all calls take.
+
+The same kernels are compiled with optimisation for this machine by other tests, and for any vectors by the kit in
+``nox -s processors``.
+"""
 
 
 class Builder(FunctionBuilder):
@@ -36,14 +43,16 @@ class Bench:
     """A collection of functions, compiled all at once (a compiler run costs more than a kernel) and run.
 
     Args:
-        options: options of the backend; :data:`PORTABLE` as ``march`` is the option ``portable``.
+        options: options of the backend; :data:`PORTABLE` as ``march`` is the option ``portable``. The default of
+            ``opt_level`` is 2 for this machine, and :data:`MEANING` for any other.
     """
 
     def __init__(self, **options: object) -> None:
         flags: tuple[str, ...] = WARNINGS
+        level = 2 if options.get("march", "native") == "native" else MEANING
         if options.get("march") == PORTABLE:
             options, flags = {**options, "march": "native", "portable": True}, (*WARNINGS, "-pedantic-errors")
-        self.options = CCompilerOptions.model_validate({"opt_level": 2, "extra_flags": flags, **options})
+        self.options = CCompilerOptions.model_validate({"opt_level": level, "extra_flags": flags, **options})
         self.functions: list[Function] = []
         self.constants: dict[str, NDArray] = {}
         self._module: CSourceModule | None = None

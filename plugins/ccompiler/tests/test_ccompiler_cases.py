@@ -23,7 +23,7 @@ from byoc_core.ops.cases import OpCase, canonical_cases, dtypes_of, new_function
 from byoc_core.runtime import threads
 from byoc_core.runtime.threads.openmp import load_openmp
 
-from plugins.ccompiler.tests.bench import PORTABLE, Bench
+from plugins.ccompiler.tests.bench import MEANING, PORTABLE, Bench
 
 NDArray = npt.NDArray[Any]
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
@@ -97,7 +97,7 @@ def test_what_moves_or_does_not_round_differently_gives_the_same_bits(names: str
 @pytest.mark.parametrize("march", ["native", PORTABLE])
 def test_what_rounds_is_as_near_to_the_exact_result_as_the_reference(march: str) -> None:
     """The bound covers sums of a few tens of terms, each within a few units of the last place of the largest."""
-    bench = Bench(opt_level=1, march=march)
+    bench = Bench(opt_level=MEANING, march=march)
     added = _add_all(bench, _cases(ROUNDING))
     assert {case.op for case, _, _ in added} == set(ROUNDING.split())
     for case, dtype, function in added:
@@ -180,7 +180,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.Mon
     benches, added = [], []
     for work in (1, 10**18):
         monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", work)
-        bench = Bench(opt_level=1)
+        bench = Bench(opt_level=MEANING)
         cases = (
             case for name in f"{MOVING} {EXACT} {ROUNDING}".split() for case in canonical_cases(default_ops())[name]
         )

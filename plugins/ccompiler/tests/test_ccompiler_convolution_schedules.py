@@ -28,7 +28,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench, sizes_of
+from plugins.ccompiler.tests.bench import MEANING, Bench, sizes_of
 from plugins.ccompiler.tests.winograd_errors import error_bound
 
 NUM_EXAMPLES = 40
@@ -136,7 +136,7 @@ def _interpreted(case: Case, image: NDArray, weight: NDArray) -> NDArray:
 
 @pytest.mark.parametrize("march", ["generic", "native"])
 def test_legal_schedules_compute_what_the_nest_says(monkeypatch: pytest.MonkeyPatch, march: str) -> None:
-    bench, lanes = Bench(march=march, opt_level=1), _unit(march).lanes("float64")
+    bench, lanes = Bench(march=march, opt_level=MEANING), _unit(march).lanes("float64")
     cases = _drawn(bench, lanes)
     schedules = iter([case.schedule for case in cases])
     monkeypatch.setattr(conv2d, "choose_schedule", lambda kernel: next(schedules))

@@ -12,7 +12,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import PORTABLE, Bench, assert_sum
+from plugins.ccompiler.tests.bench import MEANING, PORTABLE, Bench, assert_sum
 
 
 def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
@@ -117,7 +117,7 @@ def _geometries(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...],
     st.sampled_from(["generic", "x86-64-v3", "native", PORTABLE]),
 )
 def test_any_geometry(cases: list[tuple[Any, bool]], dtype: str, march: str) -> None:
-    bench = Bench(march=march, opt_level=1, winograd="off")
+    bench = Bench(march=march, opt_level=MEANING, winograd="off")
     functions = []
     for (op, x, w, attrs), is_constant in cases:
         builder = bench.builder()

@@ -18,7 +18,7 @@ from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_block
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench, assert_sum
+from plugins.ccompiler.tests.bench import MEANING, Bench, assert_sum
 
 
 def _random(shape: int | Sequence[int], seed: int = 0) -> Any:
@@ -218,7 +218,7 @@ def programs(draw: st.DrawFn) -> list[tuple[str, list[int]]]:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batch=st.lists(programs(), min_size=8, max_size=8), seed=st.integers(0, 100))
 def test_random_graphs_equal_the_kernels_bit_for_bit(batch: list[Any], seed: int) -> None:
-    bench = Bench(opt_level=1, march="generic")
+    bench = Bench(opt_level=MEANING, march="generic")
     functions = []
     for program in batch:
         builder = bench.builder()

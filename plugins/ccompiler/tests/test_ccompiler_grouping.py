@@ -19,7 +19,7 @@ from byoc_core.ops import default_ops
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench, Builder
+from plugins.ccompiler.tests.bench import MEANING, Bench, Builder
 
 SHAPE = (6, 17)
 BINARY = ("add", "subtract", "maximum", "minimum")
@@ -96,7 +96,7 @@ def programs(draw: st.DrawFn) -> list[int]:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batch=st.lists(programs(), min_size=10, max_size=10), seed=st.integers(0, 100))
 def test_random_graphs_of_reductions_are_right(batch: list[list[int]], seed: int) -> None:
-    bench = Bench(opt_level=1, march="generic")
+    bench = Bench(opt_level=MEANING, march="generic")
     functions = []
     for numbers in batch:
         left = iter(numbers)

@@ -17,7 +17,7 @@ from byoc_core.ir import Function, TensorType, tensor
 
 from plugins.ccompiler.tests import test_ccompiler_attention as attentions
 from plugins.ccompiler.tests import test_ccompiler_recurrence as recurrences
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import MEANING, Bench
 
 MARCHES = ("native", "generic")
 LAYERS, SCHEDULES = 8, 4
@@ -58,7 +58,7 @@ def attention_shapes(number: int, steps: Dim, length: Dim) -> list[tuple[Dim, ..
 
 @pytest.mark.parametrize("march", MARCHES)
 def test_attention(march: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng, bench = np.random.default_rng(7), Bench(march=march, opt_level=1)
+    rng, bench = np.random.default_rng(7), Bench(march=march, opt_level=MEANING)
     options: list[dict[str, Any]] = [{}, {"softcap": 3.0}, {"causal": True, "offset": 40}, {"scale": 0.5}]
     layers = []
     for number in range(LAYERS):
@@ -93,7 +93,7 @@ def test_attention(march: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("march", MARCHES)
 def test_recurrence(march: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng, bench = np.random.default_rng(8), Bench(march=march, opt_level=1)
+    rng, bench = np.random.default_rng(8), Bench(march=march, opt_level=MEANING)
     layers = []
     for number in range(LAYERS):
         op, attrs = recurrences.LAYERS[number % len(recurrences.LAYERS)]

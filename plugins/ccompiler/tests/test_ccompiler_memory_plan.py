@@ -15,7 +15,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import PORTABLE, Bench
+from plugins.ccompiler.tests.bench import MEANING, PORTABLE, Bench
 
 SHAPE = (2, 6, 4)
 
@@ -143,7 +143,7 @@ def _add_op(draw: Callable[..., Any], builder: FunctionBuilder, values: list[Val
 @given(data=st.data())
 def test_random_mixtures_of_views_are_right(data: st.DataObject) -> None:
     """Several functions in a single source, because a compiler run costs more than their runs."""
-    bench = Bench(opt_level=1)
+    bench = Bench(opt_level=MEANING)
     functions = []
     for _ in range(4):
         builder = bench.builder()

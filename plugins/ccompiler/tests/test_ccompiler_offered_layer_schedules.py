@@ -22,7 +22,7 @@ from byoc_core.transform import BindParams
 
 from plugins.ccompiler.tests import test_ccompiler_attention as attentions
 from plugins.ccompiler.tests import test_ccompiler_recurrence as recurrences
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import MEANING, Bench
 
 Layer = tuple[Function, list[NDArray], Callable[[Bench, Function, Sequence[NDArray]], None]]
 """A function of a layer, the inputs, and the comparison of its results with the oracle."""
@@ -98,7 +98,7 @@ def test_each_offered_schedule_computes_the_layer_and_is_used(name: str, march: 
     (names,) = ccompiler.byoc_schedules(function, context).values()
     assert 2 <= len(set(names)) == len(names) <= MAX_OFFERED
     assert {text.partition(" ")[0] for text in names} == {kind}
-    bench = Bench(march=march, opt_level=1)
+    bench = Bench(march=march, opt_level=MEANING)
     layers = [add(bench, schedule) for schedule in (None, *names)]
     context = CompileContext("ccompiler", bench.options, bench.constants)
     used = []

@@ -19,7 +19,7 @@ from byoc_core.partitioning.policies import PlacedOps
 from byoc_core.runtime.module import NDArray
 from byoc_core.transform import BindParams, evaluate_function
 
-from plugins.ccompiler.tests.bench import Bench, sizes_of
+from plugins.ccompiler.tests.bench import MEANING, Bench, sizes_of
 
 F4_ERROR = 4e-6
 """The largest error of the option ``winograd``, as a share of the largest output."""
@@ -110,7 +110,7 @@ def test_each_offered_schedule_computes_the_op_and_is_used(name: str) -> None:
     names = offered(case)
     assert 2 <= len(set(names)) == len(names) <= MAX_OFFERED
     assert {text.partition(" ")[0] for text in names} == case.kinds
-    bench = Bench(opt_level=1)
+    bench = Bench(opt_level=MEANING)
     functions = [case.add(bench, schedule) for schedule in (None, *names)]
     used = schedules_of(bench, functions)
     assert len({repr(fields) for fields in used}) == len(used)

@@ -38,7 +38,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench, sizes_of, tensor_type
+from plugins.ccompiler.tests.bench import MEANING, Bench, sizes_of, tensor_type
 from plugins.ccompiler.tests.random_products import LaidOut, in_memory
 
 KINDS = (*RightOperand, DotSchedule, StretchSchedule)
@@ -176,7 +176,7 @@ def test_random_schedules_compute_what_the_nests_say() -> None:
     @settings(max_examples=5, deadline=None, phases=PHASES)
     @given(st.randoms(use_true_random=True), st.sampled_from(["generic", "native"]))
     def check(rng: random.Random, march: str) -> None:
-        bench, laid_out = Bench(march=march, opt_level=1), LaidOut()
+        bench, laid_out = Bench(march=march, opt_level=MEANING), LaidOut()
         # Several at a time: a run of the C compiler costs more than a product.
         cases = [_draw_case(rng, bench, kind, number) for number, kind in enumerate(KINDS * 2)]
         laid_out.orders.update((case.function, case.orders) for case in cases)
@@ -324,7 +324,7 @@ def test_random_schedules_of_words_give_what_the_reference_gives(
     @settings(max_examples=3, deadline=None, phases=PHASES)
     @given(st.randoms(use_true_random=True), st.sampled_from(["generic", "native"]))
     def check(rng: random.Random, march: str) -> None:
-        bench = Bench(march=march, opt_level=1, precision="bfloat16")
+        bench = Bench(march=march, opt_level=MEANING, precision="bfloat16")
         functions = [add(bench, rows) for rows in (17, 40, 65, 100)]
         drawn = []
 

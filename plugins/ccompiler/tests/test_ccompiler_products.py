@@ -18,7 +18,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import PORTABLE, Bench, assert_sum
+from plugins.ccompiler.tests.bench import MEANING, PORTABLE, Bench, assert_sum
 from plugins.ccompiler.tests.emulated_instructions import need_processor
 
 MARCHES = ["generic", "native"]
@@ -116,7 +116,7 @@ def test_vectors_and_stacks(bench: Bench, is_constant: bool) -> None:
 def test_products_of_any_sizes(data: st.DataObject) -> None:
     # Several at a time: a run of the C compiler costs more than a product.
     sizes = st.sampled_from([1, 2, 3, 5, 8, 13, 16, 31, 48, 64, 67, 100])
-    bench, cases = Bench(opt_level=1), []
+    bench, cases = Bench(opt_level=MEANING), []
     for _ in range(8):
         m, k, n, batch = (data.draw(sizes) for _ in range(4))
         op = data.draw(st.sampled_from(["matmul", "nn.dense"]))

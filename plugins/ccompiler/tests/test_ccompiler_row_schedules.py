@@ -18,7 +18,7 @@ from byoc_core.authoring.c import interpret, problems_of, scalarise
 from byoc_core.dims import Dim, symbol
 from byoc_core.ir import Function, Value, tensor
 
-from plugins.ccompiler.tests.bench import Bench, Builder, sizes_of
+from plugins.ccompiler.tests.bench import MEANING, Bench, Builder, sizes_of
 
 SHAPES = [(70,), (1300,), (5, 33), (33, 5), (3, 20, 7), (2, 300, 3), (4, 1, 65), (2, 3, 4, 17)]
 EPSILON = float(np.finfo("float32").eps)
@@ -112,7 +112,7 @@ def test_rows_are_the_same_under_each_schedule(monkeypatch: pytest.MonkeyPatch, 
         return schedules[-1]
 
     monkeypatch.setattr(rows, "row_schedule", draw_schedule)
-    bench, sizes = Bench(opt_level=1), dict[str, int]()
+    bench, sizes = Bench(opt_level=MEANING), dict[str, int]()
     functions = {_function(draw, bench, name, sizes): name for name in [*PROGRAMS] * 4}
     for function, name in functions.items():
         x = _numbers(rng, name, sizes_of(function.params[0], sizes))
@@ -139,7 +139,7 @@ def test_schedules_make_other_code_of_one_program(monkeypatch: pytest.MonkeyPatc
     ]
     remaining = iter(schedules)
     monkeypatch.setattr(rows, "row_schedule", lambda kernel, layouts: next(remaining))
-    bench = Bench(opt_level=1)
+    bench = Bench(opt_level=MEANING)
     for _ in schedules:
         builder = bench.builder()
         bench.add(builder, *_three_passes(builder, builder.param("x", tensor((2000, 300))), (1,)))
