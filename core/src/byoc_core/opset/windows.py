@@ -28,7 +28,9 @@ RANKS = (1, 2, 3)
 DATA_LAYOUTS: Mapping[int, tuple[str, str]] = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 """The data layouts by number of spatial axes, the default first."""
 
-_EXAMPLE_SIZES = {"N": 2, "C": 16, "D": 7, "H": 9, "W": 8}
+_EXAMPLE_SIZES = {"N": 2, "C": 16, "H": 9, "W": 8}
+_EXAMPLE_VOLUME_SIZES = {"N": 2, "C": 16, "D": 5, "H": 7, "W": 6}
+"""Small: 27 taps for each element make a volume as costly as all other canonical cases together."""
 
 
 def axis_letters(rank: int) -> str:
@@ -52,8 +54,9 @@ def layout_text(layout: str) -> str:
 
 
 def example_image(layout: str) -> Shape:
-    """Return the sizes of a small batch of images in a layout, for canonical cases."""
-    return tuple(_EXAMPLE_SIZES[axis] for axis in layout)
+    """Return the sizes of a small batch of images or volumes in a layout, for canonical cases."""
+    sizes = _EXAMPLE_VOLUME_SIZES if "D" in layout else _EXAMPLE_SIZES
+    return tuple(sizes[axis] for axis in layout)
 
 
 def canonicalise_windows(
