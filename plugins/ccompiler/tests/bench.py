@@ -24,10 +24,10 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-aggressive-loop-optimizations",
 PORTABLE = "portable"
 """The name standing in tables of processors for C without vectors and extensions."""
 MEANING = 2 if os.environ.get("BYOC_EXAMPLES") == "thorough" else 0
-"""The optimisation level of tests of results alone: gcc optimises for longer than all calls take.
+"""The optimisation level of tests of results: gcc optimises for longer than all calls take.
 
-The same kernels are compiled with optimisation for this machine by other tests, and for any vectors by the kit in
-``nox -s processors``.
+``nox -s thorough`` compiles all these tests with optimisation; the kit compiles every op, pattern and offered schedule
+for this machine, and ``nox -s processors`` for other vectors.
 """
 
 
@@ -44,15 +44,14 @@ class Bench:
 
     Args:
         options: options of the backend; :data:`PORTABLE` as ``march`` is the option ``portable``. The default of
-            ``opt_level`` is 2 for this machine, and :data:`MEANING` for any other.
+            ``opt_level`` is :data:`MEANING`.
     """
 
     def __init__(self, **options: object) -> None:
         flags: tuple[str, ...] = WARNINGS
-        level = 2 if options.get("march", "native") == "native" else MEANING
         if options.get("march") == PORTABLE:
             options, flags = {**options, "march": "native", "portable": True}, (*WARNINGS, "-pedantic-errors")
-        self.options = CCompilerOptions.model_validate({"opt_level": level, "extra_flags": flags, **options})
+        self.options = CCompilerOptions.model_validate({"opt_level": MEANING, "extra_flags": flags, **options})
         self.functions: list[Function] = []
         self.constants: dict[str, NDArray] = {}
         self._module: CSourceModule | None = None
