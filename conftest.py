@@ -1,7 +1,7 @@
 """Settings of all tests: profiles of hypothesis, and the folder of compiled libraries.
 
 Hypothesis has no deadlines, because machines are shared; in CI the examples are the same each time. With
-``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) each property has twenty times as many examples, except in tests with a
+``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) each property has forty times as many examples, except in tests with a
 separate number; a costly property uses a part of ``settings().max_examples``. With ``BYOC_EXAMPLES=mutation`` the
 examples are fewer, and counterexamples are not shrunk: mutation testing needs only their existence.
 """
@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
-    "local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, max_examples=50
+    "local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, max_examples=25
 )
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("local"), max_examples=1000)
