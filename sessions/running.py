@@ -40,7 +40,7 @@ def keeps_promises(
     """Run the kit on a backend, leave the report, and return whether all promises are kept."""
     report = REPORTS / (folder or backend)
     shutil.rmtree(report, ignore_errors=True)
-    cache = Path(os.environ["BYOC_CACHE_DIR"]) / "kit"  # by itself: a cache drops the oldest entries beyond a thousand
+    cache = Path(os.environ["BYOC_CACHE_DIR"]) / "kit"  # by itself: a cache drops its oldest entries
     command = ("byoc", "conformance", backend, "--jobs", count_workers(), "--examples", str(examples))
     try:
         session.run(*command, "--report", str(report), *arguments, env={"BYOC_CACHE_DIR": str(cache)})

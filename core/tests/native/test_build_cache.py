@@ -69,6 +69,21 @@ def test_the_oldest_entries_are_dropped(tmp_path: Path) -> None:
     assert [cache.get(key) for key in (b"a", b"b", b"c")] == [None, b"b", b"c"]
 
 
+def test_a_large_cache_is_counted_for_some_keys_only(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path, max_entries=300)
+    counts = []
+    for index in range(700):
+        key = b"%d" % index
+        cache.put(key, key)
+        os.utime(cache.path(key), (index, index))
+        counts.append(len(list(tmp_path.iterdir())))
+    assert counts[299] == 300
+    assert 300 < max(counts) < 300 + 120  # the longest run without a counted key
+    assert [counts[index] == 300 for index in range(300, 700)].count(True) in range(10, 50)
+    assert cache.get(b"0") is None
+    assert cache.get(b"699") == b"699"
+
+
 def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "chosen"))
     assert cache_directory() == tmp_path / "chosen"

@@ -18,6 +18,8 @@ __all__ = ["BuildCache", "cache_directory"]
 
 _MAGIC = b"byoc-build-1\n"
 _LENGTHS = struct.Struct("<QQ")
+_SHARE = 256
+"""Entries above this part of a limit, by number or size, are counted at each :meth:`BuildCache.put`."""
 
 
 def cache_directory() -> Path:
@@ -34,7 +36,8 @@ class BuildCache:
 
     An entry holds the whole key, compared on reading, and a digest over key and product. Entries are written to a
     temporary file and renamed; readers therefore never see a partial entry. The least recently used entries are
-    dropped beyond ``max_entries`` and ``max_nbytes``.
+    dropped beyond ``max_entries`` and ``max_nbytes``; a small entry in a large cache causes the count by chance only,
+    for one key in sixteen.
 
     Args:
         directory: folder of the entries.
@@ -42,7 +45,7 @@ class BuildCache:
         max_nbytes: maximum size of all entries in bytes.
     """
 
-    def __init__(self, directory: Path | None = None, *, max_entries: int = 1024, max_nbytes: int = 1 << 30) -> None:
+    def __init__(self, directory: Path | None = None, *, max_entries: int = 4096, max_nbytes: int = 1 << 30) -> None:
         self.directory = directory if directory is not None else cache_directory() / "build"
         self.max_entries = max_entries
         self.max_nbytes = max_nbytes
@@ -81,10 +84,16 @@ class BuildCache:
                 with suppress(OSError):
                     Path(temporary).unlink()
                 raise
-            self._drop_oldest()
+            if self._is_counted(key, len(entry)):
+                self._drop_oldest()
         except OSError:
             return False
         return True
+
+    def _is_counted(self, key: bytes, nbytes: int) -> bool:
+        """Return whether storing an entry of a size in bytes needs a look at all entries."""
+        is_large = self.max_entries < _SHARE or nbytes * _SHARE > self.max_nbytes
+        return is_large or self.path(key).name.startswith("0")
 
     def _is_private(self) -> bool:
         if not hasattr(os, "getuid"):
@@ -94,17 +103,18 @@ class BuildCache:
 
     def _drop_oldest(self) -> None:
         entries = []
-        for path in self.directory.iterdir():
-            with suppress(OSError):
-                status = path.stat()
-                entries.append((status.st_mtime_ns, status.st_size, path))
+        with os.scandir(self.directory) as found:
+            for file in found:
+                with suppress(OSError):
+                    status = file.stat()
+                    entries.append((status.st_mtime_ns, status.st_size, file.path))
         entries.sort(key=lambda entry: entry[0], reverse=True)
         nbytes = 0
         for index, (_, size, path) in enumerate(entries):
             nbytes += size
             if index >= self.max_entries or nbytes > self.max_nbytes:
                 with suppress(OSError):
-                    path.unlink()
+                    Path(path).unlink()
 
 
 def _pack(key: bytes, product: bytes) -> bytes:
