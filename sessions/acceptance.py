@@ -7,20 +7,23 @@ import nox
 from sessions.packages import BACKENDS, DIST, EXAMPLES, PACKAGES, group, install_peers, install_wheels
 from sessions.running import KIT_EXAMPLES, REPORTS, count_workers, keeps_promises
 
+FIRST_TOGETHER = ("ccompiler", "dnnl")
+"""The backends asked before the others: the kit's functions are claimed as a whole by the first backend."""
+
 
 @nox.session(requires=["wheels"])
 def conformance(session: nox.Session) -> None:
     """Run the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
 
     ``nox -s conformance -- ccompiler`` runs the kit on one backend alone, ``-- packages`` on backends outside byoc.
-    Plugins together are checked for declarations, saving and execution; ``nox -s thorough`` checks partition and
-    numbers too.
+    Plugins together are checked for declarations, saving and execution, with the backends of most ops before the
+    others; ``nox -s thorough`` has each backend before the others, and checks partition and numbers too.
     """
     install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
     subjects = session.posargs or ["host", *BACKENDS, "together", "packages"]
     broken = [name for name in ("host", *BACKENDS) if name in subjects and not keeps_promises(session, name)]
     if "together" in subjects:
-        for name in BACKENDS:
+        for name in FIRST_TOGETHER:
             kit_options = [f"--with={other}" for other in BACKENDS if other != name]
             kit_options += [f"--level={level}" for level in ("L0", "L3", "L4")]
             if not keeps_promises(session, name, *kit_options, folder=f"{name}-with-others"):
