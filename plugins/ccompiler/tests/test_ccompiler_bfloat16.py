@@ -23,7 +23,7 @@ from byoc_core.native.cpu import machine_features
 from byoc_core.ops import default_ops
 from byoc_core.runtime.module import NDArray
 
-from plugins.ccompiler.tests.bench import WARNINGS, Bench, assert_sum
+from plugins.ccompiler.tests.bench import MEANING, WARNINGS, Bench, assert_sum
 from plugins.ccompiler.tests.emulated_instructions import TILE_FLAGS, emulate, need_processor, tiles_answer
 
 ROUNDOFF = 2.0**-8
@@ -298,7 +298,7 @@ def _sum_length(weights: NDArray) -> int:
 
 
 def _built(module: IRModule, **options: object) -> Executable:
-    options = {"precision": "bfloat16", **options}
+    options = {"precision": "bfloat16", "opt_level": MEANING, **options}
     return byoc_core.build(module, ["ccompiler"], fallback="error", options={"ccompiler": options})
 
 

@@ -34,7 +34,7 @@ from byoc_core.transform import evaluate_function
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import PORTABLE, WARNINGS, assert_sum, tensor_type
+from plugins.ccompiler.tests.bench import MEANING, PORTABLE, WARNINGS, assert_sum, tensor_type
 
 NDArray = npt.NDArray[Any]
 NAME = "ccompiler.block_quantised_dense"
@@ -184,7 +184,7 @@ def test_products(
     weights = Weights.draw(depth, columns, dtype, block_size, kind, has_zeros=has_zeros)
     module = _module(weights, (rows,), spelling)
     assert _composites(module) == [NAME]
-    executable = _build(module, march=march, opt_level=1)
+    executable = _build(module, march=march, opt_level=MEANING)
     executable.require_offload(1.0)
     _check(executable, weights, (rows,))
 

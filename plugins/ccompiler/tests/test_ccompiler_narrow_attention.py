@@ -16,7 +16,7 @@ from byoc_core.ir import tensor
 from byoc_core.opset.families import KERNELS
 from onnx import TensorProto, numpy_helper
 
-from plugins.ccompiler.tests.bench import PORTABLE, Bench
+from plugins.ccompiler.tests.bench import MEANING, PORTABLE, Bench
 
 SHAPES: list[tuple[tuple[int, ...], int]] = [
     *(((3, size), -1) for size in (1, 7, 8, 9, 16, 17, 33, 200)),
@@ -97,7 +97,9 @@ def test_onnx_cases_of_narrow_attention_are_right_and_taken_whole() -> None:
     cases = [case for case in cases if case.model.graph.input[0].type.tensor_type.elem_type in narrow]
     assert len(cases) >= 22
     for case in cases:
-        executable = byoc_core.build(from_onnx(case.model), ["ccompiler"], options={"ccompiler": {"opt_level": 1}})
+        executable = byoc_core.build(
+            from_onnx(case.model), ["ccompiler"], options={"ccompiler": {"opt_level": MEANING}}
+        )
         byoc_core.explain(from_onnx(case.model), ["ccompiler"]).require_offload(1.0)
         run = byoc_core.VirtualMachine(executable)["main"]
         for inputs, outputs in case.data_sets:
