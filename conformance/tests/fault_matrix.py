@@ -36,13 +36,14 @@ def promise_of(item: Item) -> str:
 
 
 def broken_promises(items: Sequence[Item]) -> dict[str, str]:
-    """Test the installed ``fakenpu``; return the broken promises, each with the first text."""
+    """Test the installed ``fakenpu``; return the broken promises, each with the text of the first failure."""
     found: dict[str, str] = {}
     with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:
         for item in items:
-            outcome = runner.run(item).outcome
-            if outcome.status.is_broken:
-                found.setdefault(promise_of(item), f"{item.id} {outcome.status} {outcome.text}")
+            promise = promise_of(item)
+            outcome = None if promise in found else runner.run(item).outcome
+            if outcome is not None and outcome.status.is_broken:
+                found[promise] = f"{item.id} {outcome.status} {outcome.text}"
     return found
 
 
