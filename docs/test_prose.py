@@ -79,10 +79,23 @@ def test_an_area_above_the_limits_is_a_problem(tmp_path: Path) -> None:
     assert len(problems(root, Limits(222, 334))) == len(problems(root, Limits(223, 333))) == 1
 
 
+@pytest.fixture(scope="module")
+def repository() -> dict[str, dict[str, list[str]]]:
+    """The texts of this repository, read once."""
+    return areas(prose.ROOT)
+
+
+@pytest.fixture
+def _read_once(repository: dict[str, dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prose, "areas", {prose.ROOT: repository}.__getitem__)
+
+
+@pytest.mark.usefixtures("_read_once")
 def test_no_area_of_this_repository_exceeds_its_limits() -> None:
     assert problems(prose.ROOT) == []
 
 
+@pytest.mark.usefixtures("_read_once")
 def test_the_worst_docstrings_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert prose.main(["--worst", "1", "docs"]) == 0
     assert prose.main(["core/src/byoc_core/dims"]) == 0
