@@ -10,9 +10,9 @@ from sessions.running import run_tests
 
 @nox.session(requires=["wheels"])
 def docs(session: nox.Session) -> None:
-    """Run the code of the README and of every page under docs/, build the site, and test the demo's pictures."""
-    install_wheels(session, tuple(PACKAGES), *group("test", "demo", "site"))
-    run_tests(session, "docs", "examples/digits/tests")
+    """Run the code of the README and of every page under docs/, build the site, and test the examples."""
+    install_wheels(session, tuple(PACKAGES), *group("test", "demo", "site", "serving", "scoring"))
+    run_tests(session, "docs", *(f"examples/{name}/tests" for name in ("digits", "serving", "scoring")))
 
 
 @nox.session(requires=["wheels"])

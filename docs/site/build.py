@@ -31,6 +31,7 @@ TREE = {
     "Use byoc": [
         "session",
         "from-onnx-runtime",
+        "serving",
         "inspect",
         "foreign-operators",
         "onnx-suite",

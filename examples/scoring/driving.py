@@ -96,15 +96,15 @@ def score_on_cluster(
             submit()
         for future in futures:
             submit()
-            if future.status == "finished":
-                outcome: Outcome = future.result()
+            try:
+                outcome: Outcome = future.result()  # waits again if the answer was lost with its worker
+            except Exception as error:  # noqa: BLE001 - whatever a task raised, or Dask for a task that killed workers
+                progress.failures[shards_by_key[future.key].name] = f"{type(error).__name__}: {error}"
+            else:
                 progress.outcomes.append(outcome)
                 line = {**asdict(outcome.record), "pid": outcome.pid, "new": outcome.is_new, "seconds": outcome.seconds}
                 ledger.write(json.dumps(line) + "\n")
                 ledger.flush()
-            else:
-                error = future.exception()
-                progress.failures[shards_by_key[future.key].name] = f"{type(error).__name__}: {error}"
             if time.perf_counter() - reported > _REPORT_S:
                 reported = time.perf_counter()
                 report(progress)

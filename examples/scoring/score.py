@@ -122,12 +122,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read_command_line(arguments)
     threads = options.threads or max(1, num_threads() // (1 if options.scheduler else options.workers))
     try:
+        with options.model.open("rb") as file:
+            model = hashlib.file_digest(file, "sha256").hexdigest()
         if not zipfile.is_zipfile(options.model):
             raise ValueError("is no artifact; compile the model by `byoc compile`")
         session = byoc_core.Session(options.model.absolute(), num_threads=threads, allow_native=options.allow_native)
         shards = list_shards(options, find_row_size(session).symbol)
-        with options.model.open("rb") as file:
-            model = hashlib.file_digest(file, "sha256").hexdigest()
         options.results.mkdir(parents=True, exist_ok=True)
     except (ByocError, OSError, ValueError) as error:
         raise SystemExit(f"{options.model}: {error}") from error

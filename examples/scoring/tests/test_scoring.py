@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from byoc_core.errors import CallError
 
 from examples.scoring.driving import LEDGER, check_results, compare_serially, read_ledger
 from examples.scoring.results import read_record, read_results, remove_unfinished, result_path
-from examples.scoring.shards import DrawnShard, FileShard, digest_of, find_shards
+from examples.scoring.score import list_shards, main, read_command_line
+from examples.scoring.shards import Arrays, DrawnShard, FileShard, digest_of, find_shards
 from examples.scoring.workers import Outcome, Task, run_in_batches, score_here
 from examples.serving.tests.summing_model import ROWS, SUMS, write_artifact
 
@@ -54,43 +56,79 @@ def state_of(folder: Path) -> Mapping[str, Any]:
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("*.npz")}
 
 
-def test_a_killed_worker_loses_nothing_and_repeats_nothing(artifact: Path, tmp_path: Path) -> None:
-    shards = [DrawnShard(f"drawn-{index:06}", "n", 100, index) for index in range(300)]
-    folder = tmp_path / "results"
-    command = [*COMMAND, str(artifact), str(folder), "--draw", "30000", "--shard-rows", "100", "--workers", "2"]
-    process = subprocess.Popen(
-        [*command, "--compare", "10"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    ledger = folder / LEDGER
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        while not (ledger.exists() and len(ledger.read_text().splitlines()) > 5):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        pid = json.loads(ledger.read_text().splitlines()[0])["pid"]
-        assert pid != process.pid
-        os.kill(pid, signal.SIGKILL)
-        output, errors = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        process.kill()
-    assert process.returncode == 0, errors
-    assert "workers lost: 1" in errors
+def find_reader(path: Path) -> int | None:
+    """Return the other process with a file open; ``None`` without such a process."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if int(link.parts[2]) != os.getpid() and link.readlink() == path:
+                return int(link.parts[2])
+    return None
 
-    lines = read_ledger(folder)
-    assert sorted(str(line["shard"]) for line in lines) == [shard.name for shard in shards]
-    later = [line["pid"] for line in lines if line["pid"] != pid]
-    assert len(set(later)) >= 1
-    assert len(later) > len(lines) / 2, "the worker was killed early"
-    session = byoc_core.Session(artifact, num_threads=1)
-    recorded = {line["shard"]: line["results"] for line in lines}
-    for shard in shards:
-        expected = run_in_batches(session, shard.load(session), 256)
-        assert recorded[shard.name] == digest_of(expected)
-        np.testing.assert_array_equal(read_results(folder, shard.name)["scores"], expected["scores"])
-    assert sorted(path.name for path in folder.iterdir()) == [*(f"{shard.name}.npz" for shard in shards), LEDGER]
-    assert re.search(r"^300 shards, 30000 rows, digest [0-9a-f]{64}\n", output)
-    assert "all result files are as recorded; 10 equal a serial run\n" in output
+
+@contextmanager
+def open_pipe(path: Path) -> Iterator[Callable[[], bool]]:
+    """Yield a function that opens a pipe for writing, and returns whether there is a reader; the reader then waits."""
+    descriptors: list[int] = []
+
+    def has_reader() -> bool:
+        if not descriptors:
+            with suppress(OSError):
+                descriptors.append(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(descriptors)
+
+    try:
+        yield has_reader
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_killed_with_a_shard_in_work_loses_nothing_and_repeats_nothing(
+    artifact: Path, session: byoc_core.Session, tmp_path: Path
+) -> None:
+    """A pipe in place of a shard holds a worker at this shard until the worker is killed."""
+    data, folder = tmp_path / "data", tmp_path / "results"
+    data.mkdir()
+    generator = np.random.default_rng(0)
+    arrays = {f"{index:02}": generator.standard_normal((100, 8), np.float32) for index in range(40)}
+    for name, array in arrays.items():
+        np.save(tmp_path / "15.npy" if name == "15" else data / f"{name}.npy", array)
+    pipe = data / "15.npy"
+    os.mkfifo(pipe)
+    command = [*COMMAND, str(artifact), str(folder), "--data", str(data), "--workers", "2", "--compare", "all"]
+    deadline = time.monotonic() + TIMEOUT_S
+    with (
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        open_pipe(pipe) as has_reader,
+    ):
+        try:
+            pid = None
+            while pid is None:
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+                pid = find_reader(pipe) if has_reader() else None
+            (tmp_path / "15.npy").replace(pipe)
+            os.kill(pid, signal.SIGKILL)
+            output, errors = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0, errors
+    assert pid != process.pid
+    assert "workers lost: 1" in errors
+    assert re.search(r"^40 shards, 4000 rows, digest [0-9a-f]{64}\n", output)
+    assert "all result files are as recorded; 40 equal a serial run\n" in output
+
+    lines = {str(line["shard"]): line for line in read_ledger(folder)}
+    assert sorted(str(line["shard"]) for line in read_ledger(folder)) == list(arrays)
+    assert lines["15"]["pid"] != pid
+    assert lines["15"]["new"]
+    assert sorted(path.name for path in folder.iterdir()) == [*(f"{name}.npz" for name in arrays), LEDGER]
+    for name, array in arrays.items():
+        expected = run_in_batches(session, {"x": array}, 256)
+        assert lines[name]["results"] == digest_of(expected)
+        np.testing.assert_array_equal(read_results(folder, name)["scores"], expected["scores"])
 
 
 def test_shards_at_fault_are_named_and_finished_shards_stay(
@@ -113,10 +151,10 @@ def test_shards_at_fault_are_named_and_finished_shards_stay(
     assert before.keys() == {"a.npz", "c.npz"}
 
     np.save(data / "b.npy", generator.standard_normal((40, 8), np.float32))
-    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    assert again.returncode == 0, again.stderr
-    assert "3 of 3 shards" in again.stderr
-    assert "2 found finished" in again.stderr
+    repeated = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert repeated.returncode == 0, repeated.stderr
+    assert "3 of 3 shards" in repeated.stderr
+    assert "2 found finished" in repeated.stderr
     assert {line["shard"]: line["new"] for line in read_ledger(folder)} == {"a": False, "b": True, "c": False}
     assert before.items() < state_of(folder).items(), "finished files were not written again"
 
@@ -142,7 +180,7 @@ def test_batches_do_not_change_results(session: byoc_core.Session, tmp_path: Pat
         np.testing.assert_array_equal(run_in_batches(session, {"x": x}, batch_rows)["scores"], expected)
     assert run_in_batches(session, {"x": x[:0]}, 32)["scores"].shape == (0, 4)
     sums = byoc_core.Session(write_artifact(tmp_path / "sums.byoc", SUMS))
-    inputs = {"ids": generator.integers(0, 50, (70, 3)), "shift": np.ones(8, np.float32)}
+    inputs: Arrays = {"ids": generator.integers(0, 50, (70, 3)), "shift": np.ones(8, np.float32)}
     found = run_in_batches(sums, inputs, 32)
     for name, array in sums(**inputs).items():
         np.testing.assert_array_equal(found[name], array)
@@ -182,7 +220,7 @@ def test_leftovers_of_killed_processes_are_removed(task: Task) -> None:
 
 
 def test_data_sets_are_folders_of_arrays(tmp_path: Path, session: byoc_core.Session) -> None:
-    with pytest.raises(ValueError, match="holds no .npy and no .npz file"):
+    with pytest.raises(ValueError, match=r"holds no \.npy and no \.npz file"):
         find_shards(tmp_path)
     np.save(tmp_path / "b.npy", np.zeros((2, 8), np.float32))
     np.savez(tmp_path / "a.npz", x=np.ones((2, 8), np.float32))
@@ -198,18 +236,35 @@ def test_data_sets_are_folders_of_arrays(tmp_path: Path, session: byoc_core.Sess
         find_shards(tmp_path)
 
 
+def test_random_rows_are_cut_into_shards() -> None:
+    options = read_command_line(["model.byoc", "results", "--draw", "250", "--shard-rows", "100"])
+    assert list_shards(options, "n") == [
+        DrawnShard("drawn-000000", "n", 100, 0),
+        DrawnShard("drawn-000001", "n", 100, 1),
+        DrawnShard("drawn-000002", "n", 50, 2),
+    ]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "status", "text"),
+    ("arguments", "text"),
     [
-        (["--draw", "10"], 1, "notes.txt: is no artifact; compile the model by `byoc compile`\n"),
-        ([], 2, "one of the arguments --data --draw is required"),
-        (["--draw", "0"], 2, "argument --draw: invalid positive value: '0'"),
-        (["--draw", "1", "--compare", "some"], 2, "argument --compare: 'some' is no number, and not `all`"),
+        ([], "one of the arguments --data --draw is required"),
+        (["--draw", "0"], "argument --draw: invalid positive value: '0'"),
+        (["--draw", "1", "--compare", "some"], "argument --compare: 'some' is no number, and not `all`"),
+        (["--draw", "1", "--workers", "1", "--scheduler", "tcp://a:1"], "not allowed with argument --workers"),
     ],
 )
-def test_bad_command_lines_are_explained(tmp_path: Path, arguments: list[str], status: int, text: str) -> None:
-    (tmp_path / "notes.txt").write_text("text")
-    command = [*COMMAND, str(tmp_path / "notes.txt"), str(tmp_path / "results"), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    assert done.returncode == status
-    assert text in done.stderr
+def test_bad_command_lines_are_explained(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["model.byoc", "results", *arguments])
+    assert end.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_other_files_than_artifacts_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_text("text")
+    with pytest.raises(SystemExit) as end:
+        main([str(tmp_path / "model.onnx"), str(tmp_path / "results"), "--draw", "10"])
+    assert end.value.code == f"{tmp_path / 'model.onnx'}: is no artifact; compile the model by `byoc compile`"
+    with pytest.raises(SystemExit, match="No such file"):
+        main([str(tmp_path / "model.byoc"), str(tmp_path / "results"), "--draw", "10"])
