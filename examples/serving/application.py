@@ -21,11 +21,11 @@ from byoc_core.errors import ByocError, CallError, ExecutionError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from examples.serving.batching import BatchLimits, QueueFullException, SessionBatcher
+from examples.serving.batching import BatchLimits, QueueFullException, SessionBatcher, TooManyRowsError
 from examples.serving.tensors import JSON, NPY, NPZ, BodyError, read_body, write_body
 
 __all__ = ["create_application"]
@@ -89,8 +89,10 @@ class Service:
             content = await run_in_threadpool(write_body, answer_type, outputs)
         except BodyError as error:
             return _error(error.status, error)
-        except ValueError as error:  # too many rows
+        except TooManyRowsError as error:
             return _error(413, error)
+        except ClientDisconnect:
+            return _error(400, "the client left before the end of the body")
         except (CallError, ExecutionError) as error:  # the latter for values, such as an index outside an axis
             return _error(422, error)
         except ByocError as error:

@@ -21,10 +21,14 @@ from byoc_core.errors import ByocError
 
 from examples.rows import RowSize, find_row_size
 
-__all__ = ["BatchLimits", "QueueFullException", "Request", "SessionBatcher", "plan_calls"]
+__all__ = ["BatchLimits", "QueueFullException", "Request", "SessionBatcher", "TooManyRowsError", "plan_calls"]
 
 Array = npt.NDArray[Any]
 Answer = Mapping[str, Array]
+
+
+class TooManyRowsError(Exception):
+    """A request has more rows than a call may have."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,13 @@ class BatchLimits:
 
     Attributes:
         max_rows: the most rows of a call.
-        max_wait_s: the time to wait for further requests, in seconds, while no call runs.
+        max_wait_s: the time to wait for further requests while no call runs, in seconds. With 0, only requests
+            arriving during a call share the next call.
         max_waiting: the most requests waiting for a call; further requests are refused.
     """
 
     max_rows: int = 32
-    max_wait_s: float = 0.002
+    max_wait_s: float = 0.0
     max_waiting: int = 1024
 
 
@@ -112,12 +117,13 @@ class SessionBatcher(AsyncBatcher):
 
         Raises:
             QueueFullException: too many requests wait.
-            ValueError: the request has more rows than a call may have.
+            TooManyRowsError: the request has more rows than a call may have.
             ByocError: the inputs do not fit the model, or the model failed on the inputs.
         """
         request = Request.of(feeds, self._names, self.row_size.inputs)
         if request.num_rows > self._limits.max_rows:
-            raise ValueError(f"{request.num_rows} rows are too many; at most {self._limits.max_rows} in a request")
+            problem = f"{request.num_rows} rows are too many; at most {self._limits.max_rows} in a request"
+            raise TooManyRowsError(problem)
         # Without the shield, a caller that gives up would leave a cancelled future in the batch, and the library, on
         # setting its result, would leave all later requests of the batch without an answer.
         found: Answer = await asyncio.shield(asyncio.ensure_future(self.process(request)))

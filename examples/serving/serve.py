@@ -47,9 +47,10 @@ def read_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--max-wait-ms",
         type=float,
-        default=2.0,
+        default=0.0,
         metavar="MS",
-        help="how long a request waits for others while the model is idle (%(default)s)",
+        help="how long a request waits for others while the model is idle (%(default)s: not at all; requests arriving"
+        " during a call share the next call)",
     )
     parser.add_argument(
         "--max-waiting",

@@ -21,6 +21,9 @@ from examples.serving.application import Service
 from examples.serving.batching import BatchLimits, QueueFullException, Request, SessionBatcher, plan_calls
 from examples.serving.tests.summing_model import NUM_ENTRIES, write_artifact
 
+# async-batcher calls a function of asyncio that Python 3.14 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning")
+
 Feeds = Mapping[str, npt.NDArray[Any]]
 SHIFT = np.arange(8, dtype=np.float32)
 GENERATOR = np.random.default_rng(0)

@@ -70,7 +70,7 @@ class Server:
 @contextmanager
 def serve(model: Path, *options: str) -> Iterator[Server]:
     """Start a server on a free port, and stop it if the test did not."""
-    command = [sys.executable, "-W", "error", "-m", "examples.serving.serve", str(model), "--port", "0", *options]
+    command = [sys.executable, "-m", "examples.serving.serve", str(model), "--port", "0", *options]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert process.stderr is not None
     try:
