@@ -15,6 +15,8 @@ from typing import Any
 from byoc_core.errors import ArtifactError, ExecutionError
 from byoc_core.runtime.threads import ForkGate
 
+from byoc_dnnl.memo import Memo
+
 __all__ = [
     "MAX_INT",
     "MAX_NDIMS",
@@ -42,6 +44,9 @@ MAX_INT = 2**31 - 1
 """The largest count supported by all of oneDNN's implementations, although the API takes sizes of 64 bits."""
 
 _MAX_DIM = 2**63 - 1
+
+_NUM_DESCS = 1024
+"""Number of memory descriptions kept in a generation, each of about 2 kB; a large network needs some hundred."""
 
 Dims = c_int64 * MAX_NDIMS
 
@@ -347,12 +352,16 @@ class Api:
     Args:
         library: the library; each function gets types.
 
+    Attributes:
+        descs: recent memory descriptions, by request (:class:`~byoc_dnnl.handles.MemoryDesc`).
+
     Raises:
         AttributeError: a function is missing; the library is no oneDNN of version 3.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._functions: dict[str, Callable[..., Any]] = {}
+        self.descs: Memo[object] = Memo(_NUM_DESCS)
         locked = ctypes.PyDLL(None, handle=library._handle)
         for name, parameters in _FUNCTIONS.items():
             self._add(library if name == _EXECUTE else locked, name, c_int, parameters)
@@ -372,10 +381,9 @@ class Api:
         """Return a function with a status as result; the caller has to check the status."""
         return self._functions[name]
 
-    def attempt(self, name: str, *arguments: object) -> Status | int:
-        """Call a function and return its status."""
-        status = int(self._functions[name](*arguments))
-        return Status(status) if status in Status._value2member_map_ else status
+    def attempt(self, name: str, *arguments: object) -> int:
+        """Call a function and return its status, a number of :class:`Status`."""
+        return int(self._functions[name](*arguments))
 
     def call(self, name: str, *arguments: object) -> None:
         """Call a function and check its status.
@@ -383,8 +391,8 @@ class Api:
         Raises:
             ExecutionError: the call failed; names the function and the status.
         """
-        status = self.attempt(name, *arguments)
-        if status != Status.SUCCESS:
+        status = self._functions[name](*arguments)
+        if status:
             raise failure(name, status)
 
 

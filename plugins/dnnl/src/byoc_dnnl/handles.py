@@ -6,6 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Hashable, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 
 from byoc_core.errors import ArtifactError
@@ -17,6 +18,7 @@ from byoc_dnnl.capi import (
     IN_ORDER_STREAM,
     MAX_NDIMS,
     Api,
+    Argument,
     CpuRuntime,
     DataType,
     ExecArg,
@@ -25,6 +27,8 @@ from byoc_dnnl.capi import (
     dims_array,
     failure,
 )
+from byoc_dnnl.desc_facts import Facts, query_facts, row_major_strides
+from byoc_dnnl.memo import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +45,15 @@ __all__ = [
     "Stream",
     "argument_block",
 ]
+
+
+_TOKENS = count()
+"""The tokens of memory descriptions: a counter is the same in all threads."""
+
+_MISSING = object()
+
+_NUM_PRIMITIVES = 128
+"""Number of primitive descriptors kept in a generation: products take 60 kB each, others up to 10 kB."""
 
 
 class Handle:
@@ -77,13 +90,18 @@ class Engine(Handle):
     The engine switches oneDNN's cache of primitives off. A cached descriptor may point to attributes of a freed
     descriptor. oneDNN 3.2 reads these attributes if the cache no longer holds the primitive at the time of creation.
     Programs keep their primitives themselves, except for some kept for good (:mod:`byoc_dnnl.primitive_cache`).
+
+    Attributes:
+        primitives: recent primitive descriptors by request, and ``None`` for requests without an implementation
+            (:class:`~byoc_dnnl.primitives.PrimitiveFactory`).
     """
 
-    __slots__ = ("_library",)
+    __slots__ = ("_library", "primitives")
     _destroy = "dnnl_engine_destroy"
 
     def __init__(self, library: Library) -> None:
         self._library = library
+        self.primitives: Memo[PrimitiveDesc | None] = Memo(_NUM_PRIMITIVES)
         library.api.call("dnnl_set_primitive_cache_capacity", 0)
         super().__init__(library.api, "dnnl_engine_create", CPU_ENGINE, 0)
 
@@ -131,11 +149,22 @@ class MemoryDesc(Handle):
     """The layout of a tensor in memory: dtype, sizes, and strides or blocks. Equal descriptions compare equal.
 
     Descriptions are created by class methods; a method that returns another description does not change this one.
+    Descriptions never change. A request for a recent description returns the same object: plans make the same requests
+    for each of their equal layers.
+
+    Attributes:
+        token: a number of this description alone, never used again: for keys.
     """
 
-    __slots__ = ()
+    __slots__ = ("_facts", "_nbytes", "token")
     _destroy = "dnnl_memory_desc_destroy"
     __hash__ = None  # type: ignore[assignment]  # the library decides equality
+
+    def _own(self, api: Api, pointer: ctypes.c_void_p) -> None:
+        super()._own(api, pointer)
+        self.token = next(_TOKENS)
+        self._facts: Facts | None = None
+        self._nbytes: int | None = None
 
     @classmethod
     def strided(
@@ -143,21 +172,82 @@ class MemoryDesc(Handle):
     ) -> MemoryDesc:
         """Create a description with strides, in elements; without strides, of a row-major tensor without gaps."""
         sizes = tuple(sizes)
-        steps = row_major_strides(sizes) if strides is None else tuple(strides)
-        name = "dnnl_memory_desc_create_with_strides"
-        return cls(engine.api, name, len(sizes), dims_array(sizes), DataType[dtype], dims_array(steps))
+        if strides is not None:
+            return cls._strided(engine.api, sizes, tuple(strides), dtype)
+        recent = engine.api.descs
+        found = recent.get((dtype, sizes), None)
+        if found is None:
+            found = recent.put((dtype, sizes), cls._strided(engine.api, sizes, row_major_strides(sizes), dtype))
+        assert isinstance(found, MemoryDesc)
+        return found
+
+    @classmethod
+    def _strided(cls, api: Api, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> MemoryDesc:
+        key = dtype, sizes, strides
+        found = api.descs.get(key, None)
+        if found is None:
+            dims, steps, rank = dims_array(sizes), dims_array(strides), len(sizes)
+            found = cls(api, "dnnl_memory_desc_create_with_strides", rank, dims, DataType[dtype], steps)
+            found._facts = Facts.of_strides(tuple(dims[:rank]), tuple(steps[:rank]), dtype)
+            api.descs.put(key, found)
+        assert isinstance(found, MemoryDesc)
+        return found
 
     @classmethod
     def any_layout(cls, engine: Engine, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
         """Create a description with the layout left to the primitive."""
-        sizes = tuple(sizes)
-        name = "dnnl_memory_desc_create_with_tag"
-        return cls(engine.api, name, len(sizes), dims_array(sizes), DataType[dtype], FORMAT_ANY)
+        sizes, recent = tuple(sizes), engine.api.descs
+        key = "any", dtype, sizes
+        found = recent.get(key, None)
+        if found is None:
+            name = "dnnl_memory_desc_create_with_tag"
+            made = cls(engine.api, name, len(sizes), dims_array(sizes), DataType[dtype], FORMAT_ANY)
+            found = recent.put(key, made)
+        assert isinstance(found, MemoryDesc)
+        return found
 
     @classmethod
     def copied(cls, api: Api, pointer: int) -> MemoryDesc:
-        """Copy a description owned by another object."""
-        return cls(api, "dnnl_memory_desc_clone", pointer)
+        """Return the description owned by another object: a copy, or an equal recent description."""
+        return cls(api, "dnnl_memory_desc_clone", pointer)._shared()
+
+    def _shared(self) -> MemoryDesc:
+        """Return a recent description equal in all respects, or this description.
+
+        Facts do not tell everything: weights of bytes may have room for sums behind the elements. The library compares
+        the rest, but not the strides along axes of size 1.
+        """
+        facts = self.facts
+        if facts.is_strided:
+            known: object = self._strided(self.api, facts.sizes, facts.strides, facts.dtype)
+        else:
+            known = self.api.descs.get(facts, None) or self.api.descs.put(facts, self)
+        assert isinstance(known, MemoryDesc)
+        return known if self.api.ask("dnnl_memory_desc_equal", known, self) else self
+
+    def _derived(self, kind: str, numbers: tuple[object, ...], name: str, *arguments: object) -> MemoryDesc | None:
+        """Return the description made from this description by a function, or ``None`` if the function cannot."""
+        key = self.token, kind, numbers
+        found = self.api.descs.get(key, _MISSING)
+        if found is _MISSING:
+            pointer = ctypes.c_void_p()
+            status = self.api.attempt(name, ctypes.byref(pointer), self, *arguments)
+            if status in (Status.INVALID_ARGUMENTS, Status.UNIMPLEMENTED):
+                return self.api.descs.put(key, None)  # type: ignore[return-value]
+            if status != Status.SUCCESS:
+                raise failure(name, status)
+            made = MemoryDesc.__new__(MemoryDesc)
+            made._own(self.api, pointer)
+            found = self.api.descs.put(key, made._shared())
+        assert found is None or isinstance(found, MemoryDesc)
+        return found
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of the description."""
+        if self._facts is None:
+            self._facts = query_facts(self.api, self)
+        return self._facts
 
     def permuted(self, axes: Sequence[int]) -> MemoryDesc:
         """Return the same memory with permuted axes: axis ``i`` of the result is ``axes[i]`` of this description."""
@@ -168,48 +258,40 @@ class MemoryDesc(Handle):
         for index, axis in enumerate(axes):
             new_axes[axis] = index
         array = (ctypes.c_int * len(axes))(*new_axes)
-        return MemoryDesc(self.api, "dnnl_memory_desc_permute_axes", self, array)
+        found = self._derived("permuted", tuple(axes), "dnnl_memory_desc_permute_axes", array)
+        if found is None:
+            raise failure("dnnl_memory_desc_permute_axes", Status.INVALID_ARGUMENTS)
+        return found
 
     def cast(self, engine: Engine, dtype: str) -> MemoryDesc | None:
         """Return the same layout for elements of another dtype; ``None`` for a blocked layout."""
-        if self.dtype == dtype:
+        facts = self.facts
+        if facts.dtype == dtype:
             return self
-        if self._number(Query.INNER_NBLKS):
-            return None
-        return MemoryDesc.strided(engine, self.sizes, self._dims(Query.STRIDES), dtype)
+        return None if facts.blocks else MemoryDesc.strided(engine, facts.sizes, facts.strides, dtype)
 
     def as_bytes(self, engine: Engine) -> MemoryDesc | None:
         """Return two-byte elements as bytes, on an additional axis; ``None`` if such a description is impossible."""
-        if self._number(Query.INNER_NBLKS) or len(self.sizes) == MAX_NDIMS:
+        facts = self.facts
+        if facts.blocks or len(facts.sizes) == MAX_NDIMS:
             return None
-        strides = [2 * stride for stride in self._dims(Query.STRIDES)]
-        return MemoryDesc.strided(engine, (*self.sizes, 2), (*strides, 1), "uint8")
+        strides = [2 * stride for stride in facts.strides]
+        return MemoryDesc.strided(engine, (*facts.sizes, 2), (*strides, 1), "uint8")
 
     def reshaped(self, sizes: Sequence[int]) -> MemoryDesc | None:
         """Return the same memory with other sizes; ``None`` if the layout does not permit the sizes."""
         sizes = tuple(sizes)
-        return self._other("dnnl_memory_desc_reshape", len(sizes), dims_array(sizes))
-
-    def _other(self, name: str, *arguments: object) -> MemoryDesc | None:
-        """Return the description made from this description by a function, or ``None`` if the function cannot."""
-        pointer = ctypes.c_void_p()
-        status = self.api.attempt(name, ctypes.byref(pointer), self, *arguments)
-        if status in (Status.INVALID_ARGUMENTS, Status.UNIMPLEMENTED):
-            return None
-        if status != Status.SUCCESS:
-            raise failure(name, status)
-        result = MemoryDesc.__new__(MemoryDesc)
-        result._own(self.api, pointer)
-        return result
+        return self._derived("reshaped", sizes, "dnnl_memory_desc_reshape", len(sizes), dims_array(sizes))
 
     def part(self, starts: Sequence[int], sizes: Sequence[int]) -> MemoryDesc | None:
         """Return a piece of the same memory; ``None`` if the piece would begin within a block."""
-        where = dims_array(tuple(sizes)), dims_array(tuple(starts))
-        return self._other("dnnl_memory_desc_create_submemory", *where)
+        starts, sizes = tuple(starts), tuple(sizes)
+        where = dims_array(sizes), dims_array(starts)
+        return self._derived("part", (starts, sizes), "dnnl_memory_desc_create_submemory", *where)
 
     def plain_order(self) -> tuple[int, ...] | None:
         """Return the axes from the outermost to the innermost; ``None`` with blocks or gaps."""
-        strides, sizes = self._dims(Query.STRIDES), self.sizes
+        strides, sizes = self.facts.strides, self.sizes
         order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], sizes[axis] > 1, axis)))
         return order if self.permuted(order).is_row_major() else None
 
@@ -219,95 +301,98 @@ class MemoryDesc(Handle):
         Returns:
             ``None`` with padding, with two blocked axes, or if the result would have more axes than oneDNN supports.
         """
-        count = self._number(Query.INNER_NBLKS)
-        if self.is_padded() or count > 1 or len(self.sizes) + count > MAX_NDIMS:
+        facts = self.facts
+        count = len(facts.blocks)
+        if self.is_padded() or count > 1 or len(facts.sizes) + count > MAX_NDIMS:
             return None
-        sizes, strides = list(self.sizes), list(self._dims(Query.STRIDES))
+        sizes, strides = list(facts.sizes), list(facts.strides)
         if count == 1:
-            (axis,), (block,) = self._dims(Query.INNER_IDXS, 1), self._dims(Query.INNER_BLKS, 1)
+            (axis,), (block,) = facts.block_axes, facts.blocks
             sizes[axis : axis + 1] = sizes[axis] // block, block
             strides[axis : axis + 1] = strides[axis], 1
-        return MemoryDesc.strided(engine, sizes, strides, self.dtype)
+        return MemoryDesc.strided(engine, sizes, strides, facts.dtype)
 
     def has_usual_order(self) -> bool:
         """Return whether the strides order the axes from the outermost to the innermost, perhaps with axis 1 last.
 
         Blocks may lie within. Axes of size 1 count too, because oneDNN looks at their strides.
         """
-        strides = self._dims(Query.STRIDES)
+        strides = self.facts.strides
         orders = [strides] if self.is_blocked() else [strides, (*strides[:1], *strides[2:], *strides[1:2])]
         return any(list(order) == sorted(order, reverse=True) for order in orders)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of the axes."""
-        return self._dims(Query.DIMS)
+        return self.facts.sizes
 
     @property
     def dtype(self) -> str:
         """The name of the elements' dtype."""
-        return DataType(self._number(Query.DATA_TYPE)).name
+        return self.facts.dtype
 
     @property
     def nbytes(self) -> int:
         """The size in memory, with padding."""
-        return int(self.api.ask("dnnl_memory_desc_get_size", self))
+        if self._nbytes is None:
+            self._nbytes = int(self.api.ask("dnnl_memory_desc_get_size", self))
+        return self._nbytes
 
     def with_plain_unit_axes(self) -> MemoryDesc:
         """Return the same memory, with strides along axes of size 1 as in a tensor without gaps.
 
         These strides mean nothing, but oneDNN looks at them to distinguish layouts.
         """
-        if self._number(Query.INNER_NBLKS):
+        facts = self.facts
+        if facts.blocks:
             return self
-        sizes, strides = self.sizes, list(self._dims(Query.STRIDES))
+        sizes, strides = facts.sizes, list(facts.strides)
         for axis in reversed(range(len(sizes))):
             if sizes[axis] == 1:
                 strides[axis] = max(
                     (strides[inner_axis] * sizes[inner_axis] for inner_axis in range(axis + 1, len(sizes))), default=1
                 )
-        name = "dnnl_memory_desc_create_with_strides"
-        dtype = self._number(Query.DATA_TYPE)
-        return MemoryDesc(self.api, name, len(sizes), dims_array(sizes), dtype, dims_array(tuple(strides)))
+        return self._strided(self.api, sizes, tuple(strides), facts.dtype)
 
     def is_row_major(self) -> bool:
         """Return whether the layout is row-major, without gaps."""
-        return self._number(Query.INNER_NBLKS) == 0 and self._steps() == self._steps_of(row_major_strides(self.sizes))
+        facts = self.facts
+        if facts.blocks:
+            return False
+        expected = 1
+        for size, stride in zip(reversed(facts.sizes), reversed(facts.strides), strict=True):
+            if size != 1 and stride != expected:
+                return False
+            expected *= max(1, size)
+        return True
 
     def is_blocked(self) -> bool:
         """Return whether the innermost elements are blocks of an axis, as in ``ABcd16b``."""
-        return self._number(Query.INNER_NBLKS) != 0
+        return bool(self.facts.blocks)
 
     def is_padded(self) -> bool:
         """Return whether the last block of an axis extends beyond the axis."""
-        return self._dims(Query.PADDED_DIMS) != self.sizes
+        return self.facts.padded_sizes != self.facts.sizes
 
     def identity(self) -> tuple[object, ...]:
         """Return a key, equal for equal descriptions, for descriptions with strides or with an open layout."""
-        kind = self._number(Query.FORMAT_KIND)
-        basics: tuple[object, ...] = (kind, self.dtype, self.sizes)
-        if kind != FORMAT_KIND_BLOCKED:
-            return basics
-        offset = ctypes.c_int64()
-        self.api.call("dnnl_memory_desc_query", self, Query.SUBMEMORY_OFFSET, ctypes.byref(offset))
-        count = self._number(Query.INNER_NBLKS)
-        blocks = (self._dims(query, count) for query in (Query.INNER_BLKS, Query.INNER_IDXS))
-        return (*basics, offset.value, self._dims(Query.PADDED_DIMS), self._dims(Query.STRIDES), *blocks)
+        return self.facts
 
     def has_same_layout(self, other: MemoryDesc) -> bool:
         """Return whether the elements have the same order, including padding; dtypes may differ."""
-        queries = (Query.DIMS, Query.PADDED_DIMS, Query.STRIDES)
-        blocks = (Query.INNER_BLKS, Query.INNER_IDXS)
-        count = self._number(Query.INNER_NBLKS)
-        return (
-            count == other._number(Query.INNER_NBLKS)
-            and all(self._dims(query) == other._dims(query) for query in queries)
-            and all(self._dims(query, count) == other._dims(query, count) for query in blocks)
+        own, others = self.facts, other.facts
+        return (own.sizes, own.padded_sizes, own.strides, own.blocks, own.block_axes) == (
+            *(others.sizes, others.padded_sizes, others.strides, others.blocks, others.block_axes),
         )
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, MemoryDesc):
             return NotImplemented
+        own, others = self.facts, other.facts
+        if own.sizes != others.sizes or own.dtype != others.dtype or own.blocks != others.blocks:
+            return False
         return bool(self.api.ask("dnnl_memory_desc_equal", self, other))
 
     def __str__(self) -> str:
@@ -315,52 +400,41 @@ class MemoryDesc(Handle):
         return self._tag() if self.dtype == "float32" else f"{self._tag()}:{self.dtype}"
 
     def _tag(self) -> str:
-        if self._number(Query.FORMAT_KIND) != FORMAT_KIND_BLOCKED:
+        facts = self.facts
+        if facts.kind != FORMAT_KIND_BLOCKED:
             return "other" if self._size_is_known() else "any"
-        count = self._number(Query.INNER_NBLKS)
-        blocks, indices = (self._dims(query, count) for query in (Query.INNER_BLKS, Query.INNER_IDXS))
-        strides, sizes = self._dims(Query.STRIDES), list(self._dims(Query.PADDED_DIMS))
-        for block, axis in zip(blocks, indices, strict=True):
+        strides, sizes = facts.strides, list(facts.padded_sizes)
+        for block, axis in zip(facts.blocks, facts.block_axes, strict=True):
             sizes[axis] //= block
         order = sorted(range(len(sizes)), key=lambda axis: (-strides[axis], -sizes[axis], axis))
-        letters = "".join(chr(ord("A" if axis in indices else "a") + axis) for axis in order)
-        return letters + "".join(f"{block}{chr(ord('a') + axis)}" for block, axis in zip(blocks, indices, strict=True))
+        letters = "".join(chr(ord("A" if axis in facts.block_axes else "a") + axis) for axis in order)
+        pairs = zip(facts.blocks, facts.block_axes, strict=True)
+        return letters + "".join(f"{block}{chr(ord('a') + axis)}" for block, axis in pairs)
 
     def _size_is_known(self) -> bool:
         return self.nbytes > 0
-
-    def _steps(self) -> tuple[int, ...]:
-        return self._steps_of(self._dims(Query.STRIDES))
-
-    def _steps_of(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the meaningful strides: the strides along axes with more than one element."""
-        return tuple(stride for stride, size in zip(strides, self.sizes, strict=True) if size != 1)
-
-    def _number(self, query: Query) -> int:
-        found = ctypes.c_int()
-        self.api.call("dnnl_memory_desc_query", self, query, ctypes.byref(found))
-        return found.value
-
-    def _dims(self, query: Query, count: int | None = None) -> tuple[int, ...]:
-        found = ctypes.POINTER(ctypes.c_int64 * MAX_NDIMS)()
-        self.api.call("dnnl_memory_desc_query", self, query, ctypes.byref(found))
-        return tuple(found.contents[: self._number(Query.NDIMS) if count is None else count])
 
 
 class PrimitiveDesc(Handle):
     """A primitive ready for creation: the implementation is chosen, nothing is generated yet.
 
+    Equal steps of plans may share a description: only the creator may call :meth:`advance`.
+
     Attributes:
         implementation: the name of the implementation.
         recipe: a key, equal for equal primitives, if the primitive is to be kept (:mod:`byoc_dnnl.primitive_cache`).
+        primitive_ref: a weak reference to the primitive, if created (:mod:`byoc_dnnl.primitive_cache`).
     """
 
-    __slots__ = ("implementation", "recipe")
+    __slots__ = ("_descs", "_nbytes", "implementation", "primitive_ref", "recipe")
     _destroy = "dnnl_primitive_desc_destroy"
 
     def __init__(self, api: Api, pointer: ctypes.c_void_p) -> None:
         self._own(api, pointer)
+        self._descs: dict[tuple[Query, int], MemoryDesc] = {}
+        self._nbytes: dict[int, int] = {}
         self.recipe: Hashable | None = None
+        self.primitive_ref: weakref.ref[Primitive] | None = None
         self.implementation = self._queried_implementation()
 
     def _queried_implementation(self) -> str:
@@ -372,6 +446,7 @@ class PrimitiveDesc(Handle):
         """Choose the next implementation; return whether there is one."""
         if self.api.attempt("dnnl_primitive_desc_next_impl", self) != Status.SUCCESS:
             return False
+        self._descs, self._nbytes = {}, {}
         self.implementation = self._queried_implementation()
         return True
 
@@ -382,17 +457,29 @@ class PrimitiveDesc(Handle):
 
     def memory_desc(self, query: Query, index: int = 0) -> MemoryDesc:
         """Return the required layout of an argument."""
-        return MemoryDesc.copied(self.api, self.api.ask("dnnl_primitive_desc_query_md", self, query, index))
+        found = self._descs.get((query, index))
+        if found is None:
+            found = MemoryDesc.copied(self.api, self.api.ask("dnnl_primitive_desc_query_md", self, query, index))
+            self._descs[query, index] = found
+        return found
 
     def argument_nbytes(self, argument: int) -> int:
         """Return the number of bytes of an argument read or written by the primitive."""
-        pointer = self.api.ask("dnnl_primitive_desc_query_md", self, Query.EXEC_ARG_MD, argument)
-        return int(self.api.ask("dnnl_memory_desc_get_size", pointer)) if pointer else 0
+        found = self._nbytes.get(argument)
+        if found is None:
+            found = self._nbytes[argument] = self._queried_nbytes(Query.EXEC_ARG_MD, argument)
+        return found
 
     @property
     def scratch_nbytes(self) -> int:
         """The scratch memory of the primitive, in bytes."""
-        pointer = self.api.ask("dnnl_primitive_desc_query_md", self, Query.SCRATCHPAD_MD, 0)
+        found = self._nbytes.get(Argument.SCRATCHPAD)
+        if found is None:
+            found = self._nbytes[Argument.SCRATCHPAD] = self._queried_nbytes(Query.SCRATCHPAD_MD, 0)
+        return found
+
+    def _queried_nbytes(self, query: Query, index: int) -> int:
+        pointer = self.api.ask("dnnl_primitive_desc_query_md", self, query, index)
         return int(self.api.ask("dnnl_memory_desc_get_size", pointer)) if pointer else 0
 
 
@@ -419,11 +506,3 @@ class Memory(Handle):
 def argument_block(arguments: Sequence[tuple[int, Memory]]) -> ctypes.Array[ExecArg]:
     """Convert arguments to the form of a primitive; the caller holds the memories."""
     return (ExecArg * len(arguments))(*(ExecArg(argument, memory.pointer) for argument, memory in arguments))
-
-
-def row_major_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a row-major tensor without gaps."""
-    strides = [1] * len(sizes)
-    for axis in range(len(sizes) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * max(1, sizes[axis + 1])
-    return tuple(strides)

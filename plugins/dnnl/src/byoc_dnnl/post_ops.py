@@ -43,6 +43,12 @@ class PostOp:
         operand = self.operand and self.operand.identity()
         return self.algorithm, float(self.alpha).hex(), float(self.beta).hex(), operand, self.dtype
 
+    @property
+    def request(self) -> tuple[object, ...]:
+        """A key, equal for equal post-ops with the same description of the operand."""
+        operand = self.operand and self.operand.token
+        return self.algorithm, float(self.alpha).hex(), float(self.beta).hex(), operand
+
 
 class Scaling(NamedTuple):
     """The integer arguments with scales and zero points; scales and zero points are arguments themselves.
@@ -54,6 +60,11 @@ class Scaling(NamedTuple):
 
     scales: Mapping[int, int] = MappingProxyType({})
     zero_points: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """A key, equal for equal scales and zero points."""
+        return tuple(sorted(self.scales.items())), self.zero_points
 
 
 class _PostOps(Handle):

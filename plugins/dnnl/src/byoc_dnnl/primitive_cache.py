@@ -1,4 +1,7 @@
-"""Primitives kept for good, each once, because oneDNN 3.2 does not free their code.
+"""Primitives shared by equal steps, and some kept for good, because oneDNN 3.2 does not free their code.
+
+Equal steps have one descriptor (:class:`~byoc_dnnl.primitives.PrimitiveFactory`), and so one primitive, which lives as
+long as a program holds the primitive.
 
 A convolution by ``brgconv`` ending in a function of each element leaks 24 to 67 kB when destroyed. Each load of a model
 would leak more memory. A kept primitive is reused by the next program with the same recipe. The recipe therefore holds
@@ -7,6 +10,7 @@ all inputs of the descriptor, the engine and the number of threads.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Hashable
 
 from byoc_core.runtime.threads import ForkLock
@@ -22,9 +26,17 @@ _FORK_LOCK = ForkLock()
 
 
 def primitive_of(desc: PrimitiveDesc) -> Primitive:
-    """Return a primitive, shared if it has a recipe. Any number of threads may execute the primitive."""
+    """Return the primitive of a descriptor or recipe. Any number of threads may execute the primitive.
+
+    A primitive has no state: scratch memory is an argument, so the same primitive may run at the same time in several
+    places. Two threads asking for a new primitive at the same time may get one each.
+    """
     if desc.recipe is None:
-        return Primitive(desc)
+        primitive = None if desc.primitive_ref is None else desc.primitive_ref()
+        if primitive is None:
+            primitive = Primitive(desc)
+            desc.primitive_ref = weakref.ref(primitive)
+        return primitive
     with _FORK_LOCK.lock:
         if desc.recipe not in _PRIMITIVES:
             _PRIMITIVES[desc.recipe] = Primitive(desc), desc

@@ -7,7 +7,7 @@ A method returns ``None`` if oneDNN has no implementation for the case. Referenc
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from byoc_dnnl.capi import FORWARD_INFERENCE, Algorithm, Api, Direction, NormalizationFlags, Status, dims_array, failure
@@ -97,7 +97,7 @@ class PrimitiveFactory:
     def conversion(self, source: MemoryDesc, target: MemoryDesc, scaling: Scaling) -> PrimitiveDesc | None:
         """Describe a copy of a tensor into another layout or dtype, with scales and zero points."""
         descs = (source, self.engine, target, self.engine)
-        return self._make("dnnl_reorder_primitive_desc_create", *descs, Attributes(self.engine, (), scaling))
+        return self._make("dnnl_reorder_primitive_desc_create", descs, scaling=scaling)
 
     def convolution(
         self,
@@ -114,12 +114,11 @@ class PrimitiveFactory:
 
         ``number`` is the number of oneDNN's implementations passed over.
         """
-        attributes = Attributes(self.engine, post_ops, scaling)
         descs = (source, weights, bias, target)
-        selection = (FORWARD_INFERENCE, Algorithm.CONVOLUTION_DIRECT)
+        parameters = (FORWARD_INFERENCE, Algorithm.CONVOLUTION_DIRECT, *descs, *windows.parameters)
         name = "dnnl_convolution_forward_primitive_desc_create"
-        primitive = self._make_in_engine(name, *selection, *descs, *windows.parameters, attributes)
-        return self._with_recipe(_passed_over(primitive, number), name, descs, windows, post_ops, scaling)
+        primitive = self._make_in_engine(name, *parameters, post_ops=post_ops, scaling=scaling, number=number)
+        return self._with_recipe(primitive, name, descs, windows, post_ops, scaling)
 
     def deconvolution(
         self,
@@ -130,10 +129,10 @@ class PrimitiveFactory:
         post_ops: Sequence[PostOp],
     ) -> PrimitiveDesc | None:
         """Describe a transposed convolution: windows move over ``target``; weights are as for a convolution."""
-        attributes = Attributes(self.engine, post_ops)
         kind = (FORWARD_INFERENCE, Algorithm.DECONVOLUTION_DIRECT)
+        parameters = (*kind, source, weights, None, target, *windows.parameters)
         name = "dnnl_deconvolution_forward_primitive_desc_create"
-        primitive = self._make_in_engine(name, *kind, source, weights, None, target, *windows.parameters, attributes)
+        primitive = self._make_in_engine(name, *parameters, post_ops=post_ops)
         return self._with_recipe(primitive, name, (source, weights, target), windows, post_ops)
 
     def matmul(
@@ -150,16 +149,14 @@ class PrimitiveFactory:
 
         ``number`` is the number of oneDNN's implementations passed over.
         """
-        attributes = Attributes(self.engine, post_ops, scaling)
         descs = (source, weights, bias, target)
-        primitive = self._make_in_engine("dnnl_matmul_primitive_desc_create", *descs, attributes)
-        return _passed_over(primitive, number)
+        name = "dnnl_matmul_primitive_desc_create"
+        return self._make_in_engine(name, *descs, post_ops=post_ops, scaling=scaling, number=number)
 
     def eltwise(self, function: PostOp, desc: MemoryDesc, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         """Describe a function of each element; the result has the layout of the operand."""
-        attributes = Attributes(self.engine, post_ops)
         parameters = (FORWARD_INFERENCE, function.algorithm, desc, desc, function.alpha, function.beta)
-        return self._make_in_engine("dnnl_eltwise_forward_primitive_desc_create", *parameters, attributes)
+        return self._make_in_engine("dnnl_eltwise_forward_primitive_desc_create", *parameters, post_ops=post_ops)
 
     def binary(
         self,
@@ -184,8 +181,8 @@ class PrimitiveFactory:
             if any(post_op.operand is not None and post_op.operand.sizes == per_channel for post_op in post_ops):
                 return None
         parameters = (algorithm, left, right, target or left)
-        attributes = Attributes(self.engine, post_ops, scaling)
-        return self._make_in_engine("dnnl_binary_primitive_desc_create", *parameters, attributes)
+        name = "dnnl_binary_primitive_desc_create"
+        return self._make_in_engine(name, *parameters, post_ops=post_ops, scaling=scaling)
 
     def pooling(
         self,
@@ -200,19 +197,19 @@ class PrimitiveFactory:
         parameters = (FORWARD_INFERENCE, algorithm, source, target)
         geometry = (windows.strides, dims_array(tuple(window)), windows.dilation, windows.before, windows.after)
         name = "dnnl_pooling_forward_primitive_desc_create"
-        return self._make_in_engine(name, *parameters, *geometry, Attributes(self.engine, post_ops))
+        return self._make_in_engine(name, *parameters, *geometry, post_ops=post_ops)
 
     def softmax(self, source: MemoryDesc, target: MemoryDesc, axis: int) -> PrimitiveDesc | None:
         """Describe softmax along an axis."""
         parameters = (FORWARD_INFERENCE, Algorithm.SOFTMAX_ACCURATE, source, target, axis)
         name = "dnnl_softmax_forward_primitive_desc_create"
-        return self._make_in_engine(name, *parameters, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters)
 
     def lrn(self, desc: MemoryDesc, size: int, alpha: float, beta: float, bias: float) -> PrimitiveDesc | None:
         """Describe local response normalisation across channels."""
         parameters = (FORWARD_INFERENCE, Algorithm.LRN_ACROSS_CHANNELS, desc, desc, size, alpha, beta, bias)
         name = "dnnl_lrn_forward_primitive_desc_create"
-        return self._make_in_engine(name, *parameters, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters)
 
     def batch_normalization(
         self, desc: MemoryDesc, epsilon: float, post_ops: Sequence[PostOp] = ()
@@ -221,67 +218,64 @@ class PrimitiveFactory:
         flags = NormalizationFlags.USE_GLOBAL_STATS | NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
         parameters = (FORWARD_INFERENCE, desc, desc, epsilon, flags)
         name = "dnnl_batch_normalization_forward_primitive_desc_create"
-        return self._make_in_engine(name, *parameters, Attributes(self.engine, post_ops))
+        return self._make_in_engine(name, *parameters, post_ops=post_ops)
 
     def layer_normalization(self, source: MemoryDesc, target: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
         """Describe layer normalisation over the last axis, with scale and shift of float32."""
         flags = NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
         parameters = (FORWARD_INFERENCE, source, target, None, epsilon, flags)
         name = "dnnl_layer_normalization_forward_primitive_desc_create"
-        return self._make_in_engine(name, *parameters, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters)
 
     def standardisation(self, desc: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
         """Describe layer normalisation over the last axis, without scale and shift."""
         name = "dnnl_layer_normalization_forward_primitive_desc_create"
-        return self._make_in_engine(
-            name, FORWARD_INFERENCE, desc, desc, None, epsilon, NormalizationFlags.NONE, Attributes(self.engine)
-        )
+        return self._make_in_engine(name, FORWARD_INFERENCE, desc, desc, None, epsilon, NormalizationFlags.NONE)
 
     def channel_standardisation(self, desc: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
         """Describe normalisation of each channel (axis 1) by the channel's own statistics, with scale and shift."""
         flags = NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
         name = "dnnl_batch_normalization_forward_primitive_desc_create"
-        return self._make_in_engine(name, FORWARD_INFERENCE, desc, desc, epsilon, flags, Attributes(self.engine))
+        return self._make_in_engine(name, FORWARD_INFERENCE, desc, desc, epsilon, flags)
 
     def resampling(self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc | None:
         """Describe the resizing of an image, by nearest elements or linear interpolation at half-pixel coordinates."""
-        parameters = (FORWARD_INFERENCE, algorithm, None, source, target, Attributes(self.engine))
+        parameters = (FORWARD_INFERENCE, algorithm, None, source, target)
         return self._make_in_engine("dnnl_resampling_forward_primitive_desc_create", *parameters)
 
     def prelu(self, source: MemoryDesc, slopes: MemoryDesc) -> PrimitiveDesc | None:
         """Describe a multiplication of negative elements by slopes; axes of the slopes with size 1 are broadcast."""
-        parameters = (FORWARD_INFERENCE, source, slopes, source, Attributes(self.engine))
+        parameters = (FORWARD_INFERENCE, source, slopes, source)
         return self._make_in_engine("dnnl_prelu_forward_primitive_desc_create", *parameters)
 
     def reduction(
         self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc, post_ops: Sequence[PostOp] = ()
     ) -> PrimitiveDesc | None:
         """Describe a reduction of the axes with size 1 in ``target``."""
-        parameters = (algorithm, source, target, 0.0, 0.0, Attributes(self.engine, post_ops))
-        return self._make_in_engine("dnnl_reduction_primitive_desc_create", *parameters)
+        parameters = (algorithm, source, target, 0.0, 0.0)
+        return self._make_in_engine("dnnl_reduction_primitive_desc_create", *parameters, post_ops=post_ops)
 
     def concat(self, axis: int, sources: Sequence[MemoryDesc], target: MemoryDesc) -> PrimitiveDesc | None:
         """Describe a concatenation of tensors along an axis."""
-        pointers = (ctypes.c_void_p * len(sources))(*(source.pointer.value for source in sources))
-        parameters = (target, len(sources), axis, pointers, Attributes(self.engine))
+        parameters = (target, len(sources), axis, tuple(sources))
         return self._make_in_engine("dnnl_concat_primitive_desc_create", *parameters)
 
     def rnn(self, layer: RecurrentLayer, activation: Algorithm) -> PrimitiveDesc | None:
         """Describe a plain recurrent layer."""
         parameters = (FORWARD_INFERENCE, activation, layer.direction, *layer.descs(1), 0, 0.0, 0.0)
         name = "dnnl_vanilla_rnn_forward_primitive_desc_create"
-        return self._make_in_engine(name, *parameters, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters)
 
     def gru(self, layer: RecurrentLayer, *, linear_before_reset: bool) -> PrimitiveDesc | None:
         """Describe a gated recurrent unit, with gates in the order update, reset, hidden."""
         parameters = (FORWARD_INFERENCE, layer.direction, *layer.descs(1), 0)
         name = f"dnnl_{'lbr_' if linear_before_reset else ''}gru_forward_primitive_desc_create"
-        return self._make_in_engine(name, *parameters, Attributes(self.engine))
+        return self._make_in_engine(name, *parameters)
 
     def lstm(self, layer: RecurrentLayer) -> PrimitiveDesc | None:
         """Describe a long short-term memory, with gates in the order input, forget, cell, output."""
         parameters = (FORWARD_INFERENCE, layer.direction, *layer.descs(2), 0)
-        return self._make_in_engine("dnnl_lstm_forward_primitive_desc_create", *parameters, Attributes(self.engine))
+        return self._make_in_engine("dnnl_lstm_forward_primitive_desc_create", *parameters)
 
     def _with_recipe(
         self,
@@ -293,11 +287,13 @@ class PrimitiveFactory:
         scaling: Scaling | None = None,
     ) -> PrimitiveDesc | None:
         """Return the primitive, with a recipe if oneDNN would leak its code (:mod:`byoc_dnnl.primitive_cache`)."""
+        if primitive is None or primitive.recipe is not None:
+            return primitive
         ends_in_function = any(post_op.operand is None and post_op.algorithm for post_op in post_ops)
-        if primitive is not None and ends_in_function and "brgconv" in primitive.implementation:
+        if ends_in_function and "brgconv" in primitive.implementation:
             environment = (self.engine, self.engine.num_threads)
             identities = tuple(desc and desc.identity() for desc in descs)
-            scales = scaling and (tuple(sorted(scaling.scales.items())), scaling.zero_points)
+            scales = scaling and scaling.key
             primitive.recipe = (
                 name,
                 primitive.implementation,
@@ -309,17 +305,81 @@ class PrimitiveFactory:
             )
         return primitive
 
-    def _make_in_engine(self, name: str, *arguments: object) -> PrimitiveDesc | None:
-        return self._make(name, self.engine, *arguments)
+    def _make_in_engine(
+        self,
+        name: str,
+        *arguments: object,
+        post_ops: Sequence[PostOp] = (),
+        scaling: Scaling | None = None,
+        number: int = 0,
+    ) -> PrimitiveDesc | None:
+        return self._make(name, (self.engine, *arguments), post_ops, scaling, number)
 
-    def _make(self, name: str, *arguments: object) -> PrimitiveDesc | None:
-        pointer = ctypes.c_void_p()
-        status = self._api.attempt(name, ctypes.byref(pointer), *arguments)
+    def _make(
+        self,
+        name: str,
+        arguments: Sequence[object],
+        post_ops: Sequence[PostOp] = (),
+        scaling: Scaling | None = None,
+        number: int = 0,
+    ) -> PrimitiveDesc | None:
+        """Return the primitive descriptor of a request; of a recent equal request the same descriptor.
+
+        The number of threads is a part of the request, because oneDNN plans primitives for the current number.
+        """
+        engine = self.engine
+        request = (
+            (name, engine.num_threads, number),
+            tuple([_key(argument) for argument in arguments]),
+            tuple([post_op.request for post_op in post_ops]),
+            scaling and scaling.key,
+        )
+        found = engine.primitives.get(request, _MISSING)
+        if found is _MISSING:
+            found = engine.primitives.put(request, self._created(name, arguments, post_ops, scaling, number))
+        assert not isinstance(found, _Missing)
+        return found
+
+    def _created(
+        self, name: str, arguments: Sequence[object], post_ops: Sequence[PostOp], scaling: Scaling | None, number: int
+    ) -> PrimitiveDesc | None:
+        pointer, attributes = ctypes.c_void_p(), Attributes(self.engine, post_ops, scaling)
+        status = self._api.attempt(name, ctypes.byref(pointer), *map(_pointers, arguments), attributes)
         if status in (Status.UNIMPLEMENTED, Status.INVALID_ARGUMENTS):
             return None
         if status != Status.SUCCESS:
             raise failure(name, status)
-        return PrimitiveDesc(self._api, pointer)
+        return _passed_over(PrimitiveDesc(self._api, pointer), number)
+
+
+class _Missing:
+    """No result, not even ``None``."""
+
+
+_MISSING = _Missing()
+
+
+def _key(argument: object) -> Hashable:
+    """Return an argument in the form of a key: equal for equal arguments of the C API."""
+    if isinstance(argument, MemoryDesc):
+        return argument.token
+    if isinstance(argument, int):
+        return int(argument)
+    if isinstance(argument, float):
+        return argument.hex()  # 0 and -0 differ
+    if isinstance(argument, ctypes.Array):
+        return tuple(argument)
+    if isinstance(argument, tuple):
+        return tuple([desc.token for desc in argument])
+    assert argument is None or isinstance(argument, Engine)
+    return None
+
+
+def _pointers(argument: object) -> object:
+    """Return an argument in the form of the C API: several descriptions as an array of pointers."""
+    if not isinstance(argument, tuple):
+        return argument
+    return (ctypes.c_void_p * len(argument))(*(desc.pointer.value for desc in argument))
 
 
 def _passed_over(primitive: PrimitiveDesc | None, number: int) -> PrimitiveDesc | None:

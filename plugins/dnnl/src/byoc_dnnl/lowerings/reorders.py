@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import MAX_NDIMS, Argument
-from byoc_dnnl.handles import MemoryDesc, row_major_strides
+from byoc_dnnl.desc_facts import row_major_strides
+from byoc_dnnl.handles import MemoryDesc
 from byoc_dnnl.lowerings.attributes import choice, integer, integers
 
 if TYPE_CHECKING:
