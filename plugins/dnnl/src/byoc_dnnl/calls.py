@@ -19,7 +19,12 @@ __all__ = ["Call", "calls_of", "exceeded_limit", "shape_of", "sizes_of"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A node of a region, with the types of operands and results, and the origin of the node."""
+    """A node of a region, with the types of operands and results, and the origin of the node.
+
+    Attributes:
+        kind: a number within the function, equal for calls known to have the same op, types and attributes, as in the
+            equal layers of a network.
+    """
 
     op: str
     inputs: tuple[int, ...]
@@ -28,6 +33,7 @@ class Call:
     results: tuple[GraphTensor, ...]
     attrs: Mapping[str, GraphAttr]
     origin: str = ""
+    kind: int = -1
 
     @property
     def output(self) -> int:
@@ -47,7 +53,7 @@ class Call:
 
 def shape_of(tensor: GraphTensor) -> tuple[int, ...]:
     """Return the shape of a static tensor; the shape of a scalar is empty."""
-    return tuple(dim for dim in tensor.shape if isinstance(dim, int))
+    return tuple([dim for dim in tensor.shape if isinstance(dim, int)])
 
 
 def sizes_of(tensor: GraphTensor) -> tuple[int, ...]:
@@ -64,11 +70,15 @@ def exceeded_limit(tensor: GraphTensor) -> str | None:
 
 def calls_of(function: GraphFunction) -> list[Call]:
     """Return the nodes of a function in order; values are numbered from the inputs and constants up."""
-    calls = []
+    calls, values = [], function.values
+    kinds: dict[tuple[object, ...], int] = {}
     id_ = len(function.inputs) + len(function.constants)
     for node in function.nodes:
-        operands = tuple(function.values[value] for value in node.inputs)
+        operands = tuple([values[value] for value in node.inputs])
         outputs = tuple(range(id_, id_ + len(node.outputs)))
-        calls.append(Call(node.op, node.inputs, outputs, operands, node.outputs, node.attrs, node.origin))
+        # By identity: the function holds the objects, and equal objects of a form are one object.
+        key = (node.op, id(node.attrs), tuple(map(id, operands)), tuple(map(id, node.outputs)))
+        kind = kinds.setdefault(key, len(kinds))
+        calls.append(Call(node.op, node.inputs, outputs, operands, node.outputs, node.attrs, node.origin, kind))
         id_ += len(node.outputs)
     return calls

@@ -29,7 +29,7 @@ from byoc_dnnl.precision import Precision
 from byoc_dnnl.program import Program
 from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.reference import Reference
-from byoc_dnnl.static_form import Shapes, at_sizes, print_call, solve_sizes, static_shapes, symbols_in
+from byoc_dnnl.static_form import Shapes, StaticForms, print_call, solve_sizes, static_shapes
 
 if TYPE_CHECKING:
     from byoc_dnnl._native import Program as NativeProgram
@@ -96,7 +96,8 @@ class Region:
         self._constants = constants
         self.reference = Reference(function, constants)
         check_function_types(function, self._where)
-        self._is_static = not symbols_in(function)
+        self._forms = StaticForms(function)
+        self._is_static = not self._forms.symbols
         self._early_plans: dict[int, _ThreadedPlan | None] = {}
         self._ranges = ConstantRanges(constants)
         self._cached_programs: dict[_Key, _CachedProgram] = {}
@@ -218,7 +219,7 @@ class Region:
 
     def _make(self, number: int, sizes: Shapes) -> Program | Reference:
         try:
-            function = at_sizes(self._function, solve_sizes(self._function, sizes))
+            function = self._forms.at(solve_sizes(self._function, sizes))
         except IRTypeError:
             return self.reference  # reports the error, if any
         if not self._is_static:

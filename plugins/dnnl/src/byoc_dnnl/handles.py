@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
@@ -225,13 +225,15 @@ class MemoryDesc(Handle):
         assert isinstance(known, MemoryDesc)
         return known if self.api.ask("dnnl_memory_desc_equal", known, self) else self
 
-    def _derived(self, kind: str, numbers: tuple[object, ...], name: str, *arguments: object) -> MemoryDesc | None:
+    def _derived(
+        self, kind: str, numbers: tuple[object, ...], name: str, arguments: Callable[[], Sequence[object]]
+    ) -> MemoryDesc | None:
         """Return the description made from this description by a function, or ``None`` if the function cannot."""
         key = self.token, kind, numbers
         found = self.api.descs.get(key, _MISSING)
         if found is _MISSING:
             pointer = ctypes.c_void_p()
-            status = self.api.attempt(name, ctypes.byref(pointer), self, *arguments)
+            status = self.api.attempt(name, ctypes.byref(pointer), self, *arguments())
             if status in (Status.INVALID_ARGUMENTS, Status.UNIMPLEMENTED):
                 return self.api.descs.put(key, None)  # type: ignore[return-value]
             if status != Status.SUCCESS:
@@ -254,11 +256,12 @@ class MemoryDesc(Handle):
         if sorted(axes) != list(range(len(self.sizes))):
             problem = "cannot be permuted: the order must name each axis once"
             raise ArtifactError(f"a tensor of sizes {list(self.sizes)}", problem, got=list(axes))
-        new_axes = [0] * len(axes)
-        for index, axis in enumerate(axes):
-            new_axes[axis] = index
-        array = (ctypes.c_int * len(axes))(*new_axes)
-        found = self._derived("permuted", tuple(axes), "dnnl_memory_desc_permute_axes", array)
+
+        def new_axes() -> Sequence[object]:
+            numbers = sorted(range(len(axes)), key=axes.__getitem__)
+            return ((ctypes.c_int * len(axes))(*numbers),)
+
+        found = self._derived("permuted", tuple(axes), "dnnl_memory_desc_permute_axes", new_axes)
         if found is None:
             raise failure("dnnl_memory_desc_permute_axes", Status.INVALID_ARGUMENTS)
         return found
@@ -281,13 +284,14 @@ class MemoryDesc(Handle):
     def reshaped(self, sizes: Sequence[int]) -> MemoryDesc | None:
         """Return the same memory with other sizes; ``None`` if the layout does not permit the sizes."""
         sizes = tuple(sizes)
-        return self._derived("reshaped", sizes, "dnnl_memory_desc_reshape", len(sizes), dims_array(sizes))
+        name = "dnnl_memory_desc_reshape"
+        return self._derived("reshaped", sizes, name, lambda: (len(sizes), dims_array(sizes)))
 
     def part(self, starts: Sequence[int], sizes: Sequence[int]) -> MemoryDesc | None:
         """Return a piece of the same memory; ``None`` if the piece would begin within a block."""
         starts, sizes = tuple(starts), tuple(sizes)
-        where = dims_array(sizes), dims_array(starts)
-        return self._derived("part", (starts, sizes), "dnnl_memory_desc_create_submemory", *where)
+        name = "dnnl_memory_desc_create_submemory"
+        return self._derived("part", (starts, sizes), name, lambda: (dims_array(sizes), dims_array(starts)))
 
     def plain_order(self) -> tuple[int, ...] | None:
         """Return the axes from the outermost to the innermost; ``None`` with blocks or gaps."""

@@ -343,18 +343,19 @@ class Plan:
         steps: in the order of execution.
         packings: constants packed before the first run.
         constants: functions by digest, each returning an array computed from constants.
-        ops: for each step the computed ops of the offload report, as :func:`~byoc_core.runtime.parts.ops_text`.
+        ops: returns for each step the computed ops of the offload report, as
+            :func:`~byoc_core.runtime.parts.ops_text`; nothing if unknown.
     """
 
     steps: Sequence[AnyStep]
     packings: Sequence[Packing]
     constants: Mapping[str, Callable[[], NDArray]] = field(default_factory=dict)
-    ops: Sequence[str] = ()
+    ops: Callable[[], Sequence[str]] = tuple
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
         """For each step the name and ops of its part of a recorded call; see :mod:`byoc_core.runtime.parts`."""
-        ops = self.ops or [""] * len(self.steps)
+        ops = self.ops() or [""] * len(self.steps)
         return tuple((str(step), text) for step, text in zip(self.steps, ops, strict=True))
 
     @property

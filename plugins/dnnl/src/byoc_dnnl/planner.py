@@ -13,7 +13,7 @@ that handles both dtypes asks for the stored value; all other lowerings get the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from math import prod
 from types import MappingProxyType
 
@@ -88,6 +88,8 @@ class Planner:
         for call in self._calls:
             for id_ in dict.fromkeys(call.inputs):
                 self._readers.setdefault(id_, []).append(call)
+        self._last_readers = {id_: calls[-1].output for id_, calls in self._readers.items()}
+        self._refusals: dict[int, str | None] = {}
         self._steps: list[AnyStep] = []
         self._computed: list[tuple[int, ...]] = []
         self._computing: tuple[int, ...] = ()
@@ -136,9 +138,16 @@ class Planner:
                 return f"oneDNN does not support tensors like {self._function.values[id_]}"
             for argument in arguments:
                 self._deliver(id_, argument)
-        return Plan(self._steps, self._packings, self._new_constants, ops_of_steps(self._calls, self._computed))
+        ops = partial(ops_of_steps, self._calls, self._computed)
+        return Plan(self._steps, self._packings, self._new_constants, ops)
 
     # Queries of lowerings.
+
+    def refusal(self, call: Call, find: Callable[[Call, Planner], str | None]) -> str | None:
+        """Return the reason found by a rule on op, types and attributes; the rule sees each kind of call once."""
+        if call.kind not in self._refusals:
+            self._refusals[call.kind] = find(call, self)
+        return self._refusals[call.kind]
 
     def schedule_of(self, call: Call) -> str | None:
         """Return the name of the schedule chosen for a call, or ``None``."""
@@ -373,8 +382,11 @@ class Planner:
         """
         if self.ranges.proves(needs):
             return ()
-        live = [id_ for id_ in self._locations if any(map(self._is_pending, self._readers.get(id_, ())))]
+        live = [id_ for id_ in self._locations if self._last_readers.get(id_, -1) >= self._next and self._is_live(id_)]
         return self.ranges.find_checks(needs, sources, live)
+
+    def _is_live(self, id_: int) -> bool:
+        return any(map(self._is_pending, self._readers[id_]))
 
     def _is_pending(self, call: Call) -> bool:
         return call.output >= self._next and call.output not in self._fused

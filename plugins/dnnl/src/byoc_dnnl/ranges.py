@@ -19,9 +19,10 @@ from byoc_core.dtypes import is_integer
 from byoc_core.opset import LARGEST
 
 from byoc_dnnl.ranges_constants import ConstantRanges
-from byoc_dnnl.value_facts import CHECK_LIMITS, bound_of
+from byoc_dnnl.value_facts import CHECK_LIMITS, bound_of, context_of
 
 if TYPE_CHECKING:
+    from byoc_core.opset import OpContext
     from byoc_core.runtime.graph.document import GraphFunction
 
     from byoc_dnnl.calls import Call
@@ -68,6 +69,7 @@ class Ranges:
             first + number: constant.digest for number, constant in enumerate(function.constants)
         }
         self._calls: Mapping[int, Call] = {id_: call for call in calls for id_ in call.outputs}
+        self._contexts: dict[int, OpContext] = {}
         self._checked: dict[int, float] = {}
         self._bounds: list[float] = []
 
@@ -87,7 +89,10 @@ class Ranges:
             and all(tensor.dtype == "float32" or is_integer(tensor.dtype) for tensor in call.operands)
         ):
             digests = [self._digests.get(operand) for operand in call.inputs]
-            found = bound_of(call, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)
+            context = self._contexts.get(call.kind)
+            if context is None or call.kind < 0:
+                context = self._contexts[call.kind] = context_of(call)
+            found = bound_of(call, context, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)
             found = found * self._margin + _SMALLEST
             if not found <= LARGEST:
                 found = OUTGROWN if found < math.inf else math.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import count
 from math import isqrt, prod
 from types import MappingProxyType
@@ -13,10 +13,17 @@ from byoc_core.dims import DimExpr, evaluate
 from byoc_core.errors import ArtifactError, CallError, IRTypeError
 from byoc_core.runtime import argument_places, bind_symbols
 from byoc_core.runtime.graph import check_function_types
-from byoc_core.runtime.graph.document import GraphAttr, GraphFunction, GraphNode, GraphTensor, attr_symbols
+from byoc_core.runtime.graph.document import (
+    GraphAttr,
+    GraphConstant,
+    GraphFunction,
+    GraphNode,
+    GraphTensor,
+    attr_symbols,
+)
 from byoc_core.runtime.module import TensorSpec
 
-__all__ = ["Shapes", "at_sizes", "print_call", "sample_forms", "solve_sizes", "static_shapes", "symbols_in"]
+__all__ = ["Shapes", "StaticForms", "print_call", "sample_forms", "solve_sizes", "static_shapes", "symbols_in"]
 
 Shapes = tuple[tuple[int, ...], ...]
 """The shapes of all arguments of a function: inputs, then outputs."""
@@ -89,36 +96,33 @@ def sample_forms(function: GraphFunction) -> list[GraphFunction]:
         IRTypeError: a size cannot be computed if all symbols differ.
         ArtifactError: a node cannot produce its declared results at the sizes.
     """
-    symbols = sorted(symbols_in(function))
-    if not symbols:
+    forms = StaticForms(function)
+    if not forms.symbols:
         return [function]
-    return _full_forms(function, symbols, _SAMPLES) or _full_forms(function, symbols, _LARGE_SAMPLES)
+    return _full_forms(forms, _SAMPLES) or _full_forms(forms, _LARGE_SAMPLES)
 
 
-def _full_forms(
-    function: GraphFunction, symbols: Sequence[str], samples: Sequence[tuple[int, int]]
-) -> list[GraphFunction]:
-    forms = (_fitting_form(function, symbols, *starts) for starts in samples)
-    return [form for form in forms if _is_full(form)]
+def _full_forms(forms: StaticForms, samples: Sequence[tuple[int, int]]) -> list[GraphFunction]:
+    return [form for form in (_fitting_form(forms, *starts) for starts in samples) if _is_full(form)]
 
 
-def _fitting_form(function: GraphFunction, symbols: Sequence[str], start: int, multiples_start: int) -> GraphFunction:
+def _fitting_form(forms: StaticForms, start: int, multiples_start: int) -> GraphFunction:
     """Return a function at primes, or at multiples of 32 if the sizes do not fit one another at primes."""
-    primes = _primes_from(start)
+    primes, symbols = _primes_from(start), sorted(forms.symbols)
     multiples = (_MULTIPLE * prime for prime in _primes_from(multiples_start))
     try:
-        return _checked_form(function, dict(zip(symbols, primes, strict=False)))
+        return _checked_form(forms, dict(zip(symbols, primes, strict=False)))
     except (ArtifactError, IRTypeError) as error:
         try:
-            return _checked_form(function, dict(zip(symbols, multiples, strict=False)))
+            return _checked_form(forms, dict(zip(symbols, multiples, strict=False)))
         except (ArtifactError, IRTypeError):
             raise error from None
 
 
-def _checked_form(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFunction:
-    form = at_sizes(function, sizes)
+def _checked_form(forms: StaticForms, sizes: Mapping[str, int]) -> GraphFunction:
+    form = forms.at(sizes)
     if _is_full(form):
-        check_function_types(form, f"graph function `{function.name}`")
+        check_function_types(form, f"graph function `{form.name}`")
     return form
 
 
@@ -127,26 +131,74 @@ def _is_full(function: GraphFunction) -> bool:
     return all(_min_size(value) > 0 for value in function.values)
 
 
-def at_sizes(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFunction:
-    """Replace the symbols of a function by sizes, in shapes and attributes; the nodes of the result have no bodies.
+class StaticForms:
+    """The forms of a function at sizes.
 
-    Raises:
-        IRTypeError: a size cannot be computed.
+    Everything independent of the sizes is found once. Equal types, and equal attributes, are one object in a form, also
+    of nodes of different layers: checks of types see each kind of node once.
+
+    Args:
+        function: the function; the nodes have no bodies.
+
+    Attributes:
+        symbols: the symbols of the function.
     """
-    if not symbols_in(function):
-        return function
-    inputs = tuple(TensorSpec(spec.name, spec.dtype, _shape(spec.shape, sizes)) for spec in function.inputs)
-    nodes = tuple(
-        GraphNode(
-            node.op,
-            node.inputs,
-            tuple(GraphTensor(tensor.dtype, _shape(tensor.shape, sizes)) for tensor in node.outputs),
-            MappingProxyType({name: _attr(value, sizes) for name, value in node.attrs.items()}),
-            origin=node.origin,
+
+    def __init__(self, function: GraphFunction) -> None:
+        self._function = function
+        self.symbols = symbols_in(function)
+        self._tensors: dict[GraphTensor, int] = {}
+        self._attrs: dict[Hashable, int] = {}
+        self._distinct_attrs: list[Mapping[str, GraphAttr]] = []
+        self._constants = [self._number_of(constant.tensor) for constant in function.constants]
+        self._nodes = [
+            (node, [self._number_of(tensor) for tensor in node.outputs], self._number_of_attrs(node.attrs))
+            for node in function.nodes
+        ]
+
+    def _number_of(self, tensor: GraphTensor) -> int:
+        return self._tensors.setdefault(tensor, len(self._tensors))
+
+    def _number_of_attrs(self, attrs: Mapping[str, GraphAttr]) -> int:
+        number = self._attrs.setdefault(tuple((name, _key(attrs[name])) for name in sorted(attrs)), len(self._attrs))
+        if number == len(self._distinct_attrs):
+            self._distinct_attrs.append(attrs)
+        return number
+
+    def at(self, sizes: Mapping[str, int]) -> GraphFunction:
+        """Replace the symbols of the function by sizes, in shapes and attributes.
+
+        Raises:
+            IRTypeError: a size cannot be computed.
+        """
+        function = self._function
+        if not self.symbols:
+            return function
+        tensors = [GraphTensor(tensor.dtype, _shape(tensor.shape, sizes)) for tensor in self._tensors]
+        attrs = [
+            MappingProxyType({name: _attr(value, sizes) for name, value in attrs.items()})
+            for attrs in self._distinct_attrs
+        ]
+        inputs = tuple([TensorSpec(spec.name, spec.dtype, _shape(spec.shape, sizes)) for spec in function.inputs])
+        constants = tuple(
+            [
+                GraphConstant(constant.digest, tensors[number])
+                for constant, number in zip(function.constants, self._constants, strict=True)
+            ]
         )
-        for node in function.nodes
-    )
-    return GraphFunction(function.name, inputs, function.constants, nodes, function.outputs)
+        nodes = tuple(
+            [
+                GraphNode(
+                    node.op,
+                    node.inputs,
+                    tuple([tensors[number] for number in outputs]),
+                    attrs[number_of_attrs],
+                    origin=node.origin,
+                )
+                for node, outputs, number_of_attrs in self._nodes
+            ]
+        )
+        return GraphFunction(function.name, inputs, constants, nodes, function.outputs)
 
 
 def _min_size(value: GraphTensor) -> int:
@@ -157,8 +209,15 @@ def _primes_from(start: int) -> Iterator[int]:
     return (number for number in count(start) if all(number % factor for factor in range(2, isqrt(number) + 1)))
 
 
+def _key(value: GraphAttr) -> Hashable:
+    """Return a key of an attribute's value: 1, 1.0 and true differ, and 0.0 and -0.0."""
+    if isinstance(value, tuple):
+        return tuple([_key(item) for item in value])
+    return type(value), value.hex() if isinstance(value, float) else value
+
+
 def _shape(shape: Sequence[int | DimExpr], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(evaluate(dim, sizes) for dim in shape)
+    return tuple([dim if isinstance(dim, int) else evaluate(dim, sizes) for dim in shape])
 
 
 def _attr(value: GraphAttr, sizes: Mapping[str, int]) -> GraphAttr:

@@ -11,7 +11,7 @@ from byoc_core.runtime.module import NDArray
 from byoc_dnnl.calls import Call
 from byoc_dnnl.ranges_constants import ConstantRanges
 
-__all__ = ["CHECK_LIMITS", "bound_of"]
+__all__ = ["CHECK_LIMITS", "bound_of", "context_of"]
 
 CHECK_LIMITS = (2.0**40, 2.0**20)
 """The magnitudes permitted by checks. The limits are far larger than the numbers of networks, so a region is hardly
@@ -22,13 +22,13 @@ hundred times each. The second limit is for needs not proved by the first.
 
 class _CallFacts(ValueFacts):
     def __init__(
-        self, call: Call, bound: Callable[[int], float], digests: Sequence[str | None], constants: ConstantRanges
+        self,
+        context: OpContext,
+        bound: Callable[[int], float],
+        digests: Sequence[str | None],
+        constants: ConstantRanges,
     ) -> None:
-        operands, results = (
-            tuple(TensorType(tensor.shape, tensor.dtype) for tensor in tensors)
-            for tensors in (call.operands, call.results)
-        )
-        self.context = OpContext(operands, results, call.attrs)
+        self.context = context
         self._bound = bound
         self._digests = digests
         self._constants = constants
@@ -50,13 +50,27 @@ class _CallFacts(ValueFacts):
         return self._constants.largest_sum(str(self._digests[operand]), axis)
 
 
+def context_of(call: Call) -> OpContext:
+    """Return the types and attributes of a call, as seen by rules."""
+    operands, results = (
+        tuple([TensorType(tensor.shape, tensor.dtype) for tensor in tensors])
+        for tensors in (call.operands, call.results)
+    )
+    return OpContext(operands, results, call.attrs)
+
+
 def bound_of(
-    call: Call, bound: Callable[[int], float], digests: Sequence[str | None], constants: ConstantRanges
+    call: Call,
+    context: OpContext,
+    bound: Callable[[int], float],
+    digests: Sequence[str | None],
+    constants: ConstantRanges,
 ) -> float:
     """Return the bound of a call's result by the op's rule, or the bound of an operand that float32 does not hold.
 
     Args:
         call: the op.
+        context: the types and attributes of the call.
         bound: return the bound of an operand, by number.
         digests: of the operands; ``None`` for operands other than constants.
         constants: facts about constants.
@@ -64,7 +78,7 @@ def bound_of(
     op = find_op(call.op)
     if op is None or op.bound is None:
         return math.inf
-    facts = _CallFacts(call, bound, digests, constants)
+    facts = _CallFacts(context, bound, digests, constants)
     # Weights are skipped: sums of weights reveal more, and cost a pass. Integers are skipped too. Constants beyond the
     # limits of checks turn dependent values into masks.
     is_product = op.rounding is not None and op.rounding.rule is Rule.SUM and len(digests) > 1 and facts.is_constant(1)

@@ -126,8 +126,13 @@ _DTYPES: Mapping[str, tuple[str, ...]] = {
 
 def lower(call: Call, planner: Planner) -> str | None:
     """Add a call's primitives to a plan, or return the reason why none exist."""
-    reason = declines(call.op) or declines_lengths(call) or _declines_types(call, planner) or declines_windows(call)
+    reason = planner.refusal(call, _declines_call)
     return LOWERINGS[call.op](call, planner) if reason is None else reason
+
+
+def _declines_call(call: Call, planner: Planner) -> str | None:
+    """Return the reason of a rule on op, types and attributes."""
+    return declines(call.op) or declines_lengths(call) or _declines_types(call, planner) or declines_windows(call)
 
 
 def declines(op: str) -> str | None:
