@@ -63,12 +63,14 @@ def byoc_calls(executable: Executable, inputs: Mapping[str, NDArray], *, num_thr
     """Return the ways to call byoc: with fresh results, into buffers, with buffers fixed, and all steps in Python."""
     machine = byoc_core.VirtualMachine(executable, num_threads=num_threads)
     python = byoc_core.VirtualMachine(executable, num_threads=num_threads, native=False)
+    session = byoc_core.Session(executable, num_threads=num_threads)
     out, fixed = {OUTPUT: _buffer(inputs)}, {OUTPUT: _buffer(inputs)}
     arguments = ", ".join(inputs)
     names = {
         **inputs,
         "vm": machine,
         "main": machine["main"],
+        "session": session,
         "python": python["main"],
         "bound": machine.bind("main", inputs, out=fixed),
         "inputs": inputs,
@@ -77,6 +79,8 @@ def byoc_calls(executable: Executable, inputs: Mapping[str, NDArray], *, num_thr
     return {
         "byoc call": Call(f"y = vm['main']({arguments})", names, "y"),
         "byoc call, looked up before": Call(f"y = main({arguments})", names, "y"),
+        "byoc session": Call(f"y = session({arguments})", names, f"y[{OUTPUT!r}]"),
+        "byoc session.run": Call("(y,) = session.run(None, inputs)", names, "y"),
         "byoc bound": Call("bound()", names | {"fixed": fixed}, f"fixed[{OUTPUT!r}]"),
         "byoc run into buffers": Call("vm.run('main', inputs, out=out)", names, f"out[{OUTPUT!r}]"),
         "byoc call, Python path": Call(f"y = python({arguments})", names, "y"),
