@@ -85,6 +85,18 @@ def _first_row_by_future(session: Session) -> Any:
     return session.run_async(["y"], {"x": X, "shift": SHIFT}).result()[0][0].tolist()
 
 
+def test_processes_open_a_new_model_at_once(write: Write) -> None:
+    path = write()
+    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert [*pool.map(_first_row_of_file, [path] * 8)] == [[1, 2, 3]] * 8
+    (entry,) = SessionCache().entries()
+    assert Session(path, [])._opened.path == entry.path
+
+
+def _first_row_of_file(path: Path) -> Any:
+    return first_row(Session(path, []))
+
+
 OPEN = """
 import byoc_core, json, sys, numpy as np
 session = byoc_core.Session(sys.argv[1], **json.loads(sys.argv[2]))
