@@ -7,7 +7,7 @@ numbers, also in the planner and in :mod:`byoc_dnnl.ranges`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from byoc_core.runtime.graph.document import GraphAttr, GraphFunction, GraphTensor
@@ -17,13 +17,14 @@ from byoc_dnnl.capi import MAX_INT, MAX_NDIMS
 __all__ = ["Call", "calls_of", "exceeded_limit", "shape_of", "sizes_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Call:
-    """A node of a region, with the types of operands and results, and the origin of the node.
+    """A node of a region, with the types of operands and results, and the origin of the node; equal only to itself.
 
     Attributes:
         kind: a number within the function, equal for calls known to have the same op, types and attributes, as in the
             equal layers of a network.
+        output: the first result; most ops have no other.
     """
 
     op: str
@@ -34,11 +35,10 @@ class Call:
     attrs: Mapping[str, GraphAttr]
     origin: str = ""
     kind: int = -1
+    output: int = field(init=False)
 
-    @property
-    def output(self) -> int:
-        """The first result; most ops have no other."""
-        return self.outputs[0]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "output", self.outputs[0])
 
     @property
     def result(self) -> GraphTensor:
@@ -53,7 +53,11 @@ class Call:
 
 def shape_of(tensor: GraphTensor) -> tuple[int, ...]:
     """Return the shape of a static tensor; the shape of a scalar is empty."""
-    return tuple([dim for dim in tensor.shape if isinstance(dim, int)])
+    shape = tensor.shape
+    for dim in shape:
+        if not isinstance(dim, int):
+            return tuple([dim for dim in shape if isinstance(dim, int)])
+    return shape  # type: ignore[return-value]  # all are integers
 
 
 def sizes_of(tensor: GraphTensor) -> tuple[int, ...]:

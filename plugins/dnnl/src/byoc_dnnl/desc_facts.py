@@ -46,11 +46,6 @@ class Facts(NamedTuple):
             self.kind == FORMAT_KIND_BLOCKED and not self.blocks and not self.offset and self.padded_sizes == self.sizes
         )
 
-    @property
-    def meaningful_strides(self) -> tuple[int, ...]:
-        """The strides along axes with more than one element."""
-        return tuple([stride for stride, size in zip(self.strides, self.sizes, strict=True) if size != 1])
-
 
 def query_facts(api: Api, desc: object) -> Facts:
     """Return the facts of a description of oneDNN; the description of no tensor has no axes and no dtype."""

@@ -96,12 +96,14 @@ class Engine(Handle):
             (:class:`~byoc_dnnl.primitives.PrimitiveFactory`).
     """
 
-    __slots__ = ("_library", "primitives")
+    __slots__ = ("_library", "_max_threads", "primitives")
     _destroy = "dnnl_engine_destroy"
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self.primitives: Memo[PrimitiveDesc | None] = Memo(_NUM_PRIMITIVES)
+        openmp = self.openmp
+        self._max_threads: Callable[[], int] = (lambda: 1) if openmp is None else openmp.omp_get_max_threads
         library.api.call("dnnl_set_primitive_cache_capacity", 0)
         super().__init__(library.api, "dnnl_engine_create", CPU_ENGINE, 0)
 
@@ -118,7 +120,7 @@ class Engine(Handle):
     @property
     def num_threads(self) -> int:
         """The number of threads of objects created now."""
-        return 1 if self.openmp is None else int(self.openmp.omp_get_max_threads())
+        return self._max_threads()
 
     @contextmanager
     def threads(self, number: int) -> Iterator[None]:
@@ -153,18 +155,29 @@ class MemoryDesc(Handle):
     for each of their equal layers.
 
     Attributes:
+        facts: dtype, sizes, strides and blocks.
+        sizes: the sizes of the axes.
+        dtype: the name of the elements' dtype.
         token: a number of this description alone, never used again: for keys.
     """
 
-    __slots__ = ("_facts", "_nbytes", "token")
+    __slots__ = ("_is_row_major", "_nbytes", "dtype", "facts", "sizes", "token")
     _destroy = "dnnl_memory_desc_destroy"
     __hash__ = None  # type: ignore[assignment]  # the library decides equality
 
-    def _own(self, api: Api, pointer: ctypes.c_void_p) -> None:
+    def _own(self, api: Api, pointer: ctypes.c_void_p, facts: Facts | None = None) -> None:
         super()._own(api, pointer)
         self.token = next(_TOKENS)
-        self._facts: Facts | None = None
+        self.facts = facts or query_facts(api, pointer)
+        self.sizes, self.dtype = self.facts.sizes, self.facts.dtype
         self._nbytes: int | None = None
+        self._is_row_major: bool | None = None
+
+    @classmethod
+    def _owned(cls, api: Api, pointer: ctypes.c_void_p, facts: Facts | None = None) -> MemoryDesc:
+        made = cls.__new__(cls)
+        made._own(api, pointer, facts)
+        return made
 
     @classmethod
     def strided(
@@ -187,9 +200,10 @@ class MemoryDesc(Handle):
         found = api.descs.get(key, None)
         if found is None:
             dims, steps, rank = dims_array(sizes), dims_array(strides), len(sizes)
-            found = cls(api, "dnnl_memory_desc_create_with_strides", rank, dims, DataType[dtype], steps)
-            found._facts = Facts.of_strides(tuple(dims[:rank]), tuple(steps[:rank]), dtype)
-            api.descs.put(key, found)
+            name, pointer = "dnnl_memory_desc_create_with_strides", ctypes.c_void_p()
+            api.call(name, ctypes.byref(pointer), rank, dims, DataType[dtype], steps)
+            facts = Facts.of_strides(tuple(dims[:rank]), tuple(steps[:rank]), dtype)
+            found = api.descs.put(key, cls._owned(api, pointer, facts))
         assert isinstance(found, MemoryDesc)
         return found
 
@@ -238,18 +252,9 @@ class MemoryDesc(Handle):
                 return self.api.descs.put(key, None)  # type: ignore[return-value]
             if status != Status.SUCCESS:
                 raise failure(name, status)
-            made = MemoryDesc.__new__(MemoryDesc)
-            made._own(self.api, pointer)
-            found = self.api.descs.put(key, made._shared())
+            found = self.api.descs.put(key, self._owned(self.api, pointer)._shared())
         assert found is None or isinstance(found, MemoryDesc)
         return found
-
-    @property
-    def facts(self) -> Facts:
-        """The facts of the description."""
-        if self._facts is None:
-            self._facts = query_facts(self.api, self)
-        return self._facts
 
     def permuted(self, axes: Sequence[int]) -> MemoryDesc:
         """Return the same memory with permuted axes: axis ``i`` of the result is ``axes[i]`` of this description."""
@@ -326,16 +331,6 @@ class MemoryDesc(Handle):
         return any(list(order) == sorted(order, reverse=True) for order in orders)
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes of the axes."""
-        return self.facts.sizes
-
-    @property
-    def dtype(self) -> str:
-        """The name of the elements' dtype."""
-        return self.facts.dtype
-
-    @property
     def nbytes(self) -> int:
         """The size in memory, with padding."""
         if self._nbytes is None:
@@ -360,6 +355,11 @@ class MemoryDesc(Handle):
 
     def is_row_major(self) -> bool:
         """Return whether the layout is row-major, without gaps."""
+        if self._is_row_major is None:
+            self._is_row_major = self._found_row_major()
+        return self._is_row_major
+
+    def _found_row_major(self) -> bool:
         facts = self.facts
         if facts.blocks:
             return False
@@ -426,11 +426,13 @@ class PrimitiveDesc(Handle):
 
     Attributes:
         implementation: the name of the implementation.
+        is_reference: whether the implementation, or a part of the implementation, is the library's slow general
+            fallback.
         recipe: a key, equal for equal primitives, if the primitive is to be kept (:mod:`byoc_dnnl.primitive_cache`).
         primitive_ref: a weak reference to the primitive, if created (:mod:`byoc_dnnl.primitive_cache`).
     """
 
-    __slots__ = ("_descs", "_nbytes", "implementation", "primitive_ref", "recipe")
+    __slots__ = ("_descs", "_nbytes", "implementation", "is_reference", "primitive_ref", "recipe")
     _destroy = "dnnl_primitive_desc_destroy"
 
     def __init__(self, api: Api, pointer: ctypes.c_void_p) -> None:
@@ -439,25 +441,21 @@ class PrimitiveDesc(Handle):
         self._nbytes: dict[int, int] = {}
         self.recipe: Hashable | None = None
         self.primitive_ref: weakref.ref[Primitive] | None = None
-        self.implementation = self._queried_implementation()
+        self._query_implementation()
 
-    def _queried_implementation(self) -> str:
+    def _query_implementation(self) -> None:
         text = ctypes.c_char_p()
         self.api.call("dnnl_primitive_desc_query", self.pointer, Query.IMPL_INFO_STR, 0, ctypes.byref(text))
-        return (text.value or b"").decode()
+        self.implementation = (text.value or b"").decode()
+        self.is_reference = any(part.startswith("ref") for part in self.implementation.split("+"))
 
     def advance(self) -> bool:
         """Choose the next implementation; return whether there is one."""
         if self.api.attempt("dnnl_primitive_desc_next_impl", self) != Status.SUCCESS:
             return False
         self._descs, self._nbytes = {}, {}
-        self.implementation = self._queried_implementation()
+        self._query_implementation()
         return True
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether the implementation, or a part of the implementation, is the library's slow general fallback."""
-        return any(part.startswith("ref") for part in self.implementation.split("+"))
 
     def memory_desc(self, query: Query, index: int = 0) -> MemoryDesc:
         """Return the required layout of an argument."""

@@ -81,7 +81,7 @@ class Location:
 
     def view_as(self, desc: MemoryDesc) -> Location:
         """Return the same memory under another description."""
-        return Location(self.buffer, desc)
+        return self if desc is self.desc else Location(self.buffer, desc)
 
     def __str__(self) -> str:
         return f"{self.buffer.name}:{self.desc}"

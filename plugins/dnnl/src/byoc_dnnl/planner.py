@@ -90,6 +90,8 @@ class Planner:
                 self._readers.setdefault(id_, []).append(call)
         self._last_readers = {id_: calls[-1].output for id_, calls in self._readers.items()}
         self._refusals: dict[int, str | None] = {}
+        self._followers: dict[int, Call | None] = {}
+        self._row_major_descs: dict[tuple[tuple[int, ...], str], MemoryDesc] = {}
         self._steps: list[AnyStep] = []
         self._computed: list[tuple[int, ...]] = []
         self._computing: tuple[int, ...] = ()
@@ -114,10 +116,14 @@ class Planner:
 
     def _locate_inputs(self) -> None:
         function = self._function
+        descs: dict[int, MemoryDesc | None] = {}  # by identity: equal types of a form are one object
         for id_, tensor in enumerate(function.values[: len(function.inputs) + len(self._digests)]):
-            if tensor.dtype not in DataType.__members__ or exceeded_limit(tensor) is not None:
+            if id(tensor) not in descs:
+                is_known = tensor.dtype in DataType.__members__ and exceeded_limit(tensor) is None
+                descs[id(tensor)] = self._row_major_of(tensor) if is_known else None
+            desc, digest = descs[id(tensor)], self._digests.get(id_, "")
+            if desc is None:
                 continue  # no op takes it
-            desc, digest = self._row_major_of(tensor), self._digests.get(id_, "")
             kind, index = (Kind.CONSTANT, -1) if digest else (Kind.ARGUMENT, id_)
             self._locations[id_] = Location(Buffer(kind, f"%{id_}", desc.nbytes, index, digest), desc)
 
@@ -179,10 +185,12 @@ class Planner:
 
     def follower(self, call: Call) -> Call | None:
         """Return the only reader of a call's result, or ``None``."""
-        readers = self._readers.get(call.output, [])
-        if len(readers) != 1 or readers[0].inputs.count(call.output) != 1 or call.output in self._arguments_of:
-            return None
-        return readers[0]
+        id_ = call.output
+        if id_ not in self._followers:
+            readers = self._readers.get(id_, [])
+            is_followed = len(readers) == 1 and readers[0].inputs.count(id_) == 1 and id_ not in self._arguments_of
+            self._followers[id_] = readers[0] if is_followed else None
+        return self._followers[id_]
 
     def readers(self, id_: int) -> Sequence[Call]:
         """Return the calls reading a value."""
@@ -212,7 +220,11 @@ class Planner:
 
     def row_major(self, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
         """Return the description of a row-major tensor."""
-        return MemoryDesc.strided(self.engine, sizes, dtype=dtype)
+        key = tuple(sizes), dtype
+        found = self._row_major_descs.get(key)
+        if found is None:
+            found = self._row_major_descs[key] = MemoryDesc.strided(self.engine, sizes, dtype=dtype)
+        return found
 
     def channels_last(self, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
         """Return the description of a tensor with axis 1 innermost."""
@@ -295,7 +307,10 @@ class Planner:
 
     def location_as(self, id_: int, dtype: str) -> Location:
         """Return the location of a value in a dtype, in any layout."""
-        desc = self.stored_location(id_).desc
+        location = self.stored_location(id_)
+        desc = location.desc
+        if desc.dtype == dtype:
+            return location
         return self.location_in(id_, desc.cast(self.engine, dtype) or self.row_major(desc.sizes, dtype))
 
     def candidate_locations(self, id_: int) -> Iterator[Location]:
@@ -380,13 +395,14 @@ class Planner:
             needs: the bounds to prove.
             sources: available values from which the needs follow.
         """
-        if self.ranges.proves(needs):
+        if not needs or self.ranges.proves(needs):
             return ()
-        live = [id_ for id_ in self._locations if self._last_readers.get(id_, -1) >= self._next and self._is_live(id_)]
+        live = [id_ for id_ in self._locations if id_ not in self._digests and self._is_live(id_)]
         return self.ranges.find_checks(needs, sources, live)
 
     def _is_live(self, id_: int) -> bool:
-        return any(map(self._is_pending, self._readers[id_]))
+        """Return whether a reader of a value is pending."""
+        return self._last_readers.get(id_, -1) >= self._next and any(map(self._is_pending, self._readers[id_]))
 
     def _is_pending(self, call: Call) -> bool:
         return call.output >= self._next and call.output not in self._fused

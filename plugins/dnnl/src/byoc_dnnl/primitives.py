@@ -330,7 +330,7 @@ class PrimitiveFactory:
         engine = self.engine
         request = (
             (name, engine.num_threads, number),
-            tuple([_key(argument) for argument in arguments]),
+            tuple([arg.token if isinstance(arg, MemoryDesc) else _key(arg) for arg in arguments]),
             tuple([post_op.request for post_op in post_ops]),
             scaling and scaling.key,
         )
@@ -360,9 +360,7 @@ _MISSING = _Missing()
 
 
 def _key(argument: object) -> Hashable:
-    """Return an argument in the form of a key: equal for equal arguments of the C API."""
-    if isinstance(argument, MemoryDesc):
-        return argument.token
+    """Return an argument other than a description in the form of a key: equal for equal arguments of the C API."""
     if isinstance(argument, int):
         return int(argument)
     if isinstance(argument, float):

@@ -69,7 +69,7 @@ class Ranges:
             first + number: constant.digest for number, constant in enumerate(function.constants)
         }
         self._calls: Mapping[int, Call] = {id_: call for call in calls for id_ in call.outputs}
-        self._contexts: dict[int, OpContext] = {}
+        self._contexts: dict[int, OpContext | None] = {}
         self._checked: dict[int, float] = {}
         self._bounds: list[float] = []
 
@@ -83,20 +83,23 @@ class Ranges:
 
     def _computed(self, id_: int) -> float:
         call, found = self._calls.get(id_), math.inf
-        if (
-            call is not None
-            and call.result.dtype == "float32"
-            and all(tensor.dtype == "float32" or is_integer(tensor.dtype) for tensor in call.operands)
-        ):
+        context = None if call is None else self._context(call)
+        if call is not None and context is not None:
             digests = [self._digests.get(operand) for operand in call.inputs]
-            context = self._contexts.get(call.kind)
-            if context is None or call.kind < 0:
-                context = self._contexts[call.kind] = context_of(call)
             found = bound_of(call, context, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)
             found = found * self._margin + _SMALLEST
             if not found <= LARGEST:
                 found = OUTGROWN if found < math.inf else math.inf
         return min(found, self._checked.get(id_, math.inf))
+
+    def _context(self, call: Call) -> OpContext | None:
+        """Return the context of a call, if the result has a bound; found once for each kind of call."""
+        if call.kind not in self._contexts:
+            has_bound = call.result.dtype == "float32" and all(
+                tensor.dtype == "float32" or is_integer(tensor.dtype) for tensor in call.operands
+            )
+            self._contexts[call.kind] = context_of(call) if has_bound else None
+        return self._contexts[call.kind]
 
     def set_checked(self, id_: int, limit: float) -> None:
         """Record a check that limits a value."""

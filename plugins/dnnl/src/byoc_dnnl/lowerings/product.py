@@ -242,7 +242,10 @@ _WITH_TILES, _WITHOUT_TILES = _Bounds(range(32, 129, 16), 1 << 20), _Bounds(rang
 
 def _prefers_transpose(call: Call, planner: Planner) -> bool:
     """Return whether the transpose of a product is faster, given a fast implementation."""
-    rows, (inner, *columns) = _rows(sizes_of(call.operands[0])), sizes_of(call.operands[1])
+    rows = _rows(sizes_of(call.operands[0]))
+    if rows not in _WITH_TILES.rows:  # the wider range
+        return False
+    inner, *columns = sizes_of(call.operands[1])
     has_tiles = planner.engine.isa & Isa.AVX512_CORE_AMX == Isa.AVX512_CORE_AMX
     bounds = _WITH_TILES if has_tiles else _WITHOUT_TILES
     return (
