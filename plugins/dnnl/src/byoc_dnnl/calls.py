@@ -17,9 +17,9 @@ from byoc_dnnl.capi import MAX_INT, MAX_NDIMS
 __all__ = ["Call", "calls_of", "exceeded_limit", "shape_of", "sizes_of"]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, slots=True)
 class Call:
-    """A node of a region, with the types of operands and results, and the origin of the node; equal only to itself.
+    """A node of a region, with the types of operands and results, and the origin of the node.
 
     Attributes:
         kind: a number within the function, equal for calls known to have the same op, types and attributes, as in the
