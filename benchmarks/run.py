@@ -52,6 +52,9 @@ FIGURES = {
     "memory-dnnl": Figure("benchmarks.memory", "run_dnnl", 3, "peak memory by dnnl alone over the stated need"),
     "call-overhead": Figure("benchmarks.call_overhead", "run", 31, "calls of tiny models, beside ONNX Runtime"),
     "changing-shapes": Figure("benchmarks.changing_shapes", "run", 31, "calls of tiny models with changing shapes"),
+    "new-sizes": Figure(
+        "benchmarks.new_sizes", "run", 50, "first calls of sizes over later calls, beside ONNX Runtime", has_models=True
+    ),
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of calls of tiny models, by callgrind"),
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "soak-dnnl": Figure("benchmarks.soak_dnnl", "run", 1, "memory after calls and loads by dnnl", (10_000,)),
