@@ -59,6 +59,8 @@ def query_facts(api: Api, desc: object) -> Facts:
     offset = ctypes.c_int64()
     api.call("dnnl_memory_desc_query", desc, Query.SUBMEMORY_OFFSET, ctypes.byref(offset))
     count = _number(api, desc, Query.INNER_NBLKS)
+    if count == 0:
+        return Facts(kind, dtype, sizes, padded_sizes, strides, offset.value)
     blocks, axes = (_dims(api, desc, query, count) for query in (Query.INNER_BLKS, Query.INNER_IDXS))
     return Facts(kind, dtype, sizes, padded_sizes, strides, offset.value, blocks, axes)
 

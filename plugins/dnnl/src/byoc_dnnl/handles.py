@@ -14,6 +14,7 @@ from byoc_core.errors import ArtifactError
 from byoc_dnnl.capi import (
     CPU_ENGINE,
     FORMAT_ANY,
+    FORMAT_KIND_ANY,
     FORMAT_KIND_BLOCKED,
     IN_ORDER_STREAM,
     MAX_NDIMS,
@@ -214,9 +215,15 @@ class MemoryDesc(Handle):
         key = "any", dtype, sizes
         found = recent.get(key, None)
         if found is None:
-            name = "dnnl_memory_desc_create_with_tag"
-            made = cls(engine.api, name, len(sizes), dims_array(sizes), DataType[dtype], FORMAT_ANY)
-            found = recent.put(key, made)
+            name, pointer, dims, rank = (
+                "dnnl_memory_desc_create_with_tag",
+                ctypes.c_void_p(),
+                dims_array(sizes),
+                len(sizes),
+            )
+            engine.api.call(name, ctypes.byref(pointer), rank, dims, DataType[dtype], FORMAT_ANY)
+            facts = Facts(FORMAT_KIND_ANY, dtype, tuple(dims[:rank]))
+            found = recent.put(key, cls._owned(engine.api, pointer, facts))
         assert isinstance(found, MemoryDesc)
         return found
 
@@ -261,6 +268,10 @@ class MemoryDesc(Handle):
         if sorted(axes) != list(range(len(self.sizes))):
             problem = "cannot be permuted: the order must name each axis once"
             raise ArtifactError(f"a tensor of sizes {list(self.sizes)}", problem, got=list(axes))
+        facts = self.facts
+        if facts.is_strided:
+            sizes, strides = (tuple([numbers[axis] for axis in axes]) for numbers in (facts.sizes, facts.strides))
+            return self._strided(self.api, sizes, strides, facts.dtype)
 
         def new_axes() -> Sequence[object]:
             numbers = sorted(range(len(axes)), key=axes.__getitem__)
