@@ -45,8 +45,8 @@ def run(num_sizes: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     Raises:
         ValueError: a model is unknown, or an engine's outputs differ from ONNX Runtime's.
     """
-    chosen = [name for name in models or MODELS if name != HOST] or list(MODELS)
-    if unknown := set(chosen) - set(MODELS):
+    model_names = [name for name in models or MODELS if name != HOST] or list(MODELS)
+    if unknown := set(model_names) - set(MODELS):
         raise ValueError(f"no model {min(unknown)!r}; expected {HOST!r} or one of {', '.join(map(repr, MODELS))}")
     engines = [engine for engine in ENGINES if engine != HOST or HOST in (models or ())]
     if has_peer():
@@ -54,7 +54,7 @@ def run(num_sizes: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     else:
         print(f"  {NO_PEER}")
     tables: dict[str, Table] = {}
-    for name in chosen:
+    for name in model_names:
         for num_threads in THREADS:
             expected: Mapping[str, Any] = {}
             for engine in engines:
@@ -80,11 +80,11 @@ def _measure(name: str, engine: str, num_threads: int, num_sizes: int) -> tuple[
         return {key: Samples(tuple(found)) for key, found in values.items()}, dict(np.load(path))
 
 
-def _compare(place: str, outputs: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def _compare(label: str, outputs: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     for key, array in expected.items():
         error = relative_error(outputs[key], array)
         if not error <= LARGEST_ERROR:
-            raise ValueError(f"{place}, output {key}: differs from {PEER}'s by {error:.2g} of the largest magnitude")
+            raise ValueError(f"{label}, output {key}: differs from {PEER}'s by {error:.2g} of the largest magnitude")
 
 
 def _figures(found: Mapping[str, Samples]) -> dict[str, Samples]:

@@ -127,12 +127,12 @@ def main() -> None:
     run = _runner(model.build(), engine, int(num_threads))
     for _ in range(2):
         run(model.draw(model.warm))
-    chosen = random.Random(SEED).sample(model.list_sizes(), int(count))
+    fresh_sizes = random.Random(SEED).sample(model.list_sizes(), int(count))
     found: dict[str, list[float]] = {
         f"{kind} {unit}": [] for kind in ("first", "steady") for unit in ("wall", "processor")
     }
     outputs: dict[str, Any] = {}
-    for number, sizes in enumerate(chosen):
+    for number, sizes in enumerate(fresh_sizes):
         feeds = model.draw(sizes)
         first = _measure(lambda feeds=feeds: run(feeds))  # type: ignore[misc]
         later = [_measure(lambda feeds=feeds: run(feeds)) for _ in range(NUM_STEADY)]  # type: ignore[misc]

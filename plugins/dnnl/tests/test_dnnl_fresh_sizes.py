@@ -152,6 +152,7 @@ import numpy as np
 from plugins.dnnl.tests.test_dnnl_fresh_sizes import WIDTH, layers
 warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
 region, other = layers(2), layers(2)
+region.module, other.module  # compiled before the threads
 done = threading.Event()
 def plan():
     rows = 0

@@ -354,7 +354,7 @@ class Api:
         library: the library; each function gets types.
 
     Attributes:
-        descs: recent memory descriptions, by request (:class:`~byoc_dnnl.handles.MemoryDesc`).
+        descs: recent memory descriptions, by request (:class:`~byoc_dnnl.memory_desc.MemoryDesc`).
 
     Raises:
         AttributeError: a function is missing; the library is no oneDNN of version 3.

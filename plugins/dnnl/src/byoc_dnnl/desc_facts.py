@@ -40,6 +40,11 @@ class Facts(NamedTuple):
         return cls(FORMAT_KIND_BLOCKED, dtype, sizes, sizes, strides)
 
     @property
+    def layout(self) -> tuple[tuple[int, ...], ...]:
+        """The order of the elements, with padding, for elements of any dtype."""
+        return self.sizes, self.padded_sizes, self.strides, self.blocks, self.block_axes
+
+    @property
     def is_strided(self) -> bool:
         """Whether strides describe the whole layout: no blocks, no padding, no elements in front."""
         return (

@@ -23,6 +23,7 @@ from byoc_core.runtime.module import NativeEntry, NDArray, Signature
 from byoc_core.runtime.threads import team_runner, use_openmp
 from byoc_core.runtime.vector_functions import vector_function
 
+from byoc_dnnl.arrays import address_of
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, MemoryDesc, Primitive
 from byoc_dnnl.plan import (
@@ -203,7 +204,7 @@ class _Tables:
             return self._native.ARGUMENT, buffer.index
         if buffer.kind is Kind.ARENA:
             return self._native.ARENA, program.storage.offsets[program.numbers[buffer]]
-        return self._native.CONSTANT, program.arrays[buffer].ctypes.data
+        return self._native.CONSTANT, address_of(program.arrays[buffer])
 
     def _add(self, desc: MemoryDesc, kind: int, value: int) -> int:
         self._locations.append((desc.pointer.value or 0, kind, value))

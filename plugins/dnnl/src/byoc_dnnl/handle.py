@@ -1,0 +1,40 @@
+"""The owner of an object of oneDNN: the object is freed exactly once, after Python drops the last reference."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byoc_dnnl.capi import Api
+
+__all__ = ["Handle"]
+
+
+class Handle:
+    """A pointer created by a function of oneDNN, with the function for freeing.
+
+    The handle itself can be passed to functions of oneDNN; the call keeps the handle alive.
+
+    Attributes:
+        pointer: for callers that keep this object alive long enough.
+    """
+
+    __slots__ = ("__weakref__", "api", "pointer")
+    _destroy = ""
+
+    def __init__(self, api: Api, create: str, *arguments: object) -> None:
+        pointer = ctypes.c_void_p()
+        api.call(create, ctypes.byref(pointer), *arguments)
+        self._own(api, pointer)
+
+    def _own(self, api: Api, pointer: ctypes.c_void_p) -> None:
+        self.api, self.pointer = api, pointer
+        # At the end of the process the system frees everything, and libraries may be unloaded before.
+        weakref.finalize(self, api.function(self._destroy), pointer).atexit = False
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        """The argument passed by ``ctypes``."""
+        return self.pointer
