@@ -15,14 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from byoc_core.dtypes import is_integer
 from byoc_core.opset import LARGEST
 
 from byoc_dnnl.ranges_constants import ConstantRanges
-from byoc_dnnl.value_facts import CHECK_LIMITS, bound_of, context_of
+from byoc_dnnl.value_facts import CHECK_LIMITS, BoundRule, bound_of, rule_of
 
 if TYPE_CHECKING:
-    from byoc_core.opset import OpContext
     from byoc_core.runtime.graph.document import GraphFunction
 
     from byoc_dnnl.calls import Call
@@ -69,7 +67,7 @@ class Ranges:
             first + number: constant.digest for number, constant in enumerate(function.constants)
         }
         self._calls: Mapping[int, Call] = {id_: call for call in calls for id_ in call.outputs}
-        self._contexts: dict[int, OpContext | None] = {}
+        self._rules: dict[int, BoundRule | None] = {}
         self._checked: dict[int, float] = {}
         self._bounds: list[float] = []
 
@@ -83,23 +81,20 @@ class Ranges:
 
     def _computed(self, id_: int) -> float:
         call, found = self._calls.get(id_), math.inf
-        context = None if call is None else self._context(call)
-        if call is not None and context is not None:
+        rule = None if call is None else self._rule(call)
+        if call is not None and rule is not None:
             digests = [self._digests.get(operand) for operand in call.inputs]
-            found = bound_of(call, context, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)
+            found = bound_of(rule, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)
             found = found * self._margin + _SMALLEST
             if not found <= LARGEST:
                 found = OUTGROWN if found < math.inf else math.inf
         return min(found, self._checked.get(id_, math.inf))
 
-    def _context(self, call: Call) -> OpContext | None:
-        """Return the context of a call, if the result has a bound; found once for each kind of call."""
-        if call.kind not in self._contexts:
-            has_bound = call.result.dtype == "float32" and all(
-                tensor.dtype == "float32" or is_integer(tensor.dtype) for tensor in call.operands
-            )
-            self._contexts[call.kind] = context_of(call) if has_bound else None
-        return self._contexts[call.kind]
+    def _rule(self, call: Call) -> BoundRule | None:
+        """Return the rule for a call, if the result has a bound; found once for each kind of call."""
+        if call.kind not in self._rules:
+            self._rules[call.kind] = rule_of(call)
+        return self._rules[call.kind]
 
     def set_checked(self, id_: int, limit: float) -> None:
         """Record a check that limits a value."""
