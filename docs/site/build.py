@@ -46,6 +46,7 @@ TREE = {
         "tune",
         "calibrate",
         "profile",
+        "bench",
         "debug",
         "threads",
         "native-calls",
