@@ -152,7 +152,8 @@ import numpy as np
 from plugins.dnnl.tests.test_dnnl_fresh_sizes import WIDTH, layers
 warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
 region, other = layers(2), layers(2)
-region.module, other.module  # compiled before the threads
+for item in (region, other):  # compiled before the threads, with all imports: a fork inside an import hangs the child
+    item.run(np.zeros((500, WIDTH), np.float32))
 done = threading.Event()
 def plan():
     rows = 0
