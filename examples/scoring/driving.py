@@ -128,8 +128,9 @@ def check_results(folder: Path, shards: Iterable[Shard]) -> list[str]:
 
     Reads the ledger and all result files; neither the inputs nor the model.
     """
-    lines = {str(line["shard"]): line for line in read_ledger(folder)}
-    counts = Counter(str(line["shard"]) for line in read_ledger(folder))
+    ledger = read_ledger(folder)
+    lines = {str(line["shard"]): line for line in ledger}
+    counts = Counter(str(line["shard"]) for line in ledger)
     names = [shard.name for shard in shards]
     faults = [f"shard {name}: {counts[name]} times in the ledger" for name in names if counts[name] != 1]
     faults += [f"shard {name}: not of the data set" for name in sorted(counts.keys() - set(names))]
