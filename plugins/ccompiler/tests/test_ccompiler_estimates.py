@@ -28,10 +28,11 @@ def _product(rows: int, **attrs: str) -> Function:
     return replace(function, attrs=attrs)
 
 
+@pytest.mark.parametrize(("nbytes", "is_amd"), [(32, True), (64, False), (64, True)])
 @pytest.mark.parametrize("op", _LIKELY)
-def test_the_other_rows_of_the_table_predict_a_row(op: str) -> None:
+def test_the_other_rows_of_a_table_predict_a_row(op: str, nbytes: int, *, is_amd: bool) -> None:
     """Half of the rows are predicted within a factor of 1.6, and four of five within a factor of 3."""
-    table = measured_costs()
+    table = measured_costs(nbytes, is_amd=is_amd)
     rows = [row for row in table.rows if row.op == op]
     assert len(rows) >= 20
     ratios = []
@@ -66,3 +67,9 @@ def test_an_activation_behind_a_convolution_is_free() -> None:
     assert alone is not None
     assert along is not None
     assert along.seconds < 0.1 * alone.seconds
+
+
+def test_processors_with_and_without_avx512_and_of_amd_have_tables_of_their_own() -> None:
+    tables = [measured_costs(32), measured_costs(64), measured_costs(64, is_amd=True)]
+    assert len({table.to_text() for table in tables}) == 3
+    assert measured_costs(32, is_amd=True).to_text() == tables[0].to_text()

@@ -11,6 +11,7 @@ from byoc_core.authoring.cost_table import CostTable
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Support, hookimpl
 from byoc_core.ir import Binding, Function, tensor
 from byoc_core.partitioning import ByCost, MachineModel, Policy
+from byoc_dnnl.capi import Isa
 from byoc_dnnl.measured_costs import measured_costs
 
 from plugins.dnnl.tests.dnnl_region import Region, emit, need_avx512
@@ -63,9 +64,10 @@ def _estimate(region: Region) -> Any:
 
 
 @pytest.mark.parametrize("op", ["nn.conv2d", "matmul", "nn.softmax", "nn.layer_norm", "nn.max_pool2d", "concat"])
-def test_the_other_rows_of_the_table_predict_a_row(op: str) -> None:
+@pytest.mark.parametrize(("isa", "is_amd"), [(Isa.AVX512_CORE, False), (Isa.AVX512_CORE_BF16, True)])
+def test_the_other_rows_of_a_table_predict_a_row(op: str, isa: int, *, is_amd: bool) -> None:
     """Half of the rows are predicted within a factor of 1.6, and four of five within a factor of 3."""
-    table = measured_costs()
+    table = measured_costs(isa, is_amd=is_amd)
     rows = [row for row in table.rows if row.op == op]
     assert len(rows) >= 5
     ratios = []
@@ -93,3 +95,9 @@ def test_the_cheaper_backend_by_the_table_gets_the_op(region: Region) -> None:
         other = MachineModel(1e11 * factor, 2e10 * factor, call_seconds=found.call_seconds)
         assert _owner(region, ByCost(machines={"another": other})) == ("another" if times < 1 else "dnnl")
     assert _owner(region, None) == "dnnl"
+
+
+def test_processors_with_and_without_avx512_and_of_amd_have_tables_of_their_own() -> None:
+    tables = [measured_costs(Isa.AVX2), measured_costs(Isa.AVX512_CORE), measured_costs(Isa.AVX512_CORE, is_amd=True)]
+    assert len({table.to_text() for table in tables}) == 3
+    assert measured_costs(Isa.AVX2, is_amd=True).to_text() == tables[0].to_text()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from byoc_core.errors import ArtifactError
 
-__all__ = ["Target", "check_target", "features_of_macros", "machine_features", "target_of_macros"]
+__all__ = ["Target", "check_target", "features_of_macros", "is_amd", "machine_features", "target_of_macros"]
 
 _X86 = [
     "sse3",
@@ -131,6 +131,11 @@ def machine_features() -> frozenset[str] | None:
         if key.strip() in ("flags", "Features"):
             return frozenset(value.split())
     return None
+
+
+def is_amd() -> bool:
+    """Return whether the processor is of AMD: no other has the instruction set SSE4a."""
+    return "sse4a" in (machine_features() or ())
 
 
 def check_target(target: Target, where: str) -> None:

@@ -25,6 +25,7 @@ from byoc_core.backend.hooks import (
 )
 from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.ir import Binding, Function, cited_symbols, given_symbols, type_symbols
+from byoc_core.native.cpu import is_amd
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.pattern import CompositePattern
 
@@ -93,7 +94,7 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
     options = _options(context)
     if options.tutorial or options.portable or options.target:
         return None
-    return measured_costs(_vector_unit(options).nbytes).estimate(function, context.num_threads)
+    return measured_costs(_vector_unit(options).nbytes, is_amd=is_amd()).estimate(function, context.num_threads)
 
 
 @hookimpl

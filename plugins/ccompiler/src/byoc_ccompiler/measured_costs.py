@@ -11,12 +11,13 @@ __all__ = ["measured_costs"]
 
 
 @functools.cache
-def measured_costs(register_nbytes: int = 64) -> CostTable:
+def measured_costs(register_nbytes: int = 64, *, is_amd: bool = False) -> CostTable:
     """Return the table of measurements on one thread and on two.
 
     Args:
         register_nbytes: the size of a vector register of the target: 64 for AVX-512; other targets have the table of
             AVX2.
+        is_amd: whether the processor is of AMD: with AVX-512, these have a table of their own.
     """
-    name = "costs.json" if register_nbytes >= 64 else "costs_avx2.json"
+    name = "costs_avx2.json" if register_nbytes < 64 else "costs_avx512_amd.json" if is_amd else "costs_avx512.json"
     return CostTable.load(files("byoc_ccompiler") / name)

@@ -25,6 +25,7 @@ from byoc_core.backend.hooks import (
 from byoc_core.dims import bound_symbols
 from byoc_core.errors import ArtifactError, IRTypeError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
+from byoc_core.native.cpu import is_amd
 from byoc_core.runtime.graph.document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.parts import ops_text
@@ -116,7 +117,9 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
     """Return the cost of an op by measurements of similar ops."""
     found = find_library()
-    return None if isinstance(found, Missing) else measured_costs(found.isa).estimate(function, context.num_threads)
+    if isinstance(found, Missing):
+        return None
+    return measured_costs(found.isa, is_amd=is_amd()).estimate(function, context.num_threads)
 
 
 @hookimpl
