@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.errors import IRError
+from byoc_core.ir.cloning import clone_bindings, remap
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
@@ -55,6 +56,11 @@ class FunctionBuilder:
         self._params: list[Var] = []
         self._bindings: list[Binding] = []
         self._finished = False
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The bindings so far, in order."""
+        return tuple(self._bindings)
 
     def param(self, name: str, type_: Type) -> Var:
         """Add a parameter."""
@@ -132,6 +138,37 @@ class FunctionBuilder:
         binding = Binding(results, opdef, values, normal, tuple(regions), codegen, location, schedule)
         self._bindings.append(binding)
         return binding
+
+    def inline(self, function: Function, arguments: Sequence[Value]) -> tuple[Value, ...]:
+        """Add copies of all bindings of a function and return the results.
+
+        Args:
+            function: the function; its constants are in the builder's store.
+            arguments: a value for each parameter, of the parameter's type.
+
+        Raises:
+            IRError: the number of arguments, or the type of an argument, differs from the parameters.
+        """
+        self._check_open()
+        if len(arguments) != len(function.params):
+            raise IRError(
+                f"function `{function.name}`",
+                "has the wrong number of arguments",
+                got=len(arguments),
+                expected=len(function.params),
+            )
+        mapping: dict[int, Value] = {}
+        for param, argument in zip(function.params, arguments, strict=True):
+            if param.type != argument.type:
+                raise IRError(
+                    f"function `{function.name}`, parameter `{param.name}`",
+                    "has an argument of another type",
+                    got=argument.type,
+                    expected=param.type,
+                )
+            mapping[id(param)] = argument
+        self._bindings += clone_bindings(function.bindings, mapping)
+        return tuple(remap(result, mapping) for result in function.results)
 
     def finish(self, *results: Value, **attrs: AttrValue) -> Function:
         """Return the function and close the builder for further bindings.
