@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 import onnx.reference
 import pytest
-from byoc_core.errors import FrontendError, UnsupportedOpsError
+from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
 from onnx import TensorProto, helper
 
@@ -199,13 +199,3 @@ def test_malformed_nodes() -> None:
     model = _model("Adagrad", ["float32"] * 2, [(3,)])
     del model.graph.node[0].input[2:]
     assert "has the wrong number of inputs; got 2" in _refuse(model)
-
-
-def test_gradients_are_not_supported() -> None:
-    node = helper.make_node("Gradient", ["a"], ["da"], domain=DOMAIN, xs=["a"], y="c")
-    square = helper.make_node("Mul", ["a", "a"], ["c"])
-    value = helper.make_tensor_value_info("a", TensorProto.FLOAT, [])
-    graph = helper.make_graph([square, node], "g", [value], [onnx.ValueInfoProto(name="da")])
-    opsets = [helper.make_opsetid("", 24), helper.make_opsetid(DOMAIN, 1)]
-    with pytest.raises(UnsupportedOpsError, match=r"unsupported ops; got ai.onnx.preview.training.Gradient \(1x\)"):
-        from_onnx(helper.make_model(graph, opset_imports=opsets))

@@ -17,7 +17,6 @@ EXCEPTIONS: dict[str, str] = {
     r"test_affine_grid_3d_align_corners_expanded": (
         "branches of ranks 0 and 1 with a condition computed at run time; a rank is static"
     ),
-    r"test_gradient_of_add(_and_mul)?": "needs Gradient, of the preview domain for training",
 }
 """The reason, by a pattern of the names of cases."""
 

@@ -9,7 +9,7 @@ import onnx
 
 from byoc_core.errors import FrontendError, near_names
 
-__all__ = ["node_label", "order_nodes", "subgraphs"]
+__all__ = ["node_label", "node_reads", "order_nodes", "subgraphs"]
 
 
 def node_label(node: onnx.NodeProto) -> str:
@@ -47,7 +47,7 @@ def order_nodes(graph: onnx.GraphProto, source: str, is_outer: Callable[[str], b
     readers: dict[int, list[int]] = {}
     for index, node in enumerate(graph.node):
         needed = set()
-        for name, reader in _reads(node, source):
+        for name, reader in node_reads(node, source):
             if name in producers:
                 needed.add(producers[name])
             elif not is_outer(name):
@@ -69,7 +69,7 @@ def order_nodes(graph: onnx.GraphProto, source: str, is_outer: Callable[[str], b
     return _sort(graph, source, waiting_for, readers)
 
 
-def _reads(node: onnx.NodeProto, source: str) -> Iterator[tuple[str, str]]:
+def node_reads(node: onnx.NodeProto, source: str) -> Iterator[tuple[str, str]]:
     """Yield the names read by a node from its graph, directly or in nested graphs, each with the reader's label."""
     where = f"{source}, {node_label(node)}"
     for name in filter(None, node.input):
@@ -78,7 +78,7 @@ def _reads(node: onnx.NodeProto, source: str) -> Iterator[tuple[str, str]]:
         own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
         own.update(name for inner in graph.node for name in inner.output)
         for inner in graph.node:
-            yield from (read for read in _reads(inner, f"{where}, {label}") if read[0] not in own)
+            yield from (read for read in node_reads(inner, f"{where}, {label}") if read[0] not in own)
         for output in graph.output:
             if output.name not in own:
                 yield output.name, f"{where}, {label}, output `{output.name}`"

@@ -6,7 +6,8 @@ other three times, twenty levels deep, expand to billions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import onnx
 
@@ -22,6 +23,8 @@ _BASE_NODES = 100_000
 _NODES_PER_NODE = 16
 _NBYTES_PER_NODE = 4096  # copying this many bytes of a function takes as long as importing a node
 _GENERATED_NBYTES = 3 << 28
+_MAX_ORDER = 16
+_READ_NODES_PER_NODE = 16  # looking through this many nodes of a graph takes as long as importing a node
 
 
 class ImportBounds:
@@ -40,6 +43,7 @@ class ImportBounds:
         self._max_nodes = _BASE_NODES + _NODES_PER_NODE * declared if max_nodes is None else max_nodes
         self._num_nodes = 0
         self._generated = 0
+        self._order = 0
 
     def check(self, count: int, where: str) -> None:
         """Check, before work begins, that ``count`` further nodes stay within the bound.
@@ -73,6 +77,26 @@ class ImportBounds:
             FrontendError: too much is copied.
         """
         self.spend(nbytes // _NBYTES_PER_NODE, where)
+
+    @contextmanager
+    def differentiate(self, num_nodes: int, where: str) -> Iterator[None]:
+        """Count a differentiation of a graph, during the import of the differentiated nodes.
+
+        Args:
+            num_nodes: the nodes of the graph.
+            where: the node requesting the gradient.
+
+        Raises:
+            FrontendError: too many gradients are nested in each other, or the nodes exceed the bound.
+        """
+        if self._order == _MAX_ORDER:
+            raise FrontendError(where, "differentiates too many gradients in turn", expected=f"at most {_MAX_ORDER}")
+        self.spend(num_nodes // _READ_NODES_PER_NODE, where)
+        self._order += 1
+        try:
+            yield
+        finally:
+            self._order -= 1
 
     def may_generate(self, nbytes: int) -> bool:
         """Return whether a node may become a constant of ``nbytes`` bytes absent from the file; count the bytes if so.

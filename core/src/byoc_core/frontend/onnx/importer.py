@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from byoc_core.frontend.onnx.declared_types import read_input, size_names
 from byoc_core.frontend.onnx.foreign_operators import find_importers
 from byoc_core.frontend.onnx.function_bodies import instantiate, standard_body
 from byoc_core.frontend.onnx.graph_order import order_nodes
+from byoc_core.frontend.onnx.graph_slice import GraphNodes
 from byoc_core.frontend.onnx.import_bounds import ImportBounds
 from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_key, onnx_name
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
@@ -130,6 +132,9 @@ class GraphImporter:
         self._imported: dict[str, Imported] = {}
         self._initializers: dict[str, onnx.TensorProto] = {}
         self._not_imported: dict[str, NodeContext] = {}
+        self._nodes: Sequence[onnx.NodeProto] = ()
+        self._inputs: Sequence[str] = ()
+        self._seeds: dict[str, Var] = {}
 
     def import_main(self) -> IRModule:
         """Import the model's graph: its inputs become parameters."""
@@ -320,7 +325,38 @@ class GraphImporter:
         if graph.sparse_initializer:
             raise FrontendError(self.where, "has sparse initializers, an unsupported feature")
         self._initializers = {tensor.name: tensor for tensor in graph.initializer}
-        return order_nodes(graph, self.where, lambda name: self._outer is not None and self._outer._knows(name))
+        self._inputs = [value.name for value in graph.input]
+        self._nodes = order_nodes(graph, self.where, lambda name: self._outer is not None and self._outer._knows(name))
+        return self._nodes
+
+    @cached_property
+    def graph_nodes(self) -> GraphNodes:
+        """The nodes of the graph."""
+        return GraphNodes(self._nodes, dict.fromkeys((*self._inputs, *self._initializers)), self._is_constant)
+
+    def _is_constant(self, name: str) -> bool | None:
+        """Return whether a name from outside of the nodes is a constant; ``None`` for an unknown name."""
+        if name in self._initializers:
+            return True
+        if name not in self._imported:
+            return None if self._outer is None else self._outer._is_constant(name)
+        form = self._imported[name]
+        return isinstance(form, np.ndarray | Constant) or (isinstance(form, ShapeValue) and form.is_static)
+
+    def draw_seed(self, node: NodeContext) -> Var:
+        """Return a seed drawn in each run for the random numbers of a node.
+
+        A node imported once more to differentiate the graph has the same seed, if imported before.
+        """
+        name = next(filter(None, node.output_names), "")
+        seed = self._find_seed(name)
+        if seed is None:
+            seed = self._seeds[name] = node.emit("random.seed")
+        return seed
+
+    def _find_seed(self, name: str) -> Var | None:
+        """Return the seed of the node with an output, if drawn before."""
+        return self._seeds.get(name)
 
     def _defines(self, name: str) -> bool:
         return name in self._imported or name in self._initializers or name in self._not_imported

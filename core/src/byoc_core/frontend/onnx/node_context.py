@@ -420,6 +420,45 @@ class NodeContext(NodeAttributes):
         graph = self._graph.nest(f"{self.label}, attribute `{attribute}`", f"{self.path}/")
         return graph.import_nested(self.attr_graph(attribute), inputs)
 
+    def recompute(
+        self, target: str, region: Region, variables: Mapping[str, Value], fixed: Mapping[str, Imported]
+    ) -> Imported:
+        """Import the nodes computing a tensor of the graph once more, into a region, and return the tensor.
+
+        Args:
+            target: the name of the tensor.
+            region: the region receiving the nodes; further values of the graph enter as parameters.
+            variables: values of the region in place of tensors of the graph, by name.
+            fixed: imported forms at the place of the node, in place of further tensors of the graph.
+
+        Raises:
+            FrontendError: the graph has no tensors of these names, other values determine the tensor, or the node is
+                needed to compute the tensor.
+        """
+        from byoc_core.frontend.onnx.recomputation import Recomputation
+
+        requester = next(filter(None, self._proto.output), "")
+        return Recomputation(self._graph, self.label, f"{self.path}/", region, requester).run(target, variables, fixed)
+
+    def inline_region(self, region: Region, function: Function, arguments: Sequence[Value]) -> tuple[Value, ...]:
+        """Add the bindings of a function in the place of the node, and return the results.
+
+        Args:
+            region: the origin of the function's nodes.
+            function: the function.
+            arguments: a value for each parameter.
+
+        Raises:
+            FrontendError: the model expands to too many nodes.
+        """
+        self._graph.bounds.spend(len(function.bindings), self.label)
+        self._graph.region.own_symbols |= region.own_symbols
+        return self._graph.builder.inline(function, arguments)
+
+    def draw_seed(self) -> Var:
+        """Return a seed drawn in each run for the node's random numbers."""
+        return self._graph.draw_seed(self)
+
     def import_operator(
         self,
         op_type: str,

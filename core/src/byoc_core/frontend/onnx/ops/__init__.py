@@ -23,6 +23,7 @@ from byoc_core.frontend.onnx.ops import (
     detection,
     elementwise,
     flex_attention,
+    gradients,
     indexing,
     integer_products,
     linear,
@@ -83,7 +84,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
 PREVIEW_IMPORTERS: Mapping[OnnxName, NodeImporter] = MappingProxyType(
     {
         (family.DOMAIN, name): importer
-        for family in (flex_attention, optimisers)
+        for family in (flex_attention, gradients, optimisers)
         for name, importer in family.IMPORTERS.items()
     }
 )

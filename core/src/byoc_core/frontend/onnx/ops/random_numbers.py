@@ -35,10 +35,10 @@ def _seed(node: NodeContext) -> Value:
         FrontendError: the seed is infinite.
     """
     if not node.has_attr("seed"):
-        return node.emit("random.seed")
+        return node.draw_seed()
     seed = node.attr_int("seed") if node.op_type == "Dropout" else node.attr_float("seed")
     if isnan(seed):
-        return node.emit("random.seed")
+        return node.draw_seed()
     if isinf(seed):
         raise node.error("attribute `seed` is not finite", got=seed, expected="a number")
     return number(node, int(seed) % (1 << 32))
