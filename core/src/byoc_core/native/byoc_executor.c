@@ -9,15 +9,15 @@ static int has_equal_shape(const DLTensor *a, const DLTensor *b) {
   return a->ndim == b->ndim && (a->ndim == 0 || !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)));
 }
 
-/* Copy the axes from `axis` on; strides are in elements. */
+/* Copy the axes from `axis` on; strides are in elements. Tensors of a damaged program may overlap. */
 static void copy_axes(char *target, const int64_t *target_strides, const char *source, const int64_t *source_strides,
                       const int64_t *shape, int32_t axis, int32_t ndim, int64_t itemsize) {
   if (axis == ndim) {
-    memcpy(target, source, (size_t)itemsize);
+    memmove(target, source, (size_t)itemsize);
     return;
   }
   if (axis == ndim - 1 && target_strides[axis] == 1 && source_strides[axis] == 1) {
-    memcpy(target, source, (size_t)(shape[axis] * itemsize));
+    memmove(target, source, (size_t)(shape[axis] * itemsize));
     return;
   }
   for (int64_t i = 0; i < shape[axis]; ++i) {
@@ -45,7 +45,7 @@ static int copy_tensor(const DLTensor *source, const DLTensor *target, int64_t i
   for (int32_t axis = 0; axis < source->ndim; ++axis) count *= source->shape[axis];
   if (count == 0) return 1;
   if (!source->strides && !target->strides) {
-    memcpy(target->data, source->data, (size_t)(count * itemsize));
+    memmove(target->data, source->data, (size_t)(count * itemsize));
     return 1;
   }
   const int64_t *source_strides = source->strides, *target_strides = target->strides;

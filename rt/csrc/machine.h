@@ -1,0 +1,130 @@
+/* Linked functions, their frames, and the execution of frames. */
+#ifndef BYOC_RT_MACHINE_H_
+#define BYOC_RT_MACHINE_H_
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "artifact.h"
+#include "core_abi.h"
+#include "mapping.h"
+#include "program.h"
+#include "openmp.h"
+
+/* An external symbol: the function of a module. */
+typedef struct {
+  byoc_rt_entry entry;
+  const char *type_key; /* of the module's runtime */
+} rt_extern;
+
+/* A loaded module. */
+typedef struct {
+  const rt_module_entry *entry;
+  const byoc_rt_runtime *runtime;
+  void *module;
+} rt_module;
+
+/* The memory of a running call. The tensors of the first registers point to the caller's memory. */
+typedef struct rt_frame {
+  struct rt_frame *next; /* in the list of unused frames */
+  const byoc_rt_function *function;
+  byoc_frame frame;
+  int64_t *sizes;                      /* the function's table */
+  int64_t *view_offsets;               /* by view: bytes from the base */
+  int64_t *storage_offsets, *storage_nbytes; /* by storage, from the aligned start of the arena */
+  DLManagedTensorVersioned **dynamics; /* by dynamic register; NULL: not defined */
+  void **copies;                       /* by parameter: the memory of a copied argument, or NULL */
+  char *arena;                         /* with room to align the start */
+  size_t arena_nbytes;
+  int is_laid_out; /* whether registers and arena fit the shapes of the parameters' tensors */
+  /* For one instruction at a time: */
+  const DLTensor **operands;
+  rt_spec *specs;
+  DLManagedTensorVersioned **made;
+} rt_frame;
+
+/* The unused frames of a function. */
+typedef struct {
+  _Atomic(rt_frame *) last; /* the frame returned last, or NULL */
+  pthread_mutex_t mutex;    /* of the list */
+  rt_frame *frames;
+} rt_frames;
+
+struct byoc_rt_function {
+  byoc_rt_program *program;
+  const rt_vm_function *vm;
+  const byoc_rt_tensor_info *inputs, *outputs;
+  byoc_instruction *code; /* by instruction; BYOC_PYTHON: executed by rt_step */
+  int32_t *ops;           /* by instruction: the operation of the executor if all operands have memory */
+  int32_t *operands;      /* registers, of all instructions */
+  int32_t num_operands, max_operands;
+  int32_t *argument_views, num_argument_views; /* registers: views of parameters and results */
+  rt_frames *frames;
+};
+
+struct byoc_rt_program {
+  rt_pool *pool;
+  rt_mapping mapping;
+  rt_artifact artifact;
+  rt_constants constants;
+  rt_program vm;
+  rt_module *modules;
+  int32_t num_modules; /* loaded so far */
+  rt_extern *externs;
+  const DLTensor **vm_constants; /* by constant of the program */
+  byoc_rt_function *functions;
+  int32_t num_functions; /* with a list of frames so far */
+  rt_threads threads;
+};
+
+/* Make the linked functions of a program with modules and constants. Return nonzero after setting an error of kind
+ * BYOC_RT_LINK: a symbol is missing, defined twice, or does not fit the calls. */
+int32_t rt_link(byoc_rt_program *program);
+
+/* Take an unused frame, or make a frame. NULL after setting an error. */
+rt_frame *rt_take_frame(const byoc_rt_function *function);
+
+/* Return a frame after a call; free everything belonging to the call. */
+void rt_return_frame(rt_frame *frame);
+
+/* Free the unused frames of a function: of all, after the last call. */
+void rt_free_frames(rt_frames *frames);
+
+/* Fit a frame to compact arguments, whose addresses are set already: sizes, shapes, arena, views. Return nonzero after
+ * setting an error. `inputs` have the dtypes and ranks of the parameters. */
+int32_t rt_lay_out(rt_frame *frame, const DLTensor *const *inputs);
+
+/* Point the views of parameters and results to the memory of their bases. */
+void rt_point_views(rt_frame *frame);
+
+/* Check the arguments of a call, and point the frame's parameters to them, or to copies; then lay out the frame. Return
+ * nonzero after setting an error. */
+int32_t rt_accept(rt_frame *frame, const DLTensor *const *inputs);
+
+/* Check the outputs given by a caller, and that they share no memory with each other or with inputs; the frame is laid
+ * out. Return nonzero after setting an error. */
+int32_t rt_check_outputs(const rt_frame *frame, const DLTensor *const *inputs, DLTensor *const *outputs);
+
+enum { RT_MAX_CALLS = 64 }; /* inside each other */
+
+/* Run the code of a frame whose parameters and early results have memory; `depth` is the number of calls around. Return
+ * nonzero after setting an error. Set the instruction that returns. */
+int32_t rt_execute(rt_frame *frame, int depth, const rt_instruction **ret);
+
+/* Take the tensor of a dynamic register out of a frame; NULL after setting an error: never defined. */
+DLManagedTensorVersioned *rt_take_dynamic(rt_frame *frame, int32_t number);
+
+/* Execute a single instruction on operands not all of which have memory before the run. Return nonzero after setting an
+ * error; else set the next instruction. */
+int32_t rt_step(rt_frame *frame, int32_t index, int depth, int32_t *next);
+
+/* Run a single builtin by the executor, on operands with memory. Return 0 if the executor refuses. */
+int rt_run_single(const rt_frame *frame, int32_t index);
+
+/* Set the error of a failed instruction: `problem` is the text of the cause. */
+int32_t rt_fail_instruction(const rt_frame *frame, int32_t index, int32_t status, const char *problem);
+
+/* Set the error of an external function that returned `status`. */
+int32_t rt_fail_extern(const rt_frame *frame, int32_t index, int32_t status);
+
+#endif /* BYOC_RT_MACHINE_H_ */
