@@ -13,7 +13,7 @@ runs core's tests asking for installed plugins, without plugins (``core-alone``,
 - ``nox -s fuzz``: load and run mutants of artifacts;
 - ``nox -s exported-c``: random graphs as exported C under sanitizers;
 - ``nox -s thorough``: all properties on more examples, and the kit on all faults;
-- ``nox -s sanitizers``: the C extensions' tests under gcc's sanitizers;
+- ``nox -s sanitizers``: the tests of the C extensions and the C runtime under gcc's sanitizers;
 - ``nox -s sanitized-c``: generated C under the same sanitizers;
 - ``nox -s plain-c``: random models exported as C, under the same sanitizers;
 - ``nox -s onnx-suite``: ONNX's test suite on the host and on backends, and its ledger in the docs;

@@ -37,7 +37,12 @@ BACKENDS = tuple(
 """The plugins that are backends; the others bring importers only."""
 WITH_PEERS = ("core", "ccompiler", "dnnl", "mlops", "msops")
 """Packages with tests comparing with other programs, or running in other programs."""
-PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"conformance": "conformance"}
+PACKAGES = {
+    "core": "core",
+    **{name: f"plugins/{name}" for name in PLUGINS},
+    "conformance": "conformance",
+    "rt": "rt",
+}
 EXAMPLES = tuple(path.parent for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
 UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 

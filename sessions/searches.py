@@ -35,11 +35,12 @@ def plain_c(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def sanitizers(session: nox.Session) -> None:
-    """Run the C extensions' tests under ThreadSanitizer, AddressSanitizer and UBSan: ``nox -s sanitizers -- thread``.
+    """Run the tests of the C extensions and the C runtime under sanitizers: ``nox -s sanitizers -- thread``.
 
-    Not among the defaults: the session needs gcc's own sanitizers, missing in other compilers and many containers.
+    The sanitizers are ThreadSanitizer, then AddressSanitizer with UBSan. Not among the defaults: the session needs the
+    sanitizers of gcc, missing in other compilers and many containers.
     """
-    install_wheels(session, ("core",), *group("test"), "setuptools>=77")
+    install_wheels(session, ("core", "ccompiler", "examplejson"), *group("test"), "setuptools>=77")
     session.run("python", "-m", "core.tests.sanitizers.run", *session.posargs)
 
 

@@ -45,8 +45,8 @@ def floors(session: nox.Session) -> None:
     run_tests(session, "core/tests/architecture")
 
 
-COMPANIONS = {"cblas": ("ccompiler",), "msops": ("ccompiler",)}
-"""Packages used by the tests of another package: backends sharing a function."""
+COMPANIONS = {"cblas": ("ccompiler",), "msops": ("ccompiler",), "rt": ("ccompiler", "examplejson")}
+"""Packages used by the tests of another package: backends sharing a function, or compiling models for a runtime."""
 
 
 def add_tests(package: str) -> None:
@@ -90,9 +90,9 @@ def add_foreign(name: str, modules: str) -> None:
     @nox.session(name=name, requires=["wheels"])
     def foreign(session: nox.Session) -> None:
         """Load exported libraries in the real package, and call the libraries."""
-        install_wheels(session, ("core", "ccompiler"), *group("test", name))
+        install_wheels(session, ("core", "ccompiler", "rt"), *group("test", name))
         session.run("python", "-c", f"import {modules}")
-        run_tests(session, *select("libraries", folders=("core/tests", "plugins/ccompiler/tests")))
+        run_tests(session, *select("libraries", folders=("core/tests", "plugins/ccompiler/tests", "rt/tests")))
 
 
 add_foreign("tvm-ffi", "tvm_ffi")

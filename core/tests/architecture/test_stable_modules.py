@@ -19,7 +19,13 @@ pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 REPOSITORY = Path(__file__).parents[3]
 FOLDERS = sorted(
     path
-    for pattern in ("plugins/*/src", "conformance/src", "examples/*", "core/src/byoc_core/scaffold/templates/*")
+    for pattern in (
+        "plugins/*/src",
+        "conformance/src",
+        "rt/src",
+        "examples/*",
+        "core/src/byoc_core/scaffold/templates/*",
+    )
     for path in REPOSITORY.glob(pattern)
     if path.is_dir()
 )

@@ -1,4 +1,6 @@
-"""Builds the C extensions with gcc's sanitizers and runs their tests; code compiled by tests is instrumented too.
+"""Builds the C extensions and the C runtime with gcc's sanitizers, and runs their tests.
+
+Code compiled by the tests is instrumented too:
 
     python -m core.tests.sanitizers.run                  # ThreadSanitizer, then AddressSanitizer with UBSan
     python -m core.tests.sanitizers.run thread
@@ -27,16 +29,22 @@ from pathlib import Path
 from types import MappingProxyType
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = MappingProxyType({"core": "byoc_core", "plugins/dnnl": "byoc_dnnl"})
-"""Packages with an extension, by folder."""
+PACKAGES = MappingProxyType({"core": "byoc_core", "plugins/dnnl": "byoc_dnnl", "rt": "byoc_rt"})
+"""Packages with an extension or a library, by folder."""
 TESTS = (
     "core/tests/vm",
     "core/tests/runtime/csource/test_csource.py",
     "core/tests/runtime/test_vector_functions.py",
     "plugins/dnnl/tests/test_dnnl_extension.py",
+    "rt/tests",
     "--ignore=core/tests/vm/test_soak.py",
+    *(f"--ignore=rt/tests/test_{name}.py" for name in ("examples", "library", "packaging")),
 )
-"""Tests calling the extensions; resident memory, bounded by the soak, is meaningless under a sanitizer."""
+"""Tests calling the extensions and the library.
+
+Resident memory, bounded by the soak, is meaningless under a sanitizer, as is the size of the library. Example programs
+are compiled by compilers without sanitizers.
+"""
 # What C writes, a report say, is not captured: pytest throws away the output of tests that pass.
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys")
 TIMEOUT_S = 3 * 3600
@@ -118,13 +126,13 @@ def build_packages(sanitizer: Sanitizer, folder: Path) -> None:
     """Copy the packages into a folder, with instrumented extensions.
 
     Raises:
-        MissingToolError: an extension was not built.
+        MissingToolError: an extension or a library was not built.
     """
     flags = f"-fsanitize={sanitizer.checks}"
     environment = os.environ | {"CC": "gcc", "CFLAGS": f"{flags} -g -fno-omit-frame-pointer", "LDFLAGS": flags}
     for source, name in PACKAGES.items():
         package = folder / name
-        ignored = shutil.ignore_patterns("_native*.so", "__pycache__")
+        ignored = shutil.ignore_patterns("*.so", "__pycache__")
         shutil.copytree(ROOT / source / "src" / name, package, ignore=ignored)
         command = [
             sys.executable,
@@ -135,8 +143,8 @@ def build_packages(sanitizer: Sanitizer, folder: Path) -> None:
             f"--build-temp={folder / 'temp'}",
         ]
         done = subprocess.run(command, cwd=ROOT / source, env=environment, capture_output=True, text=True, check=False)
-        if not list(package.glob("_native*.so")):
-            raise MissingToolError(f"the C extension of {name} was not built:\n{done.stdout}{done.stderr}")
+        if not list(package.rglob("*.so")):
+            raise MissingToolError(f"the C code of {name} was not built:\n{done.stdout}{done.stderr}")
 
 
 def make_environment(sanitizer: Sanitizer, folder: Path) -> dict[str, str]:

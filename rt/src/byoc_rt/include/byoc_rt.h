@@ -1,0 +1,1 @@
+../../../include/byoc_rt.h

@@ -1,0 +1,30 @@
+"""The C runtime under test, and a compiler's commands for programs using the runtime."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import byoc_rt
+import pytest
+from byoc_core.native.toolchain import Toolchain
+
+from rt.tests.runner import NativeLibrary
+
+
+@pytest.fixture(scope="session")
+def library_file() -> Path:
+    """Return the library under test: ``$BYOC_RT_LIBRARY``, such as a sanitizer's build, else the installed file."""
+    return Path(os.environ.get("BYOC_RT_LIBRARY") or byoc_rt.library_path())
+
+
+@pytest.fixture(scope="session")
+def native(library_file: Path) -> NativeLibrary:
+    """Return the loaded library."""
+    return NativeLibrary(library_file)
+
+
+@pytest.fixture(scope="session")
+def _compiles_c() -> None:
+    if not Toolchain.status().ok:
+        pytest.skip("no C compiler")
