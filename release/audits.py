@@ -9,6 +9,7 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
 from release.commands import ReleaseError, python_module, run
 from release.project import PACKAGES, ROOT
-from release.targets import TARGETS, Target
+from release.targets import NATIVE_FILES, TARGETS, NativeFile, Target, list_wheel_tags
 
 __all__ = ["audit_files", "check_sdist", "check_wheels", "list_missing_files"]
 
@@ -39,15 +40,24 @@ def audit_files(files: Path, scratch: Path) -> list[str]:
     lines += [check_sdist(sdist) for sdist in sdists]
     for target in TARGETS:
         for wheel in (path for path in wheels if path.stem.endswith(target.tag)):
-            lines.append(_check_abi(wheel))
-            lines.append(_check_macos(wheel, target) if target.is_macos else _check_linux(wheel, target, scratch))
+            native = NATIVE_FILES[_folder_of(parse_wheel_filename(wheel.name)[0])]
+            lines += [_check_abi(wheel)] if native.is_extension else []
+            is_macos = target.is_macos
+            lines.append(_check_macos(wheel, target, native) if is_macos else _check_linux(wheel, target, scratch))
     return lines
+
+
+def _folder_of(package: str) -> str:
+    """Return the folder of a package."""
+    (folder,) = (folder for folder in PACKAGES if Path(folder).name == package.removeprefix("byoc-"))
+    return folder
 
 
 def list_missing_files(names: Sequence[str]) -> list[str]:
     """Return the files missing in a release, as lines.
 
-    A release has for each package an sdist, a wheel without extension, and wheels with the extension.
+    A release has for each package an sdist, wheels with the native file, and a wheel for all other platforms, unless
+    the package is nothing without the file.
     """
     present: set[tuple[str, str]] = {
         (parse_sdist_filename(name)[0], "sdist") for name in names if name.endswith(".tar.gz")
@@ -59,8 +69,7 @@ def list_missing_files(names: Sequence[str]) -> list[str]:
     required = []
     for folder in PACKAGES:
         named = f"byoc-{Path(folder).name}"
-        platforms = [f"cp311-abi3-{target.tag}" for target in TARGETS if folder in target.packages]
-        required += [(named, kind) for kind in ("sdist", "wheel py3-none-any", *(f"wheel {tag}" for tag in platforms))]
+        required += [(named, kind) for kind in ("sdist", *(f"wheel {tag}" for tag in list_wheel_tags(folder)))]
     return [f"{package}: {kind}" for package, kind in required if (package, kind) not in present]
 
 
@@ -93,8 +102,7 @@ def check_sdist(sdist: Path) -> str:
     with tarfile.open(sdist) as archive:
         contained = {name.partition("/")[2] for name in archive.getnames()}
     package, _ = parse_sdist_filename(sdist.name)
-    (folder,) = (ROOT / folder for folder in PACKAGES if Path(folder).name == package.removeprefix("byoc-"))
-    tracked = run(["git", "ls-files", "-z", "src", "csrc"], folder).split("\0")
+    tracked = run(["git", "ls-files", "-z", "src", "csrc"], ROOT / _folder_of(package)).split("\0")
     required = {name for name in tracked if name} | {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"}
     if missing := sorted(required - contained):
         raise ReleaseError(f"{sdist.name}: lacks {', '.join(missing)}")
@@ -135,10 +143,10 @@ def _check_linux(wheel: Path, target: Target, scratch: Path) -> str:
     return f"auditwheel show: {wheel.name}: {found['overall_tag']}"
 
 
-def _check_macos(wheel: Path, target: Target) -> str:
-    """Check the extension's processor and version of macOS against the tag."""
+def _check_macos(wheel: Path, target: Target, native: NativeFile) -> str:
+    """Check the native file's processor and version of macOS against the tag."""
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith("/_native.abi3.so"))
+        (name,) = (name for name in archive.namelist() if fnmatch(name, f"*/{native.name}"))
         data = archive.read(name)
     processor, version, needed = read_mach_o(data)
     tagged = _MINIMUM_MACOS.match(target.tag)
@@ -159,7 +167,7 @@ def read_mach_o(data: bytes) -> tuple[str, tuple[int, int], tuple[str, ...]]:
         ReleaseError: the data is no such file.
     """
     if data[:4] != b"\xcf\xfa\xed\xfe":
-        raise ReleaseError("the extension is no 64-bit Mach-O file")
+        raise ReleaseError("the native file is no 64-bit Mach-O file")
     cpu, _, _, num_commands = struct.unpack_from("<iiII", data, 4)
     offset, version, needed = 32, (0, 0), []
     for _ in range(num_commands):

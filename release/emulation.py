@@ -21,8 +21,10 @@ TESTS = (
     *(f"core/tests/vm/test_{name}.py" for name in ("extension", "call_list", "whole_calls")),
     "core/tests/runtime/test_vector_functions.py",
     "plugins/examplejson/tests/test_examplejson_text.py",
+    "rt/tests/test_library.py",
+    "rt/tests/test_command.py",
 )
-"""Tests without a compiler: the C extension and its arithmetic in vectors, and a runtime in pure Python."""
+"""Tests without a compiler: the C extension and its arithmetic in vectors, a runtime in pure Python, the C runtime."""
 
 _SUITE = "bookworm"
 _PYTHON = "3.11"
@@ -58,7 +60,7 @@ def check_aarch64(files: Path, scratch: Path, tests: tuple[str, ...] = TESTS) ->
             "--extra-index-url",
             address,
         )
-        names = ("byoc-core[onnx]", "byoc-examplejson", "pytest", "hypothesis", "scipy")
+        names = ("byoc-core[onnx]", "byoc-examplejson", "byoc-rt", "pytest", "hypothesis", "scipy")
         run(python_module("pip", "install", *options, "--target", site, *names))
     environment = {
         "PYTHONPATH": str(site),

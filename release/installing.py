@@ -49,7 +49,7 @@ class _Install:
 
 
 _INSTALLS = (
-    _Install(("byoc-core", "byoc-ccompiler"), "ccompiler", is_everywhere=True),
+    _Install(("byoc-core", "byoc-ccompiler", "byoc-rt"), "ccompiler", is_everywhere=True),
     _Install(("byoc-core[onnx]", "byoc-dnnl"), "dnnl"),
     _Install(("byoc-core[onnx]", "byoc-cblas"), "cblas"),
     _Install(("byoc-examplejson", "byoc-conformance"), "examplejson"),

@@ -21,6 +21,7 @@ PACKAGES = (
     "core",
     *(f"plugins/{path.parent.name}" for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))),
     "conformance",
+    "rt",
 )
 """The folders of the packages of a release."""
 

@@ -4,16 +4,19 @@
 
     python smoke.py --backend ccompiler --extension present
 
-Compiles and runs a small model by a backend, saves, loads and runs it again, and runs `byoc doctor` and `byoc demo`.
+Compiles and runs a small model by a backend, saves, loads and runs it again, and runs `byoc doctor` and `byoc demo`. If
+byoc-rt is installed, its library loads the model too.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import subprocess
 import sys
 import sysconfig
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import byoc_core
@@ -41,6 +44,20 @@ def run_byoc(*arguments: str) -> str:
     if done.returncode != 0:
         raise SystemExit(f"byoc {' '.join(arguments)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def load_without_python(file: Path) -> None:
+    """Load an artifact by the C runtime, and find its function."""
+    import byoc_rt
+
+    library = ctypes.CDLL(str(byoc_rt.library_path()))
+    library.byoc_rt_last_error.restype = ctypes.c_char_p
+    library.byoc_rt_find_function.restype = ctypes.c_void_p
+    program = ctypes.c_void_p()
+    status = library.byoc_rt_load(str(file).encode(), None, ctypes.byref(program))
+    assert status == 0, library.byoc_rt_last_error().decode()
+    assert library.byoc_rt_find_function(program, b"main"), library.byoc_rt_last_error().decode()
+    library.byoc_rt_unload(program)
 
 
 def main() -> None:
@@ -72,6 +89,8 @@ def main() -> None:
         executable.save(file)
         for ready in (executable, byoc_core.load(file, allow_native=True)):
             np.testing.assert_array_equal(np.asarray(byoc_core.VirtualMachine(ready)["main"](x, w)), expected)
+        if find_spec("byoc_rt"):
+            load_without_python(file)
 
     doctor = run_byoc("doctor")
     assert ("run together, in the C extension" in doctor) == is_present, doctor

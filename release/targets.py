@@ -1,10 +1,41 @@
-"""The platforms with wheels with C extensions, as data."""
+"""The platforms with wheels with native files, and the native file of each package, as data."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-__all__ = ["TARGETS", "Target"]
+__all__ = ["NATIVE_FILES", "TARGETS", "NativeFile", "Target", "list_wheel_tags"]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeFile:
+    """The native file in the wheels of a package.
+
+    Attributes:
+        tags: the tags of Python and of Python's ABI in the names of these wheels.
+        name: a glob of the file's name.
+        is_extension: whether the file is an extension module of Python; else the file is a library for programs.
+        is_optional: whether a wheel without the file serves all other platforms.
+    """
+
+    tags: str
+    name: str
+    is_extension: bool
+    is_optional: bool
+
+
+_EXTENSION = NativeFile("cp311-abi3", "_native.abi3.so", is_extension=True, is_optional=True)
+
+NATIVE_FILES: Mapping[str, NativeFile] = MappingProxyType(
+    {
+        "core": _EXTENSION,
+        "plugins/dnnl": _EXTENSION,
+        "rt": NativeFile("py3-none", "libbyoc_rt.*", is_extension=False, is_optional=False),
+    }
+)
+"""The native files by the folder of the package; all other packages are pure Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +47,15 @@ class Target:
         zig: the target's name for ``zig cc``, with the version of glibc or macOS to link for.
         host_platform: the result of ``sysconfig.get_platform()`` on the target.
         numpy_platforms: platform tags of a numpy wheel with the target's headers.
-        packages: folders of the packages with extensions for the target.
-        link_arguments: linker arguments for an extension of Python.
+        packages: folders of the packages with native files for the target.
+        link_arguments: linker arguments for a native file.
     """
 
     tag: str
     zig: str
     host_platform: str
     numpy_platforms: tuple[str, ...]
-    packages: tuple[str, ...] = ("core", "plugins/dnnl")
+    packages: tuple[str, ...] = tuple(NATIVE_FILES)
     link_arguments: tuple[str, ...] = ("-shared",)
 
     @property
@@ -63,7 +94,7 @@ def _macos(tag_machine: str, zig_machine: str, version: str, numpy_version: str)
         f"{zig_machine}-macos.{version}",
         f"macosx-{version}-{tag_machine}",
         (f"macosx_{numpy_version}_{tag_machine}",),
-        packages=("core",),
+        packages=("core", "rt"),
         link_arguments=("-shared", "-undefined", "dynamic_lookup"),
     )
 
@@ -74,4 +105,13 @@ TARGETS = (
     _macos("x86_64", "x86_64", "11.0", "14_0"),
     _macos("arm64", "aarch64", "11.0", "14_0"),
 )
-"""All platforms with extensions. Every other platform takes the wheels without extensions."""
+"""All platforms with native files. Every other platform takes the wheels without extensions."""
+
+
+def list_wheel_tags(folder: str) -> list[str]:
+    """Return the tags of the wheels of a package: of any platform first, unless the package needs its native file."""
+    native = NATIVE_FILES.get(folder)
+    if native is None:
+        return ["py3-none-any"]
+    tags = [f"{native.tags}-{target.tag}" for target in TARGETS if folder in target.packages]
+    return ["py3-none-any", *tags] if native.is_optional else tags

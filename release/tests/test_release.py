@@ -21,6 +21,8 @@ from release.targets import TARGETS
 
 VERSION = read_version()
 EXTENDED = ("core", "plugins/dnnl")
+LIBRARY = "rt"
+"""The package of a library for programs: without the library there is no wheel."""
 
 
 def list_names() -> list[str]:
@@ -28,12 +30,12 @@ def list_names() -> list[str]:
     names = []
     for folder in PACKAGES:
         package = f"byoc_{Path(folder).name}-{VERSION}"
-        tags = [target.tag for target in TARGETS if folder in target.packages and folder in EXTENDED]
-        names += [
-            f"{package}.tar.gz",
-            f"{package}-py3-none-any.whl",
-            *(f"{package}-cp311-abi3-{tag}.whl" for tag in tags),
-        ]
+        platforms = [target.tag for target in TARGETS if folder in target.packages]
+        if folder == LIBRARY:
+            tags = [f"py3-none-{platform}" for platform in platforms]
+        else:
+            tags = ["py3-none-any", *(f"cp311-abi3-{platform}" for platform in platforms if folder in EXTENDED)]
+        names += [f"{package}.tar.gz", *(f"{package}-{tag}.whl" for tag in tags)]
     return names
 
 
@@ -52,8 +54,7 @@ def test_targets_are_those_that_are_promised() -> None:
     linux = {f"{kind}_{machine}" for kind in ("manylinux_2_17", "musllinux_1_2") for machine in ("x86_64", "aarch64")}
     assert tags == linux | {"macosx_11_0_x86_64", "macosx_11_0_arm64"}
     for target in TARGETS:
-        assert set(target.packages) <= set(EXTENDED)
-        assert "core" in target.packages
+        assert {"core", LIBRARY} <= set(target.packages) <= {*EXTENDED, LIBRARY}
 
 
 def test_an_index_lists_packages_and_files(tmp_path: Path) -> None:
