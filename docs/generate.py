@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.c_runtime_page import with_c_runtime
 from docs.dnnl_ops import dnnl_ops_page
 from docs.drawings.all_drawings import DRAWINGS
 from docs.hook_pages import hook_pages
@@ -20,7 +21,7 @@ DOCS = Path(__file__).parent
 
 def generated_pages() -> dict[Path, str]:
     """Return the right text of each generated page and drawing, by file."""
-    conformance, stability = DOCS / "conformance.md", DOCS / "api-stability.md"
+    conformance, stability, c_runtime = (DOCS / f"{name}.md" for name in ("conformance", "api-stability", "c-runtime"))
     pages = {DOCS / "hooks" / name: text for name, text in hook_pages().items()}
     pages |= {DOCS / "drawings" / name: draw() for name, draw in DRAWINGS.items()}
     pages[DOCS / "ccompiler-ops.md"] = op_table_page()
@@ -29,6 +30,7 @@ def generated_pages() -> dict[Path, str]:
     pages[DOCS / "plugin-types.md"] = type_reference_page()
     pages[conformance] = with_promises(conformance.read_text("utf-8"))
     pages[stability] = with_stable_modules(stability.read_text("utf-8"))
+    pages[c_runtime] = with_c_runtime(c_runtime.read_text("utf-8"))
     return pages
 
 

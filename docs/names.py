@@ -20,7 +20,10 @@ from pathlib import Path
 __all__ = ["main", "names_in", "vague_names"]
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("core/src", "plugins/*/src", "conformance/src", "docs", "sessions", "release", "benchmarks", "examples")
+SOURCES = (
+    *("core/src", "plugins/*/src", "conformance/src", "rt/src"),
+    *("docs", "sessions", "release", "benchmarks", "examples"),
+)
 
 VAGUE = {
     "index, offset, slot, location, rank": ("place", "places"),

@@ -5,9 +5,9 @@
 
 Two figures are counted per 1,000 words (see `docs.source_counts`): relative words (that, what, which, who) and pronouns
 (it, they, them, its, those, one, ones). Well-kept libraries have 10 to 12 relative words and 7 to 10 pronouns. An
-*area* is a folder of core, the modules beside these folders, a plugin, the conformance kit, a folder of tools, the
-messages of a package, or the pages. Messages are all other strings of at least four words: errors, reasons, help,
-descriptions. Code blocks of pages do not count.
+*area* is a folder of core, the modules beside these folders, a plugin, the conformance kit, the C runtime's package, a
+folder of tools, the messages of a package, or the pages. Messages are all other strings of at least four words: errors,
+reasons, help, descriptions. Code blocks of pages do not count.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ ROOT = Path(__file__).parents[1]
 CORE = "core/src/byoc_core"
 PAGES = (
     *("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/tutorial/**/*.md", "core/*.md", "plugins/*/*.md"),
-    *("conformance/*.md", "examples/*/README.md", "published/README.md", "benchmarks/README.md", "docs/hooks/*.md"),
+    *("conformance/*.md", "rt/*.md", "examples/*/README.md", "published/README.md", "benchmarks/README.md"),
+    "docs/hooks/*.md",
 )
+PACKAGES = ("plugins/*/src/*", "conformance/src/*", "rt/src/*")
 TOOLS = ("docs", "sessions", "release", "benchmarks", "examples")
 """Folders with programs of the repository itself."""
 
@@ -56,7 +58,7 @@ def areas(root: Path) -> dict[str, dict[str, list[str]]]:
     _add(found, "core: other modules", root, core.glob("*.py"))
     for folder in folders:
         _add(found, f"core: {folder.name}", root, folder.rglob("*.py"))
-    packages = sorted((*root.glob("plugins/*/src/*"), *root.glob("conformance/src/*")))
+    packages = sorted(path for pattern in PACKAGES for path in root.glob(pattern))
     packages = [source for source in packages if (source / "__init__.py").is_file()]
     for source in packages:
         _add(found, source.name, root, source.rglob("*.py"))

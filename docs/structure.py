@@ -1,11 +1,12 @@
 """Measure the structure of the packages: ``python -m docs.structure``, from the root of the repository.
 
-    python -m docs.structure                    a table: core, each plugin and the kit
+    python -m docs.structure                    a table: core, each plugin, the kit, the C runtime
     python -m docs.structure --tree PATH        the same of another checkout
     python -m docs.structure --list             the locations counted by some of the figures
     python -m docs.structure --json             the table as a file of `benchmarks/results`
 
-A *package* is ``core/src/byoc_core``, each ``plugins/*/src/*``, or ``conformance/src/byoc_conformance``. The figures:
+A *package* is ``core/src/byoc_core``, each ``plugins/*/src/*``, ``conformance/src/byoc_conformance``, or
+``rt/src/byoc_rt``. The figures:
 
 Python lines, Python files
     All lines of the package's ``.py`` files, blank lines included; the number of these files.
@@ -111,7 +112,7 @@ class Figure:
 
 
 def find_packages(tree: Path) -> list[Package]:
-    """Return the packages of a checkout: core, the plugins by name, the kit.
+    """Return the packages of a checkout: core, the plugins by name, the kit, the C runtime.
 
     Raises:
         ValueError: the folder holds no core.
@@ -119,10 +120,9 @@ def find_packages(tree: Path) -> list[Package]:
     core = tree / "core" / "src" / CORE
     if not core.is_dir():
         raise ValueError(f"{tree}: holds no {core.relative_to(tree)}")
-    plugins_and_kit = [
-        path for pattern in ("plugins/*/src/*", "conformance/src/*") for path in sorted(tree.glob(pattern))
-    ]
-    return [Package(path, path.parents[1]) for path in (core, *plugins_and_kit) if (path / "__init__.py").is_file()]
+    patterns = ("plugins/*/src/*", "conformance/src/*", "rt/src/*")
+    sources = [core, *(path for pattern in patterns for path in sorted(tree.glob(pattern)))]
+    return [Package(path, path.parents[1]) for path in sources if (path / "__init__.py").is_file()]
 
 
 def stable_modules(page: str) -> frozenset[str]:

@@ -214,7 +214,7 @@ def test_stable_modules_are_read_from_the_page() -> None:
 def test_the_figures_of_this_checkout_are_a_result() -> None:
     figures = measure(ROOT)
     assert next(iter(figures)) == "byoc_core"
-    assert {"byoc_ccompiler", "byoc_dnnl", "byoc_examplejson", "byoc_conformance"} < figures.keys()
+    assert {"byoc_ccompiler", "byoc_dnnl", "byoc_examplejson", "byoc_conformance", "byoc_rt"} < figures.keys()
     result = to_result(figures, "1234567")
     assert Result.model_validate_json(result.model_dump_json()) == result
 

@@ -53,6 +53,7 @@ TREE = {
         "benchmarks/README",
         "libraries",
         "c-export",
+        "c-runtime",
         "api-stability",
         "api/index",
         "glossary",
