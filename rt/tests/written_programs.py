@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from byoc_core.artifact import Executable
 from byoc_core.digest import digest_of
@@ -128,5 +127,5 @@ def executable_of(
 ) -> Executable:
     """Return the executable of functions calling ``advance``."""
     program = Program(functions, ("advance",), tuple(map(constant_of, arrays)))
-    constants = {digest_of(array): np.ascontiguousarray(array) for array in arrays}
+    constants = {digest_of(array): array for array in arrays}
     return Executable(program, [module_of(is_strided=is_strided)], constants, is_own=True)
