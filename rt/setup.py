@@ -53,11 +53,16 @@ class BuildLibrary(build_ext):
         return list(ext.libraries)
 
     def build_extensions(self) -> None:
-        """Build a library of macOS, and no bundle: programs cannot be linked with bundles."""
+        """Build with Python's linker, without the options for Python.
+
+        These are the folder of libpython, and on macOS bundles with undefined symbols: programs cannot be linked with
+        bundles.
+        """
+        words = [word for word in self.compiler.linker_so if not word.startswith("-Wl,-rpath")]
         if IS_MACOS:
-            words = [word for word in self.compiler.linker_so if word not in ("-undefined", "dynamic_lookup")]
-            linker = ["-dynamiclib" if word == "-bundle" else word for word in words]
-            self.compiler.set_executable("linker_so", linker)
+            words = [word for word in words if word not in ("-undefined", "dynamic_lookup")]
+            words = ["-dynamiclib" if word == "-bundle" else word for word in words]
+        self.compiler.set_executable("linker_so", words)
         super().build_extensions()
 
     def copy_extensions_to_source(self) -> None:

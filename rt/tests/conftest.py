@@ -1,4 +1,4 @@
-"""The C runtime under test, and a compiler's commands for programs using the runtime."""
+"""The C runtime under test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import byoc_rt
 import pytest
-from byoc_core.native.toolchain import Toolchain
 
 from rt.tests.runner import NativeLibrary
 
@@ -22,9 +21,3 @@ def library_file() -> Path:
 def native(library_file: Path) -> NativeLibrary:
     """Return the loaded library."""
     return NativeLibrary(library_file)
-
-
-@pytest.fixture(scope="session")
-def _compiles_c() -> None:
-    if not Toolchain.status().ok:
-        pytest.skip("no C compiler")

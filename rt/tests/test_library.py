@@ -44,6 +44,15 @@ def test_the_library_needs_the_c_library_only(library_file: Path) -> None:
 
 
 @linux
+def test_the_library_names_no_folder(library_file: Path) -> None:
+    if shutil.which("readelf") is None:
+        pytest.skip("readelf is not installed")
+    done = subprocess.run(["readelf", "-d", library_file], capture_output=True, text=True, check=True)
+    assert "(SONAME)" in done.stdout
+    assert "PATH)" not in done.stdout
+
+
+@linux
 def test_the_library_calls_nothing_of_python(library_file: Path) -> None:
     needed = list_symbols(library_file, "--undefined-only")
     assert "dlopen" in needed
