@@ -45,8 +45,8 @@ def floors(session: nox.Session) -> None:
     run_tests(session, "core/tests/architecture")
 
 
-COMPANIONS = {"cblas": ("ccompiler",), "msops": ("ccompiler",), "rt": ("ccompiler", "examplejson")}
-"""Packages used by the tests of another package: backends sharing a function, or compiling models for a runtime."""
+COMPANIONS = {"cblas": ("ccompiler",), "msops": ("ccompiler",), "rt": ("ccompiler", "examplejson", "conformance")}
+"""Packages used by the tests of another package: backends sharing a function, or making models for a runtime."""
 
 
 def add_tests(package: str) -> None:
