@@ -15,6 +15,7 @@
 #include "kernel_pool.h"
 #include "kernel_quantize.h"
 #include "kernel_random.h"
+#include "kernel_recurrence.h"
 #include "kernel_reduce.h"
 #include "kernel_select.h"
 #include "kernel_spectral.h"

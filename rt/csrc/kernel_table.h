@@ -189,6 +189,11 @@ OP("nn.antialias_resize", rt_run_antialias_resize, NULL, "T:T", RT_FLOATS,
    "coordinates:half_pixel|half_pixel_symmetric|half_pixel_or_first|half_pixel_for_nearest|align_corners|asymmetric"
    "=half_pixel "
    "cubic_coefficient:float=-0.75 exclude_outside:bool=false")
+OP("nn.rnn", rt_run_rnn, NULL, "TTTTTs*:TT", RT_FLOATS,
+   "direction:forward|reverse|bidirectional=forward activation:tanh|relu=tanh")
+OP("nn.gru", rt_run_gru, NULL, "TTTTTs*:TT", RT_FLOATS,
+   "direction:forward|reverse|bidirectional=forward linear_before_reset:bool=false")
+OP("nn.lstm", rt_run_lstm, NULL, "TTTTTTs*:TTT", RT_FLOATS, "direction:forward|reverse|bidirectional=forward")
 OP("einsum", rt_run_einsum, NULL, "T*:T", RT_NUMBERS, "equation:text")
 OP("quantize", rt_run_quantize, NULL, "TTq:q", RT_FLOATS, "axis:int=1 block_size:int=0")
 OP("dequantize", rt_run_dequantize, NULL, "qTq:T", RT_FLOATS, "axis:int=1 block_size:int=0")
