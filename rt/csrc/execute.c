@@ -25,6 +25,17 @@ RT_COLD int32_t rt_fail_extern(const rt_frame *frame, int32_t index, int32_t sta
   return rt_fail_instruction(frame, index, BYOC_RT_EXECUTION, *problem ? problem : "the function gives no reason");
 }
 
+RT_COLD int32_t rt_fail_copy(const rt_frame *frame, int32_t index) {
+  const rt_instruction *call = &frame->function->vm->code[index];
+  const DLTensor *source = &frame->frame.tensors[call->args[0]], *target = &frame->frame.tensors[call->results[0]];
+  rt_line text = {.length = 0};
+  rt_append(&text, "copy: the shapes differ; got ");
+  rt_append_shape(&text, source->shape, source->ndim);
+  rt_append(&text, ", expected ");
+  rt_append_shape(&text, target->shape, target->ndim);
+  return rt_fail_instruction(frame, index, BYOC_RT_EXECUTION, text.text);
+}
+
 int rt_run_single(const rt_frame *frame, int32_t index) {
   byoc_instruction code[] = {frame->function->code[index], {.op = BYOC_PYTHON}};
   byoc_frame single = frame->frame;
@@ -47,7 +58,7 @@ int32_t rt_execute(rt_frame *frame, int depth, const rt_instruction **ret) {
         index = stop.index;
         break;
       case BYOC_COPY:
-        return rt_fail_instruction(frame, stop.index, BYOC_RT_EXECUTION, "copy: the shapes differ");
+        return rt_fail_copy(frame, stop.index);
       default: {
         const int32_t status = rt_step(frame, stop.index, depth, &index);
         if (status) return status;

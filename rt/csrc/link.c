@@ -223,13 +223,17 @@ static int32_t link_function(byoc_rt_program *program, byoc_rt_function *functio
   const int64_t num_operands = count_operands(vm);
   if (num_operands > INT32_MAX / 4)
     return byoc_rt_fail(BYOC_RT_LINK, "function `%s`: has too many operands", vm->name);
+  rt_line where = {.length = 0};
+  rt_append(&where, "function `%s`", vm->name);
+  function->where = rt_copy(pool, rt_text_of(where.text));
   function->program = program;
   function->inputs = describe(pool, vm->dims, vm->params, vm->num_params);
   function->outputs = describe(pool, vm->dims, vm->results, vm->num_results);
   function->code = rt_take(pool, (size_t)vm->num_instructions, sizeof *function->code);
   function->ops = rt_take(pool, (size_t)vm->num_instructions, sizeof *function->ops);
   function->operands = rt_take(pool, (size_t)num_operands, sizeof *function->operands);
-  if (!function->inputs || !function->outputs || !function->code || !function->ops || !function->operands)
+  if (!function->where || !function->inputs || !function->outputs || !function->code || !function->ops ||
+      !function->operands)
     return rt_error_status();
   linker self = {program, function, 0};
   for (; self.index < vm->num_instructions; ++self.index) {

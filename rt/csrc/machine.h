@@ -53,6 +53,7 @@ typedef struct {
 struct byoc_rt_function {
   byoc_rt_program *program;
   const rt_vm_function *vm;
+  const char *where; /* the name in errors */
   const byoc_rt_tensor_info *inputs, *outputs;
   byoc_instruction *code; /* by instruction; BYOC_PYTHON: executed by rt_step */
   int32_t *ops;           /* by instruction: the operation of the executor if all operands have memory */
@@ -123,6 +124,9 @@ int rt_run_single(const rt_frame *frame, int32_t index);
 
 /* Set the error of a failed instruction: `problem` is the text of the cause. */
 int32_t rt_fail_instruction(const rt_frame *frame, int32_t index, int32_t status, const char *problem);
+
+/* Set the error of a copy between tensors of different shapes. */
+int32_t rt_fail_copy(const rt_frame *frame, int32_t index);
 
 /* Set the error of an external function that returned `status`. */
 int32_t rt_fail_extern(const rt_frame *frame, int32_t index, int32_t status);

@@ -11,6 +11,7 @@ RT_COLD static int32_t fail_count(const byoc_rt_function *function, const char *
 }
 
 static int32_t check_counts(const byoc_rt_function *function, int32_t num_inputs, int32_t num_outputs) {
+  if (!function) return byoc_rt_fail(BYOC_RT_CALL, "function: is a null pointer");
   if (num_inputs != function->vm->num_params)
     return fail_count(function, "input", num_inputs, function->vm->num_params);
   if (num_outputs != function->vm->num_results)
@@ -34,7 +35,7 @@ static int32_t make_results(rt_frame *frame, DLManagedTensorVersioned **results)
   for (int32_t i = 0; i < vm->num_results; ++i) {
     DLTensor *result = &frame->frame.tensors[vm->first_result + i];
     if (!vm->is_early[i]) continue;
-    results[i] = rt_new_tensor(result->dtype, result->ndim, result->shape, vm->name);
+    results[i] = rt_new_tensor(result->dtype, result->ndim, result->shape, frame->function->where);
     if (!results[i]) return rt_error_status();
     result->data = results[i]->dl_tensor.data;
   }

@@ -229,7 +229,7 @@ static int32_t provide_results(const step *self, rt_frame *callee) {
     DLTensor *result = &callee->frame.tensors[vm->first_result + i];
     const int32_t number = self->call->results[i];
     if (register_of(self, number)->kind == RT_DYNAMIC) {
-      self->frame->made[i] = rt_new_tensor(result->dtype, result->ndim, result->shape, vm->results[i].name);
+      self->frame->made[i] = rt_new_tensor(result->dtype, result->ndim, result->shape, callee->function->where);
       if (!self->frame->made[i]) return fail_below(self);
       result->data = self->frame->made[i]->dl_tensor.data;
     } else {
@@ -330,7 +330,7 @@ static int32_t run_builtin(const step *self) {
   int32_t status = check_defined(self, self->call->args, self->call->num_args);
   if (!status) status = check_defined(self, self->call->results, self->call->num_results);
   if (status) return status;
-  return rt_run_single(self->frame, self->index) ? 0 : fail(self, "copy: the shapes differ");
+  return rt_run_single(self->frame, self->index) ? 0 : rt_fail_copy(self->frame, self->index);
 }
 
 int32_t rt_step(rt_frame *frame, int32_t index, int depth, int32_t *next) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,21 @@ from byoc_core import VirtualMachine
 from byoc_core.artifact import Executable
 from byoc_core.errors import ByocError
 from byoc_core.native.toolchain import Toolchain
-from byoc_core.vm import Builtin, CallKind, DynamicTensor, Goto, If, PlannedTensor, Ret, VMFunction, verify
+from byoc_core.runtime.csource import CSourceModule
+from byoc_core.runtime.module import Signature
+from byoc_core.vm import (
+    Builtin,
+    CallKind,
+    DynamicTensor,
+    Goto,
+    If,
+    Instruction,
+    PlannedTensor,
+    Program,
+    Ret,
+    VMFunction,
+    verify,
+)
 
 from rt.tests.runner import NativeError, NativeLibrary, Status
 from rt.tests.saved import assert_same_bits, check_calls, load_saved, results_of
@@ -193,6 +208,56 @@ def test_a_failing_callee_is_named(native: NativeLibrary, tmp_path: Path) -> Non
     assert_same_bits(program["main"](np.abs(inputs)), results_of(VirtualMachine(executable), "main", [np.abs(inputs)]))
 
 
+def test_copies_need_equal_shapes(native: NativeLibrary, tmp_path: Path) -> None:
+    """Between planned memory, and between dynamic registers."""
+    rows = spec("", "m").shape[0]
+    function = function_of(
+        [spec("x", "n", 4), spec("y", "m", 4)],
+        [spec("z", "m", 4)],
+        [builtin(Builtin.COPY, [0], [2]), Ret((2,))],
+    )
+    dynamic = function_of(
+        [spec("x", "n", 4), spec("y", "m", 4)],
+        [spec("z", "m", 4)],
+        [
+            builtin(Builtin.ALLOCATE, [], [3]),
+            builtin(Builtin.COPY, [0], [3]),
+            builtin(Builtin.COPY, [3], [2]),
+            Ret((2,)),
+        ],
+        dynamics=[DynamicTensor(F32, (rows, 4))],
+    )
+    for index, code in enumerate((function, dynamic)):
+        native_function = load_saved(executable_of(code), native, tmp_path)["main"]
+        assert_same_bits(native_function(draw(3, 4), draw(3, 4)), [draw(3, 4)])
+        with pytest.raises(NativeError) as caught:
+            native_function(draw(3, 4), draw(2, 4))
+        assert str(caught.value) == (
+            f"function `main`, instruction {index} (call_builtin `copy`): failed: "
+            "copy: the shapes differ; got [3, 4], expected [2, 4]"
+        )
+        assert caught.value.status is Status.EXECUTION
+
+
+def test_missing_memory_is_reported(native: NativeLibrary, tmp_path: Path) -> None:
+    huge = 1 << 50
+    copy: list[Instruction] = [builtin(Builtin.COPY, [0], [1]), Ret((1,))]
+    for n, storages, problem in (
+        (4, [], "function `main`: 18014398509481984 bytes cannot be allocated"),
+        (1 << 20, [], "function `main`: a tensor of shape [1048576, 1125899906842624] does not fit into memory"),
+        (4, [huge * N], "function `main`: 4503599627370496 bytes for intermediates cannot be allocated"),
+        (1 << 12, [huge * N], "function `main`: the intermediates do not fit into memory"),
+    ):
+        results = [spec("y", "n")] if storages else [spec("y", "n", huge)]
+        code: list[Instruction] = copy if storages else [Ret((1,))]
+        function = function_of([spec("x", "n")], results, code, storages=storages)
+        native_function = load_saved(executable_of(function), native, tmp_path)["main"]
+        with pytest.raises(NativeError) as caught:
+            native_function(np.ones(n, np.float32))
+        assert str(caught.value).startswith(problem), str(caught.value)
+        assert caught.value.status is Status.MEMORY
+
+
 def unfit_arguments() -> Sequence[tuple[Any, ...]]:
     """Return wrong arguments of a function of ``x: float32[n, 4]`` and ``y: float32[2*n, 4]``."""
     x, y = draw(2, 4), draw(4, 4)
@@ -231,6 +296,13 @@ def test_wrong_counts_are_reported(native: NativeLibrary, tmp_path: Path) -> Non
             function(*inputs)
     with pytest.raises(NativeError, match="wrong number of outputs; got 0, expected 1"):
         function.run_into([draw(2, 4)], [])
+
+
+def test_a_missing_function_cannot_be_called(native: NativeLibrary) -> None:
+    with pytest.raises(NativeError, match="function: is a null pointer"):
+        native.check(native.c_run(None, None, 0, None, 0))
+    with pytest.raises(NativeError, match="function: is a null pointer"):
+        native.check(native.c_run_into(None, None, 0, None, 0))
 
 
 def test_outputs_share_no_memory(native: NativeLibrary, tmp_path: Path) -> None:
@@ -295,3 +367,35 @@ def test_the_number_of_threads_is_checked(native: NativeLibrary, tmp_path: Path)
             NativeError, match=f"option `num_threads`: value not permitted; got {number}, expected 0 to"
         ):
             native.load(tmp_path / "model.byoc", num_threads=number)
+
+
+TEAM = """\
+#include <dlfcn.h>
+#include "byoc_ffi.h"
+#include "byoc_parallel.h"
+/* y = the number of threads of OpenMP for this thread. */
+BYOC_EXPORT int32_t __tvm_ffi_team(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result) {
+  (void)handle, (void)num_args, (void)result;
+  void *library = dlopen("libgomp.so.1", RTLD_NOW);
+  int (*max_threads)(void) = library ? (int (*)(void))dlsym(library, "omp_get_max_threads") : 0;
+  *(int64_t *)byoc_data((const DLTensor *)args[0].v_ptr) = max_threads ? max_threads() : -1;
+  return 0;
+}
+"""
+
+
+def test_calls_have_the_number_of_threads(native: NativeLibrary, tmp_path: Path) -> None:
+    try:
+        openmp = ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        pytest.skip("no libgomp")
+    signature = Signature((), (spec("y", dtype="int64"),))
+    function = function_of([], [spec("y", dtype="int64")], [call(CallKind.EXTERN, 0, [], [0]), Ret((0,))])
+    for text, is_parallel in ((TEAM, True), (TEAM.replace('#include "byoc_parallel.h"', ""), False)):
+        module = CSourceModule(text, {"team": signature})
+        Executable(Program((function,), ("team",)), [module], is_own=True).save(tmp_path / "team.byoc")
+        before = openmp.omp_get_max_threads()
+        for number in (0, 3, 1, 7):
+            (found,) = native.load(tmp_path / "team.byoc", num_threads=number)["main"]()
+            assert found == (number if number and is_parallel else before)
+            assert openmp.omp_get_max_threads() == before
