@@ -50,7 +50,7 @@ STABLE_MODULES = {
     "byoc_core.runtime.parts": "parts of calls, for profiles",
     "byoc_core.runtime.plan_storage": "offsets of buffers with different live ranges",
     "byoc_core.runtime.pools": "places of buffers in several memories with limits",
-    "byoc_core.runtime.maps": "sequences of maps from the arrays returned by compiled models",
+    "byoc_core.runtime.maps": "maps and sequences of maps as the arrays of compiled models",
     "byoc_core.runtime.sequences": "sequences of arrays as the arrays passed to compiled models",
     "byoc_core.runtime.symbolic_storage": "offsets of buffers of symbolic sizes",
     "byoc_core.runtime.threads": "threads of the process and of a call; locks usable after a fork",

@@ -25,9 +25,12 @@ from typing import Any
 import byoc_core
 import numpy as np
 import onnx
+from byoc_core.debugging import signature_of
 from byoc_core.ir import IRModule
-from byoc_core.onnx_backend import PreparedModel, pack_input, unpack_output
+from byoc_core.onnx_backend import PreparedModel
 from byoc_core.opset.delegated import is_delegated
+from byoc_core.runtime.value_forms import pack_value, unpack_value
+from byoc_core.session.values import values_of
 from byoc_core.transform.evaluate import evaluate_function
 from onnxruntime import InferenceSession
 
@@ -131,7 +134,7 @@ class ExportCheck:
         with tempfile.TemporaryDirectory() as folder:
             artifact = Path(folder) / "model.byoc"
             executable.save(artifact)
-            machine = PreparedModel(byoc_core.load(artifact, allow_native=True), self._graph.input, self._graph.output)
+            machine = PreparedModel(byoc_core.load(artifact, allow_native=True))
         rows = [row for row in executable.report_data["ops"] if row["outcome"] != "(view)"]
         found: dict[str, list[tuple[Sizes, _Errors]]] = {}
         wrong = []
@@ -173,9 +176,11 @@ class ExportCheck:
         return open_session(path)
 
     def _exact(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        inputs = [array for value in self._graph.input for array in pack_input(value.type, feeds[value.name])]
-        arrays = iter(evaluate_function(self.module, "main", inputs, exact=True))
-        return [unpack_output(value.type, arrays) for value in self._graph.output]
+        main = self.module["main"]
+        inputs, outputs = values_of(signature_of(main), main.attrs)
+        parts = [part for info in inputs for part in pack_value(info.form, info.specs, feeds[info.name], info.name)]
+        arrays = iter(evaluate_function(self.module, "main", parts, exact=True))
+        return [unpack_value(info.form, arrays) for info in outputs]
 
     def _compare(self, results: Sequence[Any], trial: _Trial) -> Iterator[tuple[str, _Errors | str]]:
         """Yield for each output its errors and those of ONNX Runtime, or the text of what is wrong."""

@@ -13,7 +13,7 @@ for them: ``onnx.backend.test.BackendTest(byoc_core.onnx_backend, __name__)`` ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,22 +24,19 @@ from byoc_core.artifact import Executable
 from byoc_core.driver import build
 from byoc_core.errors import ByocError, OptionsError, near_names
 from byoc_core.frontend.onnx import from_onnx
-from byoc_core.runtime.maps import unpack_maps
 from byoc_core.runtime.module import NDArray
-from byoc_core.runtime.sequences import pack_sequence, unpack_sequence
-from byoc_core.runtime.strings import pack_strings, unpack_strings
+from byoc_core.runtime.value_forms import pack_value, unpack_value
+from byoc_core.session.values import values_of_function
 from byoc_core.vm import VirtualMachine
 
 __all__ = [
     "OnnxBackend",
     "PreparedModel",
     "is_compatible",
-    "pack_input",
     "prepare",
     "run_model",
     "run_node",
     "supports_device",
-    "unpack_output",
 ]
 
 
@@ -52,32 +49,34 @@ class PreparedModel(BackendRep):
         output_names: the names of the outputs, in the model's order.
     """
 
-    def __init__(
-        self, executable: Executable, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]
-    ) -> None:
+    def __init__(self, executable: Executable) -> None:
         self.executable = executable
-        self.input_names = tuple(value.name for value in inputs)
-        self.output_names = tuple(value.name for value in outputs)
-        self._inputs, self._outputs = tuple(inputs), tuple(outputs)
+        self._inputs, self._outputs = values_of_function(executable, "main")
+        self.input_names = tuple(value.name for value in self._inputs)
+        self.output_names = tuple(value.name for value in self._outputs)
         self._call = VirtualMachine(executable)["main"]
 
     def run(self, inputs: Sequence[object] | Mapping[str, object] | object, **kwargs: Any) -> tuple[NDArray, ...]:
         """Return the outputs, in the model's order.
 
         Args:
-            inputs: the inputs in the model's order, or by name; or the only input. A sequence is a list of arrays, an
-                absent optional value is ``None``.
+            inputs: the inputs in the model's order, or by name; or the only input. A sequence is a list of arrays, a
+                map a dictionary, an absent optional value ``None``.
             kwargs: of the interface; there are none.
 
         Raises:
             OptionsError: an input is missing or unknown, or there are ``kwargs``.
+            CallError: an input is of another kind than declared.
             ExecutionError: an input has another dtype or shape than declared, or the model cannot be run on the inputs.
         """
         _refuse("run", kwargs)
         pairs = zip(self._inputs, self._in_order(inputs), strict=True)
-        results = self._call(*(array for declared, value in pairs for array in pack_input(declared.type, value)))
+        parts = (
+            part for info, value in pairs for part in pack_value(info.form, info.specs, value, f"input `{info.name}`")
+        )
+        results = self._call(*map(np.asarray, parts))
         arrays = iter(results if isinstance(results, tuple) else (results,))
-        return tuple(unpack_output(declared.type, arrays) for declared in self._outputs)
+        return tuple(unpack_value(info.form, arrays) for info in self._outputs)
 
     def _in_order(self, inputs: object) -> Sequence[object]:
         if not isinstance(inputs, Mapping):
@@ -138,9 +137,7 @@ class OnnxBackend(Backend):
         """
         if not cls.supports_device(device):
             raise OptionsError("device", "is not supported", got=device, expected="CPU")
-        weights = {tensor.name for tensor in model.graph.initializer}
-        inputs = [value for value in model.graph.input if value.name not in weights]
-        return PreparedModel(build(from_onnx(model), **kwargs), inputs, model.graph.output)
+        return PreparedModel(build(from_onnx(model), **kwargs))
 
     @classmethod
     def run_node(
@@ -185,44 +182,6 @@ class OnnxBackend(Backend):
             graph, opset_imports=[onnx.helper.make_opsetid(*item) for item in versions.items()]
         )
         return cls.prepare(model, device, **kwargs).run(arrays)
-
-
-def pack_input(type_: onnx.TypeProto, value: Any) -> list[NDArray]:
-    """Return the arrays of an input of a declared type."""
-    if type_.HasField("optional_type"):
-        inner = type_.optional_type.elem_type
-        absent: Any = [] if inner.HasField("sequence_type") else np.zeros((0,) * _rank(inner), _dtype(inner))
-        return [np.array(value is not None), *pack_input(inner, absent if value is None else value)]
-    if type_.HasField("sequence_type"):
-        inner = type_.sequence_type.elem_type
-        rank = _rank(inner) if inner.tensor_type.HasField("shape") or not len(value) else None
-        return list(pack_sequence(value, dtype=_dtype(inner), rank=rank))
-    if type_.tensor_type.elem_type == onnx.TensorProto.STRING:
-        return list(pack_strings(value))
-    return [np.asarray(value)]
-
-
-def unpack_output(type_: onnx.TypeProto, arrays: Iterator[NDArray]) -> Any:
-    """Return an output of a declared type: an array, a list of arrays or of maps, or ``None``."""
-    if type_.HasField("optional_type"):
-        is_present, value = next(arrays), unpack_output(type_.optional_type.elem_type, arrays)
-        return value if is_present else None
-    if type_.sequence_type.elem_type.HasField("map_type"):
-        is_text = type_.sequence_type.elem_type.map_type.key_type == onnx.TensorProto.STRING
-        return unpack_maps(*(next(arrays) for _ in range(3 if is_text else 2)))
-    if type_.HasField("sequence_type"):
-        return unpack_sequence(next(arrays), next(arrays))
-    if type_.tensor_type.elem_type == onnx.TensorProto.STRING:
-        return unpack_strings(next(arrays), next(arrays))
-    return next(arrays)
-
-
-def _rank(type_: onnx.TypeProto) -> int:
-    return len(type_.tensor_type.shape.dim)
-
-
-def _dtype(type_: onnx.TypeProto) -> np.dtype[Any]:
-    return onnx.helper.tensor_dtype_to_np_dtype(type_.tensor_type.elem_type)
 
 
 def _refuse(where: str, kwargs: Mapping[str, object]) -> None:

@@ -67,7 +67,7 @@ BRIDGES = {
     "driver": {"artifact", "reporting"},
     "debugging": {"runtime"},
     "tuning": {"artifact", "profiling", "reporting", "runtime", "vm"},
-    "onnx_backend": {"artifact", "runtime", "vm"},
+    "onnx_backend": {"artifact", "runtime", "session", "vm"},
     "benchmarking": {"artifact", "profiling", "runtime", "vm"},
     "cli": {"artifact", "native", "plugin", "profiling", "reporting", "runtime", "session", "vm"},
 }

@@ -65,7 +65,7 @@ def test_a_pipeline_with_delegated_operators(backends: list[str], tmp_path: Any)
     lower = helper.make_node("StringNormalizer", ["x"], ["z"], case_change_action="LOWER", locale="C")
     model = _model(1, lower, tokenexp="[a-z]+")
     byoc_core.build(byoc_core.from_onnx(model), backends).save(tmp_path / "model.byoc")
-    machine = onnx_backend.PreparedModel(byoc_core.load(tmp_path / "model.byoc"), model.graph.input, model.graph.output)
+    machine = onnx_backend.PreparedModel(byoc_core.load(tmp_path / "model.byoc"))
     (found,) = machine.run([np.array(["Ab c", "", "D"], object)])
     assert found.tolist() == [["ab", "c"], ["#", "#"], ["d", "#"]]
 

@@ -1,10 +1,13 @@
-"""Sequences of arrays as the two arrays passed to compiled models.
+"""Sequences of arrays as the arrays passed to compiled models.
 
 A compiled model takes and returns arrays. An ONNX sequence ``x`` is two of them, ``x.elements`` and ``x.shapes``::
 
     elements, shapes = pack_sequence([np.zeros((2, 3), "float32"), np.ones((1, 3), "float32")])
     results = machine.run("main", {"x.elements": elements, "x.shapes": shapes})
     tensors = unpack_sequence(*results)
+
+A sequence of arrays of strings is three arrays, ``x.elements.bytes``, ``x.elements.lengths`` and ``x.shapes``, from
+:func:`pack_string_sequence`: the elements are a vector of strings (:mod:`byoc_core.runtime.strings`).
 
 An ONNX optional value ``x`` has the bool scalar ``x.is_present`` in front of the arrays of its value; while absent, the
 value is a tensor without elements, or a sequence without tensors.
@@ -19,8 +22,9 @@ import numpy.typing as npt
 
 from byoc_core.errors import CallError
 from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.strings import pack_strings, unpack_strings
 
-__all__ = ["pack_sequence", "unpack_sequence"]
+__all__ = ["pack_sequence", "pack_string_sequence", "unpack_sequence", "unpack_string_sequence"]
 
 
 def pack_sequence(
@@ -77,3 +81,37 @@ def unpack_sequence(elements: NDArray, shapes: NDArray) -> list[NDArray]:
     return [
         part.reshape([size for size in shape if size >= 0]) for part, shape in zip(parts, shapes.tolist(), strict=True)
     ]
+
+
+def pack_string_sequence(
+    tensors: Sequence[npt.ArrayLike], *, rank: int | None = None
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return the arrays of a sequence of arrays of strings.
+
+    Args:
+        tensors: arrays or nested lists of strings, of one rank; ``bytes`` count as UTF-8.
+        rank: the rank; by default of the first tensor, and 0 for no tensors.
+
+    Returns:
+        The bytes of all strings, uint8 ``(n,)``, the int64 number of bytes of each string ``(strings,)``, and the int64
+        shapes ``(length, rank)``.
+
+    Raises:
+        CallError: a tensor is of another rank.
+    """
+    elements, shapes = pack_sequence([np.asarray(tensor, object) for tensor in tensors], dtype=object, rank=rank)
+    return *pack_strings(elements), shapes
+
+
+def unpack_string_sequence(data: NDArray, lengths: NDArray, shapes: NDArray) -> list[NDArray]:
+    """Return the arrays of strings of a sequence.
+
+    Args:
+        data: the bytes of all strings, uint8 ``(n,)``.
+        lengths: the number of bytes of each string, ``(strings,)``.
+        shapes: see :func:`unpack_sequence`.
+
+    Raises:
+        CallError: the lengths do not fit the bytes, or the shapes do not fit the number of strings.
+    """
+    return unpack_sequence(unpack_strings(data, lengths), shapes)

@@ -1,4 +1,4 @@
-"""Values of models other than tensors of numbers: strings, sequences, maps and optional values.
+"""Values of models other than tensors of numbers: strings, sequences, maps, sequences of maps and optional values.
 
 A compiled model takes and returns arrays. A value of another form is several arrays, each with the name of the value
 and a suffix; see :mod:`byoc_core.runtime.strings`, :mod:`~byoc_core.runtime.sequences` and
@@ -15,12 +15,17 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError
-from byoc_core.runtime.maps import unpack_maps
+from byoc_core.runtime.maps import pack_map, unpack_map, unpack_maps
 from byoc_core.runtime.module import NDArray, TensorSpec
-from byoc_core.runtime.sequences import pack_sequence, unpack_sequence
+from byoc_core.runtime.sequences import (
+    pack_sequence,
+    pack_string_sequence,
+    unpack_sequence,
+    unpack_string_sequence,
+)
 from byoc_core.runtime.strings import pack_strings, unpack_strings
 
-__all__ = ["OPTIONAL", "SUFFIXES", "pack_value", "unpack_value"]
+__all__ = ["MAPS", "OPTIONAL", "SUFFIXES", "pack_value", "unpack_value"]
 
 OPTIONAL = "optional "
 """The beginning of the name of an optional form."""
@@ -29,6 +34,11 @@ _PLAIN: Mapping[str, tuple[str, ...]] = {
     "tensor": ("",),
     "strings": (".bytes", ".lengths"),
     "sequence": (".elements", ".shapes"),
+    "sequence of strings": (".elements.bytes", ".elements.lengths", ".shapes"),
+    "map": (".keys", ".values"),
+    "map by string": (".keys.bytes", ".keys.lengths", ".values"),
+    "map of strings": (".keys", ".values.bytes", ".values.lengths"),
+    "map of strings by string": (".keys.bytes", ".keys.lengths", ".values.bytes", ".values.lengths"),
     "maps": (".keys", ".values"),
     "maps by string": (".keys.bytes", ".keys.lengths", ".values"),
     "nothing": (),
@@ -37,6 +47,8 @@ SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {**_PLAIN, **{OPTIONAL + form: (".is_present", *suffixes) for form, suffixes in _PLAIN.items()}}
 )
 """The suffixes of the arrays of a value, by form. ``nothing`` is the value of an output that is never present."""
+MAPS = frozenset({"map", "map by string", "map of strings", "map of strings by string"})
+"""The forms of a map."""
 
 
 def pack_value(form: str, specs: Sequence[TensorSpec], value: Any, where: str) -> list[Any]:
@@ -45,7 +57,8 @@ def pack_value(form: str, specs: Sequence[TensorSpec], value: Any, where: str) -
     Args:
         form: the form of the input, of :data:`SUFFIXES`.
         specs: the arrays of the form, in the order of the suffixes.
-        value: an array for a tensor, strings in any shape, a sequence of arrays; ``None`` for an absent optional value.
+        value: an array for a tensor, strings in any shape, a sequence of arrays or of strings in any shape, a map;
+            ``None`` for an absent optional value.
         where: the input, for errors.
 
     Raises:
@@ -59,19 +72,27 @@ def pack_value(form: str, specs: Sequence[TensorSpec], value: Any, where: str) -
         return [value]
     if form == "strings":
         return list(pack_strings(_strings(value, where)))
-    if form != "sequence":
+    if form in MAPS:
+        return _packed_map(form, specs, value, where)
+    if form not in ("sequence", "sequence of strings"):
         raise CallError(where, f"cannot be given: {form}")
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise CallError(where, "is not a sequence of arrays", got=type(value).__name__)
-    rank = specs[1].shape[1]
+    size = specs[-1].shape[1]
+    rank = size if isinstance(size, int) else None
     try:
-        return list(pack_sequence(value, dtype=to_numpy(specs[0].dtype), rank=rank if isinstance(rank, int) else None))
+        if form == "sequence":
+            return list(pack_sequence(value, dtype=to_numpy(specs[0].dtype), rank=rank))
+        strings = [_strings(tensor, f"sequence, tensor {index}") for index, tensor in enumerate(value)]
+        return list(pack_string_sequence(strings, rank=rank))
     except CallError as error:
         raise CallError(where, f"{error.where} {error.problem}", got=error.got, expected=error.expected) from error
 
 
 def unpack_value(form: str, arrays: Iterator[NDArray]) -> Any:
-    """Return an output: an array, an array of strings, a list of arrays or of maps; ``None`` for an absent value.
+    """Return an output; ``None`` for an absent value.
+
+    The output is an array, an array of strings, a map, or a list of arrays, of arrays of strings or of maps.
 
     Args:
         form: the form of the output, of :data:`SUFFIXES`.
@@ -90,12 +111,31 @@ def unpack_value(form: str, arrays: Iterator[NDArray]) -> Any:
         return unpack_strings(*parts)
     if form == "sequence":
         return unpack_sequence(*parts)
+    if form == "sequence of strings":
+        return unpack_string_sequence(*parts)
+    if form in MAPS:
+        return unpack_map(*parts)
     return unpack_maps(*parts) if parts else None
 
 
+def _packed_map(form: str, specs: Sequence[TensorSpec], value: Any, where: str) -> list[NDArray]:
+    if not isinstance(value, Mapping):
+        raise CallError(where, "is not a map", got=type(value).__name__)
+    keys = "string" if form.endswith("by string") else specs[0].dtype
+    values = "string" if form.startswith("map of strings") else specs[-1].dtype
+    try:
+        return pack_map(value, keys, values)
+    except CallError as error:
+        raise CallError(where, f"{error.where} {error.problem}", got=error.got, expected=error.expected) from error
+
+
 def _absent(form: str, specs: Sequence[TensorSpec]) -> Any:
-    """Return the value in place of an absent one: a sequence without tensors, or a tensor without elements."""
-    return np.zeros((0,) * len(specs[0].shape), to_numpy(specs[0].dtype)) if form == "tensor" else []
+    """Return the value in place of an absent value: a tensor or sequence without elements, or an empty map."""
+    if form in MAPS:
+        return {}
+    if form == "tensor":
+        return np.zeros((0,) * len(specs[0].shape), to_numpy(specs[0].dtype))
+    return np.full((0,) * len(specs[1].shape), "", object) if form == "strings" else []
 
 
 def _strings(value: Any, where: str) -> Any:

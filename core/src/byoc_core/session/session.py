@@ -15,10 +15,10 @@ from byoc_core.native.processors import count_cpus
 from byoc_core.runtime.arguments import join_inputs
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.threads import num_threads as threads_of_process
-from byoc_core.runtime.value_forms import OPTIONAL, SUFFIXES, pack_value, unpack_value
+from byoc_core.runtime.value_forms import OPTIONAL, pack_value, unpack_value
 from byoc_core.session.feeding import CASTINGS, Casting, as_dtype
 from byoc_core.session.opening import Opened, OpeningSettings, Origin, open_model, reopen
-from byoc_core.session.values import values_of
+from byoc_core.session.values import values_of_function
 from byoc_core.vm.machine import VirtualMachine
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from byoc_core.artifact.executable import Executable
 
 __all__ = ["Session"]
-
-_SUFFIXES = tuple({suffix for suffixes in SUFFIXES.values() for suffix in suffixes if suffix})
 
 
 class Session:
@@ -115,25 +113,15 @@ class Session:
         self.executable: Executable = opened.executable
         self._casting: Casting = calls["casting"]
         name = calls["function"]
-        signature = self.executable.signature(name)
+        self.inputs, self.outputs = values_of_function(self.executable, name)
         machine = VirtualMachine(self.executable, externs=calls["externs"], num_threads=calls["num_threads"])
         self._call = machine[name]
-        self.inputs, self.outputs = values_of(signature, self._forms(name))
         self._input_names = tuple(value.name for value in self.inputs)
         self._output_names = tuple(value.name for value in self.outputs)
         self._is_plain = self._casting == "no" and all(
             value.form == "tensor" for value in (*self.inputs, *self.outputs)
         )
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
-
-    def _forms(self, function: str) -> Mapping[str, Any]:
-        """Return the forms of the function's values; the report is read only if a name may be of another form."""
-        signature = self.executable.signature(function)
-        if not any(spec.name.endswith(_SUFFIXES) for spec in (*signature.inputs, *signature.outputs)):
-            return {}
-        forms = self.executable.report_data.get("value_forms")
-        found = forms.get(function) if isinstance(forms, Mapping) else None
-        return found if isinstance(found, Mapping) else {}
 
     @property
     def backends(self) -> tuple[str, ...]:
