@@ -51,6 +51,13 @@ def _ints(name: str, *values: int) -> onnx.TensorProto:
     return numpy_helper.from_array(np.array(values, np.int64), name)
 
 
+_INTEGER_MAP = onnx.TypeProto(
+    map_type=onnx.TypeProto.Map(
+        key_type=TensorProto.INT64, value_type=helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    )
+)
+
+
 def _refuse(model: Any, error: type[ByocError] = FrontendError) -> str:
     with pytest.raises(FrontendError) as caught:
         from_onnx(model)
@@ -141,7 +148,7 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         "ONNX model, node `the_node` (Relu): needs `x` as a tensor; got a sequence",
     ),
     (
-        "map input",
+        "map of no scalars as input",
         _model(
             [_node("Relu")],
             inputs=[
@@ -150,10 +157,23 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
                 )
             ],
         ),
+        "ONNX model, input `x`: is a map of values other than scalars",
+    ),
+    (
+        "sequence of maps as input",
+        _model(
+            [_node("Relu")],
+            inputs=[onnx.ValueInfoProto(name="x", type=helper.make_sequence_type_proto(_INTEGER_MAP))],
+        ),
         (
             "ONNX model, input `x`: is neither a tensor, nor a sequence of tensors, nor one of these as optional "
-            "value; got map"
+            "value, nor a map; got map"
         ),
+    ),
+    (
+        "map input for an operator on tensors",
+        _model([_node("Relu")], inputs=[onnx.ValueInfoProto(name="x", type=_INTEGER_MAP)]),
+        "ONNX model, node `the_node` (Relu): needs `x` as a tensor; got a map",
     ),
     (
         "old opset",

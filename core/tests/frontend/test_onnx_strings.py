@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,112 @@ def test_elements_move(body: str, result: str, sizes: str) -> None:
         if value.name not in used:
             model.graph.input.remove(value)
     _check(model, {name: array for name, array in feeds.items() if name in used})
+
+
+NUMBERED = np.array(
+    ["", "a", "bé", "日本", "d e", "long text", "g", "h", "ii", "j", "k", "l", "m", "n", "o", "p"], object
+)
+
+
+@pytest.mark.parametrize(
+    ("graph", "shapes", "opset"),
+    [
+        ("g (T[1, 4, 2, 2] x) => (T[a, b, c, d] y) { y = DepthToSpace<blocksize = 2>(x) }", {"x": (1, 4, 2, 2)}, 20),
+        ("g (T[1, 1, 4, 4] x) => (T[a, b, c, d] y) { y = SpaceToDepth<blocksize = 2>(x) }", {"x": (1, 1, 4, 4)}, 20),
+        (
+            (
+                "g (T[n, 4] x) => (T[n, 4] y) <int64[2] k = {2, 4}> "
+                "{ y = ReverseSequence<batch_axis = 0, time_axis = 1>(x, k) }"
+            ),
+            {"x": (2, 4)},
+            20,
+        ),
+        ("g (T[2] x) => (T[a, b] y) <int64[3] i = {1, 0, 5}, int64 d = {3}> { y = OneHot(i, d, x) }", {"x": (2,)}, 20),
+        (
+            "g (T[3] x, T[2] k) => (T[3] y) <int64[2] i = {2, 0}> { y = Scatter(x, i, k) }",
+            {"x": (3,), "k": (2,)},
+            10,
+        ),
+        (
+            "g (T[2, 3] x, T[2, 1] k) => (T[2, 3] y) <int64[2] i = {2, 0}> { y = TensorScatter<axis = 1>(x, k, i) }",
+            {"x": (2, 3), "k": (2, 1)},
+            24,
+        ),
+        ("g (T[n, 3] x) => (T[a, b] y) <int64[4] p = {1, 0, 0, 2}> { y = Pad(x, p) }", {"x": (2, 3)}, 20),
+        (
+            "g (T[n, 3] x, T k) => (T[a, b] y) <int64[4] p = {1, 0, 0, 2}> { y = Pad(x, p, k) }",
+            {"x": (2, 3), "k": ()},
+            20,
+        ),
+        (
+            'g (T[n, 3] x) => (T[a, b] y) <int64[4] p = {1, 0, 0, 2}> { y = Pad<mode = "edge">(x, p) }',
+            {"x": (2, 3)},
+            20,
+        ),
+        ("g (T[3, 3] x) => (T[a, b] y) <int64[2] s = {5, 1}> { y = CenterCropPad(x, s) }", {"x": (3, 3)}, 20),
+        ("g (T[3, 3] x) => (T[a, b] y) { y = Trilu<upper = 0>(x) }", {"x": (3, 3)}, 20),
+        ("g (T[2, 3] x) => (T[a, b] y) <int64[2] s = {4, 2}> { y = Resize(x, , , s) }", {"x": (2, 3)}, 20),
+        ("g (T[2, 3] x) => (T[a, b] y) <float[2] s = {2, 1}> { y = Upsample(x, s) }", {"x": (2, 3)}, 9),
+    ],
+)
+def test_strings_move_like_their_numbers(graph: str, shapes: dict[str, tuple[int, ...]], opset: int) -> None:
+    """Zero is the number of the empty string."""
+    numbers = {
+        name: np.arange(index, index + int(np.prod(shape)))[::-1].reshape(shape)
+        for index, (name, shape) in enumerate(shapes.items())
+    }
+    numbered, numbered_opset = _typed(graph, "int64"), opset
+    if "Scatter(" in graph:  # the former name of ScatterElements, unknown to the evaluator
+        numbered, numbered_opset = numbered.replace("Scatter(", "ScatterElements("), 11
+    places: Any = ReferenceEvaluator(_model(numbered, numbered_opset)).run(None, numbers)[0]  # type: ignore[index]
+    (found,) = onnx_backend.prepare(_model(_typed(graph, "string"), opset), backends=[]).run(
+        {name: NUMBERED[array] if array.ndim else np.array(NUMBERED[array], object) for name, array in numbers.items()}
+    )
+    assert found.tolist() == NUMBERED[places].tolist()
+
+
+def _typed(graph: str, dtype: str) -> str:
+    return re.sub(r"\bT\b", dtype, graph)
+
+
+ROWS = np.array([["b", "é"], ["", "z"], ["b", "é"], ["a", "日本"]], object)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("is_sorted", [0, 1])
+@pytest.mark.parametrize("sizes", ["4, 2", "n, m"])
+def test_unique_slices(axis: int, is_sorted: int, sizes: str) -> None:
+    graph = f"""g (string[{sizes}] x) => (string[a, b] y, int64[c] i, int64[d] j, int64[e] k) {{
+        y, i, j, k = Unique<axis = {axis}, sorted = {is_sorted}>(x) }}"""
+    rows = ROWS if axis == 0 else ROWS.reshape(2, 4)
+    if sizes == "4, 2" and axis != 0:
+        rows = np.array([["b", "b"], ["", ""], ["b", "b"], ["a", "a"]], object)
+    _check(_model(graph), {"x": rows})
+
+
+def test_random_numbers_like_strings() -> None:
+    """Of the strings, only the shape is read."""
+    graph = "g (string[n, 2] x) => (float[n, 2] y) { y = RandomUniformLike<dtype = 1, low = 3.0, high = 4.0>(x) }"
+    (found,) = onnx_backend.prepare(_model(graph), backends=[]).run([WORDS[:, :2]])
+    assert found.shape == (2, 2)
+    assert found.dtype == np.float32
+    assert ((found >= 3) & (found <= 4)).all()
+
+
+@pytest.mark.parametrize(
+    ("graph", "text"),
+    [
+        ("g (string[n] x, int64[n] k) => (string[m] y) { y = Concat<axis = 0>(x, k) }", "node `y` (Concat): needs `k`"),
+        (
+            "g (bool[n] c, string[n] x, float[n] k) => (string[n] y) { y = Where(c, k, x) }",
+            "node `y` (Where): needs `k`",
+        ),
+    ],
+)
+def test_strings_and_numbers_are_not_mixed(graph: str, text: str) -> None:
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(_model(graph))
+    assert str(caught.value) == f"ONNX model, {text} as a tensor of strings"
 
 
 @pytest.mark.parametrize("condition", [True, False])
@@ -177,10 +284,6 @@ def test_an_error_of_the_package_names_the_operator() -> None:
                 "{ u = Identity(x) }, else_branch = e () => (v) { v = Identity(k) }> }"
             ),
             "ONNX model, node `y` (If): has output `y` as strings in one place, and as another kind of value",
-        ),
-        (
-            "g (string[n] x) => (string[n] y) { s = SequenceConstruct(x, x) y = ConcatFromSequence<axis = 0>(s) }",
-            "ONNX model, node `y` (ConcatFromSequence): needs a sequence element as a tensor of numbers;",
         ),
     ],
 )

@@ -13,7 +13,10 @@ import numpy as np
 import onnx
 import pytest
 from byoc_core.errors import CallError, OptionsError
+from byoc_core.runtime.module import Signature, TensorSpec
+from byoc_core.runtime.value_forms import SUFFIXES
 from byoc_core.session import Session
+from byoc_core.session.values import values_of
 
 from core.tests.session.conftest import Write
 
@@ -214,6 +217,89 @@ def test_strings_and_sequences_are_values(write: Write, tmp_path: Path, casting:
         session(words, x, x)
     with pytest.raises(CallError, match="input `parts`: sequence, tensor 0 has another dtype or rank"):
         session(words, [np.ones((2, 2), np.float32)], x)
+
+
+LISTS = """
+<ir_version: 10, opset_import: ["" : 20]>
+g (seq(string[m]) parts, string[k] x) => (seq(string[m]) more, string[n] all, int64 count) {
+    more = SequenceInsert(parts, x)
+    all = ConcatFromSequence<axis = 0>(more)
+    count = SequenceLength(more)
+}
+"""
+
+
+@pytest.mark.parametrize("casting", ["no", "same_kind"])
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_lists_of_strings_are_values(write: Write, tmp_path: Path, casting: Any, *, is_saved: bool) -> None:
+    session = Session(write(LISTS), [], casting=casting)
+    if is_saved:
+        session.executable.save(tmp_path / "model.byoc")
+        session = Session(tmp_path / "model.byoc", casting=casting)
+    info = session.inputs[0]
+    assert (info.name, info.dtype, info.form, info.shape) == ("parts", "string", "sequence of strings", None)
+    assert str(session.outputs[0]) == "more: sequence of strings"
+    parts: Sequence[Any] = [["a", "déf"], np.array([], object), np.array(["日本"])]
+    x = np.array(["", "x"])
+    found = session(parts, x=x)
+    assert [part.tolist() for part in found["more"]] == [["a", "déf"], [], ["日本"], ["", "x"]]
+    assert found["all"].tolist() == ["a", "déf", "日本", "", "x"]
+    assert found["count"] == 4
+    assert [part.tolist() for part in session([], x)["more"]] == [["", "x"]]
+    session.warm_up()
+    with pytest.raises(CallError, match="input `parts`: sequence, tensor 1 is not an array of strings; got list"):
+        session([["a"], [1]], x)
+    with pytest.raises(CallError, match="input `parts`: is not a sequence of arrays; got str"):
+        session("text", x)
+    with pytest.raises(CallError, match="input `parts`: sequence, tensor 0 has another dtype or rank"):
+        session([[["a"]]], x)
+
+
+@pytest.mark.parametrize(
+    ("element", "value", "text"),
+    [
+        (onnx.helper.make_tensor_type_proto(onnx.TensorProto.STRING, ["n"]), ["a", ""], "x: optional strings["),
+        (
+            onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(onnx.TensorProto.STRING, ["n"])),
+            [["a", ""], ["é"]],
+            "x: optional sequence of strings",
+        ),
+    ],
+)
+def test_optional_strings_are_values(element: onnx.TypeProto, value: Any, text: str) -> None:
+    optional = onnx.helper.make_optional_type_proto(element)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["y"])],
+        "g",
+        [onnx.helper.make_value_info("x", optional)],
+        [onnx.helper.make_value_info("y", optional)],
+    )
+    session = Session(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8), [])
+    assert str(session.inputs[0]).startswith(text)
+    assert session(None)["y"] is None
+    found = session(value)["y"]
+    assert [part.tolist() for part in found] == value if isinstance(found, list) else found.tolist() == value
+    session.warm_up()
+
+
+def test_forms_that_do_not_fit_the_arrays_are_ignored() -> None:
+    """Forms come from a report, which may be a stranger's."""
+    names = [f"x{suffix}" for suffix in SUFFIXES["sequence of strings"]]
+    forms = {"input_forms": [["x", "sequence of strings"]]}
+
+    def form_of(*specs: tuple[str, int]) -> str:
+        arrays = tuple(TensorSpec(name, dtype, (2,) * rank) for name, (dtype, rank) in zip(names, specs, strict=True))
+        return values_of(Signature(arrays, ()), forms)[0][0].form
+
+    assert form_of(("uint8", 1), ("int64", 1), ("int64", 2)) == "sequence of strings"
+    for wrong in (
+        (("int8", 1), ("int64", 1), ("int64", 2)),
+        (("uint8", 1), ("int64", 2), ("int64", 2)),
+        (("uint8", 1), ("int32", 1), ("int64", 2)),
+        (("uint8", 1), ("int64", 1), ("int64", 1)),
+        (("uint8", 1), ("int64", 1), ("float32", 2)),
+    ):
+        assert form_of(*wrong) == "tensor"
 
 
 def test_absent_optional_values_are_none(tmp_path: Path) -> None:

@@ -16,15 +16,26 @@ if TYPE_CHECKING:
     from byoc_core.frontend.onnx.model_import import from_onnx
     from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
     from byoc_core.frontend.onnx.ops.strings import read_strings
+    from byoc_core.frontend.onnx.sequence_value import MapValue
     from byoc_core.frontend.onnx.shape_value import ShapeValue
     from byoc_core.frontend.onnx.string_tensor import StringTensor
 
-__all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeValue", "StringTensor", "from_onnx", "read_strings"]
+__all__ = [
+    "Imported",
+    "MapValue",
+    "NodeContext",
+    "NodeImporter",
+    "ShapeValue",
+    "StringTensor",
+    "from_onnx",
+    "read_strings",
+]
 
 _HOMES = {
     "model_import": ("from_onnx",),
     "node_context": ("Imported", "NodeContext", "NodeImporter"),
     "ops.strings": ("read_strings",),
+    "sequence_value": ("MapValue",),
     "shape_value": ("ShapeValue",),
     "string_tensor": ("StringTensor",),
 }

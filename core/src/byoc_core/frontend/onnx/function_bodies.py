@@ -15,7 +15,9 @@ from byoc_core.dims import Dim, symbol
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import NodeContext
-from byoc_core.frontend.onnx.sequence_value import RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.ops.strings import element_dtype, to_tensor
+from byoc_core.frontend.onnx.sequence_value import STRING, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.weights import ELEMENT_TYPES
 
 __all__ = ["fixed_body", "has_own_body", "instantiate", "standard_body"]
@@ -86,26 +88,34 @@ def _type_of(node: NodeContext, index: int) -> onnx.TypeProto:
     """Return the type of an input for the standard's functions; for a sequence the type of its first element."""
     if not node.has_input(index):
         return onnx.TypeProto()
-    type_proto = node.imported(index)
-    sequence = onnx.TypeProto()
-    if isinstance(type_proto, RunTimeSequence):
-        dtype, rank = node.tensor_type(type_proto.elements).dtype, node.shape_of(type_proto.shapes)[1]
-        sequence.sequence_type.elem_type.tensor_type.elem_type = ELEMENT_TYPES[dtype]
-        if isinstance(rank, int):
-            sequence.sequence_type.elem_type.CopyFrom(_tensor_type(dtype, [symbol("size")] * rank))
-        return sequence
-    if not isinstance(type_proto, SequenceValue):
+    form = node.imported(index)
+    if isinstance(form, StringTensor):
+        return _tensor_type(STRING, node.shape_of(form))
+    if not isinstance(form, SequenceValue | RunTimeSequence):
         return _tensor_type(node.type(index).dtype, node.shape(index))
-    for element in type_proto.elements[:1]:
-        value = node.to_value(element, "a sequence element")
-        type_ = _tensor_type(node.tensor_type(value).dtype, node.shape_of(value))
-        sequence.sequence_type.elem_type.CopyFrom(type_)
+    sequence = onnx.TypeProto()
+    element = _element_type(node, form)
+    if element is not None:
+        sequence.sequence_type.elem_type.CopyFrom(element)
     return sequence
 
 
-def _tensor_type(dtype: str, shape: Sequence[Dim]) -> onnx.TypeProto:
-    sizes = [size if isinstance(size, int) else None for size in shape]
-    type_: onnx.TypeProto = onnx.helper.make_tensor_type_proto(ELEMENT_TYPES[dtype], sizes)
+def _element_type(node: NodeContext, sequence: SequenceValue | RunTimeSequence) -> onnx.TypeProto | None:
+    """Return the type of the first element of a sequence; ``None`` for an empty sequence of an unknown dtype."""
+    if isinstance(sequence, SequenceValue):
+        if sequence.elements:
+            tensor = to_tensor(node, sequence.elements[0], "a sequence element")
+            return _tensor_type(element_dtype(node, tensor), node.shape_of(tensor))
+        return None if sequence.dtype is None else _tensor_type(sequence.dtype, None)
+    rank = node.shape_of(sequence.shapes)[1]
+    shape = [symbol("size")] * rank if isinstance(rank, int) else None
+    return _tensor_type(element_dtype(node, sequence.elements), shape)
+
+
+def _tensor_type(dtype: str, shape: Sequence[Dim] | None) -> onnx.TypeProto:
+    kind = onnx.TensorProto.STRING if dtype == STRING else ELEMENT_TYPES[dtype]
+    sizes = None if shape is None else [size if isinstance(size, int) else None for size in shape]
+    type_: onnx.TypeProto = onnx.helper.make_tensor_type_proto(kind, sizes)
     return type_
 
 

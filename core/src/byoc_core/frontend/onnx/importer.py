@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -15,18 +14,25 @@ from byoc_core.frontend.core_operators import has_core_importer
 from byoc_core.frontend.onnx.declared_types import read_input, size_names
 from byoc_core.frontend.onnx.foreign_operators import find_importers
 from byoc_core.frontend.onnx.function_bodies import instantiate, standard_body
-from byoc_core.frontend.onnx.graph_order import order_nodes
+from byoc_core.frontend.onnx.graph_order import order_nodes, subgraphs
 from byoc_core.frontend.onnx.graph_slice import GraphNodes
 from byoc_core.frontend.onnx.import_bounds import ImportBounds
 from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_key, onnx_name
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops import SHAPE_IMPORTERS
-from byoc_core.frontend.onnx.ops.delegation import STRING_DOMAINS, delegate, makes_strings
+from byoc_core.frontend.onnx.ops.delegation import (
+    STRING_DOMAINS,
+    check_all_strings,
+    delegate,
+    is_evaluated,
+    makes_strings,
+)
 from byoc_core.frontend.onnx.ops.optionals import present_value
-from byoc_core.frontend.onnx.ops.strings import MOVING, STRUCTURES, Pool
-from byoc_core.frontend.onnx.ops.structured import form_name, part_names, to_parts
+from byoc_core.frontend.onnx.ops.string_slices import import_unique_slices
+from byoc_core.frontend.onnx.ops.strings import STRUCTURES, Movement, adds_zeros, moves_elements, reads_shape
+from byoc_core.frontend.onnx.ops.structured import form_name, part_names, to_parts, with_values
 from byoc_core.frontend.onnx.regions import Region
-from byoc_core.frontend.onnx.sequence_value import MapSequence, OptionalValue, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.sequence_value import OptionalValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.symbols import SymbolTable
@@ -176,7 +182,7 @@ class GraphImporter:
     def _output(self, output: onnx.ValueInfoProto) -> tuple[str, Mapping[str, Value]]:
         """Return the name of the form of an output of the model, and its tensors by name."""
         form = self.lookup(output.name)
-        if not isinstance(form, SequenceValue | RunTimeSequence | MapSequence | OptionalValue | StringTensor):
+        if isinstance(form, np.ndarray | ShapeValue | Var | Constant):
             return "tensor", {output.name: self.materialise(output.name, f"{self.where}, output `{output.name}`")}
         node = NodeContext(self, onnx.helper.make_node("Identity", [output.name], [output.name]))
         if isinstance(form, OptionalValue) and not output.type.HasField("optional_type"):
@@ -286,35 +292,15 @@ class GraphImporter:
             return imported.emit(self.builder)
         if isinstance(imported, StringTensor):
             raise FrontendError(where, f"needs {subject} as a tensor of numbers", got=imported)
-        if isinstance(imported, SequenceValue | RunTimeSequence | MapSequence | OptionalValue):
-            raise FrontendError(where, f"needs {subject} as a tensor", got=imported)
-        return self.builder.const(imported) if isinstance(imported, np.ndarray) else imported
+        if isinstance(imported, np.ndarray):
+            return self.builder.const(imported)
+        if isinstance(imported, Var | Constant):
+            return imported
+        raise FrontendError(where, f"needs {subject} as a tensor", got=imported)
 
     def bring_in(self, imported: Imported) -> Imported:
         """Convert an imported form of the surrounding graph for use in this graph."""
-        if isinstance(imported, SequenceValue):
-            return replace(imported, elements=tuple(map(self.bring_in, imported.elements)))
-        if isinstance(imported, RunTimeSequence):
-            return RunTimeSequence(self._brought(imported.elements), self._brought(imported.shapes))
-        if isinstance(imported, MapSequence):
-            keys = imported.keys
-            brought = self._brought_strings(keys) if isinstance(keys, StringTensor) else self._brought(keys)
-            return MapSequence(brought, self._brought(imported.values))
-        if isinstance(imported, StringTensor):
-            return self._brought_strings(imported)
-        if isinstance(imported, OptionalValue):
-            flag, value = imported.is_present, imported.value
-            return OptionalValue(
-                flag if isinstance(flag, bool) else self._brought(flag), None if value is None else self.bring_in(value)
-            )
-        return self._captured(imported) if isinstance(imported, Var) else imported
-
-    def _brought_strings(self, strings: StringTensor) -> StringTensor:
-        index = None if strings.index is None else self._brought(strings.index)
-        return StringTensor(self._brought(strings.data), self._brought(strings.lengths), index)
-
-    def _brought(self, value: Value) -> Value:
-        return self._captured(value) if isinstance(value, Var) else value
+        return with_values(imported, lambda value: self._captured(value) if isinstance(value, Var) else value)
 
     def constant_array(self, constant: Constant) -> npt.NDArray[np.generic]:
         """Return the array of a constant."""
@@ -398,29 +384,35 @@ class GraphImporter:
             if importer is not None:
                 return (None if name[0] else self._import_as_shape(node)) or importer(node)
             function = standard_body(node, proto)
+            if next(subgraphs(proto), None) is not None:  # the function holds graphs of the model
+                return self._inline(node, proto, function, self.nest(node.label, f"{node.path}/"))
         return self._call(node, proto, function)
 
     def _import_strings(self, node: NodeContext, proto: onnx.NodeProto) -> Sequence[Imported] | None:
-        """Import a node that reads strings and is no list operation; ``None`` for other nodes."""
+        """Import a node that reads tensors of strings, or makes strings of numbers; ``None`` for other nodes."""
         tensors = {name: form for name in proto.input if name and isinstance(form := self.lookup(name), StringTensor)}
         if not tensors:
             return delegate(node) if makes_strings(node) else None
         if proto.op_type in STRUCTURES:
             return None
-        if onnx_name(proto) not in MOVING:
-            return delegate(node)
-        pool = Pool(node, list(tensors.values()))
+        if node.op_type == "Unique" and node.has_attr("axis"):
+            return import_unique_slices(node)
+        if not moves_elements(node):
+            is_left_to_plugin = node.domain and not is_evaluated(node.domain, node.op_type, node.domain_version)
+            return None if is_left_to_plugin else delegate(node)
+        check_all_strings(node)
+        zeros = [node.strings([""])] if adds_zeros(node) else []  # the number 0
+        movement = Movement(node, [*zeros, *tensors.values()])
         inner = self.nest()
-        inner._imported.update(zip(tensors, pool.indices, strict=True))
+        inner._imported.update(zip(tensors, movement.values[len(zeros) :], strict=True))
         moving = NodeContext(inner, proto)
         results = moving.folded(inner._results(moving, proto))
         node.ignore_attrs(*(attribute.name for attribute in proto.attribute))
         moving.finish()
-        return results if proto.op_type in ("Shape", "Size") else [pool.tensor(result) for result in results]
+        return results if reads_shape(node) else [movement.result(result) for result in results]
 
     def _call(self, node: NodeContext, proto: onnx.NodeProto, function: onnx.FunctionProto) -> Sequence[Imported]:
         """Import a function's nodes in the place of a call."""
-        node.ignore_attrs(*function.attribute, *(attribute.name for attribute in function.attribute_proto))
         inner = GraphImporter(
             self.model,
             self.region,
@@ -433,6 +425,12 @@ class GraphImporter:
             path=f"{node.path}/",
             repeats=self.repeats,
         )
+        return self._inline(node, proto, function, inner)
+
+    def _inline(
+        self, node: NodeContext, proto: onnx.NodeProto, function: onnx.FunctionProto, inner: GraphImporter
+    ) -> Sequence[Imported]:
+        node.ignore_attrs(*function.attribute, *(attribute.name for attribute in function.attribute_proto))
         self.bounds.spend_copy(function.ByteSize(), node.label)
         graph = instantiate(function, proto, node.label)
         return inner.import_nested(graph, [self.lookup(name) for name in proto.input if name])

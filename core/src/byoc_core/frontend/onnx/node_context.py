@@ -16,7 +16,13 @@ from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.frontend.onnx.graph_order import node_label
 from byoc_core.frontend.onnx.node_attributes import NodeAttributes
 from byoc_core.frontend.onnx.operator_graph import operator_graph
-from byoc_core.frontend.onnx.sequence_value import MapSequence, OptionalValue, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.sequence_value import (
+    MapSequence,
+    MapValue,
+    OptionalValue,
+    RunTimeSequence,
+    SequenceValue,
+)
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
 from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.weights import to_strings
@@ -45,11 +51,12 @@ Imported = (
     | SequenceValue
     | RunTimeSequence
     | MapSequence
+    | MapValue
     | OptionalValue
     | StringTensor
 )
 """The imported form of an ONNX name: an IR value, a known shape, an array not yet an IR constant, a sequence of tensors
-or of maps, an optional value, or a tensor of strings."""
+or of maps, a map, an optional value, or a tensor of strings."""
 
 
 class NodeContext(NodeAttributes):
@@ -334,16 +341,16 @@ class NodeContext(NodeAttributes):
             raise self.error("needs a tensor", got=value.type)
         return value.type
 
-    def shape_of(self, value: Value) -> tuple[Dim, ...]:
+    def shape_of(self, value: Value | StringTensor) -> tuple[Dim, ...]:
         """Return the shape of a value other than an input.
 
         Raises:
             FrontendError: the rank of the value is unknown.
         """
-        shape = self.tensor_type(value).shape
-        if shape is None:
-            raise self.error("needs the rank of a value, but the rank is unknown", got=value.type)
-        return shape
+        type_ = self.tensor_type(value.shaped if isinstance(value, StringTensor) else value)
+        if type_.shape is None:
+            raise self.error("needs the rank of a value, but the rank is unknown", got=type_)
+        return type_.shape
 
     def fresh_size(self, name: str) -> Dim:
         """Return a symbol for a size only known after running, with a name like ``name``."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from byoc_core.frontend.onnx.string_tensor import StringTensor
+
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx.node_context import Imported
-    from byoc_core.frontend.onnx.string_tensor import StringTensor
     from byoc_core.ir.module import Value
 
-__all__ = ["MapSequence", "OptionalValue", "RunTimeSequence", "SequenceValue"]
+__all__ = ["STRING", "MapSequence", "MapValue", "OptionalValue", "RunTimeSequence", "SequenceValue"]
+
+STRING = "string"
+"""The dtype of an empty sequence of tensors of strings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,11 +23,18 @@ class SequenceValue:
 
     Attributes:
         elements: the tensors, in order.
-        dtype: the dtype of the tensors, if stated: an empty sequence has no other.
+        dtype: the dtype of the tensors, or ``STRING``, if stated: an empty sequence has no other.
     """
 
     elements: tuple[Imported, ...]
     dtype: str | None = None
+
+    @property
+    def has_strings(self) -> bool:
+        """Whether the tensors are tensors of strings."""
+        if not self.elements:
+            return self.dtype == STRING
+        return any(isinstance(element, StringTensor) for element in self.elements)
 
     def __str__(self) -> str:
         return f"a sequence of {len(self.elements)}"
@@ -36,13 +47,19 @@ class RunTimeSequence:
     The tensors have the same dtype.
 
     Attributes:
-        elements: of shape ``(n,)``: the elements of all tensors one after the other, each in row-major order.
+        elements: of shape ``(n,)``: the elements of all tensors one after the other, each in row-major order; numbers
+            or strings.
         shapes: int64 of shape ``(length, rank)``: the shape of each tensor, filled with -1 if the tensor has a lower
             rank. The rank may be a symbol.
     """
 
-    elements: Value
+    elements: Value | StringTensor
     shapes: Value
+
+    @property
+    def has_strings(self) -> bool:
+        """Whether the tensors are tensors of strings."""
+        return isinstance(self.elements, StringTensor)
 
     def __str__(self) -> str:
         return "a sequence"
@@ -62,6 +79,22 @@ class OptionalValue:
 
     def __str__(self) -> str:
         return "an optional value"
+
+
+@dataclass(frozen=True, eq=False)
+class MapValue:
+    """An ONNX map.
+
+    Attributes:
+        keys: the keys, integers or strings ``(n,)``; strings in order, without ``index``.
+        values: the value of each key, numbers or strings ``(n,)``, the same way.
+    """
+
+    keys: Value | StringTensor
+    values: Value | StringTensor
+
+    def __str__(self) -> str:
+        return "a map"
 
 
 @dataclass(frozen=True, eq=False)

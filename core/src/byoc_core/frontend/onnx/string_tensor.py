@@ -29,5 +29,10 @@ class StringTensor:
     lengths: Value
     index: Value | None = None
 
+    @property
+    def shaped(self) -> Value:
+        """The tensor of numbers in the shape of the tensor: ``index`` or ``lengths``."""
+        return self.lengths if self.index is None else self.index
+
     def __str__(self) -> str:
         return "a tensor of strings"

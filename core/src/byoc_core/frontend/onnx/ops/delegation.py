@@ -15,7 +15,7 @@ from byoc_core.ir.module import Value
 from byoc_core.opset.delegated import ABSENT, PREFIX, STRINGS, TENSOR, node_text
 from byoc_core.opset.types import TensorType
 
-__all__ = ["STRING_DOMAINS", "delegate", "is_evaluated", "makes_strings", "op_name"]
+__all__ = ["STRING_DOMAINS", "check_all_strings", "delegate", "is_evaluated", "makes_strings", "op_name"]
 
 
 STRING_DOMAINS = ("", "ai.onnx.ml")
@@ -34,13 +34,13 @@ def op_name(domain: str, op_type: str) -> str:
 
 
 def is_evaluated(domain: str, op_type: str, opset: int) -> bool:
-    """Return whether the package ``onnx`` can evaluate an operator of the standard domains."""
+    """Return whether the package ``onnx`` can evaluate an operator of the domains with strings."""
     from onnx.reference.op_run import OpRun
-    from onnx.reference.ops import load_op
+    from onnx.reference.ops import aionnxml, load_op
 
     try:
         onnx.defs.get_schema(op_type, opset, domain)
-        found = load_op(domain, op_type, opset)
+        found = (aionnxml.load_op if domain else load_op)(domain, op_type, opset)
     except onnx.defs.SchemaError:
         return False
     except (RuntimeError, KeyError, ValueError):  # no class is documented
@@ -64,7 +64,8 @@ def delegate(node: NodeContext) -> Sequence[Imported]:
             continue
         value = node.imported(index)
         if isinstance(value, StringTensor):
-            _check_takes_strings(node, index)
+            if not _takes_strings(node, index):
+                raise node.error(f"needs `{name}` as a tensor of numbers", got=value)
             strings = in_order(node, value)
             forms.append(STRINGS)
             operands += strings.data, strings.lengths
@@ -93,14 +94,29 @@ def delegate(node: NodeContext) -> Sequence[Imported]:
     return list(_imported([form for form, _ in outputs], results))
 
 
-def _check_takes_strings(node: NodeContext, index: int) -> None:
+def check_all_strings(node: NodeContext) -> None:
+    """Check whether each input is of strings that may be of strings, for a node that moves strings.
+
+    Raises:
+        FrontendError: an input is of numbers.
+    """
+    for index, name in enumerate(node.input_names):
+        if name and not isinstance(node.imported(index), StringTensor) and _takes_strings(node, index):
+            raise node.error(f"needs `{name}` as a tensor of strings")
+
+
+def _takes_strings(node: NodeContext, index: int) -> bool:
+    """Return whether an input may be of strings.
+
+    Raises:
+        FrontendError: the operator set has no such operator.
+    """
     version = node.domain_version if node.domain else node.opset
     try:
         declared = onnx.defs.get_schema(node.op_type, version, node.domain).inputs
     except onnx.defs.SchemaError as error:
         raise node.error(f"the op does not exist in version {version} of the operator set") from error
-    if "tensor(string)" not in declared[min(index, len(declared) - 1)].types:
-        raise node.error(f"needs `{node.input_names[index]}` as a tensor of numbers", got="a tensor of strings")
+    return "tensor(string)" in declared[min(index, len(declared) - 1)].types
 
 
 def _imported(forms: Sequence[str], results: Iterator[Value]) -> Iterator[Imported]:

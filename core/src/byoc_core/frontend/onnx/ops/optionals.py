@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.ops.strings import in_order
+from byoc_core.frontend.onnx.sequence_value import MapSequence, OptionalValue, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS", "present_value"]
@@ -27,7 +30,12 @@ def present_value(node: NodeContext, optional: OptionalValue) -> Imported:
     if isinstance(value, SequenceValue):
         return value
     if isinstance(value, RunTimeSequence):
-        return RunTimeSequence(value.elements, _checked(node, value.shapes, optional.is_present))
+        return replace(value, shapes=_checked(node, value.shapes, optional.is_present))
+    if isinstance(value, StringTensor):
+        strings = in_order(node, value)
+        return StringTensor(strings.data, _checked(node, strings.lengths, optional.is_present))
+    if isinstance(value, MapSequence):
+        return replace(value, values=_checked(node, value.values, optional.is_present))
     return _checked(node, node.to_value(value, "an optional value"), optional.is_present)
 
 

@@ -14,9 +14,11 @@ from byoc_core.frontend.onnx.differing_sizes import shapes_of_alike, types_of_al
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.ops.scan_outputs import SliceCollector, zeros
+from byoc_core.frontend.onnx.ops.strings import stack, to_tensor
 from byoc_core.frontend.onnx.ops.structured import alike, from_parts, part_names, to_parts
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.sequence_value import SequenceValue
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.ir.module import Value, Var
 from byoc_core.ir.sizes import type_symbols
 from byoc_core.opset.types import TensorType, Type
@@ -124,7 +126,7 @@ class Rounds:
         arrays = [array for array in map(self.node.as_array, items) if array is not None]
         if len(arrays) == len(items) and len({(array.dtype, array.shape) for array in arrays}) == 1:
             return np.stack(arrays)
-        return self.node.stack([self.node.to_value(item, "a scan output") for item in items])
+        return stack(self.node, [to_tensor(self.node, item, "a scan output") for item in items])
 
     def _empty_outputs(self, carried: Sequence[Imported]) -> list[Imported]:
         """Return the scan outputs of zero rounds, with types taken from a trial round."""
@@ -132,22 +134,25 @@ class Rounds:
             return []
         region, inner = self.node.open_region("body")
         result = self.run(inner, region.param("i", _INDEX), [inner.bring_in(item) for item in carried])
-        return [zeros(self.node, self._slice_value(region, inner, item), 0) for item in result.scanned]
+        return [self._empty_output(region, to_tensor(inner, item, "a scan output")) for item in result.scanned]
 
-    def _slice_value(self, region: Region, inner: NodeContext, item: Imported) -> Value:
-        """Return a slice of the scan output of no rounds.
+    def _empty_output(self, region: Region, slice_value: Value | StringTensor) -> Value | StringTensor:
+        """Return the scan output of no rounds.
 
         Raises:
             FrontendError: a size of the slice is only known inside a round, from an op.
         """
-        slice_value = inner.to_value(item, "a scan output")
-        if type_symbols((slice_value,)) & region.own_symbols:
+        example = slice_value.shaped if isinstance(slice_value, StringTensor) else slice_value
+        if type_symbols((example,)) & region.own_symbols:
             raise self.node.error(
                 "the slices of a scan output have a size computed at run time by the body",
-                got=slice_value.type,
+                got=example.type,
                 expected="sizes known outside the body",
             )
-        return slice_value
+        no_slices = zeros(self.node, example, 0)
+        if not isinstance(slice_value, StringTensor):
+            return no_slices
+        return StringTensor(self.node.constant(np.zeros(0, np.uint8)), no_slices)
 
     def _emit_loop(self, carried: Sequence[Imported]) -> list[Imported]:
         node = self.node
@@ -155,7 +160,7 @@ class Rounds:
         region, inner = body.region, body.inner
         collector = SliceCollector(node, region, inner, body.number, self.count)
         scanned = [
-            collector.collect(inner.to_value(item, "a scan output"), is_reversed=is_reversed)
+            collector.collect(to_tensor(inner, item, "a scan output"), is_reversed=is_reversed)
             for item, is_reversed in zip(body.result.scanned, self.is_reversed, strict=True)
         ]
         params = [*body.params, *(param for slices in scanned for param in slices.params)]

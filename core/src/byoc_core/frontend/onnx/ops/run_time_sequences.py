@@ -10,7 +10,9 @@ from byoc_core.dims import Dim, dim_max, product
 from byoc_core.frontend.onnx.node_context import NodeContext
 from byoc_core.frontend.onnx.ops.data_dependent import emit_range
 from byoc_core.frontend.onnx.ops.data_sizes import as_sizes, number, size_value, sizes_value
+from byoc_core.frontend.onnx.ops.strings import Movement, element_dtype, join
 from byoc_core.frontend.onnx.sequence_value import RunTimeSequence
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.ir.module import Value
 
 __all__ = ["concatenated", "element_at", "erased", "inserted", "length_of", "split"]
@@ -21,7 +23,7 @@ def length_of(node: NodeContext, sequence: RunTimeSequence) -> Dim:
     return node.shape_of(sequence.shapes)[0]
 
 
-def element_at(node: NodeContext, sequence: RunTimeSequence, position: Value) -> Value:
+def element_at(node: NodeContext, sequence: RunTimeSequence, position: Value) -> Value | StringTensor:
     """Return the tensor at a position; a negative position counts from the end.
 
     Raises:
@@ -32,35 +34,40 @@ def element_at(node: NodeContext, sequence: RunTimeSequence, position: Value) ->
     index = _from_front(node, position, length_of(node, sequence))
     shape = node.emit("take", sequence.shapes, index, axis=0)  # a position out of range is an error of this op
     stop = node.emit("take", starts, node.emit("add", index, number(node, 1)), axis=0)
-    elements = _part(node, sequence.elements, node.emit("take", starts, index, axis=0), stop)
-    return node.emit("reshape", elements, shape=as_sizes(node, shape, rank))
+    movement = Movement(node, [sequence.elements])
+    (elements,) = movement.values
+    part = _part(node, elements, node.emit("take", starts, index, axis=0), stop)
+    return movement.result(node.emit("reshape", part, shape=as_sizes(node, shape, rank)))
 
 
-def inserted(node: NodeContext, sequence: RunTimeSequence, tensor: Value, position: Value | None) -> RunTimeSequence:
+def inserted(
+    node: NodeContext, sequence: RunTimeSequence, tensor: Value | StringTensor, position: Value | None
+) -> RunTimeSequence:
     """Return the sequence with a further tensor in front of a position, at the end by default.
 
     Raises:
         FrontendError: the dtype of the tensor is another.
     """
-    type_, dtype = node.tensor_type(tensor), node.tensor_type(sequence.elements).dtype
-    if type_.dtype != dtype:
-        raise node.error("inserts a tensor of another dtype", got=type_.dtype, expected=dtype)
+    dtype, own_dtype = element_dtype(node, tensor), element_dtype(node, sequence.elements)
+    if dtype != own_dtype:
+        raise node.error("inserts a tensor of another dtype", got=dtype, expected=own_dtype)
     dims = node.shape_of(tensor)
-    flat = node.reshape(tensor, (product(dims),))
     length, rank = node.shape_of(sequence.shapes)
     rank = dim_max(rank, len(dims))
     row = _filled(node, node.reshape(sizes_value(node, dims), (1, len(dims))), rank)
     shapes = _filled(node, sequence.shapes, rank)
     if position is None:
-        return RunTimeSequence(
-            node.emit("concat", sequence.elements, flat, axis=0), node.emit("concat", shapes, row, axis=0)
-        )
+        return RunTimeSequence(join(node, [sequence.elements, tensor]), node.emit("concat", shapes, row, axis=0))
     index = _from_front(node, position, length)
     start = node.emit("take", _starts(node, sequence), index, axis=0)
-    parts = _around(node, sequence.elements, start, start), _around(node, shapes, index, index)
+    movement = Movement(node, [sequence.elements, tensor])
+    elements, inserted_elements = movement.values
+    before, after = _around(node, elements, start, start)
+    flat = node.reshape(inserted_elements, (product(dims),))
+    rows_before, rows_after = _around(node, shapes, index, index)
     return RunTimeSequence(
-        node.emit("concat", parts[0][0], flat, parts[0][1], axis=0),
-        node.emit("concat", parts[1][0], row, parts[1][1], axis=0),
+        movement.result(node.emit("concat", before, flat, after, axis=0)),
+        node.emit("concat", rows_before, row, rows_after, axis=0),
     )
 
 
@@ -70,13 +77,15 @@ def erased(node: NodeContext, sequence: RunTimeSequence, position: Value) -> Run
     index = _from_front(node, position, length_of(node, sequence))
     following = node.emit("add", index, number(node, 1))
     start, stop = (node.emit("take", starts, bound, axis=0) for bound in (index, following))
+    movement = Movement(node, [sequence.elements])
+    (elements,) = movement.values
     return RunTimeSequence(
-        node.emit("concat", *_around(node, sequence.elements, start, stop), axis=0),
+        movement.result(node.emit("concat", *_around(node, elements, start, stop), axis=0)),
         node.emit("concat", *_around(node, sequence.shapes, index, following), axis=0),
     )
 
 
-def concatenated(node: NodeContext, sequence: RunTimeSequence, axis: int, *, is_new: bool) -> Value:
+def concatenated(node: NodeContext, sequence: RunTimeSequence, axis: int, *, is_new: bool) -> Value | StringTensor:
     """Return the tensors joined along an axis, or stacked along a new axis; their other sizes must be equal.
 
     Raises:
@@ -86,21 +95,23 @@ def concatenated(node: NodeContext, sequence: RunTimeSequence, axis: int, *, is_
     axis = node.axis(axis, rank + is_new)
     first = node.emit("take", sequence.shapes, number(node, 0), axis=0)
     dims = as_sizes(node, first, rank)
+    movement = Movement(node, [sequence.elements])
+    (elements,) = movement.values
     if is_new:
-        stacked = node.emit("reshape", sequence.elements, shape=(length_of(node, sequence), *dims))
+        stacked = node.emit("reshape", elements, shape=(length_of(node, sequence), *dims))
         order = [*range(1, axis + 1), 0, *range(axis + 1, rank + 1)]
-        return node.emit("permute_dims", stacked, axes=tuple(order))
+        return movement.result(node.emit("permute_dims", stacked, axes=tuple(order)))
     sizes = _column(node, sequence, axis)
     (total,) = as_sizes(node, node.reshape(node.emit("sum", sizes, axis=(0,)), (1,)), 1)
     outer, inner = dims[:axis], dims[axis + 1 :]
     if product(outer) == 1:
-        return node.emit("reshape", sequence.elements, shape=(*outer, total, *inner))
+        return movement.result(node.emit("reshape", elements, shape=(*outer, total, *inner)))
     positions = _positions(node, sizes, product(outer), total, product(inner))
-    joined = node.emit("take", sequence.elements, positions, axis=0)
-    return node.reshape(joined, (*outer, total, *inner))
+    joined = node.emit("take", elements, positions, axis=0)
+    return movement.result(node.reshape(joined, (*outer, total, *inner)))
 
 
-def split(node: NodeContext, tensor: Value, axis: int, sizes: Value) -> RunTimeSequence:
+def split(node: NodeContext, tensor: Value | StringTensor, axis: int, sizes: Value) -> RunTimeSequence:
     """Return the parts of a tensor along an axis.
 
     Args:
@@ -111,7 +122,9 @@ def split(node: NodeContext, tensor: Value, axis: int, sizes: Value) -> RunTimeS
     """
     dims = node.shape_of(tensor)
     outer, inner = product(dims[:axis]), product(dims[axis + 1 :])
-    flat = node.reshape(tensor, (product(dims),))
+    movement = Movement(node, [tensor])
+    (elements,) = movement.values
+    flat = node.reshape(elements, (product(dims),))
     if outer != 1:
         positions = node.reshape(_positions(node, sizes, outer, dims[axis], inner), (product(dims),))
         flat = node.emit("scatter_elements", flat, positions, flat, axis=0)
@@ -122,7 +135,7 @@ def split(node: NodeContext, tensor: Value, axis: int, sizes: Value) -> RunTimeS
         else node.emit("broadcast_to", size_value(node, dim), shape=(length, 1))
         for index, dim in enumerate(dims)
     ]
-    return RunTimeSequence(flat, node.emit("concat", *columns, axis=1))
+    return RunTimeSequence(movement.result(flat), node.emit("concat", *columns, axis=1))
 
 
 def _positions(node: NodeContext, sizes: Value, outer: Dim, total: Dim, inner: Dim) -> Value:

@@ -10,7 +10,9 @@ import numpy as np
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.rounds import Round, Rounds, count_nodes
+from byoc_core.frontend.onnx.ops.strings import Movement, read_tensor, stack, to_tensor
 from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS"]
@@ -20,7 +22,7 @@ __all__ = ["IMPORTERS"]
 class _Source:
     """A scanned input: a value, the slicing axis, and whether the last slice comes first."""
 
-    value: Value
+    value: Value | StringTensor
     axis: int
     is_reversed: bool
 
@@ -35,7 +37,8 @@ def _import_scan(node: NodeContext) -> Sequence[Imported]:
     backward = _list(node, "scan_input_directions", num_sources)
     sources = []
     for index, axis, is_reversed in zip(range(num_states, node.num_inputs), axes, backward, strict=True):
-        sources.append(_Source(node.value(index), node.axis(axis, len(node.shape(index))), bool(is_reversed)))
+        value = read_tensor(node, index)
+        sources.append(_Source(value, node.axis(axis, len(node.shape_of(value))), bool(is_reversed)))
     states = [node.imported(index) for index in range(num_states)]
     results = _scan(node, states, sources, _list(node, "scan_output_directions", num_outputs))
     outputs = zip(results[num_states:], _list(node, "scan_output_axes", num_outputs), strict=True)
@@ -47,8 +50,8 @@ def _import_batched(node: NodeContext) -> Sequence[Imported]:
     num_sources = node.attr_int("num_scan_inputs")
     num_states = _check_counts(node, node.num_inputs - 1, num_sources)
     backward = _list(node, "directions", num_sources)
-    values = [node.value(index) for index in range(1, node.num_inputs)]
-    shapes = [node.shape(index) for index in range(1, node.num_inputs)]
+    values = [read_tensor(node, index) for index in range(1, node.num_inputs)]
+    shapes = [node.shape_of(value) for value in values]
     if any(len(shape) < 2 for shape in shapes[num_states:]) or not all(shapes):
         raise node.error("the inputs lack the batch axis or the sequence axis")
     batch, length = shapes[-1][:2]
@@ -58,17 +61,23 @@ def _import_batched(node: NodeContext) -> Sequence[Imported]:
     if node.has_input(0) and (lengths is None or np.any(lengths != length)):
         raise node.error("has sequences of different lengths, an unsupported variant")
     inner = node.repeated(batch)
-    members: list[list[Value]] = []
+    members: list[list[Value | StringTensor]] = []
     for member in range(batch):
-        items = [inner.emit("take", value, node.constant(np.int64(member)), axis=0) for value in values]
+        items = [_slice_at(inner, value, node.constant(np.int64(member)), 0) for value in values]
         pairs = zip(items[num_states:], backward, strict=True)
         sources = [_Source(item, 0, bool(is_reversed)) for item, is_reversed in pairs]
         num_outputs = len(node.attr_graph("body").output) - num_states
         results = _scan(inner, items[:num_states], sources, [0] * num_outputs)
-        members.append([node.to_value(result, "a result") for result in results])
+        members.append([to_tensor(node, result, "a result") for result in results])
     if not members:
         raise node.error("has an empty batch")
-    return [node.stack(column) for column in zip(*members, strict=True)]
+    return [stack(node, column) for column in zip(*members, strict=True)]
+
+
+def _slice_at(node: NodeContext, tensor: Value | StringTensor, position: Value, axis: int) -> Value | StringTensor:
+    movement = Movement(node, [tensor])
+    (value,) = movement.values
+    return movement.result(node.emit("take", value, position, axis=axis))
 
 
 def _check_counts(node: NodeContext, num_inputs: int, num_sources: int) -> int:
@@ -132,19 +141,21 @@ def _slice(inner: NodeContext, source: _Source, number: Imported, length: Dim) -
     if source.is_reversed:
         last = inner.to_value(ShapeValue.scalar(length - 1), "the number of slices")
         position = inner.emit("subtract", last, position)
-    value = inner.to_value(inner.bring_in(source.value), "a scan input")
-    return inner.emit("take", value, position, axis=source.axis)
+    tensor = to_tensor(inner, inner.bring_in(source.value), "a scan input")
+    return _slice_at(inner, tensor, position, source.axis)
 
 
 def _move_first_axis(node: NodeContext, output: Imported, axis: int) -> Imported:
-    value = node.to_value(output, "a scan output")
-    rank = len(node.shape_of(value))
+    tensor = to_tensor(node, output, "a scan output")
+    rank = len(node.shape_of(tensor))
     target = node.axis(axis, rank)
     if target == 0:
         return output
     order = list(range(1, rank))
     order.insert(target, 0)
-    return node.emit("permute_dims", value, axes=order)
+    movement = Movement(node, [tensor])
+    (value,) = movement.values
+    return movement.result(node.emit("permute_dims", value, axes=order))
 
 
 IMPORTERS: dict[str, NodeImporter] = {"Scan": _import_scan}

@@ -12,7 +12,9 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import NodeContext
 from byoc_core.frontend.onnx.ops.data_dependent import emit_sized
 from byoc_core.frontend.onnx.ops.data_sizes import as_sizes, elements, number, size_value, sizes_value
+from byoc_core.frontend.onnx.ops.strings import in_order
 from byoc_core.frontend.onnx.regions import Region
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.ir.module import Value, Var
 from byoc_core.ir.sizes import type_symbols
 from byoc_core.opset.types import TensorType
@@ -36,7 +38,7 @@ class Collected:
     first: Sequence[Value]
     params: Sequence[Var]
     following: Sequence[Value]
-    stack: Callable[[Sequence[Value]], Value]
+    stack: Callable[[Sequence[Value]], Value | StringTensor]
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,33 @@ class SliceCollector:
     round_number: Var
     count: Dim | None
 
-    def collect(self, slice_value: Value, *, is_reversed: bool) -> Collected:
+    def collect(self, slice_value: Value | StringTensor, *, is_reversed: bool) -> Collected:
         """Add a slice to the slices so far; with ``is_reversed`` the last round's slice comes first.
 
         Slices of a size known only in a round must have equal sizes in all rounds.
         """
+        if isinstance(slice_value, StringTensor):
+            return self._collect_strings(slice_value, is_reversed)
+        return self._collect_numbers(slice_value, is_reversed)
+
+    def _collect_strings(self, slice_value: StringTensor, is_reversed: bool) -> Collected:
+        """Join the bytes of the slice to all bytes so far, and collect the lengths as numbers."""
+        strings = in_order(self.inner, slice_value)
+        data = self._joined(strings.data, is_reversed, _only)
+        lengths = self._collect_numbers(strings.lengths, is_reversed)
+
+        def stack(values: Sequence[Value]) -> StringTensor:
+            all_data, *parts = values
+            return StringTensor(all_data, self.node.to_value(lengths.stack(parts), "lengths"))
+
+        return Collected(
+            [*data.first, *lengths.first],
+            [*data.params, *lengths.params],
+            [*data.following, *lengths.following],
+            stack,
+        )
+
+    def _collect_numbers(self, slice_value: Value, is_reversed: bool) -> Collected:
         if type_symbols((slice_value,)) & self.region.own_symbols:
             return self._join_elements(slice_value, is_reversed)
         return self._join(slice_value, is_reversed) if self.count is None else self._write(slice_value, is_reversed)

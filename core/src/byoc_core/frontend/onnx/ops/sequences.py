@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import cast
 
 import numpy as np
+import onnx
 
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
@@ -21,9 +20,11 @@ from byoc_core.frontend.onnx.ops.run_time_sequences import (
     length_of,
     split,
 )
+from byoc_core.frontend.onnx.ops.strings import Movement, element_dtype, read_tensor, to_tensor
 from byoc_core.frontend.onnx.ops.structured import as_run_time_sequence
-from byoc_core.frontend.onnx.sequence_value import OptionalValue, RunTimeSequence, SequenceValue
+from byoc_core.frontend.onnx.sequence_value import STRING, OptionalValue, RunTimeSequence, SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.frontend.onnx.string_tensor import StringTensor
 from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Value
 
@@ -71,14 +72,16 @@ def _import_construct(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_empty(node: NodeContext) -> Sequence[Imported]:
-    return (SequenceValue((), dtype_of(node.attr_int("dtype", 1), f"{node.label}, attribute `dtype`")),)
+    kind = node.attr_int("dtype", onnx.TensorProto.FLOAT)
+    is_text = kind == onnx.TensorProto.STRING
+    return (SequenceValue((), STRING if is_text else dtype_of(kind, f"{node.label}, attribute `dtype`")),)
 
 
 def _import_insert(node: NodeContext) -> Sequence[Imported]:
     listed = _elements(node, 2)
     if listed is None:
         position = node.value(2) if node.has_input(2) else None
-        return (inserted(node, _run_time_sequence(node), node.value(1), position),)
+        return (inserted(node, _run_time_sequence(node), read_tensor(node, 1), position),)
     elements = list(listed)
     position_ = _position(node, 2, len(elements), default=len(elements), may_append=True)
     elements.insert(position_, node.imported(1))
@@ -90,8 +93,10 @@ def _import_erase(node: NodeContext) -> Sequence[Imported]:
     if listed is None:
         return (erased(node, _run_time_sequence(node), _run_time_position(node, 1)),)
     elements = list(listed)
-    del elements[_position(node, 1, len(elements))]
-    return (replace(cast("SequenceValue", _sequence(node)), elements=tuple(elements)),)
+    position = _position(node, 1, len(elements))
+    dtype = element_dtype(node, elements[position])
+    del elements[position]
+    return (SequenceValue(tuple(elements), dtype),)
 
 
 def _import_at(node: NodeContext) -> Sequence[Imported]:
@@ -118,23 +123,28 @@ def _import_concat(node: NodeContext) -> Sequence[Imported]:
     )
     if len(shapes) == len(elements) and is_shape:
         return (ShapeValue(tuple(element for shape in shapes for element in shape.elements), shapes[0].dtype),)
-    values = [node.to_value(element, "a sequence element") for element in elements]
+    movement = Movement(node, [to_tensor(node, element, "a sequence element") for element in elements])
+    values = movement.values
     axis = node.axis(axis, len(node.shape_of(values[0])) + is_new)
-    return (node.stack(values, axis) if is_new else node.emit("concat", *values, axis=axis),)
+    return (movement.result(node.stack(values, axis) if is_new else node.emit("concat", *values, axis=axis)),)
 
 
 def _import_split(node: NodeContext) -> Sequence[Imported]:
-    shape = node.shape(0)
+    tensor = read_tensor(node, 0)
+    shape = node.shape_of(tensor)
     axis = node.axis(node.attr_int("axis", 0), len(shape))
     keeps_axis = node.attr_flag("keepdims", default=True) or node.has_input(1)
     sections = _sections(node, shape[axis])
     if sections is None:
-        return (_split_at_run_time(node, axis, shape[axis], keeps_axis=keeps_axis),)
-    parts: Sequence[Imported] = node.emit_all("split", (node.value(0),), {"sections": sections, "axis": axis})
+        return (_split_at_run_time(node, tensor, axis, keeps_axis=keeps_axis),)
+    if not sections:
+        return (SequenceValue((), element_dtype(node, tensor)),)
+    movement = Movement(node, [tensor])
+    parts: Sequence[Value] = node.emit_all("split", movement.values, {"sections": sections, "axis": axis})
     if not keeps_axis:
         rest = [size for other, size in enumerate(shape) if other != axis]
-        parts = [node.reshape(node.to_value(part, "a part"), rest) for part in parts]
-    return (SequenceValue(tuple(parts)),)
+        parts = [node.reshape(part, rest) for part in parts]
+    return (SequenceValue(tuple(map(movement.result, parts)), element_dtype(node, tensor)),)
 
 
 def _sections(node: NodeContext, size: Dim) -> tuple[int, ...] | None:
@@ -158,19 +168,22 @@ def _sections(node: NodeContext, size: Dim) -> tuple[int, ...] | None:
     return tuple(end - begin for begin, end in zip((0, *ends), ends, strict=False))
 
 
-def _split_at_run_time(node: NodeContext, axis: int, size: Dim, *, keeps_axis: bool) -> RunTimeSequence:
+def _split_at_run_time(
+    node: NodeContext, tensor: Value | StringTensor, axis: int, *, keeps_axis: bool
+) -> RunTimeSequence:
+    shape = node.shape_of(tensor)
     if node.has_input(1) and node.shape(1):
         sizes = int_vector(node, 1) if isinstance(node.shape(1)[0], int) else _as_int64(node, node.value(1))
     else:
         step = node.reshape(int_vector(node, 1), ()) if node.has_input(1) else number(node, 1)
-        total, zero = size_value(node, size), number(node, 0)
+        total, zero = size_value(node, shape[axis]), number(node, 0)
         starts = emit_range(node, zero, total, step)
         left = node.emit("subtract", total, starts)
         sizes = node.emit("minimum", left, step)
-    parts = split(node, node.value(0), axis, sizes)
+    parts = split(node, tensor, axis, sizes)
     if keeps_axis:
         return parts
-    other_axes = np.array([other for other in range(len(node.shape(0))) if other != axis], np.int64)
+    other_axes = np.array([other for other in range(len(shape)) if other != axis], np.int64)
     return RunTimeSequence(parts.elements, node.emit("take", parts.shapes, node.constant(other_axes), axis=1))
 
 
