@@ -102,3 +102,14 @@ def test_maps(x: np.ndarray[Any, Any]) -> None:
 def test_labels_that_do_not_fit() -> None:
     expected = "has another number of labels than columns; got 2, expected (3,)"
     assert refusal("ZipMap", [X], classlabels_int64s=[1, 2]) == expected
+
+
+def test_categories_are_mapped_in_both_directions() -> None:
+    attrs: dict[str, Any] = {"cats_strings": ["low", "h\u00f6her", "", "low"], "cats_int64s": [3, -1, 7, 7]}
+    words = np.array([["", "low"], ["h\u00f6her", "none"]], object)
+    (numbers,) = _check("CategoryMapper", [words], default_int64=-5, default_string="?", **attrs)
+    assert numbers.tolist() == [[7, 7], [-1, -5]]  # of equal keys the last counts
+    _check("CategoryMapper", [np.array([[7, 3], [2, -1]])], default_string="?", **attrs)
+    _check("CategoryMapper", [np.array([7, 0])], **attrs)
+    text = refusal("CategoryMapper", [np.array([1])], cats_strings=["a"], cats_int64s=[1, 2])
+    assert text == "has different numbers of strings and integers; got 1 and 2"

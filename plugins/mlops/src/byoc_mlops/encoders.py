@@ -66,6 +66,24 @@ def _import_label_encoder(node: NodeContext) -> Sequence[Imported]:
     return (_look_up(node, keys, values, default),)
 
 
+def _import_category_mapper(node: NodeContext) -> Sequence[Imported]:
+    """Import a mapping of strings to integers, or of integers to strings; of equal keys the last counts."""
+    from byoc_core.frontend.onnx import StringTensor, read_strings
+
+    names = node.attr_strings("cats_strings")[::-1]
+    numbers = np.array(node.attr_ints("cats_int64s"), np.int64)[::-1].copy()
+    if len(names) != len(numbers):
+        raise node.error("has different numbers of strings and integers", got=f"{len(names)} and {len(numbers)}")
+    default = node.attr_int("default_int64", -1)
+    unknown = _read_string_default(node)
+    if not isinstance(node.imported(0), StringTensor):
+        index = node.emit("mlops.key_index", node.value(0), node.constant(numbers))
+        return (node.strings([*names, unknown], index),)
+    strings, keys = read_strings(node, 0), node.strings(names)
+    index = node.emit("mlops.string_index", strings.data, strings.lengths, keys.data, keys.lengths)
+    return (node.emit("take", node.constant(np.append(numbers, np.int64(default))), index, axis=0),)
+
+
 def _look_up(node: NodeContext, keys: NDArray, values: NDArray, default: float | str) -> Imported:
     """Return for each element of the input the value of its key, or the default."""
     dtype = node.type(0).dtype
@@ -140,6 +158,7 @@ def _import_zip_map(node: NodeContext) -> Sequence[Imported]:
 
 
 IMPORTERS: Mapping[str, NodeImporter] = {
+    "CategoryMapper": _import_category_mapper,
     "LabelEncoder": _import_label_encoder,
     "OneHotEncoder": _import_one_hot_encoder,
     "ZipMap": _import_zip_map,

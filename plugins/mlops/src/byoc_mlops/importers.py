@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from byoc_core.frontend.hooks import OnnxImporters, hookimpl
 
-from byoc_mlops import encoders, linear, preprocessing, support_vectors, tokens, trees
+from byoc_mlops import encoders, linear, maps, preprocessing, support_vectors, tokens, trees
 from byoc_mlops.ops import OPS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ IMPORTERS: Mapping[tuple[str, str], NodeImporter] = MappingProxyType(
     {
         (domain, name): importer
         for domain, modules in (
-            (DOMAIN, (encoders, linear, preprocessing, support_vectors, trees)),
+            (DOMAIN, (encoders, linear, maps, preprocessing, support_vectors, trees)),
             ("com.microsoft", (tokens,)),
         )
         for module in modules

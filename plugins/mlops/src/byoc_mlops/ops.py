@@ -23,7 +23,7 @@ from byoc_core.opset import (
 )
 
 from byoc_mlops.coupling_kernel import couple_probabilities
-from byoc_mlops.key_kernel import key_index
+from byoc_mlops.key_kernel import key_index, string_index
 from byoc_mlops.token_kernel import KINDS, take_spans, token_spans
 from byoc_mlops.tree_kernel import AGGREGATES, tree_ensemble
 
@@ -96,6 +96,14 @@ def _infer_key_index(context: TypeContext) -> tuple[TensorType, ...]:
     _require_rank(context, 1, 1, "a vector")
     _require_dtype(context, 1, context.tensor(0).dtype)
     return (TensorType(context.tensor(0).shape, "int64"),)
+
+
+def _infer_string_index(context: TypeContext) -> tuple[TensorType, ...]:
+    for index, dtype in enumerate(("uint8", "int64", "uint8", "int64")):
+        _require_dtype(context, index, dtype)
+        if index != 1:
+            _require_rank(context, index, 1, "a vector")
+    return (TensorType(context.tensor(1).shape, "int64"),)
 
 
 def _infer_coupling(context: TypeContext) -> tuple[TensorType, ...]:
@@ -204,6 +212,25 @@ OPS: tuple[OpDef, ...] = (
         doc="Return the index of the first of the ``keys`` equal to each element of ``x``; the number of keys if none "
         "is equal. NaN equals NaN.\n\n"
         "Shapes: ``x`` of any shape, ``keys`` ``(K,)``; the result is int64 in the shape of ``x``.",
+    ),
+    OpDef(
+        "mlops.string_index",
+        tuple(OperandSpec(name) for name in ("data", "lengths", "key_data", "key_lengths")),
+        infer=_infer_string_index,
+        flops=no_flops,
+        kernel=string_index,
+        cases=lambda: (
+            example(
+                integers((6,), 97, 98, "uint8"),
+                integers((3, 2), 1, 1),
+                integers((4,), 97, 98, "uint8"),
+                integers((4,), 1, 1),
+            ),
+        ),
+        doc="Return the index of the first of the keys equal to each string; the number of keys if none is equal.\n\n"
+        "Shapes: ``data`` uint8 ``(n,)``: the bytes of the strings; ``lengths`` int64 of any shape: the number of "
+        "bytes of each; ``key_data`` uint8 ``(m,)`` and ``key_lengths`` int64 ``(K,)`` the same for the keys; the "
+        "result is int64 in the shape of ``lengths``.",
     ),
     OpDef(
         "mlops.couple_probabilities",
