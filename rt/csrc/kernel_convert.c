@@ -78,6 +78,43 @@ static uint32_t encode(double value, const float_format *format) {
   return code ? code | sign : 0;
 }
 
+/* float16 and bfloat16 numbers of full precision need a few operations on the bits of float32. */
+static double decode_half(uint16_t code) {
+  const uint32_t magnitude = code & 0x7fffu;
+  if (magnitude < 0x400 || magnitude >= 0x7c00) return decode(code, &FORMATS[RT_T_F16]);
+  const uint32_t bits = (uint32_t)(code & 0x8000u) << 16 | ((magnitude << 13) + (112u << 23));
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+static uint16_t encode_half(double number) {
+  const float value = (float)number;
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  /* From the least number of full precision to the greatest number; a double between two floats is rounded once. */
+  if (magnitude < 0x38800000u || magnitude >= 0x477ff000u || (double)value != number)
+    return (uint16_t)encode(number, &FORMATS[RT_T_F16]);
+  return (uint16_t)((bits >> 16 & 0x8000u) | (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1)) >> 13);
+}
+
+static double decode_bfloat(uint16_t code) {
+  const uint32_t bits = (uint32_t)code << 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* Doubles are rounded to float32 first, as by ml_dtypes. */
+static uint16_t encode_bfloat(double number) {
+  const float value = (float)number;
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if (value != value) return (uint16_t)encode(value, &FORMATS[RT_T_BF16]);
+  return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
 int64_t rt_truncated(double value) {
   return value > -9223372036854775808.0 && value < 9223372036854775808.0 ? (int64_t)value : INT64_MIN;
 }
@@ -143,9 +180,10 @@ static void load(block *values, rt_type type, const char *source, int64_t stride
     case RT_T_F64:
       LOAD(values->reals, double);
     case RT_T_F16:
+      for (int64_t i = 0; i < count; ++i, source += stride) values->reals[i] = decode_half(*(const uint16_t *)source);
+      break;
     case RT_T_BF16:
-      for (int64_t i = 0; i < count; ++i, source += stride)
-        values->reals[i] = decode(*(const uint16_t *)source, &FORMATS[type]);
+      for (int64_t i = 0; i < count; ++i, source += stride) values->reals[i] = decode_bfloat(*(const uint16_t *)source);
       break;
     case RT_T_I4:
     case RT_T_U4:
@@ -201,11 +239,11 @@ static void store_reals(const block *values, rt_type type, char *target, int64_t
     case RT_T_F64:
       STORE(double, v[i]);
     case RT_T_F16:
-      STORE(uint16_t, encode(v[i], &FORMATS[RT_T_F16]));
-    case RT_T_BF16: /* by float, as ml_dtypes */
-      STORE(uint16_t, encode((float)v[i], &FORMATS[RT_T_BF16]));
-    default:
-      STORE(uint8_t, encode(v[i], &FORMATS[type]));
+      STORE(uint16_t, encode_half(v[i]));
+    case RT_T_BF16:
+      STORE(uint16_t, encode_bfloat(v[i]));
+    default: /* by float32, as by ml_dtypes */
+      STORE(uint8_t, encode((float)v[i], &FORMATS[type]));
   }
 }
 

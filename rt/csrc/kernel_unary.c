@@ -181,16 +181,30 @@ int32_t rt_run_gelu(rt_call *call, const void *context) {
 
 /* ---- Choice and conversion --------------------------------------------------------------------------------------- */
 
+#define CHOOSE(NBYTES)                                 \
+  for (int64_t i = 0; i < count; ++i) {               \
+    memcpy(target, *condition ? x : y, NBYTES);       \
+    condition += strides[0];                          \
+    x += strides[1];                                  \
+    y += strides[2];                                  \
+    target += strides[3];                             \
+  }                                                   \
+  break
+
 static void choose(const void *context, char *const *data, const int64_t *strides, int64_t count) {
-  const size_t nbytes = *(const size_t *)context;
   const char *condition = data[0], *x = data[1], *y = data[2];
   char *target = data[3];
-  for (int64_t i = 0; i < count; ++i) {
-    memcpy(target, *condition ? x : y, nbytes);
-    condition += strides[0];
-    x += strides[1];
-    y += strides[2];
-    target += strides[3];
+  switch (*(const int64_t *)context) {
+    case 1:
+      CHOOSE(1);
+    case 2:
+      CHOOSE(2);
+    case 4:
+      CHOOSE(4);
+    case 8:
+      CHOOSE(8);
+    default:
+      CHOOSE(16);
   }
 }
 
@@ -210,7 +224,7 @@ int32_t rt_run_where(rt_call *call, const void *context) {
   }
   data[3] = result->data;
   const int64_t *const all_strides[] = {strides[0], strides[1], strides[2], result->strides};
-  const size_t nbytes = (size_t)rt_type_nbytes(result->type);
+  const int64_t nbytes = rt_type_nbytes(result->type);
   rt_walk(4, data, all_strides, rank, shape, choose, &nbytes);
   return 0;
 }
