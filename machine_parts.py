@@ -47,6 +47,7 @@ __all__ = [
     "has_plugins",
     "has_processors",
     "has_program",
+    "has_sanitizers_of_gcc",
     "has_sanitizers_off",
     "has_system",
     "has_tiles",
@@ -212,6 +213,15 @@ def has_flag_of_gcc(match: re.Match[str]) -> bool:
         return False
     command = ["gcc", match[1], "-E", "-x", "c", os.devnull]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def has_sanitizers_of_gcc(_: re.Match[str]) -> bool:
+    """Return whether gcc has the library of AddressSanitizer."""
+    if shutil.which("gcc") is None:
+        return False
+    command = ["gcc", "-print-file-name=libasan.so"]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    return Path(process.stdout.strip()).is_absolute()
 
 
 def has_sanitizers_off(_: re.Match[str]) -> bool:

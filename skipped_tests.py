@@ -96,6 +96,7 @@ RULES = (
     Rule("compiler", r"no NVRTC", machine_parts.has_nvrtc),
     Rule("compiler", r"^(\S+) is not installed", machine_parts.has_program),
     Rule("compiler", r"this gcc knows no (\S+)", machine_parts.has_flag_of_gcc),
+    Rule("compiler", r"gcc has no AddressSanitizer", machine_parts.has_sanitizers_of_gcc),
     Rule("compiler", r"C extension|the extension is not built", machine_parts.has_c_extension),
     # The system.
     Rule("system", r"without fork|no fork|^forks$", machine_parts.FORK),

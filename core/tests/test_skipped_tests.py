@@ -64,7 +64,7 @@ _EXAMPLES = {-1: "bfloat16", ord("r"): "'bfloat16'"}
 
 def _written_reasons() -> set[str]:
     """Return the literal reasons in tests; a placeholder for a value becomes a name of bfloat16."""
-    tests = [path for folder in ("core", "plugins", "conformance", "published") for path in _tests(folder)]
+    tests = [path for folder in ("core", "plugins", "conformance", "rt", "published") for path in _tests(folder)]
     calls = (node for path in tests for node in ast.walk(ast.parse(path.read_text("utf-8"))))
     found = set()
     for call in calls:
