@@ -384,7 +384,7 @@ static int has_views(checker *self) {
 int32_t rt_check_program(rt_pool *pool, rt_program *program, const char *where) {
   int version = RT_PLAIN_PROGRAM;
   int32_t status = check_function_names(pool, program, where);
-  if (!status) status = check_names(pool, where, "external symbol", program->externs, program->num_externs);
+  if (!status) status = check_names(pool, where, "symbol", program->externs, program->num_externs);
   for (int32_t i = 0; i < program->num_functions && !status; ++i) {
     checker self = {.pool = pool, .where = where, .program = program, .function = &program->functions[i], .index = -1};
     status = check_declarations(&self);

@@ -29,7 +29,7 @@ typedef struct {
   function *functions;
   int32_t num_functions;
   const DLTensor **constants;
-  int32_t num_constants;
+  int32_t num_constants, format;
   rt_target target;
   rt_text source, library_bytes;
   int has_threads;
@@ -47,9 +47,8 @@ static int32_t malformed(const module *self, const char *problem) {
 }
 
 static int is_symbol(const char *text) {
-  static const char first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-  return *text && strchr(first, *text) && text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
-                                                            "0123456789")] == '\0';
+  static const char permitted[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+  return *text && strchr(permitted + 10, *text) && text[strspn(text, permitted)] == '\0';
 }
 
 /* Check the pairs of outputs and inputs that may share memory: only their numbers, because a program uses the
@@ -163,7 +162,7 @@ static int32_t read_header(module *self, const rt_json *header, const byoc_rt_pa
   if (!status) status = find_constants(self, header, payload);
   if (status) return status;
   const int32_t format = needs.has_own_files ? 3 : needs.has_traits ? 2 : 1;
-  return format == payload->format ? 0 : malformed(self, "the format does not fit the content");
+  return format == self->format ? 0 : malformed(self, "the format does not fit the content");
 }
 
 /* Read a number of 8 bytes, little-endian. */
@@ -188,16 +187,24 @@ static int32_t split_body(module *self, const uint8_t *body, size_t nbytes, rt_t
                       self->where);
 }
 
+/* Find the format in the magic line of a payload; modules of several formats may stand in an artifact. */
+static int find_format(module *self, const byoc_rt_payload *payload) {
+  char magic[2 * MAGIC_NBYTES];
+  for (self->format = MIN_FORMAT; self->format <= MAX_FORMAT; ++self->format) {
+    (void)snprintf(magic, sizeof magic, "byoc-csource-%d\n", (int)self->format);
+    if (!memcmp(payload->data, magic, MAGIC_NBYTES)) return 1;
+  }
+  return 0;
+}
+
 /* Check magic and digest of a payload, and find the three parts. */
 static int32_t split(module *self, const byoc_rt_payload *payload, rt_text *header) {
-  char magic[2 * MAGIC_NBYTES];
   uint8_t digest[RT_SHA256_NBYTES];
   rt_sha256 hash;
   const size_t head_nbytes = MAGIC_NBYTES + RT_SHA256_NBYTES;
-  (void)snprintf(magic, sizeof magic, "byoc-csource-%d\n", (int)payload->format);
-  if (payload->nbytes < head_nbytes + LENGTHS_NBYTES || memcmp(payload->data, magic, MAGIC_NBYTES))
-    return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is not a csource module of format %d", self->where,
-                        (int)payload->format);
+  if (payload->nbytes < head_nbytes + LENGTHS_NBYTES || !find_format(self, payload))
+    return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is not a csource module of format %d to %d", self->where, MIN_FORMAT,
+                        MAX_FORMAT);
   rt_sha256_begin(&hash);
   rt_sha256_add(&hash, payload->data + head_nbytes, payload->nbytes - head_nbytes);
   rt_sha256_end(&hash, digest);

@@ -53,7 +53,7 @@ static void add_blocks_portably(uint32_t state[8], const uint8_t *data, size_t n
 /* The SHA instructions hold the state as the words (a, b, e, f) and (c, d, g, h), the first word in the highest
  * lane. */
 __attribute__((target("sha,sse4.1"))) static void add_blocks_by_instructions(uint32_t state[8], const uint8_t *data,
-                                                                              size_t num_blocks) {
+                                                                             size_t num_blocks) {
   const __m128i swap = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
   __m128i abef = _mm_set_epi32((int)state[0], (int)state[1], (int)state[4], (int)state[5]);
   __m128i cdgh = _mm_set_epi32((int)state[2], (int)state[3], (int)state[6], (int)state[7]);

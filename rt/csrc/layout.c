@@ -155,8 +155,8 @@ static int32_t place_view(rt_frame *frame, int32_t index) {
   if (!status) status = set_strides(frame, number);
   if (!status) status = count_bytes(frame, number, &nbytes);
   if (status) return status;
-  if (!rt_try_size(vm->dims, reg->view_offset, frame->sizes, &offset)) return fail_size(frame, number,
-                                                                                        reg->view_offset);
+  if (!rt_try_size(vm->dims, reg->view_offset, frame->sizes, &offset))
+    return fail_size(frame, number, reg->view_offset);
   if (nbytes) {
     status = check_view(frame, number, offset);
     if (status) return status;

@@ -74,8 +74,8 @@ static int32_t read_runtimes(const reader *self, const rt_json *root, rt_manifes
     if (!status) status = rt_check_kind(item, "payload_format", RT_JSON_INTEGER, self->where);
     if (status) return status;
     runtimes[i] = (rt_needed_runtime){text_field(self, item, "type_key"), text_field(self, item, "distribution"),
-                                      text_field(self, item, "version"), rt_json_field(item,
-                                                                                       "payload_format")->integer};
+                                      text_field(self, item, "version"),
+                                      rt_json_field(item, "payload_format")->integer};
     if (!runtimes[i].type_key || !runtimes[i].distribution || !runtimes[i].version) return rt_error_status();
   }
   out->runtimes = runtimes;

@@ -35,8 +35,8 @@ typedef struct {
 } segments;
 
 static int find_segments(const file *self, segments *out) {
-  if (self->nbytes < HEADER_NBYTES || memcmp(self->data, "\177ELF\2\1", 6) || get(self, 54,
-                                                                                  2) != SEGMENT_NBYTES) return 0;
+  if (self->nbytes < HEADER_NBYTES || memcmp(self->data, "\177ELF\2\1", 6)) return 0;
+  if (get(self, 54, 2) != SEGMENT_NBYTES) return 0;
   *out = (segments){get(self, 32, 8), get(self, 56, 2)};
   return has(self, out->offset, out->count * SEGMENT_NBYTES);
 }
@@ -45,8 +45,8 @@ static int find_segments(const file *self, segments *out) {
 static uint64_t offset_of(const file *self, const segments *all, uint64_t address) {
   for (uint64_t i = 0; i < all->count; ++i) {
     const uint64_t segment = all->offset + i * SEGMENT_NBYTES;
-    const uint64_t start = get(self, segment + 8, 8), base = get(self, segment + 16, 8), size = get(self, segment + 32,
-                                                                                                    8);
+    const uint64_t start = get(self, segment + 8, 8), base = get(self, segment + 16, 8);
+    const uint64_t size = get(self, segment + 32, 8);
     if (get(self, segment, 4) == LOAD && address >= base && address - base < size && start <= self->nbytes)
       return start + (address - base);
   }

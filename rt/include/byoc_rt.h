@@ -159,7 +159,7 @@ typedef struct byoc_rt_payload {
   const char *where;    /* the origin, for errors */
   const uint8_t *data;  /* the payload, mapped; valid until the module is unloaded */
   size_t nbytes;
-  int32_t format;       /* the version of the payload */
+  int32_t format;       /* the newest version among the payloads of the runtime in the artifact */
   void *context;
   /* Return a constant by digest, valid until the module is unloaded, or NULL after setting an error. */
   const DLTensor *(*constant)(void *context, const char *digest);

@@ -212,9 +212,9 @@ def test_damaged_payloads_are_refused(native: NativeLibrary) -> None:
     payload = members["modules/0/payload"]
     for changed, problem in (
         (payload[:-1], "the digest does not fit the bytes"),
-        (b"x" + payload[1:], "is not a csource module of format 2"),
-        (payload.replace(b"csource-2", b"csource-1"), "is not a csource module of format 2"),
-        (payload[:20], "is not a csource module of format 2"),
+        (b"x" + payload[1:], "is not a csource module of format 1 to 3"),
+        (payload.replace(b"csource-2", b"csource-1"), "the format does not fit the content"),
+        (payload[:20], "is not a csource module of format 1 to 3"),
         (rehashed(payload.replace(b'"strided": true', b'"strided": 1')), "`strided` is not a boolean"),
         (rehashed(payload.replace(b'"advance"', b'"ad-vance"', 1)), "a symbol is no C identifier"),
     ):
