@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
-
 REPOSITORY = Path(__file__).parents[3]
 SOURCE = REPOSITORY / "core" / "src" / "byoc_core"
 PACKAGES = (*REPOSITORY.glob("plugins/*/src/*/"), *REPOSITORY.glob("conformance/src/*/"))
@@ -213,17 +211,20 @@ def run_python(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.interpreter
 def test_run_side_never_reaches_the_compile_side() -> None:
     reached = {part: sorted(ALLOWED[part] - set(RUN_PARTS)) for part in RUN_PARTS}
     assert reached == {part: sorted(LAZY_BRIDGES.get(part, ())) for part in RUN_PARTS}
 
 
+@pytest.mark.interpreter
 def test_run_side_imports_where_the_compile_side_is_blocked() -> None:
     done = run_python(BLOCK_COMPILE_SIDE + IMPORT_RUN_SIDE)
     assert done.returncode == 0, done.stderr
     assert "byoc_core.runtime.module" in done.stdout.split()
 
 
+@pytest.mark.interpreter
 def test_the_block_blocks() -> None:
     done = run_python(BLOCK_COMPILE_SIDE + "import byoc_core.ir.types")
     assert done.stderr.splitlines()[-1] == "ImportError: not of the run side: byoc_core.ir"
@@ -319,6 +320,7 @@ def test_the_plugin_check_sees() -> None:
     ]
 
 
+@pytest.mark.interpreter
 def test_core_needs_no_module_beyond_its_declared_dependencies() -> None:
     declared = {"numpy", "pluggy", "pydantic", "packaging", "ml_dtypes", "typer", "rich"}
     declared |= {"threadpoolctl", "onnx", "byoc_core"}

@@ -5,10 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
-pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
-
 REPOSITORY = Path(__file__).parents[3]
 SOURCES = [REPOSITORY / "core/src", *sorted(REPOSITORY.glob("plugins/*/src")), REPOSITORY / "conformance/src"]
 

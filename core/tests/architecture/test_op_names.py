@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from docs.op_name_uses import op_name_lines
-
-pytestmark = pytest.mark.interpreter
 
 SOURCE = Path(__file__).parents[2] / "src" / "byoc_core"
 

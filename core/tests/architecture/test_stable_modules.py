@@ -14,8 +14,6 @@ from byoc_core.ir import OpDef
 
 from docs.stable_modules import STABLE_MODULES
 
-pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
-
 REPOSITORY = Path(__file__).parents[3]
 FOLDERS = sorted(
     path
@@ -125,6 +123,7 @@ def undocumented(module: str) -> list[str]:
     return found
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("module", STABLE_MODULES)
 def test_each_name_of_a_stable_module_is_there_and_documented(module: str) -> None:
     assert undocumented(module) == []

@@ -19,8 +19,6 @@ from core.tests.artifact.fuzzing.guarded import guarded_empty
 from core.tests.artifact.fuzzing.parent import REPOSITORY, fuzz, new_corpus
 from core.tests.artifact.fuzzing.sabotage import SABOTAGES
 
-pytestmark = pytest.mark.asks_for_plugins
-
 if not sys.platform.startswith("linux"):
     pytest.skip("limits of processes and pages are Linux's", allow_module_level=True)
 
@@ -40,6 +38,7 @@ def test_the_attacks_and_500_mutants(folder: Path) -> None:
     assert all(tally.outcomes[outcome] >= 25 for outcome in ("refused", "ran", "unfit")), tally.outcomes
 
 
+@pytest.mark.asks_for_plugins
 def test_the_corpus_holds_what_runs_everywhere(folder: Path) -> None:
     names = {seed.name for seed in Folder.read(folder).seeds}
     assert {"images.host", "batches.host", "sequences.host", "pointwise.host"} <= names

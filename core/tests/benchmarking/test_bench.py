@@ -17,8 +17,6 @@ from byoc_core.errors import CallError, ExecutionError, OptionsError
 
 from core.tests.benchmarking.fake_engines import PEERS
 
-pytestmark = pytest.mark.interpreter
-
 ROW_KEYS = {
     *("sizes", "num_threads", "engine", "batch_size", "latency", "calls_per_second", "items_per_second"),
     *("load_seconds", "first_call_seconds", "peak_nbytes", "num_warm_up_calls", "ratio", "outputs", "failure"),
@@ -31,6 +29,7 @@ def quick(executable: Executable, onnx_file: Path | None = None, **arguments: An
     return bench(executable, **{**defaults, **arguments})
 
 
+@pytest.mark.interpreter
 def test_figures_of_sizes_and_of_a_right_engine(executable: Executable, onnx_file: Path) -> None:
     stages: list[str] = []
     found = quick(
@@ -202,6 +201,7 @@ def test_a_failure_of_byoc_is_an_error(
         quick(executable, onnx_file, against=["right"])
 
 
+@pytest.mark.interpreter
 def test_measuring_processes_do_not_import_the_compiler() -> None:
     script = "import byoc_core.benchmarking.worker, byoc_core.benchmarking.byoc_engine, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 
 from core.tests.cli.conftest import RunByoc
 
-pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+pytestmark = pytest.mark.lowest
 
 COPY_AGAIN = "Copy the file again, or compile the model again."
 
@@ -116,6 +116,7 @@ ARTIFACT_ERRORS: dict[str, tuple[Callable[[Path], bytes], str]] = {
 }
 
 
+@pytest.mark.asks_for_plugins
 @pytest.mark.parametrize("fault", ARTIFACT_ERRORS)
 def test_an_artifact_that_cannot_be_run(byoc: RunByoc, artifact: Path, fault: str) -> None:
     make, text = ARTIFACT_ERRORS[fault]

@@ -14,7 +14,7 @@ from byoc_core.benchmarking.peers import Peer
 from core.tests.cli.conftest import RunByoc
 from core.tests.cli.test_cli_explain import PLUGIN
 
-pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+pytestmark = pytest.mark.lowest
 
 QUICK = ("--threads", "1", "--seconds", "0.01", "--starts", "1")
 FAKE = """

@@ -12,7 +12,7 @@ from byoc_core.measurements import Measurement, Measurements
 from core.tests.cli.conftest import RunByoc
 from core.tests.cli.test_cli_explain import PLUGIN
 
-pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+pytestmark = pytest.mark.lowest
 
 ROW = Measurement("cpu", 1, "aone", "1", "", "", "k||", "add", "elementwise", 1, 1, 2e-6, 1e-6, 6, "2026-01-01")
 

@@ -13,7 +13,7 @@ import pytest
 
 from core.tests.cli.conftest import RunByoc
 
-pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+pytestmark = pytest.mark.lowest
 
 NOTHING_TO_COMPARE = (
     "error: debug: no backend claims a computing op, so nothing can be compared. `byoc explain` lists the reasons.\n"

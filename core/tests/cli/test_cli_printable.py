@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 
 from core.tests.cli.conftest import RunByoc
 
-pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+pytestmark = pytest.mark.lowest
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x1b[31mRED\x9b5m\u202egnp.exe\u2066\u2028\u200b\x7f\r[bold red]b[/] [link=file:///x]l[/link]"
 PLAIN = "Größe_größe_Ω_漢字_שלום_नमस्ते"

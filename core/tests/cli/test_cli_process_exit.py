@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+pytestmark = pytest.mark.lowest
 
 BACKEND = """
 import os

@@ -15,7 +15,7 @@ from byoc_core.tuning import search
 from core.tests.cli.conftest import RunByoc
 from core.tests.cli.test_cli_explain import PLUGIN
 
-pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+pytestmark = pytest.mark.lowest
 
 ELSEWHERE = "the placement may be slow here: it was measured elsewhere."
 

@@ -17,7 +17,7 @@ from byoc_core.runtime.pools import Pool
 
 from core.tests.cli.conftest import RunByoc
 
-pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+pytestmark = pytest.mark.interpreter
 
 PLUGIN = '''
 from byoc_core.backend.hooks import BackendInfo, Rejection, Support, hookimpl

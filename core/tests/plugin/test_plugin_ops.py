@@ -12,7 +12,7 @@ import pytest
 
 from core.tests.plugin.conftest import Site
 
-pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
 COMPILE_HALF = """
     from byoc_core.authoring import GraphCodegen

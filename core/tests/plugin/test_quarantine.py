@@ -22,7 +22,7 @@ from onnx import TensorProto, helper
 
 from core.tests.plugin.conftest import Site
 
-pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
 MARK = "import os, pathlib\npathlib.Path(os.environ['FAKE_MARKS'], __name__).touch()\n"
 

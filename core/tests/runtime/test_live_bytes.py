@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from byoc_core.runtime.interval_index import Interval, IntervalIndex
 from byoc_core.runtime.live_bytes import LiveBytes
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytestmark = pytest.mark.interpreter
 
 
 def _interval(nbytes: int, start: int, length: int) -> Interval:

@@ -16,8 +16,6 @@ from byoc_core.runtime.sweep_storage import sweep
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.interpreter
-
 Place = tuple[int, int]
 
 

@@ -16,8 +16,6 @@ from byoc_core.runtime.plan_storage import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.interpreter
-
 
 def chain(sizes: Sequence[int]) -> list[Interval]:
     """A chain of buffers, each read by the op making the next."""

@@ -9,8 +9,6 @@ from byoc_core.runtime.sweep_storage import sweep
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.interpreter
-
 
 @st.composite
 def buffers(draw: st.DrawFn) -> list[tuple[int, tuple[int, int]]]:

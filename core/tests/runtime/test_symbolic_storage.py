@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import pytest
 from byoc_core.dims import Dim, evaluate, is_nonnegative, parse_dim
 from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_symbolic
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytestmark = pytest.mark.interpreter
 
 SIZES = [parse_dim(text) for text in ("4*n", "8*n", "8*n+64", "4*n*m", "4*m", "n//2*8")]
 

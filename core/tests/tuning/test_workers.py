@@ -19,7 +19,7 @@ from byoc_core.tuning.workers import Workers, open_scheduler
 
 from core.tests.plugin.conftest import Site
 
-pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+pytestmark = pytest.mark.interpreter
 
 MODEL = """
 from byoc_core import script as R

@@ -26,8 +26,6 @@ from byoc_core.vm import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.interpreter
-
 n, k = parse_dim("n"), parse_dim("k")
 EXTERN = CallKind.EXTERN
 FLAG = TensorSpec("flag", "bool", ())

@@ -14,7 +14,6 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
-import pytest
 from byoc_core.dims import parse_dim, shape_symbols
 from byoc_core.errors import ProgramError
 from byoc_core.runtime.module import TensorSpec
@@ -34,8 +33,6 @@ from byoc_core.vm import (
 from byoc_core.vm.instructions import Instruction
 from byoc_core.vm.program import View
 from hypothesis import settings
-
-pytestmark = pytest.mark.interpreter
 
 k, m = parse_dim("k"), parse_dim("m")
 X, FLAG, OUT = 0, 1, 2

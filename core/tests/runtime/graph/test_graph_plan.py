@@ -33,8 +33,6 @@ from byoc_core.runtime.module import NDArray, TensorSpec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.interpreter
-
 DIGEST = "ab" * 32
 Node = tuple[str, tuple[int, ...], Mapping[str, GraphAttr]]
 
@@ -131,6 +129,7 @@ def square_graphs(draw: st.DrawFn) -> tuple[str, list[Node], list[int]]:
     return dtype, nodes, outputs
 
 
+@pytest.mark.interpreter
 @settings(max_examples=300, deadline=None)
 @given(square_graphs(), st.booleans(), st.booleans())
 def test_graphs_give_the_bits_of_the_kernels_one_by_one(
@@ -164,6 +163,7 @@ def test_graphs_give_the_bits_of_the_kernels_one_by_one(
             result[...] = 0  # what is kept between calls would show
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (1,)])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
 def test_chains_of_small_and_empty_arrays(shape: tuple[int, ...], dtype: str) -> None:
@@ -185,6 +185,7 @@ def test_chains_of_small_and_empty_arrays(shape: tuple[int, ...], dtype: str) ->
     assert out.tobytes() == values[-1].tobytes()
 
 
+@pytest.mark.interpreter
 def test_two_threads_do_not_see_each_others_memory() -> None:
     vector = tensor("n")
     nodes = [GraphNode("add", (0, 0), (vector,))]
@@ -223,6 +224,7 @@ def peak_of(run: Callable[..., Any], *arrays: NDArray) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.interpreter
 def test_a_chain_holds_one_intermediate() -> None:
     matrix = tensor(512, 512)
     ops = ["exp", "nn.relu", "sqrt", "tanh", "negative"] * 4
@@ -232,6 +234,7 @@ def test_a_chain_holds_one_intermediate() -> None:
     assert peak_of(make_region(nodes[:1], [matrix], [1]), x, out) < 20_000
 
 
+@pytest.mark.interpreter
 def test_a_result_that_is_read_again_is_not_written_over() -> None:
     vector = tensor(4)
     nodes = [
@@ -245,6 +248,7 @@ def test_a_result_that_is_read_again_is_not_written_over() -> None:
     assert out.tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.interpreter
 def test_all_operands_are_released_when_nothing_reads_them() -> None:
     vector = tensor(4)
     made: list[weakref.ref[NDArray]] = []
@@ -343,6 +347,7 @@ def test_a_result_of_another_dtype_is_named() -> None:
     )
 
 
+@pytest.mark.interpreter
 def test_operands_that_do_not_fit_are_named_in_the_words_of_numpy() -> None:
     nodes = [GraphNode("negative", (0,), (tensor("n"),)), GraphNode("add", (2, 1), (tensor("n"),))]
     with pytest.raises(ExecutionError) as caught:
@@ -393,6 +398,7 @@ def test_one_operand_too_many_is_refused_and_not_taken_for_memory_to_write_to() 
         make_region([GraphNode("nn.relu", (0,), (tensor(2),), {"out": 1})], [tensor(2)], [1])
 
 
+@pytest.mark.interpreter
 def test_kernels_of_others_run_in_the_context_of_the_caller_and_ours_beside_them_do_not_warn() -> None:
     mine: ContextVar[float] = ContextVar("mine", default=0.0)
 
@@ -410,6 +416,7 @@ def test_kernels_of_others_run_in_the_context_of_the_caller_and_ours_beside_them
     np.testing.assert_allclose(out, [0, np.e], rtol=1e-6)
 
 
+@pytest.mark.interpreter
 def test_a_kernel_of_ours_that_an_engine_takes_for_a_composite_does_not_warn() -> None:
     class Engine(KernelEngine):
         def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> Any:
@@ -428,6 +435,7 @@ def test_a_kernel_of_ours_that_an_engine_takes_for_a_composite_does_not_warn() -
     assert out.tolist() == [-np.inf, 0]
 
 
+@pytest.mark.interpreter
 def test_a_region_of_ours_does_not_warn() -> None:
     vector = tensor(2)
     out = np.empty(2, "float32")

@@ -18,8 +18,6 @@ from byoc_core.ops.cases import OpCase, canonical_cases, new_function
 from byoc_core.opset.families import FAMILIES, KERNELS, find_op, ops_of
 from byoc_core.runtime.graph.encoding import decode_document, encode_document
 
-pytestmark = pytest.mark.interpreter
-
 NAMES = sorted(canonical_cases(default_ops()))
 INFERRED = [name for name in NAMES if not default_ops()[name].declares_results]
 """Ops with inferred result types, not declared types."""
@@ -116,6 +114,7 @@ def test_every_op_with_a_kernel_is_found() -> None:
     assert find_op("call") is None
 
 
+@pytest.mark.interpreter
 def test_looking_for_an_op_loads_its_family_only() -> None:
     script = """
 import sys
