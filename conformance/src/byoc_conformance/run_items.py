@@ -8,7 +8,8 @@ from collections.abc import Generator, Sequence
 
 from byoc_core.isolation import wait_for
 
-from byoc_conformance.promise import Item
+from byoc_conformance.pending_items import PendingItems
+from byoc_conformance.promise import Item, Level
 from byoc_conformance.runner import ItemResult, Runner
 from byoc_conformance.subject import SubjectSpec
 
@@ -22,18 +23,19 @@ def run_items(
 ) -> Generator[ItemResult]:
     """Yield the results of tests in order of completion. On early exit, all started processes are ended first.
 
+    Tests at a time are tests of different levels while there are such tests: all tests of a level then share a
+    process, with the examples of the level.
+
     Args:
         spec: the backend under test.
-        items: the tests, started in this order.
+        items: the tests; the tests of a level are started in this order.
         patience: the factor on all deadlines.
         num_parallel: the number of tests at a time, each in separate processes.
 
     Raises:
         InternalError: the kit itself failed.
     """
-    pending: queue.SimpleQueue[Item] = queue.SimpleQueue()
-    for item in items:
-        pending.put(item)
+    pending = PendingItems(items)
     results: queue.SimpleQueue[ItemResult | Exception] = queue.SimpleQueue()
     lanes = [
         _Lane(Runner(spec, patience=patience), pending, results) for _ in range(max(1, min(num_parallel, len(items))))
@@ -52,12 +54,12 @@ def run_items(
 
 
 class _Lane:
-    """A thread taking tests from a queue, one after another."""
+    """A thread running tests, one after another."""
 
     def __init__(
         self,
         runner: Runner,
-        pending: queue.SimpleQueue[Item],
+        pending: PendingItems,
         results: queue.SimpleQueue[ItemResult | Exception],
     ) -> None:
         self._runner = runner
@@ -77,16 +79,16 @@ class _Lane:
             self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
-        level = None
+        level: Level | None = None
         try:
             with self._runner:
                 while not self._is_stopping.is_set():
-                    item = self._pending.get_nowait()
+                    item = self._pending.take(level)
+                    if item is None:
+                        return
                     if item.promise.level is not level:
                         self._runner.stop()  # free the memory of the last level
                     level = item.promise.level
                     self._results.put(self._runner.run(item))
-        except queue.Empty:
-            return
         except Exception as error:  # noqa: BLE001 - passed to the thread waiting for results
             self._results.put(error)
