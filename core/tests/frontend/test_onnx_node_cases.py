@@ -46,6 +46,7 @@ def _cases() -> list[Any]:
             ("test_adam", 2),
             ("test_momentum", 2),
             ("test_nesterov", 1),
+            ("test_gradient_of_", 2),
         ),
     ],
 )

@@ -343,3 +343,35 @@ def test_a_call_gives_the_callees_types_in_the_callers_sizes(ops: OpRegistry) ->
     results = fb.emit("call", fb.param("p", tensor(("2*m+2",))), fb.param("x", tensor(("m+1", 3))), callee="f")
     assert isinstance(results, tuple)
     assert [r.type for r in results] == [tensor(("3*m+3",)), tensor(("m+1", 3))]
+
+
+def test_a_function_is_inlined(fb: FunctionBuilder, ops: OpRegistry) -> None:
+    inner = FunctionBuilder("f", ops=ops, constants=fb.constants)
+    a, b = inner.param("a", tensor((3,))), inner.param("b", tensor((3,)))
+    total = inner.bind("add", (a, b), {}, location=Location("net.onnx", "Add_1")).result
+    function = inner.finish(inner.bind("nn.relu", (total,), {}).result, a)
+    x = fb.param("x", tensor((3,)))
+    y = fb.const(np.ones(3, np.float32))
+    first, same = fb.inline(function, (x, y))
+    second, _ = fb.inline(function, (first, x))
+    assert same is x
+    assert [binding.op.name for binding in fb.bindings] == ["add", "nn.relu", "add", "nn.relu"]
+    assert fb.bindings[2].operands == (first, x)
+    assert str(fb.bindings[2].location) == "net.onnx:Add_1"
+    verify(IRModule({"f": function, "main": fb.finish(second)}, fb.constants))
+
+
+def test_a_function_is_inlined_for_fitting_arguments_only(fb: FunctionBuilder, ops: OpRegistry) -> None:
+    inner = FunctionBuilder("f", ops=ops)
+    function = inner.finish(inner.param("a", tensor((3,))))
+    x = fb.param("x", tensor((4,)))
+    with pytest.raises(IRError) as caught:
+        fb.inline(function, ())
+    assert str(caught.value) == "function `f`: has the wrong number of arguments; got 0, expected 1"
+    with pytest.raises(IRError) as caught:
+        fb.inline(function, (x,))
+    assert str(caught.value) == (
+        'function `f`, parameter `a`: has an argument of another type; got R.Tensor((4,), "float32"), expected '
+        'R.Tensor((3,), "float32")'
+    )
+    assert fb.bindings == ()

@@ -174,6 +174,7 @@ _VARIANTS: Mapping[str, tuple[OpCase, ...]] = {
         example((2, 2, 3), integers((3, 4, 2), 0, 1), (3, 4, 3)),
         example((2, 3), integers((5, 2), 0, 1), (5,)),
     ),
+    "one_hot": (example(integers((2, 3), -3, 5), (), (), depth=4, axis=0),),
     "topk": (example((3, 6), k=2, axis=0, sorted=False),),
     "sort": (example((3, 6), axis=0, descending=True),),
     "nn.resize": (

@@ -174,6 +174,32 @@ def test_powers_of_zero() -> None:
     np.testing.assert_array_equal(found, [[0, 1, 0], [0, 0, 0]])
 
 
+def test_lines_without_numbers_are_constant() -> None:
+    """Masked attention replaces the weights of steps without keys, the softmax of minus infinities."""
+    module = parse_main(
+        'x: R.Tensor((2, 3), "float64"), m: R.Tensor((2, 1), "float64"), v: R.Tensor((3,), "float64")',
+        """
+        a = R.add(x, m)
+        b = R.nn.softmax(a)
+        c = R.isnan(b)
+        d = R.where(c, R.const(0.0, "float64"), b)
+        e = R.matmul(d, v)
+        y = R.sum(e)
+        return y
+        """,
+    )
+    inputs = [np.arange(6.0).reshape(2, 3), np.array([[-np.inf], [0.0]]), np.array([1.0, 2, 4])]
+    (found,) = evaluate_function(gradient_module(module, [0]), "main", inputs)
+    np.testing.assert_array_equal(found[0], [0, 0, 0])
+    assert found[1].all()
+
+
+def test_means_of_more_elements_than_a_float16() -> None:
+    module = parse_main('x: R.Tensor((400, 400), "float16")', "y = R.mean(x)\nreturn y")
+    (found,) = evaluate_function(gradient_module(module, [0]), "main", [np.ones((400, 400), np.float16)])
+    np.testing.assert_allclose(found, 1 / 160000, rtol=2**-6)  # a subnormal of five digits
+
+
 def test_products_of_zeros() -> None:
     module = parse_main('x: R.Tensor((2, 3), "float64")', "a = R.prod(x, axis=(1,))\nz = R.sum(a)\nreturn z")
     (found,) = evaluate_function(gradient_module(module, [0]), "main", [np.array([[0.0, 2, 3], [0, 4, 0]])])

@@ -64,6 +64,7 @@ def _inputs(op: str, shapes: Sequence[Shape], generator: np.random.Generator) ->
 def _check(op: str, types: Sequence[TensorType], shapes: Sequence[Shape], **attrs: object) -> None:
     """Check an op of operands of these types and shapes; uses refused by the type rule are no example."""
     try:
+        _module(op, list(map(_static, shapes)), attrs)  # sizes that fit
         module = _module(op, types, attrs)
     except IRTypeError:
         assume(condition=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from byoc_core.dims import Dim
 from byoc_core.transform.gradients.pullback import Pullback, Rule, by_operand
-from byoc_core.transform.gradients.terms import Term
+from byoc_core.transform.gradients.terms import Term, choose
 
 __all__ = ["RULES", "softmax_cotangent"]
 
@@ -17,8 +17,13 @@ def _axis(pullback: Pullback) -> int:
 
 
 def softmax_cotangent(result: Term, cotangent: Term, axis: int) -> Term:
-    """Return the cotangent of the operand of a softmax along an axis."""
-    return result * (cotangent - (cotangent * result).sum([axis], keepdims=True))
+    """Return the cotangent of the operand of a softmax along an axis.
+
+    A line of NaN, for a line of minus infinities alone, counts as constant: models replace such a line, and the
+    product of its cotangent of 0 would be NaN.
+    """
+    weights = choose(result.apply("isnan"), result.convert(0), result)
+    return weights * (cotangent - (cotangent * weights).sum([axis], keepdims=True))
 
 
 def _softmax(pullback: Pullback) -> Term:

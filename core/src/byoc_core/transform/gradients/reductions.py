@@ -38,8 +38,7 @@ def _sum(pullback: Pullback, result: Term, cotangent: Term) -> Term:
 
 
 def _mean(pullback: Pullback, result: Term, cotangent: Term) -> Term:
-    x = pullback.operand()
-    return cotangent * pullback.emitter.inverse_size(x.num_elements(_axes(pullback)), x.dtype)
+    return cotangent.over_size(pullback.operand().num_elements(_axes(pullback)))
 
 
 def _extreme(pullback: Pullback, result: Term, cotangent: Term) -> Term:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from byoc_core.dims import Dim, product
-from byoc_core.transform.gradients.pullback import Pullback, Rule, by_operand
+from byoc_core.transform.gradients.pullback import Derivative, Pullback, Rule, by_operand
 from byoc_core.transform.gradients.terms import Term
 
 __all__ = ["RULES"]
@@ -107,12 +107,25 @@ def _sort(pullback: Pullback) -> Term:
     return _add_elements(x, x.apply("argsort", **pullback.attrs), pullback.cotangent(), pullback.attrs["axis"])
 
 
+def _one_hot(index: int) -> Derivative:
+    """Return the derivative by the value at the indices (1) or elsewhere (2): the sum of the cotangent there."""
+
+    def derivative(pullback: Pullback) -> Term:
+        cotangent = pullback.cotangent()
+        ends = (cotangent.convert(1), cotangent.convert(0))
+        selected = pullback.operand(0).apply("one_hot", *(ends if index == 1 else ends[::-1]), **pullback.attrs)
+        return (cotangent * selected).sum(range(cotangent.rank))
+
+    return derivative
+
+
 RULES: Mapping[str, Rule] = {
     "take": by_operand(_take, None),
     "gather_elements": by_operand(_gather_elements, None),
     "gather_nd": by_operand(_gather_nd, None),
     "scatter_elements": _scatter_elements,
     "scatter_nd": _scatter_nd,
+    "one_hot": by_operand(None, _one_hot(1), _one_hot(2)),
     "topk": by_operand(_topk),
     "sort": by_operand(_sort),
 }

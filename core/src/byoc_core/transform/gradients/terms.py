@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from byoc_core.dims import Dim, product
-from byoc_core.dtypes import to_numpy
+from byoc_core.dtypes import float_limits, to_numpy
 from byoc_core.errors import IRError
 from byoc_core.ir import Function, FunctionBuilder, Location, TensorType, Value
 
@@ -62,12 +62,6 @@ class Emitter:
             return self.number(size, dtype)
         (vector,) = self.emit("shape_to_tensor", attrs={"sizes": (size,)})
         return vector.cast(dtype).reshape(())
-
-    def inverse_size(self, size: Dim, dtype: str) -> Term:
-        """Return the inverse of a size as a number without axes; of 1 for a size of 0."""
-        if isinstance(size, int):
-            return self.number(1 / max(size, 1), dtype)
-        return 1 / self.size(size, dtype)
 
     def identity_matrix(self, size: Dim, dtype: str) -> Term:
         """Return the identity matrix ``(size, size)``."""
@@ -196,6 +190,12 @@ class Term:
     def split(self, sizes: Sequence[Dim], axis: int) -> tuple[Term, ...]:
         """Return consecutive parts along an axis."""
         return self.emitter.emit("split", (self,), {"sections": tuple(sizes), "axis": axis})
+
+    def over_size(self, size: Dim) -> Term:
+        """Return the tensor divided by a size; a size of 0 counts as 1 if known."""
+        if isinstance(size, int) and size > float_limits(self.dtype).largest:
+            return self * (1 / size)
+        return self / self.emitter.size(max(size, 1) if isinstance(size, int) else size, self.dtype)
 
     def take_first(self, sizes: Mapping[int, Dim]) -> Term:
         """Return the first slices along axes, by axis the number of slices; the tensor has no fewer."""
