@@ -428,6 +428,15 @@ def test_operators_without_a_derivative() -> None:
     assert listed.startswith("Ops with a derivative: abs, ")
 
 
+def test_tensors_of_unknown_rank() -> None:
+    model = build([helper.make_node("Exp", ["a"], ["c"]), gradient("a", ["d"], xs=["a"], y="c")], {"a": []}, ["d"])
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    assert _refuse(model, UnsupportedOpsError) == (
+        "ONNX model, node `the_gradient` (Gradient): differentiation needs the rank of a tensor, but the rank is "
+        'unknown; got R.Tensor(None, "float64")'
+    )
+
+
 def test_a_gradient_needed_by_itself() -> None:
     nodes = [gradient("a", ["d"], xs=["a"], y="c"), helper.make_node("Mul", ["d", "a"], ["c"])]
     assert _refuse(build(nodes, {"a": [2]}, ["d"])) == (
