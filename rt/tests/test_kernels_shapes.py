@@ -81,6 +81,8 @@ def positions(draw: Draw, shape: Sequence[int], low: int, high: int) -> NDArray:
     return np.asarray(generator.integers(low, high + 1, tuple(shape))).astype(dtype)
 
 
+positions_of = st.composite(positions)
+
 BINARY = {
     "add": DTYPES, "subtract": NUMBERS, "multiply": DTYPES, "divide": NUMBERS, "maximum": DTYPES, "minimum": DTYPES,
     "equal": DTYPES, "not_equal": DTYPES, "less": DTYPES, "less_equal": DTYPES, "greater": DTYPES,
@@ -326,3 +328,36 @@ def test_many_axes_are_refused(native: NativeLibrary, tmp_path: Path) -> None:
     executable = executable_of(IRModule({"main": function}, ConstantStore()))
     with pytest.raises(NativeError, match="has rank 33; this runtime has at most 32 axes"):
         load_saved(executable, native, tmp_path)
+
+
+@quick
+@given(st.data())
+def test_writes_of_slices(native: NativeLibrary, tmp_path: Path, data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=3).map(tuple))
+    axis = data.draw(st.integers(1, len(shape) - 1))
+    length = data.draw(st.integers(0, shape[axis]))
+    is_circular = data.draw(st.booleans())
+    low, high = (-9, 12) if is_circular else (0, shape[axis] - length)
+    arrays = [
+        data.draw(arrays_of(shape, "int16")),
+        data.draw(arrays_of((*shape[:axis], length, *shape[axis + 1 :]), "int16")),
+        data.draw(positions_of(data.draw(st.sampled_from([(), shape[:1]])), low, high)),
+    ]
+    attrs = {"axis": axis, "mode": "circular" if is_circular else "linear"}
+    check(native, tmp_path, "scatter_slice", arrays, attrs, is_exact=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_an_overlap_of_exactly_the_limit_suppresses_no_box(native: NativeLibrary, tmp_path: Path, dtype: str) -> None:
+    boxes = np.array([[[0, 0, 4, 4], [0, 0, 4, 2], [0, 0, 4, 3], [4, 4, 0, 0], [8, 8, 9, 9]]], dtype)
+    scores = np.array([[[0.9, 0.8, 0.7, 0.9, 0.5]]], dtype)
+    limits = [np.array(10), np.array(0.5, dtype), np.array(0.5, dtype)]
+    check(native, tmp_path, "nn.non_max_suppression", [boxes, scores, *limits], {}, is_exact=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_long_ranges_have_the_bits_of_numpy(native: NativeLibrary, tmp_path: Path, dtype: str) -> None:
+    """The product and the sum of each element are rounded."""
+    for start, limit, step in ((0.1, 90.0, 0.1), (-3.3, 5.0, 0.007), (5.0, -5.0, -0.3)):
+        arrays = [np.asarray(number).astype(to_numpy(dtype)) for number in (start, limit, step)]
+        check(native, tmp_path, "range", arrays, {}, is_exact=True)
