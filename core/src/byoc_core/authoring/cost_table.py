@@ -10,6 +10,8 @@ measured seconds. An estimate is the time of the most similar measured ops, scal
     @hookimpl
     def byoc_estimate(function, context):
         return TABLE.estimate(function, context.num_threads)
+
+A table is good for processors similar to the measured processor; :func:`is_amd` tells two makers apart.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from byoc_core.authoring.cost_rows import CostRow, Setting
 from byoc_core.backend import Estimate
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import Binding, Constant, Function, Trait
+from byoc_core.native.cpu import is_amd
 from byoc_core.opset.families import find_op
 
-__all__ = ["CostRow", "CostTable", "Limits", "Setting"]
+__all__ = ["CostRow", "CostTable", "Limits", "Setting", "is_amd"]
 
 _SCHEMA = 1
 _NUM_NEIGHBOURS = 3

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from byoc_core.authoring.cost_table import is_amd
 from byoc_core.authoring.csource import CSourceCodegen
 from byoc_core.backend.hooks import (
     AxisOrders,
@@ -25,7 +26,6 @@ from byoc_core.backend.hooks import (
 )
 from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.ir import Binding, Function, cited_symbols, given_symbols, type_symbols
-from byoc_core.native.cpu import is_amd
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.pattern import CompositePattern
 

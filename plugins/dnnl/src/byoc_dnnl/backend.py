@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from byoc_core.authoring.cost_table import is_amd
 from byoc_core.authoring.graph import GraphCodegen, check_binding
 from byoc_core.backend.hooks import (
     AxisOrders,
@@ -25,7 +26,6 @@ from byoc_core.backend.hooks import (
 from byoc_core.dims import bound_symbols
 from byoc_core.errors import ArtifactError, IRTypeError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
-from byoc_core.native.cpu import is_amd
 from byoc_core.runtime.graph.document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.parts import ops_text
