@@ -1,9 +1,12 @@
-"""Settings of all tests: profiles of hypothesis, and the folder of compiled libraries.
+"""Settings of all tests: profiles of hypothesis, the folder of compiled libraries, a single thread for BLAS libraries.
 
 Hypothesis has no deadlines, because machines are shared; in CI the examples are the same each time. With
 ``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) each property has forty times as many examples, except in tests with a
 separate number; a costly property uses a part of ``settings().max_examples``. With ``BYOC_EXAMPLES=mutation`` the
 examples are fewer, and counterexamples are not shrunk: mutation testing needs only their existence.
+
+The threads of a BLAS spin between products. Beside other test processes the spinning costs several times the
+processor time of the tests. ``nox -s pythons`` runs with threads of numpy's BLAS.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+    os.environ.setdefault(_variable, "1")  # read when numpy is imported: no plugin of pytest imports numpy
 
 settings.register_profile(
     "local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, max_examples=25

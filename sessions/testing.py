@@ -69,10 +69,10 @@ for _package in PACKAGES:
 
 @nox.session(python=OTHER_VERSIONS, requires=["wheels"])
 def pythons(session: nox.Session) -> None:
-    """Run the tests of all packages with outcomes that may differ between Pythons."""
+    """Run the tests of all packages with outcomes that may differ between Pythons, beside threads of numpy's BLAS."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
-    run_tests(session, *select("interpreter", folders=TESTS))
+    run_tests(session, *select("interpreter", folders=TESTS), OPENBLAS_NUM_THREADS="2")
 
 
 @nox.session(python=THIRD if answers(THIRD) else MAIN, name="core-alone", requires=["wheels"])
