@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import byoc_core
@@ -16,6 +15,7 @@ from byoc_core.ir import tensor
 from byoc_core.opset.families import KERNELS
 from onnx import TensorProto, numpy_helper
 
+from core.tests.onnx_node_cases import node_cases
 from plugins.ccompiler.tests.bench import MEANING, PORTABLE, Bench
 
 SHAPES: list[tuple[tuple[int, ...], int]] = [
@@ -88,11 +88,7 @@ def _array(value: TensorProto | npt.ArrayLike) -> Any:
 
 
 def test_onnx_cases_of_narrow_attention_are_right_and_taken_whole() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.case.node import collect_testcases
-
-        cases: list[Any] = [case for case in collect_testcases(None) if case.name.startswith("test_attention_")]
+    cases = node_cases("attention")
     narrow = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
     cases = [case for case in cases if case.model.graph.input[0].type.tensor_type.elem_type in narrow]
     assert len(cases) >= 22

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import byoc_core
@@ -17,6 +16,7 @@ from byoc_dnnl.engine import open_engine
 from byoc_dnnl.precision import lacks_instructions
 from onnx import TensorProto, numpy_helper
 
+from core.tests.onnx_node_cases import node_cases
 from plugins.dnnl.tests.dnnl_region import Region, emit
 
 needs_bfloat16 = pytest.mark.skipif(
@@ -109,11 +109,7 @@ def _array(value: TensorProto | npt.ArrayLike) -> Any:
 
 @needs_bfloat16
 def test_onnx_cases_of_attention_of_bfloat16_are_right_and_taken() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.case.node import collect_testcases
-
-        cases: list[Any] = [case for case in collect_testcases(None) if case.name.startswith("test_attention_")]
+    cases = node_cases("attention")
     cases = [c for c in cases if c.model.graph.input[0].type.tensor_type.elem_type == TensorProto.BFLOAT16]
     assert len(cases) >= 10
     for case in cases:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import numpy as np
 from byoc_core import onnx_backend
 
+from core.tests.onnx_node_cases import node_cases
+
 
 def test_cases_of_the_package_onnx() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.case.node import collect_testcases
-
-        cases: list[Any] = [case for case in collect_testcases(None) if case.name.startswith("test_ai_onnx_ml_")]
+    cases = node_cases("ai_onnx_ml")
     assert len(cases) >= 8
     for case in cases:
         prepared = onnx_backend.prepare(case.model)
