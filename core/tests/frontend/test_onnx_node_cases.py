@@ -21,9 +21,9 @@ def _array(value: TensorProto | npt.ArrayLike) -> Any:
 def _cases() -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from onnx.backend.test.case.node import collect_testcases
+        from onnx.backend.test.case import model, node
 
-        return list(collect_testcases(None))
+        return [*node.collect_testcases(None), *model.collect_testcases()]
 
 
 @pytest.mark.parametrize(
