@@ -28,10 +28,17 @@ def count_workers() -> str:
     return str(min(os.cpu_count() or 1, 4))
 
 
-def run_tests(session: nox.Session, *arguments: str) -> None:
-    """Run pytest on installed packages only; the source tree cannot be imported."""
+def run_tests(session: nox.Session, *arguments: str, **variables: str) -> None:
+    """Run pytest on installed packages only; the source tree cannot be imported.
+
+    Args:
+        session: the session.
+        arguments: of pytest.
+        variables: environment variables by name.
+    """
     workers = ("-n", count_workers(), "--dist", "worksteal")  # some tests take half a minute
-    session.run("pytest", *workers, *arguments, *session.posargs, env={"BYOC_TEST_INSTALLED": "1"})
+    environment = {"BYOC_TEST_INSTALLED": "1", **variables}
+    session.run("pytest", *workers, *arguments, *session.posargs, env=environment)
 
 
 def keeps_promises(
