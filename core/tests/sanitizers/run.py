@@ -80,7 +80,11 @@ SANITIZERS: Mapping[str, Sanitizer] = MappingProxyType(
             "thread",
             ("libtsan.so",),
             # Tests fork while other threads run, and their children make threads.
-            {"TSAN_OPTIONS": f"exitcode=66:die_after_fork=0:{_MAY_FAIL}:suppressions={SUPPRESSIONS}"},
+            # The threads of numpy's BLAS are not instrumented.
+            {
+                "TSAN_OPTIONS": f"exitcode=66:die_after_fork=0:{_MAY_FAIL}:suppressions={SUPPRESSIONS}",
+                "OPENBLAS_NUM_THREADS": "1",
+            },
             {
                 "race_in_the_extension": "ThreadSanitizer: data race",
                 "race_in_called_code": "ThreadSanitizer: data race",
