@@ -38,12 +38,12 @@ TESTS = (
     "plugins/dnnl/tests/test_dnnl_extension.py",
     "rt/tests",
     "--ignore=core/tests/vm/test_soak.py",
-    *(f"--ignore=rt/tests/test_{name}.py" for name in ("examples", "library", "packaging")),
+    *(f"--ignore=rt/tests/test_{name}.py" for name in ("examples", "library", "machine_leaks", "packaging")),
 )
 """Tests calling the extensions and the library.
 
 Resident memory, bounded by the soak, is meaningless under a sanitizer, as is the size of the library. Example programs
-are compiled by compilers without sanitizers.
+are compiled by compilers without sanitizers, and the search for leaks has a sanitizer of its own.
 """
 # What C writes, a report say, is not captured: pytest throws away the output of tests that pass.
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys")
