@@ -73,7 +73,8 @@ def functions(module: IRModule) -> dict[str, Function]:
 
 def measured(name: str, seconds: Mapping[str, float], module: IRModule = MODULE, /, **fields: Any) -> list[Measurement]:
     """Return measurements of the ops of a module on a backend and this machine."""
-    setting = BackendSetting.of(byoc_core.backends.get(FakeBackend(name, None)), {})
+    (backend,) = (backend for backend in backends() if backend.name == name)
+    setting = BackendSetting.of(byoc_core.backends.get(backend), {})
     estimated = US if name == "aone" else 2 * US
     rows = []
     for op_name, value in seconds.items():
@@ -108,6 +109,16 @@ def test_without_measurements_estimates_count(database: Measurements) -> None:
 def test_measured_seconds_replace_estimates(database: Measurements) -> None:
     database.add(measured("aone", {"a": US, "b": 9 * US, "c": US}) + measured("btwo", {"a": 3 * US, "b": US}))
     assert places(database) == {"a": "aone", "b": "btwo", "c": "aone"}
+
+
+def test_measurements_beside_other_estimates_do_not_count(database: Measurements) -> None:
+    """A factor is measured over estimated seconds: true of the estimates at the time of the measurement."""
+    database.add(measured("aone", {"a": 9 * US, "b": 9 * US, "c": 9 * US}))
+    assert places(database) == dict.fromkeys(OPS, "btwo")
+    faster, other = FakeBackend("aone", None, estimate=partial(_estimate, US / 2)), backends()[1]
+    policy = ByCost(measurements=database, margin=0, machines={"host": SLOW})
+    where = Placement(partition(MODULE, [faster, other], policy=policy))
+    assert {where.backend_of[region] for region in where.region_of.values()} == {"aone"}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class Measurement:
         processor: see :func:`byoc_core.measurements.machine.processor_text`.
         threads: of the call.
         backend: the name.
-        version: distribution and version of the backend; empty for a backend not installed.
+        version: distribution and version of the backend, if installed, and a digest of its estimates.
         options: a digest of the backend's options; empty for defaults.
         schedule: the schedule of the kernel, as text of the backend; empty by default.
         key: see :func:`byoc_core.measurements.keys.op_key`.

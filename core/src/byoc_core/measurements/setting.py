@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 from byoc_core.backend import BackendHandle
 from byoc_core.measurements.calibration import Calibration
 from byoc_core.measurements.database import Measurements
+from byoc_core.measurements.estimates import estimates_digest
 from byoc_core.measurements.machine import processor_text
 from byoc_core.runtime.threads import num_threads as process_threads
 
@@ -40,15 +41,20 @@ class BackendSetting(NamedTuple):
         Raises:
             OptionsError: an option is unknown or has a bad value.
         """
-        record = handle.record
-        version = f"{record.distribution} {record.version}" if record.distribution else ""
         threads = expected_threads(num_threads)
+        version = _version_text(handle, estimates_digest(handle, options, threads))
         return cls(processor or processor_text(), threads, handle.name, version, _options_digest(handle, options))
 
 
 def expected_threads(num_threads: int | None) -> int:
     """Return the number of threads of later calls: as given, or the number of the process."""
     return process_threads() if num_threads is None else num_threads
+
+
+def _version_text(handle: BackendHandle, estimates: str) -> str:
+    record = handle.record
+    parts = (f"{record.distribution} {record.version}" if record.distribution else "", estimates)
+    return ", estimates ".join(parts) if estimates else parts[0]
 
 
 def _options_digest(handle: BackendHandle, options: Mapping[str, object]) -> str:
