@@ -148,7 +148,7 @@ def test_damaged_entries_are_made_again(
     if fault == "folder":
         assert "cannot be kept in the cache" in caplog.text
     else:
-        assert ("damaged entry" in caplog.text) == (fault != "facts")
+        assert ("entry of the cache cannot be loaded" in caplog.text) == (fault != "facts")
         assert entry.read_bytes() == good
         Session(path, [])
         assert builds == [path]

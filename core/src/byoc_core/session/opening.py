@@ -214,7 +214,7 @@ def _find(cache: SessionCache, model: Path, model_key: str, settings: OpeningSet
     try:
         return _load_entry(path, model, key, settings, digest=str(facts.get("digest")))
     except (ByocError, OSError) as error:
-        _LOGGER.warning("session: the cache has a damaged entry, and the model is compiled again: %s", error)
+        _LOGGER.warning("session: an entry of the cache cannot be loaded, and the model is compiled again: %s", error)
         return None
 
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from byoc_core.errors import CallError, OptionsError, near_names
 from byoc_core.native.processors import count_cpus
-from byoc_core.runtime.arguments import join_inputs
+from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, join_inputs
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.threads import num_threads as threads_of_process
 from byoc_core.runtime.value_forms import OPTIONAL, pack_value, unpack_value
+from byoc_core.session.buckets import Buckets, relative_difference
 from byoc_core.session.feeding import CASTINGS, Casting, as_dtype
 from byoc_core.session.opening import Opened, OpeningSettings, Origin, open_model, reopen
 from byoc_core.session.values import values_of_function
@@ -59,6 +60,10 @@ class Session:
         casting: the permitted conversions of inputs: ``"no"``; ``"safe"``, conversions without loss; ``"same_kind"``,
             also from float64 to float32, and of integers in the range of the dtype. With either of the latter, numbers
             and nested lists of numbers are inputs too.
+        buckets: the permitted sizes of some symbols: a call pads its inputs to the next larger sizes, and cuts the
+            results, so only these sizes are ever prepared. Only for models whose results do not depend on what lies
+            behind the inputs; see :meth:`compare_buckets`.
+        padding: the value behind an input, by name: a number, or ``"edge"`` for the last index repeated; 0 by default.
         cache: whether a compiled model is kept in the user's cache; or the folder of another cache. Models with choices
             that are objects of the caller are not kept.
         allow_native: whether native code in an artifact may be loaded. Artifacts compiled by this user are trusted.
@@ -88,6 +93,8 @@ class Session:
         function: str = "main",
         num_threads: int | None = None,
         casting: Casting = "no",
+        buckets: Mapping[str, Sequence[int]] | None = None,
+        padding: Mapping[str, Any] | None = None,
         cache: bool | str | os.PathLike[str] = True,
         allow_native: bool = False,
         externs: Mapping[str, Callable[..., object]] | None = None,
@@ -97,6 +104,8 @@ class Session:
     ) -> None:
         if casting not in CASTINGS:
             raise OptionsError("casting", "has an unknown value", got=repr(casting), expected=" or ".join(CASTINGS))
+        if padding and not buckets:
+            raise OptionsError("padding", "needs buckets", hint="Pass buckets={symbol: [sizes]}.")
         settings = OpeningSettings(
             {name: value for name, value in {"backends": backends, **choices}.items() if value is not None},
             cache,
@@ -105,7 +114,14 @@ class Session:
             max_nodes,
             progress,
         )
-        calls = {"function": function, "num_threads": num_threads, "casting": casting, "externs": externs}
+        calls = {
+            "function": function,
+            "num_threads": num_threads,
+            "casting": casting,
+            "buckets": buckets or {},
+            "padding": padding or {},
+            "externs": externs,
+        }
         self._start(open_model(model, settings), calls)
 
     def _start(self, opened: Opened, calls: Mapping[str, Any]) -> None:
@@ -118,8 +134,12 @@ class Session:
         self._call = machine[name]
         self._input_names = tuple(value.name for value in self.inputs)
         self._output_names = tuple(value.name for value in self.outputs)
-        self._is_plain = self._casting == "no" and all(
-            value.form == "tensor" for value in (*self.inputs, *self.outputs)
+        values = (*self.inputs, *self.outputs)
+        self._buckets = (
+            Buckets(self.inputs, self.outputs, calls["buckets"], calls["padding"]) if calls["buckets"] else None
+        )
+        self._is_plain = (
+            self._casting == "no" and self._buckets is None and all(value.form == "tensor" for value in values)
         )
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
 
@@ -142,8 +162,7 @@ class Session:
         """
         arrays: Sequence[Any]
         if self._is_plain and not named:
-            results = self._call(*inputs)
-            arrays = results if isinstance(results, tuple) else (results,)
+            arrays = _as_list(self._call(*inputs))
         else:
             arrays = self._run(join_inputs("session", self._input_names, inputs, named), None)
         return dict(zip(self._output_names, arrays, strict=True))
@@ -203,7 +222,7 @@ class Session:
 
         Args:
             inputs: inputs to run on; the others are drawn at random (:meth:`ValueInfo.draw`), each time anew.
-            sizes: a size or several, by symbol. A symbol without size gets 1, or the size in ``inputs``.
+            sizes: a size or several, by symbol. A symbol without size gets the size in ``inputs``, its buckets, or 1.
 
         Raises:
             OptionsError: a size is not of the model, or is negative.
@@ -223,8 +242,44 @@ class Session:
                 if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
                     raise OptionsError(f"size `{name}`", "is no size", got=repr(size), expected="an integer, 0 or more")
         arrays = {} if inputs is None else dict(inputs)
+        if self._buckets is not None:
+            given = {name for value in self.inputs if value.name in arrays for name in value.symbols}
+            sizes = {**{name: found for name, found in self._buckets.sizes.items() if name not in given}, **sizes}
         for combination in product(*map(_listed, sizes.values())):
             self._run(self._drawn(arrays, dict(zip(sizes, map(int, combination), strict=True))), None)
+
+    def check(self, feeds: Mapping[str, object]) -> dict[str, int]:
+        """Check inputs without a run, and return the size of each symbol.
+
+        Raises:
+            CallError: a name is unknown or missing, or an input does not fit.
+        """
+        arrays = self._packed(feeds)
+        specs = [spec for value in self.inputs for spec in value.specs]
+        places = argument_places("session", "input", specs)
+        accepted = [as_input(arrays[spec.name], spec, place) for spec, place in zip(specs, places, strict=True)]
+        return bind_symbols(specs, accepted, places)
+
+    def compare_buckets(self, feeds: Mapping[str, object]) -> dict[str, float]:
+        """Run the model on inputs as given and on the padded inputs, and return the differences of the outputs.
+
+        Returns:
+            By output, the largest difference over the largest magnitude: 0 or the size of roundings if the results do
+            not depend on what lies behind the inputs. Infinite if NaN or infinities are at different places.
+
+        Raises:
+            OptionsError: the session has no buckets.
+            CallError: a name is unknown or missing, or an input does not fit.
+            ExecutionError: a callee of the model failed.
+        """
+        if self._buckets is None:
+            raise OptionsError("buckets", "are not chosen for this session", hint="Pass buckets={symbol: [sizes]}.")
+        arrays = self._packed(feeds)
+        call = self._buckets.pad(arrays)
+        padded = call.cut(_as_list(self._call.run(call.arrays, None)), {})
+        names = [spec.name for value in self.outputs for spec in value.specs]
+        pairs = zip(padded, _as_list(self._call.run(arrays, None)), strict=True)
+        return {name: relative_difference(*pair) for name, pair in zip(names, pairs, strict=True)}
 
     def profile(
         self, feeds: Mapping[str, object] | None = None, *, sizes: Mapping[str, int] | None = None, **options: Any
@@ -243,12 +298,20 @@ class Session:
         return profile(self.executable, arrays, function=self._call.name, **options)
 
     def _run(self, feeds: Mapping[str, object], out: Mapping[str, object] | None) -> list[Any]:
-        results = self._call.run(feeds if self._is_plain else self._packed(feeds), out)
-        arrays = results if isinstance(results, tuple) else (results,)
         if self._is_plain:
-            return [*arrays]
-        following = iter(arrays)
+            return [*_as_list(self._call.run(feeds, out))]
+        following = iter(self._run_packed(self._packed(feeds), out))
         return [unpack_value(value.form, following) for value in self.outputs]
+
+    def _run_packed(self, arrays: Mapping[str, Any], out: Mapping[str, object] | None) -> Sequence[NDArray]:
+        call = None if self._buckets is None else self._buckets.pad(arrays)
+        if call is None or not call.is_padded:
+            return _as_list(self._call.run(arrays, out))
+        names = [spec.name for value in self.outputs for spec in value.specs]
+        for name in out or ():
+            if name not in names:
+                raise _unknown("output", name, names)
+        return call.cut(_as_list(self._call.run(call.arrays, None)), out or {})
 
     def _packed(self, feeds: Mapping[str, object]) -> dict[str, Any]:
         """Return the arrays of the compiled model by name, converted as permitted."""
@@ -315,6 +378,10 @@ class Session:
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, values)) for values in (self.inputs, self.outputs))
         return f"<session {inputs} -> {outputs}; backends: {', '.join(self.backends) or 'host'}>"
+
+
+def _as_list(results: NDArray | tuple[NDArray, ...]) -> Sequence[NDArray]:
+    return results if isinstance(results, tuple) else (results,)
 
 
 def _listed(sizes: Any) -> Sequence[Any]:
