@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from byoc_core.artifact import Executable, load
-from byoc_core.artifact.archive import Member
-from byoc_core.artifact.constants import MappedConstants
-from byoc_core.artifact.loading import OpenedArtifact, map_file
+from byoc_core.artifact.archive import Member, map_file
+from byoc_core.artifact.constants import MappedConstants, StoredBytes
+from byoc_core.artifact.loading import OpenedArtifact
 from byoc_core.artifact.manifest import ConstantEntry
 from byoc_core.errors import ArtifactError
 from byoc_core.vm import Program
@@ -119,10 +119,10 @@ def test_a_constant_costs_one_array_and_its_place_in_a_table() -> None:
     count, nbytes = 4096, 64
     data = memoryview(bytes(count * nbytes))
     entries = {f"{number:064x}": ConstantEntry("float32", (4, 4)) for number in range(count)}
-    members = {digest: Member("", index * nbytes, nbytes, 0) for index, digest in enumerate(entries)}
+    stored = {digest: StoredBytes(data, Member("", index * nbytes, nbytes, 0)) for index, digest in enumerate(entries)}
 
     def read_all() -> MappedConstants:
-        constants = MappedConstants(data, entries, members, "artifact")
+        constants = MappedConstants(entries, stored, "artifact")
         assert all(constants[digest].shape == (4, 4) for digest in entries)
         return constants
 

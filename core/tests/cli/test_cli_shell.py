@@ -43,7 +43,7 @@ def test_our_bugs_exit_with_70_and_say_how_to_report(byoc: RunByoc, monkeypatch:
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("byoc_core.artifact.inspection.map_file", fail)
+    monkeypatch.setattr("byoc_core.artifact.loading.map_file", fail)
     done = byoc("inspect", "x.byoc")
     lines = done.err.splitlines()
     assert (done.code, done.out) == (70, "")
@@ -70,7 +70,7 @@ def test_exit_codes(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch, error: BaseE
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr("byoc_core.artifact.inspection.map_file", fail)
+    monkeypatch.setattr("byoc_core.artifact.loading.map_file", fail)
     done = byoc("inspect", "x.byoc")
     assert done.code == code
     assert done.err.strip().startswith(text.strip())
@@ -82,7 +82,7 @@ def test_notes_of_an_error_are_shown(byoc: RunByoc, monkeypatch: pytest.MonkeyPa
         error.add_note("raised by plugin `npu` (byoc-npu 1.0), hook `byoc_codegen`")
         raise error
 
-    monkeypatch.setattr("byoc_core.artifact.inspection.map_file", fail)
+    monkeypatch.setattr("byoc_core.artifact.loading.map_file", fail)
     assert byoc("inspect", "x.byoc").err == (
         "error: function `f`: is too large\n(raised by plugin `npu` (byoc-npu 1.0), hook `byoc_codegen`)\n"
     )

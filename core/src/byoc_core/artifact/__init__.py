@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from byoc_core.artifact.library import load_module
     from byoc_core.artifact.loading import load
     from byoc_core.artifact.memory_need import MemoryNeed
+    from byoc_core.artifact.sharing import join_weights, share_weights
     from byoc_core.artifact.trusted import is_trusted, trust
 
 __all__ = [
@@ -22,8 +23,10 @@ __all__ = [
     "MemoryNeed",
     "inspect",
     "is_trusted",
+    "join_weights",
     "load",
     "load_module",
+    "share_weights",
     "trust",
     "verify",
 ]
@@ -34,8 +37,10 @@ _HOMES = {
     "MemoryNeed": "memory_need",
     "inspect": "inspection",
     "is_trusted": "trusted",
+    "join_weights": "sharing",
     "load": "loading",
     "load_module": "library",
+    "share_weights": "sharing",
     "trust": "trusted",
     "verify": "inspection",
 }

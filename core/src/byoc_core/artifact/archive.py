@@ -13,15 +13,18 @@ header id used by Android's zipalign.
 
 from __future__ import annotations
 
+import mmap
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from byoc_core.errors import ArtifactError
 
-__all__ = ["ALIGNMENT", "Buffer", "Member", "check_crc", "read_archive", "write_archive"]
+__all__ = ["ALIGNMENT", "Buffer", "Member", "check_crc", "map_file", "read_archive", "write_archive"]
 
 Buffer = bytes | memoryview
 """The data of a member."""
@@ -120,6 +123,18 @@ def read_archive(data: memoryview, where: str) -> dict[str, Member]:
     if data[position:] != _directory(list(members.values()), starts, position):
         raise damaged
     return members
+
+
+def map_file(path: str | os.PathLike[str]) -> memoryview:
+    """Return the bytes of a file, mapped read-only as long as any references exist.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def check_crc(data: memoryview, member: Member, where: str) -> None:

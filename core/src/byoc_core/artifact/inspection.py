@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from byoc_core.artifact.loading import OpenedArtifact, check_payload, map_file
+from byoc_core.artifact.loading import OpenedArtifact, check_payload, open_artifact
 from byoc_core.artifact.manifest import split_request
 from byoc_core.artifact.memory_need import MemoryNeed
 from byoc_core.artifact.trusted import is_trusted
@@ -148,7 +148,7 @@ def inspect(path: str | os.PathLike[str]) -> InspectResult:
         ArtifactError: the file is no artifact, or the manifest or program is damaged.
         OSError: the file cannot be read.
     """
-    return _summarise(OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`"), os.fspath(path))
+    return _summarise(open_artifact(path), os.fspath(path))
 
 
 def verify(path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None) -> InspectResult:
@@ -166,7 +166,7 @@ def verify(path: str | os.PathLike[str], *, progress: Callable[[int, int], None]
         ArtifactError: something is damaged; names the member.
         OSError: the file cannot be read.
     """
-    artifact = OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`")
+    artifact = open_artifact(path)
     result = _summarise(artifact, os.fspath(path))
     artifact.check_payloads()
     constants = artifact.map_constants()

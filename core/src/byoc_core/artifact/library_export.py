@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from byoc_core.artifact.archive import read_archive
+from byoc_core.artifact.manifest import CONSTANTS
 from byoc_core.artifact.native_program import NativeProgram
 from byoc_core.artifact.program_c import program_source
 from byoc_core.artifact.saving import to_bytes
@@ -30,8 +31,9 @@ def export_library(executable: Executable, path: str | os.PathLike[str]) -> None
     verify(executable.program)
     blob = to_bytes(executable)
     members = read_archive(memoryview(blob), "artifact")
-    prefix = "constants/"
-    offsets = {name.removeprefix(prefix): member.offset for name, member in members.items() if name.startswith(prefix)}
+    offsets = {
+        name.removeprefix(CONSTANTS): member.offset for name, member in members.items() if name.startswith(CONSTANTS)
+    }
     program = NativeProgram(executable.program, executable.modules)
     native = [module for module in executable.modules if isinstance(module, CSourceModule)]
     sources = [

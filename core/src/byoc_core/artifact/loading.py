@@ -8,17 +8,18 @@ import mmap
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from byoc_core.artifact.archive import Member, check_crc, read_archive
-from byoc_core.artifact.constants import MappedConstants
+from byoc_core.artifact.archive import Member, check_crc, map_file, read_archive
+from byoc_core.artifact.constants import MappedConstants, StoredBytes
 from byoc_core.artifact.executable import Executable
-from byoc_core.artifact.manifest import Manifest, check_version, decode_manifest, decode_report
+from byoc_core.artifact.manifest import CONSTANTS, Manifest, check_version, decode_manifest, decode_report
 from byoc_core.artifact.report_packing import unpack_report
 from byoc_core.artifact.trusted import is_trusted
+from byoc_core.artifact.weights_file import WEIGHTS_NAME, WeightsFile, open_weights
 from byoc_core.errors import ArtifactError, IRTypeError, ProgramError, UntrustedCodeError
 from byoc_core.runtime.module import RuntimeModule, Signature
 
@@ -34,7 +35,7 @@ __all__ = [
     "check_payload",
     "load",
     "load_opened",
-    "map_file",
+    "open_artifact",
     "paused_collection",
 ]
 
@@ -49,6 +50,7 @@ def load(
     *,
     allow_native: bool = False,
     compiler: Callable[..., RuntimeModule | SizesRefused] | None = None,
+    weights: str | os.PathLike[str] | None = None,
 ) -> Executable:
     """Load the executable of an artifact. Constants stay in the file, mapped read-only.
 
@@ -62,15 +64,17 @@ def load(
         compiler: compiles for sizes absent from the artifact: ``byoc_core.compiler()``. The compiler is called for
             artifacts saved with ``respecializable=True``. If such an artifact holds options of a backend,
             ``allow_native`` or trust is needed too: options may choose programs run by a compiler.
+        weights: the file with the constants of an artifact without constants (``byoc weights share``); by default
+            ``weights.byocw`` beside the artifact.
 
     Raises:
-        ArtifactError: the file is no artifact, is damaged, or is of a newer format.
+        ArtifactError: the file is no artifact, is damaged, or is of a newer format; or its constants are not found.
         UntrustedCodeError: the artifact holds native code, and nobody allowed native code.
         RuntimeNotFoundError: a needed runtime is not installed; says what to install.
         OSError: the file cannot be read.
     """
     with paused_collection():
-        opened = OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`")
+        opened = open_artifact(path, weights)
         return load_opened(opened, allow_native=allow_native, compiler=compiler)
 
 
@@ -118,16 +122,23 @@ def load_opened(
     return Executable(program, modules, constants, artifact.report_reader(), is_own=is_own)
 
 
-def map_file(path: str | os.PathLike[str]) -> memoryview:
-    """Return the bytes of a file, mapped read-only as long as any references exist.
+def open_artifact(path: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None) -> OpenedArtifact:
+    """Read container and manifest of an artifact, and find the constants.
+
+    Args:
+        path: the artifact.
+        weights: as for :func:`load`.
 
     Raises:
-        OSError: the file cannot be read.
+        ArtifactError: as for :meth:`OpenedArtifact.open`.
+        OSError: a file cannot be read.
     """
-    with Path(path).open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    data, where = map_file(path), f"artifact `{os.fspath(path)}`"
+    if weights is not None:
+        weights_file = open_weights(weights)
+        return OpenedArtifact.open(data, where, lambda: weights_file)
+    beside = Path(path).parent / WEIGHTS_NAME
+    return OpenedArtifact.open(data, where, lambda: open_weights(beside) if beside.is_file() else None)
 
 
 @dataclass(frozen=True)
@@ -139,16 +150,25 @@ class OpenedArtifact:
         where: the name of the artifact in errors.
         manifest: the decoded manifest.
         members: the positions of the members, by name.
+        outside: the bytes of constants in a file of weights, by digest.
     """
 
     data: memoryview
     where: str
     manifest: Manifest
     members: Mapping[str, Member]
+    outside: Mapping[str, StoredBytes] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, data: memoryview, where: str) -> OpenedArtifact:
+    def open(
+        cls, data: memoryview, where: str, find_weights: Callable[[], WeightsFile | None] = lambda: None
+    ) -> OpenedArtifact:
         """Read container and manifest.
+
+        Args:
+            data: the whole file.
+            where: the name of the artifact in errors.
+            find_weights: returns the file of weights of an artifact without constants, if there is any.
 
         Raises:
             ArtifactError: no artifact, damaged, members missing or not expected, or a newer format version.
@@ -164,11 +184,17 @@ class OpenedArtifact:
         check_crc(data, member, where)
         manifest = decode_manifest(bytes(data[member.offset : member.end]), where)
         expected = manifest.member_names()
-        if missing := sorted(expected - set(members)):
-            raise ArtifactError(where, f"has no member {missing[0]}", hint=_COPY_AGAIN)
+        missing = sorted(expected - set(members))
+        weights = find_weights() if any(name.startswith(CONSTANTS) for name in missing) else None
+        outside: dict[str, StoredBytes] = {}
+        for name in missing:
+            digest = name.removeprefix(CONSTANTS)
+            if weights is None or digest == name or digest not in weights.stored:
+                raise _missing_member(where, name, weights, members)
+            outside[digest] = weights.stored[digest]
         if unexpected := sorted(set(members) - expected):
             raise ArtifactError(where, f"has a member not named by the manifest: {unexpected[0]}")
-        return cls(data, where, manifest, members)
+        return cls(data, where, manifest, members, outside)
 
     @property
     def digest(self) -> str:
@@ -190,8 +216,11 @@ class OpenedArtifact:
         Raises:
             ArtifactError: a size differs from the manifest.
         """
-        members = {digest: self.members[f"constants/{digest}"] for digest in self.manifest.constants}
-        return MappedConstants(self.data, self.manifest.constants, members, self.where)
+        stored = {
+            digest: self.outside.get(digest) or StoredBytes(self.data, self.members[CONSTANTS + digest])
+            for digest in self.manifest.constants
+        }
+        return MappedConstants(self.manifest.constants, stored, self.where)
 
     def report_reader(self) -> Callable[[], dict[str, Any]]:
         """Return a function to read the offload report; the function keeps only the file."""
@@ -205,7 +234,7 @@ class OpenedArtifact:
         mapping = self.data.obj
         if not isinstance(mapping, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
             return
-        members = [member for name, member in self.members.items() if not name.startswith("constants/")]
+        members = [member for name, member in self.members.items() if not name.startswith(CONSTANTS)]
         directory = max(member.end for member in self.members.values())
         for start, end in (*((member.offset, member.end) for member in members), (directory, len(self.data))):
             start -= start % mmap.PAGESIZE
@@ -259,6 +288,17 @@ class OpenedArtifact:
         member = self.members[name]
         if hashlib.sha256(self.data[member.offset : member.end]).hexdigest() != expected:
             raise ArtifactError(f"{self.where}, member {name}", "is damaged", hint=_COPY_AGAIN)
+
+
+def _missing_member(where: str, name: str, weights: WeightsFile | None, members: Mapping[str, Member]) -> ArtifactError:
+    if not name.startswith(CONSTANTS) or any(member.startswith(CONSTANTS) for member in members):
+        return ArtifactError(where, f"has no member {name}", hint=_COPY_AGAIN)
+    text = f"constant {name.removeprefix(CONSTANTS)[:12]} is not in the artifact"
+    if weights is not None:
+        return ArtifactError(where, f"{text}, nor in {weights.where}", hint="Another file holds the constants.")
+    return ArtifactError(
+        where, text, hint=f"The constants are in another file: put `{WEIGHTS_NAME}` beside the artifact."
+    )
 
 
 def _read_report(data: memoryview, manifest: Member, where: str) -> dict[str, Any]:

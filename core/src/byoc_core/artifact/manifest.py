@@ -33,6 +33,8 @@ from byoc_core.runtime.json_records import (
 from byoc_core.runtime.module import Signature, TensorSpec
 
 __all__ = [
+    "CONSTANTS",
+    "CONSTANT_ENTRIES",
     "FORMAT_VERSION",
     "ConstantEntry",
     "FunctionEntry",
@@ -47,6 +49,9 @@ __all__ = [
 
 FORMAT_VERSION = 1
 """The version of the artifact format written by this core, and the newest readable version."""
+
+CONSTANTS = "constants/"
+"""The beginning of the name of a constant's member; the digest follows."""
 
 MAX_NBYTES = 1 << 28
 """A manifest of more bytes is refused."""
@@ -131,7 +136,7 @@ class Manifest:
         return {
             "manifest.json",
             "program",
-            *(f"constants/{digest}" for digest in self.constants),
+            *(CONSTANTS + digest for digest in self.constants),
             *(f"modules/{index}/payload" for index in range(len(self.modules))),
         }
 
@@ -222,6 +227,9 @@ _DIGEST = text("[0-9a-f]{64}")
 _VERSION = integer(1)
 _TENSORS = list_of(record(TensorSpec, name=_TEXT, dtype=DTYPE, shape=shape_of()))
 
+CONSTANT_ENTRIES = mapping_of(_DIGEST, record(_new_constant, dtype=DTYPE, shape=list_of(SIZE, max_length=_MAX_RANK)))
+"""The reader of constants by digest."""
+
 _read_manifest = record(
     lambda report, **fields: (Manifest(**fields), report),
     format=one_of("byoc"),
@@ -230,7 +238,7 @@ _read_manifest = record(
     functions=list_of(record(FunctionEntry, name=_TEXT, inputs=_TENSORS, outputs=_TENSORS)),
     runtimes=list_of(record(RuntimeEntry, type_key=_TEXT, distribution=_TEXT, version=_TEXT, payload_format=_VERSION)),
     modules=list_of(record(ModuleEntry, type_key=_TEXT, functions=list_of(_TEXT), native=flag, digest=_DIGEST)),
-    constants=mapping_of(_DIGEST, record(_new_constant, dtype=DTYPE, shape=list_of(SIZE, max_length=_MAX_RANK))),
+    constants=CONSTANT_ENTRIES,
     program=_DIGEST,
     report=any_json,
 )

@@ -17,6 +17,7 @@ import numpy as np
 
 from byoc_core.artifact.archive import Buffer, write_archive
 from byoc_core.artifact.manifest import (
+    CONSTANTS,
     FORMAT_VERSION,
     ConstantEntry,
     FunctionEntry,
@@ -103,7 +104,7 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
     constants: dict[str, ConstantEntry] = {}
     for digest, array in sorted(_cited_constants(executable).items()):
         constants[digest] = ConstantEntry(dtype_name(array.dtype), array.shape)
-        members[f"constants/{digest}"] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        members[CONSTANTS + digest] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     program = encode(executable.program)
     members["program"] = program
     manifest = Manifest(

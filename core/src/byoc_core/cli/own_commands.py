@@ -166,6 +166,15 @@ _HOMES = {
             "byoc cache clear --unused-days 30",
         ),
     ),
+    "weights": _Home(
+        "weights",
+        "manage_weights",
+        (
+            "byoc weights show prefill.byoc decode.byoc",
+            "byoc weights share prefill.byoc decode.byoc -o release",
+            "byoc weights join release/decode.byoc -o decode.byoc",
+        ),
+    ),
     "inspect": _Home(
         "inspect",
         "inspect_file",

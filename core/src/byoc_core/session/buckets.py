@@ -62,17 +62,17 @@ class Buckets:
             self.sizes[name] = _checked_buckets(name, buckets)
         self._input_specs = [spec for value in inputs for spec in value.specs]
         self._output_specs = [spec for value in outputs for spec in value.specs]
-        known = bound_symbols(spec.shape for spec in self._input_specs)
+        input_symbols = bound_symbols(spec.shape for spec in self._input_specs)
         for value in (*inputs, *outputs):
             self._check_form(value)
         for spec in self._output_specs:
-            if unknown := shape_symbols(spec.shape) - known:
+            if unknown := shape_symbols(spec.shape) - input_symbols:
                 raise OptionsError(
                     "buckets",
                     f"output `{spec.name}` cannot be cut: its size {', '.join(sorted(unknown))} is known only after"
                     " the run",
                 )
-        self._places = argument_places("session", "input", self._input_specs)
+        self._locations = argument_places("session", "input", self._input_specs)
         self._padding = self._checked_padding(padding)
 
     def pad(self, feeds: Mapping[str, object]) -> BucketedCall:
@@ -84,24 +84,24 @@ class Buckets:
         Raises:
             CallError: an input does not fit, or has a size falling with the size of a symbol.
         """
-        pairs = list(zip(self._input_specs, self._places, strict=True))
-        arrays = [as_input(feeds[spec.name], spec, place) for spec, place in pairs]
-        sizes = bind_symbols(self._input_specs, arrays, self._places)
+        pairs = list(zip(self._input_specs, self._locations, strict=True))
+        arrays = [as_input(feeds[spec.name], spec, location) for spec, location in pairs]
+        sizes = bind_symbols(self._input_specs, arrays, self._locations)
         padded_sizes = {name: _round_up(size, self.sizes.get(name, ())) for name, size in sizes.items()}
         if padded_sizes == sizes:
             return BucketedCall(feeds, self._output_specs, sizes, is_padded=False)
         padded = {
-            spec.name: self._padded(array, concrete_shape(spec, padded_sizes, place), spec.name, place)
-            for (spec, place), array in zip(pairs, arrays, strict=True)
+            spec.name: self._padded(array, concrete_shape(spec, padded_sizes, location), spec.name, location)
+            for (spec, location), array in zip(pairs, arrays, strict=True)
         }
         return BucketedCall(padded, self._output_specs, sizes, is_padded=True)
 
-    def _padded(self, array: NDArray, shape: tuple[int, ...], name: str, place: str) -> NDArray:
+    def _padded(self, array: NDArray, shape: tuple[int, ...], name: str, location: str) -> NDArray:
         if array.shape == shape:
             return array
         widths = [(0, new - old) for old, new in zip(array.shape, shape, strict=True)]
         if any(width < 0 for _, width in widths):
-            raise CallError(place, "cannot be padded: a size falls as the size of a symbol rises", got=list(shape))
+            raise CallError(location, "cannot be padded: a size falls as the size of a symbol rises", got=list(shape))
         value = self._padding.get(name, 0)
         if isinstance(value, str) and array.size:
             return np.pad(array, widths, mode="edge")
@@ -143,16 +143,16 @@ class BucketedCall:
         Raises:
             CallError: a buffer does not fit.
         """
-        places = argument_places("session", "output", self._output_specs)
+        locations = argument_places("session", "output", self._output_specs)
         found = []
-        for spec, place, result in zip(self._output_specs, places, results, strict=True):
-            shape = concrete_shape(spec, self._sizes, place)
+        for spec, location, result in zip(self._output_specs, locations, results, strict=True):
+            shape = concrete_shape(spec, self._sizes, location)
             if shape != result.shape:
                 result = np.ascontiguousarray(result[tuple(map(slice, shape))])
             if spec.name in out:
-                buffer = as_output(out[spec.name], spec, place)
+                buffer = as_output(out[spec.name], spec, location)
                 if buffer.shape != shape:
-                    raise CallError(place, "has the wrong shape", got=list(buffer.shape), expected=list(shape))
+                    raise CallError(location, "has the wrong shape", got=list(buffer.shape), expected=list(shape))
                 buffer[...] = result
                 result = buffer
             found.append(result)
@@ -201,12 +201,12 @@ def _checked_value(name: str, value: Any, dtypes: Mapping[str, np.dtype[Any]]) -
 
 
 def _unknown_name(option: str, kind: str, name: object, names: Iterable[str]) -> OptionsError:
-    known = sorted(names)
+    listed = sorted(names)
     return OptionsError(
         option,
         f"`{name}` is no {kind}",
-        expected=", ".join(known) or f"no {kind} at all",
-        hint=near_names(str(name), known) or None,
+        expected=", ".join(listed) or f"no {kind} at all",
+        hint=near_names(str(name), listed) or None,
     )
 
 

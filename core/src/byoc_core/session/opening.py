@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from byoc_core.artifact.executable import Executable
-from byoc_core.artifact.loading import OpenedArtifact, load_opened, map_file, paused_collection
+from byoc_core.artifact.loading import OpenedArtifact, load_opened, open_artifact, paused_collection
 from byoc_core.errors import ArtifactError, ByocError, OptionsError
 from byoc_core.session import compiling
 from byoc_core.session.cache import SessionCache
@@ -147,7 +147,7 @@ def _load(
     origin: Origin | None = None,
 ) -> Opened:
     with paused_collection():
-        opened = OpenedArtifact.open(map_file(path), f"artifact `{path}`")
+        opened = open_artifact(path)
         found = opened.digest
         if digest and found != digest:
             raise ArtifactError(opened.where, "is another artifact than before", got=found, expected=digest)

@@ -243,8 +243,8 @@ class Session:
                     raise OptionsError(f"size `{name}`", "is no size", got=repr(size), expected="an integer, 0 or more")
         arrays = {} if inputs is None else dict(inputs)
         if self._buckets is not None:
-            given = {name for value in self.inputs if value.name in arrays for name in value.symbols}
-            sizes = {**{name: found for name, found in self._buckets.sizes.items() if name not in given}, **sizes}
+            fixed = {name for value in self.inputs if value.name in arrays for name in value.symbols}
+            sizes = {**{name: found for name, found in self._buckets.sizes.items() if name not in fixed}, **sizes}
         for combination in product(*map(_listed, sizes.values())):
             self._run(self._drawn(arrays, dict(zip(sizes, map(int, combination), strict=True))), None)
 
@@ -256,9 +256,11 @@ class Session:
         """
         arrays = self._packed(feeds)
         specs = [spec for value in self.inputs for spec in value.specs]
-        places = argument_places("session", "input", specs)
-        accepted = [as_input(arrays[spec.name], spec, place) for spec, place in zip(specs, places, strict=True)]
-        return bind_symbols(specs, accepted, places)
+        locations = argument_places("session", "input", specs)
+        accepted = [
+            as_input(arrays[spec.name], spec, location) for spec, location in zip(specs, locations, strict=True)
+        ]
+        return bind_symbols(specs, accepted, locations)
 
     def compare_buckets(self, feeds: Mapping[str, object]) -> dict[str, float]:
         """Run the model on inputs as given and on the padded inputs, and return the differences of the outputs.

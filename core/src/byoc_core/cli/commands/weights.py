@@ -1,0 +1,100 @@
+"""``byoc weights``: constants shared by several artifacts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = ["manage_weights"]
+
+Action = Literal["show", "share", "join"]
+
+
+def manage_weights(
+    action: Annotated[
+        Action,
+        typer.Argument(
+            metavar="show|share|join",
+            help="Show the bytes of constants, and the bytes saved by sharing; write artifacts without constants, with "
+            "one file of all constants; or write an artifact with the constants inside.",
+            show_default=False,
+        ),
+    ],
+    artifacts: Annotated[
+        list[Path], typer.Argument(readable=False, metavar="ARTIFACT...", help="The artifacts.", show_default=False)
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            readable=False,
+            help="The folder of `share`, or the artifact of `join`.",
+            show_default=False,
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            "--weights",
+            readable=False,
+            metavar="FILE",
+            help="The file of constants, for `join`; by default weights.byocw beside the artifact.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Let several artifacts share one file of constants.
+
+    Artifacts of one model (other sizes, other backends, prefill and decode) hold the same constants. `share` writes
+    each constant once, into the file weights.byocw beside the artifacts; byoc finds the file there. Processes that load
+    several of the artifacts share the memory of the constants.
+    """
+    from rich.filesize import decimal
+
+    from byoc_core.artifact.sharing import join_weights, share_weights
+    from byoc_core.cli.console import print_text, show_bytes
+    from byoc_core.errors import OptionsError
+    from byoc_core.printable import to_printable_lines
+
+    if action == "show":
+        print_text(to_printable_lines(_summary(artifacts)) + "\n")
+        return
+    if output is None:
+        raise OptionsError("--output", f"is missing: `byoc weights {action}` writes files")
+    if weights is not None and action != "join":
+        raise OptionsError("--weights", "applies to `byoc weights join` only")
+    if action == "share":
+        with show_bytes(f"write {output.name}") as show:
+            written = share_weights(artifacts, output, progress=show)
+    elif len(artifacts) != 1:
+        raise OptionsError("byoc weights join", "takes one artifact", got=len(artifacts))
+    else:
+        with show_bytes(f"write {output.name}") as show:
+            join_weights(artifacts[0], output, weights=weights, progress=show)
+        written = [output]
+    lines = (f"wrote {path} ({decimal(path.stat().st_size)})" for path in written)
+    print_text(to_printable_lines("\n".join(lines)) + "\n")
+
+
+def _summary(artifacts: list[Path]) -> str:
+    from rich.filesize import decimal
+
+    from byoc_core.artifact.loading import open_artifact
+
+    nbytes: dict[str, int] = {}
+    total = 0
+    lines = []
+    for path in artifacts:
+        constants = open_artifact(path).manifest.constants
+        sizes = {digest: entry.nbytes for digest, entry in constants.items()}
+        total += sum(sizes.values())
+        nbytes.update(sizes)
+        lines.append(f"{path}: {len(sizes)} constants, {decimal(sum(sizes.values()))}")
+    shared = sum(nbytes.values())
+    lines.append(
+        f"together: {len(nbytes)} different constants, {decimal(shared)}; sharing saves {decimal(total - shared)}"
+    )
+    return "\n".join(lines)
