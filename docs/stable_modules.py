@@ -62,6 +62,8 @@ STABLE_MODULES = {
     "byoc_core.transform.byte_weights": "weights of integer products as signed bytes",
     "byoc_core.tuning": "measured placements",
     "byoc_core.vm.memory_map": "the buffers of a function in the arena",
+    "byoc_core.vm.state": "values kept from call to call",
+    "byoc_core.vm.state_summary": "the states of a function, with the bytes copied by a call",
 }
 """The modules open to programs and plugins, with their purposes; the stable names of a module are its ``__all__``."""
 

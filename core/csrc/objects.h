@@ -84,6 +84,7 @@ typedef struct {
   SymbolSource *sources;
   Py_ssize_t num_sources;
   int32_t num_inputs, num_outputs;
+  int32_t *state_inputs; /* for each output the input in the same buffer, with the value before the call, or -1 */
   PyObject *new_frame; /* new_frame() returns a new frame */
   FrameObject **frames;
   Py_ssize_t num_frames, max_frames;

@@ -25,12 +25,33 @@ static int read_source(const PlanObject *self, PyObject *item, SymbolSource *out
   return 0;
 }
 
+/* Fill in the inputs in the buffers of outputs from pairs; return -1 with an exception. */
+static int read_states(PlanObject *self, PyObject *states) {
+  self->state_inputs = PyMem_Calloc((size_t)self->num_outputs + 1, sizeof *self->state_inputs);
+  if (!self->state_inputs) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (int32_t i = 0; i < self->num_outputs; ++i) self->state_inputs[i] = -1;
+  const Py_ssize_t count = states ? PyTuple_Size(states) : 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    int output, input;
+    if (!PyArg_ParseTuple(PyTuple_GetItem(states, i), "ii;a state is (output, input)", &output, &input)) return -1;
+    if (output < 0 || output >= self->num_outputs || input < 0 || input >= self->num_inputs) {
+      PyErr_SetString(PyExc_ValueError, "a state has no such input or output");
+      return -1;
+    }
+    self->state_inputs[output] = input;
+  }
+  return 0;
+}
+
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"code", "num_inputs", "num_outputs", "sources", "new_frame", NULL};
-  PyObject *code, *sources, *new_frame;
+  static char *names[] = {"code", "num_inputs", "num_outputs", "sources", "new_frame", "states", NULL};
+  PyObject *code, *sources, *new_frame, *states = NULL;
   int num_inputs, num_outputs;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iiO!O", names, byoc_code_type, &code, &num_inputs, &num_outputs,
-                                   &PyTuple_Type, &sources, &new_frame))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iiO!O|O!", names, byoc_code_type, &code, &num_inputs, &num_outputs,
+                                   &PyTuple_Type, &sources, &new_frame, &PyTuple_Type, &states))
     return NULL;
   PlanObject *self = (PlanObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
@@ -41,6 +62,10 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   if (num_inputs < 0 || num_outputs < 0 || !are_arguments(self->code, (Py_ssize_t)num_inputs + num_outputs)) {
     Py_DECREF(self);
     PyErr_SetString(PyExc_ValueError, "a function needs a register for each input and output");
+    return NULL;
+  }
+  if (read_states(self, states)) {
+    Py_DECREF(self);
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(sources);
@@ -157,8 +182,11 @@ static int can_write(const PlanObject *plan, const FrameObject *frame, PyObject 
     if (!fits_register(&plan->code->registers[reg_index], outputs[i]) || !PyArray_ISWRITEABLE(output) ||
         !has_shape(outputs[i], &frame->frame.tensors[reg_index]))
       return 0;
-    for (int32_t j = 0; j < plan->num_inputs; ++j)
-      if (overlaps(output, (PyArrayObject *)inputs[j])) return 0;
+    for (int32_t j = 0; j < plan->num_inputs; ++j) {
+      PyArrayObject *input = (PyArrayObject *)inputs[j];
+      const int is_state = plan->state_inputs[i] == j && PyArray_BYTES(input) == PyArray_BYTES(output);
+      if (!is_state && overlaps(output, input)) return 0;
+    }
     for (int32_t j = 0; j < i; ++j)
       if (outputs[j] && overlaps(output, (PyArrayObject *)outputs[j])) return 0;
   }
@@ -293,6 +321,7 @@ static void plan_dealloc(PlanObject *self) {
   plan_clear(self);
   Py_CLEAR(self->code);
   PyMem_Free(self->sources);
+  PyMem_Free(self->state_inputs);
   PyMem_Free(self->frames);
   PyObject_GC_Del(self);
   Py_DECREF(type);
@@ -308,8 +337,8 @@ static PyMethodDef plan_methods[] = {
 };
 
 static PyType_Slot plan_slots[] = {
-    {Py_tp_doc, "Plan(code, num_inputs, num_outputs, sources, new_frame)\n--\n\nThe data for calls of a function run "
-                "completely by the extension."},
+    {Py_tp_doc, "Plan(code, num_inputs, num_outputs, sources, new_frame, states=())\n--\n\nThe data for calls of a "
+                "function run completely by the extension; states are pairs of an output and an input in one buffer."},
     {Py_tp_new, plan_new},
     {Py_tp_methods, plan_methods},
     {Py_tp_traverse, plan_traverse},

@@ -9,7 +9,7 @@
 #include "dims.h"
 
 enum { RT_MAX_NDIM = 64 }; /* of a register */
-enum { RT_PLAIN_PROGRAM = 1, RT_PROGRAM_WITH_VIEWS = 2 }; /* versions of the binary form */
+enum { RT_PLAIN_PROGRAM = 1, RT_PROGRAM_WITH_VIEWS = 2, RT_PROGRAM_WITH_STATES = 3 }; /* versions of the binary form */
 
 typedef enum {
   RT_PARAM,    /* an argument of the call; read-only */
@@ -90,7 +90,7 @@ const rt_register *rt_owner(const rt_vm_function *function, int32_t number);
 const char *rt_call_mnemonic(const rt_instruction *call);
 
 /* Read a program in the binary form of byoc_core/vm/encoding.py, with the structure checked: all indices are in range.
- * Return nonzero after setting an error of kind BYOC_RT_ARTIFACT. */
+ * Return nonzero after setting an error of kind BYOC_RT_ARTIFACT, or BYOC_RT_UNSUPPORTED for a program with states. */
 int32_t rt_decode_program(rt_pool *pool, const uint8_t *data, size_t nbytes, const char *where, rt_program *program);
 
 /* Check the laws of a decoded program that the machine relies on; set `is_early` and `needs_compact` of functions. A

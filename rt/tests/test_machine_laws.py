@@ -310,6 +310,14 @@ def test_programs_have_the_version_of_their_content(native: NativeLibrary) -> No
         with pytest.raises(NativeError) as caught:
             native.load_bytes(packed({**members, "program": bytes(program)}))
         assert "has the wrong format version" in str(caught.value) or "bytes after the end" in str(caught.value)
-        program[8] = 3
-        with pytest.raises(NativeError, match="has another format version; got 3, expected 1 to 2"):
+        program[8] = 4
+        with pytest.raises(NativeError, match="has another format version; got 4, expected 1 to 2"):
             native.load_bytes(packed({**members, "program": bytes(program)}))
+
+
+def test_programs_with_states_are_refused_with_the_reason(native: NativeLibrary) -> None:
+    members = taken_apart(executable_of(code_of(*END)).to_bytes())
+    program = bytearray(members["program"])
+    program[8] = 3
+    with pytest.raises(NativeError, match="keeps states from call to call, and this runtime keeps none"):
+        native.load_bytes(packed({**members, "program": bytes(program)}))

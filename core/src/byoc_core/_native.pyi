@@ -92,7 +92,13 @@ class Frame:
 
 class Plan:
     def __new__(
-        cls, code: Code, num_inputs: int, num_outputs: int, sources: tuple[_Source, ...], new_frame: Callable[[], Frame]
+        cls,
+        code: Code,
+        num_inputs: int,
+        num_outputs: int,
+        sources: tuple[_Source, ...],
+        new_frame: Callable[[], Frame],
+        states: tuple[tuple[int, int], ...] = (),
     ) -> Self: ...
     def run(self, inputs: list[Any], outputs: list[Any]) -> _NDArray | tuple[_NDArray, ...] | None: ...
     def prepare(self) -> bool: ...

@@ -57,6 +57,11 @@ TARGETS = {
         ),
         ("core/tests/vm/test_vm_dataflow.py::test_verifying_ten_thousand_instructions_takes_one_pass",),
     ),
+    "state-laws": Target(
+        "byoc_core",
+        ("vm/state_laws.py",),
+        ("core/tests/vm/test_state_laws.py", "core/tests/lower/test_states.py"),
+    ),
     "memory-map": Target(
         "byoc_core",
         ("runtime/pools.py", "vm/liveness.py", "vm/memory_map.py"),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from byoc_core.runtime.pools import Pool
     from byoc_core.vm.memory_map import MemoryMap
     from byoc_core.vm.program import Program
+    from byoc_core.vm.state_summary import StateSummary
 
 __all__ = ["Executable"]
 
@@ -87,10 +88,17 @@ class Executable:
 
     @property
     def functions(self) -> Mapping[str, Signature]:
-        """The signature of each callable function, in order."""
+        """The signature of each callable function, in order; without states, kept by the machine from call to call."""
         return MappingProxyType(
-            {function.name: Signature(function.params, function.results) for function in self.program.functions}
+            {function.name: Signature(function.inputs, function.outputs) for function in self.program.functions}
         )
+
+    @property
+    def states(self) -> Mapping[str, tuple[StateSummary, ...]]:
+        """The states of each function with states: values kept from call to call, and the bytes copied by a call."""
+        from byoc_core.vm.state_summary import summarise_states
+
+        return MappingProxyType({f.name: summarise_states(self.program, f) for f in self.program.functions if f.states})
 
     @property
     def arena_nbytes(self) -> Mapping[str, Dim]:

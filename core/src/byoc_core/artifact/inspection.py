@@ -19,6 +19,7 @@ from byoc_core.runtime.module import Signature, TensorSpec
 if TYPE_CHECKING:
     from byoc_core.vm.memory_map import MemoryMap
     from byoc_core.vm.program import Program
+    from byoc_core.vm.state_summary import StateSummary
 
 __all__ = ["InspectResult", "ModuleSummary", "RuntimeNeed", "inspect", "verify"]
 
@@ -113,6 +114,13 @@ class InspectResult:
 
     def __repr__(self) -> str:
         return f"<inspection of {self.path}: {', '.join(self.functions)}>"
+
+    @property
+    def states(self) -> Mapping[str, tuple[StateSummary, ...]]:
+        """The states of each function with states: values kept from call to call, and the bytes copied by a call."""
+        from byoc_core.vm.state_summary import summarise_states
+
+        return {f.name: summarise_states(self.program, f) for f in self.program.functions if f.states}
 
     def memory_map(self, function: str = "main", sizes: Mapping[str, int] | None = None) -> MemoryMap:
         """Return the planned memory of a function, as :meth:`Executable.memory_map` does.

@@ -276,7 +276,7 @@ class OpenedArtifact:
         except ProgramError as error:
             raise ArtifactError(where, f"is malformed: {error}") from error
         declared = {entry.name: entry.to_signature() for entry in self.manifest.functions}
-        if declared != {f.name: Signature(f.params, f.results) for f in program.functions}:
+        if declared != {f.name: Signature(f.inputs, f.outputs) for f in program.functions}:
             raise ArtifactError(where, "has functions other than declared by the manifest")
         for reference in program.constants:
             entry = self.manifest.constants.get(reference.digest)

@@ -22,8 +22,8 @@ class MemoryNeed:
         constants_nbytes: the artifact's constants, mapped from the file.
         payload_nbytes: the payloads of the artifact's modules: code, and other data kept by backends.
         arena_nbytes: planned intermediates, and the scratch memory taken by regions from the caller.
-        input_nbytes: the inputs.
-        output_nbytes: the results.
+        input_nbytes: the inputs, without states.
+        output_nbytes: the results, and the states as they are after the call.
     """
 
     constants_nbytes: int
@@ -39,7 +39,7 @@ class MemoryNeed:
             constants_nbytes,
             payload_nbytes,
             function.arena_nbytes,
-            _nbytes(function.params),
+            _nbytes(function.inputs),
             _nbytes(function.results),
         )
 

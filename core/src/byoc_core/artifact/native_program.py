@@ -84,6 +84,8 @@ class NativeProgram:
 
     def _own_obstacles(self, function: VMFunction, modules: Sequence[RuntimeModule]) -> list[str]:
         found = [text for instruction in function.code for text in self._obstacles_of(function, instruction)]
+        if function.states:
+            found.append("states kept from call to call")
         if not found and function.dynamics:
             found.append("tensors of sizes known only after running")
         if not found and solve_sizes(function) is None:

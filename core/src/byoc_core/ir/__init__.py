@@ -8,6 +8,7 @@ from byoc_core.ir.module import Binding, Function, IRModule, Location, Value, Va
 from byoc_core.ir.parser import parse_function, parse_module
 from byoc_core.ir.printer import EXTERNAL_MODULES, binding_window, print_function, print_module
 from byoc_core.ir.sizes import cited_symbols, given_symbols, type_symbols
+from byoc_core.ir.states import StateVariable, declare_states, state_values, states_of
 from byoc_core.ir.structural import (
     CALL,
     CALL_DPS_PACKED,
@@ -56,6 +57,7 @@ __all__ = [
     "OpDef",
     "OpRegistry",
     "OperandSpec",
+    "StateVariable",
     "TensorType",
     "Trait",
     "Type",
@@ -64,6 +66,7 @@ __all__ = [
     "Var",
     "binding_window",
     "cited_symbols",
+    "declare_states",
     "digest_of",
     "given_symbols",
     "has_effect",
@@ -76,6 +79,8 @@ __all__ = [
     "parse_module",
     "print_function",
     "print_module",
+    "state_values",
+    "states_of",
     "structural_hash",
     "structurally_equal",
     "tensor",

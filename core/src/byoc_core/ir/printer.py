@@ -18,6 +18,7 @@ from byoc_core.dims import DimExpr
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
+from byoc_core.ir.states import initial_constants
 from byoc_core.ir.structural import CALL
 from byoc_core.opset.attributes import REQUIRED
 from byoc_core.opset.types import Type, quoted
@@ -92,6 +93,10 @@ class _Printer:
         self._comments = comments or {}
         self._constants: dict[Constant, str] = {}
         self.table: dict[Constant, str] = {}
+        # States cite constants by digest, and only the table brings an array into the store of a parsed module.
+        for constant in (constant for function in functions for constant in initial_constants(function, store)):
+            if constant not in self._constants:
+                self._constants[constant] = self.table[constant] = f"const{len(self.table)}"
         for constant in (constant for function in functions for constant in _cited(function)):
             if constant not in self._constants:
                 text = _inline_constant(constant, store)

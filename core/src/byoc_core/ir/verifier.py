@@ -6,7 +6,7 @@ the op, in stored form; result types equal the results of the type rules; a call
 itself, directly or indirectly; cited constants are in the store; global symbols are unique; symbolic sizes are given by
 the parameters or determined by an earlier binding; a binding introducing sizes uses new names for these sizes; sizes
 learnt by a region are known only inside the region, except sizes in the results of both branches of an ``if``; bodies
-are nested at most :data:`MAX_NESTING` deep.
+are nested at most :data:`MAX_NESTING` deep; states keep the laws of :mod:`byoc_core.ir.state_laws`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
 from byoc_core.ir.printer import binding_window
 from byoc_core.ir.sizes import attribute_symbols, introduced_symbols, learnt_symbols, type_symbols
+from byoc_core.ir.state_laws import check_states
 from byoc_core.ir.structural import CALL, COMPOSITE
 from byoc_core.ir.structural_equality import attributes_text
 from byoc_core.opset.types import TensorType
@@ -46,6 +47,7 @@ def verify(module: IRModule) -> IRModule:
         _check_nesting(function)
     _check_call_graph(module)
     check_global_symbols(module)
+    check_states(module)
     owners: dict[int, str] = {}
     for function in module.functions.values():
         _Verifier(module, function, owners).check(function, frozenset())

@@ -65,6 +65,10 @@ class Buffers:
         """Return the type of a value in need of storage."""
         return self.tensor_type(var.type, f"`{var.name}`")
 
+    def type_of_register(self, number: int) -> TensorType:
+        """Return the type of the tensor in a register."""
+        return TensorType(self.registers[number].shape, self.registers[number].dtype)
+
     def new(self, kind: RegisterKind, type_: TensorType, binds: tuple[str, ...] = ()) -> int:
         """Add a register and return its number."""
         return self.registers.new(kind, type_.dtype, shape_of(type_), binds)

@@ -4,17 +4,19 @@ During code emission, every buffer is a virtual register. The op producing a res
 result register. Both branches of an ``if`` write a result into one register. The parameters of a region are the
 registers of the operands. Copies remain only for returned inputs and constants, for values returned twice, for the
 initial values of a loop, and for values of a round made before the last read of the previous round's values. Values
-carried unchanged by a loop stay in place. Ops for pure rearrangement are views if possible: either the result is a view
+carried unchanged by a loop stay in place. New values of states lie in the place of the old values
+(:mod:`byoc_core.lower.states`). Ops for pure rearrangement are views if possible: either the result is a view
 of the operands, or the operands are made in the place of the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain, compress
 
 from byoc_core.dims import Dim, bound_symbols, shape_symbols, substitute, symbols_of
-from byoc_core.errors import CodegenError, ProgramError
+from byoc_core.errors import CodegenError, InternalError, ProgramError
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.structural import CALL, CALL_DPS_PACKED, CALL_PACKED, IF, LOOP
 from byoc_core.lower.assign_registers import assign_registers
@@ -22,6 +24,7 @@ from byoc_core.lower.buffers import KNOWN_SIZES_HINT, Buffers, shape_of
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
 from byoc_core.lower.placement_hints import Sharing, compact_values, placement_hints
+from byoc_core.lower.states import find_slots, stale_states
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.opset.layout import is_size, unproved_sizes
 from byoc_core.opset.types import TensorType, Type
@@ -49,16 +52,35 @@ def lower_function(function: Function, tables: ProgramTables, max_sharing: Shari
         tables: the tables of the whole program.
         max_sharing: the maximum memory sharing between values.
 
+    A state's new value is written into the buffer of the old value, unless the old value is read afterwards: then the
+    new value is made elsewhere and copied at the end.
+
     Raises:
         CodegenError: see :func:`byoc_core.lower.lower`.
+
+    Cost: a function is lowered once more for each such copy.
     """
-    plain = _Lowering(function, tables, Sharing.NONE).run()
+    copied: frozenset[int] = frozenset()
+    while True:
+        lowered = _lower_with_views(function, tables, max_sharing, copied)
+        stale = stale_states(lowered, tables)
+        if not stale:
+            return lowered
+        if stale <= copied:
+            raise InternalError(f"function `{function.name}`", f"reads overwritten states {sorted(stale)}")
+        copied |= stale
+
+
+def _lower_with_views(
+    function: Function, tables: ProgramTables, max_sharing: Sharing, copied: frozenset[int]
+) -> VMFunction:
+    plain = _Lowering(function, tables, Sharing.NONE, copied).run()
     if not any(map(_is_view, function.walk())):
         return plain
     shapes = chain((param.shape for param in plain.params), (tensor.shape for tensor in plain.tensors))
     sizes = unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
     for sharing in range(max_sharing, Sharing.NONE, -1):
-        candidate = _Lowering(function, tables, Sharing(sharing)).run()
+        candidate = _Lowering(function, tables, Sharing(sharing), copied).run()
         if is_size(plain.arena_nbytes - candidate.arena_nbytes, sizes) and _is_provable(candidate, tables):
             return candidate
     if not _is_provable(plain, tables):
@@ -93,8 +115,10 @@ def _no_code_error(where: str, binding: Binding) -> CodegenError:
 
 
 class _Lowering:
-    def __init__(self, function: Function, tables: ProgramTables, sharing: Sharing) -> None:
+    def __init__(self, function: Function, tables: ProgramTables, sharing: Sharing, copied: frozenset[int]) -> None:
         self._function = function
+        self._states = find_slots(function, tables)
+        self._copied = copied
         self._tables = tables
         self._sharing = sharing
         self._where = f"function `{function.name}`"
@@ -109,13 +133,18 @@ class _Lowering:
             self._buffers.register_of[param] = self._buffers.new(RegisterKind.PARAM, TensorType(spec.shape, spec.dtype))
         outputs = [self._buffers.new(RegisterKind.RESULT, TensorType(spec.shape, spec.dtype)) for spec in results]
         early = [shape_symbols(spec.shape) <= self._buffers.input_symbols for spec in results]
-        self._set_targets(function, outputs, early)
+        made_elsewhere = {self._states[number].result for number in self._copied}
+        self._set_targets(function, outputs, [ok and index not in made_elsewhere for index, ok in enumerate(early)])
         self._emit_bindings(function)
         returned: list[int] = []
-        for value, output, is_early in zip(function.results, outputs, early, strict=True):
-            returned.append(self._return(value, output, returned, is_early=is_early))
+        state_results = {state.result for state in self._states}
+        for index, (value, output, is_early) in enumerate(zip(function.results, outputs, early, strict=True)):
+            returned.append(
+                output if index in state_results else self._return(value, output, returned, is_early=is_early)
+            )
+        self._store_states(function, outputs)
         self._buffers.code.append(Ret(tuple(returned)))
-        return assign_registers(
+        lowered = assign_registers(
             function.name,
             params,
             results,
@@ -124,6 +153,24 @@ class _Lowering:
             self._buffers.code,
             self._tables.extern_traits,
         )
+        return replace(lowered, states=self._states)
+
+    def _store_states(self, function: Function, outputs: Sequence[int]) -> None:
+        """Emit copies of new values made elsewhere, at the end: no old value is read later, except by these copies."""
+        registers = self._buffers.registers
+        old = {self._buffers.register_of[function.params[state.param]]: state for state in self._states}
+        pending = []
+        for state in self._states:
+            source, target = self._buffers.register(function.results[state.result]), outputs[state.result]
+            owner = old.get(registers.owner(source))
+            if owner is not None and (owner is not state or registers.layout(source) != registers.layout(target)):
+                # The old value of another state, or moved: saved before any copy can overwrite the old value.
+                saved = self._buffers.allocate(self._buffers.type_of_register(source), "a state")
+                self._buffers.copy(source, saved)
+                source = saved
+            pending.append((source, target))
+        for source, target in pending:
+            self._buffers.copy(source, target)
 
     def _set_targets(self, function: Function, buffers: Sequence[int], ready: Sequence[bool]) -> None:
         """Let the ops producing the results of a function or region write into existing buffers."""

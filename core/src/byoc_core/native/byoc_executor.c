@@ -37,13 +37,20 @@ static void compact_strides(const int64_t *shape, int32_t ndim, int64_t *strides
 
 enum { MAX_NDIM = 64 };
 
-/* Copy a tensor. Return 0, without copying, if the shapes differ or have too many axes. */
+/* Return whether tensors of equal shape name the same elements; false for some strided tensors. */
+static int is_same_memory(const DLTensor *left, const DLTensor *right) {
+  if (left->data != right->data || !left->strides != !right->strides) return 0;
+  return !left->strides || !memcmp(left->strides, right->strides, (size_t)left->ndim * sizeof *left->strides);
+}
+
+/* Copy a tensor; from a state's old value to the same places of the new value, there is nothing to do. Return 0, without
+ * copying, if the shapes differ or have too many axes. */
 static int copy_tensor(const DLTensor *source, const DLTensor *target, int64_t itemsize) {
   int64_t source_compact[MAX_NDIM], target_compact[MAX_NDIM];
   if (!has_equal_shape(source, target) || source->ndim > MAX_NDIM) return 0;
   int64_t count = 1;
   for (int32_t axis = 0; axis < source->ndim; ++axis) count *= source->shape[axis];
-  if (count == 0) return 1;
+  if (count == 0 || is_same_memory(source, target)) return 1;
   if (!source->strides && !target->strides) {
     memmove(target->data, source->data, (size_t)(count * itemsize));
     return 1;

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy.typing as npt
 
 from byoc_core.errors import IRError, near_names
-from byoc_core.ir import IRModule, Value
+from byoc_core.ir import IRModule, Value, states_of
 from byoc_core.transform.infer_types import retype
 from byoc_core.transform.pass_ import Pass
 
@@ -31,7 +31,7 @@ class BindParams(Pass):
         """Return the module with fewer parameters; types depending on the sizes of bound parameters become exact.
 
         Raises:
-            IRError: no such parameter, or the array does not have the parameter's type.
+            IRError: no such parameter, a state, or the array does not have the parameter's type.
         """
         function = module[self.function]
         by_name = dict(zip(function.input_names, function.params, strict=True))
@@ -45,6 +45,13 @@ class BindParams(Pass):
                     hint=near_names(name, by_name) or None,
                 )
             mapping[id(by_name[name])] = module.constants.add(array)
+        bound_states = [state.input for state in states_of(function) if state.input in self.params]
+        if bound_states:
+            raise IRError(
+                f"function `{self.function}`",
+                f"parameter `{bound_states[0]}` is a state and cannot be bound",
+                hint="The initial value of a state may be a constant.",
+            )
         unbound = [(name, param) for name, param in by_name.items() if id(param) not in mapping]
         attrs = dict(function.attrs)
         if "input_names" in attrs:

@@ -106,7 +106,8 @@ class CallList:
         self._plan: Plan | None = None
         if self.is_complete:
             num_arguments = len(function.params), len(function.results)
-            self._plan = extension.Plan(self._code, *num_arguments, self._sources, self.new_frame)
+            states = tuple((state.result, state.param) for state in function.states)
+            self._plan = extension.Plan(self._code, *num_arguments, self._sources, self.new_frame, states)
 
     def prepare(self) -> None:
         """Allocate the frame for the first call of a function without symbols; the list is complete."""

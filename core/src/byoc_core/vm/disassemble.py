@@ -60,6 +60,12 @@ def _function_lines(program: Program, function: VMFunction) -> list[str]:
         for index, view in enumerate(function.views)
     ]
     lines += [
+        f"    state {names[state.param]} -> {names[num_params + state.result]}"
+        + ("" if state.initial is None else f" initially constant {state.initial}")
+        + ("" if state.axis is None else f" moving along axis {state.axis}")
+        for state in function.states
+    ]
+    lines += [
         f"    {index:4}: {_instruction_text(program, names, instruction)}"
         for index, instruction in enumerate(function.code)
     ]

@@ -2,9 +2,10 @@
 
 Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the program. Numbers are unsigned LEB128 in
 shortest form; texts are UTF-8 preceded by their length; sequences are preceded by their length; dimensions are the
-canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after the code. A program without
-registers sharing memory and without calls writing their own inputs has version 1: every version of the machine runs
-such a program. Therefore every program has exactly one encoding, and any bytes accepted by :func:`decode` encode to
+canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after the code, version 3 also the
+states after the views. A program without states has version 2 at most. A program without registers sharing memory and
+without calls writing their own inputs has version 1: every version of the machine runs such a program. Therefore every
+program has exactly one encoding, and any bytes accepted by :func:`decode` encode to
 the same bytes again.
 """
 
@@ -17,17 +18,18 @@ from byoc_core.dims import Dim, read_dim, read_problem
 from byoc_core.errors import IRTypeError, ProgramError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import INSTRUCTIONS, CallKind, FieldKind, Instruction, spec_of
-from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, View, VMFunction
+from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, StateSlot, View, VMFunction
 
 __all__ = ["FORMAT_VERSION", "MAGIC", "decode", "encode"]
 
 MAGIC = b"BYOC-VM\0"
 """The first bytes of every encoded program."""
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """The newest version written by :func:`encode`; :func:`decode` reads this version and all earlier versions."""
 
 _PLAIN_VERSION = 1
+_VIEW_VERSION = 2
 
 _MAX_NUMBER_BYTES = 9
 _SPECS_BY_OPCODE = {spec.opcode: spec for spec in INSTRUCTIONS}
@@ -43,7 +45,7 @@ def encode(program: Program) -> bytes:
             format permits.
     """
     version = _version_of(program)
-    writer = _Writer(has_views=version > _PLAIN_VERSION)
+    writer = _Writer(version)
     writer.sequence(program.externs, writer.text)
     writer.sequence(program.constants, writer.constant)
     writer.sequence(program.functions, writer.function)
@@ -71,7 +73,7 @@ def decode(data: bytes) -> Program:
             expected=f"{_PLAIN_VERSION} to {FORMAT_VERSION}",
             hint="Load the program with the byoc-core version of the writer, or build the model again.",
         )
-    reader.has_views = version > _PLAIN_VERSION
+    reader.version = version
     externs = reader.sequence(reader.text)
     constants = reader.sequence(reader.constant)
     functions = reader.sequence(reader.function)
@@ -84,13 +86,15 @@ def decode(data: bytes) -> Program:
 
 
 def _version_of(program: Program) -> int:
-    return _PLAIN_VERSION if all(function.is_plain for function in program.functions) else FORMAT_VERSION
+    if any(function.states for function in program.functions):
+        return FORMAT_VERSION
+    return _PLAIN_VERSION if all(function.is_plain for function in program.functions) else _VIEW_VERSION
 
 
 class _Writer:
-    def __init__(self, *, has_views: bool) -> None:
+    def __init__(self, version: int) -> None:
         self.data = bytearray()
-        self._has_views = has_views
+        self._version = version
 
     def number(self, value: int) -> None:
         if not 0 <= value < 1 << 7 * _MAX_NUMBER_BYTES:
@@ -148,6 +152,12 @@ class _Writer:
         if value.strides is not None:
             self.sequence(value.strides, self.dim)
 
+    def state(self, value: StateSlot) -> None:
+        self.number(value.param)
+        self.number(value.result)
+        for number in (value.initial, value.axis):  # 0 for none
+            self.number(0 if number is None else number + 1)
+
     def instruction(self, value: Instruction) -> None:
         spec = spec_of(value)
         self.number(spec.opcode)
@@ -167,15 +177,17 @@ class _Writer:
         self.sequence(value.tensors, self.tensor)
         self.sequence(value.dynamics, self.dynamic)
         self.sequence(value.code, self.instruction)
-        if self._has_views:
+        if self._version >= _VIEW_VERSION:
             self.sequence(value.views, self.view)
+        if self._version == FORMAT_VERSION:
+            self.sequence(value.states, self.state)
 
 
 class _Reader:
     def __init__(self, data: bytes, position: int) -> None:
         self.data = data
         self.position = position
-        self.has_views = False
+        self.version = _PLAIN_VERSION
         self._dims: dict[str, Dim] = {}
 
     def error(self, problem: str, *, got: object = None) -> ProgramError:
@@ -259,6 +271,10 @@ class _Reader:
             case has_strides:
                 raise self.error("the flag for the strides of a view is neither 0 nor 1", got=has_strides)
 
+    def state(self) -> StateSlot:
+        param, result, initial, axis = (self.number() for _ in range(4))
+        return StateSlot(param, result, initial - 1 if initial else None, axis - 1 if axis else None)
+
     def call_kind(self) -> CallKind:
         value = self.number()
         try:
@@ -292,5 +308,6 @@ class _Reader:
             self.sequence(self.tensor),
             self.sequence(self.dynamic),
             self.sequence(self.instruction),
-            self.sequence(self.view) if self.has_views else (),
+            self.sequence(self.view) if self.version >= _VIEW_VERSION else (),
+            self.sequence(self.state) if self.version == FORMAT_VERSION else (),
         )

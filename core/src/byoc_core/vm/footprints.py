@@ -69,11 +69,11 @@ class Footprints:
 
     def is_elementwise_alias(self, left: int, right: int) -> bool:
         """Return whether corresponding elements of two registers provably have the same address."""
-        if left == right:
-            return True
-        if self.owners[left] != self.owners[right]:
-            return False
-        left_layout, right_layout = self._layout(left), self._layout(right)
+        return left == right or (self.owners[left] == self.owners[right] and self.have_equal_places(left, right))
+
+    def have_equal_places(self, left: int, right: int) -> bool:
+        """Return whether corresponding elements provably have the same places, each in the owner of its register."""
+        left_layout, right_layout = self.layout(left), self.layout(right)
         if left_layout.is_compact and right_layout.is_compact:
             # Compact elements correspond in row-major order, whatever the two shapes.
             return left_layout.offset == right_layout.offset and product(left_layout.shape) == product(
@@ -81,7 +81,8 @@ class Footprints:
             )
         return left_layout == right_layout
 
-    def _layout(self, register: int) -> Layout:
+    def layout(self, register: int) -> Layout:
+        """Return the layout of a register's elements in the owner."""
         return self._layouts.get(register) or compact_layout(self._registers[register].shape)
 
     def _number_atoms(self, owner: int, views: Sequence[int]) -> None:

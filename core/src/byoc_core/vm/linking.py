@@ -295,6 +295,8 @@ class _Linker:
                 frame.define(call.results, specs, arrays, arrays)
 
             return Step.of(clone, (self._frame, *call.args), index)
+        if self._target.function.states and builtin is Builtin.COPY:
+            return Step.of(_copy_unless_in_place, (*call.args, *call.results), index)
         return Step.of(_BUILTINS[builtin], (*call.args, *call.results), index)
 
 
@@ -314,6 +316,13 @@ def _copy(source: NDArray, target: NDArray) -> None:
     if source.shape != target.shape:
         raise CallError("copy", "the shapes differ", got=list(source.shape), expected=list(target.shape))
     target[...] = source
+
+
+def _copy_unless_in_place(source: NDArray, target: NDArray) -> None:
+    """Copy, except from a state's old value to the same places of the new value."""
+    addresses = [array.__array_interface__["data"][0] for array in (source, target)]
+    if addresses[0] != addresses[1] or source.strides != target.strides:
+        _copy(source, target)
 
 
 def _zero(target: NDArray) -> None:

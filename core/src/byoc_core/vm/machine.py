@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -27,7 +28,10 @@ from byoc_core.vm.linking import link
 from byoc_core.vm.program import Program
 from byoc_core.vm.verify import verify
 
-__all__ = ["ExecutableLike", "VMCallable", "VirtualMachine"]
+if TYPE_CHECKING:
+    from byoc_core.vm.state import State
+
+__all__ = ["ExecutableLike", "VMCallable", "VirtualMachine", "check_names"]
 
 
 class ExecutableLike(Protocol):
@@ -92,10 +96,31 @@ class VMCallable:
         results = linked.run(arrays, None, sizes)
         return results[0] if len(results) == 1 else tuple(results)
 
+    @property
+    def state(self) -> State:
+        """The state of calls without another state; see :meth:`VirtualMachine.state`.
+
+        Raises:
+            CallError: the function has no states.
+        """
+        raise self._stateless()
+
+    def new_state(self, *, capacity: int = 0, limit: int | None = None) -> State:
+        """Return a new state; see :meth:`VirtualMachine.new_state`."""
+        raise self._stateless()
+
+    def _stateless(self) -> CallError:
+        return CallError(f"function `{self.name}`", "has no states")
+
     def run(
-        self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None
+        self,
+        inputs: Mapping[str, object],
+        out: Mapping[str, object] | None = None,
+        state: State | None = None,
     ) -> NDArray | tuple[NDArray, ...]:
         """Run the function on named inputs; see :meth:`VirtualMachine.run`."""
+        if state is not None:
+            raise self._stateless()
         linked = self._linked
         if out is None and type(inputs) is dict and len(inputs) == len(self._input_names):
             try:
@@ -108,10 +133,10 @@ class VMCallable:
         if out is not None and (returned := linked.run_in_extension(inputs, out)) is not None:
             return returned
         where = f"function `{self.name}`"
-        _check_names(where, "input", inputs, self.params, complete=True)
+        check_names(where, "input", inputs, self.params, complete=True)
         accepted, sizes = linked.accept([inputs[name] for name in self._input_names])
         if out is not None:
-            _check_names(where, "output", out, self.results, complete=False)
+            check_names(where, "output", out, self.results, complete=False)
         found = self._run_into(accepted, sizes, out) if out else linked.run(accepted, None, sizes)
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -119,8 +144,8 @@ class VMCallable:
         """Bind the function to fixed buffers; see :meth:`VirtualMachine.bind`."""
         linked = self._linked
         where = f"function `{self.name}`"
-        _check_names(where, "input", inputs, self.params, complete=True)
-        _check_names(where, "output", {} if out is None else out, self.results, complete=False)
+        check_names(where, "input", inputs, self.params, complete=True)
+        check_names(where, "output", {} if out is None else out, self.results, complete=False)
         if not all(linked.early_results):
             unknown_size = next(
                 spec.name for spec, early in zip(self.results, linked.early_results, strict=True) if not early
@@ -156,17 +181,25 @@ class VMCallable:
 
         return run_on_clean_bools
 
-    def _run_into(self, inputs: Sequence[NDArray], sizes: dict[str, int], out: Mapping[str, object]) -> list[NDArray]:
+    def _run_into(
+        self,
+        inputs: Sequence[NDArray],
+        sizes: dict[str, int],
+        out: Mapping[str, object],
+        state_buffers: Mapping[int, NDArray] = MappingProxyType({}),
+    ) -> list[NDArray]:
+        """Run the function with buffers of the caller for some results, and ``state_buffers`` for states."""
         linked = self._linked
-        locations = argument_places(f"function `{self.name}`", "output", self.results)
+        locations = argument_places(f"function `{self.name}`", "output", linked.function.results)
+        specs = linked.function.results
         caller_buffers = {
             index: as_output(out[spec.name], spec, locations[index])
-            for index, spec in enumerate(self.results)
-            if spec.name in out
+            for index, spec in enumerate(specs)
+            if spec.name in out and index not in state_buffers
         }
         early = [index for index in caller_buffers if linked.early_results[index]]
         bind_symbols(
-            [self.results[i] for i in early],
+            [specs[i] for i in early],
             [caller_buffers[i] for i in early],
             [locations[i] for i in early],
             sizes=dict(sizes),
@@ -175,7 +208,7 @@ class VMCallable:
             inputs, list(caller_buffers.values()), [locations[index] for index in caller_buffers]
         )
         targets = dict(zip(caller_buffers, separated, strict=True))
-        buffers = [targets[index] if index in early else None for index in range(len(self.results))]
+        buffers = [targets[index] if index in early else state_buffers.get(index) for index in range(len(specs))]
         results = linked.run(inputs, buffers, sizes)
         for index, target in targets.items():
             if index not in early:
@@ -260,7 +293,13 @@ class VirtualMachine:
             linked[name].prepare()
         _prepare(modules, requested_threads)
         self._program = program
-        self._callables = {name: VMCallable(function) for name, function in linked.items()}
+        self._callables = {
+            name: VMCallable(function) for name, function in linked.items() if not function.function.states
+        }
+        if len(self._callables) < len(linked):
+            from byoc_core.vm.stateful_callable import stateful_callables
+
+            self._callables |= stateful_callables(linked, constants)
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -283,8 +322,35 @@ class VirtualMachine:
             )
         return function
 
+    def state(self, name: str = "main") -> State:
+        """Return the state owned by the machine: the state of all calls without another state.
+
+        Raises:
+            CallError: there is no such function, or the function has no states.
+        """
+        return self[name].state
+
+    def new_state(self, name: str = "main", *, capacity: int = 0, limit: int | None = None) -> State:
+        """Return a new state, for another sequence of calls; :meth:`run` takes the state.
+
+        Args:
+            name: the name of the function.
+            capacity: the rows of moving lengths for which room is made at once. With more rows, buffers are replaced by
+                buffers of twice the rows.
+            limit: the maximum rows of moving lengths; a longer value is an error, before anything runs.
+
+        Raises:
+            CallError: there is no such function, or the function has no states.
+            OptionsError: a number is no number of rows.
+        """
+        return self[name].new_state(capacity=capacity, limit=limit)
+
     def run(
-        self, name: str, inputs: Mapping[str, object], out: Mapping[str, object] | None = None
+        self,
+        name: str,
+        inputs: Mapping[str, object],
+        out: Mapping[str, object] | None = None,
+        state: State | None = None,
     ) -> NDArray | tuple[NDArray, ...]:
         """Run a function on named inputs.
 
@@ -293,16 +359,18 @@ class VirtualMachine:
             inputs: every input, by name.
             out: buffers for some or all results, by name; the others are fresh. A buffer may overlap an input, and need
                 not be contiguous.
+            state: the values kept from call to call; by default the state owned by the machine.
 
         Returns:
             The result, or a tuple of all results unless there is exactly one; buffers of ``out`` are among these.
+            States are not among inputs and results.
 
         Raises:
             CallError: an unknown or missing name, or an unfit argument. Nothing has run in this case, except if a
                 buffer does not fit a result of a size only known after the run.
             ExecutionError: a callee of the function failed.
         """
-        return self[name].run(inputs, out)
+        return self[name].run(inputs, out, state)
 
     def bind(
         self, name: str, inputs: Mapping[str, object], out: Mapping[str, object] | None = None
@@ -367,9 +435,14 @@ def _check_fixed(array: NDArray, value: object, where: str) -> None:
         )
 
 
-def _check_names(
+def check_names(
     where: str, role: str, arrays: Mapping[str, object], specs: Sequence[TensorSpec], *, complete: bool
 ) -> None:
+    """Check the names of inputs or outputs.
+
+    Raises:
+        CallError: a name is unknown, or missing from a complete set.
+    """
     names = [spec.name for spec in specs]
     if not isinstance(arrays, Mapping):
         raise CallError(where, f"{role}s are not passed by name", got=type(arrays).__name__, expected="a mapping")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from byoc_core.errors import LinkError
 from byoc_core.runtime.module import CallTraits, RuntimeModule
 from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.program import Program, VMFunction
+from byoc_core.vm.state_laws import StateAliases
 from byoc_core.vm.view_laws import aliased_operands, is_strided
 
 __all__ = ["check_permissions"]
@@ -35,16 +36,23 @@ def check_permissions(program: Program, modules: Sequence[RuntimeModule], extern
                 for name in module.function_names:
                     owners.setdefault(name, module)
         footprints = Footprints(program, function)
+        states = StateAliases(program, function, footprints)
         for index, call in enumerate(function.code):
             if isinstance(call, Call) and call.kind is CallKind.EXTERN:
                 symbol = program.externs[call.callee]
                 owner = owners.get(symbol) if symbol not in externs else None
                 traits = CallTraits() if owner is None else owner.call_traits(symbol)
-                _check_call(program, function, footprints, index, call, traits)
+                aliases = (*aliased_operands(footprints, call), *states.aliased_operands(call))
+                _check_call(program, function, aliases, index, call, traits)
 
 
 def _check_call(
-    program: Program, function: VMFunction, footprints: Footprints, index: int, call: Call, traits: CallTraits
+    program: Program,
+    function: VMFunction,
+    aliases: Iterable[tuple[int, int]],
+    index: int,
+    call: Call,
+    traits: CallTraits,
 ) -> None:
     where = f"function `{function.name}`, instruction {index}"
     symbol = program.externs[call.callee]
@@ -55,7 +63,7 @@ def _check_call(
                 f"`{symbol}` takes C-contiguous arrays only",
                 got=f"register {program.registers(function)[number]} with strides",
             )
-    for position, number in aliased_operands(footprints, call):
+    for position, number in aliases:
         if (position, number) not in traits.in_place:
             raise LinkError(
                 where,

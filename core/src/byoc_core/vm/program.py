@@ -36,6 +36,7 @@ __all__ = [
     "Program",
     "Register",
     "RegisterKind",
+    "StateSlot",
     "VMFunction",
     "View",
     "nbytes_of",
@@ -111,6 +112,26 @@ class View:
         return self.strides is None or is_compact(self.shape, self.strides)
 
 
+@dataclass(frozen=True, slots=True)
+class StateSlot:
+    """A param and a result in one buffer: the value before and after a call; see :mod:`byoc_core.vm.state_laws`.
+
+    Both begin at the first byte of the buffer. The machine, or a caller, keeps the buffer from call to call.
+
+    Attributes:
+        param: the index of the param with the value before the call.
+        result: the index of the result with the value after the call.
+        initial: the program's number of the constant before the first call; ``None`` for zeros.
+        axis: the axis of a moving length: the result may have more rows than the param, and the first call gets no
+            rows. ``None``: param and result have the same shape.
+    """
+
+    param: int
+    result: int
+    initial: int | None = None
+    axis: int | None = None
+
+
 class RegisterKind(Enum):
     """The groups of registers; the value is the prefix in listings."""
 
@@ -150,6 +171,7 @@ class VMFunction:
         dynamics: tensors defined while the function runs.
         code: the instructions; the first is the entry.
         views: registers naming memory of other registers.
+        states: params and results in one buffer.
     """
 
     name: str
@@ -161,6 +183,19 @@ class VMFunction:
     dynamics: tuple[DynamicTensor, ...]
     code: tuple[Instruction, ...]
     views: tuple[View, ...] = ()
+    states: tuple[StateSlot, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The params passed by every call: all but the params of states."""
+        state_params = {state.param for state in self.states}
+        return tuple(spec for index, spec in enumerate(self.params) if index not in state_params)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The results returned by every call: all but the results of states."""
+        state_results = {state.result for state in self.states}
+        return tuple(spec for index, spec in enumerate(self.results) if index not in state_results)
 
     @property
     def first_view(self) -> int:
@@ -182,7 +217,7 @@ class VMFunction:
     @property
     def is_plain(self) -> bool:
         """Whether no two registers share memory, and no call writes a register also read by the call."""
-        return not self.views and not any(
+        return not (self.views or self.states) and not any(
             isinstance(instruction, Call)
             and instruction.kind is CallKind.EXTERN
             and not set(instruction.args).isdisjoint(instruction.results)

@@ -2,7 +2,7 @@
 
 The checks of this module need no knowledge of paths: names, indexes, counts, types, storage bounds.
 :mod:`byoc_core.vm.dataflow` checks the laws depending on the order of execution (definition before use, overlap of live
-tensors).
+tensors), :mod:`byoc_core.vm.state_laws` the laws of states.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from byoc_core.vm.program import (
     VMFunction,
     nbytes_of,
 )
+from byoc_core.vm.state_laws import check_stale_reads, check_state_slots
 from byoc_core.vm.view_laws import check_memory, check_views
 
 __all__ = ["verify"]
@@ -76,11 +77,14 @@ def _verify(program: Program) -> None:
     for function in program.functions:
         _check_declarations(program, function)
     for function in program.functions:
+        check_state_slots(program, function)
+    for function in program.functions:
         checker = _CodeChecker(program, function)
         checker.check()
         footprints = Footprints(program, function)
         check_memory(program, function, footprints)
         check_dataflow(program, function, footprints)
+        check_stale_reads(program, function, footprints)
 
 
 def _check_names(where: str, kind: str, names: Sequence[str]) -> None:

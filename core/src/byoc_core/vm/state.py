@@ -1,0 +1,375 @@
+"""State kept from call to call: the buffers of a function's states, for a single sequence of calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from byoc_core.dims import Dim, symbols_of
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import CallError, OptionsError, near_names
+from byoc_core.runtime.arguments import bind_symbols, concrete_shape
+from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.runtime.threads import ForkLock
+
+if TYPE_CHECKING:
+    from byoc_core.vm.program import StateSlot
+
+__all__ = ["MAX_LENGTH", "State", "StateInfo"]
+
+MAX_LENGTH = 2**31 - 1
+"""The default limit of a moving length, in rows."""
+
+_FIRST_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class StateInfo:
+    """A state of a function.
+
+    Attributes:
+        slot: the param and the result of the function.
+        before: name, dtype and shape of the param: the value before a call.
+        after: name, dtype and shape of the result: the value after a call.
+        initial: the value before the first call; ``None`` for zeros, or for no rows of a moving length.
+    """
+
+    slot: StateSlot
+    before: TensorSpec
+    after: TensorSpec
+    initial: NDArray | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the param."""
+        return self.before.name
+
+    @property
+    def length_symbol(self) -> str | None:
+        """The symbol of a moving length; ``None`` for a fixed shape, or for a length that is no plain symbol."""
+        dim: Dim | None = None if self.slot.axis is None else self.before.shape[self.slot.axis]
+        names = () if dim is None or isinstance(dim, int) else tuple(symbols_of(dim))
+        return names[0] if len(names) == 1 and str(dim) == names[0] else None
+
+
+class State:
+    """The values of a function's states between calls: one sequence of a model, such as one text.
+
+    Several states serve several sequences with one set of weights. Pass a state to
+    :meth:`byoc_core.VirtualMachine.run` or :meth:`byoc_core.Session.run`. The first call allocates the buffers and
+    decides the sizes. A buffer with a moving length has room for more rows than used. Without room, the buffer is
+    replaced by a buffer of twice the rows.
+
+    A state serves one call at a time: a second call at the same time is an error. If a call fails after the function
+    has started, the values may be of neither call, and further calls are errors until :meth:`reset` or :meth:`load`.
+
+    Args:
+        function: the name of the function.
+        infos: the states of the function.
+        capacity: the rows of each moving length for which room is made at once.
+        limit: the maximum rows of each moving length.
+
+    Attributes:
+        moved_nbytes: the bytes copied to larger buffers so far.
+
+    Raises:
+        OptionsError: ``capacity`` or ``limit`` is no number of rows, or ``capacity`` is over ``limit``.
+    """
+
+    def __init__(
+        self, function: str, infos: Sequence[StateInfo], *, capacity: int = 0, limit: int = MAX_LENGTH
+    ) -> None:
+        for name, rows, least in (("capacity", capacity, 0), ("limit", limit, 1)):
+            if type(rows) is not int or rows < least:
+                raise OptionsError(
+                    name, "is no number of rows", got=repr(rows), expected=f"an integer, {least} or more"
+                )
+        if capacity > limit:
+            raise OptionsError("capacity", "is over the limit", got=capacity, expected=f"at most {limit}")
+        self.moved_nbytes = 0
+        self._where = f"state of function `{function}`"
+        self._infos = tuple(infos)
+        self._capacity = capacity
+        self._limit = limit
+        self._buffers: list[NDArray] | None = None
+        self._lengths = [0] * len(self._infos)
+        self._is_spoiled = False
+        self._guard = ForkLock()
+        self._holder: int | None = None  # the process in a call; a forked child is in no call of its parent
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the states, in order."""
+        return tuple(info.name for info in self._infos)
+
+    @property
+    def length(self) -> int:
+        """The rows of the moving lengths: of the longest, if several."""
+        return max((length for info, length in self._moving()), default=0)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all buffers, unused rows included; 0 before the first call."""
+        return sum(buffer.nbytes for buffer in self._buffers or ())
+
+    def __getitem__(self, name: str) -> NDArray:
+        """Return a copy of the value of a state.
+
+        Raises:
+            CallError: there is no such state, there is no value before the first call, or a call is running.
+        """
+        if name not in self.names:
+            raise CallError(
+                self._where,
+                f"has no `{name}`",
+                expected=", ".join(self.names),
+                hint=near_names(name, self.names) or None,
+            )
+        with self._hold():
+            self._check_usable()
+            if self._buffers is None:
+                raise CallError(self._where, f"has no value of `{name}` before the first call")
+            return self._values(self._buffers)[self.names.index(name)].copy()
+
+    def reset(self) -> None:
+        """Return to the values before the first call; the next call decides the sizes anew.
+
+        Raises:
+            CallError: a call is running.
+        """
+        with self._hold():
+            self._buffers = None
+            self._lengths = [0] * len(self._infos)
+            self._is_spoiled = False
+
+    def fork(self) -> State:
+        """Return an independent state with copies of the values; the used rows only are copied.
+
+        Raises:
+            CallError: a call is running, or an earlier call has failed.
+        """
+        twin = State.__new__(State)
+        with self._hold():
+            self._check_usable()
+            twin.__dict__.update(self.__dict__)
+            twin._guard, twin._holder, twin.moved_nbytes = ForkLock(), None, 0
+            twin._lengths = [*self._lengths]
+            if self._buffers is not None:
+                twin._buffers = [np.empty_like(buffer) for buffer in self._buffers]
+                for source, target in zip(self._values(self._buffers), twin._values(twin._buffers), strict=True):
+                    target[...] = source
+        return twin
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the values to an ``.npz`` file, without unused rows; the file appears whole or not at all.
+
+        Raises:
+            CallError: a call is running, an earlier call has failed, or there is no value before the first call.
+            OSError: the file cannot be written.
+        """
+        from byoc_core.runtime.array_files import save_arrays
+
+        with self._hold():
+            self._check_usable()
+            if self._buffers is None:
+                raise CallError(self._where, "has no values to save before the first call")
+            save_arrays(path, dict(zip(self.names, self._values(self._buffers), strict=True)))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Replace the values by the values of a file from :meth:`save`, perhaps of another process.
+
+        Raises:
+            CallError: a call is running, or the values do not fit the function; the old values stay.
+            ArtifactError: the file is no file of arrays.
+            OSError: the file cannot be read.
+        """
+        from byoc_core.runtime.array_files import load_arrays
+
+        arrays = load_arrays(path)
+        with self._hold():
+            where = f"{self._where}, file `{os.fspath(path)}`"
+            if sorted(arrays) != sorted(self.names):
+                raise CallError(where, "has other states", got=", ".join(arrays), expected=", ".join(self.names))
+            values = [arrays[name] for name in self.names]
+            self._check_values(where, values)
+            lengths = [
+                0 if info.slot.axis is None else value.shape[info.slot.axis]
+                for info, value in zip(self._infos, values, strict=True)
+            ]
+            buffers = [self._new_buffer(info, value.shape) for info, value in zip(self._infos, values, strict=True)]
+            self._lengths = lengths
+            for value, target in zip(values, self._values(buffers), strict=True):
+                target[...] = value
+            self._buffers = buffers
+            self._is_spoiled = False
+
+    # -- for the machine ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def calling(self, infos: Sequence[StateInfo]) -> Iterator[None]:
+        """Hold the state during a call of a function with these states.
+
+        A first call that fails before the function starts decides no sizes.
+
+        Raises:
+            CallError: another call is running, an earlier call has failed, or the state is of another function.
+        """
+        if [(i.slot, i.before, i.after) for i in infos] != [(i.slot, i.before, i.after) for i in self._infos]:
+            raise CallError(self._where, "is the state of another function")
+        with self._hold():
+            self._check_usable()
+            is_first = self._buffers is None
+            try:
+                yield
+            except BaseException:
+                if is_first and not self._is_spoiled:
+                    self._buffers = None
+                raise
+
+    def known_sizes(self) -> dict[str, int]:
+        """Return the sizes known before the inputs of the first call: the moving lengths."""
+        return {symbol: length for info, length in self._moving() if (symbol := info.length_symbol) is not None}
+
+    @property
+    def has_buffers(self) -> bool:
+        """Whether a call has allocated the buffers."""
+        return self._buffers is not None
+
+    def allocate(self, sizes: dict[str, int]) -> None:
+        """Allocate the buffers for known sizes, with the values before the first call.
+
+        Raises:
+            CallError: a size is unknown or negative, or the buffers do not fit into memory.
+        """
+        buffers = []
+        for info in self._infos:
+            shape = list(concrete_shape(info.before, sizes, f"{self._where}, `{info.name}`"))
+            buffer = self._new_buffer(info, shape)
+            if info.slot.axis is None:
+                buffer[...] = 0 if info.initial is None else info.initial
+            buffers.append(buffer)
+        self._buffers = buffers
+
+    def read(self) -> list[NDArray]:
+        """Return the values before a call, in the buffers."""
+        assert self._buffers is not None
+        return self._values(self._buffers)
+
+    def reserve(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Make room for values of these shapes; the old values stay, perhaps in larger buffers.
+
+        Raises:
+            CallError: a moving length goes over the limit, or the buffers do not fit into memory.
+        """
+        assert self._buffers is not None
+        for index, (info, shape) in enumerate(zip(self._infos, shapes, strict=True)):
+            axis = info.slot.axis
+            if axis is None or shape[axis] <= self._buffers[index].shape[axis]:
+                continue
+            larger = self._new_buffer(info, shape, self._buffers[index].shape[axis])
+            used = self._lengths[index]
+            source, target = (_rows(buffer, axis, used) for buffer in (self._buffers[index], larger))
+            target[...] = source
+            self.moved_nbytes += source.nbytes
+            self._buffers[index] = larger
+
+    def write(self, shapes: Sequence[tuple[int, ...]]) -> list[NDArray]:
+        """Return the places of the values after the call, in the buffers."""
+        assert self._buffers is not None
+        return [
+            buffer if info.slot.axis is None else _rows(buffer, info.slot.axis, shape[info.slot.axis])
+            for info, buffer, shape in zip(self._infos, self._buffers, shapes, strict=True)
+        ]
+
+    def finish(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Take over the lengths of the values after a successful call."""
+        self._lengths = [
+            0 if info.slot.axis is None else shape[info.slot.axis]
+            for info, shape in zip(self._infos, shapes, strict=True)
+        ]
+
+    def spoil(self) -> None:
+        """Refuse further calls: a call failed, and the values may be of neither call."""
+        self._is_spoiled = True
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _moving(self) -> Iterator[tuple[StateInfo, int]]:
+        for info, length in zip(self._infos, self._lengths, strict=True):
+            if info.slot.axis is not None:
+                yield info, length
+
+    def _values(self, buffers: Sequence[NDArray]) -> list[NDArray]:
+        return [
+            buffer if info.slot.axis is None else _rows(buffer, info.slot.axis, length)
+            for info, buffer, length in zip(self._infos, buffers, self._lengths, strict=True)
+        ]
+
+    def _new_buffer(self, info: StateInfo, shape: Sequence[int], present_rows: int = 0) -> NDArray:
+        """Return a buffer with room for a value of this shape, and for more rows of a moving length."""
+        axis, shape = info.slot.axis, list(shape)
+        if axis is not None:
+            if shape[axis] > self._limit:
+                raise CallError(
+                    f"{self._where}, `{info.name}`",
+                    "goes over the limit of rows",
+                    got=shape[axis],
+                    expected=f"at most {self._limit}",
+                    hint="Make the state with a larger limit: new_state(limit=...).",
+                )
+            shape[axis] = min(self._limit, max(shape[axis], self._capacity, 2 * present_rows, _FIRST_ROWS))
+        try:
+            return np.empty(shape, to_numpy(info.before.dtype))
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise CallError(f"{self._where}, `{info.name}`", "does not fit into memory", got=shape) from error
+
+    def _check_values(self, where: str, values: Sequence[NDArray]) -> None:
+        specs = [info.before for info in self._infos]
+        for spec, value in zip(specs, values, strict=True):
+            if value.dtype != to_numpy(spec.dtype) or value.ndim != len(spec.shape):
+                raise CallError(
+                    f"{where}, `{spec.name}`",
+                    "has another type",
+                    got=f"{value.dtype}{list(value.shape)}",
+                    expected=f"{spec.dtype}[{', '.join(map(str, spec.shape))}]",
+                )
+        bind_symbols(specs, values, [f"{where}, `{spec.name}`" for spec in specs])
+
+    def _check_usable(self) -> None:
+        if self._is_spoiled:
+            raise CallError(
+                self._where,
+                "is spoiled: an earlier call failed after the function had started",
+                hint="Call reset(), or load() the values of an earlier save().",
+            )
+
+    @contextmanager
+    def _hold(self) -> Iterator[None]:
+        with self._guard.lock:
+            is_free = self._holder != os.getpid()
+            if is_free:
+                self._holder = os.getpid()
+        if not is_free:
+            raise CallError(
+                self._where,
+                "is in use by another call",
+                hint="Give each sequence of calls a state: new_state(), or fork().",
+            )
+        try:
+            yield
+        finally:
+            self._holder = None
+
+    def __repr__(self) -> str:
+        return f"<{self._where}: {', '.join(self.names)}; length {self.length}>"
+
+
+def _rows(buffer: NDArray, axis: int, count: int) -> NDArray:
+    """Return the first rows of a buffer; all axes before the axis have size 1, therefore the rows are contiguous."""
+    rows: NDArray = buffer[(slice(None),) * axis + (slice(0, count),)]
+    return rows

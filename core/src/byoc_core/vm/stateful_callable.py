@@ -1,0 +1,158 @@
+"""Functions with states as callables: the machine passes and stores the values kept from call to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from byoc_core.errors import CallError
+from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols
+from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.vm.linked_function import LinkedFunction
+from byoc_core.vm.machine import VMCallable, check_names
+from byoc_core.vm.state import MAX_LENGTH, State, StateInfo
+
+__all__ = ["StatefulCallable", "stateful_callables"]
+
+
+class StatefulCallable(VMCallable):
+    """A function with states: inputs, outputs and results are without the states.
+
+    Args:
+        linked: the function.
+        infos: the states of the function.
+    """
+
+    __slots__ = ("_infos", "_input_places", "_output_places", "_plain_inputs", "_plain_outputs", "_state")
+
+    def __init__(self, linked: LinkedFunction, infos: Sequence[StateInfo]) -> None:
+        function = linked.function
+        self._linked = linked
+        self._infos = tuple(infos)
+        self._plain_inputs, self._plain_outputs = function.inputs, function.outputs
+        self._input_names = tuple(spec.name for spec in self._plain_inputs)
+        state_params = {info.slot.param for info in infos}
+        self._input_places = tuple(index for index in range(len(function.params)) if index not in state_params)
+        state_results = {info.slot.result for info in infos}
+        self._output_places = tuple(index for index in range(len(function.results)) if index not in state_results)
+        self._call = self._call_checked
+        self._state = self.new_state()
+
+    @property
+    def params(self) -> tuple[TensorSpec, ...]:
+        """Names, dtypes and shapes of the inputs, without states."""
+        return self._plain_inputs
+
+    @property
+    def results(self) -> tuple[TensorSpec, ...]:
+        """Names, dtypes and shapes of the results, without states."""
+        return self._plain_outputs
+
+    @property
+    def state(self) -> State:
+        """The state of calls without another state."""
+        return self._state
+
+    def new_state(self, *, capacity: int = 0, limit: int | None = None) -> State:
+        """Return a new state; see :meth:`byoc_core.VirtualMachine.new_state`."""
+        return State(self.name, self._infos, capacity=capacity, limit=MAX_LENGTH if limit is None else limit)
+
+    def run(
+        self,
+        inputs: Mapping[str, object],
+        out: Mapping[str, object] | None = None,
+        state: State | None = None,
+    ) -> NDArray | tuple[NDArray, ...]:
+        """Run the function on named inputs; see :meth:`byoc_core.VirtualMachine.run`."""
+        where = f"function `{self.name}`"
+        check_names(where, "input", inputs, self.params, complete=True)
+        check_names(where, "output", out or {}, self.results, complete=False)
+        return self._run_on(self._state if state is None else state, [inputs[name] for name in self._input_names], out)
+
+    def bind(self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> Callable[[], Any]:
+        """Refuse: a call changes the buffers of states.
+
+        Raises:
+            CallError: always.
+        """
+        raise CallError(f"function `{self.name}`", "has states and cannot be bound to fixed buffers")
+
+    def _call_checked(self, *inputs: object) -> NDArray | tuple[NDArray, ...]:
+        return self._run_on(self._state, inputs, None)
+
+    def _run_on(
+        self, state: State, values: Sequence[object], out: Mapping[str, object] | None
+    ) -> NDArray | tuple[NDArray, ...]:
+        linked, infos = self._linked, self._infos
+        if len(values) != len(self._plain_inputs):
+            raise CallError(
+                f"function `{self.name}`",
+                "wrong number of inputs",
+                got=len(values),
+                expected=f"{len(self._plain_inputs)} ({', '.join(self._input_names)})" if values else "none",
+            )
+        with state.calling(infos):
+            if not state.has_buffers:
+                state.allocate(self._sizes_of_first_call(values, state))
+            arrays, sizes = linked.accept(self._with_states(values, state.read()))
+            types = linked.result_types(sizes)
+            # The verifier has found the sizes of states to be determined by the inputs.
+            shapes = [type_[0] for info in infos if (type_ := types[info.slot.result]) is not None]
+            state.reserve(shapes)
+            arrays = self._with_states([arrays[index] for index in self._input_places], state.read())
+            state_buffers = dict(zip((info.slot.result for info in infos), state.write(shapes), strict=True))
+            try:
+                results = self._run_into(arrays, sizes, out or {}, state_buffers)
+            except CallError:
+                if not all(linked.early_results):  # the call ended after the run, because of a size learnt by the run
+                    state.spoil()
+                raise
+            except BaseException:
+                state.spoil()
+                raise
+            state.finish(shapes)
+        found = tuple(results[index] for index in self._output_places)
+        return found[0] if len(found) == 1 else found
+
+    def _with_states(self, values: Sequence[Any], old_values: Sequence[NDArray]) -> list[Any]:
+        """Return the arguments of the linked function."""
+        arguments: list[Any] = [None] * (len(values) + len(old_values))
+        for index, value in zip(self._input_places, values, strict=True):
+            arguments[index] = value
+        for info, array in zip(self._infos, old_values, strict=True):
+            arguments[info.slot.param] = array
+        return arguments
+
+    def _sizes_of_first_call(self, values: Sequence[object], state: State) -> dict[str, int]:
+        specs = self._plain_inputs
+        locations = argument_places(f"function `{self.name}`", "input", specs)
+        arrays = [
+            as_input(value, spec, locations[i]) for i, (value, spec) in enumerate(zip(values, specs, strict=True))
+        ]
+        return bind_symbols(specs, arrays, locations, sizes=state.known_sizes())
+
+
+def stateful_callables(
+    linked: Mapping[str, LinkedFunction], constants: Mapping[str, NDArray]
+) -> dict[str, StatefulCallable]:
+    """Return the functions with states as callables, by name.
+
+    Args:
+        linked: all functions, by name.
+        constants: the constants of the program, by digest.
+    """
+    found = {}
+    for name, target in linked.items():
+        function, references = target.function, target.program.constants
+        infos = [
+            StateInfo(
+                slot,
+                function.params[slot.param],
+                function.results[slot.result],
+                None if slot.initial is None else constants[references[slot.initial].digest],
+            )
+            for slot in function.states
+        ]
+        if infos:
+            found[name] = StatefulCallable(target, infos)
+    return found
