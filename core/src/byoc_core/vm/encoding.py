@@ -2,10 +2,11 @@
 
 Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the program. Numbers are unsigned LEB128 in
 shortest form; texts are UTF-8 preceded by their length; sequences are preceded by their length; dimensions are the
-canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after the code. A program without
-registers sharing memory and without calls writing their own inputs has version 1: every version of the machine runs
-such a program. Therefore every program has exactly one encoding, and any bytes accepted by :func:`decode` encode to
-the same bytes again.
+canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after the code. Version 3 has the
+domains of each function after the views, and the domains of the program and of its externs after the functions. A
+program without domains has version 2 or less. A program without registers sharing memory and without calls writing
+their own inputs has version 1: every version of the machine runs such a program. Therefore every program has exactly
+one encoding, and any bytes accepted by :func:`decode` encode to the same bytes again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 from byoc_core.dims import Dim, read_dim, read_problem
 from byoc_core.errors import IRTypeError, ProgramError
-from byoc_core.runtime.module import TensorSpec
+from byoc_core.runtime.module import MemoryDomain, TensorSpec
 from byoc_core.vm.instructions import INSTRUCTIONS, CallKind, FieldKind, Instruction, spec_of
 from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, View, VMFunction
 
@@ -24,10 +25,11 @@ __all__ = ["FORMAT_VERSION", "MAGIC", "decode", "encode"]
 MAGIC = b"BYOC-VM\0"
 """The first bytes of every encoded program."""
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """The newest version written by :func:`encode`; :func:`decode` reads this version and all earlier versions."""
 
 _PLAIN_VERSION = 1
+_VIEWS_VERSION = 2
 
 _MAX_NUMBER_BYTES = 9
 _SPECS_BY_OPCODE = {spec.opcode: spec for spec in INSTRUCTIONS}
@@ -43,10 +45,13 @@ def encode(program: Program) -> bytes:
             format permits.
     """
     version = _version_of(program)
-    writer = _Writer(has_views=version > _PLAIN_VERSION)
+    writer = _Writer(version)
     writer.sequence(program.externs, writer.text)
     writer.sequence(program.constants, writer.constant)
     writer.sequence(program.functions, writer.function)
+    if version > _VIEWS_VERSION:
+        writer.sequence(program.domains, writer.domain)
+        writer.sequence(program.extern_domains, writer.number)
     return MAGIC + version.to_bytes(2, "little") + bytes(writer.data)
 
 
@@ -71,26 +76,31 @@ def decode(data: bytes) -> Program:
             expected=f"{_PLAIN_VERSION} to {FORMAT_VERSION}",
             hint="Load the program with the byoc-core version of the writer, or build the model again.",
         )
-    reader.has_views = version > _PLAIN_VERSION
+    reader.version = version
     externs = reader.sequence(reader.text)
     constants = reader.sequence(reader.constant)
     functions = reader.sequence(reader.function)
+    has_domains = version > _VIEWS_VERSION
+    domains = reader.sequence(reader.domain) if has_domains else ()
+    extern_domains = reader.sequence(reader.number) if has_domains else ()
     if reader.position != len(data):
         raise reader.error("bytes after the end of the program")
-    program = Program(functions, externs, constants)
+    program = Program(functions, externs, constants, domains, extern_domains)
     if version != (expected := _version_of(program)):
         raise ProgramError("bytecode", "has the wrong format version for this program", got=version, expected=expected)
     return program
 
 
 def _version_of(program: Program) -> int:
-    return _PLAIN_VERSION if all(function.is_plain for function in program.functions) else FORMAT_VERSION
+    if program.domains or program.extern_domains or any(function.domains for function in program.functions):
+        return FORMAT_VERSION
+    return _PLAIN_VERSION if all(function.is_plain for function in program.functions) else _VIEWS_VERSION
 
 
 class _Writer:
-    def __init__(self, *, has_views: bool) -> None:
+    def __init__(self, version: int) -> None:
         self.data = bytearray()
-        self._has_views = has_views
+        self._version = version
 
     def number(self, value: int) -> None:
         if not 0 <= value < 1 << 7 * _MAX_NUMBER_BYTES:
@@ -167,15 +177,22 @@ class _Writer:
         self.sequence(value.tensors, self.tensor)
         self.sequence(value.dynamics, self.dynamic)
         self.sequence(value.code, self.instruction)
-        if self._has_views:
+        if self._version > _PLAIN_VERSION:
             self.sequence(value.views, self.view)
+        if self._version > _VIEWS_VERSION:
+            self.sequence(value.domains, self.number)
+
+    def domain(self, value: MemoryDomain) -> None:
+        self.text(value.name)
+        self.number(value.alignment)
+        self.number(value.host_accessible)
 
 
 class _Reader:
     def __init__(self, data: bytes, position: int) -> None:
         self.data = data
         self.position = position
-        self.has_views = False
+        self.version = _PLAIN_VERSION
         self._dims: dict[str, Dim] = {}
 
     def error(self, problem: str, *, got: object = None) -> ProgramError:
@@ -251,13 +268,8 @@ class _Reader:
 
     def view(self) -> View:
         base, offset, dtype, shape = self.number(), self.dim(), self.text(), self.sequence(self.dim)
-        match self.number():
-            case 0:
-                return View(base, offset, dtype, shape)
-            case 1:
-                return View(base, offset, dtype, shape, self.sequence(self.dim))
-            case has_strides:
-                raise self.error("the flag for the strides of a view is neither 0 nor 1", got=has_strides)
+        strides = self.sequence(self.dim) if self.flag("the strides of a view") else None
+        return View(base, offset, dtype, shape, strides)
 
     def call_kind(self) -> CallKind:
         value = self.number()
@@ -292,5 +304,15 @@ class _Reader:
             self.sequence(self.tensor),
             self.sequence(self.dynamic),
             self.sequence(self.instruction),
-            self.sequence(self.view) if self.has_views else (),
+            self.sequence(self.view) if self.version > _PLAIN_VERSION else (),
+            self.sequence(self.number) if self.version > _VIEWS_VERSION else (),
         )
+
+    def domain(self) -> MemoryDomain:
+        return MemoryDomain(self.text(), self.number(), self.flag("a host-accessible domain"))
+
+    def flag(self, subject: str) -> bool:
+        value = self.number()
+        if value > 1:
+            raise self.error(f"the flag for {subject} is neither 0 nor 1", got=value)
+        return bool(value)
