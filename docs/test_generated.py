@@ -121,6 +121,7 @@ def test_types_of_the_hooks_are_on_the_page() -> None:
         "Mapping",
         "Callable",
         "None",
+        "Device",
         "IRModule",
         "Function",
         "Binding",

@@ -109,7 +109,8 @@ def test_a_good_backend_keeps_every_promise_and_is_covered(fakenpu: str) -> None
                 passed.add(promise_of(item))
     assert broken == []
     promises = {f"{promise.level}-{promise.name}" for promise in all_promises()}
-    assert promises - passed == {"L2-layouts", "L2-schedules", "L4-lowered-accesses"}  # see the next tests
+    on_devices = {"L4-device-copies", "L4-device-accesses", "L4-device-memory-error"}
+    assert promises - passed == {"L2-layouts", "L2-schedules", "L4-lowered-accesses"} | on_devices  # see the next tests
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,18 @@ def test_a_good_backend_with_an_optional_hook_is_covered(
 def test_a_good_backend_with_lowered_functions_is_covered(break_fakenpu: Callable[[str], frozenset[str]]) -> None:
     break_fakenpu("lowers-additions")
     names = {"L1-codegen-functions", "L1-native-declared", "L3-save-and-load", "L4-lowered-accesses"}
+    items = [item for item in all_items() if promise_of(item) in names]
+    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:
+        outcomes = {promise_of(item): runner.run(item).outcome for item in items}
+    assert {name: outcome.status for name, outcome in outcomes.items()} == dict.fromkeys(names, Status.PASSED), outcomes
+
+
+def test_a_good_backend_with_a_device_is_covered(break_fakenpu: Callable[[str], frozenset[str]]) -> None:
+    break_fakenpu("runs-on-a-device")
+    names = {
+        *("L3-save-and-load", "L4-device-copies", "L4-device-accesses", "L4-device-memory-error"),
+        *("L4-re-entrant", "L4-memory-steady"),
+    }
     items = [item for item in all_items() if promise_of(item) in names]
     with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:
         outcomes = {promise_of(item): runner.run(item).outcome for item in items}

@@ -295,6 +295,11 @@ int32_t rt_decode_program(rt_pool *pool, const uint8_t *data, size_t nbytes, con
                         "%s: keeps states from call to call, and this runtime keeps none. Build the model without "
                         "states, and pass the values between calls, or run the artifact by byoc-core.",
                         where);
+  if (version == RT_PROGRAM_WITH_DOMAINS)
+    return byoc_rt_fail(BYOC_RT_UNSUPPORTED,
+                        "%s: keeps tensors in the memory of a device, and this runtime knows none. Run the artifact by "
+                        "byoc-core.",
+                        where);
   if (version < RT_PLAIN_PROGRAM || version > RT_PROGRAM_WITH_VIEWS)
     return byoc_rt_fail(BYOC_RT_ARTIFACT,
                         "%s: is malformed: bytecode: has another format version; got %d, expected %d to %d. "

@@ -9,7 +9,12 @@
 #include "dims.h"
 
 enum { RT_MAX_NDIM = 64 }; /* of a register */
-enum { RT_PLAIN_PROGRAM = 1, RT_PROGRAM_WITH_VIEWS = 2, RT_PROGRAM_WITH_STATES = 3 }; /* versions of the binary form */
+enum { /* versions of the binary form */
+  RT_PLAIN_PROGRAM = 1,
+  RT_PROGRAM_WITH_VIEWS = 2,
+  RT_PROGRAM_WITH_STATES = 3,
+  RT_PROGRAM_WITH_DOMAINS = 4
+};
 
 typedef enum {
   RT_PARAM,    /* an argument of the call; read-only */

@@ -1,4 +1,8 @@
-"""Modules of lowered regions: functions for the calls inside a region, beside the functions of whole regions."""
+"""Modules for calls of whole regions with the host's arrays.
+
+Modules of lowered regions have functions for the calls inside a region, beside the functions of whole regions;
+functions of a device take tensors of the device.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 import numpy.typing as npt
 from byoc_core.ir import EXTERNAL_MODULES, IRModule
 from byoc_core.runtime.module import CallTraits, PackedFunction, RuntimeModule, Signature
+from byoc_core.runtime.staged import StagedModule
 
 __all__ = ["step_functions", "with_whole_regions"]
 
@@ -19,14 +24,22 @@ def step_functions(module: RuntimeModule) -> frozenset[str]:
 
 
 def with_whole_regions(module: IRModule) -> IRModule:
-    """Return a compiled module for a program calling the functions of whole regions.
+    """Return a compiled module for a program calling the functions of whole regions with arrays of the host.
 
-    The same module if there are no lowered regions.
+    The same module if there are neither lowered regions nor functions of a device.
     """
     externals = module.attrs.get(EXTERNAL_MODULES, ())
-    if not any(map(step_functions, externals)):
+    if not any(step_functions(external) or _has_devices(external) for external in externals):
         return module
-    return module.with_attrs(**{EXTERNAL_MODULES: tuple(map(_WholeRegions, externals))})
+    return module.with_attrs(**{EXTERNAL_MODULES: tuple(map(_whole_regions, externals))})
+
+
+def _has_devices(module: RuntimeModule) -> bool:
+    return any(module.call_traits(name).domain is not None for name in module.function_names)
+
+
+def _whole_regions(module: RuntimeModule) -> RuntimeModule:
+    return _WholeRegions(StagedModule(module) if _has_devices(module) else module)
 
 
 class _WholeRegions(RuntimeModule):

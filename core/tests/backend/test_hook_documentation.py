@@ -26,6 +26,7 @@ from byoc_core.plugin.handle import PluginHandle
 from byoc_core.plugin.specification import QUESTIONS, HookSpec
 from byoc_core.runtime import LoadContext, RuntimeInfo
 from byoc_core.runtime import hooks as runtime_hooks
+from byoc_core.runtime.devices import DeviceTensor, MemoryDomain
 from byoc_core.runtime.registry import RuntimeHandle
 
 pytestmark = pytest.mark.asks_for_plugins
@@ -262,6 +263,19 @@ def try_load_file(hook: Callable[..., object]) -> None:
     assert out.tolist() == [3.0, 3.0]
     with pytest.raises(ArtifactError, match="line 2"):
         runtime.load_file(b"f = 3\ng", "mynpu", LoadContext())
+
+
+def try_devices(hook: Callable[..., object]) -> None:
+    (device,) = runtime_of(byoc_devices=hook).devices()
+    assert (device.domain, device.index) == (MemoryDomain("mynpu", alignment=256), 0)
+    x, out = np.arange(3, dtype=np.float32), np.zeros(3, np.float32)
+    first, second = (DeviceTensor(device.allocate(64), offset, "float32", (3,)) for offset in (0, 16))
+    stream = device.new_stream()
+    device.copy_in(x, first, stream)
+    device.copy_within(first, second, stream)
+    device.copy_out(second, out, stream)
+    device.wait(device.record(stream))
+    assert out.tolist() == x.tolist()
 
 
 def try_onnx_importers(hook: Callable[..., object]) -> None:

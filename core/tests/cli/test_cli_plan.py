@@ -20,6 +20,7 @@ from onnx import TensorProto, helper
 
 from core.tests.cli.conftest import RunByoc
 from core.tests.cli.test_cli_explain import PLUGIN
+from core.tests.devices.toys import DeviceToy
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
@@ -63,7 +64,7 @@ def test_json_is_the_memory_map(byoc: RunByoc, model: Path, part: str) -> None:
     report = json.loads(done.out)
     assert report == json.loads(byoc("plan", "m.byoc", "--dim", "n=8", "--json").out)
     (function,) = report.pop("functions")
-    assert report == {"schema": 1, "sizes": {"n": 8}, "constants_nbytes": 544}
+    assert report == {"schema": 1, "sizes": {"n": 8}, "constants_nbytes": 544, "copies": []}
     found = byoc_core.inspect("m.byoc").memory_map(sizes={"n": 8})
     assert found == byoc_core.load("m.byoc").memory_map(sizes={"n": 8})
     buffers = function.pop("buffers")
@@ -73,6 +74,7 @@ def test_json_is_the_memory_map(byoc: RunByoc, model: Path, part: str) -> None:
     assert {b["purpose"] for b in buffers} == {"intermediate", "workspace"}
     assert function == {
         "name": "main",
+        "domain": "host",
         "num_instructions": found.num_instructions,
         "alignment": 64,
         "arena_nbytes": found.arena_nbytes,
@@ -214,3 +216,28 @@ def test_names_in_a_drawing_are_printable() -> None:
 def test_a_map_without_buffers_can_be_drawn() -> None:
     text = draw_memory_maps("empty", [MemoryMap("main", (), 0, 1)])
     assert "arena 0 bytes" in text
+
+
+def test_each_domain_has_a_plan_and_each_copy_a_reason(byoc: RunByoc) -> None:
+    text = 'def main(x: R.Tensor(("n", 3))):\n    a = R.negative(x)\n    h = R.floor(a)\n    b = R.exp(h)\n    return b'
+    executable = byoc_core.build(byoc_core.parse(text), [DeviceToy()])
+    executable.save("m.byoc")
+    done = byoc("plan", "m.byoc", "--dim", "n=8", "-o", "plan.svg")
+    assert (done.code, done.err) == (0, "wrote plan.svg\n")
+    assert "Buffers of `main` in `npu`, 8 instructions, n = 8" in done.out
+    rows = [line.split() for line in done.out.splitlines()]
+    assert ["0", "96", "host", "npu", "input", "`x`", "`npu_main_0`"] in rows
+    assert ["2", "96", "npu", "host", "`npu_main_0`", "`host_main_0`"] in rows
+    assert "function main in npu: arena" in Path("plan.svg").read_text("utf-8")
+    report = json.loads(byoc("plan", "m.byoc", "--dim", "n=8", "--json").out)
+    assert [function["domain"] for function in report["functions"]] == ["host", "npu"]
+    assert [copy["instruction"] for copy in report["copies"]] == [0, 2, 4, 6]
+    assert report["copies"][1] == {
+        "function": "main",
+        "instruction": 2,
+        "nbytes": 96,
+        "source": "npu",
+        "target": "host",
+        "value": "`npu_main_0`",
+        "readers": ["`host_main_0`"],
+    }

@@ -15,8 +15,10 @@ from byoc_core.plugin import Catalog, PluginRecord, describe_absence
 from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
+from byoc_core.runtime.devices import MemoryDomain, find_device, label_of
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import PackedFunction, RuntimeModule
+from byoc_core.runtime.protected_device import ProtectedDevice
 from byoc_core.runtime.registry import RuntimeHandle, Runtimes
 from byoc_core.runtime.serial import SerialModule
 from byoc_core.runtime.status import Status
@@ -176,6 +178,37 @@ def test_a_freshly_compiled_module_is_guarded_too() -> None:
     broken = Runtimes(Catalog("byoc.runtimes", [RECORD]))
     assert broken.guard(fresh) is fresh
     assert broken.names() == ()
+
+
+def test_devices_are_listed_once() -> None:
+    calls = []
+
+    def byoc_devices() -> list[ProtectedDevice]:
+        calls.append(1)
+        return [ProtectedDevice("npu", 0), ProtectedDevice("npu", 1), ProtectedDevice("npu.sram", 0)]
+
+    handle = handle_of(byoc_devices=byoc_devices)
+    assert [label_of(device) for device in handle.devices()] == ["npu:0", "npu:1", "npu.sram:0"]
+    assert handle.devices() is handle.devices()
+    assert calls == [1]
+    assert find_device(handle.devices(), MemoryDomain("npu"), 1) is handle.devices()[1]
+    assert find_device(handle.devices(), MemoryDomain("npu"), 2) is None
+    assert find_device(handle.devices(), MemoryDomain("npu", 128), 1) is None
+    assert handle_of().devices() == ()
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (7, "returned a value of the wrong type; got int, expected Sequence"),
+        ([7], "returned a value of the wrong type; got int, expected Device"),
+        ([ProtectedDevice("npu", 1), ProtectedDevice("npu", 1)], "returned two devices `npu:1`"),
+    ],
+)
+def test_anything_but_devices_is_refused(returned: object, message: str) -> None:
+    with pytest.raises(HookError) as caught:
+        handle_of(byoc_devices=lambda: returned).devices()
+    assert str(caught.value) == f"{WHERE}, hook `byoc_devices`: {message}"
 
 
 def test_a_constant_that_is_not_there() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from byoc_core.dims import Dim, parse_dim
 from byoc_core.errors import ProgramError
-from byoc_core.runtime.module import TensorSpec
+from byoc_core.runtime.module import MemoryDomain, TensorSpec
 from byoc_core.vm import (
     Call,
     CallKind,
@@ -58,12 +58,15 @@ functions = st.builds(
     tuples_of(st.builds(PlannedTensor, small, numbers, dtypes, shapes)),
     tuples_of(st.builds(DynamicTensor, dtypes, shapes, tuples_of(texts))),
     tuples_of(instructions),
+    domains=st.one_of(st.just(()), tuples_of(small)),
 )
 programs = st.builds(
     Program,
     tuples_of(functions),
     tuples_of(texts),
     tuples_of(st.builds(ConstantRef, texts, dtypes, tuples_of(numbers))),
+    st.one_of(st.just(()), tuples_of(st.builds(MemoryDomain, texts, small, st.booleans()))),
+    st.one_of(st.just(()), tuples_of(small)),
 )
 
 
@@ -120,7 +123,7 @@ def test_errors_of_decoding_name_the_place(rich_program: Program) -> None:
     cases = {
         b"PK\x03\x04 something else": "bytecode: is not a VM program; "
         "got b'PK\\x03\\x04 som', expected b'BYOC-VM\\x00'",
-        MAGIC + b"\x07\x00": "bytecode: has another format version; got 7, expected 1 to 3. "
+        MAGIC + b"\x07\x00": "bytecode: has another format version; got 7, expected 1 to 4. "
         "Load the program with the byoc-core version of the writer, or build the model again.",
         data + b"\0": f"bytecode, byte {len(data)}: bytes after the end of the program",
         MAGIC + b"\x01\x00\x01\x05a": "bytecode, byte 12: the program ends too early",

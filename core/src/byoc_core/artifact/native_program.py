@@ -12,7 +12,7 @@ from byoc_core.runtime.module import RuntimeModule
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
 from byoc_core.vm.permissions import check_permissions
-from byoc_core.vm.program import Program, VMFunction
+from byoc_core.vm.program import HOST, Program, VMFunction
 
 __all__ = ["NativeProgram", "has_c_name", "ops_text", "solve_sizes"]
 
@@ -86,6 +86,8 @@ class NativeProgram:
         found = [text for instruction in function.code for text in self._obstacles_of(function, instruction)]
         if function.states:
             found.append("states kept from call to call")
+        names = [self.program.domain_name(domain) for domain in sorted(set(function.domains) - {HOST})]
+        found += [f"memory of device `{name}`" for name in names]
         if not found and function.dynamics:
             found.append("tensors of sizes known only after running")
         if not found and solve_sizes(function) is None:

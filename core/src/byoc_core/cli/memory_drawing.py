@@ -72,7 +72,8 @@ class _Panel:
     def _draw_heading(self) -> None:
         arena, peak = _static_size(self._map.arena_nbytes), self._map.peak_nbytes or 0
         ratio = f", {arena / peak:.3f} times the bound" if peak else ""
-        self._text(0, -52, f"function {self._map.function}: arena {arena:,} bytes{ratio}", is_bold=True)
+        domain = "" if self._map.domain == "host" else f" in {self._map.domain}"
+        self._text(0, -52, f"function {self._map.function}{domain}: arena {arena:,} bytes{ratio}", is_bold=True)
         x = 0.0
         for label, colour in (*_COLOURS.items(), ("live bytes", _LIVE), (f"lower bound {peak:,} bytes", _BOUND)):
             ET.SubElement(self._group, "rect", x=_number(x), y="-36", width="10", height="10", fill=colour)

@@ -27,6 +27,7 @@ def assign_registers(
     registers: VirtualRegisters,
     code: Sequence[Instruction],
     traits: Callable[[int], CallTraits],
+    alignment: Callable[[int], int],
 ) -> VMFunction:
     """Return the function with planned storage and with registers in the machine's order.
 
@@ -38,13 +39,14 @@ def assign_registers(
         registers: the registers by virtual number; the order within a group stays.
         code: instructions over virtual numbers.
         traits: returns the permissions of an extern's function, by the extern's number.
+        alignment: returns the alignment of tensors in a domain.
     """
     owners = [registers.owner(number) for number in range(len(registers))]
     spans = live_intervals(code, owners)
     successors = in_place_successors(registers, code, spans, traits)
-    storages, locations = _plan_tensors(registers, spans, successors)
+    storages, locations = _plan_tensors(registers, spans, successors, alignment)
     if successors and not is_nonnegative(_least_arena(registers, spans) - sum(storages, 0)):
-        separate = _plan_tensors(registers, spans, {})
+        separate = _plan_tensors(registers, spans, {}, alignment)
         if not is_nonnegative(sum(separate[0], 0) - sum(storages, 0)):
             successors, (storages, locations) = {}, separate
     used = {number for instruction in code for number in uses(instruction)}
@@ -70,7 +72,19 @@ def assign_registers(
         ),
         tuple(_renumbered(instruction, numbers) for instruction in code),
         tuple(replace(views[n], base=numbers[views[n].base]) for n in sorted(views)),
+        _domains(registers, numbers, views, successors),
     )
+
+
+def _domains(
+    registers: Sequence[VirtualRegister],
+    numbers: Mapping[int, int],
+    views: Container[int],
+    successors: Container[int],
+) -> tuple[int, ...]:
+    """Return the domain of each register owning memory, by machine number; empty if all memory is the host's."""
+    owners = {numbers[n]: registers[n].domain for n in numbers if n not in views and n not in successors}
+    return tuple(owners[number] for number in sorted(owners)) if any(owners.values()) else ()
 
 
 def _view_of(register: VirtualRegister, successors: Mapping[int, int]) -> View:
@@ -95,35 +109,43 @@ def _numbers(registers: Sequence[VirtualRegister], planned: Container[int], view
 
 
 def _plan_tensors(
-    registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]], successors: Mapping[int, int]
+    registers: Sequence[VirtualRegister],
+    spans: Mapping[int, tuple[int, int]],
+    successors: Mapping[int, int],
+    alignment: Callable[[int], int],
 ) -> tuple[tuple[Dim, ...], dict[int, tuple[int, int]]]:
-    """Return the storages, and storage and offset of each tensor with a separate place.
+    """Return the storages, and storage and offset of each tensor with a separate place; each domain has its own.
 
-    Tensors of known size share storage 0; tensors of symbolic size have the storages after this storage, or all
-    storages if no size is known.
+    Tensors of known size share the first storage of their domain; tensors of symbolic size have the storages after
+    this storage, or all storages of the domain if no size is known.
     """
     merged: dict[int, tuple[int, int]] = {}
     for number, (start, end) in spans.items():
         owner = successors.get(number, number)
         first, last = merged.get(owner, (start, end))
         merged[owner] = min(first, start), max(last, end)
-    static: dict[int, Interval] = {}
-    symbolic: dict[int, SymbolicInterval] = {}
-    for number in sorted(merged):
-        if registers[number].kind is RegisterKind.TENSOR:
+    planned = [number for number in sorted(merged) if registers[number].kind is RegisterKind.TENSOR]
+    storages: list[Dim] = []
+    locations: dict[int, tuple[int, int]] = {}
+    for domain in sorted({registers[number].domain for number in planned}):
+        static: dict[int, Interval] = {}
+        symbolic: dict[int, SymbolicInterval] = {}
+        for number in (number for number in planned if registers[number].domain == domain):
             nbytes = nbytes_of(registers[number].shape, registers[number].dtype)
             if isinstance(nbytes, int):
                 static[number] = Interval(nbytes, *merged[number])
             else:
                 symbolic[number] = SymbolicInterval(nbytes, *merged[number])
-    offsets, total = plan(tuple(static.values()), ALIGNMENT)
-    storage_numbers, sizes = plan_symbolic(tuple(symbolic.values()))
-    first_symbolic = 1 if static else 0
-    locations = {number: (0, offset) for number, offset in zip(static, offsets, strict=True)}
-    locations |= {
-        number: (first_symbolic + storage, 0) for number, storage in zip(symbolic, storage_numbers, strict=True)
-    }
-    return ((total, *sizes) if static else sizes), locations
+        first = len(storages)
+        offsets, total = plan(tuple(static.values()), max(ALIGNMENT, alignment(domain)))
+        storage_numbers, sizes = plan_symbolic(tuple(symbolic.values()))
+        first_symbolic = first + 1 if static else first
+        locations |= {number: (first, offset) for number, offset in zip(static, offsets, strict=True)}
+        locations |= {
+            number: (first_symbolic + storage, 0) for number, storage in zip(symbolic, storage_numbers, strict=True)
+        }
+        storages += (total, *sizes) if static else sizes
+    return tuple(storages), locations
 
 
 def _least_arena(registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]]) -> int:

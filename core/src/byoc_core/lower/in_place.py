@@ -76,6 +76,8 @@ class _InPlaceSearch:
             return False
         if self._registers[owner].dtype != self._registers[result].dtype:
             return False
+        if self._registers[owner].domain != self._registers[result].domain:
+            return False
         if product(self._registers[owner].shape) != product(self._registers[result].shape):
             return False
         if any(self._registers.owner(other) == owner for other in call.results):

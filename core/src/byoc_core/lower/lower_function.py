@@ -6,7 +6,8 @@ registers of the operands. Copies remain only for returned inputs and constants,
 initial values of a loop, and for values of a round made before the last read of the previous round's values. Values
 carried unchanged by a loop stay in place. New values of states lie in the place of the old values
 (:mod:`byoc_core.lower.states`). Ops for pure rearrangement are views if possible: either the result is a view
-of the operands, or the operands are made in the place of the result.
+of the operands, or the operands are made in the place of the result. Values cross between the host's memory and a
+device by copies too, one for each value and domain (:mod:`byoc_core.lower.domains`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.structural import CALL, CALL_DPS_PACKED, CALL_PACKED, IF, LOOP
 from byoc_core.lower.assign_registers import assign_registers
 from byoc_core.lower.buffers import KNOWN_SIZES_HINT, Buffers, shape_of
+from byoc_core.lower.domains import ValueDomains, find_domains
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
 from byoc_core.lower.placement_hints import Sharing, compact_values, placement_hints
@@ -32,7 +34,7 @@ from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.dataflow import check_dataflow
 from byoc_core.vm.footprints import Footprints, defines_all
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Ret
-from byoc_core.vm.program import Program, RegisterKind, VMFunction
+from byoc_core.vm.program import HOST, Program, RegisterKind, VMFunction
 from byoc_core.vm.view_laws import check_memory, check_views
 
 __all__ = ["lower_function"]
@@ -60,9 +62,10 @@ def lower_function(function: Function, tables: ProgramTables, max_sharing: Shari
 
     Cost: a function is lowered once more for each such copy.
     """
+    domains = find_domains(function, tables)
     copied: frozenset[int] = frozenset()
     while True:
-        lowered = _lower_with_views(function, tables, max_sharing, copied)
+        lowered = _lower_with_views(function, tables, domains, max_sharing, copied)
         stale = stale_states(lowered, tables)
         if not stale:
             return lowered
@@ -72,16 +75,16 @@ def lower_function(function: Function, tables: ProgramTables, max_sharing: Shari
 
 
 def _lower_with_views(
-    function: Function, tables: ProgramTables, max_sharing: Sharing, copied: frozenset[int]
+    function: Function, tables: ProgramTables, domains: ValueDomains, max_sharing: Sharing, copied: frozenset[int]
 ) -> VMFunction:
-    plain = _Lowering(function, tables, Sharing.NONE, copied).run()
+    plain = _Lowering(function, tables, domains, Sharing.NONE, copied).run()
     if not any(map(_is_view, function.walk())):
         return plain
     shapes = chain((param.shape for param in plain.params), (tensor.shape for tensor in plain.tensors))
     sizes = unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
     for sharing in range(max_sharing, Sharing.NONE, -1):
-        candidate = _Lowering(function, tables, Sharing(sharing), copied).run()
-        if is_size(plain.arena_nbytes - candidate.arena_nbytes, sizes) and _is_provable(candidate, tables):
+        candidate = _Lowering(function, tables, domains, Sharing(sharing), copied).run()
+        if is_size(sum(plain.storages, 0) - sum(candidate.storages, 0), sizes) and _is_provable(candidate, tables):
             return candidate
     if not _is_provable(plain, tables):
         raise _no_code_error(f"function `{function.name}`", next(filter(_is_view, function.walk())))
@@ -115,14 +118,22 @@ def _no_code_error(where: str, binding: Binding) -> CodegenError:
 
 
 class _Lowering:
-    def __init__(self, function: Function, tables: ProgramTables, sharing: Sharing, copied: frozenset[int]) -> None:
+    def __init__(
+        self,
+        function: Function,
+        tables: ProgramTables,
+        domains: ValueDomains,
+        sharing: Sharing,
+        copied: frozenset[int],
+    ) -> None:
         self._function = function
         self._states = find_slots(function, tables)
         self._copied = copied
         self._tables = tables
+        self._domains = domains
         self._sharing = sharing
         self._where = f"function `{function.name}`"
-        self._buffers = Buffers(self._where, tables)
+        self._buffers = Buffers(self._where, tables, domains)
 
     def run(self) -> VMFunction:
         function = self._function
@@ -135,6 +146,8 @@ class _Lowering:
         early = [shape_symbols(spec.shape) <= self._buffers.input_symbols for spec in results]
         made_elsewhere = {self._states[number].result for number in self._copied}
         self._set_targets(function, outputs, [ok and index not in made_elsewhere for index, ok in enumerate(early)])
+        for param in function.params:
+            self._buffers.make_copies(param)
         self._emit_bindings(function)
         returned: list[int] = []
         state_results = {state.result for state in self._states}
@@ -148,10 +161,11 @@ class _Lowering:
             function.name,
             params,
             results,
-            [self._tables.constant(c) for c in self._buffers.constants],
+            [self._tables.constant(constant) for constant, _ in self._buffers.constants],
             self._buffers.registers,
             self._buffers.code,
             self._tables.extern_traits,
+            self._tables.alignment,
         )
         return replace(lowered, states=self._states)
 
@@ -177,7 +191,11 @@ class _Lowering:
         local_results = {var for binding in function.bindings for var in binding.results}
         for value, buffer, is_ready in zip(function.results, buffers, ready, strict=True):
             if is_ready and isinstance(value, Var) and value in local_results:
-                self._buffers.targets[value] = buffer
+                domain = self._buffers.registers[buffer].domain
+                if domain == self._domains.home(value):
+                    self._buffers.targets[value] = buffer
+                else:
+                    self._buffers.copy_targets[value, domain] = buffer
                 local_results.remove(value)
 
     def _return(self, value: Value, output: int, returned: Sequence[int], *, is_early: bool) -> int:
@@ -186,7 +204,8 @@ class _Lowering:
         if is_early:
             self._buffers.copy(register, output)
             return output
-        if self._buffers.registers[register].kind is RegisterKind.DYNAMIC and register not in returned:
+        found = self._buffers.registers[register]
+        if found.kind is RegisterKind.DYNAMIC and found.domain == HOST and register not in returned:
             return register
         copied = self._buffers.allocate(self._buffers.tensor_type(value.type, "result"), "result")
         self._buffers.copy(register, copied)
@@ -210,7 +229,10 @@ class _Lowering:
         if any(map(_is_view, body.bindings)):
             compact = compact_values(body, self._tables.traits)
             hints = placement_hints(body, targets, may_own, self._tables.traits, compact, self._sharing)
-            self._buffers.hints.update(hints)
+            home = self._domains.home
+            self._buffers.hints.update(
+                (var, hint) for var, hint in hints.items() if home(var) == home(hint.owner.results[0])
+            )
         emitters = {
             CALL: self._emit_call,
             CALL_DPS_PACKED: self._emit_dps,
@@ -225,12 +247,21 @@ class _Lowering:
                 binding, binding.op.view, self._buffers, compact, self._sharing
             ):
                 raise _no_code_error(self._where, binding)
+            for var in binding.results:
+                self._buffers.make_copies(var)
 
-    def _operands(self, binding: Binding) -> tuple[int, ...]:
-        return tuple(self._buffers.register(operand) for operand in binding.operands)
+    def _operands(self, binding: Binding, domain: int = HOST) -> tuple[int, ...]:
+        return tuple(self._buffers.register(operand, domain) for operand in binding.operands)
+
+    def _place_constants(self, values: Iterable[Value]) -> None:
+        """Give constants passed to a region a register now, so that numbers follow the order of the operands."""
+        for value in values:
+            if not isinstance(self._buffers.resolve(value), Var):
+                self._buffers.register(value)
 
     def _emit_dps(self, binding: Binding) -> None:
-        args = self._operands(binding)
+        domain = self._tables.domain(str(binding.attrs["symbol"]))
+        args = self._operands(binding, domain)
         results = tuple(self._buffers.buffer(result) for result in binding.results)
         if self._emit_steps(binding, args, results):
             return
@@ -256,7 +287,10 @@ class _Lowering:
         ]
         if not all(type_.symbols <= self._buffers.input_symbols for type_ in buffers):
             return False
-        registers = (*args, *results, *map(self._buffers.temporary, buffers))
+        domain = self._tables.domain(str(binding.attrs["symbol"]))
+        if any(self._tables.domain(step.symbol) != domain for step in steps.steps):
+            return False
+        registers = (*args, *results, *(self._buffers.temporary(type_, domain) for type_ in buffers))
         all_types = (*types, *buffers)
         for step in steps.steps:
             workspace = self._workspace(step.symbol, [all_types[number] for number in (*step.args, *step.results)])
@@ -283,10 +317,17 @@ class _Lowering:
         nbytes = self._tables.workspace_nbytes(symbol, [shape_of(type_) for type_ in types])
         if nbytes == 0 or not symbols_of(nbytes) <= self._buffers.input_symbols:
             return ()
-        return (self._buffers.temporary(TensorType((nbytes,), "uint8")),)
+        return (self._buffers.temporary(TensorType((nbytes,), "uint8"), self._tables.domain(symbol)),)
 
     def _emit_packed(self, binding: Binding) -> None:
-        extern = self._tables.extern(str(binding.attrs["symbol"]))
+        symbol = str(binding.attrs["symbol"])
+        if self._tables.domain(symbol) != HOST:
+            raise CodegenError(
+                f"{self._where}, `{symbol}`",
+                "runs on a device and returns results of sizes known only after the run",
+                expected="a function filling buffers",
+            )
+        extern = self._tables.extern(symbol)
         args = self._operands(binding)
         new_symbols = self._bind_symbols(binding.results)
         results = tuple(
@@ -331,7 +372,8 @@ class _Lowering:
         return new_symbols
 
     def _emit_if(self, binding: Binding) -> None:
-        condition, *inputs = self._operands(binding)
+        self._place_constants(binding.operands)
+        condition = self._buffers.register(binding.operands[0])
         then_region, else_region = binding.regions
         # A buffer with a size learnt in the branches can be made only at the ends of the branches.
         ready = [self._symbols(var) <= self._buffers.known_symbols for var in binding.results]
@@ -342,29 +384,33 @@ class _Lowering:
         known_before = self._buffers.known_symbols
         branch = len(self._buffers.code)
         self._buffers.code.append(If(condition, 0))
-        self._emit_branch(then_region, inputs, buffers, ready)
+        self._emit_branch(then_region, binding.operands[1:], buffers, ready)
         known_then, self._buffers.known_symbols = self._buffers.known_symbols, known_before
         skip = len(self._buffers.code)
         self._buffers.code.append(Goto(0))
         self._buffers.code[branch] = If(condition, len(self._buffers.code))
-        self._emit_branch(else_region, inputs, buffers, ready)
+        self._emit_branch(else_region, binding.operands[1:], buffers, ready)
         self._buffers.code[skip] = Goto(len(self._buffers.code))
         # Symbols learnt by one branch may be learnt again later; only the sizes of the results stay known.
         result_symbols = frozenset[str]().union(*map(self._symbols, binding.results))
         self._buffers.known_symbols = known_before | (self._buffers.known_symbols & known_then & result_symbols)
 
     def _emit_branch(
-        self, region: Function, inputs: Sequence[int], buffers: Sequence[int], ready: Sequence[bool]
+        self, region: Function, inputs: Sequence[Value], buffers: Sequence[int], ready: Sequence[bool]
     ) -> None:
-        self._buffers.register_of.update(zip(region.params, inputs, strict=True))
+        copies_before = dict(self._buffers.copies)
+        self._buffers.aliases.update(zip(region.params, inputs, strict=True))
         self._set_targets(region, buffers, ready)
+        for param in region.params:
+            self._buffers.make_copies(param)
         self._emit_bindings(region)
         for value, buffer, is_ready in zip(region.results, buffers, ready, strict=True):
-            source = self._buffers.register(value)
+            source = self._buffers.source(value, self._buffers.registers[buffer].domain)
             if not is_ready:
                 self._check_known(self._buffers.registers[buffer].shape)
                 self._buffers.builtin(Builtin.ALLOCATE, (), buffer)
             self._buffers.copy(source, buffer)
+        self._buffers.copies = copies_before
 
     def _check_known(self, shape: Sequence[Dim]) -> None:
         unknown = shape_symbols(shape) - self._buffers.known_symbols
@@ -375,18 +421,24 @@ class _Lowering:
             )
 
     def _emit_loop(self, binding: Binding) -> None:
-        max_trip, condition, *initial = self._operands(binding)
+        self._place_constants(binding.operands)
+        max_trip, condition = map(self._buffers.register, binding.operands[:2])
+        initial = binding.operands[2:]
         (body,) = binding.regions
         carried = []
         is_resized = [
             var.type != operand.type for var, operand in zip(binding.results, binding.operands[2:], strict=True)
         ]
         resized = self._define_resized(list(compress(binding.results, is_resized)), compress(initial, is_resized))
-        for index, (var, source) in enumerate(zip(binding.results, initial, strict=True)):
-            if is_unchanged(body, index) and not is_resized[index]:
-                self._buffers.register_of[var] = source
+        is_constant = [is_unchanged(body, index) and not new for index, new in enumerate(is_resized)]
+        for index, (var, value) in enumerate(zip(binding.results, initial, strict=True)):
+            if is_constant[index]:
+                self._buffers.aliases.update({var: value, body.params[index + 1]: value})
                 self._buffers.targets.pop(var, None)
-            elif not is_resized[index]:
+                carried.append(self._buffers.register(value, self._domains.home(var)))
+                continue
+            if not is_resized[index]:
+                source = self._buffers.source(value, self._domains.home(var))
                 self._buffers.copy(source, self._buffers.buffer(var))
             carried.append(self._buffers.register_of[var])
         iteration, keep_going, test = (
@@ -396,6 +448,7 @@ class _Lowering:
         )
         self._buffers.builtin(Builtin.ZERO, (), iteration)
         self._buffers.copy(condition, keep_going)
+        copies_before = dict(self._buffers.copies)
         head = len(self._buffers.code)
         self._buffers.builtin(Builtin.LOOP_TEST, (iteration, max_trip, keep_going), test)
         leave = len(self._buffers.code)
@@ -404,22 +457,32 @@ class _Lowering:
         self._buffers.register_of.update(zip(body.params, (iteration, *carried), strict=True))
         in_place = zip(results_in_place(body), (False, *is_resized), strict=True)
         self._set_targets(body, (keep_going, *carried), [is_in_place and not new for is_in_place, new in in_place])
+        for param in body.params:
+            self._buffers.make_copies(param)
         self._emit_bindings(body, is_round=True)
-        sources = [self._buffers.register(value) for value in body.results]
+        # Values of a changing size are cloned in the host's memory.
+        sources = [
+            self._buffers.register(value)
+            if is_new
+            else self._buffers.source(value, self._buffers.registers[target].domain)
+            for value, target, is_new in zip(body.results, (keep_going, *carried), (False, *is_resized), strict=True)
+        ]
         # Clones first: a value of a changing size is never the source of a value of a fixed size.
         self._clone(compress(sources[1:], is_resized), resized)
         is_copied = [True, *(not new for new in is_resized)]
         self._parallel_copy(list(compress(sources, is_copied)), list(compress((keep_going, *carried), is_copied)))
         self._buffers.known_symbols = known_before
+        self._buffers.copies = copies_before
         self._buffers.builtin(Builtin.INCREMENT, (), iteration)
         self._buffers.code.append(Goto(head))
         self._buffers.code[leave] = If(test, len(self._buffers.code))
 
-    def _define_resized(self, results: Sequence[Var], initial: Iterable[int]) -> list[int]:
+    def _define_resized(self, results: Sequence[Var], initial: Iterable[Value]) -> list[int]:
         """Define the registers of carried values whose sizes change from round to round."""
+        sources = list(map(self._buffers.register, initial))
         binds = self._bind_symbols(results)
         registers = [self._buffers.define_returned(var, names) for var, names in zip(results, binds, strict=True)]
-        self._clone(initial, registers)
+        self._clone(sources, registers)
         return registers
 
     def _clone(self, sources: Iterable[int], targets: Sequence[int]) -> None:
@@ -435,7 +498,7 @@ class _Lowering:
             if registers.owner(source) in written and source != target and source not in saved:
                 register = registers[source]
                 type_ = TensorType(register.shape, register.dtype)
-                saved[source] = self._buffers.allocate(type_, "a carried value")
+                saved[source] = self._buffers.allocate(type_, "a carried value", register.domain)
                 self._buffers.copy(source, saved[source])
         for source, target in zip(sources, targets, strict=True):
             if source != target:

@@ -31,7 +31,7 @@ def emit_view_op(
     """
     if rule.joins:
         return _emit_concat(binding, buffers)
-    source = buffers.register(binding.operands[0])
+    source = buffers.register(binding.operands[0], buffers.domains.home(binding.results[0]))
     layout = buffers.registers.layout(source)
     owner = buffers.registers.owner(source)
     # A register without a planned place has no views, except itself.
@@ -69,7 +69,8 @@ def _copy_as_operand(binding: Binding, rule: ViewRule, buffers: Buffers, source:
         buffers.copy(source, part)
         return True
     operand = binding.operands[0]
-    compact_copy = buffers.allocate(buffers.tensor_type(operand.type, "an operand"), "an operand")
+    domain = buffers.registers[target].domain
+    compact_copy = buffers.allocate(buffers.tensor_type(operand.type, "an operand"), "an operand", domain)
     (layout,) = rule.result_layouts(binding.context(), buffers.registers.layout(compact_copy))
     view = None if layout is None else buffers.registers.view(compact_copy, layout, is_written=False)
     if view is None:

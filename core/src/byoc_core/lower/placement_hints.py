@@ -115,5 +115,8 @@ def compact_values(body: Function, traits: Callable[[str], CallTraits]) -> set[V
 
 
 def accepts_strides(binding: Binding, traits: Callable[[str], CallTraits]) -> bool:
-    """Return whether a call reads and fills tensors with strides."""
-    return binding.op is CALL_DPS_PACKED and traits(str(binding.attrs["symbol"])).strided
+    """Return whether a call reads and fills tensors with strides; a copy to a device reads any."""
+    if binding.op is not CALL_DPS_PACKED:
+        return False
+    found = traits(str(binding.attrs["symbol"]))
+    return found.strided or found.domain is not None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from byoc_core.dims import Dim, match_symbols
+from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
-from byoc_core.runtime.module import CallSteps, CallTraits, RuntimeModule
+from byoc_core.runtime.module import CallSteps, CallTraits, MemoryDomain, RuntimeModule
 from byoc_core.runtime.workspaces import caller_nbytes
-from byoc_core.vm.program import ConstantRef
+from byoc_core.vm.program import HOST, ConstantRef
 
 __all__ = ["ProgramTables"]
 
@@ -30,6 +31,7 @@ class ProgramTables:
         }
         self._traits: dict[str, CallTraits] = {}
         self._traits_by_number: list[CallTraits] = []
+        self._domains: dict[str, MemoryDomain] = {}
 
     @property
     def externs(self) -> tuple[str, ...]:
@@ -45,6 +47,39 @@ class ProgramTables:
             )
             for constant in self._constants
         )
+
+    @property
+    def domains(self) -> tuple[MemoryDomain, ...]:
+        """The domains of the external symbols besides the host's memory, in order of first use."""
+        return tuple(self._domains.values())
+
+    @property
+    def extern_domains(self) -> tuple[int, ...]:
+        """The domain of each external symbol; empty if all are the host's."""
+        found = tuple(map(self.domain, self._externs))
+        return found if any(found) else ()
+
+    def domain(self, symbol: str) -> int:
+        """Return the number of the domain of a symbol's tensors.
+
+        Raises:
+            CodegenError: two functions state different domains of the same name.
+        """
+        domain = self.traits(symbol).domain
+        if domain is None:
+            return HOST
+        declared = self._domains.setdefault(domain.name, domain)
+        if declared != domain:
+            raise CodegenError(f"domain `{domain.name}`", "is stated in two ways", got=domain, expected=declared)
+        return list(self._domains).index(domain.name) + 1
+
+    def is_visible(self, domain: int) -> bool:
+        """Return whether the host reads and writes the memory of a domain in place."""
+        return domain == HOST or self.domains[domain - 1].host_accessible
+
+    def alignment(self, domain: int) -> int:
+        """Return the alignment of tensors in a domain; 1 for the host's, whose machine aligns all tensors."""
+        return 1 if domain == HOST else self.domains[domain - 1].alignment
 
     def extern(self, symbol: str) -> int:
         """Return the number of an external symbol."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from byoc_core.dims import Dim
 from byoc_core.opset.layout import Layout, compact_layout, unproved_sizes
-from byoc_core.vm.program import RegisterKind
+from byoc_core.vm.program import HOST, RegisterKind
 
 __all__ = ["VirtualRegister", "VirtualRegisters"]
 
@@ -18,6 +18,7 @@ class VirtualRegister:
     Attributes:
         base: for a view, the number of the register owning the memory.
         layout: for a view, the layout of the elements in the base.
+        domain: the domain of the memory.
     """
 
     kind: RegisterKind
@@ -26,6 +27,7 @@ class VirtualRegister:
     binds: tuple[str, ...] = ()
     base: int = -1
     layout: Layout | None = None
+    domain: int = HOST
 
 
 class VirtualRegisters(list[VirtualRegister]):
@@ -36,9 +38,11 @@ class VirtualRegisters(list[VirtualRegister]):
         # Sizes of zero or more only because the machine refuses calls with negative sizes.
         self._sizes: dict[Dim, None] = {}
 
-    def new(self, kind: RegisterKind, dtype: str, shape: tuple[Dim, ...], binds: tuple[str, ...] = ()) -> int:
+    def new(
+        self, kind: RegisterKind, dtype: str, shape: tuple[Dim, ...], binds: tuple[str, ...] = (), domain: int = HOST
+    ) -> int:
         """Add a register other than a view and return its number."""
-        self.append(VirtualRegister(kind, dtype, shape, binds))
+        self.append(VirtualRegister(kind, dtype, shape, binds, domain=domain))
         if kind in (RegisterKind.PARAM, RegisterKind.TENSOR):
             self._sizes.update(dict.fromkeys(unproved_sizes(shape)))
         return len(self) - 1
@@ -66,6 +70,6 @@ class VirtualRegisters(list[VirtualRegister]):
                 return None
             if not layout.without_repeats.is_injective(self._sizes):
                 return None
-            self.append(VirtualRegister(RegisterKind.VIEW, owner.dtype, layout.shape, base=base, layout=layout))
+            self.append(VirtualRegister(RegisterKind.VIEW, owner.dtype, layout.shape, (), base, layout, owner.domain))
             self._views[base, layout] = len(self) - 1
         return None if is_written and not layout.is_injective(self._sizes) else self._views[base, layout]

@@ -16,6 +16,7 @@ from byoc_core.profiling.recording import CallRecord
 from byoc_core.profiling.results import Profile
 from byoc_core.profiling.sums import sum_regions
 from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.devices import Device
 from byoc_core.runtime.parts import events_of
 from byoc_core.runtime.threads import num_threads as process_threads
 from byoc_core.vm.machine import VirtualMachine
@@ -40,6 +41,7 @@ def profile(
     warm_up: int = 3,
     num_threads: int | None = None,
     externs: Mapping[str, Callable[..., object]] | None = None,
+    devices: Mapping[str, Device | int] | None = None,
     peaks: Peaks | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Profile:
@@ -58,6 +60,7 @@ def profile(
         warm_up: calls before the measurement behind a first call, for first uses of sizes and memory.
         num_threads: the number of threads of a call; by default the number of the process.
         externs: as for :class:`byoc_core.VirtualMachine`.
+        devices: as for :class:`byoc_core.VirtualMachine`. The time of a call on a device is the time of enqueuing.
         peaks: the limits of this machine; measured if absent.
         progress: called with the name of each stage at the stage's beginning.
 
@@ -75,6 +78,7 @@ def profile(
         executable,
         externs=externs,
         num_threads=num_threads,
+        devices=devices,
         record=lambda name, record: runs.append((name, record)),
     )
     call = machine[function]

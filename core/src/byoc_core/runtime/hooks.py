@@ -28,7 +28,7 @@ The smallest runtime::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -39,6 +39,7 @@ from byoc_core.runtime.module import NDArray, RuntimeModule
 from byoc_core.runtime.status import Status
 
 if TYPE_CHECKING:
+    from byoc_core.runtime.devices import Device
     from byoc_core.runtime.specialised import SizesRefused
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "RuntimeInfo",
     "Status",
     "byoc_check_payload",
+    "byoc_devices",
     "byoc_kernels",
     "byoc_load_file",
     "byoc_load_module",
@@ -323,4 +325,64 @@ def byoc_kernels() -> Mapping[str, Callable[..., object]]:
                 return x / (1 + np.exp(-x))
 
             return {"mynpu.swish": swish}
+    """
+
+
+@hookspec(since="0.2")
+def byoc_devices() -> Sequence[Device]:
+    """Return the devices of this machine. Optional: needed for functions with a domain in their ``CallTraits``.
+
+    Called by: ``VirtualMachine``, for a program with functions in the memory of a domain of this runtime.
+    When: a machine is made, unless the caller passes the devices to the machine.
+    How often: once per process.
+    Result: kept. The devices in a fixed order, each with a different pair of domain and index; none if the machine has
+        no device. The machine allocates on the device of index 0, or of the index given by the user.
+    If it raises: no machine is made.
+
+    Example::
+
+        import numpy as np
+
+        from byoc_core.runtime.devices import Device, MemoryDomain
+        from byoc_core.runtime.hooks import hookimpl
+
+
+        class Board(Device):
+            domain = MemoryDomain("mynpu", alignment=256)
+            index = 0
+
+            def allocate(self, nbytes):
+                return np.empty(nbytes, np.uint8)
+
+            def free(self, buffer):
+                pass
+
+            def new_stream(self):
+                return object()
+
+            def close_stream(self, stream):
+                pass
+
+            def copy_in(self, source, target, stream):
+                self._array(target)[...] = source
+
+            def copy_out(self, source, target, stream):
+                target[...] = self._array(source)
+
+            def copy_within(self, source, target, stream):
+                self._array(target)[...] = self._array(source)
+
+            def record(self, stream):
+                return None
+
+            def wait(self, event):
+                pass
+
+            def _array(self, tensor):
+                return np.ndarray(tensor.shape, tensor.dtype, tensor.buffer, tensor.offset)
+
+
+        @hookimpl
+        def byoc_devices():
+            return [Board()]
     """

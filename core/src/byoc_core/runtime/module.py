@@ -18,6 +18,7 @@ __all__ = [
     "CallStep",
     "CallSteps",
     "CallTraits",
+    "MemoryDomain",
     "NDArray",
     "NativeEntry",
     "PackedFunction",
@@ -68,6 +69,22 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryDomain:
+    """Memory of devices, apart from the host's arrays (see :mod:`byoc_core.runtime.devices`).
+
+    Attributes:
+        name: the name, unique among all runtimes: the name of the runtime, perhaps with a suffix such as ``.sram``.
+        alignment: a power of two: the alignment in bytes of buffers, and of tensors in buffers.
+        host_accessible: whether the host reads and writes the memory in place: values are then not copied between
+            functions of the device and functions of the host.
+    """
+
+    name: str
+    alignment: int = 64
+    host_accessible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CallTraits:
     """Permissions of a function for the caller beyond the plain contract; the default is the plain contract.
 
@@ -79,11 +96,16 @@ class CallTraits:
         workspace_nbytes: bytes of scratch memory. The caller may pass the memory as an additional argument behind the
             outputs: a ``uint8`` tensor of one axis, aligned to 64 bytes, with undefined content. Without this argument
             the function allocates scratch memory.
+        domain: the memory of the function's tensors; ``None`` for the host's arrays. A function with a domain is called
+            with a stream of the device, then the tensors (:class:`~byoc_core.runtime.devices.DeviceTensor`, all
+            C-contiguous): ``impl(stream, *inputs, *outputs)``. The call enqueues the work on the stream and may return
+            before the work is done. All sizes of the outputs are determined by the inputs.
     """
 
     strided: bool = False
     in_place: tuple[tuple[int, int], ...] = ()
     workspace_nbytes: Dim = 0
+    domain: MemoryDomain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +173,8 @@ class PackedFunction:
     Args:
         name: the symbol.
         impl: the unchecked implementation. The arguments are C-contiguous numpy arrays: inputs then outputs, with the
-            return value ignored; or inputs only, with a tuple of arrays returned.
+            return value ignored; or inputs only, with a tuple of arrays returned. For functions of a device see
+            :attr:`CallTraits.domain`.
         signature: the inputs and outputs; ``None`` if the author declares no signature (then nothing is checked).
         native: the same function for callers in machine code; ``None`` if absent.
 
@@ -210,7 +233,7 @@ class RuntimeModule(ABC):
         """Return a function whose name is in :attr:`function_names`."""
 
     def get_function(self, name: str) -> PackedFunction:
-        """Return the function of this name.
+        """Return the function of this name for arrays of the host; a function of a device copies all arrays each time.
 
         Raises:
             CallError: no such function; the known names are listed.
@@ -222,6 +245,10 @@ class RuntimeModule(ABC):
                 expected=", ".join(self.function_names) or "no function at all",
                 hint=near_names(name, self.function_names) or None,
             )
+        if self.call_traits(name).domain is not None:
+            from byoc_core.runtime.staged import stage_function
+
+            return stage_function(self, name)
         return self.find_function(name)
 
     def find_signature(self, name: str) -> Signature | None:

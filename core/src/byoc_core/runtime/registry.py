@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +13,7 @@ from byoc_core.plugin.handle import PluginHandle
 from byoc_core.plugin.installation import installation
 from byoc_core.runtime import hooks
 from byoc_core.runtime.delegating import DelegatingModule
+from byoc_core.runtime.devices import Device, label_of
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.serial import SerialModule
@@ -39,6 +40,7 @@ class RuntimeHandle:
             raise HookError(plugin.where("byoc_runtime_info"), "names no payload format", expected="formats=(1,)")
         self._info = info
         self._kernels: Mapping[str, Callable[..., object]] | None = None
+        self._devices: tuple[Device, ...] | None = None
 
     @property
     def type_key(self) -> str:
@@ -137,6 +139,30 @@ class RuntimeHandle:
                     got=f"{op!r}: {type_name(kernel)}",
                 )
             yield op, kernel
+
+    def devices(self) -> tuple[Device, ...]:
+        """Return the devices of the runtime; the hook is called once.
+
+        Raises:
+            HookError: the hook raised, returned anything but devices, or two devices with the same domain and index.
+        """
+        if self._devices is None:
+            hook = "byoc_devices"
+            found: Sequence[object] = ()
+            if self._plugin.has(hook):
+                found = self._plugin.check(hook, self._plugin.call(hook), Sequence)  # type: ignore[type-abstract]
+            self._devices = tuple(self._checked_devices(hook, found))
+        return self._devices
+
+    def _checked_devices(self, hook: str, found: Sequence[object]) -> Iterator[Device]:
+        labels: set[str] = set()
+        for item in found:
+            device = self._plugin.check(hook, item, Device)  # type: ignore[type-abstract]
+            label = label_of(device)
+            if label in labels:
+                raise HookError(self._plugin.where(hook), f"returned two devices `{label}`")
+            labels.add(label)
+            yield device
 
     def guard(self, module: RuntimeModule) -> RuntimeModule:
         """Return the module with the protection for the runtime: a lock unless re-entrant, a guard unless fork-safe."""

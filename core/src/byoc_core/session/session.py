@@ -13,6 +13,7 @@ import numpy as np
 from byoc_core.errors import CallError, OptionsError, near_names
 from byoc_core.native.processors import count_cpus
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, join_inputs
+from byoc_core.runtime.devices import Device
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.threads import num_threads as threads_of_process
 from byoc_core.runtime.value_forms import OPTIONAL, pack_value, unpack_value
@@ -20,6 +21,7 @@ from byoc_core.session.buckets import Buckets, relative_difference
 from byoc_core.session.feeding import CASTINGS, Casting, as_dtype
 from byoc_core.session.opening import Opened, OpeningSettings, Origin, open_model, reopen
 from byoc_core.session.values import values_of_function
+from byoc_core.vm.device_choice import devices_by_domain
 from byoc_core.vm.machine import VirtualMachine
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ class Session:
             that are objects of the caller are not kept.
         allow_native: whether native code in an artifact may be loaded. Artifacts compiled by this user are trusted.
         externs: see :class:`byoc_core.VirtualMachine`.
+        device: for a model with regions on a device: the device, or its index among the devices of the runtime; for
+            several memory domains, a mapping by domain. By default the devices of index 0.
         max_nodes: see :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation at the beginning of the stage.
         choices: further arguments of :func:`byoc_core.build`, such as ``options`` or ``fallback``.
@@ -98,6 +102,7 @@ class Session:
         cache: bool | str | os.PathLike[str] = True,
         allow_native: bool = False,
         externs: Mapping[str, Callable[..., object]] | None = None,
+        device: Device | int | Mapping[str, Device | int] | None = None,
         max_nodes: int | None = None,
         progress: Callable[[str], None] | None = None,
         **choices: Any,
@@ -121,6 +126,7 @@ class Session:
             "buckets": buckets or {},
             "padding": padding or {},
             "externs": externs,
+            "device": device,
         }
         self._start(open_model(model, settings), calls)
 
@@ -130,7 +136,10 @@ class Session:
         self._casting: Casting = calls["casting"]
         name = calls["function"]
         self.inputs, self.outputs = values_of_function(self.executable, name)
-        machine = VirtualMachine(self.executable, externs=calls["externs"], num_threads=calls["num_threads"])
+        self._devices = devices_by_domain(self.executable.program, calls["device"])
+        machine = VirtualMachine(
+            self.executable, externs=calls["externs"], num_threads=calls["num_threads"], devices=self._devices
+        )
         self._call = machine[name]
         self._input_names = tuple(value.name for value in self.inputs)
         self._output_names = tuple(value.name for value in self.outputs)
@@ -296,7 +305,8 @@ class Session:
         from byoc_core.profiling import profile
 
         arrays = self._packed(self._drawn(dict(feeds or {}), dict(sizes or {})))
-        options = {"num_threads": self._calls["num_threads"], "externs": self._calls["externs"], **options}
+        own = {"num_threads": self._calls["num_threads"], "externs": self._calls["externs"], "devices": self._devices}
+        options = {**own, **options}
         return profile(self.executable, arrays, function=self._call.name, **options)
 
     def _run(self, feeds: Mapping[str, object], out: Mapping[str, object] | None) -> list[Any]:

@@ -5,8 +5,8 @@ The C extension (``csrc/frame.c``) and :mod:`byoc_core.artifact.plain_c.layout` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from byoc_core.dims import Dim, evaluate
 from byoc_core.errors import CallError, ExecutionError, IRTypeError
 from byoc_core.runtime.arguments import concrete_shape
 from byoc_core.runtime.module import NDArray, TensorSpec
-from byoc_core.vm.program import ALIGNMENT, VMFunction
+from byoc_core.vm.program import ALIGNMENT, HOST, VMFunction
 from byoc_core.vm.views import ConcreteView, ViewMaker
 
 __all__ = ["ArenaLayout", "lay_out", "new_arena", "no_memory", "start_of"]
@@ -22,28 +22,36 @@ __all__ = ["ArenaLayout", "lay_out", "new_arena", "no_memory", "start_of"]
 
 @dataclass(frozen=True, slots=True)
 class ArenaLayout:
-    """The arena of a call.
+    """The arenas of a call.
 
     Attributes:
-        nbytes: size of the arena.
-        offsets: offset of each planned tensor from the arena's aligned start.
+        nbytes: size of the arena in the host's memory.
+        offsets: offset of each planned tensor from the aligned start of the arena of its domain.
         shapes: shape of each planned tensor.
         views: the views of registers.
+        device_nbytes: sizes of the arenas of devices, by domain.
     """
 
     nbytes: int
     offsets: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
     views: tuple[ConcreteView, ...]
+    device_nbytes: Mapping[int, int] = field(default_factory=dict)
 
 
-def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | None) -> ArenaLayout:
+def lay_out(
+    function: VMFunction,
+    sizes: Mapping[str, int],
+    views: ViewMaker | None,
+    alignment: Callable[[int], int] | None = None,
+) -> ArenaLayout:
     """Return the arena layout for known sizes of the function's symbols.
 
     Args:
         function: the function with the planned tensors.
         sizes: sizes of the symbols bound by the inputs.
         views: makes the function's views; ``None`` without views.
+        alignment: returns the alignment of storages in the domain of a device; ``None`` if all memory is the host's.
 
     Raises:
         CallError: a size comes out negative or cannot be computed.
@@ -52,15 +60,22 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | N
     """
     where = f"function `{function.name}`"
     starts, total = [], 0
-    for nbytes in function.storages:
-        starts.append(total)
+    device_nbytes: dict[int, int] = {}
+    domains = function.storage_domains
+    for nbytes, domain in zip(function.storages, domains, strict=True):
         try:
             size = evaluate(nbytes, sizes)
         except IRTypeError as error:
             raise CallError(where, f"size {nbytes} cannot be computed: {error.problem}") from error
         if size < 0:
             raise CallError(where, f"size {nbytes} is negative", got=size)
-        total += -(-size // ALIGNMENT) * ALIGNMENT
+        if domain == HOST or alignment is None:
+            starts.append(total)
+            total += -(-size // ALIGNMENT) * ALIGNMENT
+        else:
+            start = device_nbytes.get(domain, 0)
+            starts.append(start)
+            device_nbytes[domain] = start + -(-size // alignment(domain)) * alignment(domain)
     symbol_sizes = dict(sizes)
     # Many tensors share a few shapes, and each symbolic shape costs some microseconds.
     found: dict[tuple[Dim, ...], tuple[int, ...]] = {}
@@ -72,7 +87,8 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | N
             shape = found[tensor.shape] = concrete_shape(spec, symbol_sizes, f"{where}, register t{index}")
         shapes.append(shape)
     offsets = tuple(starts[tensor.storage] + tensor.offset for tensor in function.tensors)
-    return ArenaLayout(total, offsets, tuple(shapes), tuple(views.concrete(symbol_sizes)) if views else ())
+    concrete_views = tuple(views.concrete(symbol_sizes)) if views else ()
+    return ArenaLayout(total, offsets, tuple(shapes), concrete_views, device_nbytes)
 
 
 def new_arena(layout: ArenaLayout, where: str) -> NDArray:

@@ -8,14 +8,22 @@ from byoc_core.dims import Dim
 from byoc_core.printable import to_printable
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import BUILTINS, Builtin, Call, CallKind, Goto, If, Instruction, Ret
-from byoc_core.vm.program import Program, VMFunction
+from byoc_core.vm.program import HOST, Program, VMFunction
 
 __all__ = ["callee_name", "disassemble"]
 
 
 def disassemble(program: Program) -> str:
     """Return a listing of a verified program: externs, constants, and each function's registers and code."""
-    lines = [f"extern {symbol}" for symbol in program.externs]
+    lines = [
+        f"domain {domain.name}: aligned to {domain.alignment} bytes"
+        + (", accessible to the host" if domain.host_accessible else "")
+        for domain in program.domains
+    ]
+    lines += [
+        f"extern {symbol}{_domain_text(program, program.domain_of(number))}"
+        for number, symbol in enumerate(program.externs)
+    ]
     lines += [
         f"constant {index}: {_tensor_text(ref.dtype, ref.shape)} {ref.digest}"
         for index, ref in enumerate(program.constants)
@@ -43,15 +51,22 @@ def _function_lines(program: Program, function: VMFunction) -> list[str]:
     num_params = len(function.params)
     yield_text = _specs_text(function.results, names[num_params:])
     lines = [f"function {function.name}({_specs_text(function.params, names)}) -> ({yield_text})"]
-    lines += [f"    c{index} = constant {number}" for index, number in enumerate(function.constants)]
+    first_constant, first_dynamic = num_params + len(function.results), function.first_view - len(function.dynamics)
+    domain_texts = [_domain_text(program, function.domain_of(number)) for number in range(function.first_view)]
+    lines += [
+        f"    c{index} = constant {number}{domain_texts[first_constant + index]}"
+        for index, number in enumerate(function.constants)
+    ]
     lines += [f"    storage {index}: {nbytes} bytes" for index, nbytes in enumerate(function.storages)]
     lines += [
         f"    t{index} = {_tensor_text(tensor.dtype, tensor.shape)} at storage {tensor.storage} + {tensor.offset}"
+        f"{domain_texts[function.first_tensor + index]}"
         for index, tensor in enumerate(function.tensors)
     ]
     lines += [
         f"    v{index} = {_tensor_text(tensor.dtype, tensor.shape)}"
         + (f" binds {', '.join(tensor.binds)}" if tensor.binds else "")
+        + domain_texts[first_dynamic + index]
         for index, tensor in enumerate(function.dynamics)
     ]
     lines += [
@@ -83,6 +98,10 @@ def _instruction_text(program: Program, names: Sequence[str], instruction: Instr
             return f"goto {target}"
         case If(condition=condition, otherwise=target):
             return f"if {names[condition]} else {target}"
+
+
+def _domain_text(program: Program, domain: int) -> str:
+    return "" if domain == HOST else f" in {program.domain_name(domain)}"
 
 
 def _join(names: Sequence[str], registers: Iterable[int]) -> str:

@@ -3,10 +3,11 @@
 Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the program. Numbers are unsigned LEB128 in
 shortest form; texts are UTF-8 preceded by their length; sequences are preceded by their length; dimensions are the
 canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after the code, version 3 also the
-states after the views. A program without states has version 2 at most. A program without registers sharing memory and
-without calls writing their own inputs has version 1: every version of the machine runs such a program. Therefore every
-program has exactly one encoding, and any bytes accepted by :func:`decode` encode to
-the same bytes again.
+states after the views. Version 4 has the domains of each function after the states, and the domains of the program and
+of its externs after the functions. A program without domains has version 3 at most, and a program without states and
+domains has version 2 at most. A program without registers sharing memory and without calls writing their own inputs
+has version 1: every version of the machine runs such a program. Therefore every program has exactly one encoding, and
+any bytes accepted by :func:`decode` encode to the same bytes again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 
 from byoc_core.dims import Dim, read_dim, read_problem
 from byoc_core.errors import IRTypeError, ProgramError
-from byoc_core.runtime.module import TensorSpec
+from byoc_core.runtime.module import MemoryDomain, TensorSpec
 from byoc_core.vm.instructions import INSTRUCTIONS, CallKind, FieldKind, Instruction, spec_of
 from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, StateSlot, View, VMFunction
 
@@ -25,11 +26,12 @@ __all__ = ["FORMAT_VERSION", "MAGIC", "decode", "encode"]
 MAGIC = b"BYOC-VM\0"
 """The first bytes of every encoded program."""
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The newest version written by :func:`encode`; :func:`decode` reads this version and all earlier versions."""
 
 _PLAIN_VERSION = 1
 _VIEW_VERSION = 2
+_STATE_VERSION = 3
 
 _MAX_NUMBER_BYTES = 9
 _SPECS_BY_OPCODE = {spec.opcode: spec for spec in INSTRUCTIONS}
@@ -49,6 +51,9 @@ def encode(program: Program) -> bytes:
     writer.sequence(program.externs, writer.text)
     writer.sequence(program.constants, writer.constant)
     writer.sequence(program.functions, writer.function)
+    if version == FORMAT_VERSION:
+        writer.sequence(program.domains, writer.domain)
+        writer.sequence(program.extern_domains, writer.number)
     return MAGIC + version.to_bytes(2, "little") + bytes(writer.data)
 
 
@@ -77,17 +82,22 @@ def decode(data: bytes) -> Program:
     externs = reader.sequence(reader.text)
     constants = reader.sequence(reader.constant)
     functions = reader.sequence(reader.function)
+    has_domains = version == FORMAT_VERSION
+    domains = reader.sequence(reader.domain) if has_domains else ()
+    extern_domains = reader.sequence(reader.number) if has_domains else ()
     if reader.position != len(data):
         raise reader.error("bytes after the end of the program")
-    program = Program(functions, externs, constants)
+    program = Program(functions, externs, constants, domains, extern_domains)
     if version != (expected := _version_of(program)):
         raise ProgramError("bytecode", "has the wrong format version for this program", got=version, expected=expected)
     return program
 
 
 def _version_of(program: Program) -> int:
-    if any(function.states for function in program.functions):
+    if program.domains or program.extern_domains or any(function.domains for function in program.functions):
         return FORMAT_VERSION
+    if any(function.states for function in program.functions):
+        return _STATE_VERSION
     return _PLAIN_VERSION if all(function.is_plain for function in program.functions) else _VIEW_VERSION
 
 
@@ -179,8 +189,15 @@ class _Writer:
         self.sequence(value.code, self.instruction)
         if self._version >= _VIEW_VERSION:
             self.sequence(value.views, self.view)
-        if self._version == FORMAT_VERSION:
+        if self._version >= _STATE_VERSION:
             self.sequence(value.states, self.state)
+        if self._version == FORMAT_VERSION:
+            self.sequence(value.domains, self.number)
+
+    def domain(self, value: MemoryDomain) -> None:
+        self.text(value.name)
+        self.number(value.alignment)
+        self.number(value.host_accessible)
 
 
 class _Reader:
@@ -263,13 +280,8 @@ class _Reader:
 
     def view(self) -> View:
         base, offset, dtype, shape = self.number(), self.dim(), self.text(), self.sequence(self.dim)
-        match self.number():
-            case 0:
-                return View(base, offset, dtype, shape)
-            case 1:
-                return View(base, offset, dtype, shape, self.sequence(self.dim))
-            case has_strides:
-                raise self.error("the flag for the strides of a view is neither 0 nor 1", got=has_strides)
+        strides = self.sequence(self.dim) if self.flag("the strides of a view") else None
+        return View(base, offset, dtype, shape, strides)
 
     def state(self) -> StateSlot:
         param, result, initial, axis = (self.number() for _ in range(4))
@@ -309,5 +321,15 @@ class _Reader:
             self.sequence(self.dynamic),
             self.sequence(self.instruction),
             self.sequence(self.view) if self.version >= _VIEW_VERSION else (),
-            self.sequence(self.state) if self.version == FORMAT_VERSION else (),
+            self.sequence(self.state) if self.version >= _STATE_VERSION else (),
+            self.sequence(self.number) if self.version == FORMAT_VERSION else (),
         )
+
+    def domain(self) -> MemoryDomain:
+        return MemoryDomain(self.text(), self.number(), self.flag("a host-accessible domain"))
+
+    def flag(self, subject: str) -> bool:
+        value = self.number()
+        if value > 1:
+            raise self.error(f"the flag for {subject} is neither 0 nor 1", got=value)
+        return bool(value)

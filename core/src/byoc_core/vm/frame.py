@@ -11,10 +11,12 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.runtime.arguments import check_returned, concrete_shape
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.arena import new_arena, start_of
-from byoc_core.vm.program import ALIGNMENT
+from byoc_core.vm.program import ALIGNMENT, HOST
+from byoc_core.vm.views import ConcreteView
 
 if TYPE_CHECKING:
     from byoc_core._native import Frame as NativeFrame
+    from byoc_core.vm.device_run import DeviceRun
     from byoc_core.vm.linked_function import LinkedFunction
 
 __all__ = ["Frame", "Sizes"]
@@ -31,9 +33,10 @@ class Frame:
         symbols: all sizes known so far in the running call, including sizes learnt during the call.
         native: the same memory for native calls, if a call of the function mixes native and Python calls.
         fill_views: makes the views of the memory passed to a call; ``None`` without such views.
+        device_run: the memory and streams of devices; ``None`` if all memory is the host's.
     """
 
-    __slots__ = ("_arena", "_linked", "fill_views", "native", "registers", "sizes", "symbols")
+    __slots__ = ("_arena", "_linked", "device_run", "fill_views", "native", "registers", "sizes", "symbols")
 
     def __init__(self, linked: LinkedFunction) -> None:
         self._linked = linked
@@ -44,13 +47,20 @@ class Frame:
         self.symbols: Sizes = {}
         self.native: NativeFrame | None = None
         self.fill_views: Callable[[list[Any]], None] | None = None
+        self.device_run: DeviceRun | None = linked.new_device_run()
+
+    @property
+    def run_of_devices(self) -> DeviceRun:
+        """The memory and streams of devices, in a function with memory of devices."""
+        assert self.device_run is not None
+        return self.device_run
 
     def resize(self, sizes: Sizes) -> None:
         """Make the views for these sizes; the arena grows if necessary, otherwise stays.
 
         Raises:
             CallError: a size comes out negative or cannot be computed.
-            ExecutionError: the arena does not fit into memory.
+            ExecutionError: the arena does not fit into memory, of the host or of a device.
         """
         self.sizes = None
         linked = self._linked
@@ -64,20 +74,40 @@ class Frame:
             self._arena = self.native.arena
         elif layout.nbytes + ALIGNMENT > self._arena.nbytes:
             self._arena = new_arena(layout, f"function `{function.name}`")
+        run = self.device_run
+        if run is not None:
+            run.resize(layout.device_nbytes)
         start = start_of(self._arena)
         first = linked.first_tensor
         for index, (tensor, offset, shape) in enumerate(
             zip(function.tensors, layout.offsets, layout.shapes, strict=True)
         ):
-            self.registers[first + index] = np.ndarray(shape, to_numpy(tensor.dtype), self._arena, start + offset)
+            domain = function.domain_of(first + index)
+            if run is None or domain == HOST:
+                self.registers[first + index] = np.ndarray(shape, to_numpy(tensor.dtype), self._arena, start + offset)
+            else:
+                self.registers[first + index] = run.content_at(first + index, domain, offset, tensor.dtype, shape)
         if linked.views is not None:
             self.fill_views = linked.views.prepare(self.registers, layout.views)
         self.sizes = sizes
 
+    def base_of(self, number: int) -> tuple[int, ConcreteView]:
+        """Return the base of the view in a register, and the view for the sizes of the call."""
+        assert self.sizes is not None
+        view = self._linked.layout(self.sizes).views[number - self._linked.function.first_view]
+        return view.base, view
+
+    def shape_of(self, spec: TensorSpec) -> tuple[int, ...]:
+        """Return the shape of a spec for the symbols known now.
+
+        Raises:
+            CallError: a size is unknown or comes out negative.
+        """
+        return concrete_shape(spec, self.symbols, f"function `{self._linked.function.name}`, register {spec.name}")
+
     def allocate(self, spec: TensorSpec) -> NDArray:
         """Allocate a fresh buffer in the shape of a spec for the symbols known now."""
-        where = f"function `{self._linked.function.name}`, register {spec.name}"
-        return np.empty(concrete_shape(spec, self.symbols, where), to_numpy(spec.dtype))
+        return np.empty(self.shape_of(spec), to_numpy(spec.dtype))
 
     def define(
         self,

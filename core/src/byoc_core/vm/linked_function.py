@@ -26,11 +26,12 @@ from byoc_core.vm.arena import ArenaLayout, lay_out
 from byoc_core.vm.bound_call import BoundCall
 from byoc_core.vm.call_list import CallList, has_native_calls
 from byoc_core.vm.control_flow import basic_blocks
+from byoc_core.vm.device_run import DeviceRun, MachineDevices
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.frame import Frame, Sizes
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
-from byoc_core.vm.program import Program, VMFunction
-from byoc_core.vm.step import Step
+from byoc_core.vm.program import HOST, Program, VMFunction
+from byoc_core.vm.step import WAIT, Step
 from byoc_core.vm.views import ViewMaker
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class LinkedFunction:
         num_threads: the number of threads requested by a call, 0 for the number of the process; ``None``: no call uses
             threads.
         record: receives the function's name and the record of each run; ``None``: nothing is measured.
+        devices: the devices of the machine; ``None`` if all memory is the host's.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class LinkedFunction:
         runtimes: Sequence[str | None],
         num_threads: int | None,
         record: Record | None = None,
+        devices: MachineDevices | None = None,
     ) -> None:
         self.program = program
         self._record = None if record is None else partial(record, function.name)
@@ -88,6 +91,7 @@ class LinkedFunction:
         self.first_tensor = self.first_constant + len(function.constants)
         self.first_dynamic = self.first_tensor + len(function.tensors)
         self.views = ViewMaker(program, function) if function.views else None
+        self.devices = devices if function.domains else None
         self._constants = [constants[index] for index in function.constants]
         self._pool: list[Frame] = []
         self._entry = _Block()
@@ -107,24 +111,43 @@ class LinkedFunction:
         """Return the registers of a new frame: the constants in place, all others empty."""
         registers: list[Any] = [None] * self.function.num_registers
         registers[self.first_constant : self.first_tensor] = self._constants
+        if self.devices is not None:
+            for number, constant in enumerate(self.function.constants, start=self.first_constant):
+                domain = self.function.domain_of(number)
+                if domain != HOST:
+                    registers[number] = self.devices.constant(constant, domain)
         return registers
+
+    def new_device_run(self) -> DeviceRun | None:
+        """Return the memory and streams of devices for a new frame; ``None`` if all memory is the host's."""
+        return None if self.devices is None else DeviceRun(self.devices, self._where, self._describe)
 
     def binds(self, register: int) -> tuple[str, ...]:
         """Return the symbols bound by a dynamic register."""
         return self.function.dynamics[register - self.first_dynamic].binds
 
-    def link(self, steps: Sequence[Step | None], entries: Sequence[NativeEntry | None], *, native: bool) -> None:
+    def link(
+        self,
+        steps: Sequence[Step | None],
+        entries: Sequence[NativeEntry | None],
+        waits: Sequence[Step | None] = (),
+        *,
+        native: bool,
+    ) -> None:
         """Group the linked calls into blocks, and make a list of native calls if worthwhile.
 
         Args:
             steps: one for each instruction; ``None`` for jumps.
             entries: for each instruction the native entry to call, ``None`` if not native.
-            native: whether native calls may run in a single run of the C extension.
+            waits: for each instruction the step waiting for devices before the instruction, ``None`` without a wait;
+                empty if all memory is the host's.
+            native: whether native calls may run in a single run of the C extension. A function with memory of devices
+                runs in Python: the extension knows the host's memory alone.
         """
         code = self.function.code
         self._steps = steps
         self._native_entries = entries
-        module = extension() if native and has_native_calls(entries) else None
+        module = extension() if native and self.devices is None and has_native_calls(entries) else None
         if module is not None:
             self.call_list = CallList(
                 module,
@@ -143,8 +166,13 @@ class LinkedFunction:
             self._steps = steps
         basic = basic_blocks(code)
         blocks = [_Block() for _ in basic]
+        if waits:
+            pairs = list(zip(waits, steps, strict=True))
+            steps_at = [tuple(step for step in pair if step is not None) for pair in pairs]
+        else:
+            steps_at = [() if step is None else (step,) for step in steps]
         for block, source in zip(blocks, basic, strict=True):
-            block.steps = tuple(step for step in steps[source.start : source.stop] if step is not None)
+            block.steps = tuple(step for found in steps_at[source.start : source.stop] for step in found)
             match code[source.stop - 1]:
                 case Ret(values=values):
                     block.results = values
@@ -212,7 +240,7 @@ class LinkedFunction:
         cached = self._layout
         if cached is not None and (cached[0] is sizes or cached[0] == sizes):
             return cached[1]
-        layout = lay_out(self.function, sizes, self.views)
+        layout = lay_out(self.function, sizes, self.views, None if self.devices is None else self.devices.alignment)
         self._layout = (sizes, layout)
         return layout
 
@@ -346,6 +374,8 @@ class LinkedFunction:
             registers[self.first_dynamic : self.function.first_view] = [None] * len(self.function.dynamics)
             if self.views is not None:
                 self.views.clear(registers)
+            if frame.device_run is not None:
+                frame.device_run.release()
             self._pool.append(frame)
 
     def _run_blocks(self, registers: list[Any]) -> list[NDArray]:
@@ -360,7 +390,10 @@ class LinkedFunction:
                     return [registers[number] for number in block.results]
                 block = block.target if block.condition is None or registers[block.condition] else block.otherwise
         except Exception as error:
-            raise self._failure(index, error) from error
+            failure = self._failure(index, error)
+            if failure is error:
+                raise
+            raise failure from error
 
     def _run_calls(self, registers: list[Any], native: NativeFrame) -> list[NDArray]:
         """Run the list of native calls, and the remaining steps in Python."""
@@ -393,17 +426,22 @@ class LinkedFunction:
         raise self._failure(index, error) from error
 
     def _failure(self, index: int, error: Exception) -> Exception:
+        if index == WAIT and isinstance(error, ExecutionError):
+            return error
         call = self.function.code[index]
         assert isinstance(call, Call)
         if call.kind is CallKind.FUNCTION and isinstance(error, ExecutionError):
             return error
+        return ExecutionError(f"{self._where}, {self._describe(index)}", f"failed with {type(error).__name__}: {error}")
+
+    def _describe(self, index: int) -> str:
+        """Return an instruction and its callee in words."""
+        call = self.function.code[index]
+        assert isinstance(call, Call)
         is_extern = call.kind in (CallKind.EXTERN, CallKind.PACKED)
         runtime = self._runtimes[call.callee] if is_extern else None
         callee = f"`{callee_name(self.program, call)}`" + (f" of runtime `{runtime}`" if runtime else "")
-        return ExecutionError(
-            f"{self._where}, instruction {index} ({call.kind.mnemonic} {callee})",
-            f"failed with {type(error).__name__}: {error}",
-        )
+        return f"instruction {index} ({call.kind.mnemonic} {callee})"
 
 
 def _recorded(step: Step, record: Callable[[object], object]) -> Step:

@@ -9,13 +9,16 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, LinkError, near_names
+from byoc_core.runtime.devices import Device
 from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, TensorSpec
 from byoc_core.runtime.workspaces import takes_workspace
+from byoc_core.vm.device_run import MachineDevices
+from byoc_core.vm.device_steps import allocate_step, copy_step, device_step, wait_steps
 from byoc_core.vm.frame import Frame
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
 from byoc_core.vm.linked_function import LinkedFunction, Record
 from byoc_core.vm.permissions import check_permissions
-from byoc_core.vm.program import Program, Register, RegisterKind
+from byoc_core.vm.program import HOST, Program, Register, RegisterKind
 from byoc_core.vm.step import Step
 
 __all__ = ["link"]
@@ -32,23 +35,29 @@ def link(
     native: bool = True,
     num_threads: int | None = None,
     record: Record | None = None,
+    devices: Sequence[Device] = (),
 ) -> dict[str, LinkedFunction]:
     """Return the functions of a verified program, ready to run, by name.
 
     A symbol of ``externs`` takes precedence over a module's symbol. With ``native``, native calls run in a single run
     of the C extension if possible. Calls have ``num_threads``, 0 for the number of the process; ``None`` if no call
-    uses threads. ``record`` receives the record of each run of a function.
+    uses threads. ``record`` receives the record of each run of a function. ``devices`` has the device of each domain of
+    the program.
 
     Raises:
+        ExecutionError: a device cannot hold the constants.
         LinkError: symbols or constants are missing (all are named), two modules define the same symbol, or a function's
-            signature does not fit a call of the function, or the function does not permit this kind of call.
+            signature does not fit a call of the function, or the function does not permit this kind of call, or has
+            its tensors in another domain.
     """
     resolved, owners = _resolve_externs(program, modules, externs)
     check_permissions(program, modules, externs)
     arrays = _resolve_constants(program, constants)
     runtimes = [None if name in externs else owners[name].type_key for name in program.externs]
+    on_devices = MachineDevices(program, devices, arrays) if devices else None
     linked = [
-        LinkedFunction(program, function, arrays, runtimes, num_threads, record) for function in program.functions
+        LinkedFunction(program, function, arrays, runtimes, num_threads, record, on_devices)
+        for function in program.functions
     ]
     for target in linked:
         _Linker(target, resolved, owners, frozenset(externs), linked).link(native=native)
@@ -127,7 +136,10 @@ class _Linker:
             for index, instruction in enumerate(code)
         ]
         entries = [self._native_entry(index, instruction) for index, instruction in enumerate(code)]
-        self._target.link(steps, entries, native=native)
+        waits: Sequence[Step | None] = ()
+        if self._target.devices is not None:
+            waits = wait_steps(self._target.program, self._target.function, self._frame)
+        self._target.link(steps, entries, waits, native=native)
 
     def _native_entry(self, index: int, instruction: Instruction) -> NativeEntry | None:
         """Return the native entry of the called function, if present and if all registers of the call are passed."""
@@ -151,7 +163,12 @@ class _Linker:
                         expected="a call_packed",
                     )
                 implementation = self._implementation(call, function)
-                return Step.of(implementation, (*call.args, *outputs, *workspace), index)
+                registers = (*call.args, *outputs, *workspace)
+                domain = self._target.program.domain_of(call.callee)
+                if domain != HOST:
+                    is_visible = self._target.program.is_visible(domain)
+                    return device_step(implementation, domain, self._frame, registers, index, is_visible=is_visible)
+                return Step.of(implementation, registers, index)
             case CallKind.PACKED:
                 return Step.of(self._packed(index, call), (self._frame, *call.args), index)
             case CallKind.FUNCTION:
@@ -171,6 +188,7 @@ class _Linker:
         name = self._target.program.externs[call.callee]
         owner = self._owners.get(name)
         traits = CallTraits() if owner is None else owner.call_traits(name)
+        self._check_domain(index, call, traits)
         if owner is None or (traits.workspace_nbytes == 0 and not owner.workspaces_may_differ):
             return call.results, ()
         signature = owner.find_signature(name)
@@ -183,6 +201,21 @@ class _Linker:
         # A replacement of a module's function takes no workspace.
         is_passed = is_taken and name not in self._replaced
         return call.results[:-1], call.results[-1:] if is_passed else ()
+
+    def _check_domain(self, index: int, call: Call, traits: CallTraits) -> None:
+        """Check the domain of an external function's tensors; a function of the user's externs takes the host's."""
+        program = self._target.program
+        name = program.externs[call.callee]
+        found = None if name in self._replaced else traits.domain
+        domain = program.domain_of(call.callee)
+        expected = None if domain == HOST else program.domains[domain - 1]
+        if found != expected:
+            raise LinkError(
+                f"function `{self._target.function.name}`, instruction {index}",
+                f"the tensors of `{name}` have another memory than stated by the program",
+                got=found or "the host's",
+                expected=expected or "the host's",
+            )
 
     def _extern(self, index: int, call: Call, outputs: Sequence[int]) -> Extern:
         function = self._externs[call.callee]
@@ -217,6 +250,9 @@ class _Linker:
 
     def _packed(self, index: int, call: Call) -> Callable[..., None]:
         function = self._extern(index, call, call.results)
+        owner = self._owners.get(self._target.program.externs[call.callee])
+        if owner is not None:
+            self._check_domain(index, call, owner.call_traits(self._target.program.externs[call.callee]))
         specs = [self._spec(number) for number in call.results]
         results = call.results
         if isinstance(function, PackedFunction) and not function.returns_results:
@@ -283,6 +319,9 @@ class _Linker:
         if builtin is Builtin.ALLOCATE:
             (number,) = call.results
             spec = self._spec(number)
+            domain = self._target.function.domain_of(number)
+            if domain != HOST:
+                return allocate_step(spec, domain, self._frame, number, index)
 
             def allocate(frame: Frame) -> None:
                 frame.registers[number] = frame.allocate(spec)
@@ -295,8 +334,12 @@ class _Linker:
                 frame.define(call.results, specs, arrays, arrays)
 
             return Step.of(clone, (self._frame, *call.args), index)
-        if self._target.function.states and builtin is Builtin.COPY:
-            return Step.of(_copy_unless_in_place, (*call.args, *call.results), index)
+        if builtin is Builtin.COPY:
+            step = copy_step(self._target.program, self._target.function, call, self._frame, index)
+            if step is not None:
+                return step
+            if self._target.function.states:
+                return Step.of(_copy_unless_in_place, (*call.args, *call.results), index)
         return Step.of(_BUILTINS[builtin], (*call.args, *call.results), index)
 
 

@@ -18,10 +18,12 @@ from byoc_core.runtime.arguments import (
     join_inputs,
     separate_outputs,
 )
+from byoc_core.runtime.devices import Device
 from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
 from byoc_core.runtime.parts import start_recording
 from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call, open_accounts
+from byoc_core.vm.device_choice import choose_devices
 from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.linked_function import LinkedFunction, Record
 from byoc_core.vm.linking import link
@@ -248,12 +250,15 @@ class VirtualMachine:
         record: receives the name of a function and the times of the calls inside (read by
             :func:`byoc_core.runtime.parts.events_of`) after each run of the function, perhaps in several pieces, in
             the running thread. A machine without ``record`` measures nothing. See :func:`byoc_core.profile`.
+        devices: for a program with functions on devices: the device of a domain, or its index among the devices of the
+            runtime, by name of the domain; by default the device of index 0. Results are complete when a call returns.
 
     Raises:
-        OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads, or ``executable`` is a path.
+        OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads, ``executable`` is a path, or
+            ``devices`` names no domain of the program.
         ProgramError: the program breaks a law.
         LinkError: a symbol or constant is missing, is defined twice, or does not fit.
-        ExecutionError: a module cannot be prepared for calls.
+        ExecutionError: a module cannot be prepared for calls, or a device cannot hold the constants.
     """
 
     def __init__(
@@ -264,6 +269,7 @@ class VirtualMachine:
         native: bool = True,
         num_threads: int | None = None,
         record: Record | None = None,
+        devices: Mapping[str, Device | int] | None = None,
     ) -> None:
         if isinstance(executable, str | os.PathLike):
             raise OptionsError(
@@ -283,7 +289,14 @@ class VirtualMachine:
             requested_threads = None
         modules, constants = executable.modules, executable.constants
         linked = link(
-            program, modules, constants, externs or {}, native=native, num_threads=requested_threads, record=record
+            program,
+            modules,
+            constants,
+            externs or {},
+            native=native,
+            num_threads=requested_threads,
+            record=record,
+            devices=choose_devices(program, modules, devices or {}) if program.domains or devices else (),
         )
         if record is not None:
             start_recording()

@@ -18,7 +18,7 @@ from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.liveness import TensorLiveness, read_registers
-from byoc_core.vm.program import ALIGNMENT, Program, VMFunction, nbytes_of
+from byoc_core.vm.program import ALIGNMENT, HOST, Program, VMFunction, nbytes_of
 from byoc_core.vm.verify import verify
 
 __all__ = ["MemoryBuffer", "MemoryMap", "Purpose", "memory_map"]
@@ -70,6 +70,7 @@ class MemoryMap:
         arena_nbytes: bytes of the arena.
         num_instructions: the instructions of the function.
         alignment: the alignment in bytes of the arena and of the offsets of buffers.
+        domain: the name of the memory domain.
     """
 
     function: str
@@ -77,6 +78,7 @@ class MemoryMap:
     arena_nbytes: Dim
     num_instructions: int
     alignment: int = ALIGNMENT
+    domain: str = "host"
 
     @property
     def is_symbolic(self) -> bool:
@@ -118,8 +120,10 @@ class MemoryMap:
         return tuple(accumulate(changes[:-1]))
 
 
-def memory_map(program: Program, function: VMFunction, sizes: Mapping[str, int] | None = None) -> MemoryMap:
-    """Return the buffers of a function of a program.
+def memory_map(
+    program: Program, function: VMFunction, sizes: Mapping[str, int] | None = None, domain: int = HOST
+) -> MemoryMap:
+    """Return the buffers of a function of a program in a domain.
 
     A tensor and its views are a buffer: calls in place write a view, or the same tensor again. Tensors with shared
     bytes and intersecting live ranges are a buffer too. A live range reaches from the first to the last instruction
@@ -130,6 +134,7 @@ def memory_map(program: Program, function: VMFunction, sizes: Mapping[str, int] 
         program: the program with the function.
         function: a function of the program.
         sizes: the sizes of the inputs' symbols; ``None`` leaves symbolic sizes as symbols.
+        domain: the number of the domain.
 
     Raises:
         ProgramError: the program breaks a law.
@@ -139,15 +144,21 @@ def memory_map(program: Program, function: VMFunction, sizes: Mapping[str, int] 
     """
     verify(program)
     ranges = TensorLiveness(program, function, Footprints(program, function)).live_ranges()
-    groups = _join_tensors(function, [ranges.get(index, (0, 0)) for index in range(len(function.tensors))])
-    starts, arena_nbytes = _lay_out(function.storages)
+    groups = [
+        group
+        for group in _join_tensors(function, [ranges.get(index, (0, 0)) for index in range(len(function.tensors))])
+        if function.domain_of(function.first_tensor + group.tensors[0]) == domain
+    ]
+    alignment = ALIGNMENT if domain == HOST else max(ALIGNMENT, program.domains[domain - 1].alignment)
+    starts, arena_nbytes = _lay_out(function, domain, alignment)
     workspaces = _find_workspaces(function)
     writers = _find_writers(program, function)
     views: dict[int, list[int]] = {}
     for number, view in enumerate(function.views, start=function.first_view):
         views.setdefault(view.base, []).append(number)
     buffers = tuple(_new_buffer(function, group, starts, views, workspaces, writers) for group in groups)
-    found = MemoryMap(function.name, buffers, arena_nbytes, len(function.code))
+    name = program.domain_name(domain)
+    found = MemoryMap(function.name, buffers, arena_nbytes, len(function.code), alignment, name)
     return found if sizes is None else _at_sizes(found, sizes)
 
 
@@ -209,16 +220,21 @@ def _join_tensors(function: VMFunction, ranges: Sequence[tuple[int, int]]) -> li
     return sorted((*ended, *live), key=lambda group: group.tensors)
 
 
-def _lay_out(storages: Sequence[Dim]) -> tuple[list[Dim], Dim]:
-    """Return the start of each storage in the arena, and the bytes of the arena without padding at the end."""
+def _lay_out(function: VMFunction, domain: int, alignment: int) -> tuple[list[Dim], Dim]:
+    """Return the start of each storage in the arena of a domain, and the bytes of the arena without padding at the end.
+
+    Storages of other domains take no bytes.
+    """
     starts: list[Dim] = []
     start: Dim = 0
     end: Dim = 0
-    for nbytes in storages:
+    for nbytes, found in zip(function.storages, function.storage_domains, strict=True):
         starts.append(start)
+        if found != domain:
+            continue
         end = start + nbytes
-        is_aligned = exact_div(nbytes, ALIGNMENT) is not None
-        start = end if is_aligned else start + (nbytes + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+        is_aligned = exact_div(nbytes, alignment) is not None
+        start = end if is_aligned else start + (nbytes + (alignment - 1)) // alignment * alignment
     return starts, end
 
 
@@ -230,7 +246,7 @@ def _new_buffer(
     workspaces: frozenset[int],
     writers: Mapping[int, tuple[int, str]],
 ) -> MemoryBuffer:
-    first_tensor = _first_tensor(function)
+    first_tensor = function.first_tensor
     offsets: dict[int, Dim] = {first_tensor + n: function.tensors[n].offset - group.start for n in group.tensors}
     for base, base_offset in tuple(offsets.items()):
         for number in views.get(base, ()):
@@ -256,11 +272,6 @@ def _new_buffer(
     )
 
 
-def _first_tensor(function: VMFunction) -> int:
-    """Return the register of the first planned tensor."""
-    return function.first_view - len(function.dynamics) - len(function.tensors)
-
-
 def _find_workspaces(function: VMFunction) -> frozenset[int]:
     """Return the registers with scratch memory: bytes in a single axis, only ever the last result of an extern.
 
@@ -277,7 +288,7 @@ def _find_workspaces(function: VMFunction) -> frozenset[int]:
                 excluded.update(args, results)
             case _:
                 excluded.update(read_registers(instruction))
-    tensors = enumerate(function.tensors, start=_first_tensor(function))
+    tensors = enumerate(function.tensors, start=function.first_tensor)
     is_bytes = {number for number, tensor in tensors if tensor.dtype == "uint8" and len(tensor.shape) == 1}
     return frozenset((found - excluded) & is_bytes)
 

@@ -14,6 +14,10 @@ views      ``w0``   part or all of a register of the first four groups, in anoth
 =========  =======  ==============================================================================================
 
 The arena of a frame holds the function's storages one after the other, each aligned to :data:`ALIGNMENT` bytes.
+
+Memory belongs to domains, counted from 1 in the order of :attr:`Program.domains`; :data:`HOST` is the memory of numpy
+arrays. Each register lies in a single domain, params and results in the host's. A storage holds tensors of a single
+domain, so each domain has an arena of its own. Only copies take registers of different domains.
 """
 
 from __future__ import annotations
@@ -25,11 +29,12 @@ from enum import Enum
 from byoc_core.dims import Dim, bound_symbols, exact_div, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.opset.layout import Layout, is_compact, row_major
-from byoc_core.runtime.module import TensorSpec
+from byoc_core.runtime.module import MemoryDomain, TensorSpec
 from byoc_core.vm.instructions import Call, CallKind, Instruction
 
 __all__ = [
     "ALIGNMENT",
+    "HOST",
     "ConstantRef",
     "DynamicTensor",
     "PlannedTensor",
@@ -47,6 +52,9 @@ ALIGNMENT = 64
 
 Repeated in ``csrc/frame.c``. The verifier refuses other offsets; a larger value refuses programs of stored artifacts.
 """
+
+HOST = 0
+"""The number of the host's memory among the domains of a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,7 @@ class VMFunction:
         code: the instructions; the first is the entry.
         views: registers naming memory of other registers.
         states: params and results in one buffer.
+        domains: the domain of each register owning memory, by register number; empty if all memory is the host's.
     """
 
     name: str
@@ -184,6 +193,7 @@ class VMFunction:
     code: tuple[Instruction, ...]
     views: tuple[View, ...] = ()
     states: tuple[StateSlot, ...] = ()
+    domains: tuple[int, ...] = ()
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -224,10 +234,38 @@ class VMFunction:
             for instruction in self.code
         )
 
+    def domain_of(self, register: int) -> int:
+        """Return the domain of a register's memory."""
+        if not self.domains:
+            return HOST
+        owner = self.views[register - self.first_view].base if register >= self.first_view else register
+        return self.domains[owner]
+
+    @property
+    def first_tensor(self) -> int:
+        """The number of the first planned tensor."""
+        return len(self.params) + len(self.results) + len(self.constants)
+
+    @property
+    def storage_domains(self) -> tuple[int, ...]:
+        """The domain of each storage; the host's for a storage without tensors."""
+        found = [HOST] * len(self.storages)
+        if self.domains:
+            for number, tensor in enumerate(self.tensors, start=self.first_tensor):
+                found[tensor.storage] = self.domains[number]
+        return tuple(found)
+
+    def nbytes_in(self, domain: int) -> Dim:
+        """Return the bytes of a domain's storages, needed by a running call for planned memory of the domain."""
+        if not self.domains:
+            return sum(self.storages, 0) if domain == HOST else 0
+        pairs = zip(self.storages, self.storage_domains, strict=True)
+        return sum((nbytes for nbytes, found in pairs if found == domain), 0)
+
     @property
     def arena_nbytes(self) -> Dim:
-        """The bytes of all storages, needed by a running call for planned memory: intermediates and workspaces."""
-        return sum(self.storages, 0)
+        """The bytes of the host's storages, needed by a running call for planned memory: intermediates, workspaces."""
+        return self.nbytes_in(HOST)
 
     @property
     def input_symbols(self) -> frozenset[str]:
@@ -240,18 +278,34 @@ class Program:
     """Functions with the cited external symbols and constants.
 
     Attributes:
+        domains: the domains besides the host's memory.
+        extern_domains: the domain of each external symbol's tensors; empty if all are the host's.
         is_verified: whether :func:`~byoc_core.vm.verify.verify` has found this program lawful.
     """
 
     functions: tuple[VMFunction, ...]
     externs: tuple[str, ...] = ()
     constants: tuple[ConstantRef, ...] = ()
+    domains: tuple[MemoryDomain, ...] = ()
+    extern_domains: tuple[int, ...] = ()
     is_verified: bool = field(default=False, init=False, repr=False, compare=False)
 
     @property
     def function_names(self) -> tuple[str, ...]:
         """The names of all functions, in order."""
         return tuple(function.name for function in self.functions)
+
+    def domain_of(self, extern: int) -> int:
+        """Return the domain of an external symbol's tensors."""
+        return self.extern_domains[extern] if self.extern_domains else HOST
+
+    def is_visible(self, domain: int) -> bool:
+        """Return whether the host reads and writes the memory of a domain in place."""
+        return domain == HOST or self.domains[domain - 1].host_accessible
+
+    def domain_name(self, domain: int) -> str:
+        """Return the name of a domain, ``host`` for the host's memory."""
+        return "host" if domain == HOST else self.domains[domain - 1].name
 
     def registers(self, function: VMFunction) -> tuple[Register, ...]:
         """Return the registers of a function, by register number."""

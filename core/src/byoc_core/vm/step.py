@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
-__all__ = ["Step"]
+__all__ = ["WAIT", "Step"]
+
+WAIT = -1
+"""The number of the instruction of a step waiting for devices."""
 
 
 class Step(NamedTuple):
@@ -15,7 +18,7 @@ class Step(NamedTuple):
     Attributes:
         function: the function to call.
         pick: picks its arguments out of the registers.
-        instruction: the number of the instruction.
+        instruction: the number of the instruction, or :data:`WAIT`.
         registers: the numbers of the argument registers, in order.
     """
 

@@ -14,6 +14,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError, ProgramError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.dataflow import check_dataflow
+from byoc_core.vm.domain_laws import check_domains, check_program_domains
 from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import (
     BUILTINS,
@@ -74,6 +75,7 @@ def _verify(program: Program) -> None:
         if len(ref.digest) != _DIGEST_LENGTH or not _DIGEST_CHARS.issuperset(ref.digest):
             raise ProgramError(where, "has no valid digest", got=repr(ref.digest))
         _check_tensor(where, ref.dtype, ref.shape)
+    check_program_domains(program)
     for function in program.functions:
         _check_declarations(program, function)
     for function in program.functions:
@@ -81,6 +83,7 @@ def _verify(program: Program) -> None:
     for function in program.functions:
         checker = _CodeChecker(program, function)
         checker.check()
+        check_domains(program, function)
         footprints = Footprints(program, function)
         check_memory(program, function, footprints)
         check_dataflow(program, function, footprints)

@@ -13,6 +13,7 @@ from byoc_core.dims import Dim, evaluate
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, IRTypeError
 from byoc_core.runtime.arguments import concrete_shape
+from byoc_core.runtime.devices import DeviceTensor
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.program import Program, RegisterKind, View, VMFunction
 
@@ -38,8 +39,10 @@ class ConcreteView:
     strides: tuple[int, ...] | None
     dtype: np.dtype[Any]
 
-    def of(self, base: NDArray) -> NDArray:
-        """Return the view as an array over a C-contiguous base."""
+    def of(self, base: NDArray | DeviceTensor) -> NDArray | DeviceTensor:
+        """Return the view as an array over a C-contiguous base, or as a tensor on the device of its base."""
+        if isinstance(base, DeviceTensor):
+            return base.part(self.offset, self.shape)
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype)
         if self.strides is None and base.nbytes == base.itemsize * int(np.prod(self.shape)):

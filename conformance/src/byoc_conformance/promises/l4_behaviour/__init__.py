@@ -6,6 +6,7 @@ from byoc_conformance.promise import Promise
 from byoc_conformance.promises.l4_behaviour import (
     buffers,
     calls,
+    devices,
     errors,
     lowered_steps,
     memory,
@@ -32,5 +33,6 @@ PROMISES: tuple[Promise, ...] = (
     *memory.PROMISES,
     *permissions.PROMISES,
     *lowered_steps.PROMISES,
+    *devices.PROMISES,
 )
 """The promises of the level; the check of the process-wide state comes first."""

@@ -14,7 +14,19 @@ __all__ = ["FAULTS", "Fault", "break_compile_half", "break_run_half"]
 FAULTS: Mapping[str, Fault]
 """All faults by name; loaded on first use, so a sound run half imports none of them."""
 
-_LEVELS = ("l0", "l1", "l2", "l2_layouts", "l2_schedules", "l3", "l4", "l4_permissions", "l4_lowering", "l4_process")
+_LEVELS = (
+    "l0",
+    "l1",
+    "l2",
+    "l2_layouts",
+    "l2_schedules",
+    "l3",
+    "l4",
+    "l4_permissions",
+    "l4_lowering",
+    "l4_devices",
+    "l4_process",
+)
 
 
 def __getattr__(name: str) -> object:

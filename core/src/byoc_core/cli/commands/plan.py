@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ from byoc_core.errors import OptionsError, near_names
 
 if TYPE_CHECKING:
     from byoc_core.artifact.memory_need import MemoryNeed
+    from byoc_core.vm.border_copies import BorderCopy
     from byoc_core.vm.memory_map import MemoryMap
     from byoc_core.vm.program import Program, VMFunction
 
@@ -55,6 +56,8 @@ def plan_memory(
     max_nodes: MaxNodesOption = None,
 ) -> None:
     """Show the buffers of a model in the arena: bytes, live range, offset and purpose, and the arena's lower bound.
+
+    Each memory domain of a device has an arena of its own. Each copy between domains is listed with value and readers.
 
     The arena is the memory planned for a call: values between regions, and the workspaces taken by regions from the
     caller. Buffers without a common instruction may share bytes. The lower bound is the peak of live bytes: no plan is
@@ -115,6 +118,7 @@ def _maps(program: Program, sizes: Mapping[str, int]) -> list[MemoryMap]:
         OptionsError: a size is missing, or is no size of the program.
     """
     from byoc_core.vm.memory_map import memory_map
+    from byoc_core.vm.program import HOST
 
     symbols = sorted({name for function in program.functions for name in function.input_symbols})
     for name in sizes:
@@ -133,7 +137,11 @@ def _maps(program: Program, sizes: Mapping[str, int]) -> list[MemoryMap]:
             f"the plan depends on {', '.join(missing)}",
             expected=" ".join(f"--dim {name}=SIZE" for name in missing),
         )
-    return [memory_map(program, function, sizes) for function in program.functions]
+    return [
+        memory_map(program, function, sizes, domain)
+        for function in program.functions
+        for domain in (HOST, *sorted(set(function.domains) - {HOST}))
+    ]
 
 
 def _planned_dims(function: VMFunction) -> Iterator[Dim]:
@@ -141,9 +149,8 @@ def _planned_dims(function: VMFunction) -> Iterator[Dim]:
     yield from function.storages
     for tensor in function.tensors:
         yield from tensor.shape
-    first_tensor = function.first_view - len(function.dynamics) - len(function.tensors)
     for view in function.views:
-        if first_tensor <= view.base < function.first_view:
+        if function.first_tensor <= view.base < function.first_view:
             yield view.offset
 
 
@@ -157,7 +164,7 @@ def _print_tables(
     counted = "".join(f", {name} = {size}" for name, size in sorted(sizes.items()))
     for found, need in zip(maps, needs, strict=True):
         table = new_table(
-            f"Buffers of `{found.function}`, {found.num_instructions} instructions{counted}",
+            f"Buffers of `{found.function}`{_domain_text(found)}, {found.num_instructions} instructions{counted}",
             *("buffer", "bytes", "first", "last", "offset", "purpose", "written by"),
             right=right,
         )
@@ -167,7 +174,7 @@ def _print_tables(
         if found.buffers:
             console.print(table)
         else:
-            console.print(f"`{found.function}` needs no arena{counted}", soft_wrap=True)
+            console.print(f"`{found.function}` needs no arena{_domain_text(found)}{counted}", soft_wrap=True)
         for label, text in (
             ("arena", _grouped(found.arena_nbytes)),
             ("lower bound", f"{_grouped(found.peak_nbytes or 0)}, the peak of live bytes"),
@@ -179,6 +186,29 @@ def _print_tables(
         ):
             console.print(f"{label:<14} {text}", soft_wrap=True)
         console.print()
+    for function in planned.program.functions:
+        copies = _copies_of(planned.program, function, sizes)
+        if copies:
+            table = new_table(
+                f"Copies of `{function.name}` between memory domains{counted}",
+                *("instruction", "bytes", "from", "to", "value", "read by"),
+                right=("instruction", "bytes"),
+            )
+            for copy in copies:
+                row = (copy.source, copy.target, copy.value, ", ".join(copy.readers))
+                table.add_row(str(copy.instruction), _grouped(copy.nbytes), *row)
+            console.print(table)
+            console.print()
+
+
+def _copies_of(program: Program, function: VMFunction, sizes: Mapping[str, int]) -> list[BorderCopy]:
+    """Return the copies between domains, with sizes as far as known before a run."""
+    from dataclasses import replace
+
+    from byoc_core.dims import substitute
+    from byoc_core.vm.border_copies import border_copies
+
+    return [replace(copy, nbytes=substitute(copy.nbytes, sizes)) for copy in border_copies(program, function)]
 
 
 def _print_json(
@@ -189,6 +219,7 @@ def _print_json(
     functions: list[dict[str, Any]] = [
         {
             "name": found.function,
+            "domain": found.domain,
             "num_instructions": found.num_instructions,
             "alignment": found.alignment,
             "arena_nbytes": found.arena_nbytes,
@@ -214,7 +245,18 @@ def _print_json(
         }
         for found, need in zip(maps, needs, strict=True)
     ]
-    report = {"schema": 1, "sizes": sizes, "constants_nbytes": planned.constants_nbytes, "functions": functions}
+    copies = [
+        {"function": function.name, **asdict(copy), "nbytes": _number_or_text(copy.nbytes)}
+        for function in planned.program.functions
+        for copy in _copies_of(planned.program, function, sizes)
+    ]
+    report = {
+        "schema": 1,
+        "sizes": sizes,
+        "constants_nbytes": planned.constants_nbytes,
+        "functions": functions,
+        "copies": copies,
+    }
     print_text(json.dumps(report, indent=2) + "\n")
 
 
@@ -225,6 +267,10 @@ def _draw(output: Path, title: str, maps: Sequence[MemoryMap]) -> None:
     with replace_file(output) as file:
         file.write(draw_memory_maps(title, maps).encode())
     print_text(f"wrote {output}\n", sys.stderr)
+
+
+def _domain_text(found: MemoryMap) -> str:
+    return "" if found.domain == "host" else f" in `{found.domain}`"
 
 
 def _ratio(found: MemoryMap) -> float:

@@ -1,0 +1,114 @@
+"""Functions on a device: permitted, and with a device or functions breaking the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from byoc_core.runtime import GraphModule
+from byoc_core.runtime.devices import Device, DeviceTensor
+from byoc_core.runtime.hooks import hookimpl
+from byoc_core.runtime.module import CallTraits, PackedFunction
+from byoc_core.runtime.protected_device import DeviceStream, ProtectedDevice
+
+from fakenpu.faults.fault import Change, Fault
+
+_CAPACITY = 1 << 30
+
+
+def _runs_on(
+    device_class: type[ProtectedDevice] = ProtectedDevice,
+    after: Callable[[Sequence[DeviceTensor]], object] | None = None,
+) -> Change:
+    """Run all functions on a device.
+
+    Args:
+        device_class: the class of the device.
+        after: called with the tensors after each function, by the device.
+    """
+
+    def change(names: dict[str, Any]) -> None:
+        device = device_class("fakenpu", capacity=_CAPACITY, is_lazy=True)
+        sound: type[GraphModule] = names["FakeModule"]
+
+        class OnDevice(sound):  # type: ignore[valid-type,misc]  # a class known only after import
+            def find_function(self, name: str) -> PackedFunction:
+                function: PackedFunction = super().find_function(name)
+                if function.returns_results:
+                    return function
+
+                def enqueue(stream: DeviceStream, *tensors: DeviceTensor) -> None:
+                    stream.launch(function.impl, tensors)
+                    if after is not None:
+                        stream.enqueue(lambda: after(tensors))
+
+                return PackedFunction(name, enqueue, function.signature)
+
+            def call_traits(self, name: str) -> CallTraits:
+                traits = super().call_traits(name)
+                domain = None if super().find_function(name).returns_results else device.domain
+                return CallTraits(in_place=traits.in_place, workspace_nbytes=traits.workspace_nbytes, domain=domain)
+
+        def byoc_devices() -> Sequence[Device]:
+            return [device]
+
+        names["FakeModule"] = OnDevice
+        names["byoc_devices"] = hookimpl(byoc_devices)
+
+    return change
+
+
+class _WrongCopies(ProtectedDevice):
+    """Copies within the device overtake the other work."""
+
+    def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
+        with self.opened([source, target]) as (read, written):
+            written[...] = read
+
+
+class _WrongError(ProtectedDevice):
+    """Raises another error than ``MemoryError`` if memory is exhausted."""
+
+    def allocate(self, nbytes: int) -> object:
+        try:
+            return super().allocate(nbytes)
+        except MemoryError as error:
+            raise RuntimeError("status -4") from error
+
+
+class _WritesBeyond(ProtectedDevice):
+    """Can change the byte behind a tensor."""
+
+    def write_behind(self, tensor: DeviceTensor) -> None:
+        """Change the byte behind a tensor, unless the buffer ends there."""
+        behind = DeviceTensor(tensor.buffer, tensor.offset + tensor.nbytes, "uint8", (1,))
+        try:
+            self.check([behind])
+        except Exception:
+            return
+        with self.opened([behind]) as (array,):
+            array += np.uint8(1)
+
+
+def _writes_beyond(names: dict[str, Any]) -> None:
+    devices: list[_WritesBeyond] = []
+
+    class Remembered(_WritesBeyond):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            devices.append(self)
+
+    _runs_on(Remembered, lambda tensors: devices[0].write_behind(tensors[-1]))(names)
+
+
+FAULTS = {
+    "runs-on-a-device": Fault(frozenset(), run_half=_runs_on()),
+    "copies-out-of-order": Fault(
+        frozenset({"L4-device-copies"}), run_half=_runs_on(_WrongCopies), also=frozenset({"L*"})
+    ),
+    "reports-memory-by-another-error": Fault(frozenset({"L4-device-memory-error"}), run_half=_runs_on(_WrongError)),
+    "writes-beyond-a-tensor-of-a-device": Fault(
+        frozenset({"L4-device-accesses"}), run_half=_writes_beyond, also=frozenset({"L*"})
+    ),
+}

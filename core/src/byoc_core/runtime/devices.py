@@ -1,0 +1,153 @@
+"""Devices: memory outside the host's arrays, streams of work, and copies between device and host.
+
+A runtime returns its devices by the hook ``byoc_devices``. A function states the memory of its tensors by
+:attr:`~byoc_core.runtime.module.CallTraits.domain`; without a domain, the tensors are the host's numpy arrays.
+
+The contract of a device, beyond the methods:
+
+- Work on a stream runs in order; work on different streams runs in any order. A call enqueues work and may return
+  before the work runs. Each stream is used by one thread at a time, the device by any number of threads.
+- The arrays of a copy live unchanged until the work is done: the caller waits for an event recorded after the copy.
+- A failure of enqueued work is raised by :meth:`Device.wait`, for each event recorded on the stream afterwards. Later
+  work of a failed stream may be skipped. The caller closes a failed stream.
+- A buffer is freed once, with no work on the buffer enqueued or running.
+"""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from byoc_core.dtypes import dtype_info
+from byoc_core.runtime.module import MemoryDomain, NDArray
+
+__all__ = ["Device", "DeviceMemory", "DeviceTensor", "MemoryDomain", "find_device", "label_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTensor:
+    """A C-contiguous tensor in a buffer of a device.
+
+    Attributes:
+        buffer: the buffer, as returned by :meth:`Device.allocate`.
+        offset: bytes from the start of the buffer to the first element.
+        dtype: the name of the dtype.
+        shape: the sizes.
+    """
+
+    buffer: object
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensor."""
+        return prod(self.shape) * dtype_info(self.dtype).itemsize
+
+    def part(self, offset: int, shape: tuple[int, ...]) -> DeviceTensor:
+        """Return elements of the tensor as a tensor of another shape.
+
+        Args:
+            offset: bytes from the first element.
+            shape: the sizes of the part.
+        """
+        return DeviceTensor(self.buffer, self.offset + offset, self.dtype, shape)
+
+
+class Device(ABC):
+    """A device of a runtime. Buffers, streams and events are objects of the runtime, opaque to the core."""
+
+    @property
+    @abstractmethod
+    def domain(self) -> MemoryDomain:
+        """The domain of the device's memory; several devices of a runtime share a domain, with different indexes."""
+
+    @property
+    @abstractmethod
+    def index(self) -> int:
+        """The number of the device among the runtime's devices of the domain, from 0."""
+
+    @property
+    def capacity(self) -> int | None:
+        """The bytes of memory; ``None`` if unknown."""
+        return None
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> object:
+        """Return a buffer of at least ``nbytes`` bytes, aligned as stated by the domain, with undefined content.
+
+        Raises:
+            MemoryError: the device has no such memory left.
+        """
+
+    @abstractmethod
+    def free(self, buffer: object) -> None:
+        """Free a buffer."""
+
+    @abstractmethod
+    def new_stream(self) -> object:
+        """Return a stream without work."""
+
+    @abstractmethod
+    def close_stream(self, stream: object) -> None:
+        """Wait until no work of the stream runs or will run, and release the stream. Failures of work are dropped."""
+
+    @abstractmethod
+    def copy_in(self, source: NDArray, target: DeviceTensor, stream: object) -> None:
+        """Enqueue a copy of a C-contiguous array of the host, of the target's dtype and shape, into a tensor."""
+
+    @abstractmethod
+    def copy_out(self, source: DeviceTensor, target: NDArray, stream: object) -> None:
+        """Enqueue a copy of a tensor into a C-contiguous array of the host, of the source's dtype and shape."""
+
+    @abstractmethod
+    def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
+        """Enqueue a copy between tensors of this device, of equal dtype and shape, without common bytes."""
+
+    def map(self, buffer: object) -> NDArray:
+        """Return the bytes of a buffer as a writable array of one axis, valid until the buffer is freed.
+
+        Only called if the domain is host-accessible.
+        """
+        raise NotImplementedError(f"device `{label_of(self)}` has no memory accessible to the host")
+
+    @abstractmethod
+    def record(self, stream: object) -> object:
+        """Return an event for the end of all work enqueued on the stream so far."""
+
+    @abstractmethod
+    def wait(self, event: object) -> None:
+        """Wait for an event, and raise the first failure of the stream's work before the event."""
+
+
+class DeviceMemory:
+    """A buffer of a device, freed with this object.
+
+    Args:
+        device: the device.
+        nbytes: the size of the buffer.
+
+    Raises:
+        MemoryError: the device has no such memory left.
+    """
+
+    __slots__ = ("__weakref__", "buffer", "nbytes")
+
+    def __init__(self, device: Device, nbytes: int) -> None:
+        self.buffer = device.allocate(nbytes)
+        self.nbytes = nbytes
+        weakref.finalize(self, device.free, self.buffer)
+
+
+def label_of(device: Device) -> str:
+    """Return the name of a device in messages, such as ``npu:0``."""
+    return f"{device.domain.name}:{device.index}"
+
+
+def find_device(devices: Sequence[Device], domain: MemoryDomain, index: int) -> Device | None:
+    """Return the device of a domain and index; ``None`` if absent."""
+    return next((device for device in devices if device.domain == domain and device.index == index), None)

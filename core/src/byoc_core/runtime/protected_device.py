@@ -1,0 +1,411 @@
+"""A device in the memory of the process, out of the host's reach: for tests of programs and of the core.
+
+The pages of a buffer are inaccessible except while the device itself works on the buffer, so any stray access ends the
+process. Work runs on a thread for each stream, after random delays, or at the latest permitted time. The device checks
+the contract of :mod:`byoc_core.runtime.devices`: a source array changed before its copy has run, a tensor outside its
+buffer, and a buffer freed during work are failures. Needs a POSIX system.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ExecutionError
+from byoc_core.runtime.devices import Device, DeviceTensor, MemoryDomain
+from byoc_core.runtime.module import NDArray
+
+__all__ = ["DeviceCounts", "DeviceEvent", "DeviceStream", "ProtectedDevice"]
+
+_NONE, _READ_WRITE = 0, mmap.PROT_READ | mmap.PROT_WRITE
+_POISON = 0xFF
+"""The bytes of undefined memory: NaN as a float of any width, -1 as an integer."""
+
+
+@dataclass
+class DeviceCounts:
+    """The work of a device so far, and the objects not released yet."""
+
+    copies_in: int = 0
+    copies_out: int = 0
+    copies_within: int = 0
+    launches: int = 0
+    allocations: int = 0
+    waits: int = 0
+    live_buffers: int = 0
+    live_bytes: int = 0
+    live_streams: int = 0
+
+
+class _Buffer:
+    """Pages of memory, accessible while opened at least once."""
+
+    def __init__(self, nbytes: int, *, is_protected: bool) -> None:
+        self.nbytes = nbytes
+        self._is_protected = is_protected
+        self.length = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        self.num_open = 0
+        self.is_freed = False
+        # Mapped by the C library: a map of Python would keep views of the memory alive.
+        address = _libc().mmap(None, self.length, _READ_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        if address in (None, ctypes.c_void_p(-1).value):
+            raise MemoryError(f"{nbytes} bytes cannot be mapped")
+        self.address: int = address
+        ctypes.memset(self.address, _POISON, self.length)
+        self.protect(_NONE)
+
+    def protect(self, access: int) -> None:
+        """Set the access of the process to the pages."""
+        if self._is_protected and _libc().mprotect(self.address, self.length, access):
+            raise OSError(ctypes.get_errno(), "mprotect failed")
+
+    def close(self) -> None:
+        """Protect the pages after the last use, or unmap the pages of a freed buffer."""
+        if self.is_freed:
+            self.unmap()
+        else:
+            self.protect(_NONE)
+
+    def unmap(self) -> None:
+        """Return the pages to the system: a later access ends the process."""
+        _libc().munmap(self.address, self.length)
+
+    def array(self, tensor: DeviceTensor) -> NDArray:
+        """Return a tensor in the buffer as an array; the buffer is open."""
+        content = (ctypes.c_uint8 * self.nbytes).from_address(self.address)
+        return np.ndarray(tensor.shape, to_numpy(tensor.dtype), memoryview(content), tensor.offset)
+
+
+class DeviceEvent:
+    """The end of a stream's work at a point.
+
+    Attributes:
+        failure: the first failure of the work, known after the event.
+    """
+
+    def __init__(self, run_until: Callable[[], None]) -> None:
+        self.failure: Exception | None = None
+        self._is_done = threading.Event()
+        self._run_until = run_until
+
+    def finish(self, failure: Exception | None) -> None:
+        """Set the event."""
+        self.failure = failure
+        self._is_done.set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the event is set."""
+        return self._is_done.is_set()
+
+    def wait(self) -> None:
+        """Wait for the event; work running only when awaited runs now."""
+        if not self._is_done.is_set():
+            self._run_until()
+        self._is_done.wait()
+
+
+class DeviceStream:
+    """A stream: tasks in order, run by a thread of the stream, or by the waiting thread.
+
+    Args:
+        device: the device.
+        seed: the seed of the delays.
+        is_lazy: whether tasks run only when an event is awaited or the stream is closed, in the waiting thread.
+    """
+
+    def __init__(self, device: ProtectedDevice, seed: int, *, is_lazy: bool) -> None:
+        self.device = device
+        self._random = Random(seed)  # noqa: S311 - for delays
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._failure: Exception | None = None
+        self._thread: threading.Thread | None = None
+        if not is_lazy:
+            self._thread = threading.Thread(target=self._run_all, name="byoc-protected-device", daemon=True)
+            self._thread.start()
+
+    def launch(self, function: Callable[..., object], tensors: Sequence[DeviceTensor]) -> None:
+        """Enqueue a call of a function on the tensors as arrays: ``function(*arrays)``."""
+        self.device.check(tensors)
+        self.device.count(launches=1)
+
+        def run() -> None:
+            with self.device.opened(tensors) as arrays:
+                function(*arrays)
+
+        self.enqueue(run)
+
+    def enqueue(self, task: Callable[[], object]) -> None:
+        """Enqueue a task, left out after a failure of an earlier task."""
+
+        def run() -> None:
+            if self._failure is None:
+                try:
+                    if self.device.max_delay:
+                        time.sleep(self._random.random() * self.device.max_delay)
+                    task()
+                except Exception as error:  # noqa: BLE001 - any failure of the work is raised by the wait
+                    self._failure = error
+
+        self._tasks.put(run)
+
+    def record(self) -> DeviceEvent:
+        """Return an event set after all tasks so far."""
+        event: DeviceEvent
+
+        def run_until() -> None:
+            while self._thread is None and not event.is_done:
+                self._run_next()
+
+        event = DeviceEvent(run_until)
+        self._tasks.put(lambda: event.finish(self._failure))
+        return event
+
+    def close(self) -> None:
+        """Wait for all tasks, and end the thread."""
+        self._tasks.put(None)
+        if self._thread is None:
+            self._run_all()
+        elif threading.current_thread() is not self._thread:  # a finaliser may run in any thread
+            self._thread.join()
+
+    def _run_all(self) -> None:
+        while self._run_next():
+            pass
+
+    def _run_next(self) -> bool:
+        """Run the next task; return ``False`` for the end of the stream."""
+        task = self._tasks.get()
+        if task is not None:
+            task()
+        return task is not None
+
+
+class ProtectedDevice(Device):
+    """A device whose memory the host cannot read or write.
+
+    Args:
+        name: the name of the memory domain.
+        index: the index of the device.
+        alignment: the alignment stated by the domain, and checked for all tensors.
+        capacity: the bytes of memory; ``None`` without a limit.
+        max_delay: the longest delay before each piece of work, in seconds.
+        is_lazy: whether work runs only when an event after the work is awaited: the latest permitted time.
+        host_accessible: whether the domain is accessible to the host; then nothing is protected.
+        seed: the seed of the delays.
+
+    Attributes:
+        counts: the work so far.
+        failing_allocation: the number of the allocation raising ``MemoryError``, counted from 0; ``None`` for none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        index: int = 0,
+        *,
+        alignment: int = 64,
+        capacity: int | None = None,
+        max_delay: float = 0.0,
+        is_lazy: bool = False,
+        host_accessible: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self._domain = MemoryDomain(name, alignment, host_accessible)
+        self._index = index
+        self._capacity = capacity
+        self.max_delay = max_delay
+        self._is_lazy = is_lazy
+        self.failing_allocation: int | None = None
+        self.counts = DeviceCounts()
+        self._random = Random(seed)  # noqa: S311 - for delays
+        self._lock = threading.RLock()  # a finaliser may free a buffer inside any call
+
+    @property
+    def domain(self) -> MemoryDomain:
+        """The domain given by name and alignment."""
+        return self._domain
+
+    @property
+    def index(self) -> int:
+        """The index."""
+        return self._index
+
+    @property
+    def capacity(self) -> int | None:
+        """The bytes of memory."""
+        return self._capacity
+
+    def count(self, **changes: int) -> None:
+        """Add to the counts."""
+        with self._lock:
+            for name, change in changes.items():
+                setattr(self.counts, name, getattr(self.counts, name) + change)
+
+    def allocate(self, nbytes: int) -> object:
+        """Return a buffer of poisoned memory."""
+        with self._lock:
+            number = self.counts.allocations
+            self.count(allocations=1)
+            is_full = self._capacity is not None and self.counts.live_bytes + nbytes > self._capacity
+            if number == self.failing_allocation or is_full:
+                raise MemoryError(f"device `{self._domain.name}:{self._index}` is out of memory")
+            buffer = _Buffer(nbytes, is_protected=not self._domain.host_accessible)
+            self.count(live_buffers=1, live_bytes=nbytes)
+            return buffer
+
+    def free(self, buffer: object) -> None:
+        """Free a buffer without work."""
+        found = self._buffer(buffer)
+        with self._lock:
+            found.is_freed = True
+            self.count(live_buffers=-1, live_bytes=-found.nbytes)
+            if not found.num_open:
+                found.unmap()
+
+    def new_stream(self) -> object:
+        """Return a stream with a thread of its own."""
+        with self._lock:
+            stream = DeviceStream(self, self._random.getrandbits(32), is_lazy=self._is_lazy)
+            self.count(live_streams=1)
+            return stream
+
+    def close_stream(self, stream: object) -> None:
+        """Wait for the thread's work and end the thread."""
+        self._stream(stream).close()
+        self.count(live_streams=-1)
+
+    def copy_in(self, source: NDArray, target: DeviceTensor, stream: object) -> None:
+        """Enqueue a copy; an array changed in the meantime is a failure of the work."""
+        self._check_host(source, target)
+        self.count(copies_in=1)
+        at_call = source.tobytes()
+
+        def copy() -> None:
+            if source.tobytes() != at_call:
+                raise RuntimeError("the source of a copy to the device was changed before the copy")
+            with self.opened([target]) as (array,):
+                array[...] = source
+
+        self._stream(stream).enqueue(copy)
+
+    def copy_out(self, source: DeviceTensor, target: NDArray, stream: object) -> None:
+        """Enqueue a copy; the array holds poison until then."""
+        self._check_host(target, source)
+        if not target.flags.writeable:
+            raise ValueError("the target of a copy from the device is read-only")
+        self.count(copies_out=1)
+        target.reshape(-1).view(np.uint8)[...] = 1 if target.dtype == bool else _POISON
+
+        def copy() -> None:
+            with self.opened([source]) as (array,):
+                target[...] = array
+
+        self._stream(stream).enqueue(copy)
+
+    def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
+        """Enqueue a copy between tensors."""
+        self.check([source, target])
+        self.count(copies_within=1)
+
+        def copy() -> None:
+            with self.opened([source, target]) as (read, written):
+                written[...] = read
+
+        self._stream(stream).enqueue(copy)
+
+    def map(self, buffer: object) -> NDArray:
+        """Return the memory of a buffer, if the domain is accessible to the host."""
+        if not self._domain.host_accessible:
+            return super().map(buffer)
+        found = self._buffer(buffer)
+        return found.array(DeviceTensor(buffer, 0, "uint8", (found.nbytes,)))
+
+    def record(self, stream: object) -> object:
+        """Return an event for all work so far."""
+        return self._stream(stream).record()
+
+    def wait(self, event: object) -> None:
+        """Wait for an event, and raise the failure of earlier work."""
+        if not isinstance(event, DeviceEvent):
+            raise TypeError(f"no event of this device: {event!r}")
+        self.count(waits=1)
+        event.wait()
+        if event.failure is not None:
+            raise event.failure
+
+    @contextmanager
+    def opened(self, tensors: Sequence[DeviceTensor]) -> Iterator[list[NDArray]]:
+        """Open the buffers of tensors; yields the tensors as arrays, valid inside the block."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(self._open(tensor)) for tensor in tensors]
+
+    @contextmanager
+    def _open(self, tensor: DeviceTensor) -> Iterator[NDArray]:
+        buffer = self._buffer(tensor.buffer)
+        with self._lock:
+            if buffer.is_freed:
+                raise RuntimeError("the device works on a freed buffer")
+            if not buffer.num_open:
+                buffer.protect(_READ_WRITE)
+            buffer.num_open += 1
+        try:
+            yield buffer.array(tensor)
+        finally:
+            with self._lock:
+                buffer.num_open -= 1
+                if not buffer.num_open:
+                    buffer.close()
+
+    def check(self, tensors: Sequence[DeviceTensor]) -> None:
+        """Check the places of tensors.
+
+        Raises:
+            ExecutionError: a tensor is not aligned or reaches beyond its buffer, or the buffer is freed.
+        """
+        for tensor in tensors:
+            buffer = self._buffer(tensor.buffer)
+            where = f"device `{self._domain.name}:{self._index}`"
+            if buffer.is_freed:
+                raise ExecutionError(where, "gets a tensor in a freed buffer")
+            if tensor.offset % min(self._domain.alignment, to_numpy(tensor.dtype).itemsize):
+                raise ExecutionError(where, "gets a tensor without alignment", got=tensor.offset)
+            if not 0 <= tensor.offset <= buffer.nbytes - tensor.nbytes:
+                raise ExecutionError(where, "gets a tensor outside its buffer", got=tensor.offset + tensor.nbytes)
+
+    def _check_host(self, array: NDArray, tensor: DeviceTensor) -> None:
+        self.check([tensor])
+        if type(array) is not np.ndarray or not array.flags.c_contiguous:
+            raise TypeError("the array of a copy is no C-contiguous numpy array")
+        if array.shape != tensor.shape or array.dtype != to_numpy(tensor.dtype):
+            raise TypeError(f"array {array.dtype}{list(array.shape)} is no {tensor.dtype}{list(tensor.shape)}")
+
+    def _buffer(self, buffer: object) -> _Buffer:
+        if not isinstance(buffer, _Buffer):
+            raise TypeError(f"no buffer of this device: {buffer!r}")
+        return buffer
+
+    def _stream(self, stream: object) -> DeviceStream:
+        if not isinstance(stream, DeviceStream) or stream.device is not self:
+            raise TypeError(f"no stream of this device: {stream!r}")
+        return stream
+
+
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long]
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return libc

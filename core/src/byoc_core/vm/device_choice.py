@@ -1,0 +1,87 @@
+"""The device of each domain of a program: given by the user, or the device of an index among a runtime's devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from byoc_core.errors import LinkError, OptionsError, near_names
+from byoc_core.runtime.devices import Device, find_device, label_of
+from byoc_core.runtime.module import MemoryDomain, RuntimeModule
+from byoc_core.runtime.registry import runtimes
+from byoc_core.vm.program import Program
+
+__all__ = ["choose_devices", "devices_by_domain"]
+
+
+def choose_devices(
+    program: Program, modules: Sequence[RuntimeModule], choices: Mapping[str, Device | int]
+) -> tuple[Device, ...]:
+    """Return the device of each domain of a program, in the order of the domains.
+
+    Args:
+        program: a verified program.
+        modules: the modules defining the program's external symbols.
+        choices: devices, or indexes of devices, by name of the domain; index 0 for the other domains.
+
+    Raises:
+        OptionsError: ``choices`` names a domain absent from the program, or holds neither a device nor an index.
+        LinkError: a device is absent, or has memory of another domain.
+        HookError: a runtime cannot list its devices.
+    """
+    names = [domain.name for domain in program.domains]
+    for name in choices:
+        if name not in names:
+            raise OptionsError(
+                f"devices[{name!r}]",
+                "is no domain of the program",
+                expected=", ".join(names) or "no devices at all",
+                hint=near_names(name, names) or None,
+            )
+    return tuple(_choose(program, modules, domain, choices.get(domain.name, 0)) for domain in program.domains)
+
+
+def devices_by_domain(
+    program: Program, choices: Device | int | Mapping[str, Device | int] | None
+) -> Mapping[str, Device | int]:
+    """Return devices, or indexes of devices, by name of the domain.
+
+    Args:
+        program: the program.
+        choices: a mapping by domain, or the device of the only domain of the program.
+
+    Raises:
+        OptionsError: a single device is given for a program without devices, or with several domains.
+    """
+    if choices is None or isinstance(choices, Mapping):
+        return choices or {}
+    names = [domain.name for domain in program.domains]
+    if len(names) != 1:
+        raise OptionsError(
+            "device",
+            "is given for a program of several domains" if names else "is given for a program without devices",
+            expected=f"a mapping by {', '.join(names)}" if names else None,
+        )
+    return {names[0]: choices}
+
+
+def _choose(program: Program, modules: Sequence[RuntimeModule], domain: MemoryDomain, choice: Device | int) -> Device:
+    where = f"devices[{domain.name!r}]"
+    if isinstance(choice, Device):
+        if choice.domain != domain:
+            raise LinkError(where, "has memory of another domain", got=choice.domain, expected=domain)
+        return choice
+    if type(choice) is not int or choice < 0:
+        raise OptionsError(where, "is neither a device nor the index of a device", got=repr(choice))
+    number = program.domains.index(domain) + 1
+    symbols = {name for index, name in enumerate(program.externs) if program.domain_of(index) == number}
+    type_keys = dict.fromkeys(module.type_key for module in modules if not symbols.isdisjoint(module.function_names))
+    found = [device for type_key in type_keys for device in runtimes().get(type_key).devices()]
+    device = find_device(found, domain, choice)
+    if device is None:
+        raise LinkError(
+            f"device `{domain.name}:{choice}`",
+            "is not on this machine",
+            got=", ".join(map(label_of, found)) or "no device",
+            hint="`byoc doctor` shows the state of the runtime.",
+        )
+    return device

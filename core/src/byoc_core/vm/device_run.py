@@ -1,0 +1,318 @@
+"""The devices of a machine: memory and streams of running calls, and the waits of the host for pending copies.
+
+The work of a call runs on one stream for each device. The host goes on at once; before an instruction of the host uses
+memory of a pending copy, and before results are returned, the host waits for an event of the stream.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ExecutionError
+from byoc_core.runtime.devices import Device, DeviceMemory, DeviceTensor, label_of
+from byoc_core.runtime.module import NDArray
+from byoc_core.vm.program import ALIGNMENT, HOST, Program
+
+if TYPE_CHECKING:
+    from byoc_core.vm.frame import Frame
+
+__all__ = ["DeviceRun", "MachineDevices"]
+
+
+class MachineDevices:
+    """The devices of a machine by domain, and the program's constants on each device.
+
+    Args:
+        program: a verified program.
+        devices: the device of each domain of the program.
+        constants: the program's constants.
+
+    Raises:
+        ExecutionError: a device has no memory for the constants, or a copy failed.
+    """
+
+    def __init__(self, program: Program, devices: Sequence[Device], constants: Sequence[NDArray]) -> None:
+        self._devices = tuple(devices)
+        self._constants: dict[tuple[int, int], DeviceTensor] = {}
+        self._memories: list[DeviceMemory] = []
+        needed: dict[int, dict[int, None]] = {}
+        for function in program.functions:
+            first = len(function.params) + len(function.results)
+            for position, constant in enumerate(function.constants):
+                domain = function.domain_of(first + position)
+                if domain != HOST:
+                    needed.setdefault(domain, {})[constant] = None
+        for domain, numbers in sorted(needed.items()):
+            self._upload(domain, {number: constants[number] for number in numbers}, program)
+
+    def __getitem__(self, domain: int) -> Device:
+        """Return the device of a domain."""
+        return self._devices[domain - 1]
+
+    def constant(self, number: int, domain: int) -> DeviceTensor:
+        """Return a constant of the program in the memory of a domain."""
+        return self._constants[number, domain]
+
+    def start_of(self, domain: int, offset: int) -> int:
+        """Return the first aligned offset at or after an offset into a buffer of a domain."""
+        return -(-offset // self.alignment(domain)) * self.alignment(domain)
+
+    def alignment(self, domain: int) -> int:
+        """Return the alignment of storages in a domain."""
+        return max(ALIGNMENT, self[domain].domain.alignment)
+
+    def allocate(self, domain: int, nbytes: int, where: str) -> DeviceMemory:
+        """Return memory of a device, freed with the returned object.
+
+        Raises:
+            ExecutionError: the device has no such memory left, or failed otherwise.
+        """
+        device = self[domain]
+        try:
+            return DeviceMemory(device, max(nbytes, 1))
+        except Exception as error:
+            problem = f"device `{label_of(device)}` cannot allocate {nbytes} bytes"
+            raise ExecutionError(where, f"{problem}: {type(error).__name__}: {error}") from error
+
+    def _upload(self, domain: int, arrays: Mapping[int, NDArray], program: Program) -> None:
+        """Copy constants into one buffer of a device, and wait for the copies."""
+        device = self[domain]
+        offsets, total = {}, 0
+        for number, array in arrays.items():
+            offsets[number] = self.start_of(domain, total)
+            total = offsets[number] + array.nbytes
+        memory = self.allocate(domain, total, "constants")
+        self._memories.append(memory)
+        try:
+            stream = device.new_stream()
+            try:
+                for number, array in arrays.items():
+                    dtype = program.constants[number].dtype
+                    tensor = DeviceTensor(memory.buffer, offsets[number], dtype, array.shape)
+                    self._constants[number, domain] = tensor
+                    if array.size:
+                        device.copy_in(array, tensor, stream)
+                device.wait(device.record(stream))
+            finally:
+                device.close_stream(stream)
+        except Exception as error:
+            problem = f"cannot be copied to device `{label_of(device)}`: {type(error).__name__}: {error}"
+            raise ExecutionError("constants", problem) from error
+
+
+class DeviceRun:
+    """The streams, memory and pending copies of a call; used again by later calls with the same frame.
+
+    Args:
+        devices: the devices of the machine.
+        where: the function, for errors.
+        describe: returns the text of an instruction by number, for errors.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_arenas",
+        "_describe",
+        "_devices",
+        "_dynamics",
+        "_enqueued",
+        "_maps",
+        "_pending",
+        "_streams",
+        "_tensors",
+        "_where",
+    )
+
+    def __init__(self, devices: MachineDevices, where: str, describe: Callable[[int], str]) -> None:
+        self._devices = devices
+        self._where = where
+        self._describe = describe
+        self._arenas: dict[int, DeviceMemory] = {}
+        # The arenas visible to the host, as arrays; and the tensors of registers holding arrays in such memory.
+        self._maps: dict[int, NDArray] = {}
+        self._tensors: dict[int, DeviceTensor] = {}
+        # By register: the memory of a size known only while the function runs.
+        self._dynamics: dict[int, DeviceMemory] = {}
+        self._streams: dict[int, object] = {}
+        # The instructions with work on each stream since the last wait.
+        self._enqueued: dict[int, dict[int, None]] = {}
+        # By register visible to the host: domain and event of work on the memory, and the array of a copy.
+        self._pending: dict[int, list[tuple[int, object, NDArray | None]]] = {}
+        weakref.finalize(self, _close_streams, devices, self._streams)
+
+    def resize(self, nbytes: Mapping[int, int]) -> None:
+        """Allocate the arena of each domain; an arena grows if necessary, otherwise stays.
+
+        Raises:
+            ExecutionError: a device has no such memory left.
+        """
+        for domain, size in nbytes.items():
+            arena = self._arenas.pop(domain, None)
+            self._maps.pop(domain, None)
+            if arena is None or arena.nbytes < size:
+                arena = None  # freed before the larger arena is allocated
+                arena = self._devices.allocate(domain, size, self._where)
+            self._arenas[domain] = arena
+            if self._devices[domain].domain.host_accessible:
+                self._maps[domain] = self._devices[domain].map(arena.buffer)
+
+    def content_at(
+        self, number: int, domain: int, offset: int, dtype: str, shape: tuple[int, ...]
+    ) -> DeviceTensor | NDArray:
+        """Return the content of register ``number`` at an offset into the arena of a domain.
+
+        The content is an array if the host uses the memory in place, else the tensor.
+        """
+        tensor = DeviceTensor(self._arenas[domain].buffer, offset, dtype, shape)
+        return self._content(number, tensor, self._maps.get(domain))
+
+    def tensor_of(self, frame: Frame, number: int) -> DeviceTensor:
+        """Return the tensor of a register on a device; the register may hold an array over the same memory."""
+        content = frame.registers[number]
+        if isinstance(content, DeviceTensor):
+            return content
+        found = self._tensors.get(number)
+        if found is None:  # a view
+            base, view = frame.base_of(number)
+            found = self._tensors[base].part(view.offset, view.shape)
+        return found
+
+    def leave_pending(self, domain: int, numbers: Iterable[int]) -> None:
+        """Note that work on registers visible to the host is under way."""
+        if domain not in self._streams:
+            return  # tensors without elements
+        event = self._devices[domain].record(self._streams[domain])
+        for number in numbers:
+            self._note(number, domain, event, None)
+
+    def _note(self, number: int, domain: int, event: object, array: NDArray | None) -> None:
+        """Note pending work on the memory of a register; an event covers the earlier work on the same array."""
+        entries = self._pending.get(number, [])
+        remaining = [entry for entry in entries if entry[0] != domain or entry[2] is not array]
+        self._pending[number] = [*remaining, (domain, event, array)]
+
+    def _content(self, number: int, tensor: DeviceTensor, memory: NDArray | None) -> DeviceTensor | NDArray:
+        if memory is None:
+            return tensor
+        self._tensors[number] = tensor
+        return np.ndarray(tensor.shape, to_numpy(tensor.dtype), memory, tensor.offset)
+
+    def allocate(self, domain: int, number: int, dtype: str, shape: tuple[int, ...]) -> DeviceTensor | NDArray:
+        """Return the content of register ``number`` in fresh memory, in place of the register's earlier memory.
+
+        Raises:
+            ExecutionError: the device has no such memory left, or earlier work failed.
+        """
+        if number in self._dynamics:
+            # Work on the earlier memory may be under way.
+            if domain in self._streams:
+                self._wait(domain, self._devices[domain].record(self._streams[domain]))
+            del self._dynamics[number]
+        nbytes = DeviceTensor(None, 0, dtype, shape).nbytes
+        memory = self._dynamics[number] = self._devices.allocate(domain, nbytes, self._where)
+        device = self._devices[domain]
+        mapped = device.map(memory.buffer) if device.domain.host_accessible else None
+        return self._content(number, DeviceTensor(memory.buffer, 0, dtype, shape), mapped)
+
+    def stream(self, domain: int, instruction: int) -> object:
+        """Return the stream for work of an instruction on the device of a domain."""
+        stream = self._streams.get(domain)
+        if stream is None:
+            stream = self._streams[domain] = self._devices[domain].new_stream()
+        self._enqueued.setdefault(domain, {})[instruction] = None
+        return stream
+
+    def copy_in(self, domain: int, instruction: int, number: int, source: NDArray, target: DeviceTensor) -> None:
+        """Enqueue a copy of an array in host register ``number`` to a device."""
+        if not source.size:
+            return
+        stream, device = self.stream(domain, instruction), self._devices[domain]
+        array = np.ascontiguousarray(source).reshape(source.shape)
+        device.copy_in(array, target, stream)
+        self._note(number, domain, device.record(stream), array)
+
+    def copy_out(self, domain: int, instruction: int, number: int, source: DeviceTensor, target: NDArray) -> None:
+        """Enqueue a copy from a device into an array in host register ``number``; wait if the array has strides."""
+        if not target.size:
+            return
+        stream, device = self.stream(domain, instruction), self._devices[domain]
+        if target.flags.c_contiguous:
+            device.copy_out(source, target, stream)
+            self._note(number, domain, device.record(stream), target)
+            return
+        array = np.empty(target.shape, target.dtype)
+        device.copy_out(source, array, stream)
+        self._wait(domain, device.record(stream))
+        target[...] = array
+
+    def copy_within(self, domain: int, instruction: int, source: DeviceTensor, target: DeviceTensor) -> None:
+        """Enqueue a copy between tensors of a device."""
+        if not source.nbytes:
+            return
+        self._devices[domain].copy_within(source, target, self.stream(domain, instruction))
+
+    def finish(self, numbers: Iterable[int], ordered: int = HOST) -> None:
+        """Wait for the pending work on the memory of registers visible to the host.
+
+        Args:
+            numbers: the registers.
+            ordered: a domain whose work need not be awaited.
+
+        Raises:
+            ExecutionError: work of a device failed.
+        """
+        if not self._pending:
+            return
+        for number in numbers:
+            entries = self._pending.pop(number, [])
+            remaining = [entry for entry in entries if entry[0] == ordered]
+            for domain, event, _ in entries:
+                if domain != ordered:
+                    self._wait(domain, event)
+            if remaining:
+                self._pending[number] = remaining
+
+    def finish_all(self) -> None:
+        """Wait for all work of the call.
+
+        Raises:
+            ExecutionError: work of a device failed.
+        """
+        for domain, instructions in self._enqueued.items():
+            if instructions:
+                device = self._devices[domain]
+                self._wait(domain, device.record(self._streams[domain]))
+                instructions.clear()
+        self._pending.clear()
+
+    def release(self) -> None:
+        """End the call: after a failure, wait until no work touches the call's memory, and drop the streams."""
+        if any(self._enqueued.values()):
+            _close_streams(self._devices, self._streams)
+        self._enqueued.clear()
+        self._pending.clear()
+        self._dynamics.clear()
+
+    def _wait(self, domain: int, event: object) -> None:
+        device = self._devices[domain]
+        try:
+            device.wait(event)
+        except Exception as error:
+            calls = ", ".join(map(self._describe, self._enqueued[domain]))
+            raise ExecutionError(
+                self._where,
+                f"work on device `{label_of(device)}` failed with {type(error).__name__}: {error}",
+                hint=f"The work was enqueued by {calls}.",
+            ) from error
+
+
+def _close_streams(devices: MachineDevices, streams: dict[int, object]) -> None:
+    """Close streams and forget the streams; used by a finaliser, so nothing is raised before the last is closed."""
+    while streams:
+        domain, stream = streams.popitem()
+        devices[domain].close_stream(stream)

@@ -1,0 +1,159 @@
+"""The laws of memory domains: each call gets tensors in the memory of the callee, and only copies cross domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from byoc_core.errors import ProgramError
+from byoc_core.vm.disassemble import callee_name
+from byoc_core.vm.instructions import Builtin, Call, CallKind, If, Instruction, Ret
+from byoc_core.vm.liveness import is_defining
+from byoc_core.vm.program import HOST, Program, VMFunction
+from byoc_core.vm.view_laws import is_strided
+
+__all__ = ["check_domains", "check_program_domains"]
+
+_MAX_ALIGNMENT = 1 << 20
+
+
+def check_program_domains(program: Program) -> None:
+    """Check the declarations of a program's domains, and of the domains of its externs.
+
+    Raises:
+        ProgramError: a name is empty, repeated or the host's, an alignment is impossible, or a number is out of range.
+    """
+    names = ["host"]
+    for index, domain in enumerate(program.domains, start=1):
+        where = f"domain {index}"
+        if not domain.name or domain.name in names:
+            raise ProgramError(where, "has no name of its own", got=repr(domain.name))
+        names.append(domain.name)
+        alignment = domain.alignment
+        if not 1 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
+            raise ProgramError(
+                where, "has an impossible alignment", got=alignment, expected=f"a power of two up to {_MAX_ALIGNMENT}"
+            )
+    _check_numbers("program", program, program.extern_domains, len(program.externs), "externs")
+
+
+def check_domains(program: Program, function: VMFunction) -> None:
+    """Check the domains of a function's registers and calls; the instructions are well-formed already.
+
+    Raises:
+        ProgramError: a param or result is not in the host's memory, a storage belongs to two domains, a tensor is not
+            aligned for its domain, a call has a register outside the callee's domain, a copy is between two devices
+            without memory visible to the host, or a register of a device has strides. A call of the host may have
+            registers of a host-accessible domain, except for results defined by the call.
+    """
+    where = f"function `{function.name}`"
+    _check_numbers(where, program, function.domains, function.first_view, "registers owning memory")
+    if not function.domains:
+        if program.extern_domains:
+            _check_code(program, function)
+        return
+    registers = program.registers(function)
+    for number in range(len(function.params) + len(function.results)):
+        if function.domains[number] != HOST:
+            raise ProgramError(
+                f"{where}, register {registers[number]}",
+                "lies in the memory of a device",
+                got=program.domain_name(function.domains[number]),
+                expected="host",
+            )
+    storage_domains: dict[int, int] = {}
+    for number, tensor in enumerate(function.tensors, start=function.first_tensor):
+        domain = function.domains[number]
+        first = storage_domains.setdefault(tensor.storage, domain)
+        if first != domain:
+            raise ProgramError(
+                f"{where}, register {registers[number]}",
+                f"lies in storage {tensor.storage} of another domain",
+                got=program.domain_name(domain),
+                expected=program.domain_name(first),
+            )
+        if domain != HOST and tensor.offset % program.domains[domain - 1].alignment:
+            raise ProgramError(
+                f"{where}, register {registers[number]}",
+                f"is not aligned for `{program.domain_name(domain)}`",
+                got=tensor.offset,
+                expected=f"a multiple of {program.domains[domain - 1].alignment}",
+            )
+    for number in range(function.first_view, function.num_registers):
+        if not program.is_visible(function.domain_of(number)) and is_strided(function, number):
+            raise ProgramError(f"{where}, register {registers[number]}", "has strides in the memory of a device")
+    _check_code(program, function)
+
+
+def _check_code(program: Program, function: VMFunction) -> None:
+    for index, instruction in enumerate(function.code):
+        where = f"function `{function.name}`, instruction {index}"
+        if isinstance(instruction, Call) and instruction.kind is CallKind.BUILTIN:
+            if instruction.callee == Builtin.COPY:
+                _check_copy(where, program, function, instruction)
+                continue
+            if instruction.callee == Builtin.ALLOCATE:
+                continue
+        expected, numbers = _requirement(program, instruction)
+        defined = set(instruction.results) if isinstance(instruction, Call) and is_defining(instruction) else set()
+        for number in numbers:
+            domain = function.domain_of(number)
+            is_host = expected == HOST and not isinstance(instruction, Ret)
+            if domain != expected and not (is_host and program.is_visible(domain) and number not in defined):
+                name = f"`{callee_name(program, instruction)}`" if isinstance(instruction, Call) else "the instruction"
+                raise ProgramError(
+                    where,
+                    f"register {program.registers(function)[number]} is not in the memory of {name}",
+                    got=program.domain_name(function.domain_of(number)),
+                    expected=program.domain_name(expected),
+                )
+            if expected != HOST and is_strided(function, number):
+                raise ProgramError(where, f"register {program.registers(function)[number]} has strides on a device")
+        if (
+            isinstance(instruction, Call)
+            and instruction.kind is CallKind.PACKED
+            and _is_on_device(program, instruction)
+        ):
+            raise ProgramError(where, "a call_packed runs on a device", expected="a call_dps_packed")
+
+
+def _check_copy(where: str, program: Program, function: VMFunction, call: Call) -> None:
+    (source,), (target,) = call.args, call.results
+    domains = function.domain_of(source), function.domain_of(target)
+    if not any(map(program.is_visible, domains)) and domains[0] != domains[1]:
+        raise ProgramError(
+            where,
+            "a copy between two devices",
+            got=" to ".join(map(program.domain_name, domains)),
+            expected="a copy from or to the host's memory",
+        )
+
+
+def _requirement(program: Program, instruction: Instruction) -> tuple[int, tuple[int, ...]]:
+    """Return the domain required by an instruction, and the registers of the instruction."""
+    match instruction:
+        case Call(kind=kind, callee=callee, args=args, results=results):
+            is_extern = kind in (CallKind.EXTERN, CallKind.PACKED)
+            return (program.domain_of(callee) if is_extern else HOST), (*args, *results)
+        case Ret(values=values):
+            return HOST, values
+        case If(condition=condition):
+            return HOST, (condition,)
+        case _:
+            return HOST, ()
+
+
+def _is_on_device(program: Program, call: Call) -> bool:
+    return program.domain_of(call.callee) != HOST
+
+
+def _check_numbers(where: str, program: Program, numbers: Iterable[int], count: int, subject: str) -> None:
+    found = tuple(numbers)
+    if not found:
+        return
+    if len(found) != count:
+        raise ProgramError(where, f"has another number of domains than {subject}", got=len(found), expected=count)
+    for number in found:
+        if not 0 <= number <= len(program.domains):
+            raise ProgramError(where, "names a missing domain", got=number, expected=f"at most {len(program.domains)}")
+    if not any(found):
+        raise ProgramError(where, "lists domains although all memory is the host's")
