@@ -310,14 +310,23 @@ def test_programs_have_the_version_of_their_content(native: NativeLibrary) -> No
         with pytest.raises(NativeError) as caught:
             native.load_bytes(packed({**members, "program": bytes(program)}))
         assert "has the wrong format version" in str(caught.value) or "bytes after the end" in str(caught.value)
-        program[8] = 4
-        with pytest.raises(NativeError, match="has another format version; got 4, expected 1 to 2"):
+        program[8] = 5
+        with pytest.raises(NativeError, match="has another format version; got 5, expected 1 to 2"):
             native.load_bytes(packed({**members, "program": bytes(program)}))
 
 
-def test_programs_with_states_are_refused_with_the_reason(native: NativeLibrary) -> None:
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (3, "keeps states from call to call, and this runtime keeps none"),
+        (4, "keeps tensors in the memory of a device, and this runtime knows none"),
+    ],
+)
+def test_programs_beyond_this_runtime_are_refused_with_the_reason(
+    native: NativeLibrary, version: int, message: str
+) -> None:
     members = taken_apart(executable_of(code_of(*END)).to_bytes())
     program = bytearray(members["program"])
-    program[8] = 3
-    with pytest.raises(NativeError, match="keeps states from call to call, and this runtime keeps none"):
+    program[8] = version
+    with pytest.raises(NativeError, match=message):
         native.load_bytes(packed({**members, "program": bytes(program)}))

@@ -66,7 +66,7 @@ def with_function(program: Program = PROGRAM, **changes: Any) -> Program:
 def test_a_lawful_program_is_accepted_and_kept_by_the_encoding() -> None:
     verify(PROGRAM)
     data = encode(PROGRAM)
-    assert data[8:10] == b"\x03\x00"
+    assert data[8:10] == b"\x04\x00"
     assert decode(data) == PROGRAM
     assert encode(decode(data)) == data
 

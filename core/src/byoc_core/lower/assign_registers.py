@@ -72,7 +72,7 @@ def assign_registers(
         ),
         tuple(_renumbered(instruction, numbers) for instruction in code),
         tuple(replace(views[n], base=numbers[views[n].base]) for n in sorted(views)),
-        _domains(registers, numbers, views, successors),
+        domains=_domains(registers, numbers, views, successors),
     )
 
 
