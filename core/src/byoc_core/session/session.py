@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from byoc_core.artifact.executable import Executable
+    from byoc_core.vm.state import State
 
 __all__ = ["Session"]
 
@@ -65,6 +66,7 @@ class Session:
         externs: see :class:`byoc_core.VirtualMachine`.
         max_nodes: see :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation at the beginning of the stage.
+        states: see :func:`byoc_core.from_onnx`.
         choices: further arguments of :func:`byoc_core.build`, such as ``options`` or ``fallback``.
 
     Attributes:
@@ -93,6 +95,7 @@ class Session:
         externs: Mapping[str, Callable[..., object]] | None = None,
         max_nodes: int | None = None,
         progress: Callable[[str], None] | None = None,
+        states: str | Sequence[Any] = (),
         **choices: Any,
     ) -> None:
         if casting not in CASTINGS:
@@ -104,6 +107,7 @@ class Session:
             num_threads,
             max_nodes,
             progress,
+            states if isinstance(states, str) else tuple(tuple(pair) for pair in states),
         )
         calls = {"function": function, "num_threads": num_threads, "casting": casting, "externs": externs}
         self._start(open_model(model, settings), calls)
@@ -154,6 +158,7 @@ class Session:
         feeds: Mapping[str, object],
         *,
         out: Mapping[str, object] | None = None,
+        state: State | None = None,
     ) -> list[Any]:
         """Run the model on inputs by name.
 
@@ -161,6 +166,7 @@ class Session:
             output_names: the outputs to return, in this order; ``None`` for all. All are computed in any case.
             feeds: every input, by name. ``None`` is an absent optional value.
             out: buffers for some or all outputs, by name; the others are fresh.
+            state: the values kept from call to call, of a model with states; by default the state of the session.
 
         Returns:
             The outputs: arrays; arrays of strings, lists of arrays or of maps for outputs of these forms.
@@ -170,14 +176,14 @@ class Session:
             ExecutionError: a callee of the model failed.
         """
         if output_names is None:
-            return self._run(feeds, out)
+            return self._run(feeds, out, state)
         if isinstance(output_names, str):
             raise CallError("session", "output names are a single text", got=repr(output_names), expected="a list")
         names = [*output_names]
         for name in names:
             if name not in self._output_names:
                 raise _unknown("output", name, self._output_names)
-        results = dict(zip(self._output_names, self._run(feeds, out), strict=True))
+        results = dict(zip(self._output_names, self._run(feeds, out, state), strict=True))
         return [results[name] for name in names]
 
     def run_async(
@@ -186,13 +192,40 @@ class Session:
         feeds: Mapping[str, object],
         *,
         out: Mapping[str, object] | None = None,
+        state: State | None = None,
     ) -> Future[list[Any]]:
         """Start :meth:`run` in a thread of the session, and return its future.
 
         The session has as many threads as calls of ``num_threads`` fit on the processors, and at least one; further
         calls wait. ``await asyncio.wrap_future(session.run_async(None, feeds))`` waits in a coroutine.
         """
-        return self._executor().submit(self.run, output_names, feeds, out=out)
+        return self._executor().submit(self.run, output_names, feeds, out=out, state=state)
+
+    @property
+    def state(self) -> State:
+        """The values kept from call to call, of a model with states: the state of all calls without another state.
+
+        Raises:
+            CallError: the model has no states.
+        """
+        return self._call.state
+
+    def new_state(self, *, capacity: int = 0, limit: int | None = None) -> State:
+        """Return a new state, for another sequence of calls; see :meth:`byoc_core.VirtualMachine.new_state`.
+
+        Raises:
+            CallError: the model has no states.
+            OptionsError: a number is no number of rows.
+        """
+        return self._call.new_state(capacity=capacity, limit=limit)
+
+    def reset(self) -> None:
+        """Return the state of the session to the values before the first call.
+
+        Raises:
+            CallError: the model has no states, or a call is running.
+        """
+        self._call.state.reset()
 
     def warm_up(self, inputs: Mapping[str, object] | None = None, /, **sizes: Any) -> None:
         """Run the model once at each combination of sizes, so that later calls at these sizes find everything made.
@@ -242,8 +275,10 @@ class Session:
         options = {"num_threads": self._calls["num_threads"], "externs": self._calls["externs"], **options}
         return profile(self.executable, arrays, function=self._call.name, **options)
 
-    def _run(self, feeds: Mapping[str, object], out: Mapping[str, object] | None) -> list[Any]:
-        results = self._call.run(feeds if self._is_plain else self._packed(feeds), out)
+    def _run(
+        self, feeds: Mapping[str, object], out: Mapping[str, object] | None, state: State | None = None
+    ) -> list[Any]:
+        results = self._call.run(feeds if self._is_plain else self._packed(feeds), out, state)
         arrays = results if isinstance(results, tuple) else (results,)
         if self._is_plain:
             return [*arrays]
