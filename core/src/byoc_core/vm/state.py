@@ -54,6 +54,11 @@ class StateInfo:
         """The symbol of a moving length; ``None`` for a fixed shape."""
         return None if self.slot.axis is None else str(self.before.shape[self.slot.axis])
 
+    @property
+    def length_after(self) -> Dim:
+        """The rows after a call of a moving length; 0 for a fixed shape."""
+        return 0 if self.slot.axis is None else self.after.shape[self.slot.axis]
+
 
 class State:
     """The values of a function's states between calls: one sequence of a model, such as one text.
@@ -92,6 +97,9 @@ class State:
         self.moved_nbytes = 0
         self._where = f"state of function `{function}`"
         self._infos = tuple(infos)
+        # Computed once, because every call asks: symbols of moving lengths, and the lengths after a call.
+        self._symbols = tuple(info.length_symbol for info in infos)
+        self._grown = {symbol: info.length_after for info, symbol in zip(infos, self._symbols, strict=True) if symbol}
         self._capacity = capacity
         self._limit = limit
         self._buffers: list[NDArray] | None = None
@@ -232,11 +240,8 @@ class State:
 
     def known_sizes(self) -> dict[str, int]:
         """Return the sizes known before the inputs of a call: moving lengths, and sizes decided by the first call."""
-        sizes = dict(self._sizes)
-        for info, length in zip(self._infos, self._lengths, strict=True):
-            if info.length_symbol is not None:
-                sizes[info.length_symbol] = length
-        return sizes
+        lengths = {symbol: n for symbol, n in zip(self._symbols, self._lengths, strict=True) if symbol is not None}
+        return {**self._sizes, **lengths}
 
     @property
     def has_buffers(self) -> bool:
@@ -266,14 +271,8 @@ class State:
 
     def next_lengths(self, sizes: Mapping[str, int]) -> list[int]:
         """Return the moving lengths after a call of these sizes; 0 for fixed shapes."""
-        found: dict[Dim, int] = {}
-        lengths = []
-        for info in self._infos:
-            dim = 0 if info.slot.axis is None else info.after.shape[info.slot.axis]
-            if dim not in found:
-                found[dim] = evaluate(dim, sizes)
-            lengths.append(found[dim])
-        return lengths
+        grown = {symbol: evaluate(length, sizes) for symbol, length in self._grown.items()}
+        return [0 if symbol is None else grown[symbol] for symbol in self._symbols]
 
     def reserve(self, lengths: Sequence[int]) -> None:
         """Make room for moving lengths; the old values stay, perhaps in larger buffers.
@@ -318,8 +317,7 @@ class State:
     def _own_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the sizes of the states, without moving lengths."""
         names = shape_symbols(dim for info in self._infos for dim in info.before.shape)
-        lengths = {info.length_symbol for info in self._infos}
-        return {name: sizes[name] for name in names if name in sizes and name not in lengths}
+        return {name: sizes[name] for name in names if name in sizes and name not in self._symbols}
 
     def _values(self, buffers: Sequence[NDArray], lengths: Sequence[int] | None = None) -> list[NDArray]:
         """Return the values in buffers, by default of the present lengths."""
