@@ -30,6 +30,7 @@ LINK = re.compile(r"(?<=\]\()(?!https?://|#)[^)#\s]+")
 TREE = {
     "Use byoc": [
         "session",
+        "states",
         "from-onnx-runtime",
         "serving",
         "inspect",

@@ -89,6 +89,15 @@ def test_declaring_states_names_inputs_and_outputs() -> None:
     assert "states" not in declare_states(plain, []).attrs
 
 
+APART = """
+@R.function
+def main(x: R.Tensor((2, 3)), h: R.Tensor(("p", 3)), k: R.Tensor(("p", 3))):
+    R.func_attr({"input_names": ("x", "h", "k"), "output_names": ("a", "b"), "states": (("h", "a", 0), ("k", "b", 0))})
+    a = R.concat(h, x, axis=0)
+    b = R.concat(k, x, x, axis=0)
+    return a, b
+"""
+
 LAWS: dict[str, tuple[Callable[[], IRModule], str]] = {
     "another output": (
         lambda: module('(("h", "z"),)'),
@@ -141,6 +150,14 @@ LAWS: dict[str, tuple[Callable[[], IRModule], str]] = {
             "function `main`, state `h`: may become shorter; "
             'got R.Tensor((2, 3), "float32"), expected R.Tensor(("p", 3), "float32")'
         ),
+    ),
+    "a length without a symbol": (
+        lambda: module('(("h", "g", 0),)', added="R.concat(h, x, axis=0)"),
+        'function `main`, state `h`: has no symbol as the size of the moving axis 0; got R.Tensor((2, 3), "float32")',
+    ),
+    "lengths growing apart": (
+        lambda: parse_module(APART),
+        "function `main`, state `k`: grows to another length than other states of p rows; got p+4, expected p+2",
     ),
     "a missing constant": (
         lambda: module(f'(("h", "g", "{"0" * 64}"),)'),

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-import byoc_core
 import numpy as np
 import onnx
 import pytest
-from byoc_core.backend import BackendHandle
-from byoc_core.backend import backends as installed_backends
 from byoc_core.ir import tensor
 from onnx import TensorProto, helper
 
@@ -18,29 +15,10 @@ from benchmarks.zoo.built_model import BuiltModel
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.network_check import ModelCheck, check_symbolic
 from benchmarks.zoo.networks import NETWORKS
+from core.tests.models.zoo_backends import HOST, dynamic_backends
 
-_HOST = "host"
 _MODELS = [(name, style) for name in NETWORKS for style in STYLES]
 _DECODERS = [(name, style) for name, style in _MODELS if NETWORKS[name].has_cache]
-
-
-def _dynamic_backends() -> list[str]:
-    """Return the installed backends for networks, with symbolic sizes, and able to compile here; and the host.
-
-    A backend that takes only its own ops takes nothing of a network.
-    """
-    handles = map(installed_backends().get, byoc_core.backends.names())
-    return [
-        handle.name
-        for handle in handles
-        if handle.info().dynamic_shapes and handle.compile_status().ok and not _takes_own_ops_only(handle)
-    ]
-
-
-def _takes_own_ops_only(handle: BackendHandle) -> bool:
-    module = byoc_core.script.parse("def main(x: R.Tensor((2,))):\n    y = R.add(x, x)\n    return y")
-    share = byoc_core.explain(module, [handle.name]).report_data["offloaded_share"]
-    return bool(handle.ops()) and share == 0
 
 
 @cache
@@ -50,20 +28,20 @@ def _check(name: str, style: str) -> ModelCheck:
 
 @cache
 def _build(name: str, style: str, backend: str) -> BuiltModel:
-    return _check(name, style).build([] if backend == _HOST else [backend])
+    return _check(name, style).build([] if backend == HOST else [backend])
 
 
-@pytest.mark.parametrize("backend", _dynamic_backends())
+@pytest.mark.parametrize("backend", dynamic_backends())
 @pytest.mark.parametrize(("name", "style"), _MODELS)
 def test_network_equals_onnx_runtime_at_all_sizes(name: str, style: str, backend: str) -> None:
     built = _build(name, style, backend)
     found = _check(name, style).compare_sizes(built)
     assert len(found) == len(NETWORKS[name].list_sizes())
     assert {where: str(accuracy) for where, accuracy in found.items() if not accuracy.is_right} == {}
-    assert (built.offloaded_share > 0) == (backend != _HOST)
+    assert (built.offloaded_share > 0) == (backend != HOST)
 
 
-@pytest.mark.parametrize("backend", _dynamic_backends())
+@pytest.mark.parametrize("backend", dynamic_backends())
 @pytest.mark.parametrize(("name", "style"), _DECODERS)
 def test_decoding_with_a_cache_equals_one_run_over_all_tokens(name: str, style: str, backend: str) -> None:
     accuracy = _check(name, style).compare_decoding(_build(name, style, backend))

@@ -69,9 +69,9 @@ class Watched:
     def __init__(self, call: Any, seen: list[Any]) -> None:
         self.call, self.seen = call, seen
 
-    def run(self, feeds: Any, out: Any) -> Any:
+    def run(self, feeds: Any, out: Any, state: Any) -> Any:
         self.seen.append(feeds)
-        return self.call.run(feeds, out)
+        return self.call.run(feeds, out, state)
 
 
 def watch(session: Session) -> list[Any]:

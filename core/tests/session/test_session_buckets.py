@@ -41,9 +41,9 @@ class WatchedCall:
         self.call = call
         self.shapes: list[dict[str, tuple[int, ...]]] = []
 
-    def run(self, feeds: Any, out: Any) -> Any:
+    def run(self, feeds: Any, out: Any = None, state: Any = None) -> Any:
         self.shapes.append({name: array.shape for name, array in feeds.items()})
-        return self.call.run(feeds, out)
+        return self.call.run(feeds, out, state)
 
 
 def watch(session: Session) -> WatchedCall:
@@ -166,6 +166,18 @@ def test_results_that_cannot_be_cut_are_named(write: Write, tmp_path: Path) -> N
         Session(write(positions), [], buckets={"n": [8]})
     with pytest.raises(OptionsError, match="not chosen for this session"):
         Session(write(positions, "second.onnx"), []).compare_buckets({"x": np.ones(3, np.float32)})
+
+
+def test_states_are_not_padded(write: Write) -> None:
+    counter = '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x, float[1] past) => (float[1] present) {' + (
+        "total = ReduceSum<keepdims = 1>(x) present = Add(past, total) }"
+    )
+    with pytest.raises(OptionsError, match="are not for models with states"):
+        Session(write(counter), [], states=[("past", "present")], buckets={"n": [8]})
+    session = Session(write(counter), [], states=[("past", "present")])
+    session.run(None, {"x": np.ones(3, np.float32)})
+    session.warm_up(n=[1, 5])  # on a state of its own
+    assert session.state["past"] == 3
 
 
 def test_strings_are_not_padded(write: Write) -> None:

@@ -143,6 +143,13 @@ def test_new_values_are_not_read_through_the_result_before_they_are_written() ->
         verify(program(copy(4, 3), copy(0, 4)))
 
 
+def moving_with(*states: StateSlot, **changes: Any) -> Program:
+    """Return a program with moving lengths and other slots."""
+    (main,) = moving(views=()).functions
+    results = (spec("y", 2 * P, 2), spec("g", 3 * P, 2)) if changes else main.results
+    return Program((replace(main, states=states, results=results, **changes),))
+
+
 SLOTS: dict[str, tuple[Program, str]] = {
     "no param": (program(states=(StateSlot(3, 1),)), "state 0: names a missing param; got 3, expected less than 3"),
     "no result": (program(states=(StateSlot(1, 2),)), "state 0: names a missing result; got 2, expected less than 2"),
@@ -169,8 +176,16 @@ SLOTS: dict[str, tuple[Program, str]] = {
         "state 0: the initial constant has another type; got constant 0",
     ),
     "a moving length with a constant": (
-        program(states=(StateSlot(1, 1, 0, 0),)),
+        moving_with(StateSlot(1, 1, 0, 0)),
         "state 0: has a moving length and an initial constant",
+    ),
+    "a length without a symbol": (
+        program(states=(StateSlot(1, 1, axis=0),)),
+        "state 0: has a moving length that is no symbol; got 4",
+    ),
+    "lengths growing apart": (
+        moving_with(StateSlot(0, 1, axis=0), StateSlot(1, 0, axis=0), params=(spec("x", P, 2), spec("h", P, 2))),
+        "state 1: grows to another length than other states of p rows; got 2*p",
     ),
 }
 

@@ -12,6 +12,7 @@ from byoc_core.reporting.shares import apportion, counted_sizes
 if TYPE_CHECKING:
     from byoc_core.artifact import InspectResult
     from byoc_core.runtime.module import TensorSpec
+    from byoc_core.vm.state_summary import StateSummary
 
 __all__ = ["artifact_to_data", "print_artifact"]
 
@@ -32,6 +33,7 @@ def print_artifact(
     """
     from byoc_core.cli.console import new_table, open_console
     from byoc_core.cli.signatures import add_signature, new_signature_table
+    from byoc_core.cli.states import states_text
     from byoc_core.plugin.absence import describe_claim
     from byoc_core.reporting.text import render_report
 
@@ -52,6 +54,8 @@ def print_artifact(
     for name, signature in artifact.functions.items():
         add_signature(functions, name, signature)
     console.print(functions)
+    if text := states_text(artifact.states):
+        console.print(f"{text}\n", soft_wrap=True)
     parts = ("constants", "modules", "arena", "inputs", "outputs", "needed")
     counted = "".join(f", {name} = {size}" for name, size in sizes.items())
     memory = new_table(f"Bytes in memory for a call{counted}", "function", *parts, right=parts)
@@ -107,11 +111,13 @@ def artifact_to_data(artifact: InspectResult, requested_sizes: Mapping[str, int]
     """
     sizes, report = _count(artifact, requested_sizes)
     functions = {}
+    states = artifact.states
     for name, signature in artifact.functions.items():
         need = artifact.memory[name].at(sizes)
         functions[name] = {
             "inputs": [_spec_to_data(spec) for spec in signature.inputs],
             "outputs": [_spec_to_data(spec) for spec in signature.outputs],
+            **({"states": [*map(_state_to_data, states[name])]} if name in states else {}),
             "memory": {
                 "constants_nbytes": need.constants_nbytes,
                 "payload_nbytes": need.payload_nbytes,
@@ -156,6 +162,15 @@ def artifact_to_data(artifact: InspectResult, requested_sizes: Mapping[str, int]
         "members": dict(artifact.members),
         "request": dict(artifact.request_data),
         "report": dict(report),
+    }
+
+
+def _state_to_data(state: StateSummary) -> dict[str, Any]:
+    return {
+        "before": _spec_to_data(state.before),
+        "after": _spec_to_data(state.after),
+        "axis": state.axis,
+        "copied_nbytes": [_plain(nbytes) for nbytes in state.copied_nbytes.values()],
     }
 
 

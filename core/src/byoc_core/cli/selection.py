@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -159,8 +159,8 @@ def _describe_zip(path: Path) -> str:
     return "is compiled already"
 
 
-def import_model(path: Path, max_nodes: int | None = None) -> IRModule:
-    """Import an ONNX model.
+def import_model(path: Path, max_nodes: int | None = None, states: str | Sequence[tuple[str, str]] = ()) -> IRModule:
+    """Import an ONNX model; ``states`` as for :func:`byoc_core.from_onnx`.
 
     Raises:
         OSError: the file cannot be read.
@@ -171,7 +171,7 @@ def import_model(path: Path, max_nodes: int | None = None) -> IRModule:
 
     if is_artifact(path):
         raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
-    return from_onnx(path, max_nodes=max_nodes)
+    return from_onnx(path, max_nodes=max_nodes, states=states)
 
 
 def refuse_flags(model: Path, flags: Mapping[str, bool]) -> None:
@@ -209,7 +209,11 @@ def refuse_request(model: Path, flags: RequestFlags, max_nodes: int | None) -> N
 
 
 def build_model(
-    path: Path, request: CompileRequest, observer: PassObserver | None = None, max_nodes: int | None = None
+    path: Path,
+    request: CompileRequest,
+    observer: PassObserver | None = None,
+    max_nodes: int | None = None,
+    states: str | Sequence[tuple[str, str]] = (),
 ) -> Executable:
     """Import an ONNX model and compile the module, showing the progress or, instead, an observer's output.
 
@@ -222,7 +226,7 @@ def build_model(
 
     with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
-        module = import_model(path, max_nodes)
+        module = import_model(path, max_nodes, states)
         return Compiler().build(module, request, progress=show, on_pass=observer)
 
 

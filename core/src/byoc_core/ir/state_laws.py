@@ -2,10 +2,11 @@
 
 Names: inputs and outputs of a function with states have explicit names, each used once; a state names an input and an
 output, and no other state names either. Types: input and output are tensors of known rank and equal dtype; their shapes
-are equal, except along the axis of a moving length, where the output is provably not shorter. All axes before a moving
-axis have size 1: earlier rows stay at the beginning of a buffer with room for more rows. The inputs determine the sizes
-of the output. The initial constant is in the store, and has the type of the input; a moving length has none: it begins
-with 0 rows. Calls: no function of the module calls a function with states, because only the machine keeps states.
+are equal, except along the axis of a moving length. There, the size of the input is a symbol, the output is provably
+not shorter, and states with the same symbol grow alike. All axes before a moving axis have size 1: earlier rows stay at
+the beginning of a buffer with room for more rows. The inputs determine the sizes of the output. The initial constant is
+in the store, and has the type of the input; a moving length has none: it begins with 0 rows. Calls: no function of the
+module calls a function with states, because only the machine keeps states.
 """
 
 from __future__ import annotations
@@ -65,6 +66,20 @@ def _check_function(module: IRModule, function: Function) -> None:
                 raise IRError(where, f"two states have the {role} `{name}`")
             used.add((role, name))
         _check_state(module, function, state)
+    _check_lengths(module, function)
+
+
+def _check_lengths(module: IRModule, function: Function) -> None:
+    """Check that states with a common symbol of their lengths grow alike."""
+    lengths: dict[object, object] = {}
+    for state in states_of(function):
+        param, result = state_values(function, state)
+        if state.axis is not None and isinstance(param.type, TensorType) and isinstance(result.type, TensorType):
+            old, new = (param.type.shape or ())[state.axis], (result.type.shape or ())[state.axis]
+            if lengths.setdefault(old, new) != new:
+                where = f"function `{function.name}`, state `{state.input}`"
+                problem = f"grows to another length than other states of {old} rows"
+                raise _failure(module, function, where, problem, new, lengths[old])
 
 
 def _check_state(module: IRModule, function: Function, state: StateVariable) -> None:
@@ -86,6 +101,8 @@ def _check_state(module: IRModule, function: Function, state: StateVariable) -> 
             raise _unlike(module, function, where, before, after)
         if any(dim != 1 for dim in old[:axis]):
             raise _failure(module, function, where, f"has sizes other than 1 before the moving axis {axis}", before)
+        if str(old[axis]) not in before.symbols:
+            raise _failure(module, function, where, f"has no symbol as the size of the moving axis {axis}", before)
         if not is_nonnegative(new[axis] - old[axis]):
             raise _failure(module, function, where, "may become shorter", after, before)
         if state.initial is not None:

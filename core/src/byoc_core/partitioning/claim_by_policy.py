@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from byoc_core.errors import InternalError, PartitionError
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.claiming.claim_faults import ClaimFault, find_claim_fault, find_program_change
-from byoc_core.partitioning.claiming.claim_filters import backend_filter
+from byoc_core.partitioning.claiming.claim_filters import ClaimFilter, backend_filter
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.constraints.constraints import Constraints
 from byoc_core.partitioning.constraints.region_limits import claim_within_limits, has_limits
 from byoc_core.partitioning.policies import Policy
+from byoc_core.partitioning.state_appends import without_state_appends
 from byoc_core.transform.pass_ import Pass
 
 __all__ = ["ClaimByPolicy"]
@@ -45,7 +47,7 @@ class ClaimByPolicy(Pass):
 
         Cost: the policy's, and a check linear in the ops; with limits on regions, :func:`claim_within_limits`.
         """
-        request = replace(self.request, claim_filters=self.constraints.claim_filter)
+        request = replace(self.request, claim_filters=self._claim_filters(module))
         if has_limits(self.constraints.options, self.request.backends):
             return claim_within_limits(module, self._claim_checked, request, self.constraints)
         return self._claim(module, request)
@@ -60,6 +62,9 @@ class ClaimByPolicy(Pass):
         if claimed is not before:
             self._blame(find_program_change(before, claimed))
 
+    def _claim_filters(self, module: IRModule) -> Callable[[str], ClaimFilter]:
+        return without_state_appends(module, self.constraints.claim_filter)
+
     def _claim_checked(self, module: IRModule, request: PartitionRequest) -> IRModule:
         claimed = self._claim(module, request)
         self.check_program(module, claimed)
@@ -70,7 +75,8 @@ class ClaimByPolicy(Pass):
         if not isinstance(claimed, IRModule):
             raise PartitionError(self._name, "returned no module", got=type(claimed).__name__)
         if claimed is not module:
-            claim_filters = {b.name: backend_filter(b, self.constraints.claim_filter(b.name)) for b in request.backends}
+            filters = self._claim_filters(module)  # without limits on regions, which a policy need not ask for
+            claim_filters = {b.name: backend_filter(b, filters(b.name)) for b in request.backends}
             self._blame(find_claim_fault(module, claimed, claim_filters))
         return claimed
 

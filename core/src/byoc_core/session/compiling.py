@@ -27,6 +27,7 @@ def build_model(
     num_threads: int | None,
     max_nodes: int | None,
     progress: Callable[[str], None] | None,
+    states: str | Sequence[Any] = (),
 ) -> Executable:
     """Import and compile a model.
 
@@ -36,6 +37,7 @@ def build_model(
         num_threads: the number of threads of a call, for placements by cost.
         max_nodes: as for :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage at the beginning of the stage.
+        states: as for :func:`byoc_core.from_onnx`.
 
     Raises:
         ByocError: see :func:`byoc_core.from_onnx` and :func:`byoc_core.build`.
@@ -47,9 +49,10 @@ def build_model(
     if not isinstance(model, IRModule):
         if progress is not None:
             progress("import")
-        model = from_onnx(model, max_nodes=max_nodes)
-    elif max_nodes is not None:
-        raise OptionsError("max_nodes", "does not apply to an imported module")
+        model = from_onnx(model, max_nodes=max_nodes, states=states)
+    elif max_nodes is not None or states:
+        name = "max_nodes" if max_nodes is not None else "states"
+        raise OptionsError(name, "does not apply to an imported module")
     token = None if num_threads is None else enter_call(num_threads)
     try:
         return build(model, progress=progress, **choices)

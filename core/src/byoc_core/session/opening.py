@@ -33,6 +33,7 @@ class OpeningSettings:
         num_threads: the number of threads of a call, for placements by cost.
         max_nodes: as for :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation.
+        states: as for :func:`byoc_core.from_onnx`; pairs are tuples.
     """
 
     choices: Mapping[str, Any]
@@ -41,6 +42,7 @@ class OpeningSettings:
     num_threads: int | None = None
     max_nodes: int | None = None
     progress: Callable[[str], None] | None = None
+    states: str | tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def _load(
 
 def _refuse_choices(subject: str, settings: OpeningSettings) -> None:
     names = [*settings.choices, *(["max_nodes"] if settings.max_nodes is not None else [])]
+    names += ["states"] if settings.states else []
     if names:
         raise OptionsError("session", f"{', '.join(names)}: {subject} is compiled already")
 
@@ -168,6 +171,7 @@ def _build(model: Any, settings: OpeningSettings) -> Executable:
         num_threads=settings.num_threads,
         max_nodes=settings.max_nodes,
         progress=settings.progress,
+        states=settings.states,
     )
 
 
@@ -192,7 +196,8 @@ def _all_choices(settings: OpeningSettings) -> dict[str, Any]:
         raise NoKeyError("`dump` asks for the modules of every pass")
     placement = settings.choices.get("placement")
     files = {"placement": Path(placement)} if isinstance(placement, str) else {}
-    return {**settings.choices, **files, "max_nodes": settings.max_nodes}
+    states = {"states": settings.states} if settings.states else {}
+    return {**settings.choices, **files, **states, "max_nodes": settings.max_nodes}
 
 
 def _find(cache: SessionCache, model: Path, model_key: str, settings: OpeningSettings) -> Opened | None:

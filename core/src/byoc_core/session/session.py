@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from byoc_core.artifact.executable import Executable
+    from byoc_core.vm.state import State
 
 __all__ = ["Session"]
 
@@ -74,6 +75,7 @@ class Session:
             several memory domains, a mapping by domain. By default the devices of index 0.
         max_nodes: see :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation at the beginning of the stage.
+        states: see :func:`byoc_core.from_onnx`.
         choices: further arguments of :func:`byoc_core.build`, such as ``options`` or ``fallback``.
 
     Attributes:
@@ -105,6 +107,7 @@ class Session:
         device: Device | int | Mapping[str, Device | int] | None = None,
         max_nodes: int | None = None,
         progress: Callable[[str], None] | None = None,
+        states: str | Sequence[Any] = (),
         **choices: Any,
     ) -> None:
         if casting not in CASTINGS:
@@ -118,6 +121,7 @@ class Session:
             num_threads,
             max_nodes,
             progress,
+            states if isinstance(states, str) else tuple(tuple(pair) for pair in states),
         )
         calls = {
             "function": function,
@@ -143,6 +147,9 @@ class Session:
         self._call = machine[name]
         self._input_names = tuple(value.name for value in self.inputs)
         self._output_names = tuple(value.name for value in self.outputs)
+        self._has_states = any(found.name == name and found.states for found in self.executable.program.functions)
+        if calls["buckets"] and self._has_states:
+            raise OptionsError("buckets", "are not for models with states: padding would become part of a state")
         values = (*self.inputs, *self.outputs)
         self._buckets = (
             Buckets(self.inputs, self.outputs, calls["buckets"], calls["padding"]) if calls["buckets"] else None
@@ -182,6 +189,7 @@ class Session:
         feeds: Mapping[str, object],
         *,
         out: Mapping[str, object] | None = None,
+        state: State | None = None,
     ) -> list[Any]:
         """Run the model on inputs by name.
 
@@ -189,6 +197,7 @@ class Session:
             output_names: the outputs to return, in this order; ``None`` for all. All are computed in any case.
             feeds: every input, by name. ``None`` is an absent optional value.
             out: buffers for some or all outputs, by name; the others are fresh.
+            state: the values kept from call to call, of a model with states; by default the state of the session.
 
         Returns:
             The outputs: arrays; arrays of strings, lists of arrays or of maps for outputs of these forms.
@@ -198,14 +207,14 @@ class Session:
             ExecutionError: a callee of the model failed.
         """
         if output_names is None:
-            return self._run(feeds, out)
+            return self._run(feeds, out, state)
         if isinstance(output_names, str):
             raise CallError("session", "output names are a single text", got=repr(output_names), expected="a list")
         names = [*output_names]
         for name in names:
             if name not in self._output_names:
                 raise _unknown("output", name, self._output_names)
-        results = dict(zip(self._output_names, self._run(feeds, out), strict=True))
+        results = dict(zip(self._output_names, self._run(feeds, out, state), strict=True))
         return [results[name] for name in names]
 
     def run_async(
@@ -214,13 +223,40 @@ class Session:
         feeds: Mapping[str, object],
         *,
         out: Mapping[str, object] | None = None,
+        state: State | None = None,
     ) -> Future[list[Any]]:
         """Start :meth:`run` in a thread of the session, and return its future.
 
         The session has as many threads as calls of ``num_threads`` fit on the processors, and at least one; further
         calls wait. ``await asyncio.wrap_future(session.run_async(None, feeds))`` waits in a coroutine.
         """
-        return self._executor().submit(self.run, output_names, feeds, out=out)
+        return self._executor().submit(self.run, output_names, feeds, out=out, state=state)
+
+    @property
+    def state(self) -> State:
+        """The values kept from call to call, of a model with states: the state of all calls without another state.
+
+        Raises:
+            CallError: the model has no states.
+        """
+        return self._call.state
+
+    def new_state(self, *, capacity: int = 0, limit: int | None = None) -> State:
+        """Return a new state, for another sequence of calls; see :meth:`byoc_core.VirtualMachine.new_state`.
+
+        Raises:
+            CallError: the model has no states.
+            OptionsError: a number is no number of rows.
+        """
+        return self._call.new_state(capacity=capacity, limit=limit)
+
+    def reset(self) -> None:
+        """Return the state of the session to the values before the first call.
+
+        Raises:
+            CallError: the model has no states, or a call is running.
+        """
+        self._call.state.reset()
 
     def warm_up(self, inputs: Mapping[str, object] | None = None, /, **sizes: Any) -> None:
         """Run the model once at each combination of sizes, so that later calls at these sizes find everything made.
@@ -255,7 +291,8 @@ class Session:
             fixed = {name for value in self.inputs if value.name in arrays for name in value.symbols}
             sizes = {**{name: found for name, found in self._buckets.sizes.items() if name not in fixed}, **sizes}
         for combination in product(*map(_listed, sizes.values())):
-            self._run(self._drawn(arrays, dict(zip(sizes, map(int, combination), strict=True))), None)
+            state = self._call.new_state() if self._has_states else None  # the session's own state stays as it is
+            self._run(self._drawn(arrays, dict(zip(sizes, map(int, combination), strict=True))), None, state)
 
     def check(self, feeds: Mapping[str, object]) -> dict[str, int]:
         """Check inputs without a run, and return the size of each symbol.
@@ -287,9 +324,9 @@ class Session:
             raise OptionsError("buckets", "are not chosen for this session", hint="Pass buckets={symbol: [sizes]}.")
         arrays = self._packed(feeds)
         call = self._buckets.pad(arrays)
-        padded = call.cut(_as_list(self._call.run(call.arrays, None)), {})
+        padded = call.cut(_as_list(self._call.run(call.arrays)), {})
         names = [spec.name for value in self.outputs for spec in value.specs]
-        pairs = zip(padded, _as_list(self._call.run(arrays, None)), strict=True)
+        pairs = zip(padded, _as_list(self._call.run(arrays)), strict=True)
         return {name: relative_difference(*pair) for name, pair in zip(names, pairs, strict=True)}
 
     def profile(
@@ -309,21 +346,25 @@ class Session:
         options = {**own, **options}
         return profile(self.executable, arrays, function=self._call.name, **options)
 
-    def _run(self, feeds: Mapping[str, object], out: Mapping[str, object] | None) -> list[Any]:
+    def _run(
+        self, feeds: Mapping[str, object], out: Mapping[str, object] | None, state: State | None = None
+    ) -> list[Any]:
         if self._is_plain:
-            return [*_as_list(self._call.run(feeds, out))]
-        following = iter(self._run_packed(self._packed(feeds), out))
+            return [*_as_list(self._call.run(feeds, out, state))]
+        following = iter(self._run_packed(self._packed(feeds), out, state))
         return [unpack_value(value.form, following) for value in self.outputs]
 
-    def _run_packed(self, arrays: Mapping[str, Any], out: Mapping[str, object] | None) -> Sequence[NDArray]:
+    def _run_packed(
+        self, arrays: Mapping[str, Any], out: Mapping[str, object] | None, state: State | None
+    ) -> Sequence[NDArray]:
         call = None if self._buckets is None else self._buckets.pad(arrays)
         if call is None or not call.is_padded:
-            return _as_list(self._call.run(arrays, out))
+            return _as_list(self._call.run(arrays, out, state))
         names = [spec.name for value in self.outputs for spec in value.specs]
         for name in out or ():
             if name not in names:
                 raise _unknown("output", name, names)
-        return call.cut(_as_list(self._call.run(call.arrays, None)), out or {})
+        return call.cut(_as_list(self._call.run(call.arrays)), out or {})
 
     def _packed(self, feeds: Mapping[str, object]) -> dict[str, Any]:
         """Return the arrays of the compiled model by name, converted as permitted."""

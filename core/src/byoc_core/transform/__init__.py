@@ -20,6 +20,7 @@ from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.hoist_seeds import HoistSeeds
 from byoc_core.transform.infer_types import InferTypes
 from byoc_core.transform.inline_calls import InlineCalls
+from byoc_core.transform.keep_states import KeepStates, detect_states
 from byoc_core.transform.move_transposes import MoveTransposes
 from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
@@ -47,6 +48,7 @@ __all__ = [
     "HoistSeeds",
     "InferTypes",
     "InlineCalls",
+    "KeepStates",
     "MoveTransposes",
     "Pass",
     "PassRun",
@@ -67,6 +69,7 @@ __all__ = [
     "UniqueNames",
     "clone_function",
     "default_passes",
+    "detect_states",
     "dtype_of",
     "evaluate_binding",
     "evaluate_function",

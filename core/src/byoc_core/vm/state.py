@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byoc_core.dims import Dim, symbols_of
+from byoc_core.dims import Dim, evaluate, shape_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, OptionsError, near_names
 from byoc_core.runtime.arguments import bind_symbols, concrete_shape
@@ -51,10 +51,13 @@ class StateInfo:
 
     @property
     def length_symbol(self) -> str | None:
-        """The symbol of a moving length; ``None`` for a fixed shape, or for a length that is no plain symbol."""
-        dim: Dim | None = None if self.slot.axis is None else self.before.shape[self.slot.axis]
-        names = () if dim is None or isinstance(dim, int) else tuple(symbols_of(dim))
-        return names[0] if len(names) == 1 and str(dim) == names[0] else None
+        """The symbol of a moving length; ``None`` for a fixed shape."""
+        return None if self.slot.axis is None else str(self.before.shape[self.slot.axis])
+
+    @property
+    def length_after(self) -> Dim:
+        """The rows after a call of a moving length; 0 for a fixed shape."""
+        return 0 if self.slot.axis is None else self.after.shape[self.slot.axis]
 
 
 class State:
@@ -94,9 +97,13 @@ class State:
         self.moved_nbytes = 0
         self._where = f"state of function `{function}`"
         self._infos = tuple(infos)
+        # Computed once, because every call asks: symbols of moving lengths, and the lengths after a call.
+        self._symbols = tuple(info.length_symbol for info in infos)
+        self._grown = {symbol: info.length_after for info, symbol in zip(infos, self._symbols, strict=True) if symbol}
         self._capacity = capacity
         self._limit = limit
         self._buffers: list[NDArray] | None = None
+        self._sizes: dict[str, int] = {}
         self._lengths = [0] * len(self._infos)
         self._is_spoiled = False
         self._guard = ForkLock()
@@ -143,7 +150,7 @@ class State:
             CallError: a call is running.
         """
         with self._hold():
-            self._buffers = None
+            self._buffers, self._sizes = None, {}
             self._lengths = [0] * len(self._infos)
             self._is_spoiled = False
 
@@ -196,13 +203,13 @@ class State:
             if sorted(arrays) != sorted(self.names):
                 raise CallError(where, "has other states", got=", ".join(arrays), expected=", ".join(self.names))
             values = [arrays[name] for name in self.names]
-            self._check_values(where, values)
+            sizes = self._check_values(where, values)
             lengths = [
                 0 if info.slot.axis is None else value.shape[info.slot.axis]
                 for info, value in zip(self._infos, values, strict=True)
             ]
             buffers = [self._new_buffer(info, value.shape) for info, value in zip(self._infos, values, strict=True)]
-            self._lengths = lengths
+            self._lengths, self._sizes = lengths, self._own_sizes(sizes)
             for value, target in zip(values, self._values(buffers), strict=True):
                 target[...] = value
             self._buffers = buffers
@@ -228,12 +235,13 @@ class State:
                 yield
             except BaseException:
                 if is_first and not self._is_spoiled:
-                    self._buffers = None
+                    self._buffers, self._sizes = None, {}
                 raise
 
     def known_sizes(self) -> dict[str, int]:
-        """Return the sizes known before the inputs of the first call: the moving lengths."""
-        return {symbol: length for info, length in self._moving() if (symbol := info.length_symbol) is not None}
+        """Return the sizes known before the inputs of a call: moving lengths, and sizes decided by the first call."""
+        lengths = {symbol: n for symbol, n in zip(self._symbols, self._lengths, strict=True) if symbol is not None}
+        return {**self._sizes, **lengths}
 
     @property
     def has_buffers(self) -> bool:
@@ -248,50 +256,52 @@ class State:
         """
         buffers = []
         for info in self._infos:
-            shape = list(concrete_shape(info.before, sizes, f"{self._where}, `{info.name}`"))
+            shape = concrete_shape(info.before, sizes, f"{self._where}, `{info.name}`")
             buffer = self._new_buffer(info, shape)
             if info.slot.axis is None:
                 buffer[...] = 0 if info.initial is None else info.initial
             buffers.append(buffer)
         self._buffers = buffers
+        self._sizes = self._own_sizes(sizes)
 
     def read(self) -> list[NDArray]:
         """Return the values before a call, in the buffers."""
         assert self._buffers is not None
         return self._values(self._buffers)
 
-    def reserve(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Make room for values of these shapes; the old values stay, perhaps in larger buffers.
+    def next_lengths(self, sizes: Mapping[str, int]) -> list[int]:
+        """Return the moving lengths after a call of these sizes; 0 for fixed shapes."""
+        grown = {symbol: evaluate(length, sizes) for symbol, length in self._grown.items()}
+        return [0 if symbol is None else grown[symbol] for symbol in self._symbols]
+
+    def reserve(self, lengths: Sequence[int]) -> None:
+        """Make room for moving lengths; the old values stay, perhaps in larger buffers.
 
         Raises:
-            CallError: a moving length goes over the limit, or the buffers do not fit into memory.
+            CallError: a length goes over the limit, or the buffers do not fit into memory.
         """
         assert self._buffers is not None
-        for index, (info, shape) in enumerate(zip(self._infos, shapes, strict=True)):
-            axis = info.slot.axis
-            if axis is None or shape[axis] <= self._buffers[index].shape[axis]:
+        for index, (info, length) in enumerate(zip(self._infos, lengths, strict=True)):
+            axis, buffer = info.slot.axis, self._buffers[index]
+            if axis is None or length <= buffer.shape[axis]:
                 continue
-            larger = self._new_buffer(info, shape, self._buffers[index].shape[axis])
+            larger = self._new_buffer(
+                info, (*buffer.shape[:axis], length, *buffer.shape[axis + 1 :]), buffer.shape[axis]
+            )
             used = self._lengths[index]
-            source, target = (_rows(buffer, axis, used) for buffer in (self._buffers[index], larger))
+            source, target = (_rows(each, axis, used) for each in (buffer, larger))
             target[...] = source
             self.moved_nbytes += source.nbytes
             self._buffers[index] = larger
 
-    def write(self, shapes: Sequence[tuple[int, ...]]) -> list[NDArray]:
+    def write(self, lengths: Sequence[int]) -> list[NDArray]:
         """Return the places of the values after the call, in the buffers."""
         assert self._buffers is not None
-        return [
-            buffer if info.slot.axis is None else _rows(buffer, info.slot.axis, shape[info.slot.axis])
-            for info, buffer, shape in zip(self._infos, self._buffers, shapes, strict=True)
-        ]
+        return self._values(self._buffers, lengths)
 
-    def finish(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Take over the lengths of the values after a successful call."""
-        self._lengths = [
-            0 if info.slot.axis is None else shape[info.slot.axis]
-            for info, shape in zip(self._infos, shapes, strict=True)
-        ]
+    def finish(self, lengths: Sequence[int]) -> None:
+        """Take over the moving lengths after a successful call."""
+        self._lengths = [*lengths]
 
     def spoil(self) -> None:
         """Refuse further calls: a call failed, and the values may be of neither call."""
@@ -304,10 +314,16 @@ class State:
             if info.slot.axis is not None:
                 yield info, length
 
-    def _values(self, buffers: Sequence[NDArray]) -> list[NDArray]:
+    def _own_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes of the states, without moving lengths."""
+        names = shape_symbols(dim for info in self._infos for dim in info.before.shape)
+        return {name: sizes[name] for name in names if name in sizes and name not in self._symbols}
+
+    def _values(self, buffers: Sequence[NDArray], lengths: Sequence[int] | None = None) -> list[NDArray]:
+        """Return the values in buffers, by default of the present lengths."""
         return [
             buffer if info.slot.axis is None else _rows(buffer, info.slot.axis, length)
-            for info, buffer, length in zip(self._infos, buffers, self._lengths, strict=True)
+            for info, buffer, length in zip(self._infos, buffers, lengths or self._lengths, strict=True)
         ]
 
     def _new_buffer(self, info: StateInfo, shape: Sequence[int], present_rows: int = 0) -> NDArray:
@@ -328,7 +344,8 @@ class State:
         except (MemoryError, ValueError, OverflowError) as error:
             raise CallError(f"{self._where}, `{info.name}`", "does not fit into memory", got=shape) from error
 
-    def _check_values(self, where: str, values: Sequence[NDArray]) -> None:
+    def _check_values(self, where: str, values: Sequence[NDArray]) -> dict[str, int]:
+        """Check the types of values, and return the sizes of their symbols."""
         specs = [info.before for info in self._infos]
         for spec, value in zip(specs, values, strict=True):
             if value.dtype != to_numpy(spec.dtype) or value.ndim != len(spec.shape):
@@ -338,7 +355,7 @@ class State:
                     got=f"{value.dtype}{list(value.shape)}",
                     expected=f"{spec.dtype}[{', '.join(map(str, spec.shape))}]",
                 )
-        bind_symbols(specs, values, [f"{where}, `{spec.name}`" for spec in specs])
+        return bind_symbols(specs, values, [f"{where}, `{spec.name}`" for spec in specs])
 
     def _check_usable(self) -> None:
         if self._is_spoiled:

@@ -152,6 +152,7 @@ def check_state_slots(program: Program, function: VMFunction) -> None:
     """
     params: set[int] = set()
     results: set[int] = set()
+    lengths: dict[Dim, Dim] = {}
     for number, state in enumerate(function.states):
         where = f"function `{function.name}`, state {number}"
         for role, index, used, specs in (
@@ -164,6 +165,11 @@ def check_state_slots(program: Program, function: VMFunction) -> None:
                 raise ProgramError(where, f"names the {role} of another state", got=index)
             used.add(index)
         _check_types(program, function, state, where)
+        if state.axis is not None:
+            length = function.results[state.result].shape[state.axis]
+            symbol = function.params[state.param].shape[state.axis]
+            if lengths.setdefault(symbol, length) != length:
+                raise ProgramError(where, f"grows to another length than other states of {symbol} rows", got=length)
     for caller in program.functions if function.states else ():
         for index, call in enumerate(caller.code):
             if not isinstance(call, Call) or call.kind is not CallKind.FUNCTION:
@@ -184,6 +190,8 @@ def _check_types(program: Program, function: VMFunction, state: StateSlot, where
         raise ProgramError(where, f"has no axis {axis}", got=list(old.shape))
     else:
         fits = fits and (*old.shape[:axis], *old.shape[axis + 1 :]) == (*new.shape[:axis], *new.shape[axis + 1 :])
+        if str(old.shape[axis]) not in shape_symbols(old.shape[axis : axis + 1]):
+            raise ProgramError(where, "has a moving length that is no symbol", got=old.shape[axis])
         fits = fits and all(dim == 1 for dim in old.shape[:axis]) and is_nonnegative(new.shape[axis] - old.shape[axis])
     if not fits:
         raise ProgramError(

@@ -23,7 +23,15 @@ class StatefulCallable(VMCallable):
         infos: the states of the function.
     """
 
-    __slots__ = ("_infos", "_input_places", "_output_places", "_plain_inputs", "_plain_outputs", "_state")
+    __slots__ = (
+        "_infos",
+        "_input_places",
+        "_locations",
+        "_output_places",
+        "_plain_inputs",
+        "_plain_outputs",
+        "_state",
+    )
 
     def __init__(self, linked: LinkedFunction, infos: Sequence[StateInfo]) -> None:
         function = linked.function
@@ -35,6 +43,7 @@ class StatefulCallable(VMCallable):
         self._input_places = tuple(index for index in range(len(function.params)) if index not in state_params)
         state_results = {info.slot.result for info in infos}
         self._output_places = tuple(index for index in range(len(function.results)) if index not in state_results)
+        self._locations = argument_places(f"function `{self.name}`", "input", self._plain_inputs)
         self._call = self._call_checked
         self._state = self.new_state()
 
@@ -92,17 +101,15 @@ class StatefulCallable(VMCallable):
                 expected=f"{len(self._plain_inputs)} ({', '.join(self._input_names)})" if values else "none",
             )
         with state.calling(infos):
+            arrays, sizes = self._accept(values, state.known_sizes())
             if not state.has_buffers:
-                state.allocate(self._sizes_of_first_call(values, state))
-            arrays, sizes = linked.accept(self._with_states(values, state.read()))
-            types = linked.result_types(sizes)
-            # The verifier has found the sizes of states to be determined by the inputs.
-            shapes = [type_[0] for info in infos if (type_ := types[info.slot.result]) is not None]
-            state.reserve(shapes)
-            arrays = self._with_states([arrays[index] for index in self._input_places], state.read())
-            state_buffers = dict(zip((info.slot.result for info in infos), state.write(shapes), strict=True))
+                state.allocate(sizes)
+            lengths = state.next_lengths(sizes)
+            state.reserve(lengths)
+            arguments = self._with_states(arrays, state.read())
+            state_buffers = dict(zip((info.slot.result for info in infos), state.write(lengths), strict=True))
             try:
-                results = self._run_into(arrays, sizes, out or {}, state_buffers)
+                results = self._run_into(arguments, sizes, out or {}, state_buffers)
             except CallError:
                 if not all(linked.early_results):  # the call ended after the run, because of a size learnt by the run
                     state.spoil()
@@ -110,7 +117,7 @@ class StatefulCallable(VMCallable):
             except BaseException:
                 state.spoil()
                 raise
-            state.finish(shapes)
+            state.finish(lengths)
         found = tuple(results[index] for index in self._output_places)
         return found[0] if len(found) == 1 else found
 
@@ -123,13 +130,13 @@ class StatefulCallable(VMCallable):
             arguments[info.slot.param] = array
         return arguments
 
-    def _sizes_of_first_call(self, values: Sequence[object], state: State) -> dict[str, int]:
-        specs = self._plain_inputs
-        locations = argument_places(f"function `{self.name}`", "input", specs)
+    def _accept(self, values: Sequence[object], known_sizes: dict[str, int]) -> tuple[list[NDArray], dict[str, int]]:
+        """Return the inputs as arrays readable by the function, and the sizes of its symbols."""
+        specs, locations = self._plain_inputs, self._locations
         arrays = [
             as_input(value, spec, locations[i]) for i, (value, spec) in enumerate(zip(values, specs, strict=True))
         ]
-        return bind_symbols(specs, arrays, locations, sizes=state.known_sizes())
+        return arrays, bind_symbols(specs, arrays, locations, sizes=known_sizes)
 
 
 def stateful_callables(

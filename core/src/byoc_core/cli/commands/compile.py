@@ -12,6 +12,7 @@ from byoc_core.cli.bounds import MaxNodesOption
 from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
 from byoc_core.cli.request import ALL_FLAGS, RequestFlags, takes_request
 from byoc_core.cli.selection import RequireOffloadOption, SizeOption
+from byoc_core.cli.states import StatesOption
 
 __all__ = ["compile_model"]
 
@@ -25,6 +26,7 @@ def compile_model(
     *,
     flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
+    states: StatesOption = None,
     require_offload: RequireOffloadOption = None,
     dim: SizeOption = None,
     respecializable: Annotated[
@@ -44,6 +46,7 @@ def compile_model(
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.selection import build_model, check_artifact_output, parse_share
     from byoc_core.cli.size_advice import advise_sizes
+    from byoc_core.cli.states import parse_states, states_text
     from byoc_core.driver import Compiler
     from byoc_core.driver.compilation import resolved_request
     from byoc_core.native.build_cache import cache_directory
@@ -62,7 +65,8 @@ def compile_model(
     observer = None
     if print_after or timing:
         observer = PassObserver(print_after or (), timing=timing, names=compiler.pass_names())
-    executable = build_model(model, request, observer, max_nodes).as_saved(respecializable=respecializable)
+    executable = build_model(model, request, observer, max_nodes, parse_states(states))
+    executable = executable.as_saved(respecializable=respecializable)
     if not quiet and is_static and not respecializable:
         advice = advise_sizes(executable, map(compiler.backends.get, request.backends))
         if advice:
@@ -85,4 +89,6 @@ def compile_model(
     if not quiet:
         console = open_console()
         console.print(render_report(report), soft_wrap=True)
+        if text := states_text(executable.states):
+            console.print(text, soft_wrap=True)
         console.print(f"\nwrote {output} ({artifact.nbytes:,} bytes)", soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ def from_onnx(
     *,
     ops: OpRegistry | None = None,
     max_nodes: int | None = None,
+    states: str | Sequence[tuple[str, str]] = (),
 ) -> IRModule:
     """Convert an ONNX model to an IR module with a single function, ``main``.
 
@@ -36,6 +37,9 @@ def from_onnx(
             model are added.
         max_nodes: the most nodes after expansion of function calls, unrolled loops and sequences, including the
             resulting ops; by default 100,000 plus 16 for each node in the file.
+        states: pairs of an input and an output to be kept from call to call, such as the caches of a decoder
+            (:class:`byoc_core.transform.KeepStates`); ``"detect"`` for the pairs named like a past and a present value
+            (:func:`byoc_core.transform.detect_states`).
 
     Returns:
         A module whose ``main`` has a parameter for each input without initializer, in the model's order. The attributes
@@ -54,7 +58,8 @@ def from_onnx(
         PluginError: several importer plugins import an operator of the model.
         HookError: the importer of a plugin raised an exception, or returned anything but the outputs of the node.
         IRError: ops of the same name come from several places.
-        OptionsError: ``max_nodes`` is not positive.
+        OptionsError: ``max_nodes`` is not positive, or ``states`` is another text than ``"detect"``.
+        IRError: a pair of ``states`` names no input or output, or the shapes do not fit each other.
 
     Cost:
         ``O(nodes + bytes of weights)``; weights in external files are memory-mapped.
@@ -65,7 +70,18 @@ def from_onnx(
 
     if max_nodes is not None and max_nodes < 1:
         raise OptionsError("max_nodes", "is not positive", got=max_nodes)
-    return import_model(load_model(model), ops, max_nodes)
+    module = import_model(load_model(model), ops, max_nodes)
+    return _with_states(module, states) if states else module
+
+
+def _with_states(module: IRModule, states: str | Sequence[tuple[str, str]]) -> IRModule:
+    from byoc_core.transform.keep_states import KeepStates, detect_states
+
+    if not isinstance(states, str):
+        return KeepStates(tuple((source, target) for source, target in states))(module)
+    if states != "detect":
+        raise OptionsError("states", "has an unknown value", got=repr(states), expected="`detect`, or pairs of names")
+    return KeepStates(detect_states(module["main"]))(module)
 
 
 @contextmanager

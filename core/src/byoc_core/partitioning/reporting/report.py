@@ -20,6 +20,7 @@ from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpSite, op_key, walk_ops
 from byoc_core.partitioning.reporting.borders import find_borders
 from byoc_core.partitioning.reporting.reasons import REASONS
+from byoc_core.partitioning.state_appends import find_state_appends
 from byoc_core.renamed import renamed_parameters
 from byoc_core.reporting.shares import VIEW, apportion, decisive_reasons, reason_keys
 
@@ -93,6 +94,7 @@ def build_report(
     in_regions = {
         op_key(site.source, site.binding) for site in walk_ops(unpeeled or module) if site.backend is not None
     }
+    in_regions |= find_state_appends(module)
     restored, compiled = with_compiled_regions(module)
     conversions = {} if layouts is None else layouts.conversions
     for site in walk_ops(restored):
