@@ -21,6 +21,7 @@ STABLE_MODULES = {
     "byoc_core.cli.console": "consoles and tables, for commands of other distributions",
     "byoc_core.debugging": "comparison of regions with the reference kernels",
     "byoc_core.debugging.rounding": "the allowed error of each op",
+    "byoc_core.digest": "the digests citing constants in modules and artifacts",
     "byoc_core.dims": "symbolic sizes",
     "byoc_core.dtypes": "dtypes: names, sizes, limits, numpy's form",
     "byoc_core.errors": "the error classes",

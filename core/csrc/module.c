@@ -15,43 +15,22 @@ static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
 
 /* Return the addresses of a function for all instruction sets of the processor, the fastest last. */
 static PyObject *addresses_of(int function) {
-  PyObject *items[3] = {NULL};
-  Py_ssize_t count = 0;
-#define ADD(table) items[count++] = PyLong_FromVoidPtr((void *)(uintptr_t)(table)[function])
-  ADD(byoc_vector_any);
-#if defined(__x86_64__)
-  const int has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (has_avx2) ADD(byoc_vector_avx2);
-  if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    ADD(byoc_vector_avx512);
-#endif
-#undef ADD
+  const byoc_vector_function *tables[BYOC_MAX_VECTOR_TABLES];
+  const int count = byoc_find_vector_tables(tables);
   PyObject *addresses = PyTuple_New(count);
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!items[i]) Py_CLEAR(addresses);
-    if (addresses) (void)PyTuple_SetItem(addresses, i, items[i]);
-    else Py_XDECREF(items[i]);
+  for (int i = 0; addresses && i < count; ++i) {
+    PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)tables[i][function]);
+    if (!address || PyTuple_SetItem(addresses, i, address)) Py_CLEAR(addresses);
   }
   return addresses;
 }
 
 static int add_vector_functions(PyObject *module) {
-  static const char *const names[] = {[BYOC_EXP] = "exp",
-                                      [BYOC_LOG] = "log",
-                                      [BYOC_SOFTPLUS] = "softplus",
-                                      [BYOC_ELU] = "elu",
-                                      [BYOC_LOG_SOFTMAX] = "log_softmax",
-                                      [BYOC_STEPWISE_SOFTMAX_BF16] = "stepwise_softmax_bfloat16",
-                                      [BYOC_STEPWISE_SOFTMAX_F16] = "stepwise_softmax_float16",
-                                      [BYOC_ZERO_UNSEEN_SOFTMAX_BF16] = "stepwise_softmax_bfloat16_zero_unseen",
-                                      [BYOC_ZERO_UNSEEN_SOFTMAX_F16] = "stepwise_softmax_float16_zero_unseen",
-                                      [BYOC_MULTIPLY_ADDS] = "multiply_adds"};
   PyObject *functions = PyDict_New();
   int failed = !functions;
   for (int i = 0; i < BYOC_NUM_VECTOR_FUNCTIONS && !failed; ++i) {
     PyObject *addresses = addresses_of(i);
-    failed = !addresses || PyDict_SetItemString(functions, names[i], addresses);
+    failed = !addresses || PyDict_SetItemString(functions, byoc_vector_names[i], addresses);
     Py_XDECREF(addresses);
   }
   failed = failed || PyModule_AddObjectRef(module, "VECTOR_FUNCTIONS", functions);

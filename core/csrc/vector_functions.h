@@ -32,4 +32,12 @@ extern const byoc_vector_function byoc_vector_avx2[BYOC_NUM_VECTOR_FUNCTIONS]; /
 extern const byoc_vector_function byoc_vector_avx512[BYOC_NUM_VECTOR_FUNCTIONS]; /* F, BW, DQ and VL, with AVX2 and FMA */
 #endif
 
+/* The functions by name; all but MULTIPLY_ADDS compute numbers of a model. */
+extern const char *const byoc_vector_names[BYOC_NUM_VECTOR_FUNCTIONS];
+
+enum { BYOC_MAX_VECTOR_TABLES = 3 };
+
+/* Set the tables for all instruction sets of this processor, the fastest last; return the number of tables. */
+int byoc_find_vector_tables(const byoc_vector_function *tables[BYOC_MAX_VECTOR_TABLES]);
+
 #endif /* BYOC_VECTOR_FUNCTIONS_H_ */

@@ -35,7 +35,7 @@ TESTS = (
     "core/tests/vm",
     "core/tests/runtime/csource/test_csource.py",
     "core/tests/runtime/test_vector_functions.py",
-    "plugins/dnnl/tests/test_dnnl_extension.py",
+    *(f"plugins/dnnl/tests/test_dnnl_{name}.py" for name in ("extension", "stored_payloads")),
     "rt/tests",
     "--ignore=core/tests/vm/test_soak.py",
     *(f"--ignore=rt/tests/test_{name}.py" for name in ("examples", "library", "machine_leaks", "packaging")),

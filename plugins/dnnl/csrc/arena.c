@@ -1,5 +1,5 @@
 /* Arenas: a pool for all programs of the process, because few programs run at the same time. */
-#include "objects.h"
+#include "program.h"
 
 #include <stdlib.h>
 #if defined(__linux__)
@@ -14,7 +14,7 @@ static const int64_t MIN_LARGE_NBYTES = INT64_C(4) << 20, LARGE_PAGE_NBYTES = IN
 static Arena *pool;
 static int32_t num_pooled;
 
-static char *allocate(int64_t nbytes) {
+char *byoc_allocate(int64_t nbytes) {
   const int64_t alignment = nbytes < MIN_LARGE_NBYTES ? ALIGNMENT : LARGE_PAGE_NBYTES;
   if (nbytes > PTRDIFF_MAX - alignment) return NULL;
   const size_t rounded = (size_t)((nbytes + alignment) & -alignment); /* never 0 */
@@ -54,7 +54,7 @@ Arena *byoc_grow_arena(Arena *arena, int64_t nbytes) {
   if (arena && arena->memory && arena->nbytes >= nbytes) return arena;
   if (!arena && !(arena = calloc(1, sizeof *arena))) return NULL;
   free(arena->memory);
-  arena->memory = allocate(nbytes);
+  arena->memory = byoc_allocate(nbytes);
   arena->nbytes = nbytes;
   if (arena->memory) return arena;
   free(arena);

@@ -1,12 +1,12 @@
 /* Calls: pools lend the resources of a call. No Python here. */
-#include "objects.h"
+#include "program.h"
 
 enum { MAX_POOLED_FRAMES = 16 };
 
 /* Its address identifies the thread. */
 static _Thread_local char thread;
 
-static Frame *take_frame(ProgramObject *program) {
+static Frame *take_frame(Program *program) {
   Frame **link = &program->frames;
   for (Frame **candidate = &program->frames; *candidate; candidate = &(*candidate)->next) {
     if ((*candidate)->thread != &thread) continue;
@@ -21,12 +21,12 @@ static Frame *take_frame(ProgramObject *program) {
   return frame;
 }
 
-Call byoc_begin(ProgramObject *program) {
+Call byoc_begin(Program *program) {
   ++program->num_calls;
   return (Call){take_frame(program), byoc_take_arena(&thread)};
 }
 
-static int run_inside(ProgramObject *program, Call *call, void *const *tensors, Failure *failure) {
+static int run_inside(Program *program, Call *call, void *const *tensors, Failure *failure) {
   *failure = (Failure){IN_ALLOCATION, 0, 0};
   if (!call->frame && !(call->frame = byoc_make_frame(program, failure))) return FAILED;
   if (!(call->arena = byoc_grow_arena(call->arena, program->arena_nbytes))) return FAILED;
@@ -34,14 +34,14 @@ static int run_inside(ProgramObject *program, Call *call, void *const *tensors, 
   return byoc_run_frame(program, call->frame, tensors, call->arena->memory, failure);
 }
 
-int byoc_run(ProgramObject *program, Call *call, void *const *tensors, Failure *failure) {
+int byoc_run(Program *program, Call *call, void *const *tensors, Failure *failure) {
   byoc_enter_onednn();
   const int outcome = run_inside(program, call, tensors, failure);
   byoc_leave_onednn();
   return outcome;
 }
 
-void byoc_end(ProgramObject *program, Call *call) {
+void byoc_end(Program *program, Call *call) {
   Frame *frame = call->frame;
   Arena *arena = call->arena;
   byoc_lock();

@@ -1,5 +1,5 @@
 /* Checks: all elements must be within the bound assumed by the proof of the following steps. */
-#include "objects.h"
+#include "program.h"
 
 #include <stdatomic.h>
 

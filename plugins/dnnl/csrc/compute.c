@@ -1,5 +1,5 @@
 /* Functions of the core on rows of numbers, shared by the threads of the call. */
-#include "objects.h"
+#include "program.h"
 
 enum { CHUNK = 1 << 14 }; /* numbers computed by a thread at a time */
 

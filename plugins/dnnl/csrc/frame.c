@@ -1,5 +1,5 @@
 /* Frames: memories and arguments of a single call, and the loop over the steps. No Python here. */
-#include "objects.h"
+#include "program.h"
 
 #include <stdlib.h>
 
@@ -10,14 +10,14 @@ static int fail(Failure *failure, int32_t operation, int32_t step, int32_t statu
   return FAILED;
 }
 
-void byoc_free_frame(const ProgramObject *program, Frame *frame) {
+void byoc_free_frame(const Program *program, Frame *frame) {
   for (int32_t i = 0; i < program->num_locations; ++i)
     if (frame->memories[i]) (void)program->api.destroy_memory(frame->memories[i]);
   if (frame->stream) (void)program->api.destroy_stream(frame->stream);
   free(frame);
 }
 
-Frame *byoc_make_frame(const ProgramObject *program, Failure *failure) {
+Frame *byoc_make_frame(const Program *program, Failure *failure) {
   const size_t num_locations = (size_t)program->num_locations, num_arguments = (size_t)program->num_arguments;
   Frame *frame = calloc(1, sizeof *frame + num_locations * (sizeof(char *) + sizeof(void *)) +
                                num_arguments * sizeof(Argument));
@@ -55,7 +55,7 @@ Frame *byoc_make_frame(const ProgramObject *program, Failure *failure) {
 }
 
 /* Sets the addresses of arguments and arena locations to the memory of this call. */
-static int set_addresses(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena,
+static int set_addresses(const Program *program, Frame *frame, void *const *tensors, char *arena,
                          Failure *failure) {
   for (int32_t i = 0; i < program->num_locations; ++i) {
     const Location *location = &program->locations[i];
@@ -72,7 +72,7 @@ static int set_addresses(const ProgramObject *program, Frame *frame, void *const
 }
 
 struct run {
-  const ProgramObject *program;
+  const Program *program;
   Frame *frame;
   Failure *failure;
 };
@@ -117,7 +117,7 @@ static int run_step(const struct run *run, int32_t index) {
 /* Primitives of the processor are done when `execute` returns, so a part ends there. */
 static int run_steps(void *data) {
   const struct run *run = data;
-  const ProgramObject *program = run->program;
+  const Program *program = run->program;
   const Parts *parts = atomic_load_explicit(&program->parts, memory_order_acquire);
   for (int32_t i = 0; i < program->num_steps; ++i) {
     byoc_let_forks_pass();
@@ -129,7 +129,7 @@ static int run_steps(void *data) {
   return status ? fail(run->failure, IN_WAIT, 0, status) : DONE;
 }
 
-int byoc_run_frame(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena, Failure *failure) {
+int byoc_run_frame(const Program *program, Frame *frame, void *const *tensors, char *arena, Failure *failure) {
   if (set_addresses(program, frame, tensors, arena, failure) != DONE) return FAILED;
   const Api *api = &program->api;
   struct run run = {program, frame, failure};

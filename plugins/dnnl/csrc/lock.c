@@ -1,4 +1,4 @@
-#include "objects.h"
+#include "program.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
  * oneDNN 3.2 calls a kernel for each pixel, and the kernel loads a tap at a time: on AVX-512 five times slower than the
  * loads themselves.
  */
-#include "objects.h"
+#include "program.h"
 
 #include <string.h>
 

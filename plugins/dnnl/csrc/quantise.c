@@ -3,7 +3,7 @@
  * oneDNN 3.2 divides in one primitive, and moves the bytes in another. Neither step gains from a second thread, since
  * the steps divide the image in different ways.
  */
-#include "objects.h"
+#include "program.h"
 
 #include <string.h>
 

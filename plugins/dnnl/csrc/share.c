@@ -1,5 +1,5 @@
 /* Work on many elements, shared by the threads of the call. */
-#include "objects.h"
+#include "program.h"
 
 #include <stdatomic.h>
 

@@ -3,7 +3,7 @@
  * A product of few rows takes as long as reading the weights, so the numbers are unpacked in registers, and no weight is
  * written. With more rows, a part of a panel is unpacked into the nearest cache, and meets all rows there.
  */
-#include "objects.h"
+#include "program.h"
 
 #include <string.h>
 

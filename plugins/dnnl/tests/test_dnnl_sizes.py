@@ -89,7 +89,7 @@ def test_a_call_with_shapes_that_were_seen_plans_nothing(monkeypatch: pytest.Mon
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("planned again")
 
-    monkeypatch.setattr(byoc_dnnl.engine, "Planner", refuse)
+    monkeypatch.setattr(byoc_dnnl.planning, "Planner", refuse)
     for _ in range(3):
         for x in inputs:
             region.run(x)

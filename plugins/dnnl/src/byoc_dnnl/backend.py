@@ -46,6 +46,7 @@ from byoc_dnnl.regions import parts_of_attention, spell_out_attention
 from byoc_dnnl.regions.batch_norm import spell_batch_norm
 from byoc_dnnl.regions.integer_products import spell_integer_products
 from byoc_dnnl.static_form import sample_forms, symbols_in
+from byoc_dnnl.stored.plans import PlanStore
 
 __all__ = [
     "byoc_backend_info",
@@ -159,20 +160,26 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
     names = {symbol: function.name for symbol, function in named.items()}
     rejections = dict(translation.rejections)
     accepted: dict[str, GraphFunction] = {}
-    precision = _options(context).precision
+    schedules = {symbol: names_of for symbol in named if (names_of := _schedules_of(named[symbol]))}
+    precision, sizes = _options(context).precision, _options(context).stored_plans
+    store = PlanStore(translation.constants, sizes, precision) if sizes else None
     for symbol, graph in translation.document.functions.items():
         reason = next((f"`{node.op}`: {why}" for node in graph.nodes if (why := declines(node.op))), None)
         reason = reason or _undetermined(graph)
         if reason is None and isinstance(plans := _plans(graph, translation.constants, precision), str):
             reason = plans
+        with_origins = _with_origins(graph, named[symbol])
+        if reason is None and store is not None:
+            reason = store.add(with_origins, schedules.get(symbol, {}))
         if reason is None:
-            accepted[symbol] = _with_origins(graph, named[symbol])
+            accepted[symbol] = with_origins
         else:
             rejections[names[symbol]] = Rejection("primitive", reason)
     if not accepted:
         return CodegenResult(None, rejections=rejections)
-    schedules = {symbol: names_of for symbol in accepted if (names_of := _schedules_of(named[symbol]))}
-    module = DnnlModule(GraphDocument(MappingProxyType(accepted)), translation.constants, precision, schedules)
+    schedules = {symbol: schedules[symbol] for symbol in accepted if symbol in schedules}
+    document, stored = GraphDocument(MappingProxyType(accepted)), None if store is None else store.finish()
+    module = DnnlModule(document, translation.constants, precision, schedules, stored)
     return CodegenResult(module, constants, rejections)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "MAX_INT",
     "MAX_NDIMS",
     "NEXT_POST_OP",
+    "PARAMETERS",
     "Algorithm",
     "Api",
     "Argument",
@@ -238,7 +239,7 @@ class ExecArg(ctypes.Structure):
 _OUT = POINTER(c_void_p)
 _CREATE = (_OUT, c_void_p)  # a primitive descriptor is made for an engine
 
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+PARAMETERS: dict[str, tuple[Any, ...]] = {
     "dnnl_set_primitive_cache_capacity": (c_int,),
     "dnnl_get_primitive_cache_capacity": (POINTER(c_int),),
     "dnnl_engine_create": (_OUT, c_int, c_size_t),
@@ -364,7 +365,7 @@ class Api:
         self._functions: dict[str, Callable[..., Any]] = {}
         self.descs: Memo[object] = Memo(_NUM_DESCS)
         locked = ctypes.PyDLL(None, handle=library._handle)
-        for name, parameters in _FUNCTIONS.items():
+        for name, parameters in PARAMETERS.items():
             self._add(library if name == _EXECUTE else locked, name, c_int, parameters)
         for name, (result, parameters) in _WITHOUT_STATUS.items():
             self._add(locked, name, result, parameters)

@@ -18,18 +18,18 @@ from byoc_core.runtime.graph.document import GraphDocument, GraphFunction, Graph
 from byoc_core.runtime.module import NativeEntry, NDArray, Signature
 from byoc_core.runtime.threads import ForkLock, num_threads
 
-from byoc_dnnl.cost import is_small
 from byoc_dnnl.handles import Engine
 from byoc_dnnl.library import load_library
 from byoc_dnnl.lowerings import declines
 from byoc_dnnl.native import make_caller
 from byoc_dnnl.plan import Plan, Step
-from byoc_dnnl.planner import Planner
+from byoc_dnnl.planning import ThreadedPlan, best_plan
 from byoc_dnnl.precision import Precision
 from byoc_dnnl.program import Program
 from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.reference import Reference
 from byoc_dnnl.static_form import Shapes, StaticForms, print_call, solve_sizes, static_shapes
+from byoc_dnnl.stored.plans import StoredPlans
 
 if TYPE_CHECKING:
     from byoc_dnnl._native import Program as NativeProgram
@@ -41,9 +41,6 @@ MAX_PROGRAMS = 32
 
 MAX_IDLE_NBYTES = 256 << 20
 """Limit of the memory held between calls by all kept programs of a region together, without the latest program."""
-
-_ThreadedPlan = tuple[Plan, int]
-"""A plan and the number of threads of the plan: the number of a call, or 1."""
 
 _Key = tuple[int, Shapes]
 """Number of threads, and the shapes of all arguments."""
@@ -98,7 +95,7 @@ class Region:
         check_function_types(function, self._where)
         self._forms = StaticForms(function)
         self._is_static = not self._forms.symbols
-        self._early_plans: dict[int, _ThreadedPlan | None] = {}
+        self._early_plans: dict[int, ThreadedPlan | None] = {}
         self._ranges = ConstantRanges(constants)
         self._cached_programs: dict[_Key, _CachedProgram] = {}
         self._caller = make_caller(function.signature, MAX_PROGRAMS, _finder(self), self.reference)
@@ -253,35 +250,14 @@ class Region:
         except ExecutionError as error:
             raise ArtifactError(self._where, f"cannot be planned: {error}") from error
 
-    def _best_plan(self, number: int, function: GraphFunction) -> _ThreadedPlan | None:
-        """Return the plan for a number of threads; ``None`` if oneDNN lacks primitives for a part of the function."""
-        plan = self._plan_for(number, function)
-        if plan is None or number == 1 or not is_small(plan):
-            return None if plan is None else (plan, number)
-        serial = self._plan_for(1, function)
-        return None if serial is None else (serial, 1)
+    def _best_plan(self, number: int, function: GraphFunction) -> ThreadedPlan | None:
+        return best_plan(open_engine(), number, function, self._ranges, self._precision, self._schedules)
 
     def _build(self, number: int, plan: Plan, planned_for: int) -> Program:
         engine = open_engine()
         with engine.threads(planned_for):
             computed = {digest: compute() for digest, compute in plan.constants.items()}
             return Program(engine, plan, {**self._constants, **computed}, is_serial=planned_for < number)
-
-    def _plan_for(self, number: int, function: GraphFunction) -> Plan | None:
-        engine = open_engine()
-        with engine.threads(number):
-            planners = (
-                Planner(
-                    engine,
-                    function,
-                    self._ranges,
-                    strict=strict,
-                    precision=self._precision,
-                    schedules=self._schedules,
-                )
-                for strict in (True, False)
-            )
-            return next((plan for planner in planners if not isinstance(plan := planner.plan(), str)), None)
 
 
 class _CachedProgram:
@@ -364,6 +340,7 @@ class DnnlModule(GraphModule):
         constants: arrays by digest.
         precision: the precision of float32 computations.
         schedules: the names of schedules chosen for nodes, by function and by the name of the result.
+        stored: plans for programs without Python, saved with the module; Python makes plans of its own.
     """
 
     def __init__(
@@ -372,10 +349,18 @@ class DnnlModule(GraphModule):
         constants: Mapping[str, NDArray],
         precision: Precision = "float32",
         schedules: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        stored: StoredPlans | None = None,
     ) -> None:
         self.precision = precision
         self.schedules = schedules
+        self.stored = stored
         super().__init__(document, constants, DnnlEngine(precision, schedules))
+
+    @property
+    def constants(self) -> Mapping[str, NDArray]:
+        """The arrays cited by the document and by stored plans, by digest."""
+        cited = super().constants
+        return cited if self.stored is None else MappingProxyType({**self.stored.constants, **cited})
 
     @property
     def frame_nbytes(self) -> int:

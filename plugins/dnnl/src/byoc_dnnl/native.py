@@ -1,6 +1,6 @@
 """Regions in one native call: plans as tables of the C extension, if the extension is available.
 
-The extension reads locations and steps as tuples, by position (``csrc/program.c``).
+The extension reads locations and steps as tuples, by position (``csrc/python/program.c``).
 """
 
 from __future__ import annotations
@@ -26,19 +26,9 @@ from byoc_core.runtime.vector_functions import vector_function
 from byoc_dnnl.arrays import address_of
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, MemoryDesc, Primitive
-from byoc_dnnl.plan import (
-    Buffer,
-    BytePooling,
-    ByteQuantisation,
-    Check,
-    CoreStep,
-    Kernel,
-    Kind,
-    Location,
-    Step,
-    WeightProduct,
-)
+from byoc_dnnl.plan import Buffer, CoreStep, Kernel, Kind, Location, Step
 from byoc_dnnl.static_form import Shapes
+from byoc_dnnl.step_numbers import core_step
 
 if TYPE_CHECKING:
     from byoc_dnnl._native import Program as NativeProgram
@@ -63,7 +53,7 @@ _FUNCTIONS = (
     "dnnl_stream_destroy",
     "dnnl_stream_wait",
 )
-"""In the order of ``Api`` in ``csrc/objects.h``."""
+"""In the order of ``Api`` in ``csrc/program.h``."""
 
 _FAILURES = (
     "dnnl_primitive_execute",
@@ -72,7 +62,7 @@ _FAILURES = (
     "dnnl_memory_set_data_handle",
     "dnnl_stream_wait",
 )
-"""Operations with possible failures, by the numbers of ``csrc/objects.h``; larger numbers mean lack of memory."""
+"""Operations with possible failures, by the numbers of ``csrc/program.h``; larger numbers mean lack of memory."""
 
 _REASONS = {-2: "the tensors do not match the signature", -3: "out of memory"}
 
@@ -134,21 +124,9 @@ def make_single(program: Program, step: CoreStep) -> Callable[..., bool] | None:
 
 def _core_step(native: ModuleType, step: CoreStep, numbers: Sequence[int]) -> _Numbers:
     """Return a step other than a primitive as numbers, given the numbers of all locations."""
-    if isinstance(step, Check):
-        width = step.element_nbytes
-        return native.CHECK, *numbers, step.location.desc.nbytes // width, width, step.limit_bits
-    if isinstance(step, BytePooling):
-        is_signed = step.source.desc.dtype == "int8"
-        return native.POOL, *numbers, is_signed, step.images, step.channels, step.rows, step.columns
-    if isinstance(step, ByteQuantisation):
-        images, channels, *sizes = step.source.desc.sizes
-        is_signed = step.target.desc.dtype == "int8"
-        numbers_of_images = (images, channels, prod(sizes), step.scale, step.zero_point)
-        return native.QUANTISE, *numbers, is_signed, *numbers_of_images
-    if isinstance(step, WeightProduct):
-        form = (step.rows, step.depth, step.columns, step.block_size, step.num_bits)
-        return native.MULTIPLY, *numbers, *form, step.max_lanes, step.zeros is not None
-    return native.COMPUTE, vector_function(step.function), *numbers, step.rows, step.columns
+    word, fields = core_step(step, numbers)
+    addresses = (vector_function(field) if isinstance(field, str) else field for field in fields)
+    return getattr(native, word.upper()), *addresses
 
 
 class _Tables:

@@ -17,7 +17,7 @@ static int read_address(PyObject *number, void **address) {
   return 0;
 }
 
-static int read_api(ProgramObject *self, PyObject *addresses) {
+static int read_api(Program *self, PyObject *addresses) {
   void *functions[sizeof(Api) / sizeof(void *)];
   if (PyTuple_Size(addresses) != (Py_ssize_t)(sizeof functions / sizeof *functions))
     return refuse("a program needs the address of each function");
@@ -29,7 +29,7 @@ static int read_api(ProgramObject *self, PyObject *addresses) {
   return 0;
 }
 
-static int read_locations(ProgramObject *self, PyObject *locations) {
+static int read_locations(Program *self, PyObject *locations) {
   const Py_ssize_t count = PyTuple_Size(locations);
   if (count > INT32_MAX || !(self->locations = PyMem_Calloc((size_t)count + 1, sizeof *self->locations)))
     return PyErr_NoMemory(), -1;
@@ -48,14 +48,14 @@ static int read_locations(ProgramObject *self, PyObject *locations) {
   return 0;
 }
 
-static int read_execute(ProgramObject *self, Step *step, PyObject *item) {
+static int read_execute(Program *self, Step *step, PyObject *item) {
   unsigned long long primitive;
   PyObject *arguments;
   if (!PyArg_ParseTuple(item, "iKO!;a step is (EXECUTE, primitive, arguments)", &step->op, &primitive, &PyTuple_Type,
                         &arguments))
     return -1;
   const Py_ssize_t count = PyTuple_Size(arguments);
-  if (!primitive || count > INT32_MAX - self->num_arguments) return refuse("a step has no primitive");
+  if (count > INT32_MAX - self->num_arguments) return refuse("a step has too many arguments");
   step->execute.primitive = (void *)(uintptr_t)primitive;
   step->execute.first = self->num_arguments;
   step->execute.count = (int32_t)count;
@@ -67,21 +67,17 @@ static int read_execute(ProgramObject *self, Step *step, PyObject *item) {
     int number, location;
     if (!PyArg_ParseTuple(PyTuple_GetItem(arguments, i), "ii;an argument is (number, location)", &number, &location))
       return -1;
-    if (location < 0 || location >= self->num_locations || !self->locations[location].desc)
-      return refuse("an argument has no location with a description");
     self->arguments[self->num_arguments++] = (Argument){number, (void *)(uintptr_t)location};
   }
   return 0;
 }
 
-static int read_check(ProgramObject *self, Step *step, PyObject *item) {
+static int read_check(Program *self, Step *step, PyObject *item) {
   int location, width, limit;
   long long count;
   if (!PyArg_ParseTuple(item, "iiLii;a step is (CHECK, location, count, width, limit)", &step->op, &location, &count,
                         &width, &limit))
     return -1;
-  if (location < 0 || location >= self->num_locations || count < 0 || (width != 2 && width != 4) || limit < 0)
-    return refuse("a check has no location, or its numbers are out of range");
   step->check.location = location;
   step->check.width = width;
   step->check.limit = limit;
@@ -89,16 +85,13 @@ static int read_check(ProgramObject *self, Step *step, PyObject *item) {
   return 0;
 }
 
-static int read_compute(ProgramObject *self, Step *step, PyObject *item) {
+static int read_compute(Program *self, Step *step, PyObject *item) {
   unsigned long long function;
   int source, target;
   long long rows, columns;
   if (!PyArg_ParseTuple(item, "iKiiLL;a step is (COMPUTE, function, source, target, rows, columns)", &step->op,
                         &function, &source, &target, &rows, &columns))
     return -1;
-  if (!function || source < 0 || source >= self->num_locations || target < 0 || target >= self->num_locations ||
-      rows < 0 || columns < 0 || (columns && rows > INT64_MAX / columns))
-    return refuse("a step has no function or operand, or its numbers are out of range");
   step->compute.function = (VectorFunction)(uintptr_t)function;
   step->compute.source = source;
   step->compute.target = target;
@@ -113,13 +106,10 @@ static int read_axis(PoolAxis *axis, PyObject *numbers) {
                         &window, &stride, &dilation, &before))
     return -1;
   *axis = (PoolAxis){size, count, window, stride, dilation, before};
-  const int64_t numbers_above_0[] = {size, count, window, stride, dilation};
-  for (size_t i = 0; i < sizeof numbers_above_0 / sizeof *numbers_above_0; ++i)
-    if (numbers_above_0[i] < 1 || numbers_above_0[i] > INT32_MAX) return refuse("a size of pooling is out of range");
-  return before < 0 || before > INT32_MAX ? refuse("a padding of pooling is out of range") : 0;
+  return 0;
 }
 
-static int read_pool(ProgramObject *self, Step *step, PyObject *item) {
+static int read_pool(Program *self, Step *step, PyObject *item) {
   int source, target, is_signed;
   long long images, channels;
   PyObject *rows, *columns;
@@ -127,21 +117,16 @@ static int read_pool(ProgramObject *self, Step *step, PyObject *item) {
                         &step->op, &source, &target, &is_signed, &images, &channels, &PyTuple_Type, &rows,
                         &PyTuple_Type, &columns))
     return -1;
-  if (source < 0 || source >= self->num_locations || target < 0 || target >= self->num_locations || images < 1 ||
-      channels < 1 || images > INT32_MAX || channels > INT32_MAX)
-    return refuse("a pooling has no operand, or its numbers are out of range");
   step->pool.source = source;
   step->pool.target = target;
   step->pool.pooling.is_signed = is_signed;
   step->pool.pooling.images = images;
   step->pool.pooling.channels = channels;
   PoolAxis *axes = step->pool.pooling.axes;
-  if (read_axis(&axes[0], rows) || read_axis(&axes[1], columns)) return -1;
-  const int64_t most = INT32_MAX / channels; /* bytes of a row: products with other numbers do not overflow */
-  return axes[1].size > most || axes[1].count > most ? refuse("a row of pooling is too long") : 0;
+  return read_axis(&axes[0], rows) || read_axis(&axes[1], columns) ? -1 : 0;
 }
 
-static int read_quantise(ProgramObject *self, Step *step, PyObject *item) {
+static int read_quantise(Program *self, Step *step, PyObject *item) {
   int source, target, is_signed, zero_point;
   long long images, channels, pixels;
   float scale;
@@ -149,11 +134,6 @@ static int read_quantise(ProgramObject *self, Step *step, PyObject *item) {
           item, "iiipLLLfi;a step is (QUANTISE, source, target, is_signed, images, channels, pixels, scale, zero_point)",
           &step->op, &source, &target, &is_signed, &images, &channels, &pixels, &scale, &zero_point))
     return -1;
-  const int least = is_signed ? INT8_MIN : 0, most = is_signed ? INT8_MAX : UINT8_MAX;
-  if (source < 0 || source >= self->num_locations || target < 0 || target >= self->num_locations || images < 1 ||
-      channels < MIN_QUANTISED_CHANNELS || channels > MAX_QUANTISED_CHANNELS || pixels < 1 ||
-      pixels > INT64_MAX / MAX_QUANTISED_CHANNELS / images || zero_point < least || zero_point > most)
-    return refuse("a quantisation has no operand, or its numbers are out of range");
   step->quantise.source = source;
   step->quantise.target = target;
   step->quantise.quantisation = (Quantisation){images, channels, pixels, is_signed, zero_point, scale};
@@ -161,7 +141,7 @@ static int read_quantise(ProgramObject *self, Step *step, PyObject *item) {
 }
 
 /* Without zero points, `zeros` is any location. */
-static int read_multiply(ProgramObject *self, Step *step, PyObject *item) {
+static int read_multiply(Program *self, Step *step, PyObject *item) {
   int source, words, scales, zeros, target, num_bits, max_lanes, has_zeros;
   long long rows, depth, columns, block_size;
   if (!PyArg_ParseTuple(item,
@@ -170,12 +150,6 @@ static int read_multiply(ProgramObject *self, Step *step, PyObject *item) {
                         &step->op, &source, &words, &scales, &zeros, &target, &rows, &depth, &columns, &block_size,
                         &num_bits, &max_lanes, &has_zeros))
     return -1;
-  const int locations[] = {source, words, scales, zeros, target};
-  for (size_t i = 0; i < sizeof locations / sizeof *locations; ++i)
-    if (locations[i] < 0 || locations[i] >= self->num_locations) return refuse("a product has no operand");
-  if (rows < 0 || depth < 1 || columns < 1 || depth > INT32_MAX || columns > INT32_MAX || rows > INT32_MAX ||
-      block_size < 1 || block_size > depth || (num_bits != 4 && num_bits != 8))
-    return refuse("the numbers of a product are out of range");
   step->multiply.source = source;
   step->multiply.words = words;
   step->multiply.scales = scales;
@@ -185,7 +159,7 @@ static int read_multiply(ProgramObject *self, Step *step, PyObject *item) {
   return 0;
 }
 
-static int read_step(ProgramObject *self, Step *step, PyObject *item) {
+static int read_step(Program *self, Step *step, PyObject *item) {
   const long op = PyTuple_Check(item) && PyTuple_Size(item) ? PyLong_AsLong(PyTuple_GetItem(item, 0)) : -1;
   if (op == EXECUTE) return read_execute(self, step, item);
   if (op == CHECK) return read_check(self, step, item);
@@ -196,13 +170,16 @@ static int read_step(ProgramObject *self, Step *step, PyObject *item) {
   return PyErr_Occurred() ? -1 : refuse("the kind of a step is unknown");
 }
 
-static int read_steps(ProgramObject *self, PyObject *steps) {
+static int read_steps(Program *self, PyObject *steps) {
   const Py_ssize_t count = PyTuple_Size(steps);
   if (count > INT32_MAX || !(self->steps = PyMem_Calloc((size_t)count + 1, sizeof *self->steps)))
     return PyErr_NoMemory(), -1;
   self->num_steps = (int32_t)count;
-  for (Py_ssize_t i = 0; i < count; ++i)
+  for (Py_ssize_t i = 0; i < count; ++i) {
     if (read_step(self, &self->steps[i], PyTuple_GetItem(steps, i))) return -1;
+    const char *fault = byoc_find_fault(self, &self->steps[i]);
+    if (fault) return refuse(fault);
+  }
   return 0;
 }
 
@@ -219,12 +196,13 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
   if (num_tensors < 0 || arena_nbytes < 0) return refuse("a size is negative"), NULL;
   ProgramObject *self = (ProgramObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
-  self->engine = (void *)(uintptr_t)engine;
-  self->num_tensors = num_tensors;
-  self->arena_nbytes = arena_nbytes;
+  self->program.engine = (void *)(uintptr_t)engine;
+  self->program.num_tensors = num_tensors;
+  self->program.arena_nbytes = arena_nbytes;
   self->owner = Py_NewRef(owner);
   self->error = Py_NewRef(error);
-  if (read_api(self, functions) || read_locations(self, locations) || read_steps(self, steps)) {
+  Program *program = &self->program;
+  if (read_api(program, functions) || read_locations(program, locations) || read_steps(program, steps)) {
     Py_DECREF(self);
     return NULL;
   }
@@ -235,7 +213,7 @@ static PyObject *program_run(ProgramObject *self, PyObject *args) {
   enum { MAX_STACK_TENSORS = 16 };
   void *stack_tensors[MAX_STACK_TENSORS], **tensors = stack_tensors;
   const Py_ssize_t count = PyTuple_Size(args);
-  if (count < self->num_tensors) return refuse("a program needs more tensors"), NULL;
+  if (count < self->program.num_tensors) return refuse("a program needs more tensors"), NULL;
   if (count > MAX_STACK_TENSORS && !(tensors = PyMem_Calloc((size_t)count, sizeof *tensors))) return PyErr_NoMemory();
   int outcome = FAILED;
   Failure failure = {0};
@@ -244,10 +222,10 @@ static PyObject *program_run(ProgramObject *self, PyObject *args) {
   if (num_read == count) {
     Py_BEGIN_ALLOW_THREADS;
     byoc_lock();
-    Call call = byoc_begin(self);
+    Call call = byoc_begin(&self->program);
     byoc_unlock();
-    outcome = byoc_run(self, &call, tensors, &failure);
-    byoc_end(self, &call);
+    outcome = byoc_run(&self->program, &call, tensors, &failure);
+    byoc_end(&self->program, &call);
     Py_END_ALLOW_THREADS;
   }
   if (tensors != stack_tensors) PyMem_Free(tensors);
@@ -261,7 +239,7 @@ static PyObject *program_run(ProgramObject *self, PyObject *args) {
 
 static PyObject *program_num_frames(ProgramObject *self, void *closure) {
   byoc_lock();
-  const int32_t count = self->num_frames;
+  const int32_t count = self->program.num_frames;
   byoc_unlock();
   return PyLong_FromLong(count);
 }
@@ -280,9 +258,9 @@ static int program_clear(ProgramObject *self) {
 static void program_dealloc(ProgramObject *self) {
   PyTypeObject *type = Py_TYPE((PyObject *)self);
   PyObject_GC_UnTrack(self);
-  for (Frame *frame = self->frames, *next; frame; frame = next) {
+  for (Frame *frame = self->program.frames, *next; frame; frame = next) {
     next = frame->next;
-    byoc_free_frame(self, frame);
+    byoc_free_frame(&self->program, frame);
   }
   byoc_lock();
   Arena *arenas = byoc_take_all_arenas(); /* perhaps unused from now on */
@@ -290,12 +268,12 @@ static void program_dealloc(ProgramObject *self) {
   byoc_free_arenas(arenas);
   program_clear(self);
   Py_CLEAR(self->owner);
-  Parts *parts = atomic_load(&self->parts);
-  if (parts) Py_DECREF(parts->owner); /* a tuple of texts, in no cycle */
+  Parts *parts = atomic_load(&self->program.parts);
+  if (parts) Py_DECREF((PyObject *)parts->owner); /* a tuple of texts, in no cycle */
   PyMem_Free(parts);
-  PyMem_Free(self->locations);
-  PyMem_Free(self->steps);
-  PyMem_Free(self->arguments);
+  PyMem_Free(self->program.locations);
+  PyMem_Free(self->program.steps);
+  PyMem_Free(self->program.arguments);
   PyObject_GC_Del(self);
   Py_DECREF(type);
 }
@@ -317,17 +295,18 @@ static PyObject *program_report_parts(ProgramObject *self, PyObject *args) {
   unsigned long long marker;
   PyObject *pairs;
   if (!PyArg_ParseTuple(args, "KO!", &marker, &PyTuple_Type, &pairs)) return NULL;
-  if (!marker || PyTuple_Size(pairs) != self->num_steps) return refuse("each step needs a part, and a marker"), NULL;
-  if (atomic_load(&self->parts)) Py_RETURN_NONE; /* running calls read the texts */
-  Parts *parts = PyMem_Calloc(1, sizeof *parts + 2 * (size_t)self->num_steps * sizeof *parts->texts);
+  const int32_t num_steps = self->program.num_steps;
+  if (!marker || PyTuple_Size(pairs) != num_steps) return refuse("each step needs a part, and a marker"), NULL;
+  if (atomic_load(&self->program.parts)) Py_RETURN_NONE; /* running calls read the texts */
+  Parts *parts = PyMem_Calloc(1, sizeof *parts + 2 * (size_t)num_steps * sizeof *parts->texts);
   if (!parts) return PyErr_NoMemory();
-  if (read_parts(parts, pairs, self->num_steps)) {
+  if (read_parts(parts, pairs, num_steps)) {
     PyMem_Free(parts);
     return NULL;
   }
   parts->marker = (PartMarker)(uintptr_t)marker;
   parts->owner = Py_NewRef(pairs);
-  atomic_store_explicit(&self->parts, parts, memory_order_release);
+  atomic_store_explicit(&self->program.parts, parts, memory_order_release);
   Py_RETURN_NONE;
 }
 

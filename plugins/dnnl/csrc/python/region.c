@@ -47,7 +47,7 @@ static Slot *find_free_slot(RegionObject *self) {
   for (int32_t i = 0; i < self->num_slots; ++i) {
     Slot *slot = &self->slots[i];
     const int is_replaceable = slot->num_threads == 0 || self->num_slots >= self->max_programs;
-    const int is_idle = !slot->program || !slot->program->num_calls;
+    const int is_idle = !slot->program || !slot->program->program.num_calls;
     if (is_replaceable && is_idle && (!oldest || slot->last_use < oldest->last_use)) oldest = slot;
   }
   if (oldest) return oldest;
@@ -62,7 +62,7 @@ static Slot *find_free_slot(RegionObject *self) {
 /* With byoc_lock held: begins a call of a slot's program; the slot keeps the program until the end. */
 static ProgramObject *begin(RegionObject *self, Slot *slot, Call *call) {
   slot->last_use = ++self->time;
-  *call = byoc_begin(slot->program);
+  *call = byoc_begin(&slot->program->program);
   return slot->program;
 }
 
@@ -141,7 +141,7 @@ static int32_t find_in_python(RegionObject *self, int32_t num_threads, const int
     has_succeeded = 0;
     if (!PyObject_TypeCheck(answer, byoc_program_type)) {
       PyErr_SetString(PyExc_TypeError, "`find` returned no program");
-    } else if (((ProgramObject *)answer)->num_tensors > self->num_tensors) {
+    } else if (((ProgramObject *)answer)->program.num_tensors > self->num_tensors) {
       PyErr_SetString(PyExc_ValueError, "`find` returned a program of other tensors");
     } else {
       *program = store_program(self, (ProgramObject *)answer, num_threads, sizes, call);
@@ -188,11 +188,11 @@ static int32_t run_program(RegionObject *self, ProgramObject *program, Call *cal
   if (self->num_tensors > MAX_STACK_TENSORS) tensors = malloc((size_t)self->num_tensors * sizeof *tensors);
   if (tensors) {
     for (int32_t i = 0; i < self->num_tensors; ++i) tensors[i] = byoc_data(&args[i]);
-    outcome = byoc_run(program, call, tensors, &failure);
+    outcome = byoc_run(&program->program, call, tensors, &failure);
   }
   if (outcome == FAILED) record_failure(self, program, &failure);
   if (tensors != stack_tensors) free(tensors);
-  byoc_end(program, call);
+  byoc_end(&program->program, call);
   if (outcome == STOPPED) return compute(self, args);
   return outcome == DONE ? OK : FAILURE_STORED;
 }
@@ -334,7 +334,7 @@ static PyObject *region_drop(RegionObject *self, PyObject *program) {
   ProgramObject *dropped = NULL;
   if (slot) {
     slot->num_threads = 0;
-    if (!slot->program->num_calls) {
+    if (!slot->program->program.num_calls) {
       dropped = slot->program;
       slot->program = NULL;
     }

@@ -1,11 +1,13 @@
-/* The extension's types. The tables of a program are constant; a single lock protects all mutable state. */
-#ifndef BYOC_DNNL_OBJECTS_H_
-#define BYOC_DNNL_OBJECTS_H_
-
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+/* Programs: plans with their primitives, and the functions that run them. No Python here: the extension and the native
+ * half for C programs share these files.
+ *
+ * The tables of a program are constant; a single lock protects all mutable state.
+ */
+#ifndef BYOC_DNNL_PROGRAM_H_
+#define BYOC_DNNL_PROGRAM_H_
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* dnnl_exec_arg_t. */
@@ -159,13 +161,12 @@ typedef void (*PartMarker)(const char *part, const char *ops);
 /* The reported parts of a program's calls. */
 typedef struct {
   PartMarker marker;
-  PyObject *owner;     /* of the texts */
+  void *owner;         /* of the texts */
   const char *texts[]; /* of each step the part, then the ops */
 } Parts;
 
 /* A plan with its primitives. */
 typedef struct {
-  PyObject_HEAD
   Api api;
   void *engine;
   Location *locations;
@@ -174,16 +175,14 @@ typedef struct {
   int32_t num_locations, num_steps, num_arguments;
   int32_t num_tensors; /* required by the program; a call may pass more */
   int64_t arena_nbytes;
-  PyObject *owner; /* keeps the objects behind the tables alive */
-  PyObject *error; /* error(operation, step, status) returns an exception */
   _Atomic(Parts *) parts; /* NULL until a machine records calls; never changed afterwards */
   /* Protected by the lock. */
   Frame *frames; /* the pool */
   int32_t num_frames, num_calls; /* frames in the pool; running calls */
-} ProgramObject;
+} Program;
 
-extern PyTypeObject *byoc_program_type;
-extern PyType_Spec byoc_program_spec, byoc_region_spec;
+/* Returns the fault of a step whose numbers come from outside, or NULL; the locations and arguments are read before. */
+const char *byoc_find_fault(const Program *program, const Step *step);
 
 /* The lock of all mutable state. The holder waits for nothing else; in a forked child the lock is free. */
 void byoc_lock(void);
@@ -207,19 +206,19 @@ typedef struct {
 } Failure;
 
 /* With the lock held: begins a call, and so protects the program from being dropped. */
-Call byoc_begin(ProgramObject *program);
+Call byoc_begin(Program *program);
 
 /* Runs all steps of a call on the tensors' addresses; creates missing resources. */
-int byoc_run(ProgramObject *program, Call *call, void *const *tensors, Failure *failure);
+int byoc_run(Program *program, Call *call, void *const *tensors, Failure *failure);
 
 /* Ends a call and returns its resources to the pools. */
-void byoc_end(ProgramObject *program, Call *call);
+void byoc_end(Program *program, Call *call);
 
-Frame *byoc_make_frame(const ProgramObject *program, Failure *failure);
-void byoc_free_frame(const ProgramObject *program, Frame *frame);
+Frame *byoc_make_frame(const Program *program, Failure *failure);
+void byoc_free_frame(const Program *program, Frame *frame);
 
 /* Runs all steps on the tensors' addresses. */
-int byoc_run_frame(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena, Failure *failure);
+int byoc_run_frame(const Program *program, Frame *frame, void *const *tensors, char *arena, Failure *failure);
 
 /* Returns whether all elements of 2 or 4 bytes are within a magnitude, and not NaN; `limit`: bits of the magnitude. */
 int byoc_check(const Api *api, const void *elements, int64_t count, int32_t width, int32_t limit);
@@ -241,6 +240,9 @@ void byoc_multiply(const Api *api, const WeightProduct *product, const WeightOpe
 typedef void (*Body)(void *data, int64_t first, int64_t count);
 void byoc_share(const Api *api, int64_t count, int64_t chunk, int is_large, Body body, void *data);
 
+/* Allocates memory aligned to 64 bytes, or to large pages if large; released by `free`. NULL if out of memory. */
+char *byoc_allocate(int64_t nbytes);
+
 /* With the lock held: takes an arena from the pool, preferably of this thread; NULL if the pool is empty. */
 Arena *byoc_take_arena(const void *thread);
 
@@ -254,4 +256,4 @@ Arena *byoc_grow_arena(Arena *arena, int64_t nbytes);
 Arena *byoc_take_all_arenas(void);
 void byoc_free_arenas(Arena *arenas);
 
-#endif /* BYOC_DNNL_OBJECTS_H_ */
+#endif /* BYOC_DNNL_PROGRAM_H_ */

@@ -1,0 +1,1 @@
+../../../../../core/src/byoc_core/native/byoc_activations.h

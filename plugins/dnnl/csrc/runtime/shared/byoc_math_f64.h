@@ -1,0 +1,1 @@
+../../../../../core/src/byoc_core/native/byoc_math_f64.h

@@ -1,0 +1,1 @@
+../../../../../rt/include/byoc_rt.h

@@ -1,0 +1,1 @@
+../../../../../core/csrc/vector_avx512.c
