@@ -169,9 +169,10 @@ def test_results_that_cannot_be_cut_are_named(write: Write, tmp_path: Path) -> N
 
 
 def test_states_are_not_padded(write: Write) -> None:
-    counter = '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x, float[1] past) => (float[1] present) {' + (
-        "total = ReduceSum<keepdims = 1>(x) present = Add(past, total) }"
-    )
+    counter = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n] x, float[1] past) => (float[1] present) { total = ReduceSum<keepdims = 1>(x) present = Add(past, total) }
+"""
     with pytest.raises(OptionsError, match="are not for models with states"):
         Session(write(counter), [], states=[("past", "present")], buckets={"n": [8]})
     session = Session(write(counter), [], states=[("past", "present")])
