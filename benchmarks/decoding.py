@@ -26,7 +26,7 @@ from benchmarks.zoo.gpt2 import Gpt2Config, build_gpt2
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.llama import LlamaConfig, build_llama
 
-PROMPT_LENGTH = 64
+PROMPT_LENGTH = 512
 NUM_STEPS = 32
 STYLE = "exported17"
 BACKENDS = ("ccompiler",)
