@@ -18,6 +18,7 @@ from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ExecutionError, LinkError, OptionsError
 from byoc_core.ir import IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.lower import lower
 from byoc_core.partitioning import RunCodegen
 from byoc_core.runtime.devices import MemoryDomain
 from byoc_core.runtime.module import NDArray
@@ -29,6 +30,7 @@ from byoc_core.vm.copy_conflicts import is_crossing
 from byoc_core.vm.memory_map import memory_map
 
 from core.tests.devices.toys import DeviceModule, DeviceToy, build_on, crossings, run_on, toy_of
+from core.tests.vm.programs import Executable as ProgramOnly
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="memory is protected by calls of POSIX systems")
 
@@ -302,6 +304,35 @@ def test_each_copy_names_its_value_and_readers() -> None:
         (4, 24, "host", "npu", "`host_main_0`", ("`g_lib`",)),
         (6, 24, "npu", "host", "`g_lib`", ("result `b`",)),
     ]
+
+
+def test_functions_of_a_program_pass_values_in_the_memory_of_the_host() -> None:
+    text = f"""
+@R.ir_module
+class M:
+    def f(x: {SIZE}):
+        R.func_attr({{"Codegen": "npu", "global_symbol": "f_lib"}})
+        y = R.exp(x)
+        return y
+    def helper(x: {SIZE}):
+        a = f(x)
+        b = f(a)
+        return b
+    def main(x: {SIZE}):
+        a = f(x)
+        b = helper(a)
+        return b
+"""
+    module = RunCodegen(backends=[DeviceToy()])(R.parse(text))
+    program = lower(module)
+    assert [function.name for function in program.functions] == ["helper", "main"]
+    assert crossings(program) == (2, 2)
+    device = ProtectedDevice("npu", is_lazy=True)
+    machine = VirtualMachine(
+        ProgramOnly(program, module.attrs[EXTERNAL_MODULES], module.constants), devices={"npu": device}
+    )
+    x = X / 10
+    np.testing.assert_array_equal(machine["main"](x), np.exp(np.exp(np.exp(x))))
 
 
 def test_the_index_of_a_device_is_kept_by_its_machine() -> None:
