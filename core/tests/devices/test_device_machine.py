@@ -544,3 +544,30 @@ def test_a_session_takes_its_only_device_or_devices_by_domain() -> None:
     with pytest.raises(OptionsError) as caught:
         byoc_core.Session(WEIGHTS, [], cache=False, device=0)
     assert str(caught.value) == "device: is given for a program without devices"
+
+
+STATE = parse(
+    f"""
+    @R.function
+    def main(x: {SIZE}, s: {SIZE}):
+        R.func_attr({{"input_names": ("x", "s"), "output_names": ("y", "t"), "states": (("s", "t"),)}})
+        a = R.add(s, x)
+        h = R.floor(x)
+        t = R.add(a, h)
+        y = R.multiply(t, t)
+        return y, t
+    """
+)
+
+
+@pytest.mark.parametrize("host_accessible", [False, True])
+def test_states_are_updated_by_devices(host_accessible: bool) -> None:
+    """The upload of the old value ends before the new value is copied into the same memory."""
+    device = ProtectedDevice("npu", is_lazy=True, host_accessible=host_accessible)
+    executable = build_on(STATE, toy_of(device))
+    found = run_on(executable, device)["main"]
+    state = np.zeros_like(X)
+    for _ in range(3):
+        y = found(X)
+        state = state + X + np.floor(X)
+        np.testing.assert_array_equal(y, state * state)
