@@ -18,6 +18,7 @@ from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ExecutionError, LinkError, OptionsError
 from byoc_core.ir import IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.lower import lower
 from byoc_core.partitioning import RunCodegen
 from byoc_core.runtime.devices import MemoryDomain
 from byoc_core.runtime.module import NDArray
@@ -29,6 +30,7 @@ from byoc_core.vm.copy_conflicts import is_crossing
 from byoc_core.vm.memory_map import memory_map
 
 from core.tests.devices.toys import DeviceModule, DeviceToy, build_on, crossings, run_on, toy_of
+from core.tests.vm.programs import Executable as ProgramOnly
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="memory is protected by calls of POSIX systems")
 
@@ -304,6 +306,35 @@ def test_each_copy_names_its_value_and_readers() -> None:
     ]
 
 
+def test_functions_of_a_program_pass_values_in_the_memory_of_the_host() -> None:
+    text = f"""
+@R.ir_module
+class M:
+    def f(x: {SIZE}):
+        R.func_attr({{"Codegen": "npu", "global_symbol": "f_lib"}})
+        y = R.exp(x)
+        return y
+    def helper(x: {SIZE}):
+        a = f(x)
+        b = f(a)
+        return b
+    def main(x: {SIZE}):
+        a = f(x)
+        b = helper(a)
+        return b
+"""
+    module = RunCodegen(backends=[DeviceToy()])(R.parse(text))
+    program = lower(module)
+    assert [function.name for function in program.functions] == ["helper", "main"]
+    assert crossings(program) == (2, 2)
+    device = ProtectedDevice("npu", is_lazy=True)
+    machine = VirtualMachine(
+        ProgramOnly(program, module.attrs[EXTERNAL_MODULES], module.constants), devices={"npu": device}
+    )
+    x = X / 10
+    np.testing.assert_array_equal(machine["main"](x), np.exp(np.exp(np.exp(x))))
+
+
 def test_the_index_of_a_device_is_kept_by_its_machine() -> None:
     devices = [ProtectedDevice("npu", index, is_lazy=True) for index in range(2)]
     executable = compiled(CHAIN)
@@ -513,3 +544,30 @@ def test_a_session_takes_its_only_device_or_devices_by_domain() -> None:
     with pytest.raises(OptionsError) as caught:
         byoc_core.Session(WEIGHTS, [], cache=False, device=0)
     assert str(caught.value) == "device: is given for a program without devices"
+
+
+STATE = parse(
+    f"""
+    @R.function
+    def main(x: {SIZE}, s: {SIZE}):
+        R.func_attr({{"input_names": ("x", "s"), "output_names": ("y", "t"), "states": (("s", "t"),)}})
+        a = R.add(s, x)
+        h = R.floor(x)
+        t = R.add(a, h)
+        y = R.multiply(t, t)
+        return y, t
+    """
+)
+
+
+@pytest.mark.parametrize("host_accessible", [False, True])
+def test_states_are_updated_by_devices(host_accessible: bool) -> None:
+    """The upload of the old value ends before the new value is copied into the same memory."""
+    device = ProtectedDevice("npu", is_lazy=True, host_accessible=host_accessible)
+    executable = build_on(STATE, toy_of(device))
+    found = run_on(executable, device)["main"]
+    state = np.zeros_like(X)
+    for _ in range(3):
+        y = found(X)
+        state = state + X + np.floor(X)
+        np.testing.assert_array_equal(y, state * state)

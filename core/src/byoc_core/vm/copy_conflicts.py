@@ -70,6 +70,8 @@ class _ByteRanges:
         self._program = program
         self._function = function
         self._registers = program.registers(function)
+        # A new value of a state is written into the memory of the old value.
+        self._state_params = {len(function.params) + state.result: state.param for state in function.states}
 
     def conflicts(self, instruction: Instruction, sources: Iterable[int], targets: Iterable[int]) -> tuple[int, ...]:
         """Return the registers among the sources and targets of pending work in conflict with an instruction."""
@@ -93,7 +95,7 @@ class _ByteRanges:
         function = self._function
         owner = function.views[number - function.first_view].base if number >= function.first_view else number
         if self._registers[owner].kind is not RegisterKind.TENSOR:
-            return ("register", owner), 0, inf
+            return ("register", self._state_params.get(owner, owner)), 0, inf
         tensor = function.tensors[owner - function.first_tensor]
         nbytes = nbytes_of(tensor.shape, tensor.dtype)
         # A symbolic size may have any value, up to the end of the storage.
