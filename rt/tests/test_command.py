@@ -13,6 +13,8 @@ from byoc_rt.__main__ import main
 pytestmark = pytest.mark.interpreter
 
 LIBRARY = byoc_rt.library_path()
+INSTALLED = byoc_rt.find_native_runtimes()
+"""The native halves of this environment."""
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -38,7 +40,7 @@ def test_paths_have_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--path") == f"{LIBRARY}\n"
     assert LIBRARY.is_file()
     assert (byoc_rt.include_directory() / "byoc_rt.h").is_file()
-    assert run(capsys, "--path", "--runtimes") == f"{LIBRARY}\n\n"
+    assert run(capsys, "--path", "--runtimes") == f"{LIBRARY}\n{os.pathsep.join(map(str, INSTALLED.values()))}\n"
 
 
 def test_without_options_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +71,8 @@ def test_native_halves_are_listed_by_type_key(site: Path, capsys: pytest.Capture
     (site / "librt_a.so").touch()
     install(site, "rt_a", "alpha = rt_a_native:Files.find", "class Files:\n    @staticmethod\n    def find():\n"
             f"        import pathlib\n        return pathlib.Path({str(site)!r}) / 'librt_a.so'\n")  # fmt: skip
-    expected = {"alpha": site / "librt_a.so", "zeta": site / "librt_b.so"}
+    found = {**INSTALLED, "alpha": site / "librt_a.so", "zeta": site / "librt_b.so"}
+    expected = {name: found[name] for name in sorted(found)}
     assert list(byoc_rt.find_native_runtimes().items()) == list(expected.items())
     assert run(capsys, "--runtimes") == f"{os.pathsep.join(map(str, expected.values()))}\n"
 
@@ -90,8 +93,8 @@ def test_native_halves_are_listed_by_type_key(site: Path, capsys: pytest.Capture
         ),
         (
             "rt_f",
-            "def find():\n    return None\n",
-            "`rt_f_native:find` raised TypeError: expected str, bytes or os.PathLike object, not NoneType",
+            "def find():\n    return 3\n",
+            "`rt_f_native:find` raised TypeError: expected str, bytes or os.PathLike object, not int",
         ),
     ],
 )
@@ -105,6 +108,11 @@ def test_a_faulty_declaration_names_the_distribution(
     assert str(caught.value) == text
     assert main(["--runtimes"]) == 1
     assert capsys.readouterr() == ("", f"error: {text}\n")
+
+
+def test_a_distribution_built_without_its_library_has_no_half(site: Path) -> None:
+    install(site, "rt_i", "mynpu = rt_i_native:find", "def find():\n    return None\n")
+    assert byoc_rt.find_native_runtimes() == INSTALLED
 
 
 def test_two_halves_of_a_runtime_are_an_error(site: Path) -> None:

@@ -25,10 +25,10 @@ def _needs_library(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="session")
 def native_half() -> Path:
     """Return the native half of the runtime."""
-    try:
-        return library_path()
-    except FileNotFoundError:
+    path = library_path()
+    if path is None:
         pytest.skip("the extension is not built, nor the native half")
+    return path
 
 
 @pytest.fixture(scope="session")

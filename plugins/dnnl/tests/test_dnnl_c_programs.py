@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,8 +35,10 @@ SIZES = [{"batch": 1, "sequence": 1}, {"batch": 2, "sequence": 7}, {"batch": 3, 
 
 @pytest.fixture(scope="module")
 def variables(native_half: Path) -> Mapping[str, str]:
-    """Return the environment of a program: the native half and oneDNN."""
-    return {"BYOC_RT_RUNTIMES": str(native_half), "BYOC_DNNL_LIBRARY": load_library().path, "OMP_NUM_THREADS": "2"}
+    """Return the environment of a program: the native half, and oneDNN with the instructions permitted here."""
+    limits = {name: value for name, value in os.environ.items() if name == "ONEDNN_MAX_CPU_ISA"}
+    library = load_library().path
+    return {"BYOC_RT_RUNTIMES": str(native_half), "BYOC_DNNL_LIBRARY": library, "OMP_NUM_THREADS": "2", **limits}
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,13 @@ from byoc_core.errors import OptionsError, PluginError
 from byoc_core.ir import IRModule, tensor
 from byoc_core.runtime.threads import num_threads, set_num_threads
 from byoc_dnnl.engine import DnnlModule
-from byoc_dnnl.payload import split_payload
+from byoc_dnnl.payload import join_payload, split_payload
 from byoc_dnnl.runtime import byoc_check_payload, byoc_save_module
 from byoc_dnnl.stored.grammar import cited_digests
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from core.tests.artifact.fuzzing.members import packed, taken_apart
 from plugins.dnnl.tests.dnnl_region import Region, emit
 from plugins.dnnl.tests.drawn_graphs import DrawnGraph
 from rt.tests.runner import NativeError, Status
@@ -237,6 +239,18 @@ def test_other_numbers_of_threads_use_the_same_layouts(c_runtime: NativeLibrary,
         function = c_runtime.load(tmp_path / "model.byoc", num_threads=number)["f"]
         expected = results_of(byoc_core.VirtualMachine(executable, num_threads=number), "f", [array])
         assert_same_bits(function(array), expected)
+
+
+def test_other_layouts_than_in_the_plan_are_an_error(c_runtime: NativeLibrary, tmp_path: Path) -> None:
+    members = taken_apart(build(_encoder()[0].ir).to_bytes())
+    parts = split_payload(members["modules/0/payload"])
+    line = next(line for line in parts.plans.split(b"\n") if line.startswith(b"execute"))
+    plans = parts.plans.replace(line, line[:-1] + (b"1" if line.endswith(b"0") else b"0"))  # another fingerprint
+    payload = join_payload(replace(parts, plans=plans))
+    (tmp_path / "model.byoc").write_bytes(packed({**members, "modules/0/payload": payload}))
+    with pytest.raises(NativeError, match=r"does not hold: for \d+ threads oneDNN takes other layouts") as caught:
+        c_runtime.load(tmp_path / "model.byoc")
+    assert caught.value.status is Status.LINK
 
 
 def test_stored_plans_are_saved_with_a_loaded_module(tmp_path: Path) -> None:
