@@ -49,6 +49,7 @@ _HOMES = {
             "byoc compile model.onnx -o model.byoc --require-offload 0.9",
             "byoc compile model.onnx -o model.byoc --config build.toml --fallback error",
             "byoc compile model.onnx -o model.byoc --timing --print-after Simplify",
+            "byoc compile encode=encoder.onnx decode=decoder.onnx -o both.byoc",
         ),
     ),
     "config": _Home(

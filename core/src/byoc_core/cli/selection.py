@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from byoc_core.cli.request import CONSTRAINT_FLAGS
+from byoc_core.dims import is_name
 from byoc_core.errors import ArtifactError, OptionsError
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ __all__ = [
     "SeedOption",
     "SizeOption",
     "build_model",
+    "build_models",
     "check_output",
     "explain_model",
     "import_model",
     "is_artifact",
     "open_executable",
+    "parse_models",
     "parse_share",
     "refuse_flags",
     "refuse_request",
@@ -128,6 +131,31 @@ def check_artifact_output(path: Path, source: Path) -> None:
         raise OptionsError(
             "--output", f"`{path}` exists and is not an artifact", hint="Remove the file, or choose another name."
         )
+
+
+ONLY_MODEL = ""
+"""The name of a model given without a name."""
+
+
+def parse_models(texts: Sequence[str]) -> dict[str, Path]:
+    """Return the models by name: ``NAME=MODEL`` each, or a single model without a name.
+
+    Raises:
+        OptionsError: a name is missing, no identifier, or given twice.
+    """
+    if len(texts) == 1 and ("=" not in texts[0] or Path(texts[0]).exists()):
+        return {ONLY_MODEL: Path(texts[0])}
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not equals or not is_name(name) or not path:
+            raise OptionsError(
+                "MODEL", "has no name", got=repr(text), expected="NAME=MODEL, for several models in one artifact"
+            )
+        if name in found:
+            raise OptionsError("MODEL", f"two models are called `{name}`")
+        found[name] = Path(path)
+    return found
 
 
 def parse_share(text: str | None) -> float | None:
@@ -228,6 +256,40 @@ def build_model(
         show("import")
         module = import_model(path, max_nodes, states)
         return Compiler().build(module, request, progress=show, on_pass=observer)
+
+
+def build_models(
+    paths: Mapping[str, Path],
+    request: CompileRequest,
+    observer: PassObserver | None = None,
+    max_nodes: int | None = None,
+    states: str | Sequence[tuple[str, str]] = (),
+) -> Executable:
+    """Import ONNX models and compile a program with a function for each; see :func:`build_model`.
+
+    Args:
+        paths: the models by the name of the function, from :func:`parse_models`.
+        request: the compilation.
+        observer: shows the passes.
+        max_nodes: as for :func:`byoc_core.from_onnx`.
+        states: the same for all models.
+
+    Raises:
+        OSError: a file cannot be read.
+        ByocError: a file is no model, or cannot be compiled as requested.
+    """
+    from byoc_core.cli.console import show_stages
+    from byoc_core.driver import Compiler
+    from byoc_core.ir import merge_modules
+
+    if list(paths) == [ONLY_MODEL]:
+        return build_model(paths[ONLY_MODEL], request, observer, max_nodes, states)
+    with show_stages(", ".join(paths), quiet=observer is not None) as show:
+        modules = {}
+        for name, path in paths.items():
+            show("import")
+            modules[name] = import_model(path, max_nodes, states)
+        return Compiler().build(merge_modules(modules), request, progress=show, on_pass=observer)
 
 
 def explain_model(

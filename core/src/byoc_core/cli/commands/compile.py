@@ -19,7 +19,14 @@ __all__ = ["compile_model"]
 
 @takes_request(*ALL_FLAGS)
 def compile_model(
-    model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="An ONNX model; or several as NAME=MODEL, each a function of this name in one artifact.",
+            show_default=False,
+        ),
+    ],
     output: Annotated[
         Path, typer.Option("--output", "-o", readable=False, help="The artifact to write.", show_default=False)
     ],
@@ -36,15 +43,16 @@ def compile_model(
     timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
 ) -> None:
-    """Compile a model into an artifact usable without a compiler.
+    """Compile a model, or several, into an artifact usable without a compiler.
 
+    Several models become one program, with a function for each, and equal weights stored once.
     Prints the ops taken by each backend, and the reasons for ops on the host.
     Native code in the artifact is recorded as trusted for you: others must pass --allow-native to run it.
     """
     from byoc_core.artifact import inspect
     from byoc_core.cli.console import open_console, show_bytes
     from byoc_core.cli.inputs import parse_sizes
-    from byoc_core.cli.selection import build_model, check_artifact_output, parse_share
+    from byoc_core.cli.selection import build_models, check_artifact_output, parse_models, parse_share
     from byoc_core.cli.size_advice import advise_sizes
     from byoc_core.cli.states import parse_states, states_text
     from byoc_core.driver import Compiler
@@ -54,7 +62,9 @@ def compile_model(
     from byoc_core.reporting.shares import apportion
     from byoc_core.reporting.text import render_report
 
-    check_artifact_output(output, model)
+    paths = parse_models(models)
+    for path in paths.values():
+        check_artifact_output(output, path)
     required = parse_share(require_offload)
     sizes = parse_sizes(dim)
     request = resolved_request(flags.to_request(), Compiler().backends)
@@ -65,7 +75,7 @@ def compile_model(
     observer = None
     if print_after or timing:
         observer = PassObserver(print_after or (), timing=timing, names=compiler.pass_names())
-    executable = build_model(model, request, observer, max_nodes, parse_states(states))
+    executable = build_models(paths, request, observer, max_nodes, parse_states(states))
     executable = executable.as_saved(respecializable=respecializable)
     if not quiet and is_static and not respecializable:
         advice = advise_sizes(executable, map(compiler.backends.get, request.backends))
