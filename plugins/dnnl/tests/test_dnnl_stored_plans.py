@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -251,6 +252,45 @@ def test_other_layouts_than_in_the_plan_are_an_error(c_runtime: NativeLibrary, t
     with pytest.raises(NativeError, match=r"does not hold: for \d+ threads oneDNN takes other layouts") as caught:
         c_runtime.load(tmp_path / "model.byoc")
     assert caught.value.status is Status.LINK
+
+
+def _refusal(native: NativeLibrary, folder: Path, module: IRModule, change: Callable[[str], str]) -> NativeError:
+    """Return the error of the C runtime for a module with changed plans."""
+    members = taken_apart(build(module).to_bytes())
+    parts = split_payload(members["modules/0/payload"])
+    text = parts.plans.decode()
+    changed = change(text)
+    assert changed != text
+    payload = join_payload(replace(parts, plans=changed.encode()))
+    (folder / "model.byoc").write_bytes(packed({**members, "modules/0/payload": payload}))
+    with pytest.raises(NativeError) as caught:
+        native.load(folder / "model.byoc")
+    return caught.value
+
+
+@pytest.mark.parametrize("name", ["convolutions", "encoder"])
+def test_primitives_for_training_are_refused(c_runtime: NativeLibrary, tmp_path: Path, name: str) -> None:
+    """Training writes more arguments: the mean, the variance, a workspace."""
+    region = {"convolutions": _convolutions, "encoder": _encoder}[name]()[0]
+
+    def train(text: str) -> str:
+        return re.sub(r"^(primitive \w+ .*? )96( .*)$", r"\g<1>64\2", text, count=1, flags=re.MULTILINE)
+
+    assert "a number is out of range" in str(_refusal(c_runtime, tmp_path, region.ir, train))
+
+
+@pytest.mark.parametrize(
+    ("found", "replaced"),
+    [(r"^pack \d+ ", "pack 0 "), (r"^primitive reorder 0 0 ", "primitive reorder 0 1 0 0 0 -1 ")],
+    ids=["a convolution", "a reorder with a sum"],
+)
+def test_constants_are_packed_by_plain_reorders(
+    c_runtime: NativeLibrary, tmp_path: Path, found: str, replaced: str
+) -> None:
+    def change(text: str) -> str:
+        return re.sub(found, replaced, text, count=1, flags=re.MULTILINE)
+
+    assert "a plain reorder is expected" in str(_refusal(c_runtime, tmp_path, _convolutions()[0].ir, change))
 
 
 def test_stored_plans_are_saved_with_a_loaded_module(tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ static int32_t read_pack(Building *self) {
       byoc_read_number(&self->reader, 0, program->num_locations - 1, &number) ||
       byoc_read_desc_number(&self->reader, &self->stored->objects, 0, &target))
     return -1;
+  /* A constant is packed with two arguments, and found again by its layouts alone. */
+  if (!primitive->is_reorder || primitive->num_post_ops || primitive->num_scales || primitive->num_zero_points)
+    return byoc_damaged(&self->reader, "a plain reorder is expected");
   const Location *source = &program->locations[number];
   if (source->kind != CONSTANT) return byoc_damaged(&self->reader, "a constant is expected");
   if (!byoc_query_layout(onednn, target, &layout)) return byoc_damaged(&self->reader, "a layout is out of range");

@@ -13,7 +13,7 @@
 #include "layout.h"
 #include "objects.h"
 
-enum { MAX_NUMBERS = 8, MAX_FLOATS = 4, MAX_DIMS = 5, MAX_PASSED = 64, MAX_PADDING = 1 << 20, ALGORITHM_SUM = 0 };
+enum { MAX_NUMBERS = 8, MAX_FLOATS = 4, MAX_DIMS = 5, MAX_PASSED = 64, MAX_PADDING = 1 << 20, ALGORITHM_SUM = 0, INFERENCE = 96 };
 
 /* The parameters of a kind, by type, in the order of the C API. */
 typedef struct {
@@ -126,8 +126,9 @@ CREATE(reduction) {
 #undef N
 #undef D
 
-/* Letters of parameters: `k` a number, `f` a float, `d` a description, `o` a description or none, `l` descriptions with
- * their count, `n` none; lists of numbers: `s` from 1, `p` from 0, `q` also negative.
+/* Letters of parameters: `k` a number, `i` the kind of propagation, always inference, since primitives for training write
+ * more arguments, `f` a float, `d` a description, `o` a description or none, `l` descriptions with their count, `n` none;
+ * lists of numbers: `s` from 1, `p` from 0, `q` also negative.
  *
  * Letters of ranks, for each description: `r` the rank of the first, `w` that rank or one more, else the rank itself.
  * oneDNN does not look at all ranks. */
@@ -139,21 +140,21 @@ static const struct kind {
     {"reorder", "dd", "rr", 1, MAX_NDIMS, create_reorder},
     {"concat", "dkkl", "r", 1, MAX_NDIMS, create_concat},
     {"binary", "kddd", "rrr", 1, MAX_NDIMS, create_binary},
-    {"convolution", "kkddodspqq", "rw1r", 3, 5, create_convolution},
-    {"deconvolution", "kkddodspqq", "rw1r", 3, 5, create_deconvolution},
-    {"eltwise", "kkddff", "rr", 1, MAX_NDIMS, create_eltwise},
-    {"softmax", "kkddk", "rr", 1, MAX_NDIMS, create_softmax},
-    {"pooling", "kkddsspqq", "rr", 3, 5, create_pooling},
-    {"lrn", "kkddkfff", "rr", 2, 5, create_lrn},
-    {"batch_normalization", "kddfk", "rr", 2, 5, create_batch_normalization},
-    {"layer_normalization", "kddnfk", "rr", 2, 5, create_layer_normalization},
+    {"convolution", "ikddodspqq", "rw1r", 3, 5, create_convolution},
+    {"deconvolution", "ikddodspqq", "rw1r", 3, 5, create_deconvolution},
+    {"eltwise", "ikddff", "rr", 1, MAX_NDIMS, create_eltwise},
+    {"softmax", "ikddk", "rr", 1, MAX_NDIMS, create_softmax},
+    {"pooling", "ikddsspqq", "rr", 3, 5, create_pooling},
+    {"lrn", "ikddkfff", "rr", 2, 5, create_lrn},
+    {"batch_normalization", "iddfk", "rr", 2, 5, create_batch_normalization},
+    {"layer_normalization", "iddnfk", "rr", 2, 5, create_layer_normalization},
     {"matmul", "ddod", "rrrr", 2, MAX_NDIMS, create_matmul},
-    {"prelu", "kddd", "rrr", 1, MAX_NDIMS, create_prelu},
-    {"vanilla_rnn", "kkkdddddd" "o" "kff", "3455434", 3, 3, create_vanilla_rnn},
-    {"lstm", "kkddddd" "nn" "ddoo" "k", "344554344", 3, 3, create_lstm},
-    {"gru", "kkdddddd" "o" "k", "3455434", 3, 3, create_gru},
-    {"lbr_gru", "kkdddddd" "o" "k", "3455434", 3, 3, create_lbr_gru},
-    {"resampling", "kkndd", "rr", 3, 5, create_resampling},
+    {"prelu", "iddd", "rrr", 1, MAX_NDIMS, create_prelu},
+    {"vanilla_rnn", "ikkdddddd" "o" "kff", "3455434", 3, 3, create_vanilla_rnn},
+    {"lstm", "ikddddd" "nn" "ddoo" "k", "344554344", 3, 3, create_lstm},
+    {"gru", "ikdddddd" "o" "k", "3455434", 3, 3, create_gru},
+    {"lbr_gru", "ikdddddd" "o" "k", "3455434", 3, 3, create_lbr_gru},
+    {"resampling", "ikndd", "rr", 3, 5, create_resampling},
     {"reduction", "kddff", "rr", 1, MAX_NDIMS, create_reduction},
 };
 
@@ -208,6 +209,7 @@ static int32_t read_parameters(Reader *reader, const Objects *objects, const cha
   memset(p, 0, sizeof *p);
   for (const char *letter = letters; *letter && !status; ++letter) {
     if (*letter == 'k') status = byoc_read_number(reader, 0, INT32_MAX, &p->numbers[num_numbers++]);
+    if (*letter == 'i') status = byoc_read_number(reader, INFERENCE, INFERENCE, &p->numbers[num_numbers++]);
     if (*letter == 'f') status = byoc_read_float(reader, &p->floats[num_floats++]);
     if (*letter == 'd') status = byoc_read_desc_number(reader, objects, 0, &p->descs[num_descs++]);
     if (*letter == 'o') status = byoc_read_desc_number(reader, objects, 1, &p->descs[num_descs++]);
@@ -313,7 +315,7 @@ int32_t byoc_read_primitive(Reader *reader, Objects *objects) {
   StoredPrimitive *primitives = byoc_reserve(objects->primitives, objects->num_primitives, sizeof *primitives);
   if (!primitives) return -1;
   objects->primitives = primitives;
-  StoredPrimitive primitive = {0};
+  StoredPrimitive primitive = {.is_reorder = kind->create == create_reorder};
   void *attributes = NULL;
   const int status = objects->onednn->primitive_attr_create(&attributes);
   if (status) return byoc_refused(reader, "attributes", status);

@@ -42,7 +42,7 @@ _WORD = re.compile(r"[!-~]{1,255}")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _MEMORIES = ("argument", "constant", "packed", "arena")
 _DESCS = ("strided", "any", "permuted", "reshaped", "part", "queried")
-_COUNTS = {"queried": 3, "pack": 3, "check": 4, "pool": 17, "quantise": 8, "multiply": 12}
+_COUNTS = {"check": 4, "pool": 17, "quantise": 8, "multiply": 12}
 """The count of the numbers of a line, where fixed."""
 
 
