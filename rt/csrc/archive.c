@@ -229,6 +229,11 @@ static int compare_name(const void *name, const void *member) {
   return rt_compare(*(const rt_text *)name, ((const rt_member *)member)->name);
 }
 
+int rt_is_constant(const rt_member *member) {
+  static const char prefix[] = "constants/";
+  return member->name.length >= sizeof prefix - 1 && !memcmp(member->name.data, prefix, sizeof prefix - 1);
+}
+
 const rt_member *rt_find_member(const rt_archive *archive, const char *name) {
   const rt_text text = rt_text_of(name);
   return bsearch(&text, archive->members, archive->num_members, sizeof *archive->members, compare_name);

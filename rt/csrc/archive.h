@@ -31,6 +31,9 @@ typedef struct {
  * setting an error: no archive, cut short, or not in the canonical form. */
 int32_t rt_read_archive(rt_pool *pool, const uint8_t *data, size_t nbytes, const char *where, rt_archive *archive);
 
+/* Return whether a member holds the bytes of a constant. */
+int rt_is_constant(const rt_member *member);
+
 /* Return a member, or NULL. */
 const rt_member *rt_find_member(const rt_archive *archive, const char *name);
 

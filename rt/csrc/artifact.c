@@ -24,6 +24,22 @@ static const rt_member *need_member(const rt_artifact *artifact, const char *nam
   return member;
 }
 
+static int has_constants(const rt_archive *archive) {
+  for (size_t i = 0; i < archive->num_members; ++i)
+    if (rt_is_constant(&archive->members[i])) return 1;
+  return 0;
+}
+
+/* Return the member of a constant, or NULL after setting an error. */
+static const rt_member *need_constant(const rt_artifact *artifact, const char *name) {
+  if (has_constants(&artifact->archive)) return need_member(artifact, name);
+  (void)byoc_rt_fail(BYOC_RT_UNSUPPORTED,
+                     "%s: the constants are in another file, and this runtime reads whole artifacts only. Make the "
+                     "artifact whole by `byoc weights join`.",
+                     artifact->where);
+  return NULL;
+}
+
 static void name_payload(char *name, int32_t module) {
   (void)snprintf(name, MAX_NAME, "modules/%d/payload", (int)module);
 }
@@ -37,7 +53,7 @@ static int32_t check_members(const rt_artifact *artifact) {
   if (!need_member(artifact, "program")) return rt_error_status();
   for (int32_t i = 0; i < manifest->num_constants; ++i) {
     name_constant(name, manifest->constants[i].digest);
-    if (!need_member(artifact, name)) return rt_error_status();
+    if (!need_constant(artifact, name)) return rt_error_status();
   }
   for (int32_t i = 0; i < manifest->num_modules; ++i) {
     name_payload(name, i);

@@ -63,13 +63,12 @@ static void drop(const rt_mapping *mapping, const uint8_t *start, const uint8_t 
 }
 
 void rt_give_back_pages(const rt_mapping *mapping, const rt_archive *archive) {
-  static const char prefix[] = "constants/";
   const uint8_t *end = mapping->data;
   if (!mapping->is_mapped) return;
   for (size_t i = 0; i < archive->num_members; ++i) {
     const rt_member *member = &archive->members[i];
     end = member->data + member->nbytes;
-    if (member->name.length >= sizeof prefix - 1 && !memcmp(member->name.data, prefix, sizeof prefix - 1)) continue;
+    if (rt_is_constant(member)) continue;
     drop(mapping, member->data, end);
   }
   drop(mapping, end, mapping->data + mapping->nbytes);

@@ -163,13 +163,26 @@ def manifest_changes() -> Iterator[tuple[Callable[[Any], object], str]]:
     )
     yield lambda m: m["modules"].clear(), "has members not named by the manifest"
     yield lambda m: m["modules"][0].update(functions=["f"]), "external symbol `advance` is not defined by any module"
-    yield lambda m: m["constants"].update({"0" * 64: {"dtype": "int8", "shape": [1]}}), "has no member constants/000"
+    yield lambda m: m["constants"].update({"0" * 64: {"dtype": "int8", "shape": [1]}}), "the constants are in another"
 
 
 @pytest.mark.parametrize(("change", "problem"), [*manifest_changes()])
 def test_wrong_manifests_are_explained(native: NativeLibrary, change: Callable[[Any], object], problem: str) -> None:
     error = loading_error(native, with_manifest(joined().to_bytes(), change))
     assert problem in str(error)
+
+
+def test_artifacts_without_constants_are_refused_with_the_remedy(native: NativeLibrary) -> None:
+    arrays = np.arange(4, dtype=np.float32), np.arange(8, dtype=np.float32)
+    members = taken_apart(copies_of(*arrays).to_bytes())
+    without = {name: data for name, data in members.items() if not name.startswith("constants/")}
+    assert without.keys() < members.keys()
+    with pytest.raises(NativeError, match=r"the constants are in another file.*byoc weights join") as caught:
+        native.load_bytes(packed(without))
+    assert caught.value.status is Status.UNSUPPORTED
+    lost = min(members.keys() - without.keys())
+    with pytest.raises(NativeError, match=f"has no member {lost}"):
+        native.load_bytes(packed({name: data for name, data in members.items() if name != lost}))
 
 
 def test_a_missing_runtime_is_named_with_its_functions(native: NativeLibrary) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import byoc_core
@@ -90,6 +92,15 @@ def test_missing_constants_are_named(artifacts: list[Path], tmp_path: Path) -> N
     assert byoc_core.load(artifacts[0]).functions.keys() == {"main"}  # a whole artifact asks for no file
 
 
+def test_folders_are_extended_by_several_processes_at_once(artifacts: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    code = "import sys; from byoc_core.artifact import share_weights; share_weights([sys.argv[1]], sys.argv[2])"
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(path), str(folder)]) for path in artifacts]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    for path in artifacts:
+        np.testing.assert_array_equal(results(folder / path.name), results(path))
+
+
 def rewritten(path: Path, **changes: Buffer | None) -> None:
     """Change members of an archive; ``None`` removes a member."""
     data = map_file(path)
@@ -138,8 +149,11 @@ def test_wrong_requests_are_named(artifacts: list[Path], tmp_path: Path) -> None
     twin = tmp_path / "twin" / "first.byoc"
     twin.parent.mkdir()
     shutil.copy(artifacts[0], twin)
+    misnamed = twin.parent / "Weights.byocw"
+    shutil.copy(artifacts[0], misnamed)
     for paths, folder, message in (
         ([], tmp_path / "shared", "no artifact is given"),
+        ([misnamed], tmp_path / "shared", "has the name of the file of constants"),
         ([artifacts[0], twin], tmp_path / "shared", "two artifacts are called `first.byoc`"),
         (artifacts, tmp_path, "lies in the folder of the results"),
     ):

@@ -44,6 +44,30 @@ def test_models_become_functions_with_common_weights(byoc: RunByoc, models: tupl
     assert byoc("run", str(output), "--function", "decode", "--random-inputs", "--dim", "m=2").code == 0
 
 
+def test_states_belong_to_the_models_with_their_inputs(
+    byoc: RunByoc, models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal.onnx"
+    onnx.save(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x, float[p] past_0) => (float[q] present_0)'
+            " { present_0 = Concat<axis = 0>(past_0, x) }"
+        ),
+        str(journal),
+    )
+    output = tmp_path / "both.byoc"
+    texts = (f"encode={models[0]}", f"decode={journal}", "-o", str(output), "--backend", "host")
+    for states in ("detect", "past_0=present_0"):
+        done = byoc("compile", *texts, "--states", states)
+        assert done.code == 0, done.err
+        session = byoc_core.Session(output, function="decode")
+        session.run(None, {"x": np.ones(3, np.float32)})
+        assert session.state.length == 3
+    assert "no model has the input `past_1`" in byoc("compile", *texts, "--states", "past_1=present_0").err
+    done = byoc("compile", f"a={models[0]}", f"b={models[1]}", "-o", str(output), "--states", "detect")
+    assert "no model has states" in done.err
+
+
 def test_a_single_model_keeps_its_name(byoc: RunByoc, models: tuple[Path, Path], tmp_path: Path) -> None:
     renamed = models[0].rename(tmp_path / "n=4.onnx")
     output = tmp_path / "one.byoc"

@@ -316,7 +316,9 @@ def test_a_failed_call_spoils_the_state(tmp_path: Path) -> None:
     with pytest.raises(ExecutionError):
         vm["main"](rows(1))
     fails = False
-    message = "is spoiled: an earlier call failed after the function had started. Call reset"
+    message = (
+        "is spoiled: an earlier call did not end: the function failed, or the process was forked meanwhile. Call reset"
+    )
     for use in (lambda: vm["main"](rows(1)), vm.state().fork, lambda: vm.state()["log"]):
         with pytest.raises(CallError, match=message):
             use()

@@ -297,7 +297,10 @@ def _missing_member(where: str, name: str, weights: WeightsFile | None, members:
     if weights is not None:
         return ArtifactError(where, f"{text}, nor in {weights.where}", hint="Another file holds the constants.")
     return ArtifactError(
-        where, text, hint=f"The constants are in another file: put `{WEIGHTS_NAME}` beside the artifact."
+        where,
+        text,
+        hint=f"The constants are in another file: put `{WEIGHTS_NAME}` beside the artifact, pass its path to"
+        " load(path, weights=...), or make the artifact whole by `byoc weights join`.",
     )
 
 

@@ -7,7 +7,9 @@ user.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from byoc_core.artifact.archive import Buffer, write_archive
@@ -40,7 +42,8 @@ def share_weights(
         The written artifacts, in the order given, then the file of constants.
 
     Raises:
-        OptionsError: no artifact is given, two have the same name, or one lies in the folder.
+        OptionsError: no artifact is given, two have the same name, or one has the name of the file of constants, or
+            lies in the folder.
         ArtifactError: a file is no artifact, or a constant is damaged.
         OSError: a file cannot be read or written.
     """
@@ -48,9 +51,19 @@ def share_weights(
     _check_sources(sources, target)
     opened = [open_artifact(path) for path in sources]
     target.mkdir(parents=True, exist_ok=True)
-    weights = target / WEIGHTS_NAME
+    written = [target / path.name for path in sources]
+    with _locked(target):
+        _extend(target / WEIGHTS_NAME, opened, progress)
+        for artifact, path in zip(opened, written, strict=True):
+            with replace_file(path) as file:
+                write_archive(file, _members_without_constants(artifact))
+    return [*written, target / WEIGHTS_NAME]
+
+
+def _extend(weights: Path, artifacts: Sequence[OpenedArtifact], progress: Callable[[int, int], None] | None) -> None:
+    """Write a file of the constants of artifacts and of the file before, if any."""
     constants: dict[str, tuple[ConstantEntry, Buffer]] = {}
-    holders = [(artifact.manifest.constants, artifact.map_constants()) for artifact in opened]
+    holders = [(artifact.manifest.constants, artifact.map_constants()) for artifact in artifacts]
     if weights.is_file():
         present = open_weights(weights)
         holders.append((present.entries, present.map_constants()))
@@ -60,11 +73,22 @@ def share_weights(
                 mapped.check(digest)
                 constants[digest] = entry, mapped.bytes_of(digest)
     write_weights(weights, constants, progress=progress)
-    written = [target / path.name for path in sources]
-    for artifact, path in zip(opened, written, strict=True):
-        with replace_file(path) as file:
-            write_archive(file, _members_without_constants(artifact))
-    return [*written, weights]
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder: two processes extending one file of constants would lose constants of the first."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def join_weights(
@@ -103,6 +127,8 @@ def _check_sources(sources: Sequence[Path], folder: Path) -> None:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise OptionsError("weights", f"two artifacts are called `{twice[0]}`: one would replace the other")
     for path in sources:
+        if path.name.casefold() == WEIGHTS_NAME:
+            raise OptionsError("weights", f"artifact `{path}` has the name of the file of constants")
         if path.parent.resolve() == folder.resolve():
             raise OptionsError(
                 "weights", f"artifact `{path}` lies in the folder of the results", hint="Choose another folder."

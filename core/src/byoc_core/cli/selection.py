@@ -272,7 +272,7 @@ def build_models(
         request: the compilation.
         observer: shows the passes.
         max_nodes: as for :func:`byoc_core.from_onnx`.
-        states: the same for all models.
+        states: ``"detect"``, for models with such names; or pairs, for the models with the input of the pair.
 
     Raises:
         OSError: a file cannot be read.
@@ -288,8 +288,38 @@ def build_models(
         modules = {}
         for name, path in paths.items():
             show("import")
-            modules[name] = import_model(path, max_nodes, states)
+            modules[name] = import_model(path, max_nodes)
+        if states:
+            modules = _with_states(modules, states)
         return Compiler().build(merge_modules(modules), request, progress=show, on_pass=observer)
+
+
+def _with_states(modules: Mapping[str, IRModule], states: str | Sequence[tuple[str, str]]) -> dict[str, IRModule]:
+    """Return models with the states found in each.
+
+    Raises:
+        OptionsError: no model has a state, or the input of a pair.
+    """
+    from byoc_core.errors import IRError
+    from byoc_core.transform.keep_states import KeepStates, detect_states
+
+    found: dict[str, IRModule] = {}
+    missing = set() if isinstance(states, str) else {source for source, _ in states}
+    for name, module in modules.items():
+        main = module["main"]
+        if isinstance(states, str):
+            try:
+                pairs = detect_states(main)
+            except IRError:
+                continue
+        else:
+            pairs = tuple(pair for pair in states if pair[0] in main.input_names)
+        missing -= {source for source, _ in pairs}
+        if pairs:
+            found[name] = KeepStates(pairs)(module)
+    if missing or not found:
+        raise OptionsError("--states", f"no model has the input `{min(missing)}`" if missing else "no model has states")
+    return {**modules, **found}
 
 
 def explain_model(

@@ -1,4 +1,4 @@
-"""The choice of states kept from call to call: an option of commands importing a model."""
+"""The choice of states kept from call to call: an option of ``byoc compile``."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from byoc_core.dims import bound_symbols, shape_symbols
-from byoc_core.dtypes import to_numpy
+from byoc_core.dtypes import dtype_info, dtype_name, to_numpy
 from byoc_core.errors import CallError, OptionsError, near_names
 from byoc_core.runtime.arguments import argument_places, as_input, as_output, bind_symbols, concrete_shape
 from byoc_core.runtime.module import NDArray, TensorSpec
@@ -166,7 +166,8 @@ def relative_difference(found: NDArray, expected: NDArray) -> float:
     same = (left == right) | ((left != left) & (right != right))
     if same.all():
         return 0.0
-    differences = np.abs(left - right)[~same]
+    with np.errstate(invalid="ignore", over="ignore"):
+        differences = np.abs(left - right)[~same]
     scale = np.abs(right[np.isfinite(right)]).max(initial=0.0)
     largest = float(differences.max())
     return largest / scale if np.isfinite(largest) and scale else float("inf")
@@ -189,10 +190,16 @@ def _checked_value(name: str, value: Any, dtypes: Mapping[str, np.dtype[Any]]) -
         if value != EDGE:
             raise OptionsError(f"padding of `{name}`", "is unknown", got=repr(value), expected=f"a number or {EDGE!r}")
         return value
+    is_complex = np.iscomplexobj(value) and dtypes[name].kind != "c"
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            converted = np.asarray(value).astype(dtypes[name])
-        is_exact = converted.ndim == 0 and (converted.dtype.kind not in "iub" or bool(converted == np.asarray(value)))
+            converted = np.asarray(value).astype(dtypes[name]) if not is_complex else np.empty(1)
+        is_float = dtype_info(dtype_name(dtypes[name])).kind in ("float", "complex")
+        is_exact = converted.ndim == 0 and bool(
+            np.isfinite(converted.astype(np.complex128)) == np.isfinite(value)
+            if is_float
+            else converted == np.asarray(value)
+        )
     except (TypeError, ValueError, OverflowError):
         is_exact = False
     if not is_exact:

@@ -15,6 +15,7 @@ from byoc_core.native.processors import count_cpus
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, join_inputs
 from byoc_core.runtime.devices import Device
 from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.state_pairs import read_state_pairs
 from byoc_core.runtime.threads import num_threads as threads_of_process
 from byoc_core.runtime.value_forms import OPTIONAL, pack_value, unpack_value
 from byoc_core.session.buckets import Buckets, relative_difference
@@ -112,7 +113,7 @@ class Session:
     ) -> None:
         if casting not in CASTINGS:
             raise OptionsError("casting", "has an unknown value", got=repr(casting), expected=" or ".join(CASTINGS))
-        if padding and not buckets:
+        if padding and buckets is None:
             raise OptionsError("padding", "needs buckets", hint="Pass buckets={symbol: [sizes]}.")
         settings = OpeningSettings(
             {name: value for name, value in {"backends": backends, **choices}.items() if value is not None},
@@ -121,13 +122,13 @@ class Session:
             num_threads,
             max_nodes,
             progress,
-            states if isinstance(states, str) else tuple(tuple(pair) for pair in states),
+            read_state_pairs(states),
         )
         calls = {
             "function": function,
             "num_threads": num_threads,
             "casting": casting,
-            "buckets": buckets or {},
+            "buckets": {} if buckets is None else buckets,
             "padding": padding or {},
             "externs": externs,
             "device": device,
@@ -148,11 +149,11 @@ class Session:
         self._input_names = tuple(value.name for value in self.inputs)
         self._output_names = tuple(value.name for value in self.outputs)
         self._has_states = any(found.name == name and found.states for found in self.executable.program.functions)
-        if calls["buckets"] and self._has_states:
+        if calls["buckets"] != {} and self._has_states:
             raise OptionsError("buckets", "are not for models with states: padding would become part of a state")
         values = (*self.inputs, *self.outputs)
         self._buckets = (
-            Buckets(self.inputs, self.outputs, calls["buckets"], calls["padding"]) if calls["buckets"] else None
+            Buckets(self.inputs, self.outputs, calls["buckets"], calls["padding"]) if calls["buckets"] != {} else None
         )
         self._is_plain = (
             self._casting == "no" and self._buckets is None and all(value.form == "tensor" for value in values)
@@ -228,7 +229,8 @@ class Session:
         """Start :meth:`run` in a thread of the session, and return its future.
 
         The session has as many threads as calls of ``num_threads`` fit on the processors, and at least one; further
-        calls wait. ``await asyncio.wrap_future(session.run_async(None, feeds))`` waits in a coroutine.
+        calls wait. Calls of a model with states run one after the other, in the order of their start.
+        ``await asyncio.wrap_future(session.run_async(None, feeds))`` waits in a coroutine.
         """
         return self._executor().submit(self.run, output_names, feeds, out=out, state=state)
 
@@ -412,7 +414,7 @@ class Session:
         process = os.getpid()
         if self._pool is None or self._pool[0] != process:  # a forked child has no threads of its parent
             threads = self._calls["num_threads"] or threads_of_process()
-            workers = max(1, count_cpus() // threads)
+            workers = 1 if self._has_states else max(1, count_cpus() // threads)
             self._pool = process, ThreadPoolExecutor(workers, thread_name_prefix="byoc-session")
         return self._pool[1]
 

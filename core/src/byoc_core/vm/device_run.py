@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["DeviceRun", "MachineDevices"]
 
 
+_MOST_PENDING = 8
+"""Pieces of pending work kept for a register; one more waits for the oldest."""
+
+
 class MachineDevices:
     """The devices of a machine by domain, and the program's constants on each device.
 
@@ -194,6 +198,9 @@ class DeviceRun:
         """Note pending work on the memory of a register; an event covers the earlier work on the same array."""
         entries = self._pending.get(number, [])
         remaining = [entry for entry in entries if entry[0] != domain or entry[2] is not array]
+        if len(remaining) >= _MOST_PENDING:  # copies in a loop, each of another array
+            oldest_domain, oldest_event, _ = remaining.pop(0)
+            self._wait(oldest_domain, oldest_event)
         self._pending[number] = [*remaining, (domain, event, array)]
 
     def _content(self, number: int, tensor: DeviceTensor, memory: NDArray | None) -> DeviceTensor | NDArray:
@@ -232,7 +239,7 @@ class DeviceRun:
         if not source.size:
             return
         stream, device = self.stream(domain, instruction), self._devices[domain]
-        array = np.ascontiguousarray(source).reshape(source.shape)
+        array = source if source.flags.c_contiguous else np.ascontiguousarray(source).reshape(source.shape)
         device.copy_in(array, target, stream)
         self._note(number, domain, device.record(stream), array)
 

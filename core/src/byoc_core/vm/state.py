@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -171,6 +171,9 @@ class State:
                 for source, target in zip(self._values(self._buffers), twin._values(twin._buffers), strict=True):
                     target[...] = source
         return twin
+
+    def __reduce__(self) -> NoReturn:
+        raise CallError(self._where, "cannot be pickled", hint="save() the values, and load() them elsewhere.")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values to an ``.npz`` file, without unused rows; the file appears whole or not at all.
@@ -361,7 +364,7 @@ class State:
         if self._is_spoiled:
             raise CallError(
                 self._where,
-                "is spoiled: an earlier call failed after the function had started",
+                "is spoiled: an earlier call did not end: the function failed, or the process was forked meanwhile",
                 hint="Call reset(), or load() the values of an earlier save().",
             )
 
@@ -370,6 +373,8 @@ class State:
         with self._guard.lock:
             is_free = self._holder != os.getpid()
             if is_free:
+                if self._holder is not None:  # forked during a call of the parent, perhaps amid a new value
+                    self._is_spoiled = True
                 self._holder = os.getpid()
         if not is_free:
             raise CallError(

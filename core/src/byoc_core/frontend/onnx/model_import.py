@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from byoc_core.errors import FrontendError, OptionsError
+from byoc_core.runtime.state_pairs import read_state_pairs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -58,7 +59,7 @@ def from_onnx(
         PluginError: several importer plugins import an operator of the model.
         HookError: the importer of a plugin raised an exception, or returned anything but the outputs of the node.
         IRError: ops of the same name come from several places.
-        OptionsError: ``max_nodes`` is not positive, or ``states`` is another text than ``"detect"``.
+        OptionsError: ``max_nodes`` is not positive, or ``states`` is neither ``"detect"`` nor pairs.
         IRError: a pair of ``states`` names no input or output, or the shapes do not fit each other.
 
     Cost:
@@ -77,11 +78,8 @@ def from_onnx(
 def _with_states(module: IRModule, states: str | Sequence[tuple[str, str]]) -> IRModule:
     from byoc_core.transform.keep_states import KeepStates, detect_states
 
-    if not isinstance(states, str):
-        return KeepStates(tuple((source, target) for source, target in states))(module)
-    if states != "detect":
-        raise OptionsError("states", "has an unknown value", got=repr(states), expected="`detect`, or pairs of names")
-    return KeepStates(detect_states(module["main"]))(module)
+    pairs = read_state_pairs(states)
+    return KeepStates(detect_states(module["main"]) if isinstance(pairs, str) else pairs)(module)
 
 
 @contextmanager
