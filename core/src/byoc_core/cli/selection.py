@@ -150,7 +150,10 @@ def parse_models(texts: Sequence[str]) -> dict[str, Path]:
         name, equals, path = text.partition("=")
         if not equals or not is_name(name) or not path:
             raise OptionsError(
-                "MODEL", "has no name", got=repr(text), expected="NAME=MODEL, for several models in one artifact"
+                "MODEL",
+                "has no name",
+                got=repr(text),
+                expected="an existing file, or NAME=MODEL for each of several models",
             )
         if name in found:
             raise OptionsError("MODEL", f"two models are called `{name}`")
