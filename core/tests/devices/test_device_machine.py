@@ -20,7 +20,7 @@ from byoc_core.ir import IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
 from byoc_core.partitioning import RunCodegen
-from byoc_core.runtime.devices import MemoryDomain
+from byoc_core.runtime.devices import Device, MemoryDomain
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.protected_device import ProtectedDevice
 from byoc_core.runtime.staged import StagedModule
@@ -558,6 +558,15 @@ STATE = parse(
         return y, t
     """
 )
+
+
+def test_a_device_with_no_memory_for_the_host_says_so() -> None:
+    class Unmapped(ProtectedDevice):
+        map = Device.map
+
+    device = Unmapped("npu", host_accessible=True)
+    with pytest.raises(ExecutionError, match=r"device `npu.*maps no memory for the host.*Override `Device.map`"):
+        run_on(compiled(CHAIN, toy_of(device)), device)["main"](X)
 
 
 @pytest.mark.parametrize("host_accessible", [False, True])

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from math import prod
 
 from byoc_core.dtypes import dtype_info
+from byoc_core.errors import ExecutionError
 from byoc_core.runtime.module import MemoryDomain, NDArray
 
 __all__ = ["Device", "DeviceMemory", "DeviceTensor", "MemoryDomain", "find_device", "label_of"]
@@ -111,9 +112,16 @@ class Device(ABC):
     def map(self, buffer: object) -> NDArray:
         """Return the bytes of a buffer as a writable array of one axis, valid until the buffer is freed.
 
-        Only called if the domain is host-accessible.
+        Only called if the domain is host-accessible: such a device overrides this method.
+
+        Raises:
+            ExecutionError: the device has no memory accessible to the host.
         """
-        raise NotImplementedError(f"device `{label_of(self)}` has no memory accessible to the host")
+        raise ExecutionError(
+            f"device `{label_of(self)}`",
+            "maps no memory for the host, though the domain is host-accessible",
+            hint="Override `Device.map`, or declare the domain without `host_accessible`.",
+        )
 
     @abstractmethod
     def record(self, stream: object) -> object:
