@@ -63,7 +63,9 @@ def explain(
     kernels: bool = False,
     **fields: Unpack[RequestFields],
 ) -> Explanation:
-    """Explain the outcome of :func:`build`, with reasons; run the same steps, codegen included, except lowering.
+    """Explain the outcome of :func:`build`, with reasons; run the same steps, codegen included.
+
+    The program is made only if a device computes parts of the module: its copies between memory domains are explained.
 
     Args:
         module: the module to explain.

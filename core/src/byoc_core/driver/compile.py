@@ -19,11 +19,11 @@ from byoc_core.driver.stages import Stage
 from byoc_core.ir import IRModule
 from byoc_core.ir.output_names import name_outputs
 from byoc_core.ir.printer import EXTERNAL_MODULES
-from byoc_core.lower import lower
+from byoc_core.lower import copies_data, lower
 from byoc_core.partitioning import build_report
 from byoc_core.transform import trace_sizes
 
-__all__ = ["Compiled", "compile_regions", "link"]
+__all__ = ["Compiled", "compile_regions", "explained_report", "link"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,18 @@ def link(compiled: Compiled) -> Executable:
     request = compilation.request.to_record(
         {handle.name: path_options(handle.info().options) for handle in compilation.offload_backends}
     )
-    return Executable(program, modules, constants, compiled.report_data, is_own=True, request=request)
+    report = {**compiled.report_data, **copies_data(program)}
+    return Executable(program, modules, constants, report, is_own=True, request=request)
+
+
+def explained_report(compiled: Compiled) -> dict[str, Any]:
+    """Return the report of a compilation as of its executable; lower the module only if a function is a device's."""
+    compilation, module = compiled.compilation, compiled.module
+    external_modules = tuple(module.attrs.get(EXTERNAL_MODULES, ()))
+    if all(item.call_traits(name).domain is None for item in external_modules for name in item.function_names):
+        return compiled.report_data
+    compilation.observers.begin(Stage.LOWER)
+    return {**compiled.report_data, **copies_data(lower(name_outputs(module, compilation.module)))}
 
 
 def _report(carved: Carved, handover: RegionHandover, partitioned: IRModule, compiled: IRModule) -> dict[str, Any]:

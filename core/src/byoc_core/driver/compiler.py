@@ -9,7 +9,7 @@ from byoc_core.artifact import Executable
 from byoc_core.backend.registry import HOST_NAME, Backends, find_registry
 from byoc_core.driver.carve import carve, carve_for_backends, peel_views, plan_layouts
 from byoc_core.driver.compilation import Compilation, new_compilation
-from byoc_core.driver.compile import compile_regions, link
+from byoc_core.driver.compile import compile_regions, explained_report, link
 from byoc_core.driver.explanation import Explanation
 from byoc_core.driver.fallback import judge_fallback
 from byoc_core.driver.kernels import report_kernels
@@ -67,7 +67,7 @@ class Compiler:
         """Explain the outcome of :meth:`build`, with reasons; see :func:`byoc_core.explain`."""
         compiled = compile_regions(carve(prepare(self._open(module, request, progress))))
         generated = {"kernels": report_kernels(compiled)} if kernels else {}
-        return Explanation(compiled.partitioned, {**compiled.report_data, **generated})
+        return Explanation(compiled.partitioned, {**explained_report(compiled), **generated})
 
     def carve(
         self, module: IRModule, request: CompileRequest | None = None, *, progress: Progress | None = None

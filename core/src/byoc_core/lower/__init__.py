@@ -4,6 +4,7 @@ The machine verifies each program before running, without trust in the planning:
 ``ProgramError``, an alias not permitted by an external function is a ``LinkError``.
 """
 
+from byoc_core.lower.copies_data import copies_data
 from byoc_core.lower.lower_module import lower
 
-__all__ = ["lower"]
+__all__ = ["copies_data", "lower"]

@@ -5,6 +5,10 @@ The report's data is plain JSON, made during compilation, in the form described 
 
     "sizes": [{"function", "size", "kind": "input", "expression" or "unknown", "where"}]
 
+and, with devices, the copies between memory domains (``byoc_core.lower.copies_data``)::
+
+    "copies": [{"function", "value", "nbytes", "source", "target", "readers"}]
+
 An artifact may carry any JSON here, or a report of an older form. Unfit data is left out rather than trusted.
 """
 
@@ -34,6 +38,7 @@ _MAX_TEXTS = 4
 _MAX_REASONS = 12
 _MAX_NEAR_MISSES = 6
 _MAX_BORDERS = 8
+_MAX_COPIES = 12
 _MAX_KINDS = 12
 _MAX_SETS = 16
 
@@ -53,8 +58,8 @@ def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
     raising hooks (``hook_failures`` of the data holds the tracebacks); the reasons for ops on the host, the most
     expensive first, an op counted once for each backend with a reason; near misses of patterns not among these reasons;
     pairs of regions of one backend, kept apart although one reads from the other; the values crossing borders in a
-    planned layout; the dynamic sizes not determined by any input; the sets of sizes compiled by backends with static
-    shapes.
+    planned layout; the copies between memory domains; the dynamic sizes not determined by any input; the sets of sizes
+    compiled by backends with static shapes.
 
     Args:
         data: the report's data.
@@ -69,6 +74,7 @@ def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
         *_near_miss_lines(data),
         *_border_lines(data),
         *_layout_lines(data),
+        *_copy_lines(data),
         *_size_lines(data),
         *_specialised_lines(data),
     ]
@@ -248,6 +254,22 @@ def _layout_lines(data: Mapping[str, Any]) -> list[str]:
         lines.append(f"  axes {axes_text}: {'; '.join(values[:_MAX_OPS_NAMED])}{more}")
     num_more = len(lines) - _MAX_KINDS
     return _section("values crossing borders with permuted axes:", lines[:_MAX_KINDS], num_more, "orders of axes")
+
+
+def _copy_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return a line for each copy between memory domains: the value, its size, and the readers on the other side."""
+    copies = items_of(data.get("copies"))
+    lines = []
+    for item in copies[:_MAX_COPIES]:
+        readers = item.get("readers")
+        names = list(map(_text, readers)) if isinstance(readers, list) else []
+        more = f" and {len(names) - _MAX_OPS_NAMED} more" if len(names) > _MAX_OPS_NAMED else ""
+        nbytes = item.get("nbytes")
+        size = f"{nbytes:,}" if isinstance(nbytes, int) and 0 <= nbytes <= MAX_FLOPS else _text(nbytes) or "?"
+        why = f"for {', '.join(names[:_MAX_OPS_NAMED])}{more}" if names else "without a reader"
+        domains = f"{_text(item.get('source')) or '?'} to {_text(item.get('target')) or '?'}"
+        lines.append(f"  {_text(item.get('value')) or '?'}, {size} bytes: {domains}, {why}")
+    return _section("copies between memory domains:", lines, len(copies) - len(lines), "copies")
 
 
 def _size_lines(data: Mapping[str, Any]) -> list[str]:
