@@ -82,8 +82,8 @@ FAULTS_OF_DNNL = (
     _fault(
         "dnnl-softmax-over-the-input",
         "lowerings/normalisation.py",
-        "if has_operand_layout and not planner.is_result(call.output) and planner.can_overwrite(call, x):",
-        "if has_operand_layout and not planner.is_result(call.output) and planner.is_read_once(x):",
+        "if has_operand_layout and not planner.graph.is_result(call.output) and planner.can_overwrite(call, x):",
+        "if has_operand_layout and not planner.graph.is_result(call.output) and planner.graph.is_read_once(x):",
         "A softmax is written over an input of the region, where nothing else reads the input.",
         "L4-inputs-unwritten",
         "L4-read-only-inputs",

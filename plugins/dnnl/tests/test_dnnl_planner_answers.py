@@ -70,12 +70,12 @@ def test_who_reads_a_value_is_known(data: st.DataObject) -> None:
     for id_ in range(count + 1):
         readers = [call for call in calls if id_ in call.inputs]
         is_result = id_ in outputs
-        assert planner.is_result(id_) is is_result
-        assert planner.is_read(id_) is (bool(readers) or is_result)
-        assert planner.is_read_once(id_) is (len(readers) == 1 and not is_result)
+        assert planner.graph.is_result(id_) is is_result
+        assert planner.graph.is_read(id_) is (bool(readers) or is_result)
+        assert planner.graph.is_read_once(id_) is (len(readers) == 1 and not is_result)
         if id_:
             follows = not is_result and len(readers) == 1 and readers[0].inputs.count(id_) == 1
-            assert planner.follower(calls[id_ - 1]) == (readers[0] if follows else None)
+            assert planner.graph.follower(calls[id_ - 1]) == (readers[0] if follows else None)
 
 
 def test_a_call_that_reads_memory_last_may_write_there() -> None:

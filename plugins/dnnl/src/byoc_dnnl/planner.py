@@ -23,7 +23,8 @@ from byoc_core.opset import LARGEST
 from byoc_core.runtime.graph.document import GraphFunction, GraphTensor
 from byoc_core.runtime.module import NDArray
 
-from byoc_dnnl.calls import Call, calls_of, exceeded_limit, sizes_of
+from byoc_dnnl.call_graph import CallGraph
+from byoc_dnnl.calls import Call, exceeded_limit, sizes_of
 from byoc_dnnl.capi import Argument, DataType
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
@@ -57,6 +58,7 @@ class Planner:
 
     Attributes:
         offered: the collected names, by the name of the result.
+        graph: the calls of the function.
         ranges: magnitudes of values, as far as known to the plan.
     """
 
@@ -79,18 +81,11 @@ class Planner:
         self._strict = strict
         self._precision: Precision = "float32" if lacks_instructions(engine.isa, precision) else precision
         self._function = function
-        self._calls = calls_of(function)
+        self.graph = CallGraph(function)
         self._constants = constants
-        self.ranges = Ranges(function, self._calls, constants, precision)
+        self.ranges = Ranges(function, self.graph.calls, constants, precision)
         self._digests = {id_: constant.digest for id_, constant in enumerate(function.constants, len(function.inputs))}
-        self._makers = {call.output: call for call in self._calls}
-        self._readers: dict[int, list[Call]] = {}
-        for call in self._calls:
-            for id_ in dict.fromkeys(call.inputs):
-                self._readers.setdefault(id_, []).append(call)
-        self._last_readers = {id_: calls[-1].output for id_, calls in self._readers.items()}
         self._refusals: dict[int, str | None] = {}
-        self._followers: dict[int, Call | None] = {}
         self._row_major_descs: dict[tuple[tuple[int, ...], str], MemoryDesc] = {}
         self._steps: list[AnyStep] = []
         self._computed: list[tuple[int, ...]] = []
@@ -106,11 +101,10 @@ class Planner:
         self._unstored: dict[int, Quantised | Flattened] = {}
         self._deferred: dict[int, Callable[[], None]] = {}
         self._new_constants: dict[str, Callable[[], NDArray]] = {}
-        self._arguments_of: dict[int, list[int]] = {}
-        for number, (_, id_) in enumerate(function.outputs):
-            self._arguments_of.setdefault(id_, []).append(len(function.inputs) + number)
         self._transposes_to_results = {
-            call.inputs[0]: call for call in self._calls if call.op == "permute_dims" and self.is_result(call.output)
+            call.inputs[0]: call
+            for call in self.graph.calls
+            if call.op == "permute_dims" and self.graph.is_result(call.output)
         }
         self._locate_inputs()
 
@@ -131,7 +125,7 @@ class Planner:
         """Return the plan, or the reason for a failure, with the name of the op."""
         from byoc_dnnl.lowerings import lower
 
-        for call in self._calls:
+        for call in self.graph.calls:
             if call.output in self._fused or call.output in self._early:
                 continue
             self._next = call.output
@@ -139,12 +133,12 @@ class Planner:
             reason = lower(call, self)
             if reason is not None:
                 return f"`{call.op}`: {reason}"
-        for id_, arguments in self._arguments_of.items():
+        for id_, arguments in self.graph.result_arguments.items():
             if not self.is_available(id_):
                 return f"oneDNN does not support tensors like {self._function.values[id_]}"
             for argument in arguments:
                 self._deliver(id_, argument)
-        ops = partial(ops_of_steps, self._calls, self._computed)
+        ops = partial(ops_of_steps, self.graph.calls, self._computed)
         return Plan(self._steps, self._packings, self._new_constants, ops)
 
     # Queries of lowerings.
@@ -167,46 +161,17 @@ class Planner:
         """Return whether a value is available already."""
         return id_ in self._locations or id_ in self._deferred
 
-    def maker(self, id_: int) -> Call | None:
-        """Return the call producing a value; ``None`` for inputs and constants."""
-        return self._makers.get(id_)
-
     def is_deferred(self, id_: int) -> bool:
         """Return whether a value is not yet computed, but will be on request."""
         return id_ in self._deferred
-
-    def is_read(self, id_: int) -> bool:
-        """Return whether a value is read by a call, or is a result of the region."""
-        return id_ in self._readers or self.is_result(id_)
-
-    def is_read_once(self, id_: int) -> bool:
-        """Return whether a value is read by a single call, and is no result of the region."""
-        return len(self._readers.get(id_, ())) == 1 and not self.is_result(id_)
-
-    def follower(self, call: Call) -> Call | None:
-        """Return the only reader of a call's result, or ``None``."""
-        id_ = call.output
-        if id_ not in self._followers:
-            readers = self._readers.get(id_, [])
-            is_followed = len(readers) == 1 and readers[0].inputs.count(id_) == 1 and id_ not in self._arguments_of
-            self._followers[id_] = readers[0] if is_followed else None
-        return self._followers[id_]
-
-    def readers(self, id_: int) -> Sequence[Call]:
-        """Return the calls reading a value."""
-        return self._readers.get(id_, ())
-
-    def is_result(self, id_: int) -> bool:
-        """Return whether a value is a result of the region."""
-        return id_ in self._arguments_of
 
     def can_overwrite(self, call: Call, id_: int) -> bool:
         """Return whether a call is the last reader of a value's memory, reads once, and the memory is in the arena."""
         buffer = self._locations[id_].buffer
         values = self._values_in.get(buffer, [])
-        readers = [reader for value in values for reader in self._readers.get(value, ())]
+        readers = [reader for value in values for reader in self.graph.readers(value)]
         pending = [reader for reader in readers if not self._is_done(reader)]
-        has_result = any(map(self.is_result, values))
+        has_result = any(map(self.graph.is_result, values))
         return buffer.kind is Kind.ARENA and not has_result and pending == [call] and call.inputs.count(id_) == 1
 
     def _is_done(self, call: Call) -> bool:
@@ -250,9 +215,9 @@ class Planner:
         if call.result.dtype != "float32" or self._precision == "float32":
             return call.result.dtype
         value = call
-        while (follower := self.follower(value)) is not None and follower.op in PASSING:
+        while (follower := self.graph.follower(value)) is not None and follower.op in PASSING:
             value = follower
-        reads_narrow = any(reader.op in READING_NARROW for reader in self._readers.get(value.output, ()))
+        reads_narrow = any(reader.op in READING_NARROW for reader in self.graph.readers(value.output))
         return self._precision if reads_narrow else "float32"
 
     def stored_location(self, id_: int) -> Location:
@@ -287,7 +252,7 @@ class Planner:
 
         Tools write ``dequantize`` before each reader. Only the integers are computed, so the order does not matter.
         """
-        call = self._makers.get(id_)
+        call = self.graph.maker(id_)
         if call is not None and call.op == "dequantize" and id_ not in self._unstored:
             from byoc_dnnl.lowerings import lower
 
@@ -402,7 +367,9 @@ class Planner:
 
     def _is_live(self, id_: int) -> bool:
         """Return whether a reader of a value is pending."""
-        return self._last_readers.get(id_, -1) >= self._next and any(map(self._is_pending, self._readers[id_]))
+        return self.graph.last_readers.get(id_, -1) >= self._next and any(
+            map(self._is_pending, self.graph.readers(id_))
+        )
 
     def _is_pending(self, call: Call) -> bool:
         return call.output >= self._next and call.output not in self._fused
@@ -449,12 +416,12 @@ class Planner:
 
         if desc.dtype != self.declared_dtype(id_):
             return None
-        if id_ in self._arguments_of and desc.is_row_major():
-            return self._arguments_of[id_][0]
+        if id_ in self.graph.result_arguments and desc.is_row_major():
+            return self.graph.result_arguments[id_][0]
         transpose = self._transposes_to_results.get(id_)
         if transpose is None or not desc.permuted(permuted_axes(transpose)).is_row_major():
             return None
-        return self._arguments_of[transpose.output][0]
+        return self.graph.result_arguments[transpose.output][0]
 
     def allocate_temporary(self, name: str, desc: MemoryDesc) -> Location:
         """Return memory for an intermediate between primitives of a lowering."""

@@ -48,11 +48,11 @@ def add_spelled_batch_norm(call: Call, planner: Planner) -> bool:
     past the caches, and the reader of the result loses the time again. Among followers, the primitive computes only
     ReLU, and no ReLU of values declared narrow.
     """
-    product = planner.follower(call)
-    total = product and planner.follower(product)
+    product = planner.graph.follower(call)
+    total = product and planner.graph.follower(product)
     if total is None or product is None or (call.op, product.op, total.op) != _SPELLED:
         return False
-    next_call = planner.follower(total)
+    next_call = planner.graph.follower(total)
     if not call.result == product.result == total.result or (
         next_call is not None and next_call.op in _BETTER_POST_OPS
     ):

@@ -167,7 +167,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
 
 def _find_bias(call: Call, planner: Planner, axis: int) -> tuple[Call, int] | None:
     """Return the call after a convolution for adding a number to each channel, with the value of the numbers."""
-    follower = planner.follower(call)
+    follower = planner.graph.follower(call)
     if follower is None or follower.op not in ("add", "nn.bias_add"):
         return None
     side = find_side(follower, call.output)

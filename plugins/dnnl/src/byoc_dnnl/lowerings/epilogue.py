@@ -231,7 +231,7 @@ class _Search:
         desc = self._result(primitive)
         links = _links_after(self.calls, self.planner, desc, self.to_primitive)
         last = links[-1].call if links else self.calls[-1]
-        if self.planner.follower(last) is not end.call:
+        if self.planner.graph.follower(last) is not end.call:
             return None
         through_sum = _links_of_sum(end.call, desc, self.planner, self.to_primitive)
         found = self._ending_in_bytes([*links, *through_sum], desc) if through_sum else None
@@ -267,7 +267,7 @@ def _keeps_nan(link: _Link, primitive: PrimitiveDesc) -> bool:
 
 def _end_in_bytes(call: Call, planner: Planner) -> _Link | None:
     """Return the ``quantize`` reached by the calls after this call, if able to end the primitive."""
-    while (follower := planner.follower(call)) is not None:
+    while (follower := planner.graph.follower(call)) is not None:
         if follower.op == "quantize":
             post_ops = to_bytes(follower, planner) if follower.inputs[0] == call.output else None
             return None if post_ops is None else _Link(follower, post_ops)
@@ -321,7 +321,7 @@ def _with_overwrite(links: Sequence[_Link], desc: MemoryDesc, planner: Planner) 
 
     All other operands of the primitive are still to be read, and therefore lie elsewhere.
     """
-    if planner.is_result(links[-1].call.output) and desc.is_row_major():
+    if planner.graph.is_result(links[-1].call.output) and desc.is_row_major():
         return []  # the caller's memory is the best location
     for index, link in enumerate(links):
         side = link.side
@@ -349,7 +349,7 @@ def _links_after(calls: Sequence[Call], planner: Planner, desc: MemoryDesc, to_p
     if _is_rounded_before(value, planner):
         return links
     while True:
-        follower = planner.follower(value)
+        follower = planner.graph.follower(value)
         link = follower and _link_of(follower, value, planner, desc, to_primitive)
         if not link:
             return links
@@ -367,7 +367,7 @@ def _is_rounded_before(call: Call, planner: Planner) -> bool:
     """
     if call.op == "matmul" and call.result.dtype in _NARROW and not any(map(planner.is_constant, call.inputs)):
         return True
-    while (follower := planner.follower(call)) is not None:
+    while (follower := planner.graph.follower(call)) is not None:
         if follower.op == "nn.stepwise_softmax":
             return True
         if follower.op not in (*FUNCTIONS, *BINARIES, "nn.bias_add"):

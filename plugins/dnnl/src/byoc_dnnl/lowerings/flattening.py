@@ -48,7 +48,7 @@ def find_flattened(call: Call, planner: Planner) -> Flattened | None:
 
 def _is_multiplied(call: Call, planner: Planner) -> bool:
     """Return whether the only reader of a call's result is a product with reorderable constant weights."""
-    reader = planner.follower(call)
+    reader = planner.graph.follower(call)
     if reader is None or reader.op not in ("matmul", "nn.dense") or reader.inputs[0] != call.output:
         return False
     weight, sizes = reader.inputs[1], sizes_of(reader.operands[1])

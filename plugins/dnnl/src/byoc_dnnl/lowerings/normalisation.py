@@ -31,7 +31,7 @@ def lower_softmax(call: Call, planner: Planner) -> str | None:
     """
     axis = axis_of(call)
     dtype = planner.result_dtype(call)
-    is_safe = planner.ranges.proves([(call.inputs[0], LARGEST)]) or _sums_rows(planner.follower(call), call, axis)
+    is_safe = planner.ranges.proves([(call.inputs[0], LARGEST)]) or _sums_rows(planner.graph.follower(call), call, axis)
     reason = _add(call, planner, lambda desc, target: planner.factory.softmax(desc, target, axis), dtype=dtype)
     if reason is None and not is_safe:
         planner.check_result(call, 2.0)
@@ -133,7 +133,7 @@ def _written(call: Call, planner: Planner, location: Location, result: MemoryDes
     """Return the location of a result: for a softmax the operand, still in cache, if nothing else reads the operand."""
     (x, *_) = call.inputs
     has_operand_layout = call.op == "nn.softmax" and location is planner.stored_location(x) and location.desc == result
-    if has_operand_layout and not planner.is_result(call.output) and planner.can_overwrite(call, x):
+    if has_operand_layout and not planner.graph.is_result(call.output) and planner.can_overwrite(call, x):
         planner.set_location(call.output, location)
         return location
     return planner.allocate_result(call.output, result)

@@ -217,7 +217,7 @@ def _sources(planner: Planner, x: int, sizes: tuple[int, ...], dtype: str) -> It
 
 def _targets(call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str) -> Iterator[MemoryDesc]:
     """Yield layouts of the result: a layout made row-major by a following permutation, then row-major order."""
-    follower = planner.follower(call)
+    follower = planner.graph.follower(call)
     if follower and follower.op == "permute_dims" and sizes == sizes_of(call.result):
         axes = permuted_axes(follower)
         if axes[-1] == len(sizes) - 1:  # oneDNN's products have their columns innermost

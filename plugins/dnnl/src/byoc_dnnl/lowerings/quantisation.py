@@ -241,14 +241,14 @@ def _writes_channels_last(call: Call, planner: Planner) -> bool:
 
 def _is_for_convolutions(call: Call, planner: Planner) -> bool:
     """Return whether only convolutions of images with channels first read the bytes, or the bytes dequantised."""
-    readers = planner.readers(call.output)
-    nested = [planner.readers(reader.output) if reader.op == "dequantize" else (reader,) for reader in readers]
+    readers = planner.graph.readers(call.output)
+    nested = [planner.graph.readers(reader.output) if reader.op == "dequantize" else (reader,) for reader in readers]
     convolutions = [
         reader.op.startswith("nn.conv") and str(reader.attrs["data_layout"]).startswith("NC")
         for group in nested
         for reader in group
     ]
-    return bool(convolutions) and all(convolutions) and not planner.is_result(call.output)
+    return bool(convolutions) and all(convolutions) and not planner.graph.is_result(call.output)
 
 
 def _shifted(zero: int) -> list[PostOp]:

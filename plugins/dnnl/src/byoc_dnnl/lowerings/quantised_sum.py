@@ -65,7 +65,7 @@ def add_quantised_sum(call: Call, planner: Planner) -> bool:
 
 def _step_after(call: Call, planner: Planner) -> float | None:
     """Return the scale of the ``quantize`` after a call, directly or after a ReLU."""
-    follower = planner.follower(call)
+    follower = planner.graph.follower(call)
     if follower is not None and follower.op == "nn.relu":
-        follower = planner.follower(follower)
+        follower = planner.graph.follower(follower)
     return scalar_of(planner, follower.inputs[1]) if follower is not None and follower.op == "quantize" else None

@@ -78,11 +78,11 @@ def add_quantised_product(call: Call, planner: Planner) -> str | None:
 def _find_weights(call: Call, planner: Planner) -> _Weights | None:
     """Return the weights behind the right operand of a product; transposes between are allowed."""
     depth_axis = 1 if call.op == "nn.dense" else 0
-    maker = planner.maker(call.inputs[1])
+    maker = planner.graph.maker(call.inputs[1])
     while maker is not None and maker.op == "permute_dims" and len(maker.result.shape) == 2:
         axes = (1, 0) if maker.attrs.get("axes") is None else integers(maker, "axes", 2)
         depth_axis = depth_axis if axes[0] % 2 == 0 else 1 - depth_axis
-        maker = planner.maker(maker.inputs[0])
+        maker = planner.graph.maker(maker.inputs[0])
     is_matrix = maker is not None and maker.op == "dequantize" and len(maker.result.shape) == 2
     return _Weights(maker, depth_axis) if maker is not None and is_matrix else None
 

@@ -73,7 +73,7 @@ def lower_recurrence(call: Call, planner: Planner) -> str | None:
         recurrence=layout(state_weights.desc.sizes),
         bias=shift.desc,
         target=planner.row_major((steps, batch, directions * hidden)),
-        writes_states=any(map(planner.is_read, last_states)),
+        writes_states=any(map(planner.graph.is_read, last_states)),
     )
     primitive = _make(call, planner, layer)
     if isinstance(primitive, str):

@@ -49,15 +49,15 @@ def find_residual_sum(quantize: Call, planner: Planner) -> ResidualSum | None:
     The first rounding and saturation happen as if bytes were written. With equal scales the sum is exact. Otherwise the
     limits of :func:`~byoc_dnnl.lowerings.quantised_terms.are_small` hold.
     """
-    dequantize = planner.follower(quantize)
-    add = planner.follower(dequantize) if dequantize is not None and dequantize.op == "dequantize" else None
+    dequantize = planner.graph.follower(quantize)
+    add = planner.graph.follower(dequantize) if dequantize is not None and dequantize.op == "dequantize" else None
     if dequantize is None or add is None or add.op != "add" or add.operands[0].shape != add.operands[1].shape:
         return None
     if dequantize.inputs[0] != quantize.output:
         return None
-    relu, last = None, planner.follower(add)
+    relu, last = None, planner.graph.follower(add)
     if last is not None and last.op == "nn.relu":
-        relu, last = last, planner.follower(last)
+        relu, last = last, planner.graph.follower(last)
     if last is None or last.op != "quantize" or last.inputs[0] != (relu or add).output:
         return None
     (other_id,) = (id_ for id_ in add.inputs if id_ != dequantize.output)

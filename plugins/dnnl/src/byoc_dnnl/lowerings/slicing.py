@@ -29,7 +29,7 @@ def lower_split(call: Call, planner: Planner) -> str | None:
     axis = in_range(call, "axis", integer(call, "axis"))
     lengths = integers(call, "sections", len(call.results))
     for index, start in enumerate(accumulate([0, *lengths[:-1]])):
-        if planner.is_read(call.outputs[index]):
+        if planner.graph.is_read(call.outputs[index]):
             starts = [start if index_axis == axis else 0 for index_axis in range(len(sizes))]
             _add_slice(call, planner, index, starts, [1] * len(sizes))
     return None

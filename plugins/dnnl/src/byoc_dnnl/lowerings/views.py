@@ -54,7 +54,7 @@ def _movable(planner: Planner, id_: int) -> Quantised | None:
     found = planner.quantised(id_)
     if found is None or found.axis is not None or found.location.buffer.kind is Kind.CONSTANT:
         return None
-    return found if planner.is_read_once(id_) else None
+    return found if planner.graph.is_read_once(id_) else None
 
 
 def _viewed(planner: Planner, id_: int, location: Location, sizes: tuple[int, ...]) -> Location:
