@@ -216,6 +216,7 @@ static int32_t check_results(checker *self, const rt_instruction *call) {
 
 static int32_t check_function_call(const checker *self, const rt_instruction *call) {
   const rt_vm_function *callee = &self->program->functions[call->callee];
+  if (callee->num_states) return fail(self, "calls a function with states");
   if (call->num_args != callee->num_params || call->num_results != callee->num_results)
     return fail(self, "wrong number of arguments or results of a function");
   int32_t status = 0;
@@ -388,11 +389,13 @@ int32_t rt_check_program(rt_pool *pool, rt_program *program, const char *where) 
   for (int32_t i = 0; i < program->num_functions && !status; ++i) {
     checker self = {.pool = pool, .where = where, .program = program, .function = &program->functions[i], .index = -1};
     status = check_declarations(&self);
+    if (!status) status = rt_check_states(pool, program, self.function, where);
   }
   for (int32_t i = 0; i < program->num_functions && !status; ++i) {
     checker self = {.pool = pool, .where = where, .program = program, .function = &program->functions[i], .index = -1};
     status = check_code(&self);
-    if (!status && has_views(&self)) version = RT_PROGRAM_WITH_VIEWS;
+    if (!status && self.function->num_states) version = RT_PROGRAM_WITH_STATES;
+    if (!status && version == RT_PLAIN_PROGRAM && has_views(&self)) version = RT_PROGRAM_WITH_VIEWS;
   }
   if (status || version == program->version) return status;
   return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is malformed: has the wrong format version; got %d, expected %d", where,

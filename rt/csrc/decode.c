@@ -13,7 +13,7 @@ typedef struct {
   const uint8_t *data;
   size_t nbytes, position;
   const char *where;
-  int has_views;
+  int has_views, has_states;
   int32_t status;
 } reader;
 
@@ -206,6 +206,21 @@ static void read_constant_index(reader *self, rt_dims *dims, rt_register *out) {
   out->owner = index_number(self);
 }
 
+/* Read a number written as the number plus 1; -1 for none. */
+static int32_t optional_number(reader *self) { return index_number(self) - 1; }
+
+static void read_states(reader *self, rt_vm_function *out) {
+  out->num_states = count(self);
+  rt_state_slot *states = take(self, out->num_states, sizeof *states);
+  for (int32_t i = 0; i < out->num_states && !self->status; ++i) {
+    states[i].param = index_number(self);
+    states[i].result = index_number(self);
+    states[i].initial = optional_number(self);
+    states[i].axis = optional_number(self);
+  }
+  out->states = states;
+}
+
 static void read_code(reader *self, rt_vm_function *out) {
   out->num_instructions = count(self);
   rt_instruction *code = take(self, out->num_instructions, sizeof *code);
@@ -257,6 +272,7 @@ static void read_function(reader *self, rt_vm_function *out) {
   groups[4] = read_group(self, dims, RT_DYNAMIC, read_dynamic, &out->num_dynamics);
   read_code(self, out);
   if (self->has_views) groups[5] = read_group(self, dims, RT_VIEW, read_view, &out->num_views);
+  if (self->has_states) read_states(self, out);
   if (!self->status) join_groups(self, out, groups);
 }
 
@@ -290,22 +306,18 @@ int32_t rt_decode_program(rt_pool *pool, const uint8_t *data, size_t nbytes, con
   if (nbytes < self.position || memcmp(data, MAGIC, sizeof MAGIC))
     return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is malformed: bytecode: is not a VM program", where);
   const int version = data[sizeof MAGIC] | data[sizeof MAGIC + 1] << 8;
-  if (version == RT_PROGRAM_WITH_STATES)
-    return byoc_rt_fail(BYOC_RT_UNSUPPORTED,
-                        "%s: keeps states from call to call, and this runtime keeps none. Build the model without "
-                        "states, and pass the values between calls, or run the artifact by byoc-core.",
-                        where);
   if (version == RT_PROGRAM_WITH_DOMAINS)
     return byoc_rt_fail(BYOC_RT_UNSUPPORTED,
                         "%s: keeps tensors in the memory of a device, and this runtime knows none. Run the artifact by "
                         "byoc-core.",
                         where);
-  if (version < RT_PLAIN_PROGRAM || version > RT_PROGRAM_WITH_VIEWS)
+  if (version < RT_PLAIN_PROGRAM || version > RT_PROGRAM_WITH_STATES)
     return byoc_rt_fail(BYOC_RT_ARTIFACT,
                         "%s: is malformed: bytecode: has another format version; got %d, expected %d to %d. "
                         "Use a byoc-rt as new as the byoc-core that made the program, or build the model again.",
-                        where, version, RT_PLAIN_PROGRAM, RT_PROGRAM_WITH_VIEWS);
-  self.has_views = version > RT_PLAIN_PROGRAM;
+                        where, version, RT_PLAIN_PROGRAM, RT_PROGRAM_WITH_STATES);
+  self.has_views = version >= RT_PROGRAM_WITH_VIEWS;
+  self.has_states = version >= RT_PROGRAM_WITH_STATES;
   read_program(&self, program);
   program->version = version;
   return self.status;

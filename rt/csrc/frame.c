@@ -34,6 +34,7 @@ static size_t set_tables(const byoc_rt_function *function, char *block, rt_frame
   frame->storage_nbytes = next_table(block, &position, (size_t)vm->num_storages, sizeof(int64_t));
   frame->dynamics = next_table(block, &position, (size_t)vm->num_dynamics, sizeof *frame->dynamics);
   frame->copies = next_table(block, &position, (size_t)vm->num_params, sizeof *frame->copies);
+  frame->arguments = next_table(block, &position, (size_t)vm->num_params, sizeof *frame->arguments);
   frame->operands = next_table(block, &position, max_operands, sizeof *frame->operands);
   frame->specs = next_table(block, &position, max_operands, sizeof *frame->specs);
   frame->made = next_table(block, &position, max_operands, sizeof *frame->made);

@@ -202,19 +202,53 @@ static int32_t find_argument_views(rt_pool *pool, byoc_rt_function *function) {
 }
 
 /* Describe parameters or results for callers. */
-static const byoc_rt_tensor_info *describe(rt_pool *pool, const rt_dims *dims, const rt_spec *specs, int32_t count) {
+static const byoc_rt_tensor_info *describe(rt_pool *pool, const rt_dims *dims, const rt_spec *specs,
+                                           const int32_t *numbers, int32_t count) {
   byoc_rt_tensor_info *infos = rt_take(pool, (size_t)count, sizeof *infos);
   for (int32_t i = 0; infos && i < count; ++i) {
-    int64_t *shape = rt_take(pool, (size_t)specs[i].ndim, sizeof *shape);
-    const char **texts = rt_take(pool, (size_t)specs[i].ndim, sizeof *texts);
+    const rt_spec *spec = &specs[numbers[i]];
+    int64_t *shape = rt_take(pool, (size_t)spec->ndim, sizeof *shape);
+    const char **texts = rt_take(pool, (size_t)spec->ndim, sizeof *texts);
     if (!shape || !texts) return NULL;
-    for (int32_t axis = 0; axis < specs[i].ndim; ++axis) {
-      texts[axis] = rt_dim_text(dims, specs[i].dims[axis]);
-      if (!rt_is_number(dims, specs[i].dims[axis], &shape[axis])) shape[axis] = -1;
+    for (int32_t axis = 0; axis < spec->ndim; ++axis) {
+      texts[axis] = rt_dim_text(dims, spec->dims[axis]);
+      if (!rt_is_number(dims, spec->dims[axis], &shape[axis])) shape[axis] = -1;
     }
-    infos[i] = (byoc_rt_tensor_info){specs[i].name, specs[i].dtype, specs[i].ndim, shape, texts};
+    infos[i] = (byoc_rt_tensor_info){spec->name, spec->dtype, spec->ndim, shape, texts};
   }
   return infos;
+}
+
+/* Return the numbers below `total` without those of states, in order. */
+static const int32_t *without_states(rt_pool *pool, int32_t total, const int32_t *of_states, int32_t num_states) {
+  int32_t *numbers = rt_take(pool, (size_t)total, sizeof *numbers), count = 0;
+  uint8_t *is_state = rt_take(pool, (size_t)total, 1);
+  if (!numbers || !is_state) return NULL;
+  for (int32_t i = 0; i < num_states; ++i) is_state[of_states[i]] = 1;
+  for (int32_t i = 0; i < total; ++i)
+    if (!is_state[i]) numbers[count++] = i;
+  return numbers;
+}
+
+/* Describe inputs, outputs and states for callers. */
+static int32_t describe_function(rt_pool *pool, byoc_rt_function *function) {
+  const rt_vm_function *vm = function->vm;
+  int32_t *params = rt_take(pool, (size_t)vm->num_states, sizeof *params);
+  int32_t *results = rt_take(pool, (size_t)vm->num_states, sizeof *results);
+  if (!params || !results) return rt_error_status();
+  for (int32_t i = 0; i < vm->num_states; ++i) {
+    params[i] = vm->states[i].param;
+    results[i] = vm->states[i].result;
+  }
+  function->num_inputs = vm->num_params - vm->num_states;
+  function->num_outputs = vm->num_results - vm->num_states;
+  function->input_params = without_states(pool, vm->num_params, params, vm->num_states);
+  function->output_results = without_states(pool, vm->num_results, results, vm->num_states);
+  if (!function->input_params || !function->output_results) return rt_error_status();
+  function->inputs = describe(pool, vm->dims, vm->params, function->input_params, function->num_inputs);
+  function->outputs = describe(pool, vm->dims, vm->results, function->output_results, function->num_outputs);
+  function->states = describe(pool, vm->dims, vm->params, params, vm->num_states);
+  return function->inputs && function->outputs && function->states ? 0 : rt_error_status();
 }
 
 static int32_t link_function(byoc_rt_program *program, byoc_rt_function *function) {
@@ -227,18 +261,17 @@ static int32_t link_function(byoc_rt_program *program, byoc_rt_function *functio
   rt_append(&where, "function `%s`", vm->name);
   function->where = rt_copy(pool, rt_text_of(where.text));
   function->program = program;
-  function->inputs = describe(pool, vm->dims, vm->params, vm->num_params);
-  function->outputs = describe(pool, vm->dims, vm->results, vm->num_results);
   function->code = rt_take(pool, (size_t)vm->num_instructions, sizeof *function->code);
   function->ops = rt_take(pool, (size_t)vm->num_instructions, sizeof *function->ops);
   function->operands = rt_take(pool, (size_t)num_operands, sizeof *function->operands);
-  if (!function->where || !function->inputs || !function->outputs || !function->code || !function->ops ||
-      !function->operands)
-    return rt_error_status();
+  if (!function->where || !function->code || !function->ops || !function->operands) return rt_error_status();
+  const int32_t status = describe_function(pool, function);
+  if (status) return status;
+  function->max_operands = vm->num_params; /* the frame's tables of operands hold the arguments of a call too */
   linker self = {program, function, 0};
   for (; self.index < vm->num_instructions; ++self.index) {
-    const int32_t status = link_instruction(&self, &vm->code[self.index]);
-    if (status) return status;
+    const int32_t linked = link_instruction(&self, &vm->code[self.index]);
+    if (linked) return linked;
   }
   return find_argument_views(pool, function);
 }

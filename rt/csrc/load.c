@@ -118,8 +118,8 @@ static int32_t check_functions(const byoc_rt_program *program) {
       if (!strcmp(program->functions[(i + k) % program->num_functions].vm->name, declared->name))
         found = &program->functions[(i + k) % program->num_functions];
     are_same = found &&
-               rt_are_same_tensors(found->inputs, found->vm->num_params, declared->inputs, declared->num_inputs) &&
-               rt_are_same_tensors(found->outputs, found->vm->num_results, declared->outputs, declared->num_outputs);
+               rt_are_same_tensors(found->inputs, found->num_inputs, declared->inputs, declared->num_inputs) &&
+               rt_are_same_tensors(found->outputs, found->num_outputs, declared->outputs, declared->num_outputs);
   }
   if (are_same) return 0;
   return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s, member program: has functions other than declared by the manifest",
@@ -227,8 +227,9 @@ const byoc_rt_function *byoc_rt_find_function(const byoc_rt_program *program, co
 }
 
 const char *byoc_rt_function_name(const byoc_rt_function *function) { return function->vm->name; }
-int32_t byoc_rt_num_inputs(const byoc_rt_function *function) { return function->vm->num_params; }
-int32_t byoc_rt_num_outputs(const byoc_rt_function *function) { return function->vm->num_results; }
+int32_t byoc_rt_num_inputs(const byoc_rt_function *function) { return function->num_inputs; }
+int32_t byoc_rt_num_outputs(const byoc_rt_function *function) { return function->num_outputs; }
+int32_t byoc_rt_num_states(const byoc_rt_function *function) { return function->vm->num_states; }
 
 /* Return an item of the tensors of a function, or NULL after setting an error. */
 static const byoc_rt_tensor_info *tensor_at(const byoc_rt_function *function, const char *role,
@@ -240,9 +241,13 @@ static const byoc_rt_tensor_info *tensor_at(const byoc_rt_function *function, co
 }
 
 const byoc_rt_tensor_info *byoc_rt_input(const byoc_rt_function *function, int32_t index) {
-  return tensor_at(function, "input", function->inputs, function->vm->num_params, index);
+  return tensor_at(function, "input", function->inputs, function->num_inputs, index);
 }
 
 const byoc_rt_tensor_info *byoc_rt_output(const byoc_rt_function *function, int32_t index) {
-  return tensor_at(function, "output", function->outputs, function->vm->num_results, index);
+  return tensor_at(function, "output", function->outputs, function->num_outputs, index);
+}
+
+const byoc_rt_tensor_info *byoc_rt_state_info(const byoc_rt_function *function, int32_t index) {
+  return tensor_at(function, "state", function->states, function->vm->num_states, index);
 }

@@ -34,6 +34,7 @@ typedef struct rt_frame {
   int64_t *storage_offsets, *storage_nbytes; /* by storage, from the aligned start of the arena */
   DLManagedTensorVersioned **dynamics; /* by dynamic register; NULL: not defined */
   void **copies;                       /* by parameter: the memory of a copied argument, or NULL */
+  const DLTensor **arguments;          /* by parameter: the tensors of the call */
   char *arena;                         /* with room to align the start */
   size_t arena_nbytes;
   int is_laid_out; /* whether registers and arena fit the shapes of the parameters' tensors */
@@ -54,7 +55,9 @@ struct byoc_rt_function {
   byoc_rt_program *program;
   const rt_vm_function *vm;
   const char *where; /* the name in errors */
-  const byoc_rt_tensor_info *inputs, *outputs;
+  const int32_t *input_params, *output_results; /* by input and output: all but those of states */
+  int32_t num_inputs, num_outputs;
+  const byoc_rt_tensor_info *inputs, *outputs, *states; /* of a state: the value before a call */
   byoc_instruction *code; /* by instruction; BYOC_PYTHON: executed by rt_step */
   int32_t *ops;           /* by instruction: the operation of the executor if all operands have memory */
   int32_t *operands;      /* registers, of all instructions */
@@ -98,8 +101,8 @@ int32_t rt_lay_out(rt_frame *frame, const DLTensor *const *inputs);
 /* Point the views of parameters and results to the memory of their bases. */
 void rt_point_views(rt_frame *frame);
 
-/* Check the arguments of a call, and point the frame's parameters to them, or to copies; then lay out the frame. Return
- * nonzero after setting an error. */
+/* Check the inputs of a call, and point the frame's parameters to them, or to copies. Return nonzero after setting an
+ * error. */
 int32_t rt_accept(rt_frame *frame, const DLTensor *const *inputs);
 
 /* Check the outputs given by a caller, and that they share no memory with each other or with inputs; the frame is laid
@@ -130,5 +133,20 @@ int32_t rt_fail_copy(const rt_frame *frame, int32_t index);
 
 /* Set the error of an external function that returned `status`. */
 int32_t rt_fail_extern(const rt_frame *frame, int32_t index, int32_t status);
+
+/* Check device, dtype, rank and shape of a tensor for a state. Return nonzero after setting an error. */
+int32_t rt_check_value(const byoc_rt_function *function, int32_t index, const DLTensor *value);
+
+/* Begin a call of a function with a state: pass the old values to the frame with accepted inputs, lay out the frame, make
+ * room for the new values, and pass it to the frame. Return nonzero after setting an error; the state is then as before,
+ * but may have more room. */
+int32_t rt_begin_state(byoc_rt_state *state, rt_frame *frame);
+
+/* End a call: keep the new values after a status of 0, else refuse further calls. */
+void rt_end_state(byoc_rt_state *state, const rt_frame *frame, int32_t status);
+
+/* Take a state for one call or change at a time. Return nonzero after setting an error. */
+int32_t rt_hold_state(byoc_rt_state *state);
+void rt_release_state(byoc_rt_state *state);
 
 #endif /* BYOC_RT_MACHINE_H_ */

@@ -52,6 +52,14 @@ typedef struct {
   int32_t target; /* of a jump */
 } rt_instruction;
 
+/* A state: a parameter and a result in one buffer, the value before and after a call. */
+typedef struct {
+  int32_t param, result;
+  int32_t initial; /* the program's constant before the first call; -1: zeros */
+  int32_t axis;    /* of a moving length: the result may have more rows than the parameter, and the first call gets no
+                    * rows; -1: equal shapes */
+} rt_state_slot;
+
 typedef struct {
   const char *name;
   rt_dims *dims;
@@ -63,6 +71,8 @@ typedef struct {
   int32_t num_storages;
   const rt_instruction *code;
   int32_t num_instructions;
+  const rt_state_slot *states;
+  int32_t num_states;
   const uint8_t *is_early; /* by result: whether the inputs determine the size */
   const uint8_t *is_known; /* by size: whether the inputs determine the symbol */
 } rt_vm_function;
@@ -95,12 +105,16 @@ const rt_register *rt_owner(const rt_vm_function *function, int32_t number);
 const char *rt_call_mnemonic(const rt_instruction *call);
 
 /* Read a program in the binary form of byoc_core/vm/encoding.py, with the structure checked: all indices are in range.
- * Return nonzero after setting an error of kind BYOC_RT_ARTIFACT, or BYOC_RT_UNSUPPORTED for a program with states. */
+ * Return nonzero after setting an error of kind BYOC_RT_ARTIFACT, or BYOC_RT_UNSUPPORTED for a program of a device. */
 int32_t rt_decode_program(rt_pool *pool, const uint8_t *data, size_t nbytes, const char *where, rt_program *program);
 
 /* Check the laws of a decoded program that the machine relies on; set `is_early` and `needs_compact` of functions. A
  * lawful program never makes the machine read or write outside of the memory of registers, if each callee writes inside
  * of the callee's arguments. Return nonzero after setting an error of kind BYOC_RT_ARTIFACT. */
 int32_t rt_check_program(rt_pool *pool, rt_program *program, const char *where);
+
+/* Check the laws of the states of a function with known `is_early`. Return nonzero after setting an error of kind
+ * BYOC_RT_ARTIFACT. */
+int32_t rt_check_states(rt_pool *pool, const rt_program *program, const rt_vm_function *function, const char *where);
 
 #endif /* BYOC_RT_PROGRAM_H_ */

@@ -152,6 +152,56 @@ BYOC_RT_API int32_t byoc_rt_run(const byoc_rt_function *function, const DLTensor
 BYOC_RT_API int32_t byoc_rt_run_into(const byoc_rt_function *function, const DLTensor *const *inputs,
                                      int32_t num_inputs, DLTensor *const *outputs, int32_t num_outputs);
 
+/* ---- States ------------------------------------------------------------------------------------------------------ */
+
+/* The values that a function with states keeps from call to call: one sequence of a model, such as one text. Several
+ * states serve several sequences with one set of weights. The first call decides the sizes. A moving length grows in a
+ * buffer with room for more rows; without room, the buffer is replaced by one of twice the rows. A state serves one call
+ * at a time; a second call at the same time is an error. If a call fails after the function has started, the values may
+ * be of neither call, and further calls are errors until the state is reset or restored. */
+typedef struct byoc_rt_state byoc_rt_state;
+
+/* Options of a state; zeros are the defaults. `struct_size` is sizeof(byoc_rt_state_options). */
+typedef struct byoc_rt_state_options {
+  size_t struct_size;
+  int64_t capacity; /* the rows of each moving length for which room is made at once */
+  int64_t limit;    /* the maximum rows of each moving length; 0: 2^31 - 1 */
+} byoc_rt_state_options;
+
+/* The states of a function: name, dtype and shape of the value before a call. They are no inputs and no outputs. */
+BYOC_RT_API int32_t byoc_rt_num_states(const byoc_rt_function *function);
+BYOC_RT_API const byoc_rt_tensor_info *byoc_rt_state_info(const byoc_rt_function *function, int32_t index);
+
+/* Make a state of a function; after the program is unloaded, the state may be freed only. `options` may be NULL. */
+BYOC_RT_API int32_t byoc_rt_new_state(const byoc_rt_function *function, const byoc_rt_state_options *options,
+                                      byoc_rt_state **state);
+BYOC_RT_API void byoc_rt_free_state(byoc_rt_state *state);
+
+/* Return the function of a state. */
+BYOC_RT_API const byoc_rt_function *byoc_rt_state_function(const byoc_rt_state *state);
+
+/* Run the function of a state, as byoc_rt_run and byoc_rt_run_into; inputs and outputs are without states. */
+BYOC_RT_API int32_t byoc_rt_run_state(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
+                                      DLManagedTensorVersioned **results, int32_t num_results);
+BYOC_RT_API int32_t byoc_rt_run_state_into(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
+                                           DLTensor *const *outputs, int32_t num_outputs);
+
+/* Return the rows of the moving lengths: of the longest, if several. */
+BYOC_RT_API int64_t byoc_rt_state_length(const byoc_rt_state *state);
+
+/* Return a value, compact, to be read until the next use of the state; NULL after setting an error: before the first
+ * call there is no value. */
+BYOC_RT_API const DLTensor *byoc_rt_state_value(byoc_rt_state *state, int32_t index);
+
+/* Return to the values before the first call; the next call decides the sizes anew. */
+BYOC_RT_API int32_t byoc_rt_reset_state(byoc_rt_state *state);
+
+/* Replace all values by copies of tensors of any strides, such as values saved before. On an error the state stays. */
+BYOC_RT_API int32_t byoc_rt_restore_state(byoc_rt_state *state, const DLTensor *const *values, int32_t num_values);
+
+/* Make an independent state with copies of the values; only the rows in use are copied. */
+BYOC_RT_API int32_t byoc_rt_fork_state(byoc_rt_state *state, byoc_rt_state **fork);
+
 /* ---- Native halves of runtimes ----------------------------------------------------------------------------------- */
 
 /* The resources of a runtime while a module is loaded. */

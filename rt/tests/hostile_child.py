@@ -112,9 +112,10 @@ def run(function: NativeFunction, *, at_end: bool) -> str:
         return "unfit"
     arrays = [array for array in inputs if array is not None]
     try:
-        results = function(*arrays)
+        call = function.new_state() if function.states else function
+        results = call(*arrays)
         outputs = [guarded_empty(array.shape, array.dtype, at_end=at_end) for array in results]
-        function.run_into(arrays, outputs)
+        call.run_into(arrays, outputs)
     except NativeError as error:
         return _explained("unfit", error)
     return "ran"

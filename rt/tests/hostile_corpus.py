@@ -10,6 +10,7 @@ from byoc_core.artifact import Executable
 
 from core.tests.artifact.fuzzing.corpus import seeds
 from rt.tests.test_machine_programs import counting, joined, nested
+from rt.tests.test_states import DECODER
 from rt.tests.written_programs import executable_of
 
 __all__ = ["CONTROL_FLOW", "write_corpus"]
@@ -51,6 +52,7 @@ def _executables() -> Iterator[tuple[str, Executable]]:
     yield "joined", joined()
     yield "counting", counting()
     yield "nested", executable_of(*nested())
+    yield "states", byoc_core.build(byoc_core.parse(DECODER), backends=[])
     yield "control-flow", byoc_core.build(byoc_core.parse(CONTROL_FLOW), backends=[])
 
 

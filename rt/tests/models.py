@@ -1,4 +1,4 @@
-"""Small models with seeded weights: a classifier of texts, a detector with non-maximum suppression."""
+"""Small models with seeded weights: a classifier of texts, a detector with non-maximum suppression, a decoder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ from byoc_core.artifact import Executable
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.zoo.bert import SIZES, build_bert
+from benchmarks.zoo.gpt2 import SIZES as DECODERS
+from benchmarks.zoo.gpt2 import build_gpt2
 from benchmarks.zoo.graph_builder import STYLES, GraphBuilder
 from benchmarks.zoo.layers import convolution
 
-__all__ = ["NUM_LABELS", "build_classifier", "build_detector", "build_executable", "draw_image", "draw_texts"]
+__all__ = [
+    "NUM_LABELS",
+    "build_classifier",
+    "build_decoder",
+    "build_detector",
+    "build_executable",
+    "draw_image",
+    "draw_texts",
+]
 
 NUM_LABELS = 5
 _ENCODER = SIZES["tiny"]
@@ -86,6 +96,13 @@ def _centres() -> npt.NDArray[np.float32]:
 def draw_image(seed: int) -> npt.NDArray[np.float32]:
     """Return the image of a detector."""
     return np.random.default_rng(seed).standard_normal((1, 3, _SIDE, _SIDE), np.float32)
+
+
+def build_decoder() -> Executable:
+    """Compile a decoder that keeps its keys and values from call to call."""
+    model = build_gpt2(DECODERS["tiny"], STYLES["exported17"])
+    caches = [(name, name.replace("past", "present")) for name in (v.name for v in model.graph.input) if "past" in name]
+    return byoc_core.build(byoc_core.from_onnx(model, states=caches), backends=["ccompiler"])
 
 
 def build_executable(model: onnx.ModelProto) -> Executable:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from byoc_core.dtypes import all_dtypes, complex_dtypes, dtype_info, dtype_name, to_numpy
 from byoc_core.native.abi import CPU, DLDataType, DLDevice, DLTensor
 
-__all__ = ["NativeError", "NativeFunction", "NativeLibrary", "NativeProgram", "Status", "TensorInfo"]
+__all__ = ["NativeError", "NativeFunction", "NativeLibrary", "NativeProgram", "NativeState", "Status", "TensorInfo"]
 
 NDArray = npt.NDArray[Any]
 
@@ -59,6 +59,10 @@ class _Options(ctypes.Structure):
     _fields_ = (("struct_size", c_size_t), ("num_threads", c_int32))
 
 
+class _StateOptions(ctypes.Structure):
+    _fields_ = (("struct_size", c_size_t), ("capacity", c_int64), ("limit", c_int64))
+
+
 class _Info(ctypes.Structure):
     _fields_ = (
         ("name", c_char_p),
@@ -89,6 +93,18 @@ _SIGNATURES: Mapping[str, tuple[object, tuple[object, ...]]] = {
     "output": (POINTER(_Info), (c_void_p, c_int32)),
     "run": (c_int32, (c_void_p, POINTER(POINTER(DLTensor)), c_int32, POINTER(POINTER(_Managed)), c_int32)),
     "run_into": (c_int32, (c_void_p, POINTER(POINTER(DLTensor)), c_int32, POINTER(POINTER(DLTensor)), c_int32)),
+    "num_states": (c_int32, (c_void_p,)),
+    "state_info": (POINTER(_Info), (c_void_p, c_int32)),
+    "new_state": (c_int32, (c_void_p, POINTER(_StateOptions), POINTER(c_void_p))),
+    "free_state": (None, (c_void_p,)),
+    "state_function": (c_void_p, (c_void_p,)),
+    "run_state": (c_int32, (c_void_p, POINTER(POINTER(DLTensor)), c_int32, POINTER(POINTER(_Managed)), c_int32)),
+    "run_state_into": (c_int32, (c_void_p, POINTER(POINTER(DLTensor)), c_int32, POINTER(POINTER(DLTensor)), c_int32)),
+    "state_length": (c_int64, (c_void_p,)),
+    "state_value": (POINTER(DLTensor), (c_void_p, c_int32)),
+    "reset_state": (c_int32, (c_void_p,)),
+    "restore_state": (c_int32, (c_void_p, POINTER(POINTER(DLTensor)), c_int32)),
+    "fork_state": (c_int32, (c_void_p, POINTER(c_void_p))),
     "add_runtime": (c_int32, (c_void_p,)),
     "load_runtime": (c_int32, (c_char_p,)),
 }
@@ -197,6 +213,19 @@ class NativeFunction:
         count = self._library.c_num_outputs(self._address)
         return tuple(_to_info(self._library.c_output(self._address, index)) for index in range(count))
 
+    @property
+    def states(self) -> tuple[TensorInfo, ...]:
+        """The values kept from call to call."""
+        count = self._library.c_num_states(self._address)
+        return tuple(_to_info(self._library.c_state_info(self._address, index)) for index in range(count))
+
+    def new_state(self, *, capacity: int = 0, limit: int = 0) -> NativeState:
+        """Make a state."""
+        address = c_void_p()
+        options = _StateOptions(ctypes.sizeof(_StateOptions), capacity, limit)
+        self._library.check(self._library.c_new_state(self._address, options, address))
+        return NativeState(self._program, self._library, address)
+
     def __call__(self, *arrays: NDArray) -> tuple[NDArray, ...]:
         """Return the results of a run, each in memory of the runtime."""
         count = self._library.c_num_outputs(self._address)
@@ -211,6 +240,70 @@ class NativeFunction:
         counts = len(inputs), len(outputs)
         status = self._library.c_run_into(self._address, sources.pointers, counts[0], targets.pointers, counts[1])
         self._library.check(status)
+
+
+class NativeState:
+    """The values that a function keeps from call to call; freed before the program."""
+
+    def __init__(self, program: NativeProgram, library: NativeLibrary, address: c_void_p) -> None:
+        self._program = program
+        self._library = library
+        self._address = address
+
+    def __del__(self) -> None:
+        self._library.c_free_state(self._address)
+
+    @property
+    def function(self) -> NativeFunction:
+        """The function of the state."""
+        return NativeFunction(self._program, self._library, self._library.c_state_function(self._address))
+
+    @property
+    def length(self) -> int:
+        """The rows of the longest moving length."""
+        return int(self._library.c_state_length(self._address))
+
+    def __call__(self, *arrays: NDArray) -> tuple[NDArray, ...]:
+        """Return the results of a run, each in memory of the runtime."""
+        count = len(self.function.outputs)
+        results = (POINTER(_Managed) * count)()
+        inputs = _Tensors(arrays)
+        self._library.check(self._library.c_run_state(self._address, inputs.pointers, len(arrays), results, count))
+        return tuple(_adopt(results[index], self._program) for index in range(count))
+
+    def run_into(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray]) -> None:
+        """Run the function into arrays."""
+        sources, targets = _Tensors(inputs), _Tensors(outputs)
+        counts = len(inputs), len(outputs)
+        status = self._library.c_run_state_into(self._address, sources.pointers, counts[0], targets.pointers, counts[1])
+        self._library.check(status)
+
+    def value(self, index: int) -> NDArray:
+        """Return a copy of a value."""
+        pointer = self._library.c_state_value(self._address, index)
+        if not pointer:
+            raise NativeError(Status.CALL, self._library.c_last_error().decode())
+        tensor = pointer.contents
+        dtype = to_numpy(_NAMES[tensor.dtype.code, tensor.dtype.bits])
+        shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
+        assert not tensor.strides
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        return np.frombuffer(ctypes.string_at(tensor.data, nbytes), dtype).reshape(shape)
+
+    def reset(self) -> None:
+        """Return to the values before the first call."""
+        self._library.check(self._library.c_reset_state(self._address))
+
+    def restore(self, *values: NDArray) -> None:
+        """Replace all values."""
+        tensors = _Tensors(values)
+        self._library.check(self._library.c_restore_state(self._address, tensors.pointers, len(values)))
+
+    def fork(self) -> NativeState:
+        """Make a state with copies of the values."""
+        address = c_void_p()
+        self._library.check(self._library.c_fork_state(self._address, address))
+        return NativeState(self._program, self._library, address)
 
 
 class _Tensors:

@@ -14,7 +14,14 @@ import pytest
 from byoc_core.artifact import Executable
 from byoc_core.native.toolchain import Toolchain
 
-from rt.tests.models import build_classifier, build_detector, build_executable, draw_image, draw_texts
+from rt.tests.models import (
+    build_classifier,
+    build_decoder,
+    build_detector,
+    build_executable,
+    draw_image,
+    draw_texts,
+)
 from rt.tests.programs import EXAMPLES, compile_c, compile_cpp, compile_rust, run_alone
 
 pytestmark = pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler")
@@ -103,6 +110,35 @@ def test_no_python_is_in_the_process(classify: Path, classifier: Path, tmp_path:
     assert [name for name in names if "python" in name] == []
 
 
+@pytest.fixture(scope="module")
+def generate(folder: Path) -> Path:
+    """Return the compiled ``generate.c``."""
+    return compile_c(EXAMPLES / "generate.c", folder / "generate")
+
+
+@pytest.fixture(scope="module")
+def decoder(folder: Path) -> Path:
+    """Return the artifact of the decoder."""
+    executable = build_decoder()
+    assert [len(states) for states in executable.states.values()] == [4]
+    return _save(executable, folder / "decoder.byoc", {module.type_key for module in executable.modules})
+
+
+@pytest.mark.parametrize("text", [[5], [3, 14, 15, 9, 26]])
+def test_a_program_in_c_continues_a_text(generate: Path, decoder: Path, text: list[int]) -> None:
+    done = run_alone(generate, decoder, "20", *map(str, text))
+    assert (done.returncode, done.stderr) == (0, "")
+    machine = byoc_core.VirtualMachine(byoc_core.load(decoder, allow_native=True))
+    ids: list[int] = []
+    tokens = np.array([text])
+    for _ in range(20):
+        scores = np.array(machine["main"](tokens))[0, -1]
+        scores[ids] = -np.inf
+        ids.append(int(scores.argmax()))
+        tokens = np.array([[ids[-1]]])
+    assert done.stdout == f"{' '.join(map(str, ids))}\n{len(text) + 19} tokens are kept\n"
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_program_in_cpp_finds_objects(folder: Path, detector: Path, tmp_path: Path, seed: int, detect: Path) -> None:
     image = draw_image(seed)
@@ -185,14 +221,15 @@ def test_errors_of_the_program_in_rust(ramp: Path, classifier: Path, arguments: 
 
 
 def test_errors_of_the_runtime_are_shown(
-    classify: Path, detect: Path, ramp: Path, classifier: Path, tmp_path: Path
+    classify: Path, detect: Path, ramp: Path, generate: Path, classifier: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "ids.bin").write_bytes(np.full(14, 10**6).tobytes())  # no such id in the vocabulary
     done = run_alone(classify, classifier, tmp_path / "ids.bin", "2", "7")
     assert (done.returncode, done.stdout) == (1, "")
     assert "1000000" in done.stderr
     (tmp_path / "text.byoc").write_text("no artifact")
-    for program, arguments in ((classify, ["x", "1", "1"]), (detect, ["x"]), (ramp, ["main"])):
+    programs = (classify, ["x", "1", "1"]), (detect, ["x"]), (ramp, ["main"]), (generate, ["1", "2"])
+    for program, arguments in programs:
         done = run_alone(program, tmp_path / "text.byoc", *arguments)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.startswith(f"{program.name}: ")

@@ -23,6 +23,7 @@ from byoc_core.vm import (
     View,
     VMFunction,
 )
+from byoc_core.vm.program import StateSlot
 
 __all__ = [
     "N",
@@ -116,9 +117,10 @@ def function_of(
     tensors: Sequence[PlannedTensor] = (),
     dynamics: Sequence[DynamicTensor] = (),
     views: Sequence[View] = (),
+    states: Sequence[StateSlot] = (),
 ) -> VMFunction:
     """Return a function."""
-    groups = (params, results, constants, storages, tensors, dynamics, code, views)
+    groups = (params, results, constants, storages, tensors, dynamics, code, views, states)
     return VMFunction(name, *map(tuple, groups))  # type: ignore[arg-type]
 
 

@@ -99,6 +99,32 @@ def test_an_artifact_without_sizes_runs_on_the_host_and_says_so(
         assert (reason["backend"], reason["code"], reason["ops"]) == ("toy", "dynamic-shape", 3)
 
 
+@pytest.mark.parametrize("sets", [[], [{"n": 2}], [{"n": 2, "m": 3}]])
+@pytest.mark.parametrize("refused", ["", "exp", "matmul", "reshape"])
+def test_an_artifact_loaded_with_a_compiler_has_the_report_of_the_build(
+    tmp_path: Path, sets: list[dict[str, int]], refused: str
+) -> None:
+    path = tmp_path / "model.byoc"
+    toy = Toy(lambda binding: "not this op" if binding.op.name == refused else None)
+    executable = byoc_core.build(MODULE, [toy], specialize=sets)
+    executable.save(path, respecializable=True)
+    without = byoc_core.load(path)
+    loaded = byoc_core.load(path, compiler=byoc_core.compiler())
+    assert loaded.report() == executable.report()
+    assert json.loads(json.dumps(loaded.report_data)) == json.loads(json.dumps(executable.report_data))
+    assert loaded.as_saved(respecializable=True).report_data == without.report_data
+    if sets == []:
+        assert without.report_data["offloaded_share"] < loaded.report_data["offloaded_share"]
+
+
+def test_a_compiler_changes_no_report_without_a_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "model.byoc"
+    byoc_core.build(MODULE, [Toy()], specialize=[{"n": 2}]).as_saved().save(path)
+    loaded = byoc_core.load(path, compiler=byoc_core.compiler())
+    assert loaded.report_data == byoc_core.load(path).report_data
+    assert {shares(loaded)[op] for op in ("add", "nn.relu", "matmul")} == {"host"}
+
+
 def test_an_artifact_that_could_never_run_is_not_written(tmp_path: Path) -> None:
     executable = byoc_core.build(MODULE, [Toy()], fallback="error")
     check(byoc_core.VirtualMachine(executable)["main"], 3, 2)

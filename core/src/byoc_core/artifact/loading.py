@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from byoc_core.artifact.archive import Member, check_crc, map_file, read_archive
 from byoc_core.artifact.constants import MappedConstants, StoredBytes
 from byoc_core.artifact.executable import Executable
-from byoc_core.artifact.manifest import CONSTANTS, Manifest, check_version, decode_manifest, decode_report
-from byoc_core.artifact.report_packing import unpack_report
+from byoc_core.artifact.manifest import CONSTANTS, Manifest, check_version, decode_manifest
+from byoc_core.artifact.stored_report import COPY_AGAIN, read_report, read_report_with_compiler
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.artifact.weights_file import WEIGHTS_NAME, WeightsFile, open_weights
 from byoc_core.errors import ArtifactError, IRTypeError, ProgramError, UntrustedCodeError
@@ -41,8 +41,6 @@ __all__ = [
 
 VERIFIED_NBYTES = 1 << 20
 """Constants of fewer bytes are checked at every loading of an artifact; larger constants by :func:`verify`."""
-
-_COPY_AGAIN = "Copy the file again, or compile the model again."
 
 
 def load(
@@ -119,7 +117,10 @@ def load_opened(
         for index, entry in enumerate(artifact.manifest.modules)
     ]
     artifact.give_back_pages()
-    return Executable(program, modules, constants, artifact.report_reader(), is_own=is_own)
+    report: Callable[[], Mapping[str, Any]] = artifact.report_reader()
+    if compiler is not None:
+        report = partial(read_report_with_compiler, report, modules)
+    return Executable(program, modules, constants, report, is_own=is_own)
 
 
 def open_artifact(path: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None) -> OpenedArtifact:
@@ -224,7 +225,7 @@ class OpenedArtifact:
 
     def report_reader(self) -> Callable[[], dict[str, Any]]:
         """Return a function to read the offload report; the function keeps only the file."""
-        return partial(_read_report, self.data, self.members["manifest.json"], self.where)
+        return partial(read_report, self.data, self.members["manifest.json"], self.where)
 
     def give_back_pages(self) -> None:
         """Advise the system to drop the pages of everything but constants from memory: these pages have been read.
@@ -287,12 +288,12 @@ class OpenedArtifact:
     def _check_digest(self, name: str, expected: str) -> None:
         member = self.members[name]
         if hashlib.sha256(self.data[member.offset : member.end]).hexdigest() != expected:
-            raise ArtifactError(f"{self.where}, member {name}", "is damaged", hint=_COPY_AGAIN)
+            raise ArtifactError(f"{self.where}, member {name}", "is damaged", hint=COPY_AGAIN)
 
 
 def _missing_member(where: str, name: str, weights: WeightsFile | None, members: Mapping[str, Member]) -> ArtifactError:
     if not name.startswith(CONSTANTS) or any(member.startswith(CONSTANTS) for member in members):
-        return ArtifactError(where, f"has no member {name}", hint=_COPY_AGAIN)
+        return ArtifactError(where, f"has no member {name}", hint=COPY_AGAIN)
     text = f"constant {name.removeprefix(CONSTANTS)[:12]} is not in the artifact"
     if weights is not None:
         return ArtifactError(where, f"{text}, nor in {weights.where}", hint="Another file holds the constants.")
@@ -302,14 +303,6 @@ def _missing_member(where: str, name: str, weights: WeightsFile | None, members:
         hint=f"The constants are in another file: put `{WEIGHTS_NAME}` beside the artifact, pass its path to"
         " load(path, weights=...), or make the artifact whole by `byoc weights join`.",
     )
-
-
-def _read_report(data: memoryview, manifest: Member, where: str) -> dict[str, Any]:
-    mapping = data.obj
-    if isinstance(mapping, mmap.mmap) and mapping.size() < manifest.end:  # a read past the end ends the process
-        raise ArtifactError(where, "was truncated after loading", hint=_COPY_AGAIN)
-    check_crc(data, manifest, where)
-    return unpack_report(decode_report(bytes(data[manifest.offset : manifest.end]), where))
 
 
 def _explain_foreign_zip(data: memoryview, where: str) -> None:

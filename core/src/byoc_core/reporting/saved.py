@@ -1,6 +1,7 @@
 """The offload report of an artifact: regions compiled only at first use count as the host's.
 
-Used by :meth:`byoc_core.artifact.Executable.as_saved` and :meth:`~byoc_core.artifact.Executable.save`.
+Used by :meth:`byoc_core.artifact.Executable.as_saved` and :meth:`~byoc_core.artifact.Executable.save`. An artifact
+loaded with a compiler has the report of the build again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from byoc_core.reporting.shares import HOST_NAME, MAX_FLOPS, apportion, count_ex
 from byoc_core.runtime.sets_of_sizes import MAX_SIZE
 from byoc_core.runtime.specialised import SpecialisedModule
 
-__all__ = ["report_of_artifact", "warn_of_lost_offload"]
+__all__ = ["report_of_artifact", "report_with_compiler", "warn_of_lost_offload"]
 
 _LOGGER = logging.getLogger("byoc_core")
 
@@ -49,6 +50,40 @@ def report_of_artifact(report: Mapping[str, Any], modules: Iterable[SpecialisedM
     found = {**report, "specialised": new_rows}
     changed = _with_host_regions(found, unheld)
     return found if changed is None else _apportioned(changed)
+
+
+def report_with_compiler(report: Mapping[str, Any], modules: Iterable[SpecialisedModule]) -> Mapping[str, Any]:
+    """Return the report of an artifact loaded with a compiler: regions compiled at first use are their backend's again.
+
+    Args:
+        report: the report of the artifact; may come from a stranger.
+        modules: the artifact's modules of backends with static shapes.
+    """
+    names = {name for module in modules if module.recipe is not None for name in module.function_names}
+    rows = items_of(report.get("specialised"))
+    specialised = [{**row, "others": "first-use"} if _text(row.get("region")) in names else row for row in rows]
+    backends: dict[str, str] = {}
+    ops: list[Mapping[str, Any]] = []
+    for row in items_of(report.get("ops")):
+        region, reasons = _text(row.get("region")), items_of(row.get("reasons"))
+        backend = _text(reasons[-1].get("backend")) if region in names and reasons else ""
+        if backend and reasons[-1] == _reason(backend):
+            backends[region] = backend
+            row = {**row, "outcome": backend, "code": "", "text": "", "reasons": reasons[:-1]}
+            if not row["reasons"]:
+                del row["reasons"]
+        ops.append(row)
+    if not backends:
+        return {**report, "specialised": specialised} if rows else report
+    lost = [_reason(backend) for backend in set(backends.values())]
+    summary = [row for row in items_of(report.get("summary")) if {key: row.get(key) for key in _reason("")} not in lost]
+    regions = [
+        {**item, "backend": backends.get(_text(item.get("name")), item.get("backend"))}
+        for item in items_of(report.get("regions"))
+    ]
+    tallies = [{**item, **_tally(item, ops)} for item in items_of(report.get("backends"))]
+    parts = {"ops": ops, "summary": summary, "regions": regions, "backends": tallies, "specialised": specialised}
+    return _apportioned({**report, **parts})
 
 
 def warn_of_lost_offload(report: Mapping[str, Any], saved: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -91,7 +126,7 @@ def _with_host_regions(report: Mapping[str, Any], regions: Collection[str]) -> d
     for row in items_of(report.get("ops")):
         backend = _text(row.get("outcome"))
         if _text(row.get("region")) in regions and backend not in ("", HOST_NAME):
-            reason = {"backend": backend, "code": _CODE, "text": _TEXT.format(backend)}
+            reason = _reason(backend)
             text = f"{backend}: {reason['text']}"
             reasons = [*items_of(row.get("reasons")), reason]
             changed.append({**row, "outcome": HOST_NAME, "code": _CODE, "text": text, "reasons": reasons})
@@ -111,6 +146,11 @@ def _with_host_regions(report: Mapping[str, Any], regions: Collection[str]) -> d
     ]
     backends = [{**item, **_tally(item, rows)} for item in items_of(report.get("backends"))]
     return {**report, "ops": rows, "summary": summary, "regions": moved, "backends": backends}
+
+
+def _reason(backend: str) -> dict[str, str]:
+    """Return the reason for an op of a region compiled for no sizes."""
+    return {"backend": backend, "code": _CODE, "text": _TEXT.format(backend)}
 
 
 def _tally(item: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
