@@ -99,6 +99,11 @@ class VMCallable:
         return results[0] if len(results) == 1 else tuple(results)
 
     @property
+    def has_states(self) -> bool:
+        """Whether the function keeps values from call to call."""
+        return False
+
+    @property
     def state(self) -> State:
         """The state of calls without another state; see :meth:`VirtualMachine.state`.
 

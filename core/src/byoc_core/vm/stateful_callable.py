@@ -58,6 +58,11 @@ class StatefulCallable(VMCallable):
         return self._plain_outputs
 
     @property
+    def has_states(self) -> bool:
+        """Whether the function keeps values from call to call."""
+        return True
+
+    @property
     def state(self) -> State:
         """The state of calls without another state."""
         return self._state
