@@ -140,7 +140,7 @@ def test_a_restarted_state_keeps_its_buffers(vm: VirtualMachine) -> None:
         current.restart(current)
 
 
-LINEAR = (("b", 3), ("b", "p+n"), ("n", "2*p+1"))
+LINEAR: tuple[tuple[int | str, ...], ...] = (("b", 3), ("b", "p+n"), ("n", "2*p+1"))
 
 
 @given(b=st.integers(0, 3), n=st.integers(0, 3), p=st.integers(0, 3), change=st.integers(0, 5), by=st.integers(-2, 2))
@@ -150,7 +150,7 @@ def test_sums_of_symbols_are_bound_as_in_general(b: int, n: int, p: int, change:
     shapes = [[evaluate(parse_dim(dim), sizes) for dim in shape] for shape in LINEAR]
     shapes[change // 2][change % 2] = max(0, shapes[change // 2][change % 2] + by)
     arrays = [np.empty(shape, np.float32) for shape in shapes]
-    specs = [TensorSpec(f"x{k}", "float32", tuple(map(parse_dim, shape))) for k, shape in enumerate(LINEAR)]
+    specs = [TensorSpec(f"x{k}", "float32", tuple(parse_dim(dim) for dim in shape)) for k, shape in enumerate(LINEAR)]
     terms = [[linear_terms(dim) for dim in spec.shape] for spec in specs]
     found = bind_linear([[each for each in shape if each is not None] for shape in terms], arrays, {"p": p})
     try:

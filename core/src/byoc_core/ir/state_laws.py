@@ -87,12 +87,12 @@ def _check_lengths(module: IRModule, function: Function) -> None:
 def _check_first_sizes(module: IRModule, function: Function) -> None:
     """Check that the first call knows the sizes of all states."""
     states = [(state, state_values(function, state)[0]) for state in states_of(function)]
-    kept = {param for _, param in states}
-    inputs = [_shape(param.type) for param in function.params if param not in kept]
+    state_params = {param for _, param in states}
+    inputs = [_shape(param.type) for param in function.params if param not in state_params]
     moving = [str(_shape(param.type)[state.axis]) for state, param in states if state.axis is not None]
-    known = bound_symbols(inputs, moving)
+    first_sizes = bound_symbols(inputs, moving)
     for state, param in states:
-        unknown = sorted(shape_symbols(_shape(param.type)) - known)
+        unknown = sorted(shape_symbols(_shape(param.type)) - first_sizes)
         if unknown:
             where, names = f"function `{function.name}`, state `{state.input}`", ", ".join(unknown)
             hint = f"Add an input with the size {names}, or give the size a number."

@@ -46,8 +46,7 @@ class StatefulCallable(VMCallable):
         state_results = {info.slot.result for info in infos}
         self._output_places = tuple(index for index in range(len(function.results)) if index not in state_results)
         self._locations = argument_places(f"function `{self.name}`", "input", self._plain_inputs)
-        shapes = [[linear_terms(dim) for dim in spec.shape] for spec in self._plain_inputs]
-        self._linear_shapes = shapes if all(None not in shape for shape in shapes) else None
+        self._linear_shapes = _linear_shapes(self._plain_inputs)
         self._call = self._call_checked
         self._state = self.new_state()
 
@@ -149,6 +148,17 @@ class StatefulCallable(VMCallable):
         shapes = self._linear_shapes
         sizes = None if shapes is None else bind_linear(shapes, arrays, known_sizes)
         return arrays, bind_symbols(specs, arrays, locations, sizes=known_sizes) if sizes is None else sizes
+
+
+def _linear_shapes(specs: Sequence[TensorSpec]) -> list[list[LinearTerms]] | None:
+    """Return the shapes if all sizes are sums of symbols, else ``None``."""
+    shapes = []
+    for spec in specs:
+        shape = [terms for dim in spec.shape if (terms := linear_terms(dim)) is not None]
+        if len(shape) < len(spec.shape):
+            return None
+        shapes.append(shape)
+    return shapes
 
 
 def bind_linear(

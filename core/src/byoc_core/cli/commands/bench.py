@@ -121,8 +121,8 @@ def bench_model(
     signature = opened.signature
     file_inputs = read_inputs(input_files, signature)
     check_missing(signature, file_inputs, random, draws_all=random_inputs or not (input_files or random))
-    known = opened.first_sizes
-    inputs = [complete_inputs(signature, file_inputs, {**known, **sizes}, seed)[0] for sizes in sets_of_sizes]
+    first_sizes = opened.first_sizes
+    inputs = [complete_inputs(signature, file_inputs, {**first_sizes, **sizes}, seed)[0] for sizes in sets_of_sizes]
     executable = opened.compile(inputs)
     with show_stages(model.name) as show:
         found = bench(
