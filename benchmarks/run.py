@@ -56,6 +56,9 @@ FIGURES = {
         "benchmarks.new_sizes", "run", 50, "first calls of sizes over later calls, beside ONNX Runtime", has_models=True
     ),
     "decoding": Figure("benchmarks.decoding", "run", 5, "tokens per second of decoders, with states and without"),
+    "decoding-memory": Figure(
+        "benchmarks.decoding_memory", "run", 3, "peak memory of decoders with states, over the need"
+    ),
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of calls of tiny models, by callgrind"),
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "soak-dnnl": Figure("benchmarks.soak_dnnl", "run", 1, "memory after calls and loads by dnnl", (10_000,)),

@@ -37,6 +37,28 @@ def test_compile_keeps_states(byoc: RunByoc, decoder: Path, choice: str) -> None
     assert (done.code, done.err) == (0, "")
 
 
+MASKED = """
+@R.function
+def main(x: R.Tensor(("n", 3)), mask: R.Tensor(("n+p", 1)), log: R.Tensor(("p", 3))):
+    R.func_attr({"input_names": ("x", "mask", "log"), "output_names": ("y", "new_log"),
+                 "states": (("log", "new_log", 0),)})
+    new_log = R.concat(log, x, axis=0)
+    y = R.multiply(new_log, mask)
+    return y, new_log
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "--random-inputs"), ("profile", "--calls", "2"), ("bench", "--starts", "1")]
+)
+def test_drawn_inputs_fit_a_first_call(byoc: RunByoc, command: tuple[str, ...]) -> None:
+    """The mask has a number for each row: of a first call, without earlier rows."""
+    byoc_core.build(byoc_core.parse(MASKED), []).save("m.byoc")
+    name, *options = command
+    done = byoc(name, "m.byoc", *options)
+    assert (done.code, done.err) == (0, "")
+
+
 def test_a_malformed_choice(byoc: RunByoc, decoder: Path) -> None:
     for choice in ("past_0", "=present_0"):
         done = byoc("compile", decoder, "-o", "m.byoc", "--states", choice)

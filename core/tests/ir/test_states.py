@@ -159,6 +159,20 @@ LAWS: dict[str, tuple[Callable[[], IRModule], str]] = {
         lambda: parse_module(APART),
         "function `main`, state `k`: grows to another length than other states of p rows; got p+4, expected p+2",
     ),
+    "a size of the state alone": (
+        lambda: module(past='("n", 3)', added="R.nn.relu(h)"),
+        (
+            "function `main`, state `h`: no input but the state determines the size n; a first call could not begin; "
+            'got R.Tensor(("n", 3), "float32"). Add an input with the size n, or give the size a number.'
+        ),
+    ),
+    "a batch of a moving state alone": (
+        lambda: module('(("h", "g", 0),)', past='("p", "n")', added="R.concat(h, h, axis=0)"),
+        (
+            "function `main`, state `h`: no input but the state determines the size n; a first call could not begin; "
+            'got R.Tensor(("p", "n"), "float32"). Add an input with the size n, or give the size a number.'
+        ),
+    ),
     "a missing constant": (
         lambda: module(f'(("h", "g", "{"0" * 64}"),)'),
         (

@@ -9,7 +9,10 @@ from typing import Any
 import byoc_core
 import numpy as np
 import pytest
+from byoc_core.benchmarking.byoc_engine import open_engine
+from byoc_core.benchmarking.engine import EngineTask
 from byoc_core.errors import CallError, IRError, OptionsError
+from byoc_core.profiling import Peaks
 from byoc_core.session import Session
 
 from core.tests.session.conftest import Write
@@ -85,3 +88,43 @@ def test_misuse(write: Write) -> None:
     for use in (lambda: plain.state, plain.new_state, plain.reset):
         with pytest.raises(CallError, match="function `main`: has no states"):
             use()
+
+
+def test_a_profile_measures_at_the_state_and_leaves_the_state(write: Write) -> None:
+    session = Session(write(DECODER), backends=[], states="detect")
+    session.run(None, {"x": rows(700, 5.0)})
+    found = session.profile({"x": rows(1)}, num_calls=3, peaks=Peaks(1e9, 1e9))
+    assert (found.sizes["p"], found.sizes["n"], found.sizes["b"]) == (700, 1, 2)
+    assert session.state.length == 700
+    assert session.profile(num_calls=2, peaks=Peaks(1e9, 1e9)).sizes["p"] == 700  # drawn inputs fit the state
+    other = session.new_state()
+    assert session.profile({"x": rows(4)}, num_calls=2, state=other, peaks=Peaks(1e9, 1e9)).sizes["p"] == 0
+    assert other.length == 0
+
+
+def test_a_profile_of_an_executable_begins_without_rows(write: Write) -> None:
+    session = Session(write(DECODER), backends=[], states="detect")
+    found = byoc_core.profile(session.executable, [rows(2)], num_calls=5, peaks=Peaks(1e9, 1e9))
+    assert (found.sizes["p"], found.num_calls) == (0, 5)
+
+
+SUM = """
+<ir_version: 8, opset_import: ["" : 17]>
+running (float[b] x, float[b] past_0) => (float[b] y, float[b] present_0)
+{
+    present_0 = Add(past_0, x)
+    y = Identity(present_0)
+}
+"""
+
+
+def test_each_call_of_a_benchmark_is_a_first_call(write: Write, tmp_path: Path) -> None:
+    session = Session(write(SUM), backends=[], states="detect")
+    session.executable.save(tmp_path / "sum.byoc")
+    x = np.array([1.0, 2.0], np.float32)
+    opened = open_engine(EngineTask(tmp_path / "sum.byoc", "main", {"x": x}, 1))
+    for _ in range(3):
+        opened.call()
+        np.testing.assert_array_equal(opened.read_outputs()[0], x)
+    np.testing.assert_array_equal(session(x=x)["y"], x)
+    np.testing.assert_array_equal(session(x=x)["y"], 2 * x)  # ordinary calls go on

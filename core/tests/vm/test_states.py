@@ -12,10 +12,15 @@ import numpy as np
 import pytest
 from byoc_core import VirtualMachine, parse
 from byoc_core.artifact import Executable
+from byoc_core.dims import evaluate, linear_terms, parse_dim
 from byoc_core.errors import ArtifactError, CallError, ExecutionError, OptionsError
 from byoc_core.ir import IRModule, StateVariable, declare_states
-from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.state import State
+from byoc_core.vm.stateful_callable import bind_linear
+from hypothesis import given
+from hypothesis import strategies as st
 
 # A running sum and a log of all inputs.
 TEXT = """
@@ -103,6 +108,57 @@ def test_forks_are_independent(vm: VirtualMachine) -> None:
     fresh = vm.new_state().fork()
     vm.run("main", {"x": rows(1)}, state=fresh)
     assert fresh.length == 1
+
+
+def test_a_restarted_state_has_the_values_of_the_other(vm: VirtualMachine) -> None:
+    start, current = vm.new_state(), vm.new_state()
+    vm.run("main", {"x": rows(20)}, state=start)
+    expected = {name: start[name] for name in start.names}
+    results = []
+    for _ in range(3):
+        current.restart(start)
+        results.append(vm.run("main", {"x": rows(2, 5.0)}, state=current))
+        assert current.length == 22
+    np.testing.assert_array_equal(results, [results[0]] * 3)
+    assert start.length == 20
+    for name, value in expected.items():
+        np.testing.assert_array_equal(start[name], value)
+
+
+def test_a_restarted_state_keeps_its_buffers(vm: VirtualMachine) -> None:
+    first, current = vm.new_state(), vm.new_state()
+    for _ in range(3):
+        current.restart(first)
+        np.testing.assert_allclose(vm.run("main", {"x": rows(30)}, state=current), rows(30).sum(0))
+        np.testing.assert_allclose(current["total"], rows(30).sum(0))
+        assert (current.length, current.moved_nbytes) == (30, 0)
+    larger = vm.new_state()
+    vm.run("main", {"x": rows(100)}, state=larger)
+    current.restart(larger)
+    np.testing.assert_array_equal(current["log"], rows(100))
+    with pytest.raises(CallError, match="in use by another call"):
+        current.restart(current)
+
+
+LINEAR: tuple[tuple[int | str, ...], ...] = (("b", 3), ("b", "p+n"), ("n", "2*p+1"))
+
+
+@given(b=st.integers(0, 3), n=st.integers(0, 3), p=st.integers(0, 3), change=st.integers(0, 5), by=st.integers(-2, 2))
+def test_sums_of_symbols_are_bound_as_in_general(b: int, n: int, p: int, change: int, by: int) -> None:
+    """Bound directly or in the general way: the same sizes, or an error of the general way."""
+    sizes = {"b": b, "n": n, "p": p}
+    shapes = [[evaluate(parse_dim(dim), sizes) for dim in shape] for shape in LINEAR]
+    shapes[change // 2][change % 2] = max(0, shapes[change // 2][change % 2] + by)
+    arrays = [np.empty(shape, np.float32) for shape in shapes]
+    specs = [TensorSpec(f"x{k}", "float32", tuple(parse_dim(dim) for dim in shape)) for k, shape in enumerate(LINEAR)]
+    terms = [[linear_terms(dim) for dim in spec.shape] for spec in specs]
+    found = bind_linear([[each for each in shape if each is not None] for shape in terms], arrays, {"p": p})
+    try:
+        expected = bind_symbols(specs, arrays, sizes={"p": p})
+    except CallError:
+        assert found is None
+    else:
+        assert found == expected
 
 
 def test_saved_states_continue_in_another_machine(vm: VirtualMachine, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_ccompiler.kernels import attention, recurrence
-from byoc_ccompiler.kernels.attention import AttentionLayer, AttentionSchedule
+from byoc_ccompiler.kernels.attention_layer import AttentionLayer, AttentionSchedule
 from byoc_ccompiler.kernels.recurrent_schedule import RecurrenceSchedule, RecurrentLayer
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.dims import Dim, symbol
@@ -81,6 +81,7 @@ def test_attention(march: str, monkeypatch: pytest.MonkeyPatch) -> None:
             folds_mask=layer.has_mask_of_keys and bool(rng.integers(2)),
             is_on_stack=schedule.is_on_stack and bool(rng.integers(2)),
             workers=workers,
+            few_queries=int(rng.choice((0, 40))),
         )
 
     functions = compiled(bench, monkeypatch, attention, drawn)

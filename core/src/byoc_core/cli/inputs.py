@@ -13,9 +13,18 @@ from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import CallError, FrontendError, OptionsError, near_names
 
 if TYPE_CHECKING:
+    from byoc_core.artifact.executable import Executable
     from byoc_core.runtime.module import NDArray, Signature
 
-__all__ = ["check_missing", "complete_inputs", "describe_drawn", "parse_sets_of_sizes", "parse_sizes", "read_inputs"]
+__all__ = [
+    "check_missing",
+    "complete_inputs",
+    "describe_drawn",
+    "first_call_sizes",
+    "parse_sets_of_sizes",
+    "parse_sizes",
+    "read_inputs",
+]
 
 
 def parse_sizes(texts: Sequence[str] | None, option: str = "--dim") -> dict[str, int]:
@@ -165,6 +174,14 @@ def check_missing(
             expected=files,
             hint="To draw inputs at random: --random NAME for a single input, --random-inputs for all missing inputs.",
         )
+
+
+def first_call_sizes(executable: Executable, function: str) -> dict[str, int]:
+    """Return the sizes of inputs known before a first call: 0 rows of moving lengths."""
+    inputs = {name for spec in executable.signature(function).inputs for dim in spec.shape for name in symbols_of(dim)}
+    states = executable.states.get(function, ())
+    lengths = {str(state.before.shape[state.axis]) for state in states if state.axis is not None}
+    return dict.fromkeys(sorted(inputs & lengths), 0)
 
 
 def complete_inputs(

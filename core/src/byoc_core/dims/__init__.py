@@ -15,12 +15,14 @@ from byoc_core.dims.division import ceildiv, exact_div
 from byoc_core.dims.rough import rough_product
 from byoc_core.dims.selection import broadcast_dim, dim_max, dim_min
 from byoc_core.dims.substitution import (
+    LinearTerms,
     bound_symbols,
     broadcast_pairs,
     evaluate,
     evaluate_at_one,
     has_calls,
     linear_form,
+    linear_terms,
     match_symbols,
     shape_symbols,
     solve_symbol,
@@ -33,6 +35,7 @@ from byoc_core.dims.text import parse_dim, read_dim, read_problem
 __all__ = [
     "Dim",
     "DimExpr",
+    "LinearTerms",
     "bound_symbols",
     "broadcast_dim",
     "broadcast_pairs",
@@ -47,6 +50,7 @@ __all__ = [
     "is_nonnegative",
     "is_positive",
     "linear_form",
+    "linear_terms",
     "match_symbols",
     "parse_dim",
     "product",

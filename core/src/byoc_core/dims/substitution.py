@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from byoc_core.dims.algebra import Atom, Dim, DimExpr, symbol
+from byoc_core.dims.algebra import Atom, Dim, DimExpr, symbol, terms_of
 from byoc_core.dims.division import exact_div, floordiv, mod
 from byoc_core.dims.selection import CALLS, dim_max
 from byoc_core.errors import IRTypeError
 
 __all__ = [
+    "LinearTerms",
     "bound_symbols",
     "broadcast_pairs",
     "evaluate",
     "evaluate_at_one",
     "has_calls",
     "linear_form",
+    "linear_terms",
     "match_symbols",
     "shape_symbols",
     "solve_symbol",
@@ -23,6 +25,9 @@ __all__ = [
     "symbols_of",
     "typical_value",
 ]
+
+LinearTerms = tuple[int, tuple[tuple[str, int], ...]]
+"""A constant, and a factor for each symbol."""
 
 _REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv, "mod": mod}
 
@@ -142,6 +147,19 @@ def linear_form(dim: DimExpr) -> tuple[str, int, int] | None:
         else:
             return None
     return None if name is None else (name, factor, constant)
+
+
+def linear_terms(dim: Dim) -> LinearTerms | None:
+    """Return the constant, and (symbol, factor) for each symbol of a linear sum; ``None`` for another form."""
+    constant, factors = 0, []
+    for monomial, coefficient in terms_of(dim):
+        if not monomial:
+            constant = coefficient
+        elif len(monomial) == 1 and monomial[0][1] == 1 and not monomial[0][0].op:
+            factors.append((monomial[0][0].name, coefficient))
+        else:
+            return None
+    return constant, tuple(factors)
 
 
 def shape_symbols(shape: Iterable[Dim]) -> frozenset[str]:

@@ -4,14 +4,15 @@ Names: inputs and outputs of a function with states have explicit names, each us
 output, and no other state names either. Types: input and output are tensors of known rank and equal dtype; their shapes
 are equal, except along the axis of a moving length. There, the size of the input is a symbol, the output is provably
 not shorter, and states with the same symbol grow alike. All axes before a moving axis have size 1: earlier rows stay at
-the beginning of a buffer with room for more rows. The inputs determine the sizes of the output. The initial constant is
+the beginning of a buffer with room for more rows. The inputs determine the sizes of the output. The inputs without
+states determine all sizes of a state but a moving length: the first call knows no other sizes. The initial constant is
 in the store, and has the type of the input; a moving length has none: it begins with 0 rows. Calls: no function of the
 module calls a function with states, because only the machine keeps states.
 """
 
 from __future__ import annotations
 
-from byoc_core.dims import bound_symbols, is_nonnegative
+from byoc_core.dims import Dim, bound_symbols, is_nonnegative, shape_symbols
 from byoc_core.errors import IRError, VerifyError
 from byoc_core.ir.module import Function, IRModule
 from byoc_core.ir.printer import binding_window
@@ -67,6 +68,7 @@ def _check_function(module: IRModule, function: Function) -> None:
             used.add((role, name))
         _check_state(module, function, state)
     _check_lengths(module, function)
+    _check_first_sizes(module, function)
 
 
 def _check_lengths(module: IRModule, function: Function) -> None:
@@ -80,6 +82,27 @@ def _check_lengths(module: IRModule, function: Function) -> None:
                 where = f"function `{function.name}`, state `{state.input}`"
                 problem = f"grows to another length than other states of {old} rows"
                 raise _failure(module, function, where, problem, new, lengths[old])
+
+
+def _check_first_sizes(module: IRModule, function: Function) -> None:
+    """Check that the first call knows the sizes of all states."""
+    states = [(state, state_values(function, state)[0]) for state in states_of(function)]
+    state_params = {param for _, param in states}
+    inputs = [_shape(param.type) for param in function.params if param not in state_params]
+    moving = [str(_shape(param.type)[state.axis]) for state, param in states if state.axis is not None]
+    first_sizes = bound_symbols(inputs, moving)
+    for state, param in states:
+        unknown = sorted(shape_symbols(_shape(param.type)) - first_sizes)
+        if unknown:
+            where, names = f"function `{function.name}`, state `{state.input}`", ", ".join(unknown)
+            hint = f"Add an input with the size {names}, or give the size a number."
+            problem = f"no input but the state determines the size {names}; a first call could not begin"
+            raise _failure(module, function, where, problem, param.type, hint=hint)
+
+
+def _shape(type_: Type) -> tuple[Dim, ...]:
+    """Return the shape of a tensor; no sizes for other types."""
+    return (type_.shape or ()) if isinstance(type_, TensorType) else ()
 
 
 def _check_state(module: IRModule, function: Function, state: StateVariable) -> None:
@@ -107,8 +130,7 @@ def _check_state(module: IRModule, function: Function, state: StateVariable) -> 
             raise _failure(module, function, where, "may become shorter", after, before)
         if state.initial is not None:
             raise _failure(module, function, where, "has a moving length and an initial constant", state.initial[:16])
-    params = [p.type.shape for p in function.params if isinstance(p.type, TensorType) and p.type.shape is not None]
-    unknown = sorted(after.symbols - bound_symbols(params))
+    unknown = sorted(after.symbols - bound_symbols(_shape(param.type) for param in function.params))
     if unknown:
         problem = f"the inputs do not determine the size {', '.join(unknown)} of output `{state.output}`"
         raise _failure(module, function, where, problem, after)
@@ -124,7 +146,13 @@ def _unlike(module: IRModule, function: Function, where: str, before: Type, afte
 
 
 def _failure(
-    module: IRModule, function: Function, where: str, problem: str, got: object, expected: object = None
+    module: IRModule,
+    function: Function,
+    where: str,
+    problem: str,
+    got: object,
+    expected: object = None,
+    hint: str | None = None,
 ) -> VerifyError:
     detail = binding_window(function, None, module.constants)
-    return VerifyError(where, problem, got=got, expected=expected, detail=detail)
+    return VerifyError(where, problem, got=got, expected=expected, hint=hint, detail=detail)

@@ -19,10 +19,12 @@ from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.devices import Device
 from byoc_core.runtime.parts import events_of
 from byoc_core.runtime.threads import num_threads as process_threads
-from byoc_core.vm.machine import VirtualMachine
+from byoc_core.vm.machine import VirtualMachine, check_names
 
 if TYPE_CHECKING:
     from byoc_core.artifact.executable import Executable
+    from byoc_core.vm.machine import VMCallable
+    from byoc_core.vm.state import State
 
 __all__ = ["profile"]
 
@@ -43,6 +45,7 @@ def profile(
     externs: Mapping[str, Callable[..., object]] | None = None,
     devices: Mapping[str, Device | int] | None = None,
     peaks: Peaks | None = None,
+    state: State | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Profile:
     """Measure the regions and kernels of a model in calls on the same inputs.
@@ -50,6 +53,8 @@ def profile(
     A recording machine runs the model: each call of a region, each copy, and each part reported by a backend has two
     times of the clock. Results are the results of an ordinary machine. The record costs about 0.1 us for a call of a
     region and 0.05 us for a part.
+
+    Calls of a function with states all begin at the same values, and change no state of the caller.
 
     Args:
         executable: the model.
@@ -62,6 +67,7 @@ def profile(
         externs: as for :class:`byoc_core.VirtualMachine`.
         devices: as for :class:`byoc_core.VirtualMachine`. The time of a call on a device is the time of enqueuing.
         peaks: the limits of this machine; measured if absent.
+        state: the values before each call, of a function with states; by default the values before a first call.
         progress: called with the name of each stage at the stage's beginning.
 
     Raises:
@@ -84,12 +90,13 @@ def profile(
     call = machine[function]
     say("warm up")
     if isinstance(inputs, Mapping):
-        call.run(inputs)  # checks the names
+        check_names(f"function `{function}`", "input", inputs, call.params, complete=True)
         inputs = [inputs[param.name] for param in call.params]
-    else:
-        call(*inputs)
-    for _ in range(warm_up):
-        call(*inputs)
+    start_state = state.fork() if state is not None else call.new_state() if call.has_states else None
+    restart, run = _repeatable(call, inputs, start_state)
+    for _ in range(1 + warm_up):
+        restart()
+        run()
     say("measure")
     records: list[CallRecord] = []
     end = perf_counter_ns() + int(seconds * 1e9)
@@ -97,14 +104,16 @@ def profile(
         num_calls is None and len(records) < _MAX_CALLS and perf_counter_ns() < end
     ):
         runs.clear()
+        restart()
         start = perf_counter_ns()
-        call(*inputs)
+        run()
         stop = perf_counter_ns()
         events = tuple((name, event) for name, record in runs for event in events_of(record))
         records.append(CallRecord(start, stop, events))
     typical = median_low(record.stop - record.start for record in records)
     faster_half = [record for record in records if record.stop - record.start <= typical]
-    sizes = bind_symbols(call.params, [np.asarray(value) for value in inputs])
+    known_sizes = {} if start_state is None else start_state.known_sizes()
+    sizes = bind_symbols(call.params, [np.asarray(value) for value in inputs], sizes=known_sizes)
     threads = process_threads() if num_threads is None else num_threads
     if peaks is None:
         say("measure the machine")
@@ -122,6 +131,17 @@ def profile(
         tuple(records[-_MAX_RECORDS:]),
         instructions,
     )
+
+
+def _repeatable(
+    call: VMCallable, inputs: Sequence[object], start: State | None
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return a function restoring the values before a call, and the call."""
+    if start is None:
+        return lambda: None, lambda: call(*inputs)
+    current = call.new_state()
+    named = {param.name: value for param, value in zip(call.params, inputs, strict=True)}
+    return lambda: current.restart(start), lambda: call.run(named, state=current)
 
 
 def _check(name: str, value: int | None, least: int) -> None:

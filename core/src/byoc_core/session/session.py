@@ -332,20 +332,30 @@ class Session:
         return {name: relative_difference(*pair) for name, pair in zip(names, pairs, strict=True)}
 
     def profile(
-        self, feeds: Mapping[str, object] | None = None, *, sizes: Mapping[str, int] | None = None, **options: Any
+        self,
+        feeds: Mapping[str, object] | None = None,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        state: State | None = None,
+        **options: Any,
     ) -> Any:
         """Return a :class:`byoc_core.profiling.Profile` of calls: the time of each region and kernel.
 
+        All calls of a model with states begin at the same values, in a copy: the session's state stays as it is.
+
         Args:
             feeds: inputs by name; the others are drawn at random.
-            sizes: the sizes of drawn inputs, by symbol; 1 by default.
+            sizes: the sizes of drawn inputs, by symbol; 1 by default, or the sizes of the state.
+            state: the values before each call, of a model with states; by default the state of the session.
             options: further arguments of :func:`byoc_core.profile`, such as ``seconds``.
         """
         from byoc_core.profiling import profile
 
-        arrays = self._packed(self._drawn(dict(feeds or {}), dict(sizes or {})))
+        state = self._call.state if state is None and self._has_states else state
+        known_sizes = {} if state is None else state.known_sizes()
+        arrays = self._packed(self._drawn(dict(feeds or {}), {**known_sizes, **(sizes or {})}))
         own = {"num_threads": self._calls["num_threads"], "externs": self._calls["externs"], "devices": self._devices}
-        options = {**own, **options}
+        options = {**own, "state": state, **options}
         return profile(self.executable, arrays, function=self._call.name, **options)
 
     def _run(

@@ -99,6 +99,11 @@ class VMCallable:
         return results[0] if len(results) == 1 else tuple(results)
 
     @property
+    def has_states(self) -> bool:
+        """Whether the function keeps values from call to call."""
+        return False
+
+    @property
     def state(self) -> State:
         """The state of calls without another state; see :meth:`VirtualMachine.state`.
 
@@ -192,8 +197,10 @@ class VMCallable:
     ) -> list[NDArray]:
         """Run the function with buffers of the caller for some results, and ``state_buffers`` for states."""
         linked = self._linked
-        locations = argument_places(f"function `{self.name}`", "output", linked.function.results)
         specs = linked.function.results
+        if not out:
+            return linked.run(inputs, [*map(state_buffers.get, range(len(specs)))] if state_buffers else None, sizes)
+        locations = argument_places(f"function `{self.name}`", "output", specs)
         caller_buffers = {
             index: as_output(out[spec.name], spec, locations[index])
             for index, spec in enumerate(specs)

@@ -218,6 +218,32 @@ class State:
             self._buffers = buffers
             self._is_spoiled = False
 
+    # -- for measurements --------------------------------------------------------------------------------------
+
+    def restart(self, source: State) -> None:
+        """Take over the values of another state of the function, in the present buffers if large enough.
+
+        Repeated calls after a restart all do the same work: none of them allocates buffers.
+
+        Raises:
+            CallError: a call is running on either state, or an earlier call has failed.
+        """
+        with self._hold(), source._hold():
+            source._check_usable()
+            self._lengths, self._is_spoiled = [*source._lengths], False
+            if source._buffers is None:
+                if self._buffers is not None:
+                    self._set_fixed_values(self._buffers)
+                return
+            self._sizes = dict(source._sizes)
+            buffers = self._buffers or source._buffers
+            self._buffers = [
+                np.empty_like(value) if own is value or not _has_room(own, value) else own
+                for own, value in zip(buffers, source._buffers, strict=True)
+            ]
+            for value, own in zip(source._values(source._buffers), self._values(self._buffers), strict=True):
+                own[...] = value
+
     # -- for the machine ---------------------------------------------------------------------------------------
 
     @contextmanager
@@ -260,10 +286,8 @@ class State:
         buffers = []
         for info in self._infos:
             shape = concrete_shape(info.before, sizes, f"{self._where}, `{info.name}`")
-            buffer = self._new_buffer(info, shape)
-            if info.slot.axis is None:
-                buffer[...] = 0 if info.initial is None else info.initial
-            buffers.append(buffer)
+            buffers.append(self._new_buffer(info, shape))
+        self._set_fixed_values(buffers)
         self._buffers = buffers
         self._sizes = self._own_sizes(sizes)
 
@@ -316,6 +340,12 @@ class State:
         for info, length in zip(self._infos, self._lengths, strict=True):
             if info.slot.axis is not None:
                 yield info, length
+
+    def _set_fixed_values(self, buffers: Sequence[NDArray]) -> None:
+        """Set the values without a moving length to the values before the first call."""
+        for info, buffer in zip(self._infos, buffers, strict=True):
+            if info.slot.axis is None:
+                buffer[...] = 0 if info.initial is None else info.initial
 
     def _own_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the sizes of the states, without moving lengths."""
@@ -395,3 +425,8 @@ def _rows(buffer: NDArray, axis: int, count: int) -> NDArray:
     """Return the first rows of a buffer; all axes before the axis have size 1, therefore the rows are contiguous."""
     rows: NDArray = buffer[(slice(None),) * axis + (slice(0, count),)]
     return rows
+
+
+def _has_room(buffer: NDArray, other: NDArray) -> bool:
+    """Return whether a buffer has as much room as another of the same state along each axis."""
+    return all(size >= other_size for size, other_size in zip(buffer.shape, other.shape, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from byoc_core.dims import LinearTerms, linear_terms
 from byoc_core.errors import CallError
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols
 from byoc_core.runtime.module import NDArray, TensorSpec
@@ -12,7 +13,7 @@ from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.machine import VMCallable, check_names
 from byoc_core.vm.state import MAX_LENGTH, State, StateInfo
 
-__all__ = ["StatefulCallable", "stateful_callables"]
+__all__ = ["StatefulCallable", "bind_linear", "stateful_callables"]
 
 
 class StatefulCallable(VMCallable):
@@ -26,6 +27,7 @@ class StatefulCallable(VMCallable):
     __slots__ = (
         "_infos",
         "_input_places",
+        "_linear_shapes",
         "_locations",
         "_output_places",
         "_plain_inputs",
@@ -44,6 +46,7 @@ class StatefulCallable(VMCallable):
         state_results = {info.slot.result for info in infos}
         self._output_places = tuple(index for index in range(len(function.results)) if index not in state_results)
         self._locations = argument_places(f"function `{self.name}`", "input", self._plain_inputs)
+        self._linear_shapes = _linear_shapes(self._plain_inputs)
         self._call = self._call_checked
         self._state = self.new_state()
 
@@ -56,6 +59,11 @@ class StatefulCallable(VMCallable):
     def results(self) -> tuple[TensorSpec, ...]:
         """Names, dtypes and shapes of the results, without states."""
         return self._plain_outputs
+
+    @property
+    def has_states(self) -> bool:
+        """Whether the function keeps values from call to call."""
+        return True
 
     @property
     def state(self) -> State:
@@ -136,7 +144,44 @@ class StatefulCallable(VMCallable):
         arrays = [
             as_input(value, spec, locations[i]) for i, (value, spec) in enumerate(zip(values, specs, strict=True))
         ]
-        return arrays, bind_symbols(specs, arrays, locations, sizes=known_sizes)
+        # Each call has other sizes. Binding sums of symbols directly takes a tenth of the time of the general way.
+        shapes = self._linear_shapes
+        sizes = None if shapes is None else bind_linear(shapes, arrays, known_sizes)
+        return arrays, bind_symbols(specs, arrays, locations, sizes=known_sizes) if sizes is None else sizes
+
+
+def _linear_shapes(specs: Sequence[TensorSpec]) -> list[list[LinearTerms]] | None:
+    """Return the shapes if all sizes are sums of symbols, else ``None``."""
+    shapes = []
+    for spec in specs:
+        shape = [terms for dim in spec.shape if (terms := linear_terms(dim)) is not None]
+        if len(shape) < len(spec.shape):
+            return None
+        shapes.append(shape)
+    return shapes
+
+
+def bind_linear(
+    shapes: Sequence[Sequence[LinearTerms]], arrays: Sequence[NDArray], known_sizes: Mapping[str, int]
+) -> dict[str, int] | None:
+    """Return the sizes of all symbols; ``None`` if the general way must decide, or report an error."""
+    sizes = dict(known_sizes)
+    for shape, array in zip(shapes, arrays, strict=True):
+        for (constant, factors), size in zip(shape, array.shape, strict=True):
+            rest, unknown = size - constant, None
+            for name, factor in factors:
+                value = sizes.get(name)
+                if value is not None:
+                    rest -= value * factor
+                elif unknown is None and factor == 1:
+                    unknown = name
+                else:
+                    return None
+            if rest < 0 or (rest and unknown is None):
+                return None
+            if unknown is not None:
+                sizes[unknown] = rest
+    return sizes
 
 
 def stateful_callables(

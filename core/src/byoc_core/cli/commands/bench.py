@@ -121,7 +121,8 @@ def bench_model(
     signature = opened.signature
     file_inputs = read_inputs(input_files, signature)
     check_missing(signature, file_inputs, random, draws_all=random_inputs or not (input_files or random))
-    inputs = [complete_inputs(signature, file_inputs, sizes, seed)[0] for sizes in sets_of_sizes]
+    first_sizes = opened.first_sizes
+    inputs = [complete_inputs(signature, file_inputs, {**first_sizes, **sizes}, seed)[0] for sizes in sets_of_sizes]
     executable = opened.compile(inputs)
     with show_stages(model.name) as show:
         found = bench(
@@ -150,11 +151,13 @@ class _Opened:
     Attributes:
         module: the imported ONNX model; ``None`` for an artifact.
         signature: of the function.
+        first_sizes: sizes of inputs known before a first call of a function with states.
     """
 
     def __init__(
         self, model: Path, flags: RequestFlags, max_nodes: int | None, function: str, *, allow_native: bool
     ) -> None:
+        from byoc_core.cli.inputs import first_call_sizes
         from byoc_core.cli.selection import import_model, open_executable
         from byoc_core.debugging import signature_of
 
@@ -162,9 +165,11 @@ class _Opened:
         self._flags = flags
         self._executable: Executable | None = None
         self.module: IRModule | None = None
+        self.first_sizes: dict[str, int] = {}
         if is_artifact(model):
             self._executable = open_executable(model, flags, max_nodes, allow_native=allow_native)
             self.signature: Signature = self._executable.signature(function)
+            self.first_sizes = first_call_sizes(self._executable, function)
         else:
             self.module = import_model(model, max_nodes)
             self.signature = signature_of(self.module[function])

@@ -84,7 +84,7 @@ def profile_model(
     time. More than 100% is possible: caches are faster than memory, and some algorithms need fewer operations.
     """
     from byoc_core.cli.console import show_stages
-    from byoc_core.cli.inputs import check_missing, complete_inputs, parse_sizes, read_inputs
+    from byoc_core.cli.inputs import check_missing, complete_inputs, first_call_sizes, parse_sizes, read_inputs
     from byoc_core.profiling import profile
     from byoc_core.profiling.text import render_profile
 
@@ -96,7 +96,7 @@ def profile_model(
     signature = executable.signature(function)
     file_inputs = read_inputs(input_files, signature)
     check_missing(signature, file_inputs, random, draws_all=random_inputs or not (input_files or random))
-    inputs, _ = complete_inputs(signature, file_inputs, sizes, seed)
+    inputs, _ = complete_inputs(signature, file_inputs, {**first_call_sizes(executable, function), **sizes}, seed)
     with show_stages(model.name) as show:
         found = profile(
             executable,

@@ -52,7 +52,14 @@ def run_model(
     Each input is given, or drawn at random on request by --random or --random-inputs.
     """
     from byoc_core.cli.console import open_console
-    from byoc_core.cli.inputs import check_missing, complete_inputs, describe_drawn, parse_sizes, read_inputs
+    from byoc_core.cli.inputs import (
+        check_missing,
+        complete_inputs,
+        describe_drawn,
+        first_call_sizes,
+        parse_sizes,
+        read_inputs,
+    )
     from byoc_core.cli.outputs import new_summary, save_outputs
     from byoc_core.cli.selection import check_output
     from byoc_core.vm import VirtualMachine
@@ -64,7 +71,9 @@ def run_model(
     signature = executable.signature(function)
     file_inputs = read_inputs(input_files, signature)
     check_missing(signature, file_inputs, random, draws_all=random_inputs)
-    inputs, drawn_sizes = complete_inputs(signature, file_inputs, sizes, seed)
+    inputs, drawn_sizes = complete_inputs(
+        signature, file_inputs, {**first_call_sizes(executable, function), **sizes}, seed
+    )
     machine = VirtualMachine(executable)
     start = time.perf_counter()
     results = machine.run(function, inputs)
