@@ -1,7 +1,8 @@
 """The sessions of `nox`: lint, types, and the tests of each package against its installed wheel.
 
-``nox`` alone runs every required check; ``nox -l`` lists the sessions; ``nox -s tests-core-3.13 -- -k dims`` runs a
-part of a session. The Python running nox runs all tests, with all plugins. The Python farthest from this version runs
+``nox`` alone runs every required check, two sessions at a time; ``nox -l`` lists the sessions;
+``nox -s tests-core-3.13 -- -k dims`` runs a part of a session. At the end, nox prints the skipped tests and the
+processor time. The Python running nox runs all tests, with all plugins. The Python farthest from this version runs
 the tests with an outcome depending on the interpreter or its numpy (``pythons``, the mark ``interpreter``). The third
 runs core's tests asking for installed plugins, without plugins (``core-alone``, the mark ``asks_for_plugins``).
 ``nox -t matrix`` runs all tests on each Python.
@@ -40,36 +41,44 @@ from pathlib import Path
 
 import nox
 
-nox.needs_version = ">=2025.5.1"
+nox.needs_version = ">=2026.10.20"  # sessions in parallel
 
 sys.path.insert(0, str(Path(__file__).parent))
-from sessions.interpreters import FARTHEST, MAIN  # noqa: E402 - beside this file, where nox does not look
+from sessions.command_line import runs_defaults  # noqa: E402 - beside this file, where nox does not look
+from sessions.interpreters import FARTHEST, MAIN  # noqa: E402
 from sessions.packages import PACKAGES  # noqa: E402
-from sessions.running import prepare_environment  # noqa: E402
+from sessions.running import count_sessions, prepare_environment  # noqa: E402
 from sessions.skips import list_at_the_end  # noqa: E402
+from sessions.times import print_at_the_end  # noqa: E402
 
 # `nox -l` lists the sessions in this order.
 for _module in ("checks", "testing", "pages", "searches", "acceptance"):
     import_module(f"sessions.{_module}")
 
+# The longest sessions start first: the shorter fill the processors at the end.
+LONGEST = ("core", "ccompiler", "conformance", "rt", "dnnl", "cblas")
 nox.options.sessions = [
-    "lint",
-    "types",
-    "packaging",
-    *(f"tests-{name}-{MAIN}" for name in PACKAGES),
-    f"pythons-{FARTHEST}",
-    "core-alone",
     "conformance",
-    "tvm",
-    "cuda",
-    "versions",
+    *(f"tests-{name}-{MAIN}" for name in sorted(PACKAGES, key=lambda name: (*LONGEST, name).index(name))),
+    f"pythons-{FARTHEST}",
     "docs",
+    "core-alone",
+    "types",
     "demo",
+    "tvm",
+    "versions",
+    "packaging",
+    "cuda",
+    "lint",
 ]
+if runs_defaults(sys.argv[1:]):
+    nox.options.allow_parallel = True
+    nox.options.parallel = count_sessions()
 nox.options.reuse_venv = "yes"
 nox.options.default_venv_backend = os.environ.get("NOX_DEFAULT_VENV_BACKEND", "uv|virtualenv")
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = False  # shown as skipped in nox's closing list
 
 list_at_the_end()
+print_at_the_end()
 prepare_environment()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import shutil
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
 
 from sessions.packages import DIST, PACKAGES, ROOT, UNBUILT, group, install_wheels
+from sessions.running import count_workers
+
+_EPOCH = "1577836800"
+"""The time of all files in wheels: equal sources give equal wheels, and equal wheels are not installed again."""
 
 
 @nox.session
@@ -22,9 +27,13 @@ def wheels(session: nox.Session) -> None:
     for folder in PACKAGES.values():
         shutil.copytree(ROOT / folder, copies / folder, ignore=UNBUILT)
         shutil.rmtree(copies / folder / "tests")
-    projects = [str(copies / folder) for folder in PACKAGES.values()]
-    command = ("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
-    session.run(*command, "--wheel-dir", str(DIST), *projects)
+    command = ("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+
+    def build(folder: str) -> None:
+        session.run(*command, "--wheel-dir", str(DIST), str(copies / folder), env={"SOURCE_DATE_EPOCH": _EPOCH})
+
+    with ThreadPoolExecutor(int(count_workers(session))) as threads:
+        list(threads.map(build, PACKAGES.values()))
     session.log("built %s", ", ".join(sorted(path.name for path in DIST.glob("*.whl"))))
 
 

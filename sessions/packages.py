@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nox
 
+from sessions.installations import install
 from sessions.skips import leave_out_wheel
 
 __all__ = [
@@ -63,20 +64,20 @@ def install_wheels(session: nox.Session, names: tuple[str, ...], *requirements: 
 
     With ``zig``, byoc-ccompiler has its extra too.
     """
-    wheels = [wheel(name) for name in names]
     extras = {"core": "[onnx]", "ccompiler": "[zig]" if zig else ""}
-    session.install(*(f"{path}{extras.get(name, '')}" for name, path in zip(names, wheels, strict=True)), *requirements)
-    # A reused environment may hold an older build of the same version.
-    session.install("--force-reinstall", "--no-deps", *map(str, wheels))
+    install(session, {wheel(name): extras.get(name, "") for name in names}, *requirements)
 
 
 def install_peers(session: nox.Session) -> None:
     """Install the programs compared by tests or running tests; warn of a program without a wheel for this Python."""
     pip = ["uv", "pip"] if session.venv_backend == "uv" else ["python", "-m", "pip"]
     command = [*pip, "install", "--quiet", "--only-binary", ":all:"]
-    for requirement in group("peers"):
+    absent = ("No matching distribution", "ResolutionImpossible", "No solution found")
+    printed = str(session.run(*command, *group("peers"), success_codes=range(256), silent=True) or "")
+    are_installed = not any(text in printed for text in (*absent, "error:", "ERROR:"))
+    for requirement in () if are_installed else group("peers"):
         printed = str(session.run(*command, requirement, success_codes=range(256), silent=True) or "")
-        if any(text in printed for text in ("No matching distribution", "ResolutionImpossible", "No solution found")):
+        if any(text in printed for text in absent):
             session.warn(leave_out_wheel(session.name, requirement, str(session.python)))
         elif "error:" in printed.lower():
             session.error(f"{requirement} cannot be installed: {printed}")

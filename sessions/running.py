@@ -10,7 +10,15 @@ import nox
 
 from sessions.packages import ROOT
 
-__all__ = ["KIT_EXAMPLES", "REPORTS", "count_workers", "keeps_promises", "prepare_environment", "run_tests"]
+__all__ = [
+    "KIT_EXAMPLES",
+    "REPORTS",
+    "count_sessions",
+    "count_workers",
+    "keeps_promises",
+    "prepare_environment",
+    "run_tests",
+]
 
 REPORTS = ROOT / "out" / "conformance"
 KIT_EXAMPLES = 5
@@ -23,9 +31,18 @@ def prepare_environment() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of some thousand processes parses all its imports
 
 
-def count_workers() -> str:
-    """Return the number of processes running tests at once."""
-    return str(min(os.cpu_count() or 1, 4))
+def count_sessions() -> int:
+    """Return the number of sessions at once in a run of the defaults, with ``count_workers`` processes each.
+
+    A second session works while the first session starts, installs packages or waits for its last test.
+    """
+    return min(os.cpu_count() or 1, 2)
+
+
+def count_workers(session: nox.Session) -> str:
+    """Return the number of processes running tests of a session at once."""
+    shared = (os.cpu_count() or 1) // (count_sessions() if session.parallel else 1)
+    return str(min(max(shared, 1), 4))
 
 
 def run_tests(session: nox.Session, *arguments: str, **variables: str) -> None:
@@ -36,9 +53,10 @@ def run_tests(session: nox.Session, *arguments: str, **variables: str) -> None:
         arguments: of pytest.
         variables: environment variables by name.
     """
-    workers = ("-n", count_workers(), "--dist", "worksteal")  # some tests take half a minute
+    workers = count_workers(session)
+    distribution = ("-n", workers, "--dist", "worksteal") if workers != "1" else ("-n", "0")  # some tests take long
     environment = {"BYOC_TEST_INSTALLED": "1", **variables}
-    session.run("pytest", *workers, *arguments, *session.posargs, env=environment)
+    session.run("pytest", *distribution, *arguments, *session.posargs, env=environment)
 
 
 def keeps_promises(
@@ -48,7 +66,7 @@ def keeps_promises(
     report = REPORTS / (folder or backend)
     shutil.rmtree(report, ignore_errors=True)
     cache = Path(os.environ["BYOC_CACHE_DIR"]) / "kit"  # by itself: a cache drops its oldest entries
-    command = ("byoc", "conformance", backend, "--jobs", count_workers(), "--examples", str(examples))
+    command = ("byoc", "conformance", backend, "--jobs", count_workers(session), "--examples", str(examples))
     try:
         session.run(*command, "--report", str(report), *arguments, env={"BYOC_CACHE_DIR": str(cache)})
     except nox.command.CommandFailed:

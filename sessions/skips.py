@@ -46,8 +46,12 @@ def list_at_the_end() -> None:
     """Print the omissions with their reasons when nox ends, whether sessions failed or not.
 
     The run fails if a session was skipped for want of an interpreter, although the interpreter is installed. Tests at
-    fault have failed their own session by then.
+    fault have failed their own session by then. A nox started by nox for a single session leaves its counts to the
+    first nox.
     """
+    if skipped_tests.FOLDER in os.environ:
+        logging.getLogger("nox").addHandler(SessionListener(Path(os.environ[skipped_tests.FOLDER])))
+        return
     folder = tempfile.TemporaryDirectory(prefix="byoc-skips-")
     os.environ[skipped_tests.FOLDER] = folder.name
     logging.getLogger("nox").addHandler(SessionListener(Path(folder.name)))

@@ -121,7 +121,7 @@ def zig(session: nox.Session) -> None:
     compiler = f"{Path(session.bin) / 'python'} -m ziglang cc"
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_CC": compiler}
     tests = session.posargs or ["core/tests/native", "plugins/ccompiler/tests"]
-    session.run("pytest", "-n", count_workers(), *tests, env=environment)
+    session.run("pytest", "-n", count_workers(session), *tests, env=environment)
 
 
 @nox.session(requires=["wheels"])

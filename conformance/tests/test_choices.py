@@ -64,6 +64,31 @@ def test_items(levels: tuple[Level, ...], patterns: list[str], expected: list[st
 
 
 @pytest.mark.parametrize(
+    ("levels", "patterns", "exceptions", "expected"),
+    [
+        (tuple(Level), [], ["L2-op[add]"], ["L0-lint", "L2-op[exp]"]),
+        (tuple(Level), ["L2-*"], ["*exp*"], ["L2-op[add]"]),
+        (tuple(Level), [], ["L0-*", "*[e*"], ["L2-op[add]"]),
+    ],
+)
+def test_exceptions(levels: tuple[Level, ...], patterns: list[str], exceptions: list[str], expected: list[str]) -> None:
+    assert [item.id for item in choose_items(ITEMS, levels, patterns, exceptions)] == expected
+
+
+@pytest.mark.parametrize(
+    ("exceptions", "text"),
+    [
+        (["L3-*"], "--except L3-*: matches no test"),
+        (["L0-*", "L2-*"], "--except: leaves no test; got L0-*, L2-*"),
+    ],
+)
+def test_exceptions_without_effect_or_remainder(exceptions: list[str], text: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        choose_items(ITEMS, tuple(Level), [], exceptions)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
     ("levels", "pattern", "text"),
     [
         ((Level.L0,), "L3-*", "--only L3-*: matches no test"),

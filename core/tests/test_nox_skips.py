@@ -66,6 +66,7 @@ logging.getLogger("nox").warning("Session a-{version} skipped: Python interprete
     program = tmp_path / f"python{sys.version_info.major}.{sys.version_info.minor}"
     program.symlink_to(sys.executable)
     environment = os.environ | {"PYTHONPATH": str(_REPOSITORY), "PATH": str(tmp_path)}
+    environment.pop(skipped_tests.FOLDER, None)
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False, timeout=60
     )

@@ -76,7 +76,11 @@ def _written_reasons() -> set[str]:
 
 def _tests(folder: str) -> list[Path]:
     own = {Path(__file__).name, "test_pytest_plugin.py"}  # skips with reasons without a rule
-    return [path for path in (_REPOSITORY / folder).rglob("*.py") if "tests" in str(path) and path.name not in own]
+    return [
+        path
+        for path in (_REPOSITORY / folder).rglob("*.py")
+        if "tests" in str(path.relative_to(_REPOSITORY)) and path.name not in own
+    ]
 
 
 def _written(text: ast.expr) -> str:

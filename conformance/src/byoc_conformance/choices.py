@@ -57,22 +57,35 @@ def parse_levels(texts: Iterable[str], flag: str = "--level") -> tuple[Level, ..
 
 
 def choose_items(
-    items: Sequence[Item], levels: Sequence[Level], patterns: Sequence[str] = (), flag: str = "--only"
+    items: Sequence[Item], levels: Sequence[Level], patterns: Sequence[str] = (), exceptions: Sequence[str] = ()
 ) -> list[Item]:
     """Return the tests of some levels with ids matching any of the patterns; without patterns, all tests of the levels.
 
+    Args:
+        items: all tests.
+        levels: of the tests to return.
+        patterns: of ids of tests to return.
+        exceptions: patterns of ids of tests to leave out.
+
     Raises:
-        OptionsError: a pattern matches no test of these levels. The error mentions matching tests of other levels.
+        OptionsError: a pattern matches no test of these levels, or no test is left. The error mentions matching tests
+            of other levels.
     """
     candidates = {item.id: item for item in items if item.promise.level in levels}
-    if not patterns:
-        return list(candidates.values())
-    matching: set[str] = set()
-    for pattern in patterns:
-        found = select_ids(pattern, candidates)
-        if not found:
-            raise _no_match_error(pattern, items, levels, flag)
-        matching.update(found)
+
+    def select(texts: Sequence[str], flag: str) -> set[str]:
+        selected: set[str] = set()
+        for text in texts:
+            found = select_ids(text, candidates)
+            if not found:
+                raise _no_match_error(text, items, levels, flag)
+            selected.update(found)
+        return selected
+
+    matching = select(patterns, "--only") if patterns else set(candidates)
+    matching -= select(exceptions, "--except")
+    if not matching:
+        raise OptionsError("--except", "leaves no test", got=", ".join(exceptions))
     return [item for name, item in candidates.items() if name in matching]
 
 

@@ -88,6 +88,10 @@ def run_kit(
             "themselves. Repeat for several.",
         ),
     ] = None,
+    exceptions: Annotated[
+        list[str] | None,
+        typer.Option("--except", metavar="GLOB", help="Leave out tests with these names; repeat for several."),
+    ] = None,
     num_parallel: Annotated[int, typer.Option("--jobs", "-j", min=1, help="The number of tests run at a time.")] = 1,
     examples: Annotated[int, typer.Option("--examples", min=1, help="Random examples for each property.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = 0,
@@ -102,7 +106,7 @@ def run_kit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report (or the list) as JSON.")] = False,
     list_promises: Annotated[
-        bool, typer.Option("--list", help="List the promises selected by --level and --only, and stop.")
+        bool, typer.Option("--list", help="List the promises selected by --level, --only and --except, and stop.")
     ] = False,
 ) -> None:
     """Hold a backend to the promises common to all byoc backends, in worker processes, with a deadline for each test.
@@ -114,7 +118,7 @@ def run_kit(
     from byoc_conformance import command_runs
 
     if list_promises:
-        command_runs.print_promises(level or (), only or (), as_json=as_json)
+        command_runs.print_promises(level or (), only or (), exceptions or (), as_json=as_json)
         return
     if backend is None:
         raise typer.BadParameter("no backend given; name an installed backend", param_hint="NAME")
@@ -124,6 +128,7 @@ def run_kit(
         companions=tuple(companions or ()),
         levels=tuple(level or ()),
         patterns=tuple(only or ()),
+        exceptions=tuple(exceptions or ()),
         num_parallel=num_parallel,
         examples=examples,
         seed=seed,

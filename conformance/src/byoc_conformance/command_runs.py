@@ -36,6 +36,7 @@ class Choices:
     companions: Sequence[str]
     levels: Sequence[str]
     patterns: Sequence[str]
+    exceptions: Sequence[str]
     num_parallel: int
     examples: int
     seed: int
@@ -65,7 +66,7 @@ def run(choices: Choices) -> bool:
         seed=choices.seed,
     )
     check_installed(spec)
-    items = choose_items(all_items(), parse_levels(choices.levels), choices.patterns)
+    items = choose_items(all_items(), parse_levels(choices.levels), choices.patterns, choices.exceptions)
     ids = [item.id for item in all_items()]
     reasons = {} if choices.overrides is None else read_overrides(choices.overrides)
     overrides = Overrides(reasons, ids, where=f"{choices.overrides}")
@@ -146,18 +147,21 @@ def _show_progress(items: Sequence[Item]) -> Iterator[Callable[[Item, Judgement]
     yield show
 
 
-def print_promises(levels: Sequence[str] = (), patterns: Sequence[str] = (), *, as_json: bool) -> None:
+def print_promises(
+    levels: Sequence[str] = (), patterns: Sequence[str] = (), exceptions: Sequence[str] = (), *, as_json: bool
+) -> None:
     """Print promises with their texts, level by level.
 
     Args:
         levels: names of levels; all levels if empty.
         patterns: of ids of tests. Only promises with such a test are printed, each with these tests.
+        exceptions: patterns of ids of tests to leave out.
         as_json: whether to print JSON.
 
     Raises:
         OptionsError: there is no such level, or a pattern matches no test.
     """
-    items = choose_items(all_items(), parse_levels(levels), patterns)
+    items = choose_items(all_items(), parse_levels(levels), patterns, exceptions)
     tests: dict[Promise, list[str]] = {}
     for item in items:
         tests.setdefault(item.promise, []).append(item.id)

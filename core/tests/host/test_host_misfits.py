@@ -87,7 +87,7 @@ def _run(
 
 
 @pytest.mark.parametrize("name", _NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples * 2 // 5, deadline=None)
 @given(data=st.data())
 def test_no_result_where_the_rule_refuses_the_sizes(
     name: str, rule_cases: dict[str, Callable[[Draw], Case]], data: st.DataObject

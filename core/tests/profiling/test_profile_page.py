@@ -288,12 +288,12 @@ def test_odd_times_are_valid_numbers_in_the_page(seconds: float) -> None:
 
 
 def test_a_page_of_very_many_ops_and_parts() -> None:
-    count = 100_000
+    count = 30_000
     rows = [row(f"v{i}", inputs=[f"v{i - 1}"]) for i in range(count)]
     parts = tuple(PartProfile(f"k{i}", (OpName("add", f"v{i}"),), 1, 1e-9 * (i + 1)) for i in range(count))
     start = process_time()
     html = render_profile_page(made_profile((RegionProfile("npu_main_0", "npu", 1, 5.1, parts=parts),), rows, 6.0))
-    assert process_time() - start < 60  # 3 s are usual; work growing with the square takes an hour
+    assert process_time() - start < 20  # 1 s is usual; work growing with the square takes minutes
     page = OpenedPage(html)
     assert page.read("elements.tables.children[1].children[1].children[1].children.length") < 1000
     assert cells(page, 1)[0][0] == f"k{count - 1}"

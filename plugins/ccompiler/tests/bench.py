@@ -26,8 +26,8 @@ PORTABLE = "portable"
 MEANING = 2 if os.environ.get("BYOC_EXAMPLES") == "thorough" else 0
 """The optimisation level of tests of results: gcc optimises for longer than all calls take.
 
-``nox -s thorough`` compiles all these tests with optimisation; the kit compiles every op, pattern and offered schedule
-for this machine, and ``nox -s processors`` for other vectors.
+``nox -s thorough`` compiles all these tests with optimisation; the kit compiles ONNX's cases of every op, all patterns
+and all offered schedules with optimisation for this machine, and ``nox -s processors`` for other vectors.
 """
 
 

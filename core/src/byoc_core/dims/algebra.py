@@ -96,6 +96,26 @@ class DimExpr:
     """
 
     terms: tuple[tuple[Monomial, int], ...]
+    _symbols: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave out the symbols, which follow from the terms."""
+        return (DimExpr, (self.terms,))
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The names of all symbols; kept, because types and passes ask for the symbols of each size again and again."""
+        if self._symbols is None:
+            found: set[str] = set()
+            for monomial, _ in self.terms:
+                for atom, _ in monomial:
+                    if atom.op:
+                        found.update(*(arg.symbols for arg in atom.args if not isinstance(arg, int)))
+                    else:
+                        found.add(atom.name)
+            object.__setattr__(self, "_symbols", frozenset(found))
+        assert self._symbols is not None
+        return self._symbols
 
     def __str__(self) -> str:
         text = ""
@@ -120,7 +140,9 @@ class DimExpr:
     def __add__(self, other: Dim) -> Dim:
         if not isinstance(other, int | DimExpr):
             return NotImplemented
-        return from_terms([*terms_of(self), *terms_of(other)])
+        if other == 0:
+            return self
+        return from_terms([*self.terms, *terms_of(other)])
 
     __radd__ = __add__
 
@@ -138,6 +160,8 @@ class DimExpr:
     def __mul__(self, other: Dim) -> Dim:
         if not isinstance(other, int | DimExpr):
             return NotImplemented
+        if isinstance(other, int):  # the order of the terms stays
+            return DimExpr(tuple((monomial, factor * other) for monomial, factor in self.terms)) if other else 0
         check_product(self, other, MAX_TERMS)
         return from_terms(
             (_multiply(left, right), left_factor * right_factor)
@@ -227,12 +251,14 @@ def from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     collected: dict[Monomial, int] = {}
     for monomial, factor in terms:
         collected[monomial] = collected.get(monomial, 0) + factor
-    nonzero = {monomial: factor for monomial, factor in collected.items() if factor}
+    nonzero = [(monomial, factor) for monomial, factor in collected.items() if factor]
     if not nonzero:
         return 0
-    if len(nonzero) == 1 and () in nonzero:
-        return nonzero[()]
-    return DimExpr(tuple(sorted(nonzero.items(), key=lambda item: _monomial_key(item[0]))))
+    if len(nonzero) > 1:
+        nonzero.sort(key=lambda item: _monomial_key(item[0]))
+    elif not nonzero[0][0]:
+        return nonzero[0][1]
+    return DimExpr(tuple(nonzero))
 
 
 def total(dims: Iterable[Dim]) -> Dim:
@@ -241,6 +267,8 @@ def total(dims: Iterable[Dim]) -> Dim:
 
 
 def _multiply(left: Monomial, right: Monomial) -> Monomial:
+    if not left or not right:
+        return left or right
     exponents = dict(left)
     for atom, exponent in right:
         exponents[atom] = exponents.get(atom, 0) + exponent

@@ -29,6 +29,7 @@ __all__ = [
 LinearTerms = tuple[int, tuple[tuple[str, int], ...]]
 """A constant, and a factor for each symbol."""
 
+_NO_SYMBOLS: frozenset[str] = frozenset()
 _REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv, "mod": mod}
 
 
@@ -69,16 +70,7 @@ def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
 
 def symbols_of(dim: Dim) -> frozenset[str]:
     """Return the names of all symbols inside a dimension."""
-    if isinstance(dim, int):
-        return frozenset()
-    found: set[str] = set()
-    for monomial, _ in dim.terms:
-        for atom, _ in monomial:
-            if atom.op:
-                found.update(*(symbols_of(arg) for arg in atom.args))
-            else:
-                found.add(atom.name)
-    return frozenset(found)
+    return _NO_SYMBOLS if isinstance(dim, int) else dim.symbols
 
 
 def broadcast_pairs(dim: Dim) -> list[tuple[Dim, Dim]]:

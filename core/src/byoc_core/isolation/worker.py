@@ -27,7 +27,7 @@ from byoc_core.isolation.waiting import wait_for
 __all__ = ["Ended", "Worker"]
 
 _START = (
-    "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "import gc, importlib, json, sys; gc.disable(); sys.path[:] = json.loads(sys.argv[1]); "
     "module, _, name = sys.argv[2].partition(':'); "
     "getattr(importlib.import_module(module), name)(json.loads(sys.argv[3]))"
 )

@@ -8,7 +8,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from byoc_core.dims import Dim, DimExpr, parse_dim, product, substitute, symbols_of
+from byoc_core.dims import Dim, DimExpr, parse_dim, product, substitute
 from byoc_core.dtypes import dtype_info, dtype_name
 from byoc_core.errors import IRTypeError, type_name
 
@@ -16,6 +16,7 @@ __all__ = ["MAX_ARRAY_NBYTES", "ObjectType", "TensorType", "Type", "is_static", 
 
 
 _NO_SYMBOLS: frozenset[str] = frozenset()
+_STORED_SIZES = frozenset((int, DimExpr))
 MAX_ARRAY_NBYTES = 2**63 - 1
 """The most bytes of an array: numpy and C count bytes in signed 64 bits."""
 
@@ -42,11 +43,13 @@ class TensorType:
         if type(self.dtype) is not str:
             object.__setattr__(self, "dtype", _stored_dtype(self.dtype))
         dtype_info(self.dtype)
-        if self.shape is not None and not _is_stored(self.shape):
+        if self.shape is None:
+            return
+        if not _is_stored(self.shape):
             object.__setattr__(self, "shape", _stored_shape(self.shape))
-        for axis, dim in enumerate(self.shape or ()):
+        for dim in self.shape:
             if isinstance(dim, int) and dim < 0:
-                raise IRTypeError("tensor type", f"axis {axis} has a negative size", got=dim)
+                raise IRTypeError("tensor type", f"axis {self.shape.index(dim)} has a negative size", got=dim)
 
     @property
     def rank(self) -> int | None:
@@ -82,7 +85,7 @@ class TensorType:
         found: frozenset[str] = _NO_SYMBOLS
         for dim in self.shape or ():
             if not isinstance(dim, int):
-                found |= symbols_of(dim)
+                found = found | dim.symbols if found else dim.symbols
         return found
 
     def substitute(self, values: Mapping[str, Dim]) -> TensorType:
@@ -99,7 +102,7 @@ class TensorType:
 
 
 def _is_stored(shape: object) -> bool:
-    return type(shape) is tuple and all(type(dim) is int or type(dim) is DimExpr for dim in shape)
+    return type(shape) is tuple and _STORED_SIZES.issuperset(map(type, shape))
 
 
 def _stored_shape(shape: object) -> tuple[Dim, ...]:

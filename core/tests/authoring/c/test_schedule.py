@@ -36,7 +36,7 @@ from core.tests.authoring.c.nests import (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_every_schedule_computes_the_same_bits(data: st.DataObject) -> None:
     case = data.draw(cases())
