@@ -42,6 +42,7 @@ __all__ = [
     "has_module",
     "has_nvrtc",
     "has_onednn",
+    "has_opencl_driver",
     "has_openmp",
     "has_plain_user",
     "has_plugins",
@@ -191,6 +192,12 @@ def has_nvrtc(_: re.Match[str]) -> bool:
     """Return whether NVIDIA's compiler at run time is installed, as a package or on the path of the system's loader."""
     names = {_normalised(distribution.name) for distribution in metadata.distributions()}
     return any(name.startswith("nvidia-cuda-nvrtc") for name in names) or ctypes.util.find_library("nvrtc") is not None
+
+
+def has_opencl_driver(_: re.Match[str]) -> bool:
+    """Return whether the system, or the variable of OpenCL's loader, names a driver of OpenCL."""
+    folder = Path(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"))
+    return folder.is_file() or any(folder.glob("*.icd"))
 
 
 def has_program(match: re.Match[str]) -> bool:

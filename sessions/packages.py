@@ -36,7 +36,7 @@ BACKENDS = tuple(
     if "byoc.backends" in nox.project.load_toml(ROOT / "plugins" / name / "pyproject.toml")["project"]["entry-points"]
 )
 """The plugins that are backends; the others bring importers only."""
-WITH_PEERS = ("core", "ccompiler", "dnnl", "mlops", "msops")
+WITH_PEERS = ("core", "ccompiler", "dnnl", "mlops", "msops", "opencl")
 """Packages with tests comparing with other programs, or running in other programs."""
 PACKAGES = {
     "core": "core",

@@ -49,6 +49,7 @@ COMPANIONS = {
     "cblas": ("ccompiler",),
     "dnnl": ("ccompiler", "rt"),
     "msops": ("ccompiler",),
+    "opencl": ("ccompiler",),
     "rt": ("ccompiler", "examplejson", "conformance"),
 }
 """Packages used by the tests of another package: backends sharing a function, or making models for a runtime."""

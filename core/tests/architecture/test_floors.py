@@ -269,7 +269,7 @@ def test_the_floor_check_permits(module: str, source: str) -> None:
     assert violations(source, module) == []
 
 
-PLUGIN_NAMES = re.compile(r"dnnl|onednn|ccompiler|examplejson|byoc[-_](cblas|mlops|msops)", re.IGNORECASE)
+PLUGIN_NAMES = re.compile(r"dnnl|onednn|ccompiler|examplejson|byoc[-_](cblas|mlops|msops|opencl)", re.IGNORECASE)
 
 
 def named_plugins(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 #ifndef BYOC_DIM_SIZES_H_
 #define BYOC_DIM_SIZES_H_
 
-#ifndef BYOC_CUDA_H_
+#if !defined(BYOC_CUDA_H_) && !defined(BYOC_CL_H_)
 #include <stdint.h>
 #endif
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeGuard, overload
+from typing import Protocol, TypeGuard, overload
 
 import numpy as np
 
@@ -34,6 +34,17 @@ __all__ = [
 ]
 
 BOOL = np.dtype(np.bool_)
+
+
+class Shaped(Protocol):
+    """A value with a shape: an array of the host, or a tensor of a device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes."""
+        ...
+
+
 _numpy_dtype = lru_cache(maxsize=None)(to_numpy)
 # Bound on the exact overlap test of two outputs, which is exponential in the worst case.
 _OVERLAP_WORK = 10_000
@@ -256,7 +267,7 @@ def as_output(value: object, spec: TensorSpec, where: str) -> NDArray:
 
 def bind_symbols(
     specs: Sequence[TensorSpec],
-    arrays: Sequence[NDArray],
+    arrays: Sequence[Shaped],
     places: Sequence[str] | None = None,
     *,
     sizes: dict[str, int] | None = None,

@@ -23,9 +23,9 @@ from math import prod
 
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ExecutionError
-from byoc_core.runtime.module import MemoryDomain, NDArray
+from byoc_core.runtime.module import MemoryDomain, NDArray, Signature
 
-__all__ = ["Device", "DeviceMemory", "DeviceTensor", "MemoryDomain", "find_device", "label_of"]
+__all__ = ["Device", "DeviceMemory", "DeviceTensor", "MemoryDomain", "find_device", "label_of", "sizes_of_call"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +159,18 @@ def label_of(device: Device) -> str:
 def find_device(devices: Sequence[Device], domain: MemoryDomain, index: int) -> Device | None:
     """Return the device of a domain and index; ``None`` if absent."""
     return next((device for device in devices if device.domain == domain and device.index == index), None)
+
+
+def sizes_of_call(signature: Signature, tensors: Sequence[DeviceTensor]) -> dict[str, int]:
+    """Return the size of each symbol determined by the shapes of a call's tensors.
+
+    Args:
+        signature: the signature of the called function.
+        tensors: the inputs, then the outputs.
+
+    Raises:
+        CallError: a size is not the declared size, or contradicts the size of its symbol elsewhere.
+    """
+    from byoc_core.runtime.arguments import bind_symbols
+
+    return bind_symbols((*signature.inputs, *signature.outputs), tensors)

@@ -58,6 +58,9 @@ class _ProcessorSeconds:
 
 def _check_thread_limit(subject: Subject, case: str) -> Outcome:
     attempt, inputs = _compile_large(subject)
+    modules = attempt.executable.modules
+    if any(module.call_traits(name).domain for module in modules for name in module.function_names):
+        raise NotCoveredError("the functions run on a device: the threads of its driver are not those of a call")
     machine = VirtualMachine(attempt.executable, num_threads=1)
     texts = []
     for name, arrays in inputs.items():

@@ -77,7 +77,7 @@ from byoc_core.authoring.c.statements import (
     While,
 )
 from byoc_core.authoring.c.strides import stride_of
-from byoc_core.authoring.c.targets import C11, C11_KERNELS, C11_VECTORS, CUDA, TARGETS, Target
+from byoc_core.authoring.c.targets import C11, C11_KERNELS, C11_VECTORS, CUDA, OPENCL, TARGETS, Target
 from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_in, variables_in, with_blocks
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.unused import drop_unused
@@ -96,6 +96,7 @@ __all__ = [
     "C11_VECTORS",
     "CUDA",
     "INDEX",
+    "OPENCL",
     "TARGETS",
     "Accumulator",
     "Address",

@@ -145,7 +145,8 @@ def _definition(function: Function, target: Target, names: Names, uses: Uses) ->
     """Return the lines of a function, behind the lines of its outlined loops."""
     head = _head(function, target, names, uses)
     unused = [f"  (void){names[item]};" for item in function.parameters if item not in uses.items]
-    printer = BlockPrinter(target, names, function.name)
+    shared = [item for item in function.parameters if isinstance(item, Buffer) and _is_kernel(function, target)]
+    printer = BlockPrinter(target, names, function.name, shared)
     body = printer.lines(function.body, "  ")
     first = [f"  {target.contract}"] if function.is_contracted and target.contracted and target.contract else []
     return [*printer.before, *function.comments, f"{head} {{", *first, *unused, *body, "}"]
@@ -154,12 +155,14 @@ def _definition(function: Function, target: Target, names: Names, uses: Uses) ->
 def _head(function: Function, target: Target, names: Names, uses: Uses) -> str:
     """Return the text before the body of a function, and declare the parameters."""
     parameters = []
+    is_kernel = _is_kernel(function, target)
+    memory = f"{target.memory} " if target.memory and is_kernel else ""
     for item in function.parameters:
         names.declare(item)
-        parameters.append(_declaration(item, target, names))
+        parameters.append((memory if isinstance(item, Buffer) else "") + _declaration(item, target, names))
     parameters += [f"int64_t {c_symbol(name)}" for name in sorted(uses.symbols)]
     result = "void" if function.result is None else type_name(function.result)
-    definition = target.kernel if _is_kernel(function, target) else target.definition
+    definition = target.kernel if is_kernel else target.definition
     if function.is_inline:
         definition += " inline"
     words = [definition, *([target.contracted] if function.is_contracted and target.contracted else []), result]
@@ -192,18 +195,20 @@ class BlockPrinter:
         target: the dialect.
         names: the known names.
         name: the prefix of the names of outlined loops.
+        shared: the buffers in the memory of the grid.
 
     Attributes:
         before: the lines of the outlined loops so far, to be placed before the function.
     """
 
-    def __init__(self, target: Target, names: Names, name: str = "") -> None:
+    def __init__(self, target: Target, names: Names, name: str = "", shared: Iterable[Buffer] = ()) -> None:
         self._target = target
         self._names = names
         self._name = name
         self._vector_arrays: dict[object, int] = {}
         self._expressions = ExpressionPrinter(target, names, self._vector_arrays)
         self._num_loops = 0
+        self._shared = set(shared)
         self.before: list[str] = []
 
     def lines(self, block: Block, indent: str = "") -> list[str]:
@@ -274,9 +279,21 @@ class BlockPrinter:
         if statement.condition is not None and statement.otherwise is not None:
             condition = self._expressions.text(statement.condition, 4)
             pointer = f"{condition} ? {pointer} : {self._names[statement.otherwise]}"
+        memory = self._memory_of(statement)
         if buffer.dtype != statement.source.dtype:
-            pointer = f"({element}*)(void *)({pointer})"
-        return f"{element}*{name} = {pointer};"
+            pointer = f"({memory}{element}*)({memory}void *)({pointer})"
+        return f"{memory}{element}*{name} = {pointer};"
+
+    def _memory_of(self, alias: Alias) -> str:
+        """Return the qualifier of the memory of an alias, with a blank behind."""
+        are_shared = {source in self._shared for source in alias.sources}
+        if are_shared != {True}:
+            if len(are_shared) > 1 and self._target.memory:
+                where = f"pointer `{alias.buffer.name}`"
+                raise InternalError(where, "points to the memory of the grid or of a thread", got=self._target.name)
+            return ""
+        self._shared.add(alias.buffer)
+        return f"{self._target.memory} " if self._target.memory else ""
 
     def _copy(self, statement: Copy) -> str:
         target = self._expressions.offset(statement.target, statement.target_index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["C11", "C11_KERNELS", "C11_VECTORS", "CUDA", "TARGETS", "Target"]
+__all__ = ["C11", "C11_KERNELS", "C11_VECTORS", "CUDA", "OPENCL", "TARGETS", "Target"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Target:
             a target without grids. :func:`~byoc_core.authoring.c.map_to_grid` makes such functions.
         thread: the number of a thread of a grid.
         num_threads: the number of all threads.
+        memory: the qualifier of pointers to the memory of a grid; empty if all pointers have the same type. With a
+            qualifier, functions called by kernels only take pointers to arrays of the thread.
         keywords: words forbidden as names, in addition to C keywords.
     """
 
@@ -50,6 +52,7 @@ class Target:
     kernel: str = ""
     thread: str = ""
     num_threads: str = ""
+    memory: str = ""
     keywords: frozenset[str] = frozenset()
 
 
@@ -100,5 +103,29 @@ CUDA = Target(
 )
 """CUDA C++, as compiled by NVRTC and nvcc with ``--fmad=false``; a source includes ``byoc_cuda.h``."""
 
-TARGETS = {target.name: target for target in (C11_VECTORS, C11, CUDA)}
+_OPENCL_KEYWORDS = frozenset(
+    (
+        *("__global", "__local", "__constant", "__private", "__kernel", "global", "local", "constant", "private"),
+        *("kernel", "read_only", "write_only", "read_write", "bool", "true", "false", "half", "event_t", "sampler_t"),
+        *("uchar", "ushort", "uint", "ulong", "vec_step", "pipe", "uniform"),
+        *(f"{name}{lanes}" for name in ("char", "uchar", "short", "ushort") for lanes in (2, 3, 4, 8, 16)),
+        *(f"{name}{lanes}" for name in ("int", "uint", "long", "ulong") for lanes in (2, 3, 4, 8, 16)),
+        *(f"{name}{lanes}" for name in ("half", "float", "double") for lanes in (2, 3, 4, 8, 16)),
+    )
+)
+
+OPENCL = Target(
+    "opencl",
+    "OpenCL C 1.2",
+    definition="static",
+    align="__attribute__((aligned({nbytes})))",
+    kernel="__kernel",
+    thread="(int64_t)get_global_id(0)",
+    num_threads="(int64_t)get_global_size(0)",
+    memory="__global",
+    keywords=_OPENCL_KEYWORDS,
+)
+"""OpenCL C 1.2, compiled without options of fast arithmetic; a source includes ``byoc_cl.h``."""
+
+TARGETS = {target.name: target for target in (C11_VECTORS, C11, CUDA, OPENCL)}
 """The targets by name."""

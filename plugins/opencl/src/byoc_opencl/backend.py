@@ -1,0 +1,46 @@
+"""The compile half: the supported ops, and the translation of regions into kernels and launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, Rejection, Status, Support, hookimpl
+from byoc_core.ir import Binding, Function
+
+from byoc_opencl.codegen import generate
+from byoc_opencl.drivers import status
+from byoc_opencl.module import OpenClModule
+from byoc_opencl.support import function_rejections, reject_op
+
+__all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_supports"]
+
+
+@hookimpl
+def byoc_backend_info() -> BackendInfo:
+    """Return the capabilities of the backend: constants come as parameters, so each is copied once to a device."""
+    return BackendInfo(name="opencl", dynamic_shapes=True, native=True, constants="lifted")
+
+
+@hookimpl
+def byoc_compile_status() -> Status:
+    """Return whether there is a device: compiled regions would not run elsewhere on this machine."""
+    return status()
+
+
+@hookimpl
+def byoc_supports(binding: Binding) -> Support | Rejection:
+    """Return whether there is a kernel for an op, its dtypes and sizes."""
+    return reject_op(binding) or Support()
+
+
+@hookimpl
+def byoc_codegen(functions: Sequence[Function]) -> CodegenResult:
+    """Return a module of the supported functions, and a rejection for each of the other functions."""
+    accepted, rejections = [], {}
+    for function in functions:
+        rejection = next(function_rejections(function), None)
+        if rejection is None:
+            accepted.append(function)
+        else:
+            rejections[function.name] = rejection
+    return CodegenResult(OpenClModule(generate(accepted)) if accepted else None, rejections=rejections)

@@ -1,0 +1,272 @@
+"""OpenCL devices: buffers, command queues, copies, launches."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pyopencl as cl
+from byoc_core.errors import ExecutionError
+from byoc_core.runtime.devices import Device, DeviceTensor, label_of
+from byoc_core.runtime.module import MemoryDomain, NDArray
+
+from byoc_opencl.program import DOMAIN
+from byoc_opencl.source import complete_source
+
+__all__ = ["BuiltProgram", "Kernel", "OpenClDevice", "OpenClEvent", "OpenClStream"]
+
+_GROUP, _MOST_GROUPS = 64, 4096
+"""Threads of a work group, and the largest number of groups of a launch."""
+
+_MOST_PROGRAMS = 16
+"""Programs kept by a device though no module uses them: PoCL never frees a megabyte for each built program."""
+
+
+class Kernel:
+    """A kernel of a built program; the arguments of a launch are set and passed on under a lock.
+
+    Args:
+        kernel: the kernel.
+        group: the threads of a work group.
+    """
+
+    def __init__(self, kernel: cl.Kernel, group: int) -> None:
+        self._kernel = kernel
+        self._group = group
+        self._lock = threading.Lock()
+
+    def launch(self, queue: cl.CommandQueue, arguments: Sequence[Any], rounds: int) -> None:
+        """Enqueue a launch with enough threads for a number of rounds, or with the largest number of threads."""
+        num_groups = min(-(-rounds // self._group), _MOST_GROUPS)
+        with self._lock:
+            for number, argument in enumerate(arguments):
+                self._kernel.set_arg(number, argument)
+            cl.enqueue_nd_range_kernel(queue, self._kernel, (num_groups * self._group,), (self._group,))
+
+
+class BuiltProgram:
+    """The kernels of a source on a device, by name."""
+
+    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
+        self.kernels = kernels
+
+
+class OpenClStream:
+    """An in-order command queue, with the objects needed by its pending work.
+
+    Args:
+        device: the device.
+        queue: the queue.
+    """
+
+    def __init__(self, device: OpenClDevice, queue: cl.CommandQueue) -> None:
+        self.device = device
+        self.queue = queue
+        self._needed_objects: list[tuple[int, object]] = []
+        self._num_events = 0
+
+    def hold(self, item: object) -> None:
+        """Hold an object until the next event is awaited, or the stream is closed."""
+        self._needed_objects.append((self._num_events, item))
+
+    def record(self) -> OpenClEvent:
+        """Return an event for all work so far, and start the work."""
+        event = OpenClEvent(self, cl.enqueue_marker(self.queue), self._num_events)
+        self._num_events += 1
+        self.queue.flush()
+        return event
+
+    def release(self, event: OpenClEvent | None = None) -> None:
+        """Forget the objects needed by work before an event, or by all work."""
+        self._needed_objects = (
+            [] if event is None else [entry for entry in self._needed_objects if entry[0] > event.number]
+        )
+
+
+class OpenClEvent:
+    """An event of a stream, by number."""
+
+    def __init__(self, stream: OpenClStream, event: cl.Event, number: int) -> None:
+        self.stream = stream
+        self.event = event
+        self.number = number
+
+
+class OpenClDevice(Device):
+    """A device of an OpenCL driver.
+
+    Args:
+        device: the device, or a part of a device.
+        index: the number among the devices.
+    """
+
+    def __init__(self, device: cl.Device, index: int) -> None:
+        self._device = device
+        self._index = index
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._opened: cl.Context | None = None
+        self._build_lock = threading.Lock()
+        self._programs: WeakValueDictionary[str, BuiltProgram] = WeakValueDictionary()
+        self._recent: deque[BuiltProgram] = deque(maxlen=_MOST_PROGRAMS)
+        # Of a forked child: buffers of the parent, never freed here.
+        self._abandoned: list[object] = []
+
+    @property
+    def domain(self) -> MemoryDomain:
+        """The domain of all OpenCL devices."""
+        return DOMAIN
+
+    @property
+    def index(self) -> int:
+        """The number among the devices."""
+        return self._index
+
+    @property
+    def capacity(self) -> int:
+        """The bytes of memory."""
+        return int(self._device.global_mem_size)
+
+    @property
+    def _context(self) -> cl.Context:
+        self._check_process()
+        with self._lock:
+            if self._opened is None:
+                self._opened = cl.Context([self._device])
+            return self._opened
+
+    def _check_process(self) -> None:
+        """Check for use in a forked child: drivers and their threads do not survive a fork."""
+        if os.getpid() != self._process:
+            raise ExecutionError(
+                f"device `{label_of(self)}`",
+                "was opened by another process, and is unusable in a forked process",
+                hint="Start processes by `spawn` or `forkserver`.",
+            )
+
+    def build(self, source: str) -> BuiltProgram:
+        """Return the kernels of a source; equal sources are built once.
+
+        Raises:
+            ExecutionError: the driver refuses the source; has the log of the driver.
+        """
+        with self._build_lock:
+            program = self._programs.get(source)
+            if program is None:
+                program = self._programs[source] = BuiltProgram(self._build_new(source))
+                self._recent.append(program)
+            return program
+
+    def _build_new(self, source: str) -> dict[str, Kernel]:
+        options = ["-w"]
+        if self._device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+            options.append("-cl-fp32-correctly-rounded-divide-sqrt")
+        try:
+            program = cl.Program(self._context, complete_source(source)).build(options=options)
+            return {kernel.function_name: self._kernel(kernel) for kernel in program.all_kernels()}
+        except cl.Error as error:
+            raise ExecutionError(
+                f"device `{label_of(self)}`", "does not compile the kernels of the program", detail=str(error)
+            ) from error
+
+    def _kernel(self, kernel: cl.Kernel) -> Kernel:
+        limit = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self._device)
+        return Kernel(kernel, min(_GROUP, limit))
+
+    def allocate(self, nbytes: int) -> object:
+        """Return a buffer.
+
+        Raises:
+            MemoryError: the device has no such memory left.
+        """
+        context, most = self._context, int(self._device.max_mem_alloc_size)
+        if nbytes > most:
+            raise MemoryError(f"the driver allocates at most {most} bytes at once")
+        try:
+            return cl.Buffer(context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
+        except cl.Error as error:
+            raise MemoryError(str(error)) from error
+
+    def free(self, buffer: object) -> None:
+        """Free a buffer."""
+        if os.getpid() != self._process:
+            self._abandoned.append(buffer)
+        else:
+            _buffer_of(buffer).release()
+
+    def new_stream(self) -> OpenClStream:
+        """Return a command queue."""
+        return OpenClStream(self, cl.CommandQueue(self._context, self._device))
+
+    def close_stream(self, stream: object) -> None:
+        """Wait for the work of a queue."""
+        own = self._own(stream)
+        if os.getpid() != self._process:
+            self._abandoned.append(own)
+            return
+        with suppress(cl.Error):  # failures of work are dropped
+            own.queue.finish()
+        own.release()
+
+    def copy_in(self, source: NDArray, target: DeviceTensor, stream: object) -> None:
+        """Enqueue a copy of an array into a tensor."""
+        own = self._stream(stream)
+        if source.nbytes:
+            data = source.reshape(-1).view(np.uint8)
+            buffer = _buffer_of(target.buffer)
+            own.hold(cl.enqueue_copy(own.queue, buffer, data, dst_offset=target.offset, is_blocking=False))
+
+    def copy_out(self, source: DeviceTensor, target: NDArray, stream: object) -> None:
+        """Enqueue a copy of a tensor into an array."""
+        own = self._stream(stream)
+        if target.nbytes:
+            data = target.reshape(-1).view(np.uint8)
+            buffer = _buffer_of(source.buffer)
+            own.hold(cl.enqueue_copy(own.queue, data, buffer, src_offset=source.offset, is_blocking=False))
+
+    def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
+        """Enqueue a copy between tensors."""
+        own = self._stream(stream)
+        if source.nbytes:
+            cl.enqueue_copy(
+                own.queue,
+                _buffer_of(target.buffer),
+                _buffer_of(source.buffer),
+                src_offset=source.offset,
+                dst_offset=target.offset,
+                byte_count=source.nbytes,
+            )
+
+    def record(self, stream: object) -> OpenClEvent:
+        """Return an event for all work so far."""
+        return self._stream(stream).record()
+
+    def wait(self, event: object) -> None:
+        """Wait for an event, and raise a failure of the work."""
+        if not isinstance(event, OpenClEvent):
+            raise TypeError(f"no event of an OpenCL device: {event!r}")
+        self._check_process()
+        event.event.wait()
+        event.stream.release(event)
+
+    def _stream(self, stream: object) -> OpenClStream:
+        """Return a stream of this device, for further work."""
+        self._check_process()
+        return self._own(stream)
+
+    def _own(self, stream: object) -> OpenClStream:
+        if not isinstance(stream, OpenClStream) or stream.device is not self:
+            raise TypeError(f"no stream of device `{label_of(self)}`: {stream!r}")
+        return stream
+
+
+def _buffer_of(buffer: object) -> cl.Buffer:
+    if not isinstance(buffer, cl.Buffer):
+        raise TypeError(f"no buffer of an OpenCL device: {buffer!r}")
+    return buffer
