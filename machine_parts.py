@@ -42,7 +42,7 @@ __all__ = [
     "has_module",
     "has_nvrtc",
     "has_onednn",
-    "has_opencl_driver",
+    "has_opencl_processor",
     "has_openmp",
     "has_plain_user",
     "has_plugins",
@@ -194,10 +194,13 @@ def has_nvrtc(_: re.Match[str]) -> bool:
     return any(name.startswith("nvidia-cuda-nvrtc") for name in names) or ctypes.util.find_library("nvrtc") is not None
 
 
-def has_opencl_driver(_: re.Match[str]) -> bool:
-    """Return whether the system, or the variable of OpenCL's loader, names a driver of OpenCL."""
+def has_opencl_processor(_: re.Match[str]) -> bool:
+    """Return whether the system, or the variable of OpenCL's loader, names PoCL: the processor as a device.
+
+    Other drivers may be installed without a device.
+    """
     folder = Path(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"))
-    return folder.is_file() or any(folder.glob("*.icd"))
+    return "pocl" in folder.name if folder.is_file() else any(folder.glob("*pocl*.icd"))
 
 
 def has_program(match: re.Match[str]) -> bool:

@@ -71,7 +71,7 @@ nox.options.sessions = [
     "cuda",
     "lint",
 ]
-if runs_defaults(sys.argv[1:]):
+if runs_defaults(sys.argv[1:], os.environ):
     nox.options.allow_parallel = True
     nox.options.parallel = count_sessions()
 nox.options.reuse_venv = "yes"

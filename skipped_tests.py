@@ -90,7 +90,7 @@ RULES = (
     Rule("library", r"libgomp|there is nothing to change", machine_parts.has_library("gomp")),
     Rule("library", r"no OpenMP", machine_parts.has_openmp),
     Rule("library", r"oneDNN|onednn|byoc-dnnl", machine_parts.has_onednn),
-    Rule("library", r"no OpenCL device", machine_parts.has_opencl_driver),
+    Rule("library", r"no OpenCL device", machine_parts.has_opencl_processor),
     Rule("library", r"no BLAS|no library `scipy-openblas`", machine_parts.has_distribution_of_openblas),
     # Compilers.
     Rule("compiler", r"no C compiler|^C compiler", machine_parts.has_compiler),

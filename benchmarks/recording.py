@@ -11,7 +11,7 @@ from benchmarks.results import Column, Result, Row, Table
 
 __all__ = ["to_result", "to_tables"]
 
-UNITS = {"ratios": "ratio", "shares": "share"}
+UNITS = {"ratios": "ratio", "shares": "share", "microseconds": "us", "bytes": "bytes"}
 """The units of tables without the figure's unit, by the last word of the key."""
 
 

@@ -1,29 +1,26 @@
 """Installations of wheels and requirements into the environments of sessions; an environment is changed only if needed.
 
-A file in each environment states the last installation: the requirements, the requirements of the wheels, and the
-digests of the wheels. An equal installation is left out, and of other wheels only the changed wheels are installed.
-Nothing here imports nox: the tests run where nox is not installed.
+A file in each environment states the requirements of the last installation: equal requirements are not installed again.
+A wheel is installed again unless the environment records the same files, with the same digests, for the package: an
+editable installation, or a removed package, is replaced. Nothing here imports nox: the tests run where nox is not
+installed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zipfile
 from email.parser import BytesParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import nox
 
-__all__ = ["STATEMENT", "Installation", "install", "installation_of"]
+__all__ = ["STATEMENT", "install"]
 
 STATEMENT = "byoc-installed.json"
-"""The file in an environment with the last installation."""
-
-Installation = dict[str, Any]
-"""``requirements``: the texts for the installer, and the requirements of the wheels; ``wheels``: digests by path."""
+"""The file in an environment with the requirements of the last installation."""
 
 
 def _requirements_of(wheel: Path) -> list[str]:
@@ -32,16 +29,18 @@ def _requirements_of(wheel: Path) -> list[str]:
         return BytesParser().parsebytes(archive.read(name)).get_all("Requires-Dist", [])
 
 
-def installation_of(wheels: dict[Path, str], requirements: tuple[str, ...]) -> Installation:
-    """Return the statement of an installation.
+def _recorded_files(record: str) -> set[str]:
+    """Return the lines of a record of installed files, without files about the installation."""
+    return {line for line in record.splitlines() if ".dist-info/" not in line}
 
-    Args:
-        wheels: the extras of each wheel, such as ``"[onnx]"``.
-        requirements: installed beside the wheels.
-    """
-    own = [f"{path}{extras} {_requirements_of(path)}" for path, extras in wheels.items()]
-    digests = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in wheels}
-    return {"requirements": [*own, *requirements], "wheels": digests}
+
+def _is_installed(environment: Path, wheel: Path) -> bool:
+    """Return whether an environment records the files of a wheel, with the same digests."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
+        expected = _recorded_files(archive.read(name).decode())
+    found = [_recorded_files(path.read_text("utf-8")) for path in environment.glob(f"**/site-packages/{name}")]
+    return len(found) == 1 and expected <= found[0]
 
 
 def install(session: nox.Session, wheels: dict[Path, str], *requirements: str) -> None:
@@ -54,15 +53,13 @@ def install(session: nox.Session, wheels: dict[Path, str], *requirements: str) -
     """
     environment = Path(session.virtualenv.location)
     statement = environment / STATEMENT
-    requested = installation_of(wheels, requirements)
-    present: Installation = {"requirements": None, "wheels": {}}
-    if statement.exists():
-        present = json.loads(statement.read_text("utf-8"))
+    own = [f"{path}{extras} {_requirements_of(path)}" for path, extras in wheels.items()]
+    requested = [*own, *requirements]
+    present = json.loads(statement.read_text("utf-8")) if statement.exists() else None
     statement.unlink(missing_ok=True)  # an interrupted installation states nothing
-    is_new = not any(environment.glob("**/site-packages/byoc_*"))
-    if requested["requirements"] != present["requirements"]:
+    if requested != present:
         session.install(*(f"{path}{extras}" for path, extras in wheels.items()), *requirements)
-    changed = [path for path, digest in requested["wheels"].items() if present["wheels"].get(path) != digest]
-    if changed and not is_new:  # the environment may hold an older build of the same version
-        session.install("--force-reinstall", "--no-deps", *changed)
+    stale = [str(path) for path in wheels if not _is_installed(environment, path)]
+    if stale:  # installers do not replace another build of the same version
+        session.install("--force-reinstall", "--no-deps", *stale)
     statement.write_text(json.dumps(requested), "utf-8")

@@ -140,6 +140,47 @@ def test_a_restarted_state_keeps_its_buffers(vm: VirtualMachine) -> None:
         current.restart(current)
 
 
+BATCHES = """
+@R.function
+def main(x: R.Tensor(("b", 3)), total: R.Tensor(("b", 3)), log: R.Tensor(("p", "b"))):
+    R.func_attr({"input_names": ("x", "total", "log"), "output_names": ("y", "new_total", "new_log"),
+                 "states": (("total", "new_total"), ("log", "new_log", 0))})
+    new_total = R.add(total, x)
+    y = R.nn.relu(new_total)
+    row = R.reshape(R.sum(x, axis=(1,)), shape=(1, "b"))
+    new_log = R.concat(log, row, axis=0)
+    return y, new_total, new_log
+"""
+
+
+@given(st.lists(st.integers(1, 3), min_size=2, max_size=2), st.booleans(), st.booleans())
+def test_restarts_between_batches_take_over_sizes_and_values(
+    batches: list[int], is_empty: bool, is_native: bool
+) -> None:
+    """A state of another batch, or without values, leaves nothing of the values before."""
+    text = BATCHES.replace('R.reshape(R.sum(x, axis=(1,)), shape=(1, "b"))', 'R.reshape(s, shape=(1, "b"))')
+    vm = VirtualMachine(build(text.replace("    row =", "    s = R.sum(x, axis=(1,))\n    row =")), native=is_native)
+    current, source = vm.new_state("main"), vm.new_state("main")
+    first, second = (np.arange(3.0 * batch, dtype=np.float32).reshape(batch, 3) for batch in batches)
+    vm.run("main", {"x": first}, state=current)
+    if not is_empty:
+        vm.run("main", {"x": second + 1}, state=source)
+    expected = vm.run("main", {"x": second}, state=source.fork())
+    for _ in range(2):
+        current.restart(source)
+        assert current.length == (0 if is_empty else 1)
+        np.testing.assert_array_equal(vm.run("main", {"x": second}, state=current), expected)
+    if batches[0] != batches[1]:
+        with pytest.raises(CallError):
+            vm.run("main", {"x": first}, state=current)
+
+
+def test_a_state_of_another_function_restarts_nothing() -> None:
+    current, other = VirtualMachine(build()).new_state(), VirtualMachine(build(TEXT.replace("3", "4"))).new_state()
+    with pytest.raises(CallError, match="is the state of another function"):
+        current.restart(other)
+
+
 LINEAR: tuple[tuple[int | str, ...], ...] = (("b", 3), ("b", "p+n"), ("n", "2*p+1"))
 
 

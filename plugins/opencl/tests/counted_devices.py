@@ -64,6 +64,6 @@ class CountedDevice(OpenClDevice):
 
 def first_cl_device() -> Any:
     """Return the first device of the machine."""
-    devices, reason = find_cl_devices()
-    assert devices, reason
-    return devices[0]
+    found = find_cl_devices()
+    assert found.devices, found.reason
+    return found.devices[0]

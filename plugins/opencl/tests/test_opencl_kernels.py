@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import byoc_core
 import numpy as np
 import pytest
 from byoc_core.backend.hooks import Rejection
@@ -49,6 +50,19 @@ def outputs_of(function: Function) -> list[NDArray]:
         assert isinstance(type_, TensorType)
         outputs.append(np.full([int(str(dim)) for dim in type_.shape or ()], 1, to_numpy(type_.dtype)))
     return outputs
+
+
+@pytest.mark.parametrize("op", ["R.argmax(x, axis=1)", "R.argmin(x, axis=1)", 'R.take(x, i, axis=1, mode="clip")'])
+def test_reading_an_element_of_an_axis_without_elements_is_refused(op: str) -> None:
+    text = "def f(x: R.Tensor((4, {}), 'float32'), i: R.Tensor((2,), 'int64')):\n    y = {}\n    return y"
+    for size, is_taken in (("'n'", False), ("'2*n'", False), ("'n+1'", True), ("3", True)):
+        (binding,) = byoc_core.parse(text.format(size, op))["f"].bindings
+        answer = byoc_supports(binding)
+        if is_taken:
+            assert not isinstance(answer, Rejection), (size, answer)
+        else:
+            assert isinstance(answer, Rejection), size
+            assert answer.code == "index"
 
 
 @pytest.mark.usefixtures("needs_device")

@@ -75,6 +75,16 @@ def test_symbolic_sizes_are_arguments() -> None:
         np.testing.assert_allclose(found, expected, rtol=0, atol=2.0**-18)
 
 
+def test_a_long_chain_of_ops_is_one_kernel_and_is_read_again() -> None:
+    lines = [f"    v{number + 1} = R.{('abs', 'negative')[number % 2]}(v{number})" for number in range(300)]
+    text = "\n".join(["def main(v0: R.Tensor((4,))):", *lines, "    return v300"])
+    payload = byoc_save_module(compile_text(text))
+    program = decode(payload, "payload")
+    assert [len(function.launches) for function in program.functions] == [1]
+    assert program.functions[0].launches[0].kernel == "abs_negative_abs_negative_abs_negative_abs_negative_and_292_1"
+    assert encode(program) == payload
+
+
 def test_equal_functions_give_equal_bytes_and_the_saved_form_is_read_again() -> None:
     first, second = (byoc_save_module(compile_text()) for _ in range(2))
     assert first == second
@@ -97,9 +107,17 @@ def _first_launch(document: dict[str, Any]) -> dict[str, Any]:
     ("damage", "reason"),
     [
         (lambda document: _first_launch(document).update(kernel="absent"), "launches the absent kernel `absent`"),
-        (lambda document: _first_launch(document).update(memory=[0, 99]), "passes absent memory"),
+        (lambda document: _first_launch(document)["memory"].__setitem__(0, 99), "passes absent memory"),
+        (
+            lambda document: _first_launch(document)["memory"].pop(),
+            "arguments to kernel `nn_conv2d_nn_bias_add_nn_relu_1`",
+        ),
+        (
+            lambda document: _first_launch(document)["sizes"].append(1),
+            "arguments to kernel `nn_conv2d_nn_bias_add_nn_relu_1`",
+        ),
         (lambda document: _first_launch(document).update(memory=[-1]), "greater than or equal to 0"),
-        (lambda document: _first_launch(document).update(sizes=["q"]), "needs `q`, a size in no shape"),
+        (lambda document: _first_launch(document)["sizes"].__setitem__(0, "q"), "needs `q`, a size in no shape"),
         (lambda document: _first_launch(document).update(rounds="n//"), "n//"),
         (lambda document: document["functions"][0].update(workspace_nbytes="q"), "needs `q`"),
         (lambda document: document["functions"].append(document["functions"][0]), "the same name"),

@@ -57,6 +57,7 @@ def serve(make_answer: Callable[[], Answer]) -> None:
                 reply = {"bug": traceback.format_exc()}
             _reply(replies, reply)
             if not gc.isenabled():
+                gc.collect()
                 gc.freeze()
                 gc.enable()
 

@@ -103,6 +103,7 @@ class State:
         self._capacity = capacity
         self._limit = limit
         self._buffers: list[NDArray] | None = None
+        self._unused_buffers: list[NDArray] | None = None  # for the first call after a restart
         self._sizes: dict[str, int] = {}
         self._lengths = [0] * len(self._infos)
         self._is_spoiled = False
@@ -150,7 +151,7 @@ class State:
             CallError: a call is running.
         """
         with self._hold():
-            self._buffers, self._sizes = None, {}
+            self._buffers, self._unused_buffers, self._sizes = None, None, {}
             self._lengths = [0] * len(self._infos)
             self._is_spoiled = False
 
@@ -165,7 +166,7 @@ class State:
             self._check_usable()
             twin.__dict__.update(self.__dict__)
             twin._guard, twin._holder, twin.moved_nbytes = ForkLock(), None, 0
-            twin._lengths = [*self._lengths]
+            twin._lengths, twin._unused_buffers = [*self._lengths], None
             if self._buffers is not None:
                 twin._buffers = [np.empty_like(buffer) for buffer in self._buffers]
                 for source, target in zip(self._values(self._buffers), twin._values(twin._buffers), strict=True):
@@ -226,23 +227,26 @@ class State:
         Repeated calls after a restart all do the same work: none of them allocates buffers.
 
         Raises:
-            CallError: a call is running on either state, or an earlier call has failed.
+            CallError: the other state is of another function, a call is running on either state, or an earlier call of
+                the other has failed.
         """
+        self._check_function(source._infos)
         with self._hold(), source._hold():
             source._check_usable()
-            self._lengths, self._is_spoiled = [*source._lengths], False
+            present = self._buffers or self._unused_buffers
             if source._buffers is None:
-                if self._buffers is not None:
-                    self._set_fixed_values(self._buffers)
-                return
-            self._sizes = dict(source._sizes)
-            buffers = self._buffers or source._buffers
-            self._buffers = [
-                np.empty_like(value) if own is value or not _has_room(own, value) else own
-                for own, value in zip(buffers, source._buffers, strict=True)
-            ]
-            for value, own in zip(source._values(source._buffers), self._values(self._buffers), strict=True):
-                own[...] = value
+                self._buffers, self._unused_buffers, self._sizes = None, present, {}
+            else:
+                buffers = [
+                    np.empty_like(value) if own is None else own
+                    for index, value in enumerate(source._buffers)
+                    for own in [self._fitting(present, index, value.shape)]
+                ]
+                values = source._values(source._buffers)
+                for value, own in zip(values, self._values(buffers, source._lengths), strict=True):
+                    own[...] = value
+                self._buffers, self._unused_buffers, self._sizes = buffers, None, dict(source._sizes)
+            self._lengths, self._is_spoiled = [*source._lengths], False
 
     # -- for the machine ---------------------------------------------------------------------------------------
 
@@ -255,8 +259,7 @@ class State:
         Raises:
             CallError: another call is running, an earlier call has failed, or the state is of another function.
         """
-        if [(i.slot, i.before, i.after) for i in infos] != [(i.slot, i.before, i.after) for i in self._infos]:
-            raise CallError(self._where, "is the state of another function")
+        self._check_function(infos)
         with self._hold():
             self._check_usable()
             is_first = self._buffers is None
@@ -284,11 +287,12 @@ class State:
             CallError: a size is unknown or negative, or the buffers do not fit into memory.
         """
         buffers = []
-        for info in self._infos:
+        for index, info in enumerate(self._infos):
             shape = concrete_shape(info.before, sizes, f"{self._where}, `{info.name}`")
-            buffers.append(self._new_buffer(info, shape))
+            unused = self._fitting(self._unused_buffers, index, shape)
+            buffers.append(self._new_buffer(info, shape) if unused is None else unused)
         self._set_fixed_values(buffers)
-        self._buffers = buffers
+        self._buffers, self._unused_buffers = buffers, None
         self._sizes = self._own_sizes(sizes)
 
     def read(self) -> list[NDArray]:
@@ -340,6 +344,20 @@ class State:
         for info, length in zip(self._infos, self._lengths, strict=True):
             if info.slot.axis is not None:
                 yield info, length
+
+    def _check_function(self, infos: Sequence[StateInfo]) -> None:
+        """Check for states of the same function."""
+        if [(i.slot, i.before, i.after) for i in infos] != [(i.slot, i.before, i.after) for i in self._infos]:
+            raise CallError(self._where, "is the state of another function")
+
+    def _fitting(self, buffers: Sequence[NDArray] | None, index: int, shape: Sequence[int]) -> NDArray | None:
+        """Return the buffer of a state with the sizes of a shape, and perhaps room for more rows; ``None`` if none."""
+        if buffers is None:
+            return None
+        axis, buffer = self._infos[index].slot.axis, buffers[index]
+        pairs = enumerate(zip(buffer.shape, shape, strict=True))
+        fits = all(size == wanted or (i == axis and size > wanted) for i, (size, wanted) in pairs)
+        return buffer if fits else None
 
     def _set_fixed_values(self, buffers: Sequence[NDArray]) -> None:
         """Set the values without a moving length to the values before the first call."""
@@ -425,8 +443,3 @@ def _rows(buffer: NDArray, axis: int, count: int) -> NDArray:
     """Return the first rows of a buffer; all axes before the axis have size 1, therefore the rows are contiguous."""
     rows: NDArray = buffer[(slice(None),) * axis + (slice(0, count),)]
     return rows
-
-
-def _has_room(buffer: NDArray, other: NDArray) -> bool:
-    """Return whether a buffer has as much room as another of the same state along each axis."""
-    return all(size >= other_size for size, other_size in zip(buffer.shape, other.shape, strict=True))

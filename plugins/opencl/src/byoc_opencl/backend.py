@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.backend.hooks import BackendInfo, CodegenResult, Rejection, Status, Support, hookimpl
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, Estimate, Rejection, Status, Support, hookimpl
+from byoc_core.dims import evaluate
 from byoc_core.ir import Binding, Function
 
 from byoc_opencl.codegen import generate
@@ -12,7 +13,11 @@ from byoc_opencl.drivers import status
 from byoc_opencl.module import OpenClModule
 from byoc_opencl.support import function_rejections, reject_op
 
-__all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_supports"]
+__all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_estimate", "byoc_supports"]
+
+_FLOPS_PER_SECOND, _BYTES_PER_SECOND = 2e9, 4e9
+_LAUNCH_SECONDS, _CALL_SECONDS, _COPIED_BYTES_PER_SECOND = 20e-6, 200e-6, 2e9
+"""The processor by PoCL, to the order of magnitude; a GPU is faster, but its memory is farther away."""
 
 
 @hookimpl
@@ -31,6 +36,16 @@ def byoc_compile_status() -> Status:
 def byoc_supports(binding: Binding) -> Support | Rejection:
     """Return whether there is a kernel for an op, its dtypes and sizes."""
     return reject_op(binding) or Support()
+
+
+@hookimpl
+def byoc_estimate(function: Function) -> Estimate:
+    """Return the time of an op by a thread for each element, and of the copies to the device and back."""
+    seconds = 0.0
+    for binding in function.walk():
+        flops, nbytes = (evaluate(count(binding.context()), {}) for count in (binding.op.flops, binding.op.nbytes))
+        seconds += _LAUNCH_SECONDS + flops / _FLOPS_PER_SECOND + nbytes / _BYTES_PER_SECOND
+    return Estimate(seconds, _CALL_SECONDS, _COPIED_BYTES_PER_SECOND)
 
 
 @hookimpl

@@ -28,6 +28,9 @@ from byoc_opencl.support import is_view
 
 __all__ = ["generate"]
 
+_MOST_NAMES = 8
+"""Ops named by the name of a kernel; a group may have hundreds."""
+
 
 def generate(functions: Sequence[Function]) -> DeviceProgram:
     """Return the program of functions of supported ops."""
@@ -151,7 +154,9 @@ class _FunctionWriter:
                 written = c.fuse_into_store(work, written, tensors[bindings[position - 1].result].buffer)
             work = written
         assert work is not None  # a group has an op
-        self._launch("_".join(c_identifier(binding.op.name) for binding in bindings), work, numbers, sizes)
+        names = [c_identifier(binding.op.name) for binding in bindings]
+        hint = names if len(names) <= _MOST_NAMES else [*names[:_MOST_NAMES], "and", str(len(names) - _MOST_NAMES)]
+        self._launch("_".join(hint), work, numbers, sizes)
 
     def _write_copy(self, value: Value, number: int) -> None:
         """Write the copy of a value to an output."""

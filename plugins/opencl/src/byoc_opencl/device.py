@@ -104,12 +104,13 @@ class OpenClDevice(Device):
     Args:
         device: the device, or a part of a device.
         index: the number among the devices.
+        process: the process with the loaded driver; by default this process.
     """
 
-    def __init__(self, device: cl.Device, index: int) -> None:
+    def __init__(self, device: cl.Device, index: int, process: int | None = None) -> None:
         self._device = device
         self._index = index
-        self._process = os.getpid()
+        self._process = os.getpid() if process is None else process
         self._lock = threading.Lock()
         self._opened: cl.Context | None = None
         self._build_lock = threading.Lock()

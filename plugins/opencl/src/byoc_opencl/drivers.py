@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,15 +16,34 @@ from byoc_core.runtime.hooks import Status
 if TYPE_CHECKING:
     import pyopencl as cl
 
-__all__ = ["find_cl_devices", "status"]
+__all__ = ["FoundDevices", "find_cl_devices", "status"]
 
 _VARIABLE, _SYSTEM_DRIVERS = "OCL_ICD_VENDORS", Path("/etc/OpenCL/vendors")
 _REMEDY = "Install the driver of the device; for the processor: apt install pocl-opencl-icd."
 
 
+@dataclass(frozen=True, slots=True)
+class FoundDevices:
+    """The usable devices, GPUs before processors.
+
+    Attributes:
+        devices: the devices.
+        reason: the reason if there is none.
+        process: the process with the loaded drivers: a forked child has no threads of the drivers.
+    """
+
+    devices: tuple[cl.Device, ...]
+    reason: str
+    process: int
+
+
 @cache
-def find_cl_devices() -> tuple[tuple[cl.Device, ...], str]:
-    """Return the usable devices, GPUs before processors, and the reason if there is none."""
+def find_cl_devices() -> FoundDevices:
+    """Return the usable devices of this machine; loads all drivers, once."""
+    return FoundDevices(*_search(), os.getpid())
+
+
+def _search() -> tuple[tuple[cl.Device, ...], str]:
     try:
         with _named_system_drivers():
             platforms = _load_platforms()
@@ -88,10 +108,10 @@ def _named_system_drivers() -> Iterator[None]:
 
 def status() -> Status:
     """Return whether there is a device, with the names of the devices, or the reason and the remedy."""
-    devices, reason = find_cl_devices()
-    if not devices:
-        return Status(False, reason, _REMEDY)
-    return Status(True, ", ".join(describe(devices)))
+    found = find_cl_devices()
+    if not found.devices:
+        return Status(False, found.reason, _REMEDY)
+    return Status(True, ", ".join(describe(found.devices)))
 
 
 def describe(devices: Sequence[cl.Device]) -> list[str]:

@@ -58,7 +58,7 @@ class OpenClModule(RuntimeModule):
     def __init__(self, program: DeviceProgram) -> None:
         self.program = program
         self._functions = {function.name: function for function in program.functions}
-        self._calls: dict[tuple[str, Shapes], _SizedCall] = {}
+        self._calls: dict[str, dict[Shapes, _SizedCall]] = {name: {} for name in self._functions}
         self._built: WeakKeyDictionary[OpenClDevice, BuiltProgram] = WeakKeyDictionary()
 
     @property
@@ -129,12 +129,12 @@ class OpenClModule(RuntimeModule):
 
     def _call_of(self, function: DeviceFunction, tensors: Sequence[DeviceTensor]) -> _SizedCall:
         """Return the launches for the sizes of a call."""
-        key = (function.name, tuple(tensor.shape for tensor in tensors))
-        call = self._calls.get(key)
+        calls, shapes = self._calls[function.name], tuple(tensor.shape for tensor in tensors)
+        call = calls.get(shapes)
         if call is None:
-            if len(self._calls) >= _MOST_CALLS:
-                self._calls.clear()
-            call = self._calls[key] = _sized_call(function, sizes_of_call(function.signature, tensors))
+            if len(calls) >= _MOST_CALLS:
+                calls.clear()
+            call = calls[shapes] = _sized_call(function, sizes_of_call(function.signature, tensors))
         return call
 
 

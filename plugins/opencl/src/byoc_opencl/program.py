@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -22,7 +22,7 @@ __all__ = ["DOMAIN", "DeviceFunction", "DeviceProgram", "Launch", "Part", "decod
 DOMAIN = MemoryDomain("opencl", alignment=128)
 """Memory of OpenCL devices: buffers are aligned to the largest type of OpenCL C."""
 
-_KERNEL = re.compile(r"__kernel void (\w+)\(")
+_KERNEL = re.compile(r"__kernel void (\w+)\(([^()]*)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class DeviceProgram:
 
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=1000)]
-_Size = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)] | Annotated[str, Field(strict=True, max_length=10_000)]
+_Size = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)] | Annotated[str, Field(strict=True)]
 
 
 class _Record(BaseModel):
@@ -104,7 +104,7 @@ class _Record(BaseModel):
 
 
 class _Tensor(_Record):
-    name: Annotated[str, Field(max_length=1000)]
+    name: str
     dtype: str
     shape: Annotated[list[_Size], Field(max_length=64)]
 
@@ -191,8 +191,9 @@ def decode(payload: bytes, source: str) -> DeviceProgram:
         if len(set(names)) < len(names):
             raise ValueError("two functions have the same name")
         program = DeviceProgram(document.source, functions)
+        counts = {name: 1 + parameters.count(",") for name, parameters in _KERNEL.findall(document.source)}
         for function in functions:
-            _check(function, set(_KERNEL.findall(document.source)))
+            _check(function, counts)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"])) or "the document"
@@ -227,11 +228,12 @@ def _dim(value: int | str) -> Dim:
     return value if isinstance(value, int) else read_dim(value)
 
 
-def _check(function: DeviceFunction, kernels: Iterable[str]) -> None:
-    """Check the references of a function.
+def _check(function: DeviceFunction, num_parameters: Mapping[str, int]) -> None:
+    """Check the references of a function, given the number of parameters of each kernel.
 
     Raises:
-        ValueError: a launch names absent memory or an absent kernel, or a size is in no shape of the signature.
+        ValueError: a launch names absent memory or an absent kernel, or passes another number of arguments; or a size
+            is in no shape of the signature.
     """
     specs = (*function.signature.inputs, *function.signature.outputs)
     determined = bound_symbols(spec.shape for spec in specs)
@@ -241,8 +243,11 @@ def _check(function: DeviceFunction, kernels: Iterable[str]) -> None:
         _check_part(function, part)
     for launch in function.launches:
         sizes += [*launch.sizes, launch.rounds]
-        if launch.kernel not in kernels:
+        if launch.kernel not in num_parameters:
             raise ValueError(f"function `{function.name}` launches the absent kernel `{launch.kernel}`")
+        count = 2 * len(launch.memory) + len(launch.sizes)
+        if count != num_parameters[launch.kernel]:
+            raise ValueError(f"function `{function.name}` passes {count} arguments to kernel `{launch.kernel}`")
         if max(launch.memory, default=0) >= len(function.dtypes):
             raise ValueError(f"function `{function.name}` passes absent memory to kernel `{launch.kernel}`")
     unknown = sorted(frozenset[str]().union(*map(symbols_of, sizes)) - determined)

@@ -37,12 +37,12 @@ def byoc_runtime_status() -> Status:
 @hookimpl
 def byoc_devices() -> Sequence[Device]:
     """Return the devices of all drivers, GPUs before processors."""
-    devices, _ = find_cl_devices()
-    if not devices:
+    found = find_cl_devices()
+    if not found.devices:
         return ()
     from byoc_opencl.device import OpenClDevice
 
-    return [OpenClDevice(device, index) for index, device in enumerate(devices)]
+    return [OpenClDevice(device, index, found.process) for index, device in enumerate(found.devices)]
 
 
 @hookimpl

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from byoc_core.backend.hooks import Rejection
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, is_positive
 from byoc_core.ir import Binding, TensorType, Value
 
 from byoc_opencl.kernels.step import Step, Work
@@ -15,6 +15,7 @@ __all__ = [
     "FLOATS",
     "KernelFamily",
     "dtype_of",
+    "reject_empty_axis",
     "reject_nothing",
     "reject_other_than_floats",
     "reject_sizes",
@@ -65,6 +66,13 @@ def reject_other_than_floats(binding: Binding) -> Rejection | None:
     if dtype not in FLOATS:
         return Rejection("dtype", f"{binding.op.name} has a kernel for {' and '.join(FLOATS)}, not for {dtype}")
     return None
+
+
+def reject_empty_axis(binding: Binding, size: Dim) -> Rejection | None:
+    """Reject an op reading an element of an axis that may be empty: the kernel would read elsewhere."""
+    if is_positive(size):
+        return None
+    return Rejection("index", f"{binding.op.name} has a kernel for axes known to have elements, not for size {size}")
 
 
 def reject_sizes(binding: Binding) -> Rejection:

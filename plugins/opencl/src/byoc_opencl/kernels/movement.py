@@ -11,7 +11,7 @@ from byoc_core.dims import Dim, DimExpr, total
 from byoc_core.ir import Binding
 
 from byoc_opencl.kernels.attributes import axes_of_attr, axis_of, flag_of, float_of, int_of, ints_of
-from byoc_opencl.kernels.family import KernelFamily, reject_nothing, shape_of
+from byoc_opencl.kernels.family import KernelFamily, reject_empty_axis, reject_nothing, shape_of
 from byoc_opencl.kernels.step import Step, Tensor, all_of, for_each, literal, lowered
 
 __all__ = ["FAMILIES"]
@@ -219,7 +219,8 @@ def _write_take(step: Step) -> c.Nest:
 def _reject_take(binding: Binding) -> Rejection | None:
     if binding.attrs["mode"] != "clip":
         return Rejection("index", "take has a kernel for limited indices only: a kernel cannot report a wrong index")
-    return None
+    data = binding.operands[0]
+    return reject_empty_axis(binding, shape_of(data)[axis_of(binding, len(shape_of(data)))])
 
 
 FAMILIES = (

@@ -8,7 +8,7 @@ from byoc_core.dims import product
 from byoc_core.ir import Binding
 
 from byoc_opencl.kernels.attributes import axes_of_attr, axis_of, flag_of
-from byoc_opencl.kernels.family import KernelFamily, dtype_of, reject_other_than_floats
+from byoc_opencl.kernels.family import KernelFamily, dtype_of, reject_empty_axis, reject_other_than_floats, shape_of
 from byoc_opencl.kernels.rows import Row, highest, lowest
 from byoc_opencl.kernels.step import DOUBLE, Step, cast, literal
 
@@ -104,14 +104,16 @@ def _write_extreme_index(step: Step) -> c.Block:
     )
 
 
-def _reject_bool(binding: Binding) -> Rejection | None:
-    dtype = dtype_of(binding.operands[0])
-    return Rejection("dtype", f"{binding.op.name} has no kernel for bool") if dtype == "bool" else None
+def _reject_extreme_index(binding: Binding) -> Rejection | None:
+    data = binding.operands[0]
+    if dtype_of(data) == "bool":
+        return Rejection("dtype", f"{binding.op.name} has no kernel for bool")
+    return reject_empty_axis(binding, shape_of(data)[axis_of(binding, len(shape_of(data)))])
 
 
 FAMILIES = (
     KernelFamily(frozenset(_UPDATES), _write, _reject),
     KernelFamily(frozenset({"logsumexp"}), _write_logsumexp, reject_other_than_floats),
-    KernelFamily(frozenset({"argmax", "argmin"}), _write_extreme_index, _reject_bool),
+    KernelFamily(frozenset({"argmax", "argmin"}), _write_extreme_index, _reject_extreme_index),
 )
 """Sums, extremes, logic, and the positions of extremes along axes."""
