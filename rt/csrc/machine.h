@@ -145,7 +145,7 @@ int32_t rt_begin_state(byoc_rt_state *state, rt_frame *frame);
 /* End a call: keep the new values after a status of 0, else refuse further calls. */
 void rt_end_state(byoc_rt_state *state, const rt_frame *frame, int32_t status);
 
-/* Take a state for one call or change at a time. Return nonzero after setting an error. */
+/* Take a state for one call or change at a time. Return nonzero after setting an error: NULL, or in use. */
 int32_t rt_hold_state(byoc_rt_state *state);
 void rt_release_state(byoc_rt_state *state);
 

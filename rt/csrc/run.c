@@ -27,10 +27,6 @@ static int32_t check_stateless(const byoc_rt_function *function) {
                       function->vm->name);
 }
 
-static int32_t check_state(const byoc_rt_state *state) {
-  return state ? 0 : byoc_rt_fail(BYOC_RT_CALL, "state: is a null pointer");
-}
-
 /* Fit a frame to the inputs of a call, and to the values of a state, if any. */
 static int32_t begin(rt_frame *frame, const DLTensor *const *inputs, byoc_rt_state *state) {
   const int32_t status = rt_accept(frame, inputs);
@@ -110,8 +106,7 @@ int32_t byoc_rt_run(const byoc_rt_function *function, const DLTensor *const *inp
 
 int32_t byoc_rt_run_state(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
                           DLManagedTensorVersioned **results, int32_t num_results) {
-  int32_t status = check_state(state);
-  if (!status) status = rt_hold_state(state);
+  int32_t status = rt_hold_state(state);
   if (status) return status;
   status = run_new(byoc_rt_state_function(state), state, inputs, num_inputs, results, num_results);
   rt_release_state(state);
@@ -185,8 +180,7 @@ int32_t byoc_rt_run_into(const byoc_rt_function *function, const DLTensor *const
 
 int32_t byoc_rt_run_state_into(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
                                DLTensor *const *outputs, int32_t num_outputs) {
-  int32_t status = check_state(state);
-  if (!status) status = rt_hold_state(state);
+  int32_t status = rt_hold_state(state);
   if (status) return status;
   status = run_given(byoc_rt_state_function(state), state, inputs, num_inputs, outputs, num_outputs);
   rt_release_state(state);

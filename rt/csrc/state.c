@@ -21,6 +21,7 @@ struct byoc_rt_state {
   const byoc_rt_function *function;
   int64_t capacity, limit;
   atomic_int is_held;
+  _Atomic(int64_t) length; /* rows of the longest moving length, read during calls too */
   int has_values; /* a call or a restoration has ended */
   int is_spoiled; /* a call failed, and the values may be of neither call */
   int32_t num_values;
@@ -34,6 +35,8 @@ static const rt_state_slot *slot_of(const byoc_rt_state *state, int32_t index) {
 static const rt_spec *spec_of(const byoc_rt_state *state, int32_t index) {
   return &state->function->vm->params[slot_of(state, index)->param];
 }
+
+RT_COLD static int32_t fail_null(void) { return byoc_rt_fail(BYOC_RT_CALL, "state: is a null pointer"); }
 
 RT_COLD static int32_t fail(const byoc_rt_state *state, const char *problem) {
   return byoc_rt_fail(BYOC_RT_CALL, "state of function `%s`: %s", state->function->vm->name, problem);
@@ -110,6 +113,7 @@ static void free_buffers(byoc_rt_state *state) {
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
 int32_t rt_hold_state(byoc_rt_state *state) {
+  if (!state) return fail_null();
   if (!atomic_exchange(&state->is_held, 1)) return 0;
   return fail(state, "is in use by another call. Give each sequence of calls a state: byoc_rt_new_state, or "
                      "byoc_rt_fork_state.");
@@ -197,6 +201,16 @@ int32_t rt_begin_state(byoc_rt_state *state, rt_frame *frame) {
   return status;
 }
 
+/* Find the rows of the moving lengths: of the longest, if several. */
+static void set_length(byoc_rt_state *state) {
+  int64_t longest = 0;
+  for (int32_t i = 0; i < state->num_values && state->has_values; ++i) {
+    const int32_t axis = slot_of(state, i)->axis;
+    if (axis >= 0 && state->values[i].value.shape[axis] > longest) longest = state->values[i].value.shape[axis];
+  }
+  atomic_store(&state->length, longest);
+}
+
 void rt_end_state(byoc_rt_state *state, const rt_frame *frame, int32_t status) {
   const rt_vm_function *vm = state->function->vm;
   state->has_values = 1;
@@ -207,6 +221,7 @@ void rt_end_state(byoc_rt_state *state, const rt_frame *frame, int32_t status) {
     const DLTensor *result = &frame->frame.tensors[vm->first_result + slot->result];
     state->values[i].value.shape[slot->axis] = result->shape[slot->axis];
   }
+  set_length(state);
 }
 
 /* ---- States ------------------------------------------------------------------------------------------------------ */
@@ -272,15 +287,14 @@ void byoc_rt_free_state(byoc_rt_state *state) {
   free(state);
 }
 
-const byoc_rt_function *byoc_rt_state_function(const byoc_rt_state *state) { return state->function; }
+const byoc_rt_function *byoc_rt_state_function(const byoc_rt_state *state) {
+  if (!state) (void)fail_null();
+  return state ? state->function : NULL;
+}
 
 int64_t byoc_rt_state_length(const byoc_rt_state *state) {
-  int64_t longest = 0;
-  for (int32_t i = 0; i < state->num_values && state->has_values; ++i) {
-    const int32_t axis = slot_of(state, i)->axis;
-    if (axis >= 0 && state->values[i].value.shape[axis] > longest) longest = state->values[i].value.shape[axis];
-  }
-  return longest;
+  if (!state) (void)fail_null();
+  return state ? atomic_load(&state->length) : -1;
 }
 
 /* Find the value of a state; NULL after setting an error. */
@@ -307,6 +321,7 @@ int32_t byoc_rt_reset_state(byoc_rt_state *state) {
   if (status) return status;
   free_buffers(state);
   state->has_values = state->is_spoiled = 0;
+  set_length(state);
   rt_release_state(state);
   return 0;
 }
@@ -322,6 +337,7 @@ static int32_t copy_values(byoc_rt_state *state, const DLTensor *const *values) 
     if (kept->value.dtype.code == kDLBool) rt_clean_bools(kept->value.data, (int64_t)nbytes_of(&kept->value));
   }
   state->has_values = 1;
+  set_length(state);
   return 0;
 }
 
@@ -369,17 +385,18 @@ static int32_t restore(byoc_rt_state *state, const DLTensor *const *values) {
   byoc_rt_free_state(copied);
   state->has_values = 1;
   state->is_spoiled = 0;
+  set_length(state);
   return 0;
 }
 
 int32_t byoc_rt_restore_state(byoc_rt_state *state, const DLTensor *const *values, int32_t num_values) {
-  if (!state) return byoc_rt_fail(BYOC_RT_CALL, "state: is a null pointer");
-  if (num_values != state->num_values)
-    return byoc_rt_fail(BYOC_RT_CALL, "state of function `%s`: wrong number of values; got %d, expected %d",
-                        state->function->vm->name, (int)num_values, (int)state->num_values);
   int32_t status = rt_hold_state(state);
   if (status) return status;
-  status = restore(state, values);
+  if (num_values == state->num_values)
+    status = restore(state, values);
+  else
+    status = byoc_rt_fail(BYOC_RT_CALL, "state of function `%s`: wrong number of values; got %d, expected %d",
+                          state->function->vm->name, (int)num_values, (int)state->num_values);
   rt_release_state(state);
   return status;
 }
@@ -401,7 +418,6 @@ static byoc_rt_state *copy_state(const byoc_rt_state *state) {
 
 int32_t byoc_rt_fork_state(byoc_rt_state *state, byoc_rt_state **fork) {
   *fork = NULL;
-  if (!state) return byoc_rt_fail(BYOC_RT_CALL, "state: is a null pointer");
   const int32_t status = rt_hold_state(state);
   if (status) return status;
   *fork = copy_state(state);

@@ -32,6 +32,13 @@ static int is_printed(int64_t id, const int64_t *printed, int64_t num_printed) {
   return 0;
 }
 
+/* Check dtype and rank of the first output. */
+static void check_scores(const DLTensor *scores) {
+  const DLDataType dtype = scores->dtype;
+  if (scores->ndim != 3 || dtype.code != kDLFloat || dtype.bits != 32 || scores->shape[1] < 1)
+    fail("the output is no float32 scores, [1, tokens, vocabulary]");
+}
+
 /* Return the id with the highest score after the last token; ids printed before do not count. */
 static int64_t best_id(const DLTensor *scores, const int64_t *printed, int64_t num_printed) {
   const int64_t vocabulary = scores->shape[2];
@@ -50,6 +57,7 @@ static int64_t next_id(byoc_rt_state *state, int64_t *ids, int64_t count, const 
   const DLTensor *inputs[] = {&tokens};
   DLManagedTensorVersioned *scores = NULL;
   if (byoc_rt_run_state(state, inputs, 1, &scores, 1)) fail(byoc_rt_last_error());
+  check_scores(&scores->dl_tensor);
   const int64_t id = best_id(&scores->dl_tensor, printed, num_printed);
   scores->deleter(scores);
   return id;

@@ -177,7 +177,7 @@ BYOC_RT_API int32_t byoc_rt_new_state(const byoc_rt_function *function, const by
                                       byoc_rt_state **state);
 BYOC_RT_API void byoc_rt_free_state(byoc_rt_state *state);
 
-/* Return the function of a state. */
+/* Return the function of a state; NULL after setting an error. */
 BYOC_RT_API const byoc_rt_function *byoc_rt_state_function(const byoc_rt_state *state);
 
 /* Run the function of a state, as byoc_rt_run and byoc_rt_run_into; inputs and outputs are without states. */
@@ -186,7 +186,7 @@ BYOC_RT_API int32_t byoc_rt_run_state(byoc_rt_state *state, const DLTensor *cons
 BYOC_RT_API int32_t byoc_rt_run_state_into(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
                                            DLTensor *const *outputs, int32_t num_outputs);
 
-/* Return the rows of the moving lengths: of the longest, if several. */
+/* Return the rows of the moving lengths: of the longest, if several; during a call, the rows before the call. */
 BYOC_RT_API int64_t byoc_rt_state_length(const byoc_rt_state *state);
 
 /* Return a value, compact, to be read until the next use of the state; NULL after setting an error: before the first

@@ -139,6 +139,24 @@ def test_a_program_in_c_continues_a_text(generate: Path, decoder: Path, text: li
     assert done.stdout == f"{' '.join(map(str, ids))}\n{len(text) + 19} tokens are kept\n"
 
 
+TOTAL = """
+@R.function
+def main(x: R.Tensor((1, "n"), "int64"), total: R.Tensor((1,), "int64")):
+    R.func_attr({"input_names": ("x", "total"), "output_names": ("y", "sum"), "states": (("total", "sum"),)})
+    row = R.sum(x, axis=(1,))
+    sum_ = R.add(total, row)
+    y = R.negative(x)
+    return y, sum_
+"""
+
+
+def test_a_model_without_scores_is_no_decoder(generate: Path, tmp_path: Path) -> None:
+    byoc_core.build(byoc_core.parse(TOTAL), backends=[]).save(tmp_path / "other.byoc")
+    done = run_alone(generate, tmp_path / "other.byoc", "2", "5")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "generate: the output is no float32 scores, [1, tokens, vocabulary]\n"
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_program_in_cpp_finds_objects(folder: Path, detector: Path, tmp_path: Path, seed: int, detect: Path) -> None:
     image = draw_image(seed)

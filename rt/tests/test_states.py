@@ -16,7 +16,7 @@ from byoc_core import VirtualMachine
 from byoc_core.artifact import Executable
 from byoc_core.ir import StateVariable, declare_states
 from byoc_core.native.toolchain import Toolchain
-from byoc_core.vm import Ret
+from byoc_core.vm import CallKind, Ret
 from byoc_core.vm.encoding import encode
 from byoc_core.vm.program import StateSlot
 from hypothesis import given
@@ -26,7 +26,7 @@ from core.tests.artifact.fuzzing.members import packed, taken_apart
 from rt.tests.runner import NativeError, NativeLibrary, NativeState, Status
 from rt.tests.saved import assert_same_bits, load_saved
 from rt.tests.test_machine_programs import draw
-from rt.tests.written_programs import advance, constant_of, executable_of, function_of, spec
+from rt.tests.written_programs import advance, call, constant_of, executable_of, function_of, spec
 
 NDArray = npt.NDArray[Any]
 
@@ -221,6 +221,19 @@ def test_wrong_uses_are_refused_and_change_nothing(native: NativeLibrary, tmp_pa
     assert state.length == 8
 
 
+def test_null_pointers_are_errors(native: NativeLibrary, tmp_path: Path) -> None:
+    calls = {
+        "state_length": -1,
+        "state_function": None,
+        "reset_state": Status.CALL,
+    }
+    for name, expected in calls.items():
+        assert getattr(native, f"c_{name}")(None) == expected
+        assert native.c_last_error() == b"state: is a null pointer"
+    assert not native.c_state_value(None, 0)
+    native.c_free_state(None)
+
+
 def test_a_function_without_states_has_no_state(native: NativeLibrary, tmp_path: Path) -> None:
     module = byoc_core.parse("def main(x: R.Tensor((3,))):\n    y = R.abs(x)\n    return y")
     function = load_saved(byoc_core.build(module, backends=[]), native, tmp_path)["main"]
@@ -282,6 +295,87 @@ def test_a_state_serves_one_call_at_a_time(native: NativeLibrary, tmp_path: Path
     assert sum(done) + sum(refused) == 800
     assert shared.length == 1 + sum(done)
     assert shared.value(2) == 1 + sum(done)
+
+
+ROWS = """
+@R.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), past: R.Tensor(("p", 4), "float32")):
+        R.func_attr({"input_names": ("x", "past"), "output_names": ("y", "all"), "states": (("past", "all", 0),)})
+        all_ = R.concat(past, x, axis=0)
+        y = R.abs(x)
+        return y, all_
+"""
+
+
+def changed_rows(native: NativeLibrary, change: Any) -> NativeState:
+    """Return a state of a function with other shapes of the parameter and the result."""
+    executable = byoc_core.build(byoc_core.parse(ROWS), backends=[])
+    program = executable.program
+    (main,) = program.functions
+    changed = replace(program, functions=(change(main),))
+    members = {**taken_apart(executable.to_bytes()), "program": encode(changed)}
+    return native.load_bytes(packed(members))["main"].new_state()
+
+
+def with_shapes(main: Any, before: Sequence[Any], after: Sequence[Any]) -> Any:
+    params = (main.params[0], spec("past", *before))
+    return replace(main, params=params, results=(main.results[0], spec("all", *after)))
+
+
+def test_rows_lie_behind_axes_of_size_1(native: NativeLibrary) -> None:
+    """Rows behind another axis are not contiguous: a larger buffer would get wrong rows."""
+
+    def change(main: Any) -> Any:
+        slot = replace(main.states[0], axis=1)
+        return replace(with_shapes(main, (4, "p"), (4, "p+n")), states=(slot,))
+
+    check(lambda: changed_rows(native, change), "behind an axis of a size other than 1", Status.ARTIFACT)
+
+
+def written(after: Sequence[Any], *others: Any) -> Executable:
+    """Return a function of written code, whose new rows replace the old rows."""
+    return executable_of(
+        function_of(
+            [spec("x", "n", 4), spec("past", "p", 4)],
+            [spec("y", "n", 4), spec("all", *after)],
+            [advance(0, 2), advance(0, 3), Ret((2, 3))],
+            states=[StateSlot(1, 1, axis=0)],
+        ),
+        *others,
+    )
+
+
+def loaded_bytes(executable: Executable, native: NativeLibrary) -> NativeState:
+    """Load an executable that Python's machine would refuse."""
+    members = taken_apart(written(("p+n", 4)).to_bytes())
+    return native.load_bytes(packed({**members, "program": encode(executable.program)}))["main"].new_state()
+
+
+@pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler")
+def test_the_inputs_determine_the_size_of_a_new_value(native: NativeLibrary) -> None:
+    text = "the inputs do not determine the size of the result"
+    check(lambda: loaded_bytes(written(("q", 4)), native), text, Status.ARTIFACT)
+
+
+@pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler")
+def test_a_new_value_with_fewer_rows_is_refused_by_the_call(native: NativeLibrary) -> None:
+    state = loaded_bytes(written(("n", 4)), native)
+    state(draw(3, 4))
+    check(lambda: state(draw(2, 4)), "the new value has fewer rows than the old value")
+    assert state.length == 3
+
+
+@pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler")
+def test_no_function_calls_a_function_with_states(native: NativeLibrary) -> None:
+    caller = function_of(
+        [spec("x", "n", 4), spec("past", "p", 4)],
+        [spec("y", "n", 4), spec("all", "p+n", 4)],
+        [call(CallKind.FUNCTION, 0, (0, 1), (2, 3)), Ret((2, 3))],
+        name="caller",
+    )
+    check(lambda: loaded_bytes(written(("p+n", 4), caller), native), "calls a function with states", Status.ARTIFACT)
 
 
 ANY_CONSTANT = (constant_of(np.zeros(2, np.float32)),)
