@@ -356,7 +356,7 @@ class State:
             return None
         axis, buffer = self._infos[index].slot.axis, buffers[index]
         pairs = enumerate(zip(buffer.shape, shape, strict=True))
-        fits = all(size == wanted or (i == axis and size > wanted) for i, (size, wanted) in pairs)
+        fits = all(size == needed_size or (i == axis and size > needed_size) for i, (size, needed_size) in pairs)
         return buffer if fits else None
 
     def _set_fixed_values(self, buffers: Sequence[NDArray]) -> None:
