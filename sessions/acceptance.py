@@ -21,6 +21,7 @@ PARTS = {
 
 gcc optimises the C of all pairs of attributes for four minutes. Optimised C of all ops is judged on ONNX's cases,
 offered schedules and layouts, blocks and random graphs; ``nox -s thorough`` judges optimised C on all pairs.
+PoCL compiles the kernels of all pairs for five minutes; the plugin's tests compute a case of each op.
 """
 
 

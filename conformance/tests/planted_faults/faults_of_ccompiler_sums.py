@@ -81,10 +81,10 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-scales-queries-in-place",
-        "kernels/attention.py",
+        "kernels/attention_block.py",
         "        start = (\n            c.For(d, c.Size(0), self.parameters",
         """\
-        lines, changed = ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",), (query[row * step + d * stride],)
+        lines, changed = ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",), (query[offset + d * stride],)
         start = (
             *((c.For(d, c.Size(0), pitch, (c.RawStatement(lines, changed),)),) if self.layer.stage else ()),
             c.For(d, c.Size(0), self.parameters\
@@ -97,9 +97,12 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-mask-of-the-first-head",
-        "kernels/attention.py",
-        "self.h * found[1]",
-        "(self.b if name == 'mask' else self.h) * found[1]",
+        "kernels/attention_block.py",
+        "        start = self.b * batch + self.first_row(head, step)\n",
+        """\
+        row = self.first_row(c.Size(0), step) + self.b * head if name == "mask" else self.first_row(head, step)
+        start = self.b * batch + row
+""",
         "A mask for each head is read at the number of the image.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",
@@ -234,7 +237,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-total-of-another-top",
-        "kernels/attention.py",
+        "kernels/attention_block.py",
         'totals[row] * scale + reduced("sum")',
         'totals[row] + reduced("sum")',
         "The weights of earlier blocks of keys are added up unscaled, where a later block holds a larger score.",

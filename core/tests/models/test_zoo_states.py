@@ -62,5 +62,5 @@ def test_decoding_with_states(name: str, style: str, backend: str, tmp_path: Pat
     assert len(summaries) == 2 * num_layers
     for summary in summaries:
         assert summary.axis == 0
-        for nbytes in summary.copied_nbytes.values():  # new rows at most
-            assert "past" not in symbols_of(nbytes), str(summary)
+        for nbytes in summary.copied_nbytes.values():  # new rows at most, but to a device the whole value
+            assert loaded.program.domains or "past" not in symbols_of(nbytes), str(summary)
