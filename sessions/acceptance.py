@@ -15,9 +15,10 @@ PARTS = {
     "ccompiler": {
         "ccompiler": ("--except", "L2-op[*]"),
         "ccompiler-ops": ("--only", "L2-op[*]", "--option", "opt_level=0"),
-    }
+    },
+    "opencl": {"opencl": ("--except", "L2-op[*]")},
 }
-"""Runs of the kit by folder of the report, for a backend with more than one run.
+"""Runs of the kit by folder of the report, for a backend with several runs or without some promises.
 
 gcc optimises the C of all pairs of attributes for four minutes. Optimised C of all ops is judged on ONNX's cases,
 offered schedules and layouts, blocks and random graphs; ``nox -s thorough`` judges optimised C on all pairs.
