@@ -17,7 +17,7 @@ from benchmarks.soak import allowed_growth, list_work, soak
 
 pytestmark = pytest.mark.lowest  # not `interpreter`: it is long, and differs in no law between Pythons
 
-NUM_CALLS = 20_000 if os.environ.get("BYOC_EXAMPLES") == "thorough" else 5_000
+NUM_CALLS = 20_000 if os.environ.get("BYOC_EXAMPLES") == "thorough" else 3_000
 LEAKY_CALLS = 200_000
 
 
