@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import nox
 
 from sessions.packages import BACKENDS, DIST, EXAMPLES, PACKAGES, group, install_peers, install_wheels
@@ -11,7 +13,7 @@ FIRST_TOGETHER = ("ccompiler", "dnnl")
 """The backends asked before the others: the kit's functions are claimed as a whole by the first backend."""
 
 
-PARTS = {
+PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "ccompiler": {
         "ccompiler": ("--except", "L2-op[*]"),
         "ccompiler-ops": ("--only", "L2-op[*]", "--option", "opt_level=0"),
