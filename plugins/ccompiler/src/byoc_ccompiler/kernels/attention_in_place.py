@@ -124,7 +124,7 @@ class InPlaceAttention(AttentionBlock):
             vectors = min(_VALUE_VECTORS, (self.whole_columns - start) // self.lanes)
             function = block_function(self.kernel, self.layer.dtype, vectors, self.counts, strided=True)
             values = (c.Address(self.value, first * self.value_step + start), self.value_step, count)
-            target = (self.count, c.Address(results, c.Size(start)), pitch, c.Literal(True, c.BOOL), _ZERO, _ZERO)
+            target = (self.count, c.Address(results, c.Size(start)), pitch, c.Literal(True, c.BOOL))
             block.append(c.Evaluate(c.Call(function, (c.Address(weights, _ZERO), weight_pitch, *values, *target))))
             start += vectors * self.lanes
         if start < self.width:

@@ -113,5 +113,5 @@ class PanelAttention(AttentionBlock):
         """Return the call multiplying the rows of an array by a panel; products of scores are added to earlier sums."""
         start, panels = c.Address(self.arrays[left], c.Size(0)), c.Address(self.head, panel)
         rows = (start, self.pitches[left], panels, depth, self.tile_rows)
-        rest = (sums, self.pitches[sums.buffer.name], c.Literal(left == "scores", c.BOOL), c.Size(0), c.Size(0))
+        rest = (sums, self.pitches[sums.buffer.name], c.Literal(left == "scores", c.BOOL))
         return c.Evaluate(c.Call(self.tile, (*rows, *rest)))

@@ -30,13 +30,15 @@ __all__ = ["PanelKernel", "block_function", "pack_function", "packed_panels"]
 _ZERO = c.Size(0)
 
 
-def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collection[int], *, strided: bool) -> c.Callee:
+def block_function(
+    kernel: Kernel, dtype: str, vectors: int, num_rows: Collection[int], *, strided: bool, fetch_rows: int | None = 0
+) -> c.Callee:
     """Return a function multiplying rows by a panel of ``vectors`` vectors, for the given row counts (else any).
 
-    C signature: ``(a, a_row_step, panel, [panel_step,] depth, num_rows, sums, pitch, adds, ahead, ahead_rows)``. The
-    function sets ``sums[j * pitch + n]``, or adds to it if ``adds`` is true. Meanwhile the function prefetches the
-    memory ``ahead`` elements behind the panel's beginning, as much as the panel takes over ``ahead_rows`` rows; 0:
-    none.
+    C signature: ``(a, a_row_step, panel, [panel_step,] depth, num_rows, sums, pitch, adds, [ahead, [ahead_rows]])``.
+    The function sets ``sums[j * pitch + n]``, or adds to it if ``adds`` is true. Meanwhile the function prefetches the
+    memory ``ahead`` elements behind the panel's beginning, as much as the panel takes over ``fetch_rows`` rows. If
+    ``None``, the parameter ``ahead_rows`` is this number of rows, above 0; if 0, the function prefetches nothing.
     """
     width, rows = vectors * kernel.unit.lanes(dtype), kernel.unit.panel_rows(vectors)
     counts = {count for number in num_rows for count in (number % rows, rows if number >= rows else 0)} - {0}
@@ -47,16 +49,18 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
     a_row_step, panel_step, depth, row_count, pitch = c.variables("a_row_step panel_step depth num_rows pitch")
     ahead, ahead_rows, full_rows, row = c.variables("ahead ahead_rows full_rows row")
 
-    def shared(size: c.Expression) -> c.Expression:
-        return c.Select(ahead_rows.compare(">", 0), size // ahead_rows, _ZERO)
-
     def of_rows(count: int, first: c.Expression) -> c.Statement:
-        left, step = (c.Address(a, first * a_row_step), a_row_step), panel_step if strided else None
+        left, panel_row = (c.Address(a, first * a_row_step), a_row_step), panel_step if strided else None
         at, first_sum = c.Address(panel, _ZERO), c.Address(sums, first * pitch)
-        fetched = (at, ahead + first * shared(depth * width), shared(c.Size(count * width) + ahead_rows))
+        fetched: tuple[c.Expression, ...] = ()
+        if fetch_rows is None:
+            step = (ahead_rows + (count * width - 1)) // ahead_rows
+            fetched = (at, ahead + first * (depth * width // ahead_rows), step)
+        elif fetch_rows:
+            fetched = (at, ahead + first * (depth * width // fetch_rows), c.Size(ceildiv(count * width, fetch_rows)))
         shape = (count, vectors)
         return multiply(
-            kernel, shape, left, at, depth, first_sum, pitch=pitch, adds=adds, ahead=fetched, panel_step=step
+            kernel, shape, left, at, depth, first_sum, pitch=pitch, adds=adds, ahead=fetched, panel_step=panel_row
         )
 
     body = (
@@ -65,8 +69,10 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
         *(c.If((row_count - full_rows).compare("==", count), (of_rows(count, full_rows),)) for count in fewer),
     )
     source = (panel_step, depth) if strided else (depth,)
-    parameters = (a, a_row_step, panel, *source, row_count, sums, pitch, adds, ahead, ahead_rows)
-    name = f"rows_{'strided_' if strided else ''}{c_suffix(dtype)}_{width}"
+    fetching = (ahead, ahead_rows) if fetch_rows is None else (ahead,) if fetch_rows else ()
+    parameters = (a, a_row_step, panel, *source, row_count, sums, pitch, adds, *fetching)
+    kind = ("strided_" if strided else "") + (f"fetching_{fetch_rows or ''}_" if fetching else "")
+    name = f"rows_{kind}{c_suffix(dtype)}_{width}"
     return kernel.shared_function(c.Function(name, parameters, body))
 
 
@@ -225,18 +231,37 @@ class PanelKernel:
         body = (c.Let(m_count, c.index_min(c.Size(chunk), self.m_end - m0)), *body)
         return c.For(m0, self.m_begin, self.m_end, body, step=chunk)
 
+    def _fetch_rows(self) -> int | None:
+        """Return the rows that together prefetch the next part of a panel, 0 for no prefetching, ``None`` if not known.
+
+        These are the rows of a chunk if a panel has several parts, else all rows of an item.
+        """
+        if not self.schedule.fetches:
+            return 0
+        most = self.schedule.outer if self.schedule.depth_block is None else self.schedule.chunk
+        known = self.p.known_rows
+        return None if known is None or not isinstance(most, int) else min(known, most)
+
     def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, offset: c.Expression, pitch: Dim) -> c.Block:
         """Return the statements summing up a chunk of rows, into memory with rows ``pitch`` apart."""
         p, depth, chunk, block = self.p, c.Size(self.p.depth), self.schedule.chunk, self.schedule.depth_block
         rows: set[int] = set() if p.known_rows is None else {chunk, p.known_rows % chunk}
-        strided = (self.panel_step,) if self.is_in_place else ()
+        strided, fetch_rows = (self.panel_step,) if self.is_in_place else (), self._fetch_rows()
 
         def of_panel(k0: c.Expression, k_count: c.Expression, width: int) -> c.Block:
-            function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=self.is_in_place)
+            function = block_function(
+                self.kernel, p.dtype, width // self.lanes, rows, strided=self.is_in_place, fetch_rows=fetch_rows
+            )
             left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
             panel = c.Address(self.panel, k0 * (self.panel_step if self.is_in_place else c.Size(width)))
             target = (c.Address(to, offset), c.Size(pitch), k0.compare(">", 0))
-            ahead = (k_count * width, m_count) if self.schedule.fetches else (_ZERO, _ZERO)
+            ahead: tuple[c.Expression, ...] = ()
+            if fetch_rows != 0:
+                rows_at_once = self.m_end - self.m_begin if block is None else m_count
+                share = rows_at_once if fetch_rows is None else c.Size(fetch_rows)
+                # The rows of the item before the chunk have prefetched their share of a whole next panel.
+                done = (m0 - self.m_begin) * (depth * width // share) if block is None else _ZERO
+                ahead = (k_count * width + done, *((share,) if fetch_rows is None else ()))
             return (c.Evaluate(c.Call(function, (*left, panel, *strided, k_count, m_count, *target, *ahead))),)
 
         def of_panels(width: int) -> c.Block:

@@ -51,9 +51,9 @@ static inline void {name}(const void *x, int64_t offset, int64_t lines) {
 """
 
 _FETCH_LINE = """
-/* Prefetch a cache line `offset` bytes behind a pointer into an outer cache, not the nearest. */
+/* Prefetch a cache line `offset` bytes behind a pointer, possibly behind the end of the buffer. */
 static inline void {name}(const void *x, int64_t offset) {
-  __builtin_prefetch((const char *)((uintptr_t)x + (uintptr_t)offset), 0, 2);
+  __builtin_prefetch((const char *)((uintptr_t)x + (uintptr_t)offset));
 }
 """
 

@@ -168,7 +168,7 @@ class _Writer:
             left = (c.Address(self.x, blocks.m0 * self.depth + begin), depth)
             target = (c.Address(sums, _ZERO), c.Size(width), begin.compare(">", 0))
             operands = (c.Address(panel, _ZERO), steps, blocks.m_count)
-            return c.Evaluate(c.Call(multiply, (*left, *operands, *target, _ZERO, _ZERO)))
+            return c.Evaluate(c.Call(multiply, (*left, *operands, *target)))
 
         first = b * form.block_size
         if part >= form.block_size:

@@ -329,7 +329,7 @@ class _Recurrence:
                     call = multiply(self.kernel, *row, adds=adds, panels=at_once)
                 else:
                     callee = block_function(self.kernel, self.layer.dtype, vectors, counts, strided=False)
-                    rows = (*left, steps, c.Size(depth), count, address, sums[1], adds, c.Size(0), c.Size(0))
+                    rows = (*left, steps, c.Size(depth), count, address, sums[1], adds)
                     call = c.Evaluate(c.Call(callee, rows))
                 body = (call,) if lines is None else (self.each(lines, call, at=self.begin),)
                 block.append(self.over_panels(panel, done, end, at_once, body))

@@ -81,8 +81,8 @@ def in_lanes(value: c.Expression, lanes: int) -> c.Expression:
 
 
 def steps_of_a_line(step: c.Expression, dtype: str) -> int:
-    """Return the steps of a tile, at most 4, per cache line, with ``step`` elements in each step; 4 if not known."""
-    elements = step.dim if isinstance(step, c.Size) and isinstance(step.dim, int) else 0
+    """Return the steps of a tile, at most 4, per cache line, with ``step`` elements in each step; 1 if not known."""
+    elements = step.dim if isinstance(step, c.Size) and isinstance(step.dim, int) else _LINE_NBYTES
     return max(1, min(_STEPS, _LINE_NBYTES // max(1, elements * dtype_info(dtype).itemsize)))
 
 
@@ -146,8 +146,8 @@ def tile_function(
     Without vectors, some steps at a time are added in a loop over the columns, for a C compiler to vectorise.
     Parameters in C: ``a, a_row_step, panel, [panel_step,] depth, [ahead, ahead_at, ahead_step,] sums, pitch, adds``.
     Row ``j`` starts at ``a + j * a_row_step``. Steps of a strided panel lie ``panel_step`` elements apart. In each step
-    ``ahead_step`` more elements behind ``ahead + ahead_at`` are prefetched into the second-level cache, a line every
-    ``fetch_interval`` steps; 0: none. Rows of sums are added to if ``adds`` is true, else overwritten.
+    ``ahead_step`` more elements behind ``ahead + ahead_at`` are prefetched, a line every ``fetch_interval`` steps; 0:
+    none. Rows of sums are added to if ``adds`` is true, else overwritten.
 
     Indirect: ``rows, num_taps, first`` in place of ``a, a_row_step``; row ``j`` is ``num_taps`` runs of ``depth``
     factors, run ``t`` at ``rows[t * ROWS + j] + first``. A plain tile has no ``first``, ``pitch`` and ``adds``: they
