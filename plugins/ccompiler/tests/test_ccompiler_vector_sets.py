@@ -36,6 +36,12 @@ def test_x86_multiplies_pairs_of_bytes_unless_it_multiplies_four() -> None:
     assert not VectorUnit.of_features("aarch64", ("avx2",)).has_byte_pairs
 
 
+def test_weights_come_faster_where_that_was_measured() -> None:
+    wide, narrow = VectorUnit.of_features("x86_64", ("avx512f",)), VectorUnit.of_features("x86_64", ("avx2",))
+    assert wide.on_amd() == replace(wide, far_rate=8)
+    assert narrow.on_amd() == narrow
+
+
 def test_a_family_that_nobody_knows_gets_16_bytes() -> None:
     assert VectorUnit.of_features("riscv64", ("v",)) == VectorUnit(16, 32)
 

@@ -274,14 +274,34 @@ def _geometry(size: int, channels: int, out_channels: int, dtype: str = "float32
 
 
 @pytest.mark.parametrize(
-    ("size", "channels", "out_channels", "auto"),
-    [(56, 64, 64, 4), (28, 128, 128, 4), (14, 256, 256, 2), (7, 512, 512, None), (112, 3, 64, None), (4, 64, 64, None)],
+    ("size", "channels", "out_channels", "auto", "on_amd"),
+    [
+        (56, 64, 64, 4, 4),
+        (28, 128, 128, 4, 4),
+        (28, 512, 512, 4, 4),
+        (14, 256, 256, 2, 4),
+        (7, 512, 512, None, 2),
+        (112, 3, 64, None, None),
+        (4, 64, 64, None, None),
+    ],
 )
-def test_the_choice(size: int, channels: int, out_channels: int, auto: int | None) -> None:
+def test_the_choice(size: int, channels: int, out_channels: int, auto: int | None, on_amd: int | None) -> None:
     geometry = _geometry(size, channels, out_channels)
-    plans = {option: choose_plan(geometry, AVX512, option) for option in ("off", "f2", "auto")}
-    found = {option: plan and plan.algorithm.num_outputs for option, plan in plans.items()}
-    assert found == {"off": None, "f2": auto and 2, "auto": auto}
+    for unit, best in ((AVX512, auto), (AVX512.on_amd(), on_amd)):
+        plans = {option: choose_plan(geometry, unit, option) for option in ("off", "f2", "auto")}
+        found = {option: plan and plan.algorithm.num_outputs for option, plan in plans.items()}
+        assert found == {"off": None, "f2": best and 2, "auto": best}
+
+
+@pytest.mark.parametrize("size", [14, 28])
+def test_blocks_of_one_round_share_the_reading_of_the_factors(size: int) -> None:
+    """The factors of a panel, too large for the second-level cache, are counted once."""
+    plan = make_plan(_geometry(size, 512, 512), AVX512, 4)
+    assert plan.parts == "panels"
+    slower = replace(AVX512, far_rate=1)
+    again = WinogradPlan(plan.geometry, slower, plan.schedule)
+    factors = 36 * 512 * 512 * 4
+    assert again.cycles() <= plan.cycles() + factors
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,8 @@ def _codegen(context: CompileContext, build: BuildOptions) -> CSourceCodegen:
 def _vector_unit(options: CCompilerOptions) -> VectorUnit:
     """Return the vector unit of the target."""
     target = find_toolchain(options.target).target(options.march, options.target)
-    return VectorUnit.of_features(target.machine, target.features)
+    unit = VectorUnit.of_features(target.machine, target.features)
+    return unit.on_amd() if options.march == "native" and not options.target and is_amd() else unit
 
 
 def _prepared(functions: Sequence[Function], context: CompileContext) -> tuple[Sequence[Function], Mapping[str, Any]]:

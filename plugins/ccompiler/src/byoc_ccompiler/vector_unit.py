@@ -25,11 +25,13 @@ class VectorUnit:
         registers: number of registers.
         has_byte_pairs: whether bytes are multiplied fastest as pairs of 16-bit integers: on x86 without an instruction
             for four bytes.
+        far_rate: bytes of weights arriving in a cycle from beyond the second-level cache, about.
     """
 
     nbytes: int
     registers: int
     has_byte_pairs: bool = False
+    far_rate: int = 3
 
     @classmethod
     def of_features(cls, machine: str, features: Iterable[str]) -> VectorUnit:
@@ -39,6 +41,10 @@ class VectorUnit:
         unit = next(found, cls(16, 32))
         has_fours = not names.isdisjoint(_FOUR_BYTES)
         return replace(unit, has_byte_pairs=machine in _X86 and not has_fours)
+
+    def on_amd(self) -> VectorUnit:
+        """Return the unit of a processor of AMD."""
+        return replace(self, far_rate=_AMD_FAR_RATE) if self.nbytes == _AMD_NBYTES else self
 
     def lanes(self, dtype: str) -> int:
         """Return the number of elements in a register, 1 without vectors."""
@@ -101,6 +107,8 @@ _X86 = ("x86_64", "AMD64", "i686")
 _ARM = ("aarch64", "arm64", "ARM64")
 _FOUR_BYTES = frozenset({"avx512_vnni", "avx_vnni"})
 """The instruction sets of x86 multiplying four bytes, with sums of 32 bits."""
+_AMD_NBYTES, _AMD_FAR_RATE = 64, 8
+"""The registers of the processors of AMD with a measured ``far_rate``, and this rate."""
 _AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma")
 
 VECTOR_SETS = (

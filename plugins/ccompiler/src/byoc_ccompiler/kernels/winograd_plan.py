@@ -52,12 +52,13 @@ _ROUND_NBYTES = 1 << 19  # size of a round's transformed tiles and a panel's pro
 _ROUND_TILES = 56  # minimum of a round: each element of a filter fetched from memory is used often
 _LEAST_BLOCKS, _LEAST_PANELS = 12, 4  # from this many on, parts of neighbouring blocks, or of panels, are even enough
 _MOST_PARTS = 16  # maximum parts of neighbouring blocks or panels: each has separate scratch memory
-_NEAR_NBYTES = 1 << 20  # bytes of a panel's factors still in the second-level cache for the second block
-_NEAR_RATE, _FAR_RATE = 32, 3  # bytes of factors arriving in a cycle, from the second-level cache, and from beyond
+_NEAR_NBYTES = 1 << 20  # bytes of a panel's factors still in the second-level cache for the next block
+_NEAR_RATE = 32  # bytes of factors arriving in a cycle from the second-level cache; from beyond: a fact of the unit
 _POINT_CYCLES = 5  # of the transforms, for one vector at one point, loads and stores included
 _DIRECT_RATE = 1.7  # multiply-adds of vectors in a cycle of direct convolution
+_SAME = 0.98  # the ratio of costs from which the first of two tiles is kept
 _MARGIN = 1.25  # required gain of a plan over direct convolution, because a plan has many small loops
-_LARGE_TILE_MARGIN = 1.25  # required gain of tiles of 4 by 4 over tiles of 2 by 2 with smaller errors
+_LARGE_TILE_MARGIN = 1.1  # required gain of tiles of 4 by 4 over tiles of 2 by 2 with smaller errors
 _UNKNOWN_SIZE = 28  # assumed for a symbolic size of an image; a symbolic batch counts as 1
 
 Matrix = npt.NDArray[np.float64] | npt.NDArray[np.int64]
@@ -190,8 +191,17 @@ class WinogradPlan:
         vectors = -(-channels // self.lanes) + self.num_panels * self.vectors
         transforms = self.assumed_tiles * vectors * self.num_points * _POINT_CYCLES
         panel_nbytes = self.num_points * channels * self.width * self.itemsize
-        times_read = 1 if panel_nbytes <= _NEAR_NBYTES else blocks
-        return transforms + _beside(products, times_read * self.num_panels * panel_nbytes / _FAR_RATE)
+        fetched = self._times_read(blocks, panel_nbytes) * self.num_panels * panel_nbytes
+        return transforms + _beside(products, fetched / self.unit.far_rate)
+
+    def _times_read(self, blocks: int, panel_nbytes: int) -> int:
+        """Return how often the factors come from beyond the second-level cache: the blocks of a round share a reading.
+
+        A pair of a panel and a block reads the whole panel, if the panel does not stay.
+        """
+        if self.parts == "pairs":
+            return 1 if panel_nbytes <= _NEAR_NBYTES else blocks
+        return -(-blocks // self.blocks)
 
 
 def has_form(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
@@ -216,7 +226,7 @@ def gains(best: WinogradPlan) -> bool:
     geometry, unit = best.geometry, best.unit
     batch, height, width = _assumed(geometry)
     products = geometry.num_taps * geometry.channels * -(-geometry.out_channels // best.lanes)
-    direct = _beside(batch * height * width * products / _DIRECT_RATE, products * unit.nbytes / _FAR_RATE)
+    direct = _beside(batch * height * width * products / _DIRECT_RATE, products * unit.nbytes / unit.far_rate)
     return best.cycles() * _MARGIN < direct
 
 
@@ -229,20 +239,27 @@ def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int)
     def plan(rows: int, vectors: int, blocks: int = 1, parts: _Parts = "blocks") -> WinogradPlan:
         return WinogradPlan(geometry, unit, WinogradSchedule(num_outputs, rows, vectors, blocks, parts))
 
-    tiles = ((rows, vectors) for vectors in (2, 1, 3, 4) for rows in range(min(unit.rows_for(vectors), 16), 0, -1))
-    best = min((plan(*tile) for tile in tiles), key=WinogradPlan.cycles)
-    rows, vectors, count = best.rows, best.vectors, best.num_tiles
-    blocks = max(_ROUND_NBYTES // ((best.block_step + best.panel_products) * best.itemsize), -(-_ROUND_TILES // rows))
-    if isinstance(count, int):
-        total = max(1, -(-count // rows))
-        blocks = -(-total // -(-total // blocks))
-    if -(-best.assumed_tiles // rows) >= _LEAST_BLOCKS:
-        return plan(rows, vectors, blocks)
-    if not isinstance(count, int) or not 0 < count <= blocks * rows or best.num_panels < _LEAST_PANELS:
-        return plan(rows, vectors, blocks, "pairs")
-    # One round: as few blocks as registers permit, and as even.
-    blocks = -(-count // min(unit.rows_for(vectors), 16))
-    return plan(-(-count // blocks), vectors, blocks, "panels")
+    def in_rounds(tile: WinogradPlan) -> WinogradPlan:
+        """Return the plan with the tile's rows and vectors, and the rounds and parts for these."""
+        rows, vectors, count = tile.rows, tile.vectors, tile.num_tiles
+        nbytes = (tile.block_step + tile.panel_products) * tile.itemsize
+        blocks = max(_ROUND_NBYTES // nbytes, -(-_ROUND_TILES // rows))
+        if isinstance(count, int):
+            total = max(1, -(-count // rows))
+            blocks = -(-total // -(-total // blocks))
+        if -(-tile.assumed_tiles // rows) >= _LEAST_BLOCKS:
+            return plan(rows, vectors, blocks)
+        if not isinstance(count, int) or not 0 < count <= blocks * rows or tile.num_panels < _LEAST_PANELS:
+            return plan(rows, vectors, blocks, "pairs")
+        # One round: as few blocks as registers permit, and as even.
+        blocks = -(-count // min(unit.rows_for(vectors), 16))
+        return plan(-(-count // blocks), vectors, blocks, "panels")
+
+    tiles = (plan(rows, n) for n in (2, 1, 3, 4) for rows in range(min(unit.rows_for(n), 16), 0, -1))
+    best, *others = map(in_rounds, tiles)
+    for other in others:
+        best = other if other.cycles() < best.cycles() * _SAME else best
+    return best
 
 
 def near_schedules(unit: VectorUnit, schedule: WinogradSchedule) -> list[WinogradSchedule]:
