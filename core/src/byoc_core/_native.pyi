@@ -56,6 +56,21 @@ def threads_set_limit(max_threads: int, /) -> None: ...
 def threads_set_openmp(addresses: tuple[int, int, int, int, int, int], /) -> None: ...
 def threads_reset_after_fork(without_workers: bool, /) -> None: ...
 
+# The kernel of byoc_core.runtime.graph.native_kernels: rows of image, class and box, int64.
+def choose_boxes(
+    boxes: _NDArray,
+    scores: _NDArray,
+    is_double: bool,
+    num_images: int,
+    num_classes: int,
+    num_boxes: int,
+    max_boxes: int,
+    overlap: float,
+    least_score: float,
+    is_centre: bool,
+    /,
+) -> bytearray: ...
+
 # The address returned by byoc_core.runtime.threads.team_runner.
 TEAM_RUNNER: int
 

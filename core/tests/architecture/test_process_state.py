@@ -22,6 +22,7 @@ STATE = {
     "native.cpu.machine_features": "what the processor can do",
     "native.toolchain._toolchain_for": "a compiler found on PATH, by the command that names it",
     "runtime.extension.extension": "the C extension, or none",
+    "runtime.graph.native_kernels.native_kernels": "the host's kernels in C, none without the extension",
     "runtime.extension._find": "the same, with the reason where there is none",
     "runtime.csource.library_pool.library_pool": "loaded shared libraries, which one process must not load twice",
     "runtime.parts.global _recording": "whether any machine records calls",

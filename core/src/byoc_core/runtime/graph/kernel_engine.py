@@ -37,10 +37,12 @@ class KernelEngine(GraphEngine):
         plugin_kernels: Mapping[str, KernelCallable] | None = None,
     ) -> None:
         self._has_own_kernels = kernels is None
+        self._native_kernels: Mapping[str, KernelCallable] = {}
         if kernels is None:
             from byoc_core.opset.families import KERNELS
+            from byoc_core.runtime.graph.native_kernels import native_kernels
 
-            kernels = KERNELS
+            kernels, self._native_kernels = KERNELS, native_kernels()
         self._kernels = kernels
         self._kernels_of_plugins = dict(plugin_kernels or {})
         self.plugin_kernels = frozenset(self._kernels_of_plugins)
@@ -82,7 +84,7 @@ class KernelEngine(GraphEngine):
 
     def _find(self, op: str) -> KernelCallable | None:
         """Return the kernel of an op; the core's kernels include delegated ops without listing them."""
-        return self._kernels.get(op) or self._kernels_of_plugins.get(op)
+        return self._native_kernels.get(op) or self._kernels.get(op) or self._kernels_of_plugins.get(op)
 
     def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> KernelCallable | None:
         """Return a kernel for a whole node with a body, or ``None`` to run the body node by node.
