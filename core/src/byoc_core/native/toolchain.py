@@ -238,10 +238,14 @@ class Toolchain:
         )
 
     def _gcc_flags(self, options: BuildOptions) -> tuple[str, ...]:
-        """Return the flags needed by gcc to vectorise short loops, and to contract the same way in all functions.
+        """Return the flags needed by gcc to vectorise short loops and limits, and to contract the same way everywhere.
 
         gcc unrolls loops of up to 16 rounds before vectorisation, and finds no vectors in unrolled code. Generated code
         itself marks the loops to unroll.
+
+        A value limited to a range may be the constant at the limit. gcc computes what follows from the constant in a
+        branch of its own (partial redundancy elimination), and finds no vectors in loops with branches: a chain of
+        quantisations took six times as long.
 
         For some processors (AMD's Zen, Intel's later ones from gcc 13 on) gcc contracts no products into a sum carried
         by a loop, but contracts the same in straight code: a row alone and a row among others would have other bits.
@@ -250,7 +254,8 @@ class Toolchain:
         if "__GNUC__" not in macros or "__clang__" in macros:
             return ()
         knows_fma = int(macros["__GNUC__"]) >= 8
-        return ("--param=max-completely-peel-times=15", *(("--param=avoid-fma-max-bits=0",) if knows_fma else ()))
+        flags = ("--param=max-completely-peel-times=15", "-fno-tree-pre")
+        return (*flags, *(("--param=avoid-fma-max-bits=0",) if knows_fma else ()))
 
     def link_flags(self, options: BuildOptions) -> tuple[str, ...]:
         """Return the whole list of flags for linking, without files and libraries.

@@ -239,8 +239,8 @@ class PanelKernel:
         if not self.schedule.fetches:
             return 0
         most = self.schedule.outer if self.schedule.depth_block is None else self.schedule.chunk
-        known = self.p.known_rows
-        return None if known is None or not isinstance(most, int) else min(known, most)
+        num_rows = self.p.known_rows
+        return None if num_rows is None or not isinstance(most, int) else min(num_rows, most)
 
     def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, offset: c.Expression, pitch: Dim) -> c.Block:
         """Return the statements summing up a chunk of rows, into memory with rows ``pitch`` apart."""

@@ -256,9 +256,9 @@ def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int)
         return plan(-(-count // blocks), vectors, blocks, "panels")
 
     tiles = (plan(rows, n) for n in (2, 1, 3, 4) for rows in range(min(unit.rows_for(n), 16), 0, -1))
-    best, *others = map(in_rounds, tiles)
-    for other in others:
-        best = other if other.cycles() < best.cycles() * _SAME else best
+    best, *later = map(in_rounds, tiles)
+    for plan_of_tile in later:
+        best = plan_of_tile if plan_of_tile.cycles() < best.cycles() * _SAME else best
     return best
 
 

@@ -1,0 +1,39 @@
+"""Chains of quantisations compile to vectors: no limit of a range becomes a branch in a loop."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from byoc_core import native
+from byoc_core.ir import tensor
+from byoc_core.native.build_options import BuildOptions
+from byoc_core.native.toolchain import find_toolchain
+
+from plugins.ccompiler.tests.bench import Bench
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_a_chain_of_quantisations_has_no_branches(dtype: str, tmp_path: Path) -> None:
+    toolchain = find_toolchain()
+    version = subprocess.run([*toolchain.command, "--version"], capture_output=True, text=True, check=True).stdout
+    if "Free Software Foundation" not in version:
+        pytest.skip("the compiler is not gcc, which tells about loops without vectors")
+    bench = Bench(opt_level=2)
+    builder = bench.builder()
+    value = builder.param("x", tensor((32, 100), "float32"))
+    zero = builder.const(np.zeros((), dtype))
+    for number, op in enumerate(("erf", "negative", "erf", "negative")):
+        scale = builder.const(np.array(0.01 + number * 0.003, "float32"))
+        quantised = builder.emit("quantize", value, scale, zero)
+        value = builder.emit(op, builder.emit("dequantize", quantised, scale, zero))
+    bench.add(builder, builder.emit("quantize", value, scale, zero))
+    source = tmp_path / "chain.c"
+    source.write_text(bench.module.get_source(), "utf-8")
+    command = [*toolchain.command, *toolchain.flags(BuildOptions(opt_level=2)), "-fopt-info-vec-missed"]
+    command += [f"-I{Path(native.__file__).parent}", "-c", str(source), "-o", str(tmp_path / "chain.o")]
+    messages = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "missed" in messages, "gcc tells about the loops over calls at least"
+    assert [line for line in messages.splitlines() if "control flow in loop" in line] == []
