@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from byoc_core.dims.algebra import Atom, Dim, DimExpr, symbol, terms_of
+from byoc_core.dims.algebra import Atom, Dim, DimExpr, only_atom, terms_of
 from byoc_core.dims.division import exact_div, floordiv, mod
 from byoc_core.dims.selection import CALLS, dim_max
 from byoc_core.errors import IRTypeError
@@ -65,7 +65,12 @@ def typical_value(dim: Dim, size: int) -> int:
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     """Replace symbols by dimensions, all simultaneously."""
-    return _rebuilt(dim, values, _REBUILD) if values else dim
+    if isinstance(dim, int) or not values:
+        return dim
+    atom = only_atom(dim)
+    if atom is not None and not atom.op:  # most sizes in calls are a single symbol
+        return values.get(atom.name, dim)
+    return _rebuilt(dim, values, _REBUILD)
 
 
 def symbols_of(dim: Dim) -> frozenset[str]:
@@ -219,6 +224,6 @@ def _rebuilt(dim: Dim, values: Mapping[str, Dim], calls: Mapping[str, Callable[[
 def _rebuilt_atom(atom: Atom, values: Mapping[str, Dim], calls: Mapping[str, Callable[[Dim, Dim], Dim]]) -> Dim:
     if not atom.op:
         value = values.get(atom.name)
-        return symbol(atom.name) if value is None else value
+        return DimExpr(((((atom, 1),), 1),)) if value is None else value
     left, right = (_rebuilt(arg, values, calls) for arg in atom.args)
     return calls[atom.op](left, right)
