@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from byoc_core.artifact.loading import load
     from byoc_core.artifact.memory_need import MemoryNeed
     from byoc_core.artifact.sharing import join_weights, share_weights
+    from byoc_core.artifact.swapping import list_weights, swap_weights
+    from byoc_core.artifact.tensor_files import read_tensors
     from byoc_core.artifact.trusted import is_trusted, trust
 
 __all__ = [
@@ -24,9 +26,12 @@ __all__ = [
     "inspect",
     "is_trusted",
     "join_weights",
+    "list_weights",
     "load",
     "load_module",
+    "read_tensors",
     "share_weights",
+    "swap_weights",
     "trust",
     "verify",
 ]
@@ -38,9 +43,12 @@ _HOMES = {
     "inspect": "inspection",
     "is_trusted": "trusted",
     "join_weights": "sharing",
+    "list_weights": "swapping",
     "load": "loading",
     "load_module": "library",
+    "read_tensors": "tensor_files",
     "share_weights": "sharing",
+    "swap_weights": "swapping",
     "trust": "trusted",
     "verify": "inspection",
 }

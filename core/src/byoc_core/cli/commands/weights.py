@@ -1,4 +1,4 @@
-"""``byoc weights``: constants shared by several artifacts."""
+"""``byoc weights``: constants shared by several artifacts, and other values of the weights of an artifact."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ import typer
 
 __all__ = ["manage_weights"]
 
-Action = Literal["show", "share", "join"]
+Action = Literal["show", "share", "join", "list", "swap"]
 
 
 def manage_weights(
     action: Annotated[
         Action,
         typer.Argument(
-            metavar="show|share|join",
+            metavar="show|share|join|list|swap",
             help="Show the bytes of constants, and the bytes saved by sharing; write artifacts without constants, with "
-            "one file of all constants; or write an artifact with the constants inside.",
+            "one file of all constants; write an artifact with the constants inside; list the weights of an artifact; "
+            "or replace the values of weights by the tensors of a file.",
             show_default=False,
         ),
     ],
     artifacts: Annotated[
-        list[Path], typer.Argument(readable=False, metavar="ARTIFACT...", help="The artifacts.", show_default=False)
+        list[Path],
+        typer.Argument(
+            readable=False,
+            metavar="FILE...",
+            help="The artifacts; for `swap` an artifact, then a .safetensors or .npz file.",
+            show_default=False,
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -31,7 +38,7 @@ def manage_weights(
             "--output",
             "-o",
             readable=False,
-            help="The folder of `share`, or the artifact of `join`.",
+            help="The folder of `share`; the artifact of `join` and `swap` (`swap` replaces the artifact by default).",
             show_default=False,
         ),
     ] = None,
@@ -46,26 +53,36 @@ def manage_weights(
         ),
     ] = None,
 ) -> None:
-    """Let several artifacts share one file of constants.
+    """Let several artifacts share one file of constants, or give the weights of an artifact other values.
 
     Artifacts of one model (other sizes, other backends, prefill and decode) hold the same constants. `share` writes
     each constant once, into the file weights.byocw beside the artifacts; byoc finds the file there. Processes that load
     several of the artifacts share the memory of the constants.
+
+    `swap` replaces weights by name, without a compiler: the result equals a build of the model with the new weights.
+    The model must be compiled with --swappable-weights; `list` shows the names, and which weights are swappable.
     """
     from rich.filesize import decimal
 
     from byoc_core.artifact.sharing import join_weights, share_weights
     from byoc_core.cli.console import print_text, show_bytes
+    from byoc_core.cli.weight_values import print_weights, swap
     from byoc_core.errors import OptionsError
     from byoc_core.printable import to_printable_lines
 
     if action == "show":
         print_text(to_printable_lines(_summary(artifacts)) + "\n")
         return
-    if output is None:
-        raise OptionsError("--output", f"is missing: `byoc weights {action}` writes files")
     if weights is not None and action != "join":
         raise OptionsError("--weights", "applies to `byoc weights join` only")
+    if action == "list":
+        print_weights(artifacts)
+        return
+    if action == "swap":
+        swap(artifacts, output)
+        return
+    if output is None:
+        raise OptionsError("--output", f"is missing: `byoc weights {action}` writes files")
     if action == "share":
         with show_bytes(f"write {output.name}") as show:
             written = share_weights(artifacts, output, progress=show)
