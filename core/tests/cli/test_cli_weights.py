@@ -122,3 +122,26 @@ def test_wrong_swaps_are_named(
     assert done.code == 1
     assert message in " ".join(done.err.split())
     assert compiled.read_bytes() == before
+
+
+def test_an_adapter_is_merged(byoc: RunByoc, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[1, 3] x) => (float[1, 2] y) { y = MatMul(x, w) }'
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((3, 2), np.float32), "w"))
+    onnx.save_model(model, tmp_path / "m.onnx")
+    path, adapter, output = tmp_path / "m.byoc", tmp_path / "a.safetensors", tmp_path / "out.byoc"
+    done = byoc("compile", tmp_path / "m.onnx", "-o", path, "--swappable-weights", "all", "--backend", "host", "-q")
+    assert (done.code, done.err) == (0, "")
+    a, b = np.array([[1, 2, 3]], np.float32), np.array([[1], [10]], np.float32)
+    adapter.write_bytes(encode_safetensors({"p.lora_A.weight": a, "p.lora_B.weight": b}))
+    done = byoc("weights", "merge-adapter", path, adapter, "-o", output, "--scale", "2", "--weight", "p=w")
+    assert (done.code, done.err) == (0, "")
+    swap_weights(path, {"w": 2 * (b @ a).T}, tmp_path / "wanted.byoc")
+    assert output.read_bytes() == (tmp_path / "wanted.byoc").read_bytes()
+    done = byoc("weights", "merge-adapter", path, adapter)
+    assert (done.code, "has no scale" in done.err) == (1, True)
+    done = byoc("weights", "merge-adapter", path, adapter, "--scale", "1", "--weight", "p")
+    assert (done.code, "--weight: is malformed; got 'p', expected MODULE=WEIGHT" in done.err) == (1, True)
+    done = byoc("weights", "swap", path, adapter, "--scale", "1")
+    assert (done.code, "apply to `byoc weights merge-adapter` only" in done.err) == (1, True)

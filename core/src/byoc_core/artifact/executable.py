@@ -18,6 +18,7 @@ from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from byoc_core.artifact.adapters import Adapter
     from byoc_core.runtime.pools import Pool
     from byoc_core.vm.memory_map import MemoryMap
     from byoc_core.vm.program import Program
@@ -277,6 +278,23 @@ class Executable:
         from byoc_core.artifact.weight_values import executable_with_weights
 
         return executable_with_weights(self, values)
+
+    def with_adapters(self, adapters: Iterable[Adapter | str | os.PathLike[str]]) -> Executable:
+        """Return the executable with low-rank adapters added to weights; all other weights and the code are shared.
+
+        Args:
+            adapters: adapters, or paths for :func:`byoc_core.artifact.load_adapter`.
+
+        Raises:
+            WeightsError: an adapter does not fit the weights.
+            OSError: a file cannot be read.
+        """
+        from byoc_core.artifact.adapters import adapted_values, open_adapters
+        from byoc_core.artifact.weight_values import executable_with_weights
+
+        opened = open_adapters(adapters)
+        values = adapted_values(self.weights, self.constants.__getitem__, opened, "executable")
+        return executable_with_weights(self, values, copies=False)
 
     def export_library(self, path: str | os.PathLike[str]) -> None:
         """Write one shared library: all generated C, compiled, and the whole artifact as data.

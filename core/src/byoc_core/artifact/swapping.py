@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from byoc_core.artifact.adapters import Adapter, adapted_values, open_adapters
 from byoc_core.artifact.archive import Buffer, write_archive
 from byoc_core.artifact.constants import MappedConstants
 from byoc_core.artifact.loading import VERIFIED_NBYTES, OpenedArtifact, open_artifact
@@ -22,11 +23,11 @@ from byoc_core.artifact.trusted import is_trusted, trust
 from byoc_core.artifact.weight_table import WeightTable, decode_weights, encode_weights
 from byoc_core.artifact.weight_values import ReplacedWeights, cited_digests, replace_weights
 from byoc_core.dtypes import dtype_name
-from byoc_core.errors import ArtifactError, WeightsError
+from byoc_core.errors import ArtifactError
 from byoc_core.file_replacement import replace_file
 from byoc_core.runtime.module import NDArray, PackedFunction
 
-__all__ = ["list_weights", "swap_weights"]
+__all__ = ["list_weights", "merge_adapters", "swap_weights"]
 
 _HOST_RUNTIME = "graph"
 
@@ -72,12 +73,6 @@ def swap_weights(
 
     artifact = open_artifact(path)
     table = _read_table(artifact)
-    if not table:
-        raise WeightsError(
-            artifact.where,
-            "was compiled without swappable weights",
-            hint="Compile the model with `byoc compile --swappable-weights all`.",
-        )
     artifact.check_payloads()
     program = artifact.read_program()
     stored = artifact.map_constants()
@@ -94,6 +89,32 @@ def swap_weights(
         write_archive(file, members, progress=progress)
     if is_trusted(artifact.digest):
         trust(hashlib.sha256(members["manifest.json"]).hexdigest())
+
+
+def merge_adapters(
+    path: str | os.PathLike[str],
+    adapters: Iterable[Adapter | str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write an artifact with low-rank adapters merged into its weights: the artifact of a build of merged weights.
+
+    Args:
+        path: the artifact.
+        adapters: adapters, or paths for :func:`load_adapter`.
+        output: the file to write; by default ``path`` is replaced.
+        progress: called with the bytes of constants written so far and in all.
+
+    Raises:
+        WeightsError: an adapter does not fit the weights, or the artifact has no swappable weights. Nothing is written.
+        ArtifactError: the file is no artifact, or is damaged.
+        OSError: a file cannot be read or written.
+    """
+    artifact = open_artifact(path)
+    find_stored = partial(_checked, artifact.map_constants())
+    values = adapted_values(_read_table(artifact), find_stored, open_adapters(adapters), artifact.where)
+    swap_weights(path, values, output, progress=progress)
 
 
 def _checked(stored: MappedConstants, digest: str) -> NDArray:

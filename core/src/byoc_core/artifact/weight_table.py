@@ -14,10 +14,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from byoc_core.dtypes import dtype_info
-from byoc_core.errors import ArtifactError
+from byoc_core.errors import ArtifactError, WeightsError
 from byoc_core.runtime.json_records import DTYPE, SIZE, MisfitError, integer, list_of, record, text, to_json
 
-__all__ = ["Derivation", "FixedWeightEntry", "Weight", "WeightTable", "decode_weights", "encode_weights"]
+__all__ = [
+    "Derivation",
+    "FixedWeightEntry",
+    "Weight",
+    "WeightTable",
+    "decode_weights",
+    "encode_weights",
+    "require_weights",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,17 @@ class WeightTable:
 
     def __bool__(self) -> bool:
         return bool(self.weights or self.fixed)
+
+
+def require_weights(table: WeightTable, where: str) -> None:
+    """Check that an executable was compiled with swappable weights.
+
+    Raises:
+        WeightsError: the executable was compiled without.
+    """
+    if not table:
+        hint = "Compile the model with `byoc compile --swappable-weights all`."
+        raise WeightsError(where, "was compiled without swappable weights", hint=hint)
 
 
 def encode_weights(table: WeightTable) -> dict[str, Any]:

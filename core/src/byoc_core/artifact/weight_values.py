@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byoc_core.artifact.weight_table import Derivation, FixedWeightEntry, Weight, WeightTable
+from byoc_core.artifact.weight_table import Derivation, FixedWeightEntry, Weight, WeightTable, require_weights
 from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name, to_numpy
 from byoc_core.errors import ArtifactError, ExecutionError, WeightsError, near_names
@@ -99,8 +99,10 @@ def check_values(table: WeightTable, values: Mapping[str, NDArray], where: str) 
     A weight that is not swappable may keep its value.
 
     Raises:
-        WeightsError: a weight is unknown or not swappable, or a value is of another dtype or shape.
+        WeightsError: the executable was compiled without swappable weights; a weight is unknown or not swappable, or a
+            value is of another dtype or shape.
     """
+    require_weights(table, where)
     weights = {weight.name: weight for weight in table.weights}
     fixed = {weight.name: weight for weight in table.fixed}
     for name, value in values.items():

@@ -176,6 +176,7 @@ _HOMES = {
             "byoc weights join release/decode.byoc -o decode.byoc",
             "byoc weights list model.byoc                names, types, swappable or not",
             "byoc weights swap model.byoc finetuned.safetensors -o finetuned.byoc",
+            "byoc weights merge-adapter model.byoc adapter_model.safetensors -o adapted.byoc",
         ),
     ),
     "inspect": _Home(

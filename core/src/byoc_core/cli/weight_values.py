@@ -13,7 +13,7 @@ from byoc_core.errors import OptionsError
 if TYPE_CHECKING:
     from byoc_core.artifact.weight_table import WeightTable
 
-__all__ = ["SwappableWeightsOption", "parse_swappable", "print_weights", "swap"]
+__all__ = ["SwappableWeightsOption", "merge_adapter", "parse_swappable", "print_weights", "swap"]
 
 _ALL = "all"
 
@@ -63,21 +63,69 @@ def swap(paths: Sequence[Path], output: Path | None) -> None:
         ByocError: see :func:`byoc_core.artifact.read_tensors` and :func:`byoc_core.artifact.swap_weights`.
         OSError: a file cannot be read or written.
     """
-    from rich.filesize import decimal
-
     from byoc_core.artifact import read_tensors, swap_weights
-    from byoc_core.cli.console import print_text, show_bytes
-    from byoc_core.printable import to_printable_lines
+    from byoc_core.cli.console import show_bytes
 
-    if len(paths) != 2:
-        raise OptionsError("byoc weights swap", "takes an artifact and a file of tensors", got=len(paths))
-    artifact, tensors = paths
-    target = artifact if output is None else output
+    artifact, tensors, target = _targets("swap", paths, output)
     values = read_tensors(tensors).tensors
     with show_bytes(f"write {target.name}") as show:
         swap_weights(artifact, values, target, progress=show)
-    line = f"wrote {target} ({decimal(target.stat().st_size)}) with {len(values)} weights of {tensors}"
-    print_text(to_printable_lines(line) + "\n")
+    _print_written(target, f"{len(values)} weights of {tensors}")
+
+
+def merge_adapter(
+    paths: Sequence[Path],
+    output: Path | None,
+    scale: float | None,
+    weight_names: Sequence[str],
+    *,
+    is_transposed: bool | None,
+) -> None:
+    """Write an artifact with a low-rank adapter merged into the weights.
+
+    Args:
+        paths: the artifact, and the file of the adapter.
+        output: the artifact to write; by default the artifact is replaced.
+        scale: the factor of the changes, if given.
+        weight_names: texts ``MODULE=WEIGHT``.
+        is_transposed: whether the weights have shape ``(inputs, outputs)``, if stated.
+
+    Raises:
+        OptionsError: not an artifact and a file are given, or a text is malformed.
+        ByocError: see :func:`byoc_core.artifact.load_adapter` and :func:`byoc_core.artifact.merge_adapters`.
+        OSError: a file cannot be read or written.
+    """
+    from byoc_core.artifact import load_adapter, merge_adapters
+    from byoc_core.cli.console import show_bytes
+
+    artifact, tensors, target = _targets("merge-adapter", paths, output)
+    names = {}
+    for text in weight_names:
+        module, equals, weight = text.partition("=")
+        if not (module and equals and weight):
+            raise OptionsError("--weight", "is malformed", got=repr(text), expected="MODULE=WEIGHT")
+        names[module] = weight
+    adapter = load_adapter(tensors, scale=scale, names=names, transposed=is_transposed)
+    with show_bytes(f"write {target.name}") as show:
+        merge_adapters(artifact, [adapter], target, progress=show)
+    _print_written(target, f"the adapter {tensors}")
+
+
+def _targets(action: str, paths: Sequence[Path], output: Path | None) -> tuple[Path, Path, Path]:
+    """Return the artifact, the file of tensors, and the artifact to write."""
+    if len(paths) != 2:
+        raise OptionsError(f"byoc weights {action}", "takes an artifact and a file of tensors", got=len(paths))
+    artifact, tensors = paths
+    return artifact, tensors, artifact if output is None else output
+
+
+def _print_written(target: Path, content: str) -> None:
+    from rich.filesize import decimal
+
+    from byoc_core.cli.console import print_text
+    from byoc_core.printable import to_printable_lines
+
+    print_text(to_printable_lines(f"wrote {target} ({decimal(target.stat().st_size)}) with {content}") + "\n")
 
 
 def _table_text(table: WeightTable) -> str:

@@ -28,6 +28,7 @@ from byoc_core.vm.machine import VirtualMachine
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from byoc_core.artifact.adapters import Adapter
     from byoc_core.artifact.executable import Executable
     from byoc_core.vm.state import State
 
@@ -77,6 +78,8 @@ class Session:
         max_nodes: see :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation at the beginning of the stage.
         states: see :func:`byoc_core.from_onnx`.
+        adapters: low-rank adapters to add to the weights of a model compiled with swappable weights; adapters, or paths
+            for :func:`byoc_core.artifact.load_adapter`. Sessions of one artifact share all other weights.
         choices: further arguments of :func:`byoc_core.build`, such as ``options`` or ``fallback``.
 
     Attributes:
@@ -89,6 +92,7 @@ class Session:
         UntrustedCodeError: an artifact holds native code of another user, and ``allow_native`` is false.
         OSError: the file cannot be read.
         CallError: there is no such function.
+        WeightsError: an adapter does not fit the weights.
         ByocError: see :func:`byoc_core.load`, :func:`byoc_core.from_onnx` and :func:`byoc_core.build`.
     """
 
@@ -109,6 +113,7 @@ class Session:
         max_nodes: int | None = None,
         progress: Callable[[str], None] | None = None,
         states: str | Sequence[Any] = (),
+        adapters: Iterable[Adapter | str | os.PathLike[str]] = (),
         **choices: Any,
     ) -> None:
         if casting not in CASTINGS:
@@ -132,12 +137,14 @@ class Session:
             "padding": padding or {},
             "externs": externs,
             "device": device,
+            "adapters": tuple(adapters),
         }
         self._start(open_model(model, settings), calls)
 
     def _start(self, opened: Opened, calls: Mapping[str, Any]) -> None:
         self._opened, self._calls = opened, calls
-        self.executable: Executable = opened.executable
+        adapters = calls["adapters"]
+        self.executable: Executable = opened.executable.with_adapters(adapters) if adapters else opened.executable
         self._casting: Casting = calls["casting"]
         name = calls["function"]
         self.inputs, self.outputs = values_of_function(self.executable, name)
@@ -432,7 +439,7 @@ class Session:
         opened = self._opened
         if opened.path is not None:
             return _reopened, (type(self), opened.path, opened.digest, opened.origin, dict(self._calls))
-        return _loaded, (type(self), self.executable.to_bytes(), dict(self._calls))
+        return _loaded, (type(self), opened.executable.to_bytes(), dict(self._calls))
 
     @classmethod
     def _of(cls, opened: Opened, calls: Mapping[str, Any]) -> Self:
