@@ -9,9 +9,10 @@ from typing import Any
 
 import byoc_core
 import numpy as np
+import onnx
 import pytest
 from byoc_core.artifact import Adapter, load_adapter, merge_adapters
-from byoc_core.errors import WeightsError
+from byoc_core.errors import OptionsError, WeightsError
 from byoc_core.ir import FixedWeight, IRModule, declare_weights, digest_of, tensor
 from byoc_core.ops import FunctionBuilder
 from byoc_core.vm import VirtualMachine
@@ -206,6 +207,30 @@ def test_adapters_that_do_not_fit_are_refused(case: str) -> None:
     with pytest.raises(WeightsError) as caught:
         build(Q0, K0).with_adapters([Adapter(**{"scale": 1.0, **fields})])
     assert str(caught.value) == message
+
+
+def test_sessions_of_models_are_adapted_and_cached(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[1, 3] x) => (float[1, 2] y) { y = MatMul(x, w) }'
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((3, 2), np.float32), "w"))
+    onnx.save_model(model, tmp_path / "m.onnx")
+    tensors = {"p.lora_A.weight": random(1, 3), "p.lora_B.weight": random(2, 1)}
+    adapter = Adapter(tensors, 2.0, {"p": "w"})
+    x = random(1, 3)
+    a, b = tensors.values()
+    wanted = x @ merged(np.zeros((3, 2), np.float32), b, a, 2.0)
+    options: dict[str, Any] = {"cache": tmp_path / "cache", "swappable_weights": ["w"]}
+    for _ in range(2):  # compiled, then from the cache
+        adapted = byoc_core.Session(tmp_path / "m.onnx", [], adapters=[adapter], **options)
+        np.testing.assert_allclose(adapted.run(None, {"x": x})[0], wanted, rtol=1e-6)
+        assert not byoc_core.Session(tmp_path / "m.onnx", [], **options).run(None, {"x": x})[0].any()
+    with pytest.raises(WeightsError, match="without swappable weights"):
+        byoc_core.Session(tmp_path / "m.onnx", [], adapters=[adapter], cache=tmp_path / "cache")
+    with pytest.raises(OptionsError, match="swappable_weights: an executable is compiled already"):
+        byoc_core.Session(build(Q0, K0), swappable_weights=True)
+    with pytest.raises(OptionsError, match="is a single text"):
+        byoc_core.Session(tmp_path / "m.onnx", [], swappable_weights="w")
 
 
 def test_executables_without_swappable_weights_say_so() -> None:

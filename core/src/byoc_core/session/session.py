@@ -78,6 +78,7 @@ class Session:
         max_nodes: see :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation at the beginning of the stage.
         states: see :func:`byoc_core.from_onnx`.
+        swappable_weights: see :func:`byoc_core.from_onnx`.
         adapters: low-rank adapters to add to the weights of a model compiled with swappable weights; adapters, or paths
             for :func:`byoc_core.artifact.load_adapter`. Sessions of one artifact share all other weights.
         choices: further arguments of :func:`byoc_core.build`, such as ``options`` or ``fallback``.
@@ -113,11 +114,15 @@ class Session:
         max_nodes: int | None = None,
         progress: Callable[[str], None] | None = None,
         states: str | Sequence[Any] = (),
+        swappable_weights: bool | Sequence[str] = False,
         adapters: Iterable[Adapter | str | os.PathLike[str]] = (),
         **choices: Any,
     ) -> None:
         if casting not in CASTINGS:
             raise OptionsError("casting", "has an unknown value", got=repr(casting), expected=" or ".join(CASTINGS))
+        if isinstance(swappable_weights, str):
+            problem, expected = "is a single text", "a list of names"
+            raise OptionsError("swappable_weights", problem, got=repr(swappable_weights), expected=expected)
         if padding and buckets is None:
             raise OptionsError("padding", "needs buckets", hint="Pass buckets={symbol: [sizes]}.")
         settings = OpeningSettings(
@@ -128,6 +133,7 @@ class Session:
             max_nodes,
             progress,
             read_state_pairs(states),
+            swappable_weights if isinstance(swappable_weights, bool) else tuple(swappable_weights),
         )
         calls = {
             "function": function,
