@@ -117,3 +117,63 @@ def test_weights_read_inside_loops_are_swappable() -> None:
         np.ones(3, np.float32), np.array(2)
     )
     np.testing.assert_array_equal(found, np.full(3, (1 * 2 + 2) * 2 + 2))
+
+
+OPERATORS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
+    "LSTM": (
+        "(float[5, 2, 4] x) => (float[5, 1, 2, 3] y) { y = LSTM<hidden_size=3>(x, w, r, b) }",
+        {"w": (1, 12, 4), "r": (1, 12, 3), "b": (1, 24)},
+    ),
+    "GRU": (
+        "(float[5, 2, 4] x) => (float[5, 1, 2, 3] y) { y = GRU<hidden_size=3>(x, w, r, b) }",
+        {"w": (1, 9, 4), "r": (1, 9, 3), "b": (1, 18)},
+    ),
+    "LayerNormalization": (
+        "(float[2, 4] x) => (float[2, 4] y) { y = LayerNormalization(x, w, b) }",
+        {"w": (4,), "b": (4,)},
+    ),
+    "Gather": ("(float[2, 4] x) => (float[3, 4] y) { z = Gather(w, i) y = Add(z, z) }", {"w": (9, 4)}),
+    "Gemm": (
+        "(float[2, 4] x) => (float[2, 3] y) { y = Gemm<alpha=0.5, beta=2.0, transB=1>(x, w, b) }",
+        {"w": (3, 4), "b": (3,)},
+    ),
+    "PRelu": ("(float[2, 4, 3, 3] x) => (float[2, 4, 3, 3] y) { y = PRelu(x, w) }", {"w": (4, 1, 1)}),
+    "ConvTranspose": (
+        "(float[1, 4, 3, 3] x) => (float[1, 2, 5, 5] y) { y = ConvTranspose(x, w, b) }",
+        {"w": (4, 2, 3, 3), "b": (2,)},
+    ),
+    "Conv": (
+        "(float[1, 4, 8, 8] x) => (float[1, 4, 6, 6] y) { y = Conv<group=4>(x, w, b) }",
+        {"w": (4, 1, 3, 3), "b": (4,)},
+    ),
+    "If": (
+        """(float[4] x) => (float[4] y) { m = ReduceMax<keepdims=0>(x) z = Constant<value_float=0.0>() c = Greater(m, z)
+        y = If (c) <then_branch = t () => (float[4] a) { a = Add(x, w) }, else_branch = e () => (float[4] d) {
+        d = Mul(x, w) }> }""",
+        {"w": (4,)},
+    ),
+    "Einsum": ('(float[2, 4] x) => (float[2, 3] y) { y = Einsum<equation="ij,jk->ik">(x, w) }', {"w": (4, 3)}),
+    "Where": ("(float[4] x) => (float[4] y) { z = Greater(x, w) y = Where(z, x, w) }", {"w": (4,)}),
+    "TopK": ("(float[2] x) => (float[2] y) { s, j = TopK(w, k) y = Add(s, x) }", {"w": (9,)}),
+    "DynamicQuantizeLinear": (
+        """(float[2, 4] x) => (float[2, 3] y) {
+        q, s, z = DynamicQuantizeLinear(w) d = DequantizeLinear(q, s, z) y = MatMul(x, d) }""",
+        {"w": (4, 3)},
+    ),
+}
+INTEGERS = {"i": np.array([1, 0, 7], np.int64), "k": np.array([2], np.int64)}
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_numbers_of_operators_equal_a_build_without_swappable_weights(operator: str) -> None:
+    graph, shapes = OPERATORS[operator]
+    first, second = ({name: random(*shape, seed=seed) for name, shape in shapes.items()} for seed in (3, 4))
+    integers = {name: value for name, value in INTEGERS.items() if f" {name})" in graph}
+    models = [model_of(f"g {graph}", {**weights, **integers}) for weights in (first, second)]
+    swappable = byoc_core.build(from_onnx(models[0], swappable_weights=True), backends=[])
+    assert {weight.name for weight in swappable.weights.weights} == set(shapes)
+    plain = byoc_core.build(from_onnx(models[1]), backends=[])
+    (spec,) = plain.functions["main"].inputs
+    x = random(*(int(str(size)) for size in spec.shape), seed=5)
+    found, wanted = (VirtualMachine(e)["main"](x) for e in (swappable.with_weights(second), plain))
+    np.testing.assert_array_equal(found, wanted)
