@@ -17,19 +17,21 @@ from byoc_core.errors import ArtifactError, ByocError, WeightsError
 from byoc_core.ir import FixedWeight, IRModule, declare_weights, merge_modules, tensor
 from byoc_core.ops import FunctionBuilder
 from byoc_core.vm import VirtualMachine
-from hypothesis import given
+from hypothesis import given, settings
 
 from core.tests.weighted_modules import WeightedModule, check_swap, emit, run, weighted_modules
 
 ONES = np.ones((2, 3), np.float32)
 
 
+@settings(max_examples=max(10, settings().max_examples // 10))  # writes five files
 @given(weighted_modules())
 def test_a_swap_equals_a_fresh_build(drawn: WeightedModule) -> None:
     with TemporaryDirectory() as folder:
         check_swap(drawn, [], Path(folder))
 
 
+@settings(max_examples=max(10, settings().max_examples // 4))
 @given(weighted_modules())
 def test_swappable_weights_change_no_number_of_the_host(drawn: WeightedModule) -> None:
     values = drawn.values(5)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from core.tests.weighted_modules import WeightedModule, check_swap, weighted_modules
 
 
-@settings(max_examples=max(2, settings().max_examples // 5))
+@settings(max_examples=max(3, settings().max_examples // 20))
 @given(weighted_modules())
 def test_a_swap_equals_a_fresh_build(drawn: WeightedModule) -> None:
     with TemporaryDirectory() as folder:

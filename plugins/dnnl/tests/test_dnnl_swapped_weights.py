@@ -12,7 +12,7 @@ from core.tests.weighted_modules import WeightedModule, check_swap, weighted_mod
 
 
 @pytest.mark.parametrize("backends", [["dnnl"], ["dnnl", "ccompiler"]])
-@settings(max_examples=max(2, settings().max_examples // 5))
+@settings(max_examples=max(3, settings().max_examples // 20))
 @given(drawn=weighted_modules())
 def test_a_swap_equals_a_fresh_build(drawn: WeightedModule, backends: list[str]) -> None:
     with TemporaryDirectory() as folder:
