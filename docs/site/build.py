@@ -31,6 +31,7 @@ TREE = {
     "Use byoc": [
         "session",
         "states",
+        "weights",
         "from-onnx-runtime",
         "serving",
         "inspect",

@@ -24,6 +24,7 @@
     │   └── UndefinedSymbolError    C code calls symbols defined by no object and no library; has the names
     ├── ArtifactError               an artifact is damaged, too new, or not an artifact
     │   └── UntrustedCodeError      the artifact holds native code, and nobody allowed native code
+    ├── WeightsError                a value cannot take the place of a weight
     ├── ProgramError                VM bytecode is malformed
     ├── LinkError                   a program's external symbols or constants cannot be resolved
     ├── MemoryLimitError            buffers exceed the memory of a target
@@ -71,6 +72,7 @@ __all__ = [
     "UnsupportedOpsError",
     "UntrustedCodeError",
     "VerifyError",
+    "WeightsError",
     "near_names",
     "type_name",
 ]
@@ -215,6 +217,10 @@ class ArtifactError(ByocError):
 
 class UntrustedCodeError(ArtifactError):
     """The artifact holds native code, and nobody allowed native code."""
+
+
+class WeightsError(ByocError):
+    """A value cannot take the place of a weight of a compiled model."""
 
 
 class ProgramError(ByocError):

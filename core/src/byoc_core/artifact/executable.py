@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from byoc_core.artifact.manifest import split_request
+from byoc_core.artifact.manifest import split_report
+from byoc_core.artifact.weight_table import WeightTable, decode_weights
 from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_name
 from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from byoc_core.artifact.adapters import Adapter
     from byoc_core.runtime.pools import Pool
     from byoc_core.vm.memory_map import MemoryMap
     from byoc_core.vm.program import Program
@@ -42,6 +45,7 @@ class Executable:
     is_own: bool
     _report: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
     _request: Mapping[str, Any]
+    _weights: WeightTable
 
     def __init__(
         self,
@@ -52,12 +56,14 @@ class Executable:
         *,
         is_own: bool = False,
         request: Mapping[str, Any] = MappingProxyType({}),
+        weights: WeightTable | None = None,
     ) -> None:
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "modules", tuple(modules))
         object.__setattr__(self, "constants", constants)
         object.__setattr__(self, "_report", report)
         object.__setattr__(self, "_request", request)
+        object.__setattr__(self, "_weights", weights or WeightTable())
         object.__setattr__(self, "is_own", is_own)
 
     @property
@@ -69,10 +75,17 @@ class Executable:
         """
         report = self._report
         if callable(report):
-            report, request = split_request(report())
+            parts = split_report(report())
+            weights = decode_weights(parts.weights, len(self.program.constants), self._find_constant, "executable")
+            report = parts.report
             object.__setattr__(self, "_report", report)
-            object.__setattr__(self, "_request", request)
+            object.__setattr__(self, "_request", parts.request)
+            object.__setattr__(self, "_weights", weights)
         return report
+
+    def _find_constant(self, digest: str) -> tuple[str, tuple[int, ...]] | None:
+        array = self.constants.get(digest)
+        return None if array is None else (dtype_name(array.dtype), tuple(array.shape))
 
     @property
     def request_data(self) -> Mapping[str, Any]:
@@ -85,6 +98,16 @@ class Executable:
         """
         _ = self.report_data  # reads report and request
         return self._request
+
+    @property
+    def weights(self) -> WeightTable:
+        """The swappable weights, and the other weights of the model with the reasons; empty without swappable weights.
+
+        Raises:
+            ArtifactError: the artifact's file is no longer the loaded file, or the table is malformed.
+        """
+        _ = self.report_data  # reads report, request and weights
+        return self._weights
 
     @property
     def functions(self) -> Mapping[str, Signature]:
@@ -233,7 +256,45 @@ class Executable:
         modules = [changed.get(index, module) for index, module in enumerate(self.modules)]
         report = report_of_artifact(self.report_data, changed.values())
         request = self.request_data
-        return Executable(self.program, modules, self.constants, report, is_own=self.is_own, request=request)
+        return Executable(
+            self.program,
+            modules,
+            self.constants,
+            report,
+            is_own=self.is_own,
+            request=request,
+            weights=self.weights,
+        )
+
+    def with_weights(self, values: Mapping[str, NDArray]) -> Executable:
+        """Return the executable with other values of swappable weights; all other weights and the code are shared.
+
+        Args:
+            values: the new values by name; the other weights keep their values.
+
+        Raises:
+            WeightsError: a weight is unknown or not swappable, or a value has another dtype or shape.
+        """
+        from byoc_core.artifact.weight_values import executable_with_weights
+
+        return executable_with_weights(self, values)
+
+    def with_adapters(self, adapters: Iterable[Adapter | str | os.PathLike[str]]) -> Executable:
+        """Return the executable with low-rank adapters added to weights; all other weights and the code are shared.
+
+        Args:
+            adapters: adapters, or paths for :func:`byoc_core.artifact.load_adapter`.
+
+        Raises:
+            WeightsError: an adapter does not fit the weights.
+            OSError: a file cannot be read.
+        """
+        from byoc_core.artifact.adapters import adapted_values, open_adapters
+        from byoc_core.artifact.weight_values import executable_with_weights
+
+        opened = open_adapters(adapters)
+        values = adapted_values(self.weights, self.constants.__getitem__, opened, "executable")
+        return executable_with_weights(self, values, copies=False)
 
     def export_library(self, path: str | os.PathLike[str]) -> None:
         """Write one shared library: all generated C, compiled, and the whole artifact as data.

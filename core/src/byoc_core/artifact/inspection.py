@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from byoc_core.artifact.loading import OpenedArtifact, check_payload, open_artifact
-from byoc_core.artifact.manifest import split_request
+from byoc_core.artifact.manifest import split_report
 from byoc_core.artifact.memory_need import MemoryNeed
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.dims import Dim
@@ -213,7 +213,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
     )
     constants_nbytes = sum(entry.nbytes for entry in manifest.constants.values())
     payload_nbytes = sum(module.nbytes for module in modules)
-    report, request = split_request(artifact.report_reader()())
+    parts = split_report(artifact.report_reader()())
     return InspectResult(
         path=path,
         nbytes=len(artifact.data),
@@ -237,7 +237,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
         members=MappingProxyType({name: member.nbytes for name, member in artifact.members.items()}),
         listing=disassemble(program),
         program=program,
-        report_data=MappingProxyType(report),
-        request_data=MappingProxyType(request),
+        report_data=MappingProxyType(parts.report),
+        request_data=MappingProxyType(parts.request),
         unchecked_modules=tuple(range(len(modules))),
     )

@@ -40,11 +40,12 @@ __all__ = [
     "FunctionEntry",
     "Manifest",
     "ModuleEntry",
+    "ReportParts",
     "RuntimeEntry",
     "decode_manifest",
     "encode_manifest",
-    "split_request",
-    "with_request",
+    "join_report",
+    "split_report",
 ]
 
 FORMAT_VERSION = 1
@@ -56,7 +57,7 @@ CONSTANTS = "constants/"
 MAX_NBYTES = 1 << 28
 """A manifest of more bytes is refused."""
 
-_REQUEST = "request"
+_REQUEST, _WEIGHTS = "request", "weights"
 _MAX_RANK = 32
 _MAX_ELEMENTS = 1 << 56
 
@@ -153,19 +154,35 @@ def encode_manifest(manifest: Manifest, report: Mapping[str, Any]) -> bytes:
     return data
 
 
-def with_request(report: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an offload report with the compilation request, in the form held by the manifest.
+@dataclass(frozen=True, slots=True)
+class ReportParts:
+    """The parts of a manifest's report, as plain JSON values.
 
-    The request is a field of the report: every reader of this format ignores unknown fields there.
+    Attributes:
+        report: the offload report.
+        request: the compilation request; empty if absent, as in old artifacts.
+        weights: the table of weights (:mod:`byoc_core.artifact.weight_table`); ``None`` without swappable weights.
     """
-    return {**report, _REQUEST: request} if request else dict(report)
+
+    report: dict[str, Any]
+    request: dict[str, Any]
+    weights: object = None
 
 
-def split_request(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the offload report of a manifest, and the request; the request is empty if absent, as in old artifacts."""
+def join_report(report: Mapping[str, Any], request: Mapping[str, Any], weights: object = None) -> dict[str, Any]:
+    """Return an offload report with compilation request and table of weights, in the form held by the manifest.
+
+    Both are fields of the report: every reader of this format ignores unknown fields there.
+    """
+    parts = {_REQUEST: request or None, _WEIGHTS: weights}
+    return {**report, **{name: part for name, part in parts.items() if part is not None}}
+
+
+def split_report(report: Mapping[str, Any]) -> ReportParts:
+    """Return the parts of a manifest's report."""
+    offload_report = {name: value for name, value in report.items() if name not in (_REQUEST, _WEIGHTS)}
     request = report.get(_REQUEST)
-    offload_report = {name: value for name, value in report.items() if name != _REQUEST}
-    return offload_report, request if isinstance(request, dict) else {}
+    return ReportParts(offload_report, request if isinstance(request, dict) else {}, report.get(_WEIGHTS))
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:

@@ -25,10 +25,11 @@ from byoc_core.artifact.manifest import (
     ModuleEntry,
     RuntimeEntry,
     encode_manifest,
-    with_request,
+    join_report,
 )
 from byoc_core.artifact.report_packing import pack_report
 from byoc_core.artifact.trusted import trust
+from byoc_core.artifact.weight_table import encode_weights
 from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import InternalError
@@ -119,7 +120,8 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
         constants=constants,
         program=hashlib.sha256(program).hexdigest(),
     )
-    report = with_request(executable.report_data, executable.request_data)
+    weights = encode_weights(executable.weights) if executable.weights else None
+    report = join_report(executable.report_data, executable.request_data, weights)
     members["manifest.json"] = encode_manifest(manifest, pack_report(_plain_json(report)))
     return members
 
@@ -133,6 +135,7 @@ def _cited_constants(executable: Executable) -> dict[str, NDArray]:
         cited[reference.digest] = array
     for module in executable.modules:
         cited.update(module.constants)
+    cited.update((weight.digest, executable.constants[weight.digest]) for weight in executable.weights.weights)
     for digest, array in cited.items():
         if digest_of(array) != digest:
             raise InternalError(

@@ -174,6 +174,9 @@ _HOMES = {
             "byoc weights show prefill.byoc decode.byoc",
             "byoc weights share prefill.byoc decode.byoc -o release",
             "byoc weights join release/decode.byoc -o decode.byoc",
+            "byoc weights list model.byoc                names, types, swappable or not",
+            "byoc weights swap model.byoc finetuned.safetensors -o finetuned.byoc",
+            "byoc weights merge-adapter model.byoc adapter_model.safetensors -o adapted.byoc",
         ),
     ),
     "inspect": _Home(

@@ -190,8 +190,13 @@ def _describe_zip(path: Path) -> str:
     return "is compiled already"
 
 
-def import_model(path: Path, max_nodes: int | None = None, states: str | Sequence[tuple[str, str]] = ()) -> IRModule:
-    """Import an ONNX model; ``states`` as for :func:`byoc_core.from_onnx`.
+def import_model(
+    path: Path,
+    max_nodes: int | None = None,
+    states: str | Sequence[tuple[str, str]] = (),
+    swappable_weights: bool | Sequence[str] = False,
+) -> IRModule:
+    """Import an ONNX model; the arguments as for :func:`byoc_core.from_onnx`.
 
     Raises:
         OSError: the file cannot be read.
@@ -202,7 +207,7 @@ def import_model(path: Path, max_nodes: int | None = None, states: str | Sequenc
 
     if is_artifact(path):
         raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
-    return from_onnx(path, max_nodes=max_nodes, states=states)
+    return from_onnx(path, max_nodes=max_nodes, states=states, swappable_weights=swappable_weights)
 
 
 def refuse_flags(model: Path, flags: Mapping[str, bool]) -> None:
@@ -245,6 +250,7 @@ def build_model(
     observer: PassObserver | None = None,
     max_nodes: int | None = None,
     states: str | Sequence[tuple[str, str]] = (),
+    swappable_weights: bool | Sequence[str] = False,
 ) -> Executable:
     """Import an ONNX model and compile the module, showing the progress or, instead, an observer's output.
 
@@ -257,7 +263,7 @@ def build_model(
 
     with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
-        module = import_model(path, max_nodes, states)
+        module = import_model(path, max_nodes, states, swappable_weights)
         return Compiler().build(module, request, progress=show, on_pass=observer)
 
 
@@ -267,6 +273,7 @@ def build_models(
     observer: PassObserver | None = None,
     max_nodes: int | None = None,
     states: str | Sequence[tuple[str, str]] = (),
+    swappable_weights: bool | Sequence[str] = False,
 ) -> Executable:
     """Import ONNX models and compile a program with a function for each; see :func:`build_model`.
 
@@ -276,6 +283,7 @@ def build_models(
         observer: shows the passes.
         max_nodes: as for :func:`byoc_core.from_onnx`.
         states: ``"detect"``, for models with such names; or pairs, for the models with the input of the pair.
+        swappable_weights: as for :func:`byoc_core.from_onnx`, for each model.
 
     Raises:
         OSError: a file cannot be read.
@@ -286,12 +294,12 @@ def build_models(
     from byoc_core.ir import merge_modules
 
     if list(paths) == [ONLY_MODEL]:
-        return build_model(paths[ONLY_MODEL], request, observer, max_nodes, states)
+        return build_model(paths[ONLY_MODEL], request, observer, max_nodes, states, swappable_weights)
     with show_stages(", ".join(paths), quiet=observer is not None) as show:
         modules = {}
         for name, path in paths.items():
             show("import")
-            modules[name] = import_model(path, max_nodes)
+            modules[name] = import_model(path, max_nodes, swappable_weights=swappable_weights)
         if states:
             modules = _with_states(modules, states)
         return Compiler().build(merge_modules(modules), request, progress=show, on_pass=observer)

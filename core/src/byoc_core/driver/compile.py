@@ -16,12 +16,14 @@ from byoc_core.driver.frozen import keep_frozen
 from byoc_core.driver.handover import RegionHandover
 from byoc_core.driver.pipeline import inserted_passes
 from byoc_core.driver.stages import Stage
+from byoc_core.driver.swappable import bind_weights, link_weights
 from byoc_core.ir import IRModule
 from byoc_core.ir.output_names import name_outputs
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import copies_data, lower
 from byoc_core.partitioning import build_report
 from byoc_core.transform import trace_sizes
+from byoc_core.transform.hoist_weights import HoistedWeights
 
 __all__ = ["Compiled", "compile_regions", "explained_report", "link"]
 
@@ -35,12 +37,14 @@ class Compiled:
         partitioned: the module with regions, each annotated with the backend that compiled the region.
         module: the module with external calls in place of the regions.
         report_data: the backend of each op, and the reasons against other backends.
+        weights: the swappable weights, parameters of :attr:`module`.
     """
 
     compilation: Compilation
     partitioned: IRModule
     module: IRModule
     report_data: dict[str, Any]
+    weights: tuple[HoistedWeights, ...] = ()
 
 
 def compile_regions(carved: Carved) -> Compiled:
@@ -63,23 +67,32 @@ def compile_regions(carved: Carved) -> Compiled:
     passes = inserted_passes(compilation, Stage.AFTER_CODEGEN, prepared.offloading)
     if passes:
         compiled = compilation.observers.sequence(passes, Stage.AFTER_CODEGEN, verify_input=False)(compiled)
-    return Compiled(compilation, partitioned, compiled, _report(carved, handover, partitioned, compiled))
+    report = _report(carved, handover, partitioned, compiled)
+    return Compiled(compilation, partitioned, compiled, report, prepared.weights)
 
 
 def link(compiled: Compiled) -> Executable:
     """Return the executable of a compilation."""
     compilation, module = compiled.compilation, compiled.module
     compilation.observers.begin(Stage.LOWER)
-    program = lower(name_outputs(module, compilation.module))
+    program = lower(_with_named_outputs(compiled))
     modules = tuple(module.attrs.get(EXTERNAL_MODULES, ()))
-    constants = {ref.digest: module.constants[ref.digest] for ref in program.constants}
+    digests = [ref.digest for ref in program.constants if ref.digest in module.constants]
+    constants = {digest: module.constants[digest] for digest in digests}
     for external in modules:
         constants.update(external.constants)
     request = compilation.request.to_record(
         {handle.name: path_options(handle.info().options) for handle in compilation.offload_backends}
     )
     report = {**compiled.report_data, **copies_data(program)}
-    return Executable(program, modules, constants, report, is_own=True, request=request)
+    executable = Executable(program, modules, constants, report, is_own=True, request=request)
+    if not compiled.weights:
+        return executable
+    return link_weights(executable, module, compiled.weights, compilation.host)
+
+
+def _with_named_outputs(compiled: Compiled) -> IRModule:
+    return bind_weights(name_outputs(compiled.module, compiled.compilation.module), compiled.weights)
 
 
 def explained_report(compiled: Compiled) -> dict[str, Any]:
@@ -89,7 +102,7 @@ def explained_report(compiled: Compiled) -> dict[str, Any]:
     if all(item.call_traits(name).domain is None for item in external_modules for name in item.function_names):
         return compiled.report_data
     compilation.observers.begin(Stage.LOWER)
-    return {**compiled.report_data, **copies_data(lower(name_outputs(module, compilation.module)))}
+    return {**compiled.report_data, **copies_data(lower(_with_named_outputs(compiled)))}
 
 
 def _report(carved: Carved, handover: RegionHandover, partitioned: IRModule, compiled: IRModule) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from byoc_core.driver.caller import warn_caller
 from byoc_core.driver.compilation import Compilation
 from byoc_core.driver.pipeline import prepare_passes
 from byoc_core.driver.stages import Stage
+from byoc_core.driver.swappable import separate_weights
 from byoc_core.ir import IRModule
 from byoc_core.partitioning import Refusal
 from byoc_core.partitioning.constraints.constraints import Constraints
 from byoc_core.pattern import Rejection
+from byoc_core.transform.hoist_weights import HoistedWeights
 
 __all__ = ["Prepared", "prepare"]
 
@@ -27,12 +29,14 @@ class Prepared:
         module: the module after the passes before partition, with unique names.
         constraints: the user's constraints, on this module.
         missing: the backends unable to compile on this machine, with the reason; these take nothing.
+        weights: the swappable weights of each function with such weights, and the values computed from weights.
     """
 
     compilation: Compilation
     module: IRModule
     constraints: Constraints
     missing: Mapping[str, Rejection]
+    weights: tuple[HoistedWeights, ...] = ()
 
     @property
     def offloading(self) -> tuple[BackendHandle, ...]:
@@ -56,10 +60,10 @@ def prepare(compilation: Compilation) -> Prepared:
     compilation.observers.begin(Stage.PREPARE)
     able = [handle for handle in compilation.offload_backends if handle.name not in missing]
     module = compilation.observers.sequence(prepare_passes(compilation, able), Stage.PREPARE)(compilation.module)
+    module, weights = separate_weights(module, compilation.host)
     names = [handle.name for handle in compilation.backends]
-    prepared = Prepared(
-        compilation, module, Constraints.resolve(compilation.request.partition_options, module, names), missing
-    )
+    constraints = Constraints.resolve(compilation.request.partition_options, module, names)
+    prepared = Prepared(compilation, module, constraints, missing, weights)
     _log_missing(prepared)
     return prepared
 

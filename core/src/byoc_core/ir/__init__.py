@@ -22,6 +22,7 @@ from byoc_core.ir.structural import (
 )
 from byoc_core.ir.structural_equality import structural_hash, structurally_equal
 from byoc_core.ir.verifier import verify, verify_function
+from byoc_core.ir.weights import FixedWeight, declare_weights, weights_of
 from byoc_core.opset.attributes import REQUIRED, AttrKind, AttrSpec, AttrValue
 from byoc_core.opset.contexts import OpContext, TypeContext, no_flops
 from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
@@ -48,6 +49,7 @@ __all__ = [
     "Constant",
     "ConstantStore",
     "CostContext",
+    "FixedWeight",
     "Function",
     "FunctionBuilder",
     "IRModule",
@@ -67,6 +69,7 @@ __all__ = [
     "binding_window",
     "cited_symbols",
     "declare_states",
+    "declare_weights",
     "digest_of",
     "given_symbols",
     "has_effect",
@@ -87,4 +90,5 @@ __all__ = [
     "type_symbols",
     "verify",
     "verify_function",
+    "weights_of",
 ]

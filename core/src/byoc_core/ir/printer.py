@@ -20,6 +20,7 @@ from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
 from byoc_core.ir.states import initial_constants
 from byoc_core.ir.structural import CALL
+from byoc_core.ir.weights import weight_constants
 from byoc_core.opset.attributes import REQUIRED
 from byoc_core.opset.types import Type, quoted
 
@@ -93,8 +94,8 @@ class _Printer:
         self._comments = comments or {}
         self._constants: dict[Constant, str] = {}
         self.table: dict[Constant, str] = {}
-        # States cite constants by digest, and only the table brings an array into the store of a parsed module.
-        for constant in (constant for function in functions for constant in initial_constants(function, store)):
+        # States and weights cite constants by digest, and only the table brings an array into a parsed module's store.
+        for constant in (constant for function in functions for constant in _cited_by_attrs(function, store)):
             if constant not in self._constants:
                 self._constants[constant] = self.table[constant] = f"const{len(self.table)}"
         for constant in (constant for function in functions for constant in _cited(function)):
@@ -220,6 +221,12 @@ def _constant_table(printer: _Printer, indent: str) -> list[str]:
     return [
         f'{indent}{name} = R.constant("{constant.digest}", {constant.type})' for constant, name in printer.table.items()
     ]
+
+
+def _cited_by_attrs(function: Function, store: ConstantStore | None) -> Iterator[Constant]:
+    """Yield the constants cited by attributes of a function, by digest."""
+    yield from initial_constants(function, store)
+    yield from weight_constants(function, store)
 
 
 def _cited(function: Function) -> Iterator[Constant]:

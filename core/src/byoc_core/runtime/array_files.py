@@ -52,7 +52,10 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray]:
         with np.load(path, allow_pickle=False) as stored:
             for key in stored.files:
                 name, mark, dtype = key.rpartition(_MARK)
-                arrays[name if mark else key] = stored[key].view(to_numpy(dtype)) if mark else stored[key]
+                array = stored[key]
+                if not isinstance(array, np.ndarray):  # a member without the header of an array
+                    raise TypeError(key)
+                arrays[name if mark else key] = array.view(to_numpy(dtype)) if mark else array
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError, IRTypeError) as error:
         raise ArtifactError(f"file `{os.fspath(path)}`", "is not an .npz file of arrays") from error
     return arrays

@@ -28,6 +28,7 @@ def build_model(
     max_nodes: int | None,
     progress: Callable[[str], None] | None,
     states: str | Sequence[Any] = (),
+    swappable_weights: bool | Sequence[str] = False,
 ) -> Executable:
     """Import and compile a model.
 
@@ -38,6 +39,7 @@ def build_model(
         max_nodes: as for :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage at the beginning of the stage.
         states: as for :func:`byoc_core.from_onnx`.
+        swappable_weights: as for :func:`byoc_core.from_onnx`.
 
     Raises:
         ByocError: see :func:`byoc_core.from_onnx` and :func:`byoc_core.build`.
@@ -49,9 +51,9 @@ def build_model(
     if not isinstance(model, IRModule):
         if progress is not None:
             progress("import")
-        model = from_onnx(model, max_nodes=max_nodes, states=states)
-    elif max_nodes is not None or states:
-        name = "max_nodes" if max_nodes is not None else "states"
+        model = from_onnx(model, max_nodes=max_nodes, states=states, swappable_weights=swappable_weights)
+    elif max_nodes is not None or states or swappable_weights:
+        name = "max_nodes" if max_nodes is not None else "states" if states else "swappable_weights"
         raise OptionsError(name, "does not apply to an imported module")
     token = None if num_threads is None else enter_call(num_threads)
     try:

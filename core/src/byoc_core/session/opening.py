@@ -34,6 +34,7 @@ class OpeningSettings:
         max_nodes: as for :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation.
         states: as for :func:`byoc_core.from_onnx`; pairs are tuples.
+        swappable_weights: as for :func:`byoc_core.from_onnx`; names are a tuple.
     """
 
     choices: Mapping[str, Any]
@@ -43,6 +44,7 @@ class OpeningSettings:
     max_nodes: int | None = None
     progress: Callable[[str], None] | None = None
     states: str | tuple[Any, ...] = ()
+    swappable_weights: bool | tuple[str, ...] = False
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ def _load(
 def _refuse_choices(subject: str, settings: OpeningSettings) -> None:
     names = [*settings.choices, *(["max_nodes"] if settings.max_nodes is not None else [])]
     names += ["states"] if settings.states else []
+    names += ["swappable_weights"] if settings.swappable_weights else []
     if names:
         raise OptionsError("session", f"{', '.join(names)}: {subject} is compiled already")
 
@@ -172,6 +175,7 @@ def _build(model: Any, settings: OpeningSettings) -> Executable:
         max_nodes=settings.max_nodes,
         progress=settings.progress,
         states=settings.states,
+        swappable_weights=settings.swappable_weights,
     )
 
 
@@ -197,7 +201,8 @@ def _all_choices(settings: OpeningSettings) -> dict[str, Any]:
     placement = settings.choices.get("placement")
     files = {"placement": Path(placement)} if isinstance(placement, str) else {}
     states = {"states": settings.states} if settings.states else {}
-    return {**settings.choices, **files, **states, "max_nodes": settings.max_nodes}
+    weights = {"swappable_weights": settings.swappable_weights} if settings.swappable_weights else {}
+    return {**settings.choices, **files, **states, **weights, "max_nodes": settings.max_nodes}
 
 
 def _find(cache: SessionCache, model: Path, model_key: str, settings: OpeningSettings) -> Opened | None:

@@ -28,6 +28,7 @@ from byoc_core.vm.machine import VirtualMachine
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from byoc_core.artifact.adapters import Adapter
     from byoc_core.artifact.executable import Executable
     from byoc_core.vm.state import State
 
@@ -77,6 +78,9 @@ class Session:
         max_nodes: see :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation at the beginning of the stage.
         states: see :func:`byoc_core.from_onnx`.
+        swappable_weights: see :func:`byoc_core.from_onnx`.
+        adapters: low-rank adapters to add to the weights of a model compiled with swappable weights; adapters, or paths
+            for :func:`byoc_core.artifact.load_adapter`. Sessions of one artifact share all other weights.
         choices: further arguments of :func:`byoc_core.build`, such as ``options`` or ``fallback``.
 
     Attributes:
@@ -89,6 +93,7 @@ class Session:
         UntrustedCodeError: an artifact holds native code of another user, and ``allow_native`` is false.
         OSError: the file cannot be read.
         CallError: there is no such function.
+        WeightsError: an adapter does not fit the weights.
         ByocError: see :func:`byoc_core.load`, :func:`byoc_core.from_onnx` and :func:`byoc_core.build`.
     """
 
@@ -109,10 +114,15 @@ class Session:
         max_nodes: int | None = None,
         progress: Callable[[str], None] | None = None,
         states: str | Sequence[Any] = (),
+        swappable_weights: bool | Sequence[str] = False,
+        adapters: Iterable[Adapter | str | os.PathLike[str]] = (),
         **choices: Any,
     ) -> None:
         if casting not in CASTINGS:
             raise OptionsError("casting", "has an unknown value", got=repr(casting), expected=" or ".join(CASTINGS))
+        if isinstance(swappable_weights, str):
+            problem, expected = "is a single text", "a list of names"
+            raise OptionsError("swappable_weights", problem, got=repr(swappable_weights), expected=expected)
         if padding and buckets is None:
             raise OptionsError("padding", "needs buckets", hint="Pass buckets={symbol: [sizes]}.")
         settings = OpeningSettings(
@@ -123,6 +133,7 @@ class Session:
             max_nodes,
             progress,
             read_state_pairs(states),
+            swappable_weights if isinstance(swappable_weights, bool) else tuple(swappable_weights),
         )
         calls = {
             "function": function,
@@ -132,12 +143,14 @@ class Session:
             "padding": padding or {},
             "externs": externs,
             "device": device,
+            "adapters": tuple(adapters),
         }
         self._start(open_model(model, settings), calls)
 
     def _start(self, opened: Opened, calls: Mapping[str, Any]) -> None:
         self._opened, self._calls = opened, calls
-        self.executable: Executable = opened.executable
+        adapters = calls["adapters"]
+        self.executable: Executable = opened.executable.with_adapters(adapters) if adapters else opened.executable
         self._casting: Casting = calls["casting"]
         name = calls["function"]
         self.inputs, self.outputs = values_of_function(self.executable, name)
@@ -432,7 +445,7 @@ class Session:
         opened = self._opened
         if opened.path is not None:
             return _reopened, (type(self), opened.path, opened.digest, opened.origin, dict(self._calls))
-        return _loaded, (type(self), self.executable.to_bytes(), dict(self._calls))
+        return _loaded, (type(self), opened.executable.to_bytes(), dict(self._calls))
 
     @classmethod
     def _of(cls, opened: Opened, calls: Mapping[str, Any]) -> Self:

@@ -22,11 +22,13 @@ from byoc_core.transform.infer_types import retype
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
-__all__ = ["FoldConstants"]
+__all__ = ["FoldConstants", "may_compute_once"]
 
 _LOGGER = logging.getLogger("byoc_core")
 
 Array = npt.NDArray[Any]
+
+MAX_GROWTH_NBYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class FoldConstants(Pass):
             log.
     """
 
-    max_growth_nbytes: int = 1 << 20
+    max_growth_nbytes: int = MAX_GROWTH_NBYTES
     kept: tuple[str, ...] = ()
     max_cost: int | None = None
 
@@ -154,15 +156,11 @@ class _Folder:
         return outputs
 
     def _is_foldable(self, binding: Binding, is_known: Callable[[Value], bool]) -> bool:
-        if (
-            binding.op.name in self.options.kept
-            or not _may_fold(binding)
-            or not all(map(is_known, binding.operands))
-            or not all(is_static(result.type) for result in binding.results)
-        ):
-            return False
-        growth = distinct_nbytes(binding.results) - distinct_nbytes(binding.operands)
-        return growth <= self.options.max_growth_nbytes or _widens_weights(binding)
+        return (
+            binding.op.name not in self.options.kept
+            and all(map(is_known, binding.operands))
+            and may_compute_once(binding, self.options.max_growth_nbytes)
+        )
 
 
 @dataclass
@@ -213,6 +211,20 @@ class _FoldedValues:
             array = self._arrays.pop(id(value), None) if self.uses[id(value)] <= 0 else None
             if array is not None and id(value) not in self._constants:
                 self.budget.release(array.nbytes)
+
+
+def may_compute_once(binding: Binding, max_growth_nbytes: int = MAX_GROWTH_NBYTES) -> bool:
+    """Return whether an op of operands known before all calls may be computed before all calls.
+
+    Args:
+        binding: the op.
+        max_growth_nbytes: the most bytes by which the results may exceed the distinct operands; see
+            :class:`FoldConstants`.
+    """
+    if not _may_fold(binding) or not all(is_static(result.type) for result in binding.results):
+        return False
+    growth = distinct_nbytes(binding.results) - distinct_nbytes(binding.operands)
+    return growth <= max_growth_nbytes or _widens_weights(binding)
 
 
 def _widens_weights(binding: Binding) -> bool:

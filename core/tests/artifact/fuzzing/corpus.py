@@ -16,6 +16,9 @@ from core.tests.artifact.fuzzing.members import taken_apart
 
 __all__ = ["Seed", "seeds"]
 
+_SWAPPABLE = "swappable"
+"""The name of the model with swappable weights."""
+
 
 @dataclass(frozen=True)
 class Seed:
@@ -99,6 +102,7 @@ def _models() -> Iterator[tuple[str, bytes]]:
     yield "batches", _images("n")
     yield "sequences", _with_integers(_sequences(), pads=[0, 0, 1, 0, 0, 2], to=[1, 4, 3])
     yield "pointwise", _pointwise()
+    yield _SWAPPABLE, _images(2)
 
 
 @cache
@@ -108,7 +112,8 @@ def seeds() -> tuple[Seed, ...]:
     usable = [name for name in byoc_core.backends.names() if byoc_core.backends.get(name).compile_status().ok]
     for name, model in _models():
         for backend in usable:
-            executable = byoc_core.build(byoc_core.from_onnx(model), backends=[] if backend == "host" else [backend])
+            module = byoc_core.from_onnx(model, swappable_weights=name == _SWAPPABLE)
+            executable = byoc_core.build(module, backends=[] if backend == "host" else [backend])
             if backend == "host" or {part.type_key for part in executable.modules} != {"graph"}:
                 content = executable.to_bytes()
                 native = any(entry["native"] for entry in json.loads(taken_apart(content)["manifest.json"])["modules"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from byoc_core.artifact import inspect, load, verify
+from byoc_core.artifact import Executable, inspect, load, swap_weights, verify
 from byoc_core.dims import evaluate, shape_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError, ByocError, HookError, InternalError, RuntimeNotFoundError
@@ -39,6 +39,7 @@ def try_artifact(path: Path, *, allow_native: bool) -> str:
         return "refused"
     if verified is None:
         raise AssertionError("what `verify` calls wrong is loaded")
+    _swap(path, executable)
     try:
         machine = VirtualMachine(executable)
     except OUR_FAULTS:
@@ -55,6 +56,26 @@ def _lawful(action: Callable[[], Any]) -> Any:
         return action()
     except (ArtifactError, RuntimeNotFoundError):
         return None
+
+
+def _swap(path: Path, executable: Executable) -> None:
+    """Give all weights other values, in memory and as a file."""
+    target = path.with_name(f"{path.name}.swapped")
+    try:
+        values = {
+            weight.name: np.zeros(weight.shape, to_numpy(weight.dtype))
+            for weight in executable.weights.weights
+            if weight.nbytes <= MOST_NBYTES
+        }
+        executable.with_weights(values)
+        swap_weights(path, values, target)
+        verify(target)
+    except OUR_FAULTS:
+        raise
+    except ByocError:
+        return
+    finally:
+        target.unlink(missing_ok=True)
 
 
 def _call(machine: VirtualMachine, name: str, *, at_end: bool) -> str:

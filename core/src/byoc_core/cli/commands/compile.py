@@ -13,6 +13,7 @@ from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
 from byoc_core.cli.request import ALL_FLAGS, RequestFlags, takes_request
 from byoc_core.cli.selection import RequireOffloadOption, SizeOption
 from byoc_core.cli.states import StatesOption
+from byoc_core.cli.weight_values import SwappableWeightsOption
 
 __all__ = ["compile_model"]
 
@@ -34,6 +35,7 @@ def compile_model(
     flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
     states: StatesOption = None,
+    swappable_weights: SwappableWeightsOption = None,
     require_offload: RequireOffloadOption = None,
     dim: SizeOption = None,
     respecializable: Annotated[
@@ -55,6 +57,7 @@ def compile_model(
     from byoc_core.cli.selection import build_models, check_artifact_output, parse_models, parse_share
     from byoc_core.cli.size_advice import advise_sizes
     from byoc_core.cli.states import parse_states, states_text
+    from byoc_core.cli.weight_values import parse_swappable
     from byoc_core.driver import Compiler
     from byoc_core.driver.compilation import resolved_request
     from byoc_core.native.build_cache import cache_directory
@@ -75,7 +78,9 @@ def compile_model(
     observer = None
     if print_after or timing:
         observer = PassObserver(print_after or (), timing=timing, names=compiler.pass_names())
-    executable = build_models(paths, request, observer, max_nodes, parse_states(states))
+    executable = build_models(
+        paths, request, observer, max_nodes, parse_states(states), parse_swappable(swappable_weights)
+    )
     executable = executable.as_saved(respecializable=respecializable)
     if not quiet and is_static and not respecializable:
         advice = advise_sizes(executable, map(compiler.backends.get, request.backends))

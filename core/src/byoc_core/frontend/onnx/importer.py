@@ -35,8 +35,9 @@ from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.sequence_value import OptionalValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.string_tensor import StringTensor
+from byoc_core.frontend.onnx.swappable_weights import SwappableWeights, WeightChoice
 from byoc_core.frontend.onnx.symbols import SymbolTable
-from byoc_core.frontend.onnx.weights import to_array, to_strings
+from byoc_core.frontend.onnx.weights import DTYPES, to_array, to_strings
 from byoc_core.frontend.onnx_names import OnnxName
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import Constant, ConstantStore
@@ -52,6 +53,8 @@ def import_model(
     ops: OpRegistry | None,
     max_nodes: int | None = None,
     constants: ConstantStore | None = None,
+    *,
+    swappable_weights: WeightChoice = False,
 ) -> IRModule:
     """Convert a loaded model to an IR module with the function ``main``.
 
@@ -60,8 +63,10 @@ def import_model(
         ops: the registry for op names; byoc's own ops by default.
         max_nodes: the bound of the import.
         constants: the store for the constants of the module; a new store by default.
+        swappable_weights: the choice of swappable weights.
 
     Raises:
+        OptionsError: a name of ``swappable_weights`` fits no initializer.
         UnsupportedOpsError: the model has unsupported ops.
         FrontendError: the graph is malformed, a node is of an unsupported variant, or the model expands to more than
             ``max_nodes`` nodes.
@@ -72,7 +77,11 @@ def import_model(
     found = find_importers(model, bounds, FunctionBuilder(ops=ops).ops)
     region = Region("main", found.ops, ConstantStore() if constants is None else constants)
     symbols = SymbolTable(size_names(model.graph))
-    return GraphImporter(model, region, symbols, bounds, found.importers).import_main()
+    declared = {
+        tensor.name: (DTYPES.get(tensor.data_type, "string"), tuple(tensor.dims)) for tensor in model.graph.initializer
+    }
+    weights = SwappableWeights(swappable_weights, declared)
+    return GraphImporter(model, region, symbols, bounds, found.importers, weights).import_main()
 
 
 class GraphImporter:
@@ -87,6 +96,7 @@ class GraphImporter:
         symbols: the symbols of the model.
         bounds: the remaining budget of the import.
         importers: importers of nodes, by domain and operator.
+        weights: the swappable weights of the model.
         opset: the version of the operator set; the model's by default.
         opset_imports: the versions of all operator sets; the model's by default.
         where: the graph's place in the model, for messages.
@@ -106,6 +116,7 @@ class GraphImporter:
         symbols: the symbols of the model.
         bounds: the remaining budget of the import.
         importers: importers of nodes, by domain and operator.
+        weights: the swappable weights of the model.
     """
 
     def __init__(
@@ -115,6 +126,7 @@ class GraphImporter:
         symbols: SymbolTable,
         bounds: ImportBounds,
         importers: Mapping[OnnxName, NodeImporter],
+        weights: SwappableWeights,
         *,
         opset: int | None = None,
         opset_imports: Sequence[onnx.OperatorSetIdProto] | None = None,
@@ -134,6 +146,7 @@ class GraphImporter:
         self.symbols = symbols
         self.bounds = bounds
         self.importers = importers
+        self.weights = weights
         self._outer = outer
         self._imported: dict[str, Imported] = {}
         self._initializers: dict[str, onnx.TensorProto] = {}
@@ -173,11 +186,11 @@ class GraphImporter:
         }
         main = self.builder.finish(
             *results,
-            input_names=tuple(input_names),
+            input_names=(*input_names, *self.weights.names),
             output_names=tuple(output_names),
             **{key: items for key, items in forms.items() if items},
         )
-        return IRModule({"main": main}, self.builder.constants, ops=self.builder.ops)
+        return self.weights.declare(IRModule({"main": main}, self.builder.constants, ops=self.builder.ops))
 
     def _output(self, output: onnx.ValueInfoProto) -> tuple[str, Mapping[str, Value]]:
         """Return the name of the form of an output of the model, and its tensors by name."""
@@ -232,6 +245,7 @@ class GraphImporter:
             self.symbols,
             self.bounds,
             self.importers,
+            self.weights,
             opset=self.opset if opset is None else opset,
             opset_imports=self.opset_imports,
             where=self.where if where is None else where,
@@ -253,6 +267,9 @@ class GraphImporter:
             if name not in self._initializers and self._outer is not None:
                 return self.bring_in(self._outer.lookup(name))
             imported = self._read_weight(self._initializers[name], f"{self.where}, initializer `{name}`")
+            if self._outer is None and isinstance(imported, np.ndarray):
+                param = self.weights.enter(name, imported, self.region.param)
+                imported = imported if param is None else param
             self._imported[name] = imported
         return imported
 
@@ -306,6 +323,10 @@ class GraphImporter:
         """Return the array of a constant."""
         return self.builder.constants[constant.digest]
 
+    def weight_array(self, value: Var, reader: str) -> npt.NDArray[np.generic] | None:
+        """Return the array of a swappable weight, which cannot be swapped from now on; else ``None``."""
+        return self.weights.read(value, reader)
+
     def _open(self, graph: onnx.GraphProto) -> Sequence[onnx.NodeProto]:
         """Register a graph's weights and return its nodes in order."""
         if graph.sparse_initializer:
@@ -352,14 +373,17 @@ class GraphImporter:
 
     def _captured(self, value: Var) -> Var:
         """Return the replacement in this graph's function for a value of the surrounding graph."""
-        is_same_function = self._outer is None or self._outer.region is self.region
-        return value if is_same_function else self.region.capture(value)
+        if self._outer is None or self._outer.region is self.region:
+            return value
+        captured = self.region.capture(value)
+        self.weights.follow(value, captured)
+        return captured
 
     def _import_node(self, proto: onnx.NodeProto) -> None:
         node = NodeContext(self, proto)
         self.bounds.spend(1, node.label)
         try:
-            results = self._results(node, proto)
+            results = self._results_or_pin(node, proto)
         except IRTypeError as error:
             problem = f"{error.where}: {error.problem}"
             raise FrontendError(
@@ -371,6 +395,19 @@ class GraphImporter:
         for name, result in zip(proto.output, results, strict=False):
             if name:
                 self._imported[name] = result
+
+    def _results_or_pin(self, node: NodeContext, proto: onnx.NodeProto) -> Sequence[Imported]:
+        """Return the results of a node; a node that needs constants pins the swappable weights among its inputs."""
+        try:
+            return self._results(node, proto)
+        except FrontendError:
+            values = {name: value for name in proto.input if name and isinstance(value := self.lookup(name), Var)}
+            arrays = {name: self.weights.read(value, node.label) for name, value in values.items()}
+            pinned = {name: array for name, array in arrays.items() if array is not None}
+            if not pinned:
+                raise
+            self._imported.update(pinned)
+            return self._results(node, proto)
 
     def _results(self, node: NodeContext, proto: onnx.NodeProto) -> Sequence[Imported]:
         function = self.model.functions.get(function_key(proto))
@@ -419,6 +456,7 @@ class GraphImporter:
             self.symbols,
             self.bounds,
             self.importers,
+            self.weights,
             opset=find_opset(function, node.label, nodes=function.node),
             opset_imports=function.opset_import,
             where=node.label,

@@ -25,6 +25,7 @@ def from_onnx(
     ops: OpRegistry | None = None,
     max_nodes: int | None = None,
     states: str | Sequence[tuple[str, str]] = (),
+    swappable_weights: bool | Sequence[str] = False,
 ) -> IRModule:
     """Convert an ONNX model to an IR module with a single function, ``main``.
 
@@ -41,6 +42,10 @@ def from_onnx(
         states: pairs of an input and an output to be kept from call to call, such as the caches of a decoder
             (:class:`byoc_core.transform.KeepStates`); ``"detect"`` for the pairs named like a past and a present value
             (:func:`byoc_core.transform.detect_states`).
+        swappable_weights: whether the weights of the compiled model may be replaced later
+            (:func:`byoc_core.artifact.swap_weights`): ``True`` for all initializers of floats but scalars, or the names
+            of initializers, with ``*`` and ``?`` as in file names. Passes and backends do not see the values of these
+            weights.
 
     Returns:
         A module whose ``main`` has a parameter for each input without initializer, in the model's order. The attributes
@@ -59,7 +64,8 @@ def from_onnx(
         PluginError: several importer plugins import an operator of the model.
         HookError: the importer of a plugin raised an exception, or returned anything but the outputs of the node.
         IRError: ops of the same name come from several places.
-        OptionsError: ``max_nodes`` is not positive, or ``states`` is neither ``"detect"`` nor pairs.
+        OptionsError: ``max_nodes`` is not positive, ``states`` is neither ``"detect"`` nor pairs, or a name of
+            ``swappable_weights`` fits no initializer.
         IRError: a pair of ``states`` names no input or output, or the shapes do not fit each other.
 
     Cost:
@@ -71,7 +77,7 @@ def from_onnx(
 
     if max_nodes is not None and max_nodes < 1:
         raise OptionsError("max_nodes", "is not positive", got=max_nodes)
-    module = import_model(load_model(model), ops, max_nodes)
+    module = import_model(load_model(model), ops, max_nodes, swappable_weights=swappable_weights)
     return _with_states(module, states) if states else module
 
 

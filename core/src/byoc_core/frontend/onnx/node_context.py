@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 
 from byoc_core.dims import Dim, symbols_of
-from byoc_core.dtypes import to_numpy
+from byoc_core.dtypes import is_float, to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.frontend.onnx.graph_order import node_label
 from byoc_core.frontend.onnx.node_attributes import NodeAttributes
@@ -213,6 +213,8 @@ class NodeContext(NodeAttributes):
             return imported.to_array()
         if isinstance(imported, Constant):
             return self._graph.constant_array(imported)
+        if isinstance(imported, Var):
+            return self._graph.weight_array(imported, self.label)
         return imported if isinstance(imported, np.ndarray) else None
 
     def shape_value(self, index: int) -> ShapeValue | None:
@@ -223,6 +225,8 @@ class NodeContext(NodeAttributes):
         """Return an imported form as a known shape if possible, else ``None``."""
         if isinstance(imported, ShapeValue):
             return imported
+        if isinstance(imported, Var) and isinstance(imported.type, TensorType) and is_float(imported.type.dtype):
+            return None  # a swappable weight of floats is no shape, and is not read
         array = self.as_array(imported)
         return None if array is None else ShapeValue.from_array(array)
 

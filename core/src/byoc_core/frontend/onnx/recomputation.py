@@ -33,6 +33,7 @@ class Recomputation(GraphImporter):
             outer.symbols,
             outer.bounds,
             outer.importers,
+            outer.weights,
             opset=outer.opset,
             opset_imports=outer.opset_imports,
             where=where,
