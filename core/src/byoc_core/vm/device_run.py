@@ -14,6 +14,7 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError
+from byoc_core.runtime.device_arrays import DeviceArray, allocate_memory
 from byoc_core.runtime.devices import Device, DeviceMemory, DeviceTensor, label_of
 from byoc_core.runtime.module import NDArray
 from byoc_core.vm.program import ALIGNMENT, HOST, Program
@@ -76,12 +77,7 @@ class MachineDevices:
         Raises:
             ExecutionError: the device has no such memory left, or failed otherwise.
         """
-        device = self[domain]
-        try:
-            return DeviceMemory(device, max(nbytes, 1))
-        except Exception as error:
-            problem = f"device `{label_of(device)}` cannot allocate {nbytes} bytes"
-            raise ExecutionError(where, f"{problem}: {type(error).__name__}: {error}") from error
+        return allocate_memory(self[domain], nbytes, where)
 
     def _upload(self, domain: int, arrays: Mapping[int, NDArray], program: Program) -> None:
         """Copy constants into one buffer of a device, and wait for the copies."""
@@ -175,6 +171,11 @@ class DeviceRun:
         tensor = DeviceTensor(self._arenas[domain].buffer, offset, dtype, shape)
         return self._content(number, tensor, self._maps.get(domain))
 
+    def content_of(self, number: int, array: DeviceArray) -> DeviceTensor | NDArray:
+        """Return the content of register ``number`` for a device array, to be kept by the caller during the call."""
+        device, tensor = array.device, array.tensor
+        return self._content(number, tensor, device.map(tensor.buffer) if device.domain.host_accessible else None)
+
     def tensor_of(self, frame: Frame, number: int) -> DeviceTensor:
         """Return the tensor of a register on a device; the register may hold an array over the same memory."""
         content = frame.registers[number]
@@ -258,8 +259,8 @@ class DeviceRun:
         target[...] = array
 
     def copy_within(self, domain: int, instruction: int, source: DeviceTensor, target: DeviceTensor) -> None:
-        """Enqueue a copy between tensors of a device."""
-        if not source.nbytes:
+        """Enqueue a copy between tensors of a device; nothing to do if the old value of a state is the new value."""
+        if not source.nbytes or (source.buffer is target.buffer and source.offset == target.offset):
             return
         self._devices[domain].copy_within(source, target, self.stream(domain, instruction))
 

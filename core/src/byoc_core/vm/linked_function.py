@@ -92,6 +92,8 @@ class LinkedFunction:
         self.first_dynamic = self.first_tensor + len(function.tensors)
         self.views = ViewMaker(program, function) if function.views else None
         self.devices = devices if function.domains else None
+        # The params and results of states on devices.
+        self._device_registers = tuple(n for n in range(self.first_constant) if function.domain_of(n) != HOST)
         self._constants = [constants[index] for index in function.constants]
         self._pool: list[Frame] = []
         self._entry = _Block()
@@ -360,6 +362,8 @@ class LinkedFunction:
         num_params = len(self.function.params)
         registers[:num_params] = inputs
         registers[num_params : self.first_constant] = self.result_buffers(outputs, sizes)
+        for number in self._device_registers:
+            registers[number] = frame.run_of_devices.content_of(number, registers[number])
         if frame.fill_views is not None:
             frame.fill_views(registers)
         if self.function.dynamics:

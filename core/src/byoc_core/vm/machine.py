@@ -190,10 +190,10 @@ class VMCallable:
 
     def _run_into(
         self,
-        inputs: Sequence[NDArray],
+        inputs: Sequence[Any],
         sizes: dict[str, int],
         out: Mapping[str, object],
-        state_buffers: Mapping[int, NDArray] = MappingProxyType({}),
+        state_buffers: Mapping[int, Any] = MappingProxyType({}),
     ) -> list[NDArray]:
         """Run the function with buffers of the caller for some results, and ``state_buffers`` for states."""
         linked = self._linked
@@ -214,7 +214,9 @@ class VMCallable:
             sizes=dict(sizes),
         )
         separated, finish = separate_outputs(
-            inputs, list(caller_buffers.values()), [locations[index] for index in caller_buffers]
+            [array for array in inputs if isinstance(array, np.ndarray)],
+            list(caller_buffers.values()),
+            [locations[index] for index in caller_buffers],
         )
         targets = dict(zip(caller_buffers, separated, strict=True))
         buffers = [targets[index] if index in early else state_buffers.get(index) for index in range(len(specs))]

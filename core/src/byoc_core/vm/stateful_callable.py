@@ -11,7 +11,9 @@ from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.machine import VMCallable, check_names
+from byoc_core.vm.program import HOST
 from byoc_core.vm.state import MAX_LENGTH, State, StateInfo
+from byoc_core.vm.state_buffers import StateBuffer
 
 __all__ = ["StatefulCallable", "bind_linear", "stateful_callables"]
 
@@ -129,7 +131,7 @@ class StatefulCallable(VMCallable):
         found = tuple(results[index] for index in self._output_places)
         return found[0] if len(found) == 1 else found
 
-    def _with_states(self, values: Sequence[Any], old_values: Sequence[NDArray]) -> list[Any]:
+    def _with_states(self, values: Sequence[Any], old_values: Sequence[StateBuffer]) -> list[Any]:
         """Return the arguments of the linked function."""
         arguments: list[Any] = [None] * (len(values) + len(old_values))
         for index, value in zip(self._input_places, values, strict=True):
@@ -196,14 +198,17 @@ def stateful_callables(
     found = {}
     for name, target in linked.items():
         function, references = target.function, target.program.constants
+        devices = target.devices
         infos = [
             StateInfo(
                 slot,
                 function.params[slot.param],
                 function.results[slot.result],
                 None if slot.initial is None else constants[references[slot.initial].digest],
+                None if devices is None or domain == HOST else devices[domain],
             )
             for slot in function.states
+            for domain in [function.domain_of(slot.param)]
         ]
         if infos:
             found[name] = StatefulCallable(target, infos)

@@ -6,6 +6,7 @@ from byoc_conformance.promise import Promise
 from byoc_conformance.promises.l4_behaviour import (
     buffers,
     calls,
+    device_states,
     devices,
     errors,
     lowered_steps,
@@ -34,5 +35,6 @@ PROMISES: tuple[Promise, ...] = (
     *permissions.PROMISES,
     *lowered_steps.PROMISES,
     *devices.PROMISES,
+    *device_states.PROMISES,
 )
 """The promises of the level; the check of the process-wide state comes first."""

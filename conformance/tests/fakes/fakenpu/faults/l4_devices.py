@@ -20,12 +20,14 @@ _CAPACITY = 1 << 30
 def _runs_on(
     device_class: type[ProtectedDevice] = ProtectedDevice,
     after: Callable[[Sequence[DeviceTensor]], object] | None = None,
+    wrap: Callable[[PackedFunction], Callable[..., object]] = lambda function: function.impl,
 ) -> Change:
     """Run all functions on a device.
 
     Args:
         device_class: the class of the device.
         after: called with the tensors after each function, by the device.
+        wrap: returns the implementation run by the device.
     """
 
     def change(names: dict[str, Any]) -> None:
@@ -39,7 +41,7 @@ def _runs_on(
                     return function
 
                 def enqueue(stream: DeviceStream, *tensors: DeviceTensor) -> None:
-                    stream.launch(function.impl, tensors)
+                    stream.launch(wrap(function), tensors)
                     if after is not None:
                         stream.enqueue(lambda: after(tensors))
 
@@ -91,6 +93,18 @@ class _WritesBeyond(ProtectedDevice):
             array += np.uint8(1)
 
 
+def _clears_output_first(function: PackedFunction) -> Callable[..., object]:
+    """Return an implementation clearing its first output before reading: wrong if the output is an input in place."""
+    signature = function.signature
+    assert signature is not None
+
+    def run(*arrays: Any) -> None:
+        arrays[len(signature.inputs)][...] = 0
+        function.impl(*arrays)
+
+    return run
+
+
 def _writes_beyond(names: dict[str, Any]) -> None:
     devices: list[_WritesBeyond] = []
 
@@ -108,6 +122,9 @@ FAULTS = {
         frozenset({"L4-device-copies"}), run_half=_runs_on(_WrongCopies), also=frozenset({"L*"})
     ),
     "reports-memory-by-another-error": Fault(frozenset({"L4-device-memory-error"}), run_half=_runs_on(_WrongError)),
+    "clears-a-state-on-a-device-before-reading": Fault(
+        frozenset({"L4-device-states"}), run_half=_runs_on(wrap=_clears_output_first), also=frozenset({"L*"})
+    ),
     "writes-beyond-a-tensor-of-a-device": Fault(
         frozenset({"L4-device-accesses"}), run_half=_writes_beyond, also=frozenset({"L*"})
     ),
