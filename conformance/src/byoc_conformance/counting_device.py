@@ -94,6 +94,21 @@ class CountingDevice(Device):
         """Return the bytes of a buffer as an array."""
         return self._device.map(buffer)
 
+    @property
+    def dlpack_device(self) -> tuple[int, int] | None:
+        """The DLPack device of the other device."""
+        return self._device.dlpack_device
+
+    def dlpack_handle(self, buffer: object) -> int:
+        """Return the data pointer of a buffer."""
+        return self._device.dlpack_handle(buffer)
+
+    def adopt(self, handle: int, nbytes: int) -> object:
+        """Return a buffer over memory of another package."""
+        buffer = self._device.adopt(handle, nbytes)
+        self._count("live_buffers", 1)
+        return buffer
+
     def record(self, stream: object) -> object:
         """Return an event for all work so far."""
         return self._device.record(stream)

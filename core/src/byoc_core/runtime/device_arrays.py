@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from byoc_core.dtypes import dtype_info, to_numpy
+from byoc_core.dtypes import dtype_info, dtype_name, to_numpy
 from byoc_core.errors import ExecutionError
+from byoc_core.runtime.device_dlpack import adopt_tensor, export_tensor
 from byoc_core.runtime.devices import Device, DeviceMemory, DeviceTensor, label_of
 from byoc_core.runtime.module import NDArray
 
@@ -32,7 +33,8 @@ def allocate_memory(device: Device, nbytes: int, where: str) -> DeviceMemory:
 class DeviceArray:
     """A C-contiguous array in the memory of a device. The memory lives as long as an array in the memory.
 
-    The host cannot read the elements: :meth:`numpy` copies the elements to the host.
+    The host cannot read the elements: :meth:`numpy` copies the elements to the host. Other packages use the array by
+    DLPack, if the device has a DLPack device. All work on the array has ended when the array is returned by a call.
 
     Args:
         device: the device.
@@ -62,6 +64,34 @@ class DeviceArray:
         """
         memory = allocate_memory(device, prod(shape) * dtype_info(dtype).itemsize, where)
         return cls(device, memory, DeviceTensor(memory.buffer, 0, dtype, tuple(shape)))
+
+    @classmethod
+    def copy_of(cls, array: NDArray, device: Device) -> DeviceArray:
+        """Return a copy of an array of the host in the memory of a device.
+
+        Raises:
+            ExecutionError: the device has no such memory left, or failed otherwise.
+        """
+        found = cls.empty(device, dtype_name(array.dtype), array.shape, "array")
+        found.assign(array)
+        return found
+
+    @classmethod
+    def of_dlpack(cls, value: object, device: Device, where: str = "array") -> DeviceArray:
+        """Return a tensor of another package in the memory of a device, without a copy.
+
+        The memory lives as long as the array, and is not to be changed during a call with the array. The other
+        package's work on the tensor must have ended.
+
+        Args:
+            value: an object with ``__dlpack__``, on the DLPack device of ``device``: a C-contiguous tensor.
+            device: the device.
+            where: the tensor, for errors.
+
+        Raises:
+            CallError: the tensor is on another device, has strides or an unknown dtype, or cannot be used.
+        """
+        return cls(device, *adopt_tensor(value, device, where))
 
     @property
     def device(self) -> Device:
@@ -147,6 +177,45 @@ class DeviceArray:
             label = label_of(device)
             problem = f"a copy {preposition} device `{label}` failed with {type(error).__name__}: {error}"
             raise ExecutionError(f"{self!r}", problem) from error
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the DLPack device.
+
+        Raises:
+            BufferError: the memory of the device has no DLPack device.
+        """
+        found = self._device.dlpack_device
+        if found is None:
+            raise BufferError(f"{self!r}: the device has no DLPack device; numpy() copies the elements to the host")
+        return found
+
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """Return a DLPack capsule without a version; the consumer's memory is the memory of the array.
+
+        Args:
+            stream: ``None``, or -1 for a consumer without need for synchronisation: no work on the array is pending.
+            max_version: ignored, because capsules without a version are read by all consumers.
+            dl_device: the DLPack device of the array, or ``None``.
+            copy: ``None`` or ``False``.
+
+        Raises:
+            BufferError: an argument asks for another device, a copy or a stream, or the dtype has no form in DLPack.
+        """
+        own = self.__dlpack_device__()
+        if stream is not None and stream != -1:
+            raise BufferError(f"{self!r}: streams of the consumer are unknown to the device, got {stream!r}")
+        if dl_device is not None and tuple(dl_device) != own:
+            raise BufferError(f"{self!r}: is on DLPack device {own}, not on {tuple(dl_device)}")
+        if copy:
+            raise BufferError(f"{self!r}: is exported without a copy; numpy() copies the elements to the host")
+        return export_tensor(self._device, self._tensor, self)
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         """Refuse: a copy to the host is explicit."""

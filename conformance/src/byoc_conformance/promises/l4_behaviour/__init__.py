@@ -6,6 +6,7 @@ from byoc_conformance.promise import Promise
 from byoc_conformance.promises.l4_behaviour import (
     buffers,
     calls,
+    device_arrays,
     device_states,
     devices,
     errors,
@@ -36,5 +37,6 @@ PROMISES: tuple[Promise, ...] = (
     *lowered_steps.PROMISES,
     *devices.PROMISES,
     *device_states.PROMISES,
+    *device_arrays.PROMISES,
 )
 """The promises of the level; the check of the process-wide state comes first."""

@@ -18,12 +18,12 @@ from byoc_conformance.promises.l4_behaviour.devices import devices_of
 from byoc_conformance.promises.l4_behaviour.running import agree, copies, require_examples, same_bytes
 from byoc_conformance.subject import Attempt, Subject, call_function
 
-__all__ = ["PROMISES"]
+__all__ = ["PROMISES", "state_pairs"]
 
 _STEPS = 3
 
 
-def _pairs(subject: Subject) -> Iterator[tuple[Example, int, int]]:
+def state_pairs(subject: Subject) -> Iterator[tuple[Example, int, int]]:
     """Yield examples with the indexes of an input and a result of one type, fit to be a state."""
     for example in require_examples(subject):
         function = example.module[example.function]
@@ -39,7 +39,7 @@ def _pairs(subject: Subject) -> Iterator[tuple[Example, int, int]]:
 def _check_states(subject: Subject, case: str) -> None:
     device = devices_of(subject)[0]
     num_checked = 0
-    for example, param, result in _pairs(subject):
+    for example, param, result in state_pairs(subject):
         function = example.module[example.function]
         pair = function.input_names[param], function.output_names[result]
         attempt = subject.attempt(KeepStates((pair,), example.function)(example.module))

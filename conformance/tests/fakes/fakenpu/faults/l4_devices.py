@@ -79,6 +79,29 @@ class _WrongError(ProtectedDevice):
             raise RuntimeError("status -4") from error
 
 
+class _AdoptsWithoutOwner(ProtectedDevice):
+    """Frees memory of another package with the first of two owners."""
+
+    def adopt(self, handle: int, nbytes: int) -> object:
+        buffer = super().adopt(handle, nbytes)
+        super().free(buffer)
+        return buffer
+
+
+class _ChangesAfterReads(ProtectedDevice):
+    """Changes memory at the start of a buffer whenever the buffer is read by the host."""
+
+    def copy_out(self, source: DeviceTensor, target: Any, stream: object) -> None:
+        super().copy_out(source, target, stream)
+        byte = DeviceTensor(source.buffer, source.offset, "uint8", (1,))
+
+        def change() -> None:
+            with self.opened([byte]) as (array,):
+                array ^= np.uint8(0x55)
+
+        self._stream(stream).enqueue(change)
+
+
 class _WritesBeyond(ProtectedDevice):
     """Can change the byte behind a tensor."""
 
@@ -122,6 +145,10 @@ FAULTS = {
         frozenset({"L4-device-copies"}), run_half=_runs_on(_WrongCopies), also=frozenset({"L*"})
     ),
     "reports-memory-by-another-error": Fault(frozenset({"L4-device-memory-error"}), run_half=_runs_on(_WrongError)),
+    "frees-adopted-memory": Fault(frozenset({"L4-device-dlpack"}), run_half=_runs_on(_AdoptsWithoutOwner)),
+    "changes-memory-after-reads-of-the-host": Fault(
+        frozenset({"L4-device-arrays"}), run_half=_runs_on(_ChangesAfterReads), also=frozenset({"L*"})
+    ),
     "clears-a-state-on-a-device-before-reading": Fault(
         frozenset({"L4-device-states"}), run_half=_runs_on(wrap=_clears_output_first), also=frozenset({"L*"})
     ),
