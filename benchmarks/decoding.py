@@ -141,7 +141,7 @@ def _with_states(decoder: Decoder, executable: Executable, prompt: tuple[State, 
 
 def _plain(decoder: Decoder, executable: Executable, outputs: Sequence[NDArray], num_threads: int) -> Start:
     machine = byoc_core.VirtualMachine(executable, num_threads=num_threads)
-    return _passing(decoder, lambda feeds: machine.run("main", feeds), outputs)  # type: ignore[arg-type,return-value]
+    return _passing(decoder, lambda feeds: machine.run("main", feeds), outputs)
 
 
 def _peer(decoder: Decoder, session: Any, outputs: Sequence[NDArray]) -> Start:

@@ -43,6 +43,7 @@ STABLE_MODULES = {
     "byoc_core.profiling": "times of regions, kernels and ops",
     "byoc_core.onnx_backend": "byoc by the interface of `onnx.backend.base`",
     "byoc_core.runtime": "the run side: main names; the registry of runtimes",
+    "byoc_core.runtime.device_arrays": "arrays in the memory of devices: inputs, results, DLPack",
     "byoc_core.runtime.devices": "devices: memory, streams, copies",
     "byoc_core.runtime.extension": "presence of the C extension",
     "byoc_core.runtime.graph": "the run half of the graph kit",

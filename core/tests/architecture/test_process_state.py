@@ -40,6 +40,7 @@ STATE = {
     "native.compile_units._read_files": "C files of the package",
     "transform.canonicalise._named_rules": "rewrite rules",
     "transform.recognise_composites._rules": "rewrite rules",
+    "runtime.device_dlpack._dtype_names": "names of dtypes by the codes of DLPack",
     "runtime.dlpack._numpy_dtypes": "numpy's dtypes by the codes of DLPack",
     "measurements.database.USER_DATABASE": "a frozen default of arguments; the environment is read at the time of use",
     "kernels.numpy_kernel._QUIET": "numpy's error state in which kernels run",

@@ -56,6 +56,7 @@ def _unbound_call(function: VMCallable, task: EngineTask) -> Callable[[], NDArra
 
     def call() -> NDArray | tuple[NDArray, ...]:
         current.restart(start)
-        return function.run(task.inputs, state=current)
+        results: NDArray | tuple[NDArray, ...] = function.run(task.inputs, state=current)
+        return results
 
     return call

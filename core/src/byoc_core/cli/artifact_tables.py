@@ -171,6 +171,7 @@ def _state_to_data(state: StateSummary) -> dict[str, Any]:
         "after": _spec_to_data(state.after),
         "axis": state.axis,
         "copied_nbytes": [_plain(nbytes) for nbytes in state.copied_nbytes.values()],
+        "domain": state.domain,
     }
 
 

@@ -28,6 +28,7 @@ def assign_registers(
     code: Sequence[Instruction],
     traits: Callable[[int], CallTraits],
     alignment: Callable[[int], int],
+    reserved: Container[int] = (),
 ) -> VMFunction:
     """Return the function with planned storage and with registers in the machine's order.
 
@@ -40,10 +41,11 @@ def assign_registers(
         code: instructions over virtual numbers.
         traits: returns the permissions of an extern's function, by the extern's number.
         alignment: returns the alignment of tensors in a domain.
+        reserved: results taking the place of no intermediate.
     """
     owners = [registers.owner(number) for number in range(len(registers))]
     spans = live_intervals(code, owners)
-    successors = in_place_successors(registers, code, spans, traits)
+    successors = in_place_successors(registers, code, spans, traits, reserved)
     storages, locations = _plan_tensors(registers, spans, successors, alignment)
     if successors and not is_nonnegative(_least_arena(registers, spans) - sum(storages, 0)):
         separate = _plan_tensors(registers, spans, {}, alignment)

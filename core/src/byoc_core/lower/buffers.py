@@ -211,7 +211,10 @@ class Buffers:
         owner = self._reserved[result] if result in self._reserved else self.targets[result]
         layout = self.operand_layouts(hint.owner, owner)[hint.index]
         # Empty layouts coincide: the operand could not be told from the others.
-        if layout is None or layout.is_empty or not (layout.is_compact or hint.may_stride):
+        if layout is None or layout.is_empty:
+            return None
+        may_stride = hint.may_stride and self.registers[owner].domain == HOST
+        if not (layout.is_compact or may_stride):
             return None
         return self.registers.view(self.registers.owner(owner), layout, is_written=True)
 

@@ -4,21 +4,29 @@ A value's home is the domain of its producer: what flows between calls of one de
 once for each other domain with readers. Reshaping ops follow their operand; other rearranging ops work in the host's
 memory. Results of ``if`` and carried values of ``loop`` live where branches or rounds make the values. The host reads
 and writes a host-accessible domain in place, so a value of the host read on the device is made there.
+
+A state's old and new value live in one domain (:mod:`byoc_core.lower.state_domains`). An op appending rows to a state
+follows the state: only the new rows are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from byoc_core.ir.module import Binding, Function, Value, Var
+from byoc_core.ir.states import state_values, states_of
 from byoc_core.ir.structural import CALL_DPS_PACKED, IF, LOOP
 from byoc_core.lower.loop_values import is_unchanged
+from byoc_core.lower.state_domains import choose_state_domains
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.opset.opdef import Trait
 from byoc_core.vm.program import HOST
 
 __all__ = ["ValueDomains", "find_domains"]
+
+_MOST_VISITS = 50_000
+"""Visits of bindings for trying all choices of domains of states: less than a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +37,12 @@ class ValueDomains:
         homes: the domain of each value outside the host's memory.
         copies: the domains with a copy of a value made at the definition; a parameter of a branch stands for its
             operand, and has its copies made at the start of the branch.
+        states: the domain of each state of the function; empty if all are the host's.
     """
 
     homes: Mapping[Var, int] = field(default_factory=dict)
     copies: Mapping[Var, tuple[int, ...]] = field(default_factory=dict)
+    states: tuple[int, ...] = ()
 
     def home(self, value: Var) -> int:
         """Return the domain of a value."""
@@ -43,18 +53,41 @@ def find_domains(function: Function, tables: ProgramTables) -> ValueDomains:
     """Return the domains of a function's values.
 
     Cost: linear in the ops without devices and without loops; a loop's body is visited again for each carried value
-    changing its domain, at most twice for each.
+    changing its domain, at most twice for each. With states, once more for each choice of domains tried.
     """
-    calls = (binding for binding in function.walk() if binding.op is CALL_DPS_PACKED)
-    if not any(tables.domain(str(call.attrs["symbol"])) != HOST for call in calls):
+    symbols = [str(binding.attrs["symbol"]) for binding in function.walk() if binding.op is CALL_DPS_PACKED]
+    candidates = sorted({domain for symbol in symbols if (domain := tables.domain(symbol)) != HOST})
+    if not candidates:
         return ValueDomains()
-    homes = _Homes(tables)
-    homes.assign(function)
-    copies = _Copies(tables, homes.found)
-    copies.read_function(function)
-    if any(domain.host_accessible for domain in tables.domains):
-        _move_to_readers(function, tables, homes.found, copies.found)
-    return ValueDomains(homes.found, {var: tuple(sorted(domains)) for var, domains in copies.found.items()})
+    pairs = [(state.axis, *state_values(function, state)) for state in states_of(function)]
+    olds = {new: old for axis, old, new in pairs if axis is not None and isinstance(new, Var)}
+    appends = {binding.results[0] for binding in function.bindings if _is_append(binding, olds)}
+    outputs = [function.output_names.index(state.output) for state in states_of(function)]
+
+    def domains_of(states: tuple[int, ...]) -> ValueDomains:
+        params = {old: domain for (_, old, _), domain in zip(pairs, states, strict=True) if domain != HOST}
+        homes = _Homes(tables, appends, params)
+        homes.assign(function)
+        copies = _Copies(tables, appends, homes.found)
+        copies.read_function(function, dict(zip(outputs, states, strict=True)))
+        if any(domain.host_accessible for domain in tables.domains):
+            _move_to_readers(function, tables, homes.found, copies.found)
+        found = {var: tuple(sorted(domains)) for var, domains in copies.found.items()}
+        return ValueDomains(homes.found, found, states if any(states) else ())
+
+    def count_copies(states: tuple[int, ...]) -> int:
+        return sum(map(len, domains_of(states).copies.values()))
+
+    if not pairs:
+        return domains_of(())
+    num_counts = _MOST_VISITS // len(function.bindings)
+    return domains_of(choose_state_domains(len(pairs), candidates, count_copies, num_counts))
+
+
+def _is_append(binding: Binding, olds: Mapping[Var, Var]) -> bool:
+    """Return whether an op joins the old value of a state and new rows to the new value."""
+    rule = binding.op.view
+    return rule is not None and rule.joins and olds.get(binding.results[0]) is binding.operands[0]
 
 
 def _follows_operand(binding: Binding) -> bool:
@@ -78,9 +111,10 @@ def _move_to_readers(
 class _Homes:
     """A search for the home of each value; values of the host's memory are left out."""
 
-    def __init__(self, tables: ProgramTables) -> None:
+    def __init__(self, tables: ProgramTables, appends: Collection[Var], params: Mapping[Var, int]) -> None:
         self._tables = tables
-        self.found: dict[Var, int] = {}
+        self._appends = appends
+        self.found: dict[Var, int] = dict(params)
 
     def assign(self, body: Function) -> None:
         for binding in body.bindings:
@@ -92,7 +126,7 @@ class _Homes:
                 home = HOST
                 if binding.op is CALL_DPS_PACKED:
                     home = self._tables.domain(str(binding.attrs["symbol"]))
-                elif _follows_operand(binding):
+                elif _follows_operand(binding) or binding.results[0] in self._appends:
                     home = self._home(binding.operands[0])
                 for var in binding.results:
                     self._set(var, home)
@@ -155,17 +189,19 @@ class _Copies:
             copy made before the loop.
     """
 
-    def __init__(self, tables: ProgramTables, homes: Mapping[Var, int]) -> None:
+    def __init__(self, tables: ProgramTables, appends: Collection[Var], homes: Mapping[Var, int]) -> None:
         self._tables = tables
+        self._appends = appends
         self._homes = homes
         self.found: dict[Var, set[int]] = {}
         # The domains of all readers, including readers in branches.
         self._all: dict[Var, set[int]] = {}
 
-    def read_function(self, function: Function) -> None:
+    def read_function(self, function: Function, states: Mapping[int, int]) -> None:
+        """Read a function; ``states`` has the domains of results kept as states, by index."""
         self._read_body(function)
-        for value in function.results:
-            self._want(value, HOST)
+        for index, value in enumerate(function.results):
+            self._want(value, states.get(index, HOST))
 
     def _read_body(self, body: Function) -> None:
         for binding in body.bindings:
@@ -177,7 +213,7 @@ class _Copies:
                 domain = HOST
                 if binding.op is CALL_DPS_PACKED:
                     domain = self._tables.domain(str(binding.attrs["symbol"]))
-                elif _follows_operand(binding):
+                elif _follows_operand(binding) or binding.results[0] in self._appends:
                     domain = self._homes.get(binding.results[0], HOST)
                 for operand in binding.operands:
                     self._want(operand, domain)

@@ -26,7 +26,7 @@ from byoc_core.lower.domains import ValueDomains
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
 from byoc_core.lower.placement_hints import Sharing, compact_values, placement_hints
-from byoc_core.lower.states import find_slots
+from byoc_core.lower.states import StatePlacement, find_slots
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.module import TensorSpec
@@ -61,7 +61,7 @@ class Emission:
         tables: the tables of the whole program.
         domains: the memory domain of each value.
         sharing: the memory sharing between values.
-        copied: the states whose new values are made elsewhere, and copied at the end.
+        placement: the limits on the use of the buffers of states.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Emission:
         tables: ProgramTables,
         domains: ValueDomains,
         sharing: Sharing,
-        copied: frozenset[int],
+        placement: StatePlacement,
     ) -> None:
         self._function = function
         self._states = find_slots(function, tables)
-        self._copied = copied
+        self._placement = placement
         self._tables = tables
         self._domains = domains
         self._sharing = sharing
@@ -91,11 +91,19 @@ class Emission:
         params = self._specs(function.input_names, [param.type for param in function.params])
         results = self._specs(function.output_names, function.result_types)
         self._buffers.input_symbols = self._buffers.known_symbols = bound_symbols([param.shape for param in params])
+        state_domains = dict(zip((state.result for state in self._states), self._domains.states, strict=False))
         for param, spec in zip(function.params, params, strict=True):
-            self._buffers.register_of[param] = self._buffers.new(RegisterKind.PARAM, TensorType(spec.shape, spec.dtype))
-        outputs = [self._buffers.new(RegisterKind.RESULT, TensorType(spec.shape, spec.dtype)) for spec in results]
+            self._buffers.register_of[param] = self._buffers.new(
+                RegisterKind.PARAM, TensorType(spec.shape, spec.dtype), (), self._domains.home(param)
+            )
+        outputs = [
+            self._buffers.new(
+                RegisterKind.RESULT, TensorType(spec.shape, spec.dtype), (), state_domains.get(index, HOST)
+            )
+            for index, spec in enumerate(results)
+        ]
         early = [shape_symbols(spec.shape) <= self._buffers.input_symbols for spec in results]
-        made_elsewhere = {self._states[number].result for number in self._copied}
+        made_elsewhere = {self._states[number].result for number in self._placement.copied}
         self._set_targets(function, outputs, [ok and index not in made_elsewhere for index, ok in enumerate(early)])
         for param in function.params:
             self._buffers.make_copies(param)
@@ -117,6 +125,7 @@ class Emission:
             self._buffers.code,
             self._tables.extern_traits,
             self._tables.alignment,
+            frozenset(outputs[self._states[number].result] for number in self._placement.reserved),
         )
         return replace(lowered, states=self._states)
 
@@ -126,11 +135,13 @@ class Emission:
         old = {self._buffers.register_of[function.params[state.param]]: state for state in self._states}
         pending = []
         for state in self._states:
-            source, target = self._buffers.register(function.results[state.result]), outputs[state.result]
+            target = outputs[state.result]
+            source = self._buffers.register(function.results[state.result], registers[target].domain)
             owner = old.get(registers.owner(source))
             if owner is not None and (owner is not state or registers.layout(source) != registers.layout(target)):
                 # The old value of another state, or moved: saved before any copy can overwrite the old value.
-                saved = self._buffers.allocate(self._buffers.type_of_register(source), "a state")
+                type_, domain = self._buffers.type_of_register(source), registers[source].domain
+                saved = self._buffers.allocate(type_, "a state", domain)
                 self._buffers.copy(source, saved)
                 source = saved
             pending.append((source, target))
@@ -140,14 +151,15 @@ class Emission:
     def _set_targets(self, function: Function, buffers: Sequence[int], ready: Sequence[bool]) -> None:
         """Let the ops producing the results of a function or region write into existing buffers."""
         local_results = {var for binding in function.bindings for var in binding.results}
+        targeted: set[tuple[Value, int]] = set()
         for value, buffer, is_ready in zip(function.results, buffers, ready, strict=True):
-            if is_ready and isinstance(value, Var) and value in local_results:
-                domain = self._buffers.registers[buffer].domain
+            domain = self._buffers.registers[buffer].domain
+            if is_ready and isinstance(value, Var) and value in local_results and (value, domain) not in targeted:
                 if domain == self._domains.home(value):
                     self._buffers.targets[value] = buffer
                 else:
                     self._buffers.copy_targets[value, domain] = buffer
-                local_results.remove(value)
+                targeted.add((value, domain))
 
     def _return(self, value: Value, output: int, returned: Sequence[int], *, is_early: bool) -> int:
         """Return the register with a result for the caller; emit a copy if the result lies elsewhere."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from byoc_core.dims import product
 from byoc_core.lower.virtual_registers import VirtualRegisters
@@ -18,6 +18,7 @@ def in_place_successors(
     code: Sequence[Instruction],
     spans: Mapping[int, tuple[int, int]],
     traits: Callable[[int], CallTraits],
+    reserved: Container[int] = (),
 ) -> dict[int, int]:
     """Return, for each planned tensor to be overwritten in place, the last tensor or result in the same place.
 
@@ -29,10 +30,11 @@ def in_place_successors(
         code: instructions over virtual numbers.
         spans: the live range of each register with memory of its own.
         traits: returns the permissions of an extern's function, by the extern's number.
+        reserved: results taking the place of no earlier tensor.
 
     Cost: linear in the code.
     """
-    return _InPlaceSearch(registers, spans, traits).find(code)
+    return _InPlaceSearch(registers, spans, traits, reserved).find(code)
 
 
 class _InPlaceSearch:
@@ -41,8 +43,10 @@ class _InPlaceSearch:
         registers: VirtualRegisters,
         spans: Mapping[int, tuple[int, int]],
         traits: Callable[[int], CallTraits],
+        reserved: Container[int],
     ) -> None:
         self._registers = registers
+        self._reserved = reserved
         self._spans = spans
         self._traits = traits
         self._successors: dict[int, int] = {}
@@ -70,7 +74,7 @@ class _InPlaceSearch:
         result, owner = call.results[output], self._registers.owner(arg)
         if owner in self._successors or self._registers.owner(result) != result or self._spans[result][0] != position:
             return False
-        if self._registers[result].kind not in (RegisterKind.TENSOR, RegisterKind.RESULT):
+        if self._registers[result].kind not in (RegisterKind.TENSOR, RegisterKind.RESULT) or result in self._reserved:
             return False
         if self._registers[owner].kind is not RegisterKind.TENSOR or self._spans[owner][1] != position:
             return False

@@ -12,7 +12,7 @@ from byoc_core.ir.module import Function
 from byoc_core.lower.domains import ValueDomains, find_domains
 from byoc_core.lower.emission import Emission, is_view, no_code_error
 from byoc_core.lower.placement_hints import Sharing
-from byoc_core.lower.states import stale_states
+from byoc_core.lower.states import StatePlacement, stale_states
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.opset.layout import is_size, unproved_sizes
 from byoc_core.vm.dataflow import check_dataflow
@@ -34,36 +34,41 @@ def lower_function(function: Function, tables: ProgramTables, max_sharing: Shari
         tables: the tables of the whole program.
         max_sharing: the maximum memory sharing between values.
 
-    A state's new value is written into the buffer of the old value, unless the old value is read afterwards: then the
-    new value is made elsewhere and copied at the end.
+    A state's new value is written into the buffer of the old value, unless the old value is read afterwards: then no
+    intermediate is placed in the buffer, or, if this is not enough, the new value is made elsewhere and copied at the
+    end.
 
     Raises:
         CodegenError: see :func:`byoc_core.lower.lower`.
 
-    Cost: a function is lowered once more for each such copy.
+    Cost: a function is lowered at most twice more for each such state.
     """
     domains = find_domains(function, tables)
-    copied: frozenset[int] = frozenset()
+    placement = StatePlacement()
     while True:
-        lowered = _lower_with_views(function, tables, domains, max_sharing, copied)
+        lowered = _lower_with_views(function, tables, domains, max_sharing, placement)
         stale = stale_states(lowered, tables)
         if not stale:
             return lowered
-        if stale <= copied:
+        if stale <= placement.copied:
             raise InternalError(f"function `{function.name}`", f"reads overwritten states {sorted(stale)}")
-        copied |= stale
+        placement = placement.refined(stale)
 
 
 def _lower_with_views(
-    function: Function, tables: ProgramTables, domains: ValueDomains, max_sharing: Sharing, copied: frozenset[int]
+    function: Function,
+    tables: ProgramTables,
+    domains: ValueDomains,
+    max_sharing: Sharing,
+    placement: StatePlacement,
 ) -> VMFunction:
-    plain = Emission(function, tables, domains, Sharing.NONE, copied).run()
+    plain = Emission(function, tables, domains, Sharing.NONE, placement).run()
     if not any(map(is_view, function.walk())):
         return plain
     shapes = chain((param.shape for param in plain.params), (tensor.shape for tensor in plain.tensors))
     sizes = unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
     for sharing in range(max_sharing, Sharing.NONE, -1):
-        candidate = Emission(function, tables, domains, Sharing(sharing), copied).run()
+        candidate = Emission(function, tables, domains, Sharing(sharing), placement).run()
         if is_size(sum(plain.storages, 0) - sum(candidate.storages, 0), sizes) and _is_provable(candidate, tables):
             return candidate
     if not _is_provable(plain, tables):

@@ -58,7 +58,7 @@ def _emit_concat(binding: Binding, buffers: Buffers) -> bool:
         if layout is None or part is None:
             return False
         if not layout.is_empty or 0 in buffers.registers[target].shape:
-            buffers.copy(buffers.register(operand), part)
+            buffers.copy(buffers.register(operand, buffers.registers[target].domain), part)
     return True
 
 

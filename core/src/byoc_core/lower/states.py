@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Function
 from byoc_core.ir.states import states_of
@@ -12,7 +14,24 @@ from byoc_core.vm.instructions import Call
 from byoc_core.vm.program import Program, StateSlot, VMFunction
 from byoc_core.vm.state_laws import find_stale_reads
 
-__all__ = ["find_slots", "stale_states"]
+__all__ = ["StatePlacement", "find_slots", "stale_states"]
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlacement:
+    """The limits on the use of the buffers of states, by numbers of states.
+
+    Attributes:
+        reserved: the states with buffers for the new value alone: no intermediate lies in the buffer before.
+        copied: the states with new values made elsewhere, and copied at the end.
+    """
+
+    reserved: frozenset[int] = frozenset()
+    copied: frozenset[int] = frozenset()
+
+    def refined(self, stale: frozenset[int]) -> StatePlacement:
+        """Return the next limits to try for states with old values read too late."""
+        return StatePlacement(self.reserved | stale, self.copied | (stale & self.reserved))
 
 
 def find_slots(function: Function, tables: ProgramTables) -> tuple[StateSlot, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Protocol, TypeGuard, overload
+from typing import Any, Protocol, TypeGuard, overload
 
 import numpy as np
 
@@ -26,6 +26,7 @@ __all__ = [
     "as_output",
     "bind_symbols",
     "call_checked",
+    "check_dtype_and_rank",
     "check_returned",
     "concrete_shape",
     "has_clean_bools",
@@ -42,6 +43,20 @@ class Shaped(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes."""
+        ...
+
+
+class Typed(Shaped, Protocol):
+    """A value with a dtype and a shape."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype."""
+        ...
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
         ...
 
 
@@ -229,7 +244,7 @@ def as_input(value: object, spec: TensorSpec, where: str, *, is_fixed: bool = Fa
         CallError: the value is no array, or has another dtype or rank.
     """
     array = value if type(value) is np.ndarray else _to_array(value, where)
-    _check_dtype_and_rank(array, spec, where)
+    check_dtype_and_rank(array, spec, where)
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned):
         array = np.array(array, order="C", copy=True)
@@ -257,7 +272,7 @@ def as_output(value: object, spec: TensorSpec, where: str) -> NDArray:
         array = _to_array(value, where)
         if not array.flags.writeable:
             array = _writable_view(value, array)
-    _check_dtype_and_rank(array, spec, where)
+    check_dtype_and_rank(array, spec, where)
     if not array.flags.writeable:
         raise CallError(where, "is read-only", hint="Pass a writable array.")
     if not array.flags.c_contiguous and _may_overlap_itself(array):
@@ -403,7 +418,12 @@ def _writable_view(value: object, array: NDArray) -> NDArray:
     return view if is_same else array
 
 
-def _check_dtype_and_rank(array: NDArray, spec: TensorSpec, where: str) -> None:
+def check_dtype_and_rank(array: Typed, spec: TensorSpec, where: str) -> None:
+    """Check dtype and rank of an array against a spec.
+
+    Raises:
+        CallError: the array has another dtype or rank.
+    """
     expected = _numpy_dtype(spec.dtype)
     if array.dtype != expected:
         raise CallError(where, "wrong dtype", got=array.dtype, expected=spec.dtype)

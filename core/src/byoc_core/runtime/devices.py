@@ -123,6 +123,34 @@ class Device(ABC):
             hint="Override `Device.map`, or declare the domain without `host_accessible`.",
         )
 
+    @property
+    def dlpack_device(self) -> tuple[int, int] | None:
+        """DLPack's type and number of the device; ``None`` if arrays are not exchanged with other packages.
+
+        A device with a DLPack device overrides :meth:`dlpack_handle` and :meth:`adopt`.
+        """
+        return None
+
+    def dlpack_handle(self, buffer: object) -> int:
+        """Return the data pointer of DLPack for a buffer: the address, or the handle of the driver.
+
+        Raises:
+            BufferError: the device has no DLPack device.
+        """
+        raise BufferError(f"device `{label_of(self)}` has no DLPack device")
+
+    def adopt(self, handle: int, nbytes: int) -> object:
+        """Return a buffer over memory of another package; :meth:`free` gives up the buffer, and leaves the memory.
+
+        Args:
+            handle: the data pointer of DLPack.
+            nbytes: the bytes needed from the start of the memory.
+
+        Raises:
+            BufferError: the device cannot use the memory, or has no DLPack device.
+        """
+        raise BufferError(f"device `{label_of(self)}` has no DLPack device")
+
     @abstractmethod
     def record(self, stream: object) -> object:
         """Return an event for the end of all work enqueued on the stream so far."""

@@ -23,12 +23,14 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError
-from byoc_core.runtime.devices import Device, DeviceTensor, MemoryDomain
+from byoc_core.runtime.devices import Device, DeviceTensor, MemoryDomain, label_of
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["DeviceCounts", "DeviceEvent", "DeviceStream", "ProtectedDevice"]
 
 _NONE, _READ_WRITE = 0, mmap.PROT_READ | mmap.PROT_WRITE
+_EXTENSION = 12
+"""``kDLExtDev``, DLPack's type of devices without a type of their own."""
 _POISON = 0xFF
 """The bytes of undefined memory: NaN as a float of any width, -1 as an integer."""
 
@@ -56,6 +58,7 @@ class _Buffer:
         self._is_protected = is_protected
         self.length = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
         self.num_open = 0
+        self.num_owners = 1
         self.is_freed = False
         # Mapped by the C library: a map of Python would keep views of the memory alive.
         address = _libc().mmap(None, self.length, _READ_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
@@ -230,6 +233,7 @@ class ProtectedDevice(Device):
         self.failing_allocation: int | None = None
         self.counts = DeviceCounts()
         self._random = Random(seed)  # noqa: S311 - for delays
+        self._by_address: dict[int, _Buffer] = {}
         self._lock = threading.RLock()  # a finaliser may free a buffer inside any call
 
     @property
@@ -262,14 +266,19 @@ class ProtectedDevice(Device):
             if number == self.failing_allocation or is_full:
                 raise MemoryError(f"device `{self._domain.name}:{self._index}` is out of memory")
             buffer = _Buffer(nbytes, is_protected=not self._domain.host_accessible)
+            self._by_address[buffer.address] = buffer
             self.count(live_buffers=1, live_bytes=nbytes)
             return buffer
 
     def free(self, buffer: object) -> None:
-        """Free a buffer without work."""
+        """Free a buffer without work, once for each owner."""
         found = self._buffer(buffer)
         with self._lock:
+            found.num_owners -= 1
+            if found.num_owners > 0:
+                return
             found.is_freed = True
+            del self._by_address[found.address]
             self.count(live_buffers=-1, live_bytes=-found.nbytes)
             if not found.num_open:
                 found.unmap()
@@ -331,6 +340,24 @@ class ProtectedDevice(Device):
             return super().map(buffer)
         found = self._buffer(buffer)
         return found.array(DeviceTensor(buffer, 0, "uint8", (found.nbytes,)))
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """An extension device of DLPack, with the index of the device."""
+        return _EXTENSION, self._index
+
+    def dlpack_handle(self, buffer: object) -> int:
+        """Return the address of a buffer; the pages stay protected."""
+        return self._buffer(buffer).address
+
+    def adopt(self, handle: int, nbytes: int) -> object:
+        """Return the buffer of this device at an address, with one more owner."""
+        with self._lock:
+            buffer = self._by_address.get(handle)
+            if buffer is None or nbytes > buffer.nbytes:
+                raise BufferError(f"device `{label_of(self)}` has no buffer of {nbytes} bytes at this address")
+            buffer.num_owners += 1
+            return buffer
 
     def record(self, stream: object) -> object:
         """Return an event for all work so far."""

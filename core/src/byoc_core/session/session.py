@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
@@ -204,6 +205,7 @@ class Session:
         *,
         out: Mapping[str, object] | None = None,
         state: State | None = None,
+        on_device: bool = False,
     ) -> list[Any]:
         """Run the model on inputs by name.
 
@@ -212,6 +214,8 @@ class Session:
             feeds: every input, by name. ``None`` is an absent optional value.
             out: buffers for some or all outputs, by name; the others are fresh.
             state: the values kept from call to call, of a model with states; by default the state of the session.
+            on_device: whether fresh outputs made by a device stay there, as device arrays; see
+                :meth:`byoc_core.VirtualMachine.run`.
 
         Returns:
             The outputs: arrays; arrays of strings, lists of arrays or of maps for outputs of these forms.
@@ -221,14 +225,14 @@ class Session:
             ExecutionError: a callee of the model failed.
         """
         if output_names is None:
-            return self._run(feeds, out, state)
+            return self._run(feeds, out, state, on_device=on_device)
         if isinstance(output_names, str):
             raise CallError("session", "output names are a single text", got=repr(output_names), expected="a list")
         names = [*output_names]
         for name in names:
             if name not in self._output_names:
                 raise _unknown("output", name, self._output_names)
-        results = dict(zip(self._output_names, self._run(feeds, out, state), strict=True))
+        results = dict(zip(self._output_names, self._run(feeds, out, state, on_device=on_device), strict=True))
         return [results[name] for name in names]
 
     def run_async(
@@ -238,6 +242,7 @@ class Session:
         *,
         out: Mapping[str, object] | None = None,
         state: State | None = None,
+        on_device: bool = False,
     ) -> Future[list[Any]]:
         """Start :meth:`run` in a thread of the session, and return its future.
 
@@ -245,7 +250,7 @@ class Session:
         calls wait. Calls of a model with states run one after the other, in the order of their start.
         ``await asyncio.wrap_future(session.run_async(None, feeds))`` waits in a coroutine.
         """
-        return self._executor().submit(self.run, output_names, feeds, out=out, state=state)
+        return self._executor().submit(self.run, output_names, feeds, out=out, state=state, on_device=on_device)
 
     @property
     def state(self) -> State:
@@ -372,10 +377,21 @@ class Session:
         return profile(self.executable, arrays, function=self._call.name, **options)
 
     def _run(
-        self, feeds: Mapping[str, object], out: Mapping[str, object] | None, state: State | None = None
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, object] | None,
+        state: State | None = None,
+        *,
+        on_device: bool = False,
     ) -> list[Any]:
         if self._is_plain:
-            return [*_as_list(self._call.run(feeds, out, state))]
+            call = partial(self._call.run, on_device=True) if on_device else self._call.run
+            return [*_as_list(call(feeds, out, state))]
+        if on_device:
+            raise CallError(
+                "session",
+                "leaves no outputs on devices: inputs or outputs are converted by casting, buckets or their form",
+            )
         following = iter(self._run_packed(self._packed(feeds), out, state))
         return [unpack_value(value.form, following) for value in self.outputs]
 

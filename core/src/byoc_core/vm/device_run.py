@@ -7,15 +7,17 @@ memory of a pending copy, and before results are returned, the host waits for an
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from byoc_core.dtypes import to_numpy
-from byoc_core.errors import ExecutionError
+from byoc_core.errors import CallError, ExecutionError
+from byoc_core.runtime.device_arrays import DeviceArray, allocate_memory
 from byoc_core.runtime.devices import Device, DeviceMemory, DeviceTensor, label_of
 from byoc_core.runtime.module import NDArray
+from byoc_core.vm.device_arguments import Replacement
 from byoc_core.vm.program import ALIGNMENT, HOST, Program
 
 if TYPE_CHECKING:
@@ -58,6 +60,41 @@ class MachineDevices:
         """Return the device of a domain."""
         return self._devices[domain - 1]
 
+    def __iter__(self) -> Iterator[Device]:
+        """Yield the devices, in the order of the domains."""
+        return iter(self._devices)
+
+    def domain_of(self, device: Device) -> int | None:
+        """Return the domain of a device; ``None`` for a device of no domain."""
+        return next((number for number, own in enumerate(self._devices, start=1) if own is device), None)
+
+    def adopt(self, value: object, where: str) -> DeviceArray | None:
+        """Return another package's tensor on one of the devices as an array; ``None`` for all other values.
+
+        Devices of different domains may have the same DLPack device: the first device able to use the memory is taken.
+
+        Raises:
+            CallError: no device can use the tensor.
+        """
+        find_device = getattr(value, "__dlpack_device__", None)
+        if find_device is None:
+            return None
+        try:
+            device_type, number = find_device()
+            key = int(device_type), int(number)
+        except Exception:  # noqa: BLE001 - code of the producer; the conversion for the host reports the error
+            return None
+        failure: CallError | None = None
+        for device in self._devices:
+            if device.dlpack_device == key:
+                try:
+                    return DeviceArray.of_dlpack(value, device, where)
+                except CallError as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+        return None
+
     def constant(self, number: int, domain: int) -> DeviceTensor:
         """Return a constant of the program in the memory of a domain."""
         return self._constants[number, domain]
@@ -76,12 +113,7 @@ class MachineDevices:
         Raises:
             ExecutionError: the device has no such memory left, or failed otherwise.
         """
-        device = self[domain]
-        try:
-            return DeviceMemory(device, max(nbytes, 1))
-        except Exception as error:
-            problem = f"device `{label_of(device)}` cannot allocate {nbytes} bytes"
-            raise ExecutionError(where, f"{problem}: {type(error).__name__}: {error}") from error
+        return allocate_memory(self[domain], nbytes, where)
 
     def _upload(self, domain: int, arrays: Mapping[int, NDArray], program: Program) -> None:
         """Copy constants into one buffer of a device, and wait for the copies."""
@@ -116,6 +148,9 @@ class DeviceRun:
         devices: the devices of the machine.
         where: the function, for errors.
         describe: returns the text of an instruction by number, for errors.
+
+    Attributes:
+        replacements: by instruction, the work in place of copies left out by this call.
     """
 
     __slots__ = (
@@ -130,12 +165,14 @@ class DeviceRun:
         "_streams",
         "_tensors",
         "_where",
+        "replacements",
     )
 
     def __init__(self, devices: MachineDevices, where: str, describe: Callable[[int], str]) -> None:
         self._devices = devices
         self._where = where
         self._describe = describe
+        self.replacements: Mapping[int, Replacement] = {}
         self._arenas: dict[int, DeviceMemory] = {}
         # The arenas visible to the host, as arrays; and the tensors of registers holding arrays in such memory.
         self._maps: dict[int, NDArray] = {}
@@ -174,6 +211,11 @@ class DeviceRun:
         """
         tensor = DeviceTensor(self._arenas[domain].buffer, offset, dtype, shape)
         return self._content(number, tensor, self._maps.get(domain))
+
+    def content_of(self, number: int, array: DeviceArray) -> DeviceTensor | NDArray:
+        """Return the content of register ``number`` for a device array, to be kept by the caller during the call."""
+        device, tensor = array.device, array.tensor
+        return self._content(number, tensor, device.map(tensor.buffer) if device.domain.host_accessible else None)
 
     def tensor_of(self, frame: Frame, number: int) -> DeviceTensor:
         """Return the tensor of a register on a device; the register may hold an array over the same memory."""
@@ -258,8 +300,8 @@ class DeviceRun:
         target[...] = array
 
     def copy_within(self, domain: int, instruction: int, source: DeviceTensor, target: DeviceTensor) -> None:
-        """Enqueue a copy between tensors of a device."""
-        if not source.nbytes:
+        """Enqueue a copy between tensors of a device; nothing to do if the old value of a state is the new value."""
+        if not source.nbytes or (source.buffer is target.buffer and source.offset == target.offset):
             return
         self._devices[domain].copy_within(source, target, self.stream(domain, instruction))
 
@@ -304,6 +346,7 @@ class DeviceRun:
         self._enqueued.clear()
         self._pending.clear()
         self._dynamics.clear()
+        self.replacements = {}
 
     def _wait(self, domain: int, event: object) -> None:
         device = self._devices[domain]

@@ -63,10 +63,20 @@ def copy_step(program: Program, function: VMFunction, call: Call, frame: int, in
     domain = stream_domain(program, function, call)
 
     def copy_in(frame: Frame, array: NDArray, tensor: DeviceTensor) -> None:
-        frame.run_of_devices.copy_in(domain, index, source, array, tensor)
+        run = frame.run_of_devices
+        replacement = run.replacements.get(index)
+        if replacement is None:
+            run.copy_in(domain, index, source, array, tensor)
+        elif replacement.tensor is not None:
+            run.copy_within(domain, index, replacement.tensor.part(0, tensor.shape), tensor)
 
     def copy_out(frame: Frame, tensor: DeviceTensor, array: NDArray) -> None:
-        frame.run_of_devices.copy_out(domain, index, target, tensor, array)
+        run = frame.run_of_devices
+        replacement = run.replacements.get(index)
+        if replacement is not None and replacement.tensor is not None:
+            run.copy_within(domain, index, tensor, replacement.tensor)
+        if replacement is None or replacement.is_additional:
+            run.copy_out(domain, index, target, tensor, array)
 
     def copy_within(frame: Frame) -> None:
         run = frame.run_of_devices

@@ -49,10 +49,10 @@ def callee_name(program: Program, call: Call) -> str:
 def _function_lines(program: Program, function: VMFunction) -> list[str]:
     names = [str(register) for register in program.registers(function)]
     num_params = len(function.params)
-    yield_text = _specs_text(function.results, names[num_params:])
-    lines = [f"function {function.name}({_specs_text(function.params, names)}) -> ({yield_text})"]
-    first_constant, first_dynamic = num_params + len(function.results), function.first_view - len(function.dynamics)
     domain_texts = [_domain_text(program, function.domain_of(number)) for number in range(function.first_view)]
+    yield_text = _specs_text(function.results, names[num_params:], domain_texts[num_params:])
+    lines = [f"function {function.name}({_specs_text(function.params, names, domain_texts)}) -> ({yield_text})"]
+    first_constant, first_dynamic = num_params + len(function.results), function.first_view - len(function.dynamics)
     lines += [
         f"    c{index} = constant {number}{domain_texts[first_constant + index]}"
         for index, number in enumerate(function.constants)
@@ -108,9 +108,10 @@ def _join(names: Sequence[str], registers: Iterable[int]) -> str:
     return ", ".join(names[register] for register in registers)
 
 
-def _specs_text(specs: Sequence[TensorSpec], names: Sequence[str]) -> str:
+def _specs_text(specs: Sequence[TensorSpec], names: Sequence[str], domain_texts: Sequence[str]) -> str:
     return ", ".join(
-        f"{name} {spec.name}: {_tensor_text(spec.dtype, spec.shape)}" for spec, name in zip(specs, names, strict=False)
+        f"{name} {spec.name}: {_tensor_text(spec.dtype, spec.shape)}{domain_text}"
+        for spec, name, domain_text in zip(specs, names, domain_texts, strict=False)
     )
 
 

@@ -40,10 +40,11 @@ def check_domains(program: Program, function: VMFunction) -> None:
     """Check the domains of a function's registers and calls; the instructions are well-formed already.
 
     Raises:
-        ProgramError: a param or result is not in the host's memory, a storage belongs to two domains, a tensor is not
-            aligned for its domain, a call has a register outside the callee's domain, a copy is between two devices
-            without memory visible to the host, or a register of a device has strides. A call of the host may have
-            registers of a host-accessible domain, except for results defined by the call.
+        ProgramError: a param or result other than of a state is not in the host's memory, param and result of a state
+            are in different memory, a storage belongs to two domains, a tensor is not aligned for its domain, a call
+            has a register outside the callee's domain, a copy is between two devices without memory visible to the
+            host, or a register of a device has strides. A call of the host may have registers of a host-accessible
+            domain, except for results defined by the call.
     """
     where = f"function `{function.name}`"
     _check_numbers(where, program, function.domains, function.first_view, "registers owning memory")
@@ -52,8 +53,19 @@ def check_domains(program: Program, function: VMFunction) -> None:
             _check_code(program, function)
         return
     registers = program.registers(function)
+    state_registers: set[int] = set()
+    for state in function.states:
+        param, result = state.param, len(function.params) + state.result
+        state_registers.update((param, result))
+        if function.domains[param] != function.domains[result]:
+            raise ProgramError(
+                f"{where}, register {registers[result]}",
+                "has a new value of a state in other memory than the old value",
+                got=program.domain_name(function.domains[result]),
+                expected=program.domain_name(function.domains[param]),
+            )
     for number in range(len(function.params) + len(function.results)):
-        if function.domains[number] != HOST:
+        if function.domains[number] != HOST and number not in state_registers:
             raise ProgramError(
                 f"{where}, register {registers[number]}",
                 "lies in the memory of a device",
@@ -93,7 +105,7 @@ def _check_code(program: Program, function: VMFunction) -> None:
                 continue
             if instruction.callee == Builtin.ALLOCATE:
                 continue
-        expected, numbers = _requirement(program, instruction)
+        expected, numbers = _requirement(program, function, instruction)
         defined = set(instruction.results) if isinstance(instruction, Call) and is_defining(instruction) else set()
         for number in numbers:
             domain = function.domain_of(number)
@@ -128,14 +140,18 @@ def _check_copy(where: str, program: Program, function: VMFunction, call: Call) 
         )
 
 
-def _requirement(program: Program, instruction: Instruction) -> tuple[int, tuple[int, ...]]:
-    """Return the domain required by an instruction, and the registers of the instruction."""
+def _requirement(program: Program, function: VMFunction, instruction: Instruction) -> tuple[int, tuple[int, ...]]:
+    """Return the domain required by an instruction, and the registers of the instruction.
+
+    The result of a state may stay on a device.
+    """
     match instruction:
         case Call(kind=kind, callee=callee, args=args, results=results):
             is_extern = kind in (CallKind.EXTERN, CallKind.PACKED)
             return (program.domain_of(callee) if is_extern else HOST), (*args, *results)
         case Ret(values=values):
-            return HOST, values
+            states = {len(function.params) + state.result for state in function.states}
+            return HOST, tuple(number for number in values if number not in states)
         case If(condition=condition):
             return HOST, (condition,)
         case _:

@@ -18,12 +18,14 @@ from byoc_core.runtime.arguments import (
     join_inputs,
     separate_outputs,
 )
+from byoc_core.runtime.device_arrays import DeviceArray
 from byoc_core.runtime.devices import Device
 from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
 from byoc_core.runtime.parts import start_recording
 from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call, open_accounts
 from byoc_core.vm.device_choice import choose_devices
+from byoc_core.vm.device_results import DeviceResults
 from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.linked_function import LinkedFunction, Record
 from byoc_core.vm.linking import link
@@ -87,9 +89,11 @@ class VMCallable:
             CallError: an unknown name, wrong count, dtype, rank or shape of an input.
             ExecutionError: a callee of the function failed.
         """
+        results: NDArray | tuple[NDArray, ...]
         if named:
-            return self.run(join_inputs(f"function `{self.name}`", self._input_names, inputs, named))
-        results: NDArray | tuple[NDArray, ...] = self._call(*inputs)
+            results = self.run(join_inputs(f"function `{self.name}`", self._input_names, inputs, named))
+        else:
+            results = self._call(*inputs)
         return results
 
     def _call_checked(self, *inputs: object) -> NDArray | tuple[NDArray, ...]:
@@ -124,12 +128,14 @@ class VMCallable:
         inputs: Mapping[str, object],
         out: Mapping[str, object] | None = None,
         state: State | None = None,
-    ) -> NDArray | tuple[NDArray, ...]:
+        *,
+        on_device: bool = False,
+    ) -> Any:
         """Run the function on named inputs; see :meth:`VirtualMachine.run`."""
         if state is not None:
             raise self._stateless()
         linked = self._linked
-        if out is None and type(inputs) is dict and len(inputs) == len(self._input_names):
+        if out is None and not on_device and type(inputs) is dict and len(inputs) == len(self._input_names):
             try:
                 arrays = [inputs[name] for name in self._input_names]
             except KeyError:
@@ -137,14 +143,18 @@ class VMCallable:
             else:
                 results: NDArray | tuple[NDArray, ...] = self._call(*arrays)
                 return results
-        if out is not None and (returned := linked.run_in_extension(inputs, out)) is not None:
+        if out is not None and not on_device and (returned := linked.run_in_extension(inputs, out)) is not None:
             return returned
         where = f"function `{self.name}`"
         check_names(where, "input", inputs, self.params, complete=True)
         accepted, sizes = linked.accept([inputs[name] for name in self._input_names])
         if out is not None:
             check_names(where, "output", out, self.results, complete=False)
-        found = self._run_into(accepted, sizes, out) if out else linked.run(accepted, None, sizes)
+        found = (
+            self._run_into(accepted, sizes, out or {}, on_device=on_device)
+            if out or on_device
+            else linked.run(accepted, None, sizes)
+        )
         return found[0] if len(found) == 1 else tuple(found)
 
     def bind(self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> Callable[[], Any]:
@@ -190,14 +200,19 @@ class VMCallable:
 
     def _run_into(
         self,
-        inputs: Sequence[NDArray],
+        inputs: Sequence[object],
         sizes: dict[str, int],
         out: Mapping[str, object],
-        state_buffers: Mapping[int, NDArray] = MappingProxyType({}),
-    ) -> list[NDArray]:
+        state_buffers: Mapping[int, Any] = MappingProxyType({}),
+        *,
+        on_device: bool = False,
+    ) -> list[Any]:
         """Run the function with buffers of the caller for some results, and ``state_buffers`` for states."""
         linked = self._linked
         specs = linked.function.results
+        if on_device or any(isinstance(buffer, DeviceArray) for buffer in out.values()):
+            arrays = DeviceResults(linked, inputs, sizes, out, state_buffers, on_device=on_device)
+            return arrays.fill(lambda buffers: self._run_into(inputs, sizes, arrays.host_buffers, buffers))
         if not out:
             return linked.run(inputs, [*map(state_buffers.get, range(len(specs)))] if state_buffers else None, sizes)
         locations = argument_places(f"function `{self.name}`", "output", specs)
@@ -214,7 +229,9 @@ class VMCallable:
             sizes=dict(sizes),
         )
         separated, finish = separate_outputs(
-            inputs, list(caller_buffers.values()), [locations[index] for index in caller_buffers]
+            [array for array in inputs if isinstance(array, np.ndarray)],
+            list(caller_buffers.values()),
+            [locations[index] for index in caller_buffers],
         )
         targets = dict(zip(caller_buffers, separated, strict=True))
         buffers = [targets[index] if index in early else state_buffers.get(index) for index in range(len(specs))]
@@ -295,6 +312,7 @@ class VirtualMachine:
         else:
             requested_threads = None
         modules, constants = executable.modules, executable.constants
+        chosen_devices = choose_devices(program, modules, devices or {}) if program.domains or devices else ()
         linked = link(
             program,
             modules,
@@ -303,7 +321,7 @@ class VirtualMachine:
             native=native,
             num_threads=requested_threads,
             record=record,
-            devices=choose_devices(program, modules, devices or {}) if program.domains or devices else (),
+            devices=chosen_devices,
         )
         if record is not None:
             start_recording()
@@ -313,6 +331,7 @@ class VirtualMachine:
             linked[name].prepare()
         _prepare(modules, requested_threads)
         self._program = program
+        self._devices = dict(zip((domain.name for domain in program.domains), chosen_devices, strict=False))
         self._callables = {
             name: VMCallable(function) for name, function in linked.items() if not function.function.states
         }
@@ -325,6 +344,11 @@ class VirtualMachine:
     def functions(self) -> tuple[str, ...]:
         """The names of all functions, in order."""
         return self._program.function_names
+
+    @property
+    def devices(self) -> Mapping[str, Device]:
+        """The devices, by name of the memory domain."""
+        return MappingProxyType(self._devices)
 
     def __getitem__(self, name: str) -> VMCallable:
         """Return the function of this name.
@@ -371,15 +395,21 @@ class VirtualMachine:
         inputs: Mapping[str, object],
         out: Mapping[str, object] | None = None,
         state: State | None = None,
-    ) -> NDArray | tuple[NDArray, ...]:
+        *,
+        on_device: bool = False,
+    ) -> Any:
         """Run a function on named inputs.
 
         Args:
             name: the name of the function.
-            inputs: every input, by name.
+            inputs: every input, by name: arrays of the host, or arrays on a device of the machine
+                (:class:`byoc_core.runtime.device_arrays.DeviceArray`, or another package's by DLPack), read there
+                without a copy.
             out: buffers for some or all results, by name; the others are fresh. A buffer may overlap an input, and need
-                not be contiguous.
+                not be contiguous. Device arrays are filled on the device.
             state: the values kept from call to call; by default the state owned by the machine.
+            on_device: whether fresh results made by a device stay there, as device arrays; all others are arrays of the
+                host.
 
         Returns:
             The result, or a tuple of all results unless there is exactly one; buffers of ``out`` are among these.
@@ -390,7 +420,7 @@ class VirtualMachine:
                 buffer does not fit a result of a size only known after the run.
             ExecutionError: a callee of the function failed.
         """
-        return self[name].run(inputs, out, state)
+        return self[name].run(inputs, out, state, on_device=on_device)
 
     def bind(
         self, name: str, inputs: Mapping[str, object], out: Mapping[str, object] | None = None

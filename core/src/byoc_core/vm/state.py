@@ -14,8 +14,10 @@ from byoc_core.dims import Dim, evaluate, shape_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, OptionsError, near_names
 from byoc_core.runtime.arguments import bind_symbols, concrete_shape
+from byoc_core.runtime.devices import Device, label_of
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.threads import ForkLock
+from byoc_core.vm.state_buffers import StateBuffer, assign, first_rows, new_buffer, on_host
 
 if TYPE_CHECKING:
     from byoc_core.vm.program import StateSlot
@@ -37,12 +39,14 @@ class StateInfo:
         before: name, dtype and shape of the param: the value before a call.
         after: name, dtype and shape of the result: the value after a call.
         initial: the value before the first call; ``None`` for zeros, or for no rows of a moving length.
+        device: the device with the buffer; ``None`` for the host's memory.
     """
 
     slot: StateSlot
     before: TensorSpec
     after: TensorSpec
     initial: NDArray | None = None
+    device: Device | None = None
 
     @property
     def name(self) -> str:
@@ -67,6 +71,8 @@ class State:
     :meth:`byoc_core.VirtualMachine.run` or :meth:`byoc_core.Session.run`. The first call allocates the buffers and
     decides the sizes. A buffer with a moving length has room for more rows than used. Without room, the buffer is
     replaced by a buffer of twice the rows.
+
+    A value used by the functions of a device lies in the memory of the device, and stays there from call to call.
 
     A state serves one call at a time: a second call at the same time is an error. If a call fails after the function
     has started, the values may be of neither call, and further calls are errors until :meth:`reset` or :meth:`load`.
@@ -102,8 +108,8 @@ class State:
         self._grown = {symbol: info.length_after for info, symbol in zip(infos, self._symbols, strict=True) if symbol}
         self._capacity = capacity
         self._limit = limit
-        self._buffers: list[NDArray] | None = None
-        self._unused_buffers: list[NDArray] | None = None  # for the first call after a restart
+        self._buffers: list[StateBuffer] | None = None
+        self._unused_buffers: list[StateBuffer] | None = None  # for the first call after a restart
         self._sizes: dict[str, int] = {}
         self._lengths = [0] * len(self._infos)
         self._is_spoiled = False
@@ -142,7 +148,7 @@ class State:
             self._check_usable()
             if self._buffers is None:
                 raise CallError(self._where, f"has no value of `{name}` before the first call")
-            return self._values(self._buffers)[self.names.index(name)].copy()
+            return on_host(self._values(self._buffers)[self.names.index(name)])
 
     def reset(self) -> None:
         """Return to the values before the first call; the next call decides the sizes anew.
@@ -168,9 +174,9 @@ class State:
             twin._guard, twin._holder, twin.moved_nbytes = ForkLock(), None, 0
             twin._lengths, twin._unused_buffers = [*self._lengths], None
             if self._buffers is not None:
-                twin._buffers = [np.empty_like(buffer) for buffer in self._buffers]
+                twin._buffers = [self._like(index, buffer) for index, buffer in enumerate(self._buffers)]
                 for source, target in zip(self._values(self._buffers), twin._values(twin._buffers), strict=True):
-                    target[...] = source
+                    assign(target, source)
         return twin
 
     def __reduce__(self) -> NoReturn:
@@ -189,7 +195,10 @@ class State:
             self._check_usable()
             if self._buffers is None:
                 raise CallError(self._where, "has no values to save before the first call")
-            save_arrays(path, dict(zip(self.names, self._values(self._buffers), strict=True)))
+            values = [
+                value if isinstance(value, np.ndarray) else value.numpy() for value in self._values(self._buffers)
+            ]
+            save_arrays(path, dict(zip(self.names, values, strict=True)))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Replace the values by the values of a file from :meth:`save`, perhaps of another process.
@@ -213,10 +222,9 @@ class State:
                 for info, value in zip(self._infos, values, strict=True)
             ]
             buffers = [self._new_buffer(info, value.shape) for info, value in zip(self._infos, values, strict=True)]
-            self._lengths, self._sizes = lengths, self._own_sizes(sizes)
-            for value, target in zip(values, self._values(buffers), strict=True):
-                target[...] = value
-            self._buffers = buffers
+            for value, target in zip(values, self._values(buffers, lengths), strict=True):
+                assign(target, value)
+            self._lengths, self._sizes, self._buffers = lengths, self._own_sizes(sizes), buffers
             self._is_spoiled = False
 
     # -- for measurements --------------------------------------------------------------------------------------
@@ -238,13 +246,14 @@ class State:
                 self._buffers, self._unused_buffers, self._sizes = None, present, {}
             else:
                 buffers = [
-                    np.empty_like(value) if own is None else own
+                    self._like(index, value) if own is None else own
                     for index, value in enumerate(source._buffers)
                     for own in [self._fitting(present, index, value.shape)]
                 ]
                 values = source._values(source._buffers)
+                self._is_spoiled = True  # until the last copy has ended
                 for value, own in zip(values, self._values(buffers, source._lengths), strict=True):
-                    own[...] = value
+                    assign(own, value)
                 self._buffers, self._unused_buffers, self._sizes = buffers, None, dict(source._sizes)
             self._lengths, self._is_spoiled = [*source._lengths], False
 
@@ -257,9 +266,19 @@ class State:
         A first call that fails before the function starts decides no sizes.
 
         Raises:
-            CallError: another call is running, an earlier call has failed, or the state is of another function.
+            CallError: another call is running, an earlier call has failed, or the state is of another function, or of
+                a machine with other devices.
         """
         self._check_function(infos)
+        for own, other in zip(self._infos, infos, strict=True):
+            if own.device is not other.device:
+                raise CallError(
+                    f"{self._where}, `{own.name}`",
+                    "lies on another device than the machine's",
+                    got=label_of(own.device) if own.device else "the host's memory",
+                    expected=label_of(other.device) if other.device else "the host's memory",
+                    hint="save() the values, and load() them into a state of the machine.",
+                )
         with self._hold():
             self._check_usable()
             is_first = self._buffers is None
@@ -295,7 +314,7 @@ class State:
         self._buffers, self._unused_buffers = buffers, None
         self._sizes = self._own_sizes(sizes)
 
-    def read(self) -> list[NDArray]:
+    def read(self) -> list[StateBuffer]:
         """Return the values before a call, in the buffers."""
         assert self._buffers is not None
         return self._values(self._buffers)
@@ -320,12 +339,12 @@ class State:
                 info, (*buffer.shape[:axis], length, *buffer.shape[axis + 1 :]), buffer.shape[axis]
             )
             used = self._lengths[index]
-            source, target = (_rows(each, axis, used) for each in (buffer, larger))
-            target[...] = source
+            source, target = (first_rows(each, axis, used) for each in (buffer, larger))
+            assign(target, source)
             self.moved_nbytes += source.nbytes
             self._buffers[index] = larger
 
-    def write(self, lengths: Sequence[int]) -> list[NDArray]:
+    def write(self, lengths: Sequence[int]) -> list[StateBuffer]:
         """Return the places of the values after the call, in the buffers."""
         assert self._buffers is not None
         return self._values(self._buffers, lengths)
@@ -350,7 +369,7 @@ class State:
         if [(i.slot, i.before, i.after) for i in infos] != [(i.slot, i.before, i.after) for i in self._infos]:
             raise CallError(self._where, "is the state of another function")
 
-    def _fitting(self, buffers: Sequence[NDArray] | None, index: int, shape: Sequence[int]) -> NDArray | None:
+    def _fitting(self, buffers: Sequence[StateBuffer] | None, index: int, shape: Sequence[int]) -> StateBuffer | None:
         """Return the buffer of a state with the sizes of a shape, and perhaps room for more rows; ``None`` if none."""
         if buffers is None:
             return None
@@ -359,25 +378,30 @@ class State:
         fits = all(size == needed_size or (i == axis and size > needed_size) for i, (size, needed_size) in pairs)
         return buffer if fits else None
 
-    def _set_fixed_values(self, buffers: Sequence[NDArray]) -> None:
+    def _set_fixed_values(self, buffers: Sequence[StateBuffer]) -> None:
         """Set the values without a moving length to the values before the first call."""
         for info, buffer in zip(self._infos, buffers, strict=True):
             if info.slot.axis is None:
-                buffer[...] = 0 if info.initial is None else info.initial
+                assign(buffer, np.zeros((), buffer.dtype) if info.initial is None else info.initial)
 
     def _own_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the sizes of the states, without moving lengths."""
         names = shape_symbols(dim for info in self._infos for dim in info.before.shape)
         return {name: sizes[name] for name in names if name in sizes and name not in self._symbols}
 
-    def _values(self, buffers: Sequence[NDArray], lengths: Sequence[int] | None = None) -> list[NDArray]:
+    def _like(self, index: int, value: StateBuffer) -> StateBuffer:
+        """Return a buffer of a state in the shape of a value."""
+        info = self._infos[index]
+        return new_buffer(info.device, info.before.dtype, value.shape, f"{self._where}, `{info.name}`")
+
+    def _values(self, buffers: Sequence[StateBuffer], lengths: Sequence[int] | None = None) -> list[StateBuffer]:
         """Return the values in buffers, by default of the present lengths."""
         return [
-            buffer if info.slot.axis is None else _rows(buffer, info.slot.axis, length)
+            buffer if info.slot.axis is None else first_rows(buffer, info.slot.axis, length)
             for info, buffer, length in zip(self._infos, buffers, lengths or self._lengths, strict=True)
         ]
 
-    def _new_buffer(self, info: StateInfo, shape: Sequence[int], present_rows: int = 0) -> NDArray:
+    def _new_buffer(self, info: StateInfo, shape: Sequence[int], present_rows: int = 0) -> StateBuffer:
         """Return a buffer with room for a value of this shape, and for more rows of a moving length."""
         axis, shape = info.slot.axis, list(shape)
         if axis is not None:
@@ -390,10 +414,11 @@ class State:
                     hint="Make the state with a larger limit: new_state(limit=...).",
                 )
             shape[axis] = min(self._limit, max(shape[axis], self._capacity, 2 * present_rows, _FIRST_ROWS))
+        where = f"{self._where}, `{info.name}`"
         try:
-            return np.empty(shape, to_numpy(info.before.dtype))
+            return new_buffer(info.device, info.before.dtype, shape, where)
         except (MemoryError, ValueError, OverflowError) as error:
-            raise CallError(f"{self._where}, `{info.name}`", "does not fit into memory", got=shape) from error
+            raise CallError(where, "does not fit into memory", got=shape) from error
 
     def _check_values(self, where: str, values: Sequence[NDArray]) -> dict[str, int]:
         """Check the types of values, and return the sizes of their symbols."""
@@ -437,9 +462,3 @@ class State:
 
     def __repr__(self) -> str:
         return f"<{self._where}: {', '.join(self.names)}; length {self.length}>"
-
-
-def _rows(buffer: NDArray, axis: int, count: int) -> NDArray:
-    """Return the first rows of a buffer; all axes before the axis have size 1, therefore the rows are contiguous."""
-    rows: NDArray = buffer[(slice(None),) * axis + (slice(0, count),)]
-    return rows

@@ -7,11 +7,13 @@ from typing import Any
 
 from byoc_core.dims import LinearTerms, linear_terms
 from byoc_core.errors import CallError
-from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols
+from byoc_core.runtime.arguments import argument_places, bind_symbols
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.machine import VMCallable, check_names
+from byoc_core.vm.program import HOST
 from byoc_core.vm.state import MAX_LENGTH, State, StateInfo
+from byoc_core.vm.state_buffers import StateBuffer
 
 __all__ = ["StatefulCallable", "bind_linear", "stateful_callables"]
 
@@ -79,12 +81,15 @@ class StatefulCallable(VMCallable):
         inputs: Mapping[str, object],
         out: Mapping[str, object] | None = None,
         state: State | None = None,
-    ) -> NDArray | tuple[NDArray, ...]:
+        *,
+        on_device: bool = False,
+    ) -> Any:
         """Run the function on named inputs; see :meth:`byoc_core.VirtualMachine.run`."""
         where = f"function `{self.name}`"
         check_names(where, "input", inputs, self.params, complete=True)
         check_names(where, "output", out or {}, self.results, complete=False)
-        return self._run_on(self._state if state is None else state, [inputs[name] for name in self._input_names], out)
+        values = [inputs[name] for name in self._input_names]
+        return self._run_on(self._state if state is None else state, values, out, on_device=on_device)
 
     def bind(self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> Callable[[], Any]:
         """Refuse: a call changes the buffers of states.
@@ -98,7 +103,12 @@ class StatefulCallable(VMCallable):
         return self._run_on(self._state, inputs, None)
 
     def _run_on(
-        self, state: State, values: Sequence[object], out: Mapping[str, object] | None
+        self,
+        state: State,
+        values: Sequence[object],
+        out: Mapping[str, object] | None,
+        *,
+        on_device: bool = False,
     ) -> NDArray | tuple[NDArray, ...]:
         linked, infos = self._linked, self._infos
         if len(values) != len(self._plain_inputs):
@@ -117,7 +127,7 @@ class StatefulCallable(VMCallable):
             arguments = self._with_states(arrays, state.read())
             state_buffers = dict(zip((info.slot.result for info in infos), state.write(lengths), strict=True))
             try:
-                results = self._run_into(arguments, sizes, out or {}, state_buffers)
+                results = self._run_into(arguments, sizes, out or {}, state_buffers, on_device=on_device)
             except CallError:
                 if not all(linked.early_results):  # the call ended after the run, because of a size learnt by the run
                     state.spoil()
@@ -129,7 +139,7 @@ class StatefulCallable(VMCallable):
         found = tuple(results[index] for index in self._output_places)
         return found[0] if len(found) == 1 else found
 
-    def _with_states(self, values: Sequence[Any], old_values: Sequence[NDArray]) -> list[Any]:
+    def _with_states(self, values: Sequence[Any], old_values: Sequence[StateBuffer]) -> list[Any]:
         """Return the arguments of the linked function."""
         arguments: list[Any] = [None] * (len(values) + len(old_values))
         for index, value in zip(self._input_places, values, strict=True):
@@ -142,7 +152,8 @@ class StatefulCallable(VMCallable):
         """Return the inputs as arrays readable by the function, and the sizes of its symbols."""
         specs, locations = self._plain_inputs, self._locations
         arrays = [
-            as_input(value, spec, locations[i]) for i, (value, spec) in enumerate(zip(values, specs, strict=True))
+            self._linked.accept_input(value, spec, locations[i])
+            for i, (value, spec) in enumerate(zip(values, specs, strict=True))
         ]
         # Each call has other sizes. Binding sums of symbols directly takes a tenth of the time of the general way.
         shapes = self._linear_shapes
@@ -196,14 +207,17 @@ def stateful_callables(
     found = {}
     for name, target in linked.items():
         function, references = target.function, target.program.constants
+        devices = target.devices
         infos = [
             StateInfo(
                 slot,
                 function.params[slot.param],
                 function.results[slot.result],
                 None if slot.initial is None else constants[references[slot.initial].digest],
+                None if devices is None or domain == HOST else devices[domain],
             )
             for slot in function.states
+            for domain in [function.domain_of(slot.param)]
         ]
         if infos:
             found[name] = StatefulCallable(target, infos)

@@ -21,6 +21,9 @@ from byoc_opencl.source import complete_source
 
 __all__ = ["BuiltProgram", "Kernel", "OpenClDevice", "OpenClEvent", "OpenClStream"]
 
+_DLPACK_OPENCL = 4
+"""``kDLOpenCL``."""
+
 _GROUP, _MOST_GROUPS = 64, 4096
 """Threads of a work group, and the largest number of groups of a launch."""
 
@@ -243,6 +246,28 @@ class OpenClDevice(Device):
                 dst_offset=target.offset,
                 byte_count=source.nbytes,
             )
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """DLPack's OpenCL device of the same index."""
+        return _DLPACK_OPENCL, self._index
+
+    def dlpack_handle(self, buffer: object) -> int:
+        """Return the ``cl_mem`` of a buffer."""
+        return int(_buffer_of(buffer).int_ptr)
+
+    def adopt(self, handle: int, nbytes: int) -> object:
+        """Return a buffer for a ``cl_mem`` of the context of this device; the driver counts the references.
+
+        Raises:
+            BufferError: the memory belongs to another context, or is too small.
+        """
+        context = self._context
+        buffer: Any = cl.Buffer.from_int_ptr(handle, retain=True)
+        if buffer.context != context or buffer.size < nbytes:
+            buffer.release()
+            raise BufferError(f"no memory of {nbytes} bytes in the context of device `{label_of(self)}`")
+        return buffer
 
     def record(self, stream: object) -> OpenClEvent:
         """Return an event for all work so far."""

@@ -6,6 +6,8 @@ from byoc_conformance.promise import Promise
 from byoc_conformance.promises.l4_behaviour import (
     buffers,
     calls,
+    device_arrays,
+    device_states,
     devices,
     errors,
     lowered_steps,
@@ -34,5 +36,7 @@ PROMISES: tuple[Promise, ...] = (
     *permissions.PROMISES,
     *lowered_steps.PROMISES,
     *devices.PROMISES,
+    *device_states.PROMISES,
+    *device_arrays.PROMISES,
 )
 """The promises of the level; the check of the process-wide state comes first."""

@@ -18,7 +18,7 @@ from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l4_behaviour.running import require_examples
 from byoc_conformance.subject import Subject
 
-__all__ = ["PROMISES"]
+__all__ = ["PROMISES", "devices_of"]
 
 _SIZES = (1, 3, 64, 1000, 65537)
 _DTYPES = ("uint8", "float32", "float64", "int16", "bool")
@@ -29,7 +29,7 @@ _IMPOSSIBLE = 1 << 60
 
 
 @cache
-def _devices(subject: Subject) -> tuple[Device, ...]:
+def devices_of(subject: Subject) -> tuple[Device, ...]:
     """Return the devices of the subject's compiled functions.
 
     Raises:
@@ -90,7 +90,7 @@ def _lease(device: Device) -> Iterator[_Lease]:
 
 
 def _check_copies(subject: Subject, case: str) -> None:
-    for device in _devices(subject):
+    for device in devices_of(subject):
         rng = generator_of(subject.spec.seed, label_of(device))
         alignment = device.domain.alignment
         for dtype in _DTYPES:
@@ -111,7 +111,7 @@ def _check_copies(subject: Subject, case: str) -> None:
 
 
 def _check_accesses(subject: Subject, case: str) -> None:
-    device = _devices(subject)[0]
+    device = devices_of(subject)[0]
     attempt = compile_examples(subject)
     owners = {name: module for module in attempt.executable.modules for name in module.function_names}
     num_checked = 0
@@ -157,7 +157,7 @@ def _check_region(device: Device, module: RuntimeModule, symbol: str, example: E
 
 
 def _check_memory_error(subject: Subject, case: str) -> None:
-    for device in _devices(subject):
+    for device in devices_of(subject):
         try:
             device.allocate(_IMPOSSIBLE)
         except MemoryError:

@@ -20,12 +20,14 @@ _CAPACITY = 1 << 30
 def _runs_on(
     device_class: type[ProtectedDevice] = ProtectedDevice,
     after: Callable[[Sequence[DeviceTensor]], object] | None = None,
+    wrap: Callable[[PackedFunction], Callable[..., object]] = lambda function: function.impl,
 ) -> Change:
     """Run all functions on a device.
 
     Args:
         device_class: the class of the device.
         after: called with the tensors after each function, by the device.
+        wrap: returns the implementation run by the device.
     """
 
     def change(names: dict[str, Any]) -> None:
@@ -39,7 +41,7 @@ def _runs_on(
                     return function
 
                 def enqueue(stream: DeviceStream, *tensors: DeviceTensor) -> None:
-                    stream.launch(function.impl, tensors)
+                    stream.launch(wrap(function), tensors)
                     if after is not None:
                         stream.enqueue(lambda: after(tensors))
 
@@ -77,6 +79,29 @@ class _WrongError(ProtectedDevice):
             raise RuntimeError("status -4") from error
 
 
+class _AdoptsWithoutOwner(ProtectedDevice):
+    """Frees memory of another package with the first of two owners."""
+
+    def adopt(self, handle: int, nbytes: int) -> object:
+        buffer = super().adopt(handle, nbytes)
+        super().free(buffer)
+        return buffer
+
+
+class _ChangesAfterReads(ProtectedDevice):
+    """Changes memory at the start of a buffer whenever the buffer is read by the host."""
+
+    def copy_out(self, source: DeviceTensor, target: Any, stream: object) -> None:
+        super().copy_out(source, target, stream)
+        byte = DeviceTensor(source.buffer, source.offset, "uint8", (1,))
+
+        def change() -> None:
+            with self.opened([byte]) as (array,):
+                array ^= np.uint8(0x55)
+
+        self._stream(stream).enqueue(change)
+
+
 class _WritesBeyond(ProtectedDevice):
     """Can change the byte behind a tensor."""
 
@@ -89,6 +114,18 @@ class _WritesBeyond(ProtectedDevice):
             return
         with self.opened([behind]) as (array,):
             array += np.uint8(1)
+
+
+def _clears_output_first(function: PackedFunction) -> Callable[..., object]:
+    """Return an implementation clearing its first output before reading: wrong if the output is an input in place."""
+    signature = function.signature
+    assert signature is not None
+
+    def run(*arrays: Any) -> None:
+        arrays[len(signature.inputs)][...] = 0
+        function.impl(*arrays)
+
+    return run
 
 
 def _writes_beyond(names: dict[str, Any]) -> None:
@@ -108,6 +145,13 @@ FAULTS = {
         frozenset({"L4-device-copies"}), run_half=_runs_on(_WrongCopies), also=frozenset({"L*"})
     ),
     "reports-memory-by-another-error": Fault(frozenset({"L4-device-memory-error"}), run_half=_runs_on(_WrongError)),
+    "frees-adopted-memory": Fault(frozenset({"L4-device-dlpack"}), run_half=_runs_on(_AdoptsWithoutOwner)),
+    "changes-memory-after-reads-of-the-host": Fault(
+        frozenset({"L4-device-arrays"}), run_half=_runs_on(_ChangesAfterReads), also=frozenset({"L*"})
+    ),
+    "clears-a-state-on-a-device-before-reading": Fault(
+        frozenset({"L4-device-states"}), run_half=_runs_on(wrap=_clears_output_first), also=frozenset({"L*"})
+    ),
     "writes-beyond-a-tensor-of-a-device": Fault(
         frozenset({"L4-device-accesses"}), run_half=_writes_beyond, also=frozenset({"L*"})
     ),

@@ -1,0 +1,81 @@
+"""Arrays in the memory of an OpenCL device: results left there, inputs read there, and the exchange by DLPack."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import byoc_core
+import numpy as np
+import pytest
+from byoc_core import VirtualMachine
+from byoc_core.errors import CallError
+from byoc_core.runtime.device_arrays import DeviceArray
+
+from plugins.opencl.tests.counted_devices import CountedDevice
+
+pytestmark = pytest.mark.usefixtures("needs_device")
+
+X = np.array([[1.5, -2.0, 0.25], [3.0, -1.0, 8.0]], np.float32)
+MODEL = byoc_core.parse("def main(x: R.Tensor((2, 3))):\n    y = R.add(x, x)\n    return y")
+
+
+class Foreign:
+    """A tensor of another package: nothing but the methods of DLPack."""
+
+    def __init__(self, array: DeviceArray) -> None:
+        self._array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> object:
+        return self._array.__dlpack__(**options)
+
+
+def machine_on(device: CountedDevice) -> VirtualMachine:
+    return VirtualMachine(byoc_core.build(MODEL, ["opencl"]), devices={"opencl": device})
+
+
+def test_values_stay_on_the_device_between_calls() -> None:
+    device = CountedDevice()
+    machine = machine_on(device)
+    value: Any = X
+    for _ in range(5):
+        value = machine.run("main", {"x": value}, on_device=True)
+    assert (device.counts.copies_in, device.counts.copies_out, device.counts.copies_within) == (1, 0, 0)
+    del machine
+    gc.collect()
+    np.testing.assert_array_equal(value.numpy(), 32 * X)
+    del value
+    gc.collect()
+    assert (device.counts.live_buffers, device.counts.live_streams) == (0, 0)
+
+
+def test_a_session_leaves_results_on_the_device() -> None:
+    device = CountedDevice()
+    session = byoc_core.Session(byoc_core.build(MODEL, ["opencl"]), device=device)
+    (y,) = session.run(None, {"x": X}, on_device=True)
+    (z,) = session.run(["y"], {"x": y}, out={"y": DeviceArray.empty(device, "float32", (2, 3), "z")})
+    assert isinstance(z, DeviceArray)
+    assert (device.counts.copies_in, device.counts.copies_out) == (1, 0)
+    np.testing.assert_array_equal(z.numpy(), 4 * X)
+
+
+def test_tensors_of_other_packages_are_read_in_place() -> None:
+    device = CountedDevice()
+    machine = machine_on(device)
+    array = DeviceArray.copy_of(X, device)
+    assert array.__dlpack_device__() == (4, 0)
+    found = machine.run("main", {"x": Foreign(array)}, on_device=True)
+    assert (device.counts.copies_in, device.counts.copies_out) == (1, 0)
+    np.testing.assert_array_equal(found.numpy(), 2 * X)
+    adopted = DeviceArray.of_dlpack(Foreign(array), device)
+    del array
+    gc.collect()
+    np.testing.assert_array_equal(adopted.numpy(), X)
+
+
+def test_memory_of_another_context_is_refused() -> None:
+    with pytest.raises(CallError, match="no memory of 24 bytes in the context of device `opencl:0`"):
+        machine_on(CountedDevice()).run("main", {"x": Foreign(DeviceArray.copy_of(X, CountedDevice()))})
