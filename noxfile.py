@@ -1,6 +1,6 @@
 """The sessions of `nox`: lint, types, and the tests of each package against its installed wheel.
 
-``nox`` alone runs every required check, two sessions at a time; ``nox -l`` lists the sessions;
+``nox`` alone runs every required check, three sessions at a time; ``nox -l`` lists the sessions;
 ``nox -s tests-core-3.13 -- -k dims`` runs a part of a session. At the end, nox prints the skipped tests and the
 processor time. The Python running nox runs all tests, with all plugins. The Python farthest from this version runs
 the tests with an outcome depending on the interpreter or its numpy (``pythons``, the mark ``interpreter``). The third
@@ -56,16 +56,19 @@ for _module in ("checks", "testing", "pages", "searches", "acceptance"):
     import_module(f"sessions.{_module}")
 
 # The longest sessions start first: the shorter fill the processors at the end.
-LONGEST = ("core", "ccompiler", "conformance", "rt", "dnnl", "cblas")
+LONGEST = ("core", "ccompiler", "conformance", "rt", "cblas", "dnnl")
+_TESTS = [f"tests-{name}-{MAIN}" for name in sorted(PACKAGES, key=lambda name: (*LONGEST, name).index(name))]
 nox.options.sessions = [
+    *_TESTS[:1],
     "conformance",
-    *(f"tests-{name}-{MAIN}" for name in sorted(PACKAGES, key=lambda name: (*LONGEST, name).index(name))),
+    *_TESTS[1:3],
     f"pythons-{FARTHEST}",
     "docs",
-    "core-alone",
-    "types",
     "demo",
     "tvm",
+    "core-alone",
+    *_TESTS[3:],
+    "types",
     "versions",
     "packaging",
     "cuda",

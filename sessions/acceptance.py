@@ -13,17 +13,26 @@ FIRST_TOGETHER = ("ccompiler", "dnnl")
 """The backends asked before the others: the kit's functions are claimed as a whole by the first backend."""
 
 
+_UNOPTIMISED = ("L1-*-compile*", "L2-op[*]", "L2-layouts[*]", "L2-random-graphs*")
+"""Tests of generated C without optimisation by gcc: of all pairs of attributes, axis orders, random graphs, and of the
+acceptance of C by the compiler.
+"""
+
 PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "ccompiler": {
-        "ccompiler": ("--except", "L2-op[*]"),
-        "ccompiler-ops": ("--only", "L2-op[*]", "--option", "opt_level=0"),
+        "ccompiler": tuple(word for tests in _UNOPTIMISED for word in ("--except", tests)),
+        "ccompiler-unoptimised": (
+            *(word for tests in _UNOPTIMISED for word in ("--only", tests)),
+            *("--option", "opt_level=0"),
+        ),
     },
     "opencl": {"opencl": ("--except", "L2-op[*]")},
 }
 """Runs of the kit by folder of the report, for a backend with several runs or without some promises.
 
-gcc optimises the C of all pairs of attributes for four minutes. Optimised C of all ops is judged on ONNX's cases,
-offered schedules and layouts, blocks and random graphs; ``nox -s thorough`` judges optimised C on all pairs.
+gcc optimises the C of all pairs of attributes for four minutes, and of the other unoptimised tests for two. Optimised C
+of all ops is judged on ONNX's cases, patterns, offered schedules, blocks and dynamic sizes; ``nox -s thorough`` judges
+optimised C in all tests.
 PoCL compiles the kernels of all pairs for five minutes; the plugin's tests compute a case of each op.
 """
 
@@ -33,8 +42,8 @@ def conformance(session: nox.Session) -> None:
     """Run the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
 
     ``nox -s conformance -- ccompiler`` runs the kit on one backend alone, ``-- packages`` on backends outside byoc.
-    Plugins together are checked for declarations, saving and execution, with the backends of most ops before the
-    others; ``nox -s thorough`` has each backend before the others, and checks partition and numbers too.
+    Plugins together are checked for saving and execution, with the backends of most ops before the others;
+    ``nox -s thorough`` has each backend before the others, and checks declarations, partition and numbers too.
     """
     install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
     subjects = session.posargs or ["host", *BACKENDS, "together", "packages"]
@@ -46,7 +55,7 @@ def conformance(session: nox.Session) -> None:
     if "together" in subjects:
         for name in FIRST_TOGETHER:
             kit_options = [f"--with={other}" for other in BACKENDS if other != name]
-            kit_options += [f"--level={level}" for level in ("L0", "L3", "L4")]
+            kit_options += [f"--level={level}" for level in ("L3", "L4")]
             if not keeps_promises(session, name, *kit_options, folder=f"{name}-with-others"):
                 broken.append(f"{name} with others")
     if "packages" in subjects:
@@ -61,7 +70,7 @@ def conformance(session: nox.Session) -> None:
 def thorough(session: nox.Session) -> None:
     """Run properties and the kit on more random examples, all faults of the kit, more calls, and plugins together.
 
-    Generated C is optimised in all tests of ccompiler.
+    Generated C is optimised in all tests of ccompiler and of the zoo's networks.
     """
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
@@ -69,7 +78,8 @@ def thorough(session: nox.Session) -> None:
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_EXAMPLES": "thorough"}
     session.run("pytest", "-n", count_workers(session), "-m", "hypothesis", *folders, *session.posargs, env=environment)
     soaks = ("core/tests/vm/test_soak.py", "plugins/dnnl/tests/test_dnnl_memory.py")
-    unfiltered = ("conformance/tests/test_fakes.py", *soaks, f"{PACKAGES['ccompiler']}/tests")
+    optimised = ("core/tests/models", f"{PACKAGES['ccompiler']}/tests")
+    unfiltered = ("conformance/tests/test_fakes.py", *soaks, *optimised)
     session.run("pytest", "-n", count_workers(session), *unfiltered, env=environment)
     session.run("python", "-m", "conformance.tests.planted_faults", "--jobs", count_workers(session))
     for name in ("host", *BACKENDS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,6 @@ from pathlib import Path
 import nox
 
 from sessions.packages import DIST, PACKAGES, ROOT, UNBUILT, group, install_wheels
-from sessions.running import count_workers
 
 _EPOCH = "1577836800"
 """The time of all files in wheels: equal sources give equal wheels, and equal wheels are not installed again."""
@@ -32,7 +32,7 @@ def wheels(session: nox.Session) -> None:
     def build(folder: str) -> None:
         session.run(*command, "--wheel-dir", str(DIST), str(copies / folder), env={"SOURCE_DATE_EPOCH": _EPOCH})
 
-    with ThreadPoolExecutor(int(count_workers(session))) as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # almost all other sessions wait for the wheels
         list(threads.map(build, PACKAGES.values()))
     session.log("built %s", ", ".join(sorted(path.name for path in DIST.glob("*.whl"))))
 

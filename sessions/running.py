@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from pathlib import Path
@@ -34,15 +35,16 @@ def prepare_environment() -> None:
 def count_sessions() -> int:
     """Return the number of sessions at once in a run of the defaults, with ``count_workers`` processes each.
 
-    A second session works while the first session starts, installs packages or waits for its last test.
+    The sessions are one more than processors: a session waits for a sixth of its time, for processes of tests,
+    deadlines, installations or its last test.
     """
-    return min(os.cpu_count() or 1, 2)
+    return min((os.cpu_count() or 1) + 1, 3)
 
 
 def count_workers(session: nox.Session) -> str:
     """Return the number of processes running tests of a session at once."""
-    shared = (os.cpu_count() or 1) // (count_sessions() if session.parallel else 1)
-    return str(min(max(shared, 1), 4))
+    sharing = count_sessions() if session.parallel else 1
+    return str(min(math.ceil((os.cpu_count() or 1) / sharing), 4))
 
 
 def run_tests(session: nox.Session, *arguments: str, **variables: str) -> None:

@@ -34,9 +34,11 @@ class BuiltModel:
     offloaded_share: float
 
 
-def build_model(module: IRModule, backends: Sequence[str]) -> BuiltModel:
-    """Build a model, save the executable, and load the artifact."""
-    executable = byoc_core.build(module, backends=backends)
+def build_model(
+    module: IRModule, backends: Sequence[str], options: Mapping[str, Mapping[str, object]] | None = None
+) -> BuiltModel:
+    """Build a model with options of the backends, save the executable, and load the artifact."""
+    executable = byoc_core.build(module, backends=backends, options=options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.byoc"
         executable.save(path)

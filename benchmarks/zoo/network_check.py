@@ -58,9 +58,9 @@ class ModelCheck:
                 check_symbolic(info, value.type)
         return module
 
-    def build(self, backends: Sequence[str]) -> BuiltModel:
-        """Build the model once for all sizes, save the executable, and load the artifact."""
-        return build_model(self.module, backends)
+    def build(self, backends: Sequence[str], options: Mapping[str, Mapping[str, object]] | None = None) -> BuiltModel:
+        """Build the model for all sizes, with options of the backends, save the executable, and load the artifact."""
+        return build_model(self.module, backends, options)
 
     def compare_sizes(self, built: BuiltModel) -> dict[str, Accuracy]:
         """Return the accuracy at every choice of dynamic sizes, each judged beside the worst errors of all choices."""

@@ -98,5 +98,6 @@ if __name__ == "__main__":
     main(
         command_line.packages,
         command_line.reports.absolute(),
-        ["-n", command_line.jobs, "--byoc-examples", command_line.examples],
+        # With a single job, the tests run in pytest's own process.
+        ["-n", "0" if command_line.jobs == "1" else command_line.jobs, "--byoc-examples", command_line.examples],
     )

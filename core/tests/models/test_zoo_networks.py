@@ -15,9 +15,11 @@ from benchmarks.zoo.built_model import BuiltModel
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.network_check import ModelCheck, check_symbolic
 from benchmarks.zoo.networks import NETWORKS
-from core.tests.models.zoo_backends import HOST, dynamic_backends
+from core.tests.models.zoo_backends import HOST, dynamic_backends, list_backends, result_options
 
 _MODELS = [(name, style) for name in NETWORKS for style in STYLES]
+_OPTIMISED = {("bert", "exported17"), ("efficientnet", "exported17")}
+"""Models built as users build models, with optimised C; the results of all others are tested without optimisation."""
 _DECODERS = [(name, style) for name, style in _MODELS if NETWORKS[name].has_cache]
 
 
@@ -28,7 +30,8 @@ def _check(name: str, style: str) -> ModelCheck:
 
 @cache
 def _build(name: str, style: str, backend: str) -> BuiltModel:
-    return _check(name, style).build([] if backend == HOST else [backend])
+    options = None if (name, style) in _OPTIMISED else result_options(backend)
+    return _check(name, style).build(list_backends(backend), options)
 
 
 @pytest.mark.parametrize("backend", dynamic_backends())

@@ -17,7 +17,7 @@ from benchmarks.zoo.built_model import BuiltModel
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.network_check import ModelCheck
 from benchmarks.zoo.networks import NETWORKS
-from core.tests.models.zoo_backends import HOST, dynamic_backends
+from core.tests.models.zoo_backends import HOST, dynamic_backends, list_backends, result_options
 
 _DECODERS = [(name, style) for name in NETWORKS for style in STYLES if NETWORKS[name].has_cache]
 
@@ -29,7 +29,7 @@ def _check(name: str, style: str) -> ModelCheck:
 
 def _build(name: str, style: str, backend: str) -> Executable:
     module = byoc_core.from_onnx(NETWORKS[name].build("tiny", style), states="detect")
-    return byoc_core.build(module, [backend] if backend != HOST else [])
+    return byoc_core.build(module, list_backends(backend), options=result_options(backend))
 
 
 def _stateful_run(executable: Executable) -> BuiltModel:

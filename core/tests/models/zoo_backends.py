@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 import byoc_core
 from byoc_core.backend import BackendHandle
 from byoc_core.backend import backends as installed_backends
 
-__all__ = ["HOST", "dynamic_backends"]
+__all__ = ["HOST", "dynamic_backends", "list_backends", "result_options"]
 
 HOST = "host"
 
@@ -22,6 +25,22 @@ def dynamic_backends() -> list[str]:
         for handle in handles
         if handle.info().dynamic_shapes and handle.compile_status().ok and not _takes_own_ops_only(handle)
     ]
+
+
+def list_backends(backend: str) -> list[str]:
+    """Return the argument ``backends`` of a build for a backend, or for the host."""
+    return [] if backend == HOST else [backend]
+
+
+def result_options(backend: str) -> Mapping[str, Mapping[str, object]]:
+    """Return the options of a build tested for results only: without optimisation by the C compiler.
+
+    The C compiler optimises a network for longer than all runs take. ``nox -s thorough`` optimises all networks.
+    """
+    model = installed_backends().get(backend).info().options
+    if os.environ.get("BYOC_EXAMPLES") == "thorough" or model is None or "opt_level" not in model.model_fields:
+        return {}
+    return {backend: {"opt_level": 0}}
 
 
 def _takes_own_ops_only(handle: BackendHandle) -> bool:

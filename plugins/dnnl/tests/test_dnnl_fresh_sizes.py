@@ -16,15 +16,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from byoc_core.ir import tensor
-from byoc_dnnl.capi import Algorithm, Query
-from byoc_dnnl.desc_facts import query_facts
+from byoc_dnnl.capi import Algorithm, Api, Query
+from byoc_dnnl.desc_facts import Facts, query_facts, query_facts_singly
 from byoc_dnnl.engine import MAX_PROGRAMS, open_engine
 from byoc_dnnl.engine import Region as BuiltRegion
+from byoc_dnnl.extension import extension, extension_status
 from byoc_dnnl.handles import Engine, MemoryDesc
 from byoc_dnnl.library import load_library
 from byoc_dnnl.memo import Memo
 from byoc_dnnl.post_ops import PostOp
-from byoc_dnnl.primitives import PrimitiveFactory
+from byoc_dnnl.primitives import PrimitiveFactory, Windows
 from byoc_dnnl.program import Program
 
 from plugins.dnnl.tests.dnnl_region import NDArray, Region, emit, need_avx512
@@ -244,7 +245,52 @@ def test_known_facts_are_those_of_the_library(sizes: tuple[int, ...]) -> None:
     descs += [found for desc in descs if (found := desc.part((0,) * len(desc.sizes), desc.sizes)) is not None]
     descs.append(MemoryDesc.any_layout(engine, sizes))
     for desc in descs:
-        assert desc.facts == query_facts(engine.api, desc)
+        assert desc.facts == query_facts(engine.api, desc.pointer)
+
+
+@pytest.mark.skipif(extension() is None, reason=extension_status())
+def test_the_extension_finds_the_facts_found_by_single_queries() -> None:
+    engine = open_engine()
+    image, weights = MemoryDesc.any_layout(engine, (1, 24, 9, 9)), MemoryDesc.any_layout(engine, (20, 24, 3, 3))
+    target = MemoryDesc.any_layout(engine, (1, 20, 9, 9))
+    windows = Windows((1, 1), (1, 1), (1, 1), (1, 1))
+    convolution = PrimitiveFactory(engine).convolution(image, weights, None, target, windows, ())
+    assert convolution is not None
+    plain = MemoryDesc.strided(engine, (6, 4, 8), dtype="int8")
+    part = plain.part((2, 0, 4), (2, 4, 3))
+    assert part is not None
+    queries = (Query.SRC_MD, Query.WEIGHTS_MD, Query.DST_MD, Query.SCRATCHPAD_MD)
+    no_bias = convolution.memory_desc(Query.WEIGHTS_MD, 1)
+    descs = [image, plain, part, plain.permuted((2, 0, 1)), *map(convolution.memory_desc, queries), no_bias]
+    found = [query_facts(engine.api, desc.pointer) for desc in descs]
+    assert found == [query_facts_singly(engine.api, desc.pointer) for desc in descs]
+    assert any(facts.blocks for facts in found)
+    assert any(facts.padded_sizes > facts.sizes for facts in found)
+    assert any(facts.offset for facts in found)
+    assert {len(facts.sizes) for facts in found} >= {0, 3, 4}
+
+
+@pytest.mark.skipif(extension() is None, reason=extension_status())
+def test_plans_are_the_same_without_the_extension_for_facts() -> None:
+    engine, queried = open_engine(), list[Facts]()
+
+    def query_singly(api: Api, pointer: object) -> Facts:
+        queried.append(query_facts_singly(api, pointer))
+        return queried[-1]
+
+    def plans() -> list[str]:
+        with pytest.MonkeyPatch.context() as patch:  # nothing known from other tests
+            patch.setattr(engine.api, "descs", Memo(1024))
+            patch.setattr(engine, "primitives", Memo(1024))
+            region = layers(3)
+            return [str(program_of(region, rows)) for rows in (5, 31)]
+
+    expected = plans()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("byoc_dnnl.desc_facts.extension", lambda: None)
+        patch.setattr("byoc_dnnl.desc_facts.query_facts_singly", query_singly)
+        assert plans() == expected
+    assert queried
 
 
 def test_a_request_is_answered_by_the_recent_description() -> None:

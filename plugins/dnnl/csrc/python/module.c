@@ -7,11 +7,18 @@ static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
   return type;
 }
 
+static PyMethodDef methods[] = {
+    {"describe", (PyCFunction)(void (*)(void))byoc_describe, METH_FASTCALL,
+     "Return the numbers of a memory description of oneDNN."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "byoc_dnnl._native",
     .m_doc = "Run the primitives of a region in a single run, without the interpreter lock.",
     .m_size = -1,
+    .m_methods = methods,
 };
 
 PyMODINIT_FUNC PyInit__native(void) {

@@ -15,6 +15,11 @@ typedef struct {
   PyObject *error; /* error(operation, step, status) returns an exception */
 } ProgramObject;
 
+/* describe(query, get_size, desc): the numbers of a memory description, given the addresses of oneDNN's
+ * dnnl_memory_desc_query and dnnl_memory_desc_get_size, as a tuple: kind, dtype, sizes, padded sizes, strides, offset,
+ * sizes and axes of blocks. */
+PyObject *byoc_describe(PyObject *module, PyObject *const *args, Py_ssize_t num_args);
+
 extern PyTypeObject *byoc_program_type;
 extern PyType_Spec byoc_program_spec, byoc_region_spec;
 

@@ -29,6 +29,14 @@ MULTIPLY: int
 # Columns of a panel of packed weights.
 PANEL_COLUMNS: int
 
+# Numbers of a memory description (csrc/python/objects.h): kind, dtype, sizes, padded sizes, strides, offset, sizes and
+# axes of blocks.
+_Numbers: TypeAlias = tuple[
+    int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], int, tuple[int, ...], tuple[int, ...]
+]
+
+def describe(query: int, get_size: int, desc: int, /) -> _Numbers: ...
+
 class Program:
     def __new__(
         cls,

@@ -356,6 +356,7 @@ class Api:
 
     Attributes:
         descs: recent memory descriptions, by request (:class:`~byoc_dnnl.memory_desc.MemoryDesc`).
+        desc_queries: the addresses of the functions for queries of a memory description, and of the size in bytes.
 
     Raises:
         AttributeError: a function is missing; the library is no oneDNN of version 3.
@@ -369,6 +370,8 @@ class Api:
             self._add(library if name == _EXECUTE else locked, name, c_int, parameters)
         for name, (result, parameters) in _WITHOUT_STATUS.items():
             self._add(locked, name, result, parameters)
+        queries: list[Any] = [self._functions[f"dnnl_memory_desc_{name}"] for name in ("query", "get_size")]
+        self.desc_queries = tuple(ctypes.cast(query, c_void_p).value or 0 for query in queries)
 
     def _add(self, library: ctypes.CDLL, name: str, result: object, parameters: tuple[object, ...]) -> None:
         function: Any = library[name]

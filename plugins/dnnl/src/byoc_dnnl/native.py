@@ -6,11 +6,8 @@ The extension reads locations and steps as tuples, by position (``csrc/python/pr
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import import_module
 from math import prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError
-from byoc_core.runtime.extension import SWITCH
 from byoc_core.runtime.module import NativeEntry, NDArray, Signature
 from byoc_core.runtime.threads import team_runner, use_openmp
 from byoc_core.runtime.vector_functions import vector_function
 
 from byoc_dnnl.arrays import address_of
 from byoc_dnnl.capi import Argument, Query, failure
+from byoc_dnnl.extension import extension, extension_status
 from byoc_dnnl.handles import Engine, MemoryDesc, Primitive
 from byoc_dnnl.plan import Buffer, CoreStep, Kernel, Kind, Location, Step
 from byoc_dnnl.static_form import Shapes
@@ -68,28 +65,6 @@ _REASONS = {-2: "the tensors do not match the signature", -3: "out of memory"}
 
 
 _Numbers = tuple[float | tuple[int, ...], ...]
-
-
-@cache
-def extension() -> ModuleType | None:
-    """Return the module ``byoc_dnnl._native``, or ``None`` if the module was not built or is switched off."""
-    return _find()[0]
-
-
-def extension_status() -> str:
-    """Return the reason why primitives are called from Python one by one; empty if the extension is in use."""
-    return _find()[1]
-
-
-@cache
-def _find() -> tuple[ModuleType | None, str]:
-    if os.environ.get(SWITCH) == "0":
-        return None, f"{SWITCH}=0 switches the C extension off"
-    try:
-        module = import_module("byoc_dnnl._native")
-    except ImportError as error:
-        return None, f"the C extension is missing or cannot be loaded: {error}"
-    return module, ""
 
 
 def make_program(program: Program) -> NativeProgram | None:

@@ -1,6 +1,6 @@
 """Fingerprints of layouts: equal numbers mean equal layouts.
 
-The native half computes the same numbers (``csrc/runtime/layout.c``).
+The native half computes the same numbers (``csrc/layout.c``).
 """
 
 from __future__ import annotations
