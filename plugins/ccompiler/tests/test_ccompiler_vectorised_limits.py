@@ -15,12 +15,23 @@ from byoc_core.native.toolchain import find_toolchain
 from plugins.ccompiler.tests.bench import Bench
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
-def test_a_chain_of_quantisations_has_no_branches(dtype: str, tmp_path: Path) -> None:
+def _branches(bench: Bench, folder: Path) -> list[str]:
+    """Return the messages of gcc about branches in loops of the generated C."""
     toolchain = find_toolchain()
     version = subprocess.run([*toolchain.command, "--version"], capture_output=True, text=True, check=True).stdout
     if "Free Software Foundation" not in version:
         pytest.skip("the compiler is not gcc, which tells about loops without vectors")
+    source = folder / "chain.c"
+    source.write_text(bench.module.get_source(), "utf-8")
+    command = [*toolchain.command, *toolchain.flags(BuildOptions(opt_level=2)), "-fopt-info-vec-missed"]
+    command += [f"-I{Path(native.__file__).parent}", "-c", str(source), "-o", str(folder / "chain.o")]
+    messages = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "missed" in messages, "gcc tells about the loops over calls at least"
+    return [line for line in messages.splitlines() if "control flow in loop" in line]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_a_chain_of_quantisations_has_no_branches(dtype: str, tmp_path: Path) -> None:
     bench = Bench(opt_level=2)
     builder = bench.builder()
     value = builder.param("x", tensor((32, 100), "float32"))
@@ -30,10 +41,14 @@ def test_a_chain_of_quantisations_has_no_branches(dtype: str, tmp_path: Path) ->
         quantised = builder.emit("quantize", value, scale, zero)
         value = builder.emit(op, builder.emit("dequantize", quantised, scale, zero))
     bench.add(builder, builder.emit("quantize", value, scale, zero))
-    source = tmp_path / "chain.c"
-    source.write_text(bench.module.get_source(), "utf-8")
-    command = [*toolchain.command, *toolchain.flags(BuildOptions(opt_level=2)), "-fopt-info-vec-missed"]
-    command += [f"-I{Path(native.__file__).parent}", "-c", str(source), "-o", str(tmp_path / "chain.o")]
-    messages = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    assert "missed" in messages, "gcc tells about the loops over calls at least"
-    assert [line for line in messages.splitlines() if "control flow in loop" in line] == []
+    assert _branches(bench, tmp_path) == []
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("op", ["nn.relu", "nn.gelu", "nn.hard_swish", "nn.swish", "tanh", "sigmoid"])
+def test_activations_of_halves_have_no_branches(op: str, dtype: str, tmp_path: Path) -> None:
+    bench = Bench(opt_level=2)
+    builder = bench.builder()
+    value = builder.param("x", tensor((32, 100), dtype))
+    bench.add(builder, builder.emit("negative", builder.emit(op, value)))
+    assert _branches(bench, tmp_path) == []

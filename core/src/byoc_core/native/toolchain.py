@@ -244,8 +244,8 @@ class Toolchain:
         itself marks the loops to unroll.
 
         A value limited to a range may be the constant at the limit. gcc computes what follows from the constant in a
-        branch of its own (partial redundancy elimination), and finds no vectors in loops with branches: a chain of
-        quantisations took six times as long.
+        branch of its own (partial redundancy elimination, jump threading), and finds no vectors in loops with branches:
+        a chain of quantisations took six times as long, an activation rounded to float16 ten times.
 
         For some processors (AMD's Zen, Intel's later ones from gcc 13 on) gcc contracts no products into a sum carried
         by a loop, but contracts the same in straight code: a row alone and a row among others would have other bits.
@@ -254,7 +254,7 @@ class Toolchain:
         if "__GNUC__" not in macros or "__clang__" in macros:
             return ()
         knows_fma = int(macros["__GNUC__"]) >= 8
-        flags = ("--param=max-completely-peel-times=15", "-fno-tree-pre")
+        flags = ("--param=max-completely-peel-times=15", "-fno-tree-pre", "-fno-thread-jumps")
         return (*flags, *(("--param=avoid-fma-max-bits=0",) if knows_fma else ()))
 
     def link_flags(self, options: BuildOptions) -> tuple[str, ...]:
