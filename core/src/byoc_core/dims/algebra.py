@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import keyword
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import total_ordering
 
@@ -97,9 +97,13 @@ class DimExpr:
 
     terms: tuple[tuple[Monomial, int], ...]
     _symbols: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
+    kept_function: Callable[[Mapping[str, int]], int] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+    """The function made by :func:`byoc_core.dims.values.value_function`."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Leave out the symbols, which follow from the terms."""
+        """Leave out the symbols and the function, which follow from the terms."""
         return (DimExpr, (self.terms,))
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from byoc_core.dims.algebra import Atom, Dim, DimExpr, only_atom, terms_of
 from byoc_core.dims.division import exact_div, floordiv, mod
 from byoc_core.dims.selection import CALLS, dim_max
+from byoc_core.dims.values import value_function
 from byoc_core.errors import IRTypeError
 
 __all__ = [
@@ -39,7 +40,12 @@ def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
     Raises:
         IRTypeError: a symbol is missing, a divisor is zero, or ``broadcast`` meets sizes that do not fit.
     """
-    value = substitute(dim, sizes)
+    if isinstance(dim, int):
+        return dim
+    try:
+        return value_function(dim)(sizes)
+    except (KeyError, ZeroDivisionError):
+        value = substitute(dim, sizes)
     if isinstance(value, int):
         return value
     raise IRTypeError("dim", f"the size of {', '.join(sorted(symbols_of(value)))} in {dim} is not known")

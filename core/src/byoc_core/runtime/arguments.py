@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeGuard, overload
 
 import numpy as np
 
-from byoc_core.dims import Dim, DimExpr, solve_symbol, substitute, symbol, symbols_of
+from byoc_core.dims import Dim, DimExpr, evaluate, solve_symbol, substitute, symbol, symbols_of
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, IRTypeError
 from byoc_core.runtime.dlpack import from_dlpack
@@ -341,12 +341,14 @@ def concrete_shape(spec: TensorSpec, sizes: dict[str, int], where: str) -> tuple
     shape: list[int] = []
     for dim in spec.shape:
         try:
-            size = substitute(dim, sizes)
+            size = evaluate(dim, sizes)
         except IRTypeError as error:
-            raise CallError(where, f"size {dim} cannot be computed: {error.problem}") from error
-        if not isinstance(size, int):
-            unknown = ", ".join(sorted(symbols_of(size)))
-            raise CallError(where, f"size {dim} is not determined by the inputs: {unknown} is unknown")
+            unknown = ", ".join(sorted(symbols_of(dim) - sizes.keys()))
+            if unknown:
+                text = f"size {dim} is not determined by the inputs: {unknown} is unknown"
+            else:
+                text = f"size {dim} cannot be computed: {error.problem}"
+            raise CallError(where, text) from error
         if size < 0:
             raise CallError(where, f"size {dim} is negative", got=size)
         shape.append(size)
@@ -439,6 +441,8 @@ def check_dtype_and_rank(array: Typed, spec: TensorSpec, where: str) -> None:
 def _bind_dim(dim: Dim, size: int, sizes: dict[str, int]) -> bool:
     """Decide one dimension, perhaps binding a symbol; return ``False`` if wrong or not yet decidable."""
     try:
+        if isinstance(dim, int) or dim.symbols <= sizes.keys():
+            return evaluate(dim, sizes) == size
         value = substitute(dim, sizes)
     except IRTypeError:
         return False
