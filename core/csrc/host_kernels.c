@@ -46,13 +46,15 @@ static PyObject *choose_boxes(PyObject *module, PyObject *arguments) {
   choice.max_boxes = max_boxes;
   rows_of_boxes found = {0};
   PyObject *result = NULL;
+  void *scratch = NULL;
   const Py_ssize_t itemsize = choice.is_double ? sizeof(double) : sizeof(float);
-  void *scratch = malloc(byoc_box_scratch_nbytes(num_boxes, choice.is_double) + 1);
-  if (!scratch) {
-    PyErr_NoMemory();
-  } else if (boxes.len != num_images * num_boxes * 4 * itemsize ||
+  if (boxes.len != num_images * num_boxes * 4 * itemsize ||
              scores.len != num_images * num_classes * num_boxes * itemsize) {
     PyErr_SetString(PyExc_ValueError, "choose_boxes: operands have other sizes");
+  } else if (num_images * num_classes * num_boxes == 0) {
+    result = PyByteArray_FromStringAndSize(NULL, 0);
+  } else if (!(scratch = malloc(byoc_box_scratch_nbytes(num_boxes, choice.is_double)))) {
+    PyErr_NoMemory();
   } else {
     int status;
     Py_BEGIN_ALLOW_THREADS

@@ -59,6 +59,7 @@ def test_gcc_alone_gets_parameters(tmp_path: Path, macros: str, expected: list[s
     script.chmod(0o755)
     flags = Toolchain([str(script)]).flags(BuildOptions())
     assert [flag.removeprefix("--param=") for flag in flags if flag.startswith("--param=")] == expected
+    assert {"-fno-tree-pre", "-fno-thread-jumps"}.isdisjoint(flags) == (not expected)
 
 
 def test_the_target_records_instruction_sets() -> None:

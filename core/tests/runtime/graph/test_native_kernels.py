@@ -69,6 +69,13 @@ def test_many_boxes() -> None:
     np.testing.assert_array_equal(found, _reference(SUPPRESSION)(*operands, center_point_box=False))
 
 
+def test_no_memory_is_taken_without_images() -> None:
+    scores = np.broadcast_to(np.zeros((), "f4"), (0, 1, 1 << 40))
+    boxes = np.broadcast_to(np.zeros((), "f4"), (0, 1 << 40, 4))
+    operands = (boxes, scores, np.array(1), np.zeros((), "f4"), np.zeros((), "f4"))
+    assert native_kernels()[SUPPRESSION](*operands, center_point_box=False).shape == (0, 3)
+
+
 def test_misfits_are_the_errors_of_the_numpy_kernel() -> None:
     operands = (
         np.zeros((1, 5, 4), "f4"),

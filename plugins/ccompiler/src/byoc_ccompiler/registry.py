@@ -17,6 +17,7 @@ from byoc_ccompiler.kernels import (
     data_movement,
     einsum,
     elementwise,
+    grid_sampling,
     indexing,
     layers,
     ordering,
@@ -57,6 +58,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     *axes.FAMILIES,
     einsum.FAMILY,
     resizing.FAMILY,
+    grid_sampling.FAMILY,
     *layers.FAMILIES,
     recurrence.FAMILY,
 )

@@ -32,8 +32,14 @@ _FARTHEST = 1 << 40
 
 
 def _grid_sample(x: NDArray, grid: NDArray, *, method: str, border: str, align_corners: bool) -> NDArray:
-    """Return the values of images at positions between -1 and 1; the last coordinate is along the first axis."""
+    """Return the values of images at positions between -1 and 1; the last coordinate is along the first axis.
+
+    Raises:
+        ExecutionError: there are positions in an image without elements.
+    """
     check_array_shape("nn.grid_sample", "grid", grid.shape, (x.shape[0], *grid.shape[1:-1], x.ndim - 2))
+    if grid.size and 0 in x.shape[2:]:
+        raise ExecutionError("op `nn.grid_sample`", "has positions in an image without elements", got=x.shape)
     work = np.result_type(working_dtype(x.dtype), np.float32) if method != "nearest" else x.dtype
     batch, sizes, spatial = x.shape[0], grid.shape[1:-1], x.shape[2:]
     taps: list[list[tuple[NDArray, NDArray, NDArray | None]]] = []
