@@ -24,6 +24,7 @@ from byoc_ccompiler.kernels import (
     products,
     quantised_products,
     recurrence,
+    region_alignment,
     resizing,
     rows,
     transposes,
@@ -57,6 +58,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     *axes.FAMILIES,
     einsum.FAMILY,
     resizing.FAMILY,
+    region_alignment.FAMILY,
     *layers.FAMILIES,
     recurrence.FAMILY,
 )
