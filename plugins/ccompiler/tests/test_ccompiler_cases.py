@@ -34,7 +34,7 @@ reshape squeeze expand_dims concat split strided_slice nn.pad nn.border_pad tile
 space_to_depth reverse_sequence take gather_elements gather_nd one_hot scatter_slice full shape_of size shape_to_tensor
 """
 EXACT = "scatter_elements scatter_nd arange sort argsort topk argmin argmax cumsum cumprod quantize dequantize"
-ROUNDING = "einsum nn.resize nn.lrn nn.group_norm nn.rotary_embedding nn.attention nn.rnn nn.gru nn.lstm"
+ROUNDING = "einsum nn.resize nn.roi_align nn.lrn nn.group_norm nn.rotary_embedding nn.attention nn.rnn nn.gru nn.lstm"
 
 
 def _cases(names: str) -> Iterator[tuple[OpCase, str]]:

@@ -25,6 +25,7 @@ from byoc_ccompiler.kernels import (
     products,
     quantised_products,
     recurrence,
+    region_alignment,
     resizing,
     rows,
     transposes,
@@ -59,6 +60,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     einsum.FAMILY,
     resizing.FAMILY,
     grid_sampling.FAMILY,
+    region_alignment.FAMILY,
     *layers.FAMILIES,
     recurrence.FAMILY,
 )

@@ -113,10 +113,12 @@ def _roi_align(
     """Return the pooled samples of each region.
 
     Raises:
-        ExecutionError: a region is in a missing image, or far larger than an image.
+        ExecutionError: a region is in a missing image, in an image without pixels, or far larger than an image.
     """
     check_array_shape("nn.roi_align", "rois", rois.shape, (len(rois), 4))
     check_array_shape("nn.roi_align", "batches", batches.shape, (len(rois),))
+    if len(rois) and 0 in x.shape[2:]:
+        raise ExecutionError("op `nn.roi_align`", "has a region in an image without pixels", got=x.shape)
     work = working_dtype(x.dtype)
     images, (height, width) = x.astype(work, copy=False), size
     result = np.zeros((len(rois), x.shape[1], height, width), work)

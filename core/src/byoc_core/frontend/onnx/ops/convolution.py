@@ -8,6 +8,7 @@ from byoc_core.dims import Dim, product
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.data_sizes import read_sizes
 from byoc_core.frontend.onnx.ops.padding import surround
+from byoc_core.frontend.onnx.ops.proven_sizes import with_size
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 
@@ -111,14 +112,15 @@ def emit_convolution(node: NodeContext, x: Value, weight: Value, *, weight_index
     rank = len(image)
     window = _read_window(node, rank, weight_index)
     strides, dilation = _read_each(node, "strides", rank), _read_each(node, "dilations", rank)
+    groups = node.attr_int("group", 1)
     return node.emit(
         f"nn.conv{rank}d",
-        x,
+        with_size(node, x, 1, node.shape(weight_index)[1] * groups),
         weight,
         strides=strides,
         padding=_read_padding(node, image, window, strides, dilation),
         dilation=dilation,
-        groups=node.attr_int("group", 1),
+        groups=groups,
     )
 
 
@@ -139,7 +141,7 @@ def _import_conv_transpose(node: NodeContext) -> Sequence[Imported]:
     padding, missing = _read_transposed_padding(node, image, window, strides, dilation, extra)
     result = node.emit(
         f"nn.conv{rank}d_transpose",
-        node.value(0),
+        with_size(node, node.value(0), 1, node.shape(1)[0]),
         node.value(1),
         strides=strides,
         padding=padding,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.proven_sizes import with_columns, with_size
 from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS"]
 
 
 def _import_matmul(node: NodeContext) -> Sequence[Imported]:
-    return (node.emit("matmul", *node.values()),)
+    return (node.emit("matmul", *with_columns(node, node.value(0), node.value(1))),)
 
 
 def _import_gemm(node: NodeContext) -> Sequence[Imported]:
@@ -23,7 +24,10 @@ def _import_gemm(node: NodeContext) -> Sequence[Imported]:
             raise node.error(f"input {index} is not a matrix", got=f"rank {len(node.shape(index))}")
     if node.attr_flag("transA"):
         left = node.emit("permute_dims", left, axes=(1, 0))
-    result: Value = node.emit("nn.dense" if node.attr_flag("transB") else "matmul", left, right)
+    if node.attr_flag("transB"):
+        result: Value = node.emit("nn.dense", with_size(node, left, 1, node.shape(1)[1]), right)
+    else:
+        result = node.emit("matmul", *with_columns(node, left, right))
     if alpha != 1.0:
         result = node.emit("multiply", result, node.scalar(alpha, 0))
     if not node.has_input(2) or beta == 0.0:

@@ -10,6 +10,7 @@ from byoc_core.dims import product
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.float_arithmetic import compute_in_wide_floats
+from byoc_core.frontend.onnx.ops.proven_sizes import with_size
 from byoc_core.frontend.onnx.ops.reduction import vector_norm
 from byoc_core.ir.module import Value
 from byoc_core.opset.types import TensorType
@@ -25,13 +26,19 @@ def _import_batch_norm(node: NodeContext) -> Sequence[Imported]:
     if not node.attr_flag("spatial", default=True):
         raise node.error("normalises every position separately (`spatial=0`), an unsupported mode")
     if not node.attr_flag("training_mode"):
-        return (node.emit("nn.batch_norm", *node.values(), axis=1, epsilon=epsilon),)
+        return (node.emit("nn.batch_norm", *_with_channels(node), axis=1, epsilon=epsilon),)
     if node.opset < 14:
         raise node.error("is in training mode", expected="operator set 14 or newer")
-    x, scale, bias, *running = node.values()
+    x, scale, bias, *running = _with_channels(node)
     mean, variance = _moments(node, x, [axis for axis in range(len(node.shape(0))) if axis != 1], keepdims=False)
     result = node.emit("nn.batch_norm", x, scale, bias, mean, variance, axis=1, epsilon=epsilon)
     return (result, *(_moving(node, old, new, momentum) for old, new in zip(running, (mean, variance), strict=True)))
+
+
+def _with_channels(node: NodeContext) -> list[Value]:
+    """Return the inputs, the first with as many channels as the second has elements."""
+    x, scale, *statistics = node.values()
+    return [with_size(node, x, 1, node.shape_of(scale)[0]) if node.shape_of(scale) else x, scale, *statistics]
 
 
 def _moments(node: NodeContext, x: Value, axes: Sequence[int], *, keepdims: bool) -> tuple[Value, Value]:
@@ -109,7 +116,7 @@ def _import_group_norm(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_instance_norm(node: NodeContext) -> Sequence[Imported]:
-    return (node.emit("nn.instance_norm", *node.values(), epsilon=node.attr_float("epsilon", 1e-5)),)
+    return (node.emit("nn.instance_norm", *_with_channels(node), epsilon=node.attr_float("epsilon", 1e-5)),)
 
 
 def _import_lrn(node: NodeContext) -> Sequence[Imported]:
