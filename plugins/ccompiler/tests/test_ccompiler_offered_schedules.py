@@ -76,7 +76,8 @@ CASES = {
     "wide depthwise": Case(
         "nn.conv2d", (1, 96, 12, 12), (96, 1, 7, 7), kinds("depthwise"), {"padding": (3, 3), "groups": 96}
     ),
-    "transposed": Case("nn.conv2d_transpose", (1, 4, 6, 6), (4, 5, 3, 3), kinds("loop")),
+    "transposed": Case("nn.conv2d_transpose", (1, 4, 6, 6), (4, 5, 3, 3), kinds("pixel")),
+    "transposed in groups": Case("nn.conv2d_transpose", (1, 4, 6, 6), (4, 5, 3, 3), kinds("loop"), {"groups": 2}),
     "dense": Case("nn.dense", (30, 50), (70, 50), kinds("panel")),
     "long dense": Case("nn.dense", (20, 900), (70, 900), kinds("panel")),
     "dense of a row": Case("nn.dense", (1, 90), (100, 90), kinds("panel", "dot")),
@@ -99,7 +100,9 @@ def schedules_of(bench: Bench, functions: Sequence[Function]) -> list[dict[str, 
     found = []
     for function in functions:
         op = function.bindings[0].op.name
-        (report,) = (report for report in ccompiler.byoc_generated_kernels([function], context) if op in report.ops)
+        names = {op, op.removesuffix("_transpose")}  # transposed convolutions become convolutions
+        reports = ccompiler.byoc_generated_kernels([function], context)
+        (report,) = (report for report in reports if not names.isdisjoint(report.ops))
         found.append(dict(report.schedule))
     return found
 

@@ -28,6 +28,7 @@ from byoc_ccompiler.regions.byte_products import use_byte_products
 from byoc_ccompiler.regions.channels_last import channels_last
 from byoc_ccompiler.regions.quantised_products import use_quantised_products
 from byoc_ccompiler.regions.single_indices import slice_single_indices
+from byoc_ccompiler.regions.transposed_convolutions import convolve_transposed
 from byoc_ccompiler.regions.widen_halves import widen_halves
 
 __all__ = ["prepare_regions"]
@@ -59,7 +60,7 @@ def prepare_regions(
     module = widen_halves(module, families)
     # Constants of 16-bit floats are cast now; quantised constants stay until their readers are known.
     fold = FoldConstants(kept=("dequantize",))
-    module = _run(module, fold, lambda module: channels_last(module, families), Simplify())
+    module = _run(module, fold, convolve_transposed, lambda module: channels_last(module, families), Simplify())
     module = slice_single_indices(module)
     return _run(module, use_byte_products, RemoveDeadCode(), use_quantised_products, RemoveDeadCode(), FoldConstants())
 

@@ -1,0 +1,112 @@
+"""Transposed convolutions as convolutions: equal numbers for all strides, filters, paddings and layouts."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from byoc_ccompiler.regions import prepare_regions
+from byoc_ccompiler.registry import FAMILIES
+from byoc_core.dims import Dim, symbol
+from byoc_core.ir import Function, tensor
+from byoc_core.runtime.module import NDArray
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plugins.ccompiler.tests.bench import PORTABLE, Bench
+
+SPATIAL = {1: "W", 2: "HW"}
+
+
+def _ops(bench: Bench, function: Function) -> set[str]:
+    module = prepare_regions([function], bench.constants, FAMILIES)
+    return {binding.op.name for binding in module[function.name].bindings}
+
+
+def _draw(rng: Random, bench: Bench, number: int) -> tuple[Function, list[NDArray]]:
+    """Return a transposed convolution of whole numbers, whose sums are exact in any order, and its input."""
+    rank = rng.choice((1, 2, 2, 2))
+    spatial, layout = SPATIAL[rank], rng.choice(("first", "last"))
+    taps, strides = [rng.randint(1, 5) for _ in range(rank)], [rng.randint(1, 3) for _ in range(rank)]
+    sizes = [rng.randint(1, 5) for _ in range(rank)]
+    extra = [rng.randint(0, stride - 1) for stride in strides]
+    lengths = [(n - 1) * s + k + e for n, s, k, e in zip(sizes, strides, taps, extra, strict=True)]
+    before = [rng.randint(0, min(tap - 1, length - 1)) for tap, length in zip(taps, lengths, strict=True)]
+    after = [
+        rng.randint(0, min(tap - 1, length - cut - 1)) for tap, length, cut in zip(taps, lengths, before, strict=True)
+    ]
+    groups = rng.choice((1, 1, 1, 2))
+    channels, out_channels, batch = groups * rng.randint(1, 4), rng.randint(1, 5), rng.randint(1, 3)
+    kernel_layout = rng.choice((f"IO{spatial}", f"OI{spatial}", f"{spatial}IO"))
+    dims = {"N": batch, "C": channels, **dict(zip(spatial, sizes, strict=True))}
+    data_layout = f"NC{spatial}" if layout == "first" else f"N{spatial}C"
+    filter_dims = {"I": channels, "O": out_channels, **dict(zip(spatial, taps, strict=True))}
+    draw = np.random.default_rng(number)
+    weight = draw.integers(-4, 5, [filter_dims[letter] for letter in kernel_layout]).astype("float32")
+    image = draw.integers(-4, 5, [dims[letter] for letter in data_layout]).astype("float32")
+    symbols = {
+        letter: symbol(f"{letter.lower()}{number}") for letter in rng.sample("N" + spatial, rng.randint(0, rank))
+    }
+    shape: list[Dim] = [symbols.get(letter, dims[letter]) for letter in data_layout]
+    builder = bench.builder()
+    attrs = {
+        "strides": tuple(strides),
+        "padding": (*before, *after),
+        "output_padding": tuple(extra),
+        "groups": groups,
+        "data_layout": data_layout,
+        "kernel_layout": kernel_layout,
+    }
+    x = builder.param("x", tensor(tuple(shape), "float32"))
+    result = builder.emit(f"nn.conv{rank}d_transpose", x, builder.const(weight), **attrs)
+    return bench.add(builder, builder.emit("nn.relu", result)), [image]
+
+
+@pytest.mark.parametrize("march", ["native", PORTABLE])
+def test_random_transposed_convolutions(march: str) -> None:
+    seen = set[bool]()
+
+    @settings(max_examples=3, deadline=None)
+    @given(st.randoms(use_true_random=True))
+    def check(rng: Random) -> None:
+        bench = Bench(march=march)
+        # Several at a time: a run of the C compiler costs more than a convolution.
+        cases = [_draw(rng, bench, number) for number in range(16)]
+        for function, inputs in cases:
+            (actual,), (expected,) = bench.run(function, *inputs), bench.reference(function, *inputs)
+            np.testing.assert_array_equal(actual, expected, err_msg=str(function))
+            seen.add(any(op.endswith("_transpose") for op in _ops(bench, function)))
+
+    check()
+    assert False in seen
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "attrs", "is_transposed"),
+    [
+        (("n", 6, "h", "w"), (6, 5, 2, 2), {"strides": (2, 2)}, False),
+        (("n", 6, 7, 8), (6, 5, 4, 4), {"strides": (2, 2), "padding": (1, 1, 1, 1)}, False),
+        ((1, 6, 7, 8), (6, 5, 3, 3), {"strides": (2, 2), "padding": (1, 1, 1, 1), "output_padding": (1, 1)}, False),
+        ((1, 6, 7, 8), (6, 1, 2, 2), {"strides": (2, 2), "groups": 6}, True),
+        ((1, 6, 7, 8), (6, 5, 3, 3), {"dilation": (2, 2)}, True),
+        ((1, 6, 7, 8), (6, 5, 1, 1), {"strides": (3, 3)}, True),
+    ],
+)
+def test_which_become_convolutions(
+    shape: tuple[int | str, ...], weight: tuple[int, ...], attrs: dict[str, object], is_transposed: bool
+) -> None:
+    bench = Bench()
+    builder = bench.builder()
+    x = builder.param("x", tensor(shape, "float32"))
+    filter_ = builder.const(np.ones(weight, "float32"))
+    function = bench.add(builder, builder.emit("nn.conv2d_transpose", x, filter_, **attrs))
+    assert ("nn.conv2d_transpose" in _ops(bench, function)) == is_transposed
+
+
+def test_a_filter_given_by_the_caller_stays_transposed() -> None:
+    bench = Bench()
+    builder = bench.builder()
+    x, weight = builder.param("x", tensor((1, 2, 3, 3))), builder.param("w", tensor((2, 2, 2, 2)))
+    function = bench.add(builder, builder.emit("nn.conv2d_transpose", x, weight, strides=(2, 2)))
+    assert "nn.conv2d_transpose" in _ops(bench, function)
