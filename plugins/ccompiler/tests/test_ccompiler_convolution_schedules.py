@@ -201,7 +201,7 @@ def test_other_schedules_are_refused(
         ("nn.conv2d", (1, 8, 8, 32), (8, 32, 1, 1), {}, PixelSchedule),
         ("nn.conv2d", (1, 56, 56, 64), (64, 64, 3, 3), {"padding": (1, 1)}, WinogradSchedule),
         ("nn.conv2d", (1, 8, 8, 32), (32, 1, 3, 3), {"groups": 32}, DepthwiseSchedule),
-        ("nn.conv2d_transpose", (1, 8, 8, 2), (2, 3, 3, 3), {}, LoopSchedule),
+        ("nn.conv2d_transpose", (1, 8, 8, 2), (2, 3, 3, 3), {"groups": 2}, LoopSchedule),
     ],
 )
 def test_reports_tell_the_schedule_that_was_chosen(
