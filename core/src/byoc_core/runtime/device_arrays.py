@@ -128,6 +128,19 @@ class DeviceArray:
         shape = (*self.shape[:axis], count, *self.shape[axis + 1 :])
         return DeviceArray(self._device, self._memory, self._tensor.part(0, shape))
 
+    def overlaps(self, other: DeviceArray) -> bool:
+        """Return whether the arrays have common bytes; memory adopted several times is the same memory."""
+        if not (self.nbytes and other.nbytes):
+            return False
+        memory, start = self._location()
+        other_memory, other_start = other._location()
+        return memory == other_memory and start < other_start + other.nbytes and other_start < start + self.nbytes
+
+    def _location(self) -> tuple[object, int]:
+        """Return the memory of the elements, and the offset of the first element in the memory."""
+        memory, offset = self._device.memory_of(self._tensor.buffer)
+        return memory, offset + self._tensor.offset
+
     def numpy(self) -> NDArray:
         """Return a copy of the elements in the host's memory.
 
