@@ -367,6 +367,46 @@ def test_arrays_overlap_on_a_device_without_dlpack() -> None:
     assert (x.overlaps(x), x.overlaps(x.first_rows(0, 1)), x.overlaps(y)) == (True, True, False)
 
 
+def test_copies_check_the_other_array() -> None:
+    device = npu()
+    table = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x = DeviceArray.copy_of(table, device)
+    for other, problem in (
+        (np.zeros((2, 3)), "has another dtype; got float64, expected float32"),
+        (np.zeros((2, 3), ">f4"), "has another dtype; got >f4, expected float32"),
+        (np.zeros((3, 2), np.float32), "has another shape; got [3, 2], expected [2, 3]"),
+        (np.zeros((1, 3), np.float32), "has another shape; got [1, 3], expected [2, 3]"),
+        (np.zeros((4, 3), np.float32), "has another shape; got [4, 3], expected [2, 3]"),
+        ([[1.0]], "is no array; got list"),
+    ):
+        given: Any = other
+        assert refusal(lambda given=given: x.assign(given)) == f"{x!r}, source of a copy: {problem}"
+        assert refusal(lambda given=given: x.copy_to(given)) == f"{x!r}, target of a copy: {problem}"
+    smaller = DeviceArray.empty(device, "float32", (1, 3), "y")
+    assert "has another shape" in refusal(lambda: x.assign(smaller))
+    read_only = np.zeros((2, 3), np.float32)
+    read_only.flags.writeable = False
+    assert refusal(lambda: x.copy_to(read_only)) == f"{x!r}, target of a copy: is read-only"
+    np.testing.assert_array_equal(x.numpy(), table)
+    strided = np.zeros((3, 2), np.float32).T
+    x.copy_to(strided)
+    np.testing.assert_array_equal(strided, table)
+    x.assign((2 * table).T.copy().T)
+    np.testing.assert_array_equal(x.numpy(), 2 * table)
+
+
+@pytest.mark.parametrize("start", range(5))
+def test_an_array_is_assigned_from_an_array_with_common_bytes(start: int) -> None:
+    device = npu(distinct_adoptions=True)
+    full = DeviceArray.copy_of(np.arange(8, dtype=np.float32), device)
+    source = DeviceArray.of_dlpack(Foreign(DeviceArray(device, full, full.tensor.part(8, (4,)))), device)
+    DeviceArray(device, full, full.tensor.part(4 * start, (4,))).assign(source)
+    expected = np.arange(8, dtype=np.float32)
+    expected[start : start + 4] = [2, 3, 4, 5]
+    np.testing.assert_array_equal(full.numpy(), expected)
+    assert device.counts.copies_within == {2: 0}.get(start, 2)
+
+
 def test_out_of_memory_for_a_result_is_an_error() -> None:
     device = npu()
     machine = machine_on(PLAIN, device)

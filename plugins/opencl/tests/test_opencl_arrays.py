@@ -98,6 +98,21 @@ def test_an_output_over_the_memory_of_an_input_is_written_after_the_reads() -> N
         machine.run("main", {"x": x, "w": w}, {"y": array, "z": adopted})
 
 
+def test_copies_check_the_array_of_the_host() -> None:
+    device = CountedDevice()
+    array = DeviceArray.copy_of(X, device)
+    strided = np.zeros((3, 2), np.float32).T
+    array.copy_to(strided)
+    np.testing.assert_array_equal(strided, X)
+    for other in (np.zeros((1, 3), np.float32), np.zeros((4, 3), np.float32), np.zeros((2, 3), np.int32)):
+        for copy in (array.copy_to, array.assign):
+            with pytest.raises(CallError, match=r"of a copy: has another (shape|dtype)"):
+                copy(other)
+    with pytest.raises(CallError, match="source of a copy: has another shape"):
+        array.assign(DeviceArray.empty(device, "float32", (4, 3), "y"))
+    np.testing.assert_array_equal(array.numpy(), X)
+
+
 def test_a_part_of_a_buffer_overlaps_the_buffer() -> None:
     """A part has a ``cl_mem`` of its own."""
     device = CountedDevice()
