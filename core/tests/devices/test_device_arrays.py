@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core import VirtualMachine, parse
+from byoc_core import Session, VirtualMachine, parse
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.ir import IRModule
+from byoc_core.profiling import Peaks, profile
 from byoc_core.runtime.device_arrays import DeviceArray
 from byoc_core.runtime.devices import DeviceTensor
 from byoc_core.runtime.protected_device import ProtectedDevice
-from byoc_core.transform import evaluate_function
+from byoc_core.transform import KeepStates, evaluate_function
 from byoc_core.vm import device_arguments, linked_function
 from byoc_core.vm.device_arguments import PlacedArguments
 from hypothesis import given, note, settings
@@ -405,6 +406,36 @@ def test_an_array_is_assigned_from_an_array_with_common_bytes(start: int) -> Non
     expected[start : start + 4] = [2, 3, 4, 5]
     np.testing.assert_array_equal(full.numpy(), expected)
     assert device.counts.copies_within == {2: 0}.get(start, 2)
+
+
+def test_a_profile_reads_arrays_on_devices() -> None:
+    device = npu()
+    text = 'def main(x: R.Tensor(("n",))):\n    a = R.negative(x)\n    return a'
+    session = Session(build_on(parse(text), toy_of(device, ["negative"])), device=device)
+    x = DeviceArray.copy_of(X, device)
+    before = device.counts.copies_in
+    for value in (x, Foreign(x)):
+        assert session.profile({"x": value}, num_calls=1, warm_up=0, peaks=Peaks(1e9, 1e9)).sizes == {"n": 4}
+    assert device.counts.copies_in == before
+    counter = parse('def main(x: R.Tensor(("n",)), h: R.Tensor(("n",))):\n    y = R.add(h, x)\n    return y')
+    executable = build_on(KeepStates((("h", "output0"),), "main")(counter), toy_of(device))
+    found = profile(executable, [x], devices={"npu": device}, num_calls=1, warm_up=0, peaks=Peaks(1e9, 1e9))
+    assert found.sizes == {"n": 4}
+
+
+def test_calls_without_arrays_on_devices_say_so() -> None:
+    device = npu()
+    x = DeviceArray.copy_of(X, device)
+    executable = build_on(parse('def main(x: R.Tensor(("n",))):\n    a = R.negative(x)\n    return a'), toy_of(device))
+    machine = run_on(executable, device)
+    assert "input 0 `x`: is not in CPU memory" in refusal(lambda: machine.bind("main", {"x": x}))
+    assert "output 0 `a`: is not in CPU memory" in refusal(lambda: machine.bind("main", {"x": X}, {"a": x}))
+    options: Any
+    for options in ({"casting": "same_kind"}, {"buckets": {"n": [4, 8]}}):
+        session = Session(executable, device=device, **options)
+        assert "`x`: is not in CPU memory" in refusal(lambda session=session: session.run(None, {"x": x}))
+        text = refusal(lambda session=session: session.run(None, {"x": X}, on_device=True))
+        assert "leaves no outputs on devices" in text
 
 
 def test_out_of_memory_for_a_result_is_an_error() -> None:
