@@ -109,6 +109,10 @@ class CountingDevice(Device):
         self._count("live_buffers", 1)
         return buffer
 
+    def memory_of(self, buffer: object) -> tuple[object, int]:
+        """Return the memory of a buffer, and the buffer's offset."""
+        return self._device.memory_of(buffer)
+
     def record(self, stream: object) -> object:
         """Return an event for all work so far."""
         return self._device.record(stream)

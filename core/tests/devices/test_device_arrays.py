@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core import VirtualMachine, parse
+from byoc_core import Session, VirtualMachine, parse
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.ir import IRModule
+from byoc_core.profiling import Peaks, profile
 from byoc_core.runtime.device_arrays import DeviceArray
+from byoc_core.runtime.devices import DeviceTensor
 from byoc_core.runtime.protected_device import ProtectedDevice
-from byoc_core.transform import evaluate_function
+from byoc_core.transform import KeepStates, evaluate_function
 from byoc_core.vm import device_arguments, linked_function
 from byoc_core.vm.device_arguments import PlacedArguments
 from hypothesis import given, note, settings
@@ -259,6 +261,181 @@ def test_two_results_in_one_array_are_an_error() -> None:
     machine = machine_on(parse(text), device)
     y = DeviceArray.empty(device, "float32", (4,), "y")
     assert "shares memory with another output" in refusal(lambda: machine.run("main", {"x": X}, {"a": y, "b": y}))
+
+
+TWO_RESULTS = parse(f"def main(x: {t(4)}):\n    a = R.negative(x)\n    b = R.exp(x)\n    return a, b")
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_an_output_in_memory_of_an_adopted_input_is_written_after_the_reads(distinct: bool) -> None:
+    device = npu(distinct_adoptions=distinct)
+    machine = machine_on(TWO_RESULTS, device)
+    x = DeviceArray.copy_of(X, device)
+    again = DeviceArray.of_dlpack(Foreign(x), device)
+    assert (again.tensor.buffer is x.tensor.buffer) != distinct
+    for given_input, buffer in ((x, again), (again, x), (Foreign(again), x), (again, again)):
+        x.assign(X)
+        a, b = machine.run("main", {"x": given_input}, {"a": buffer}, on_device=True)
+        assert a is buffer
+        np.testing.assert_array_equal(x.numpy(), -X)
+        np.testing.assert_array_equal(b.numpy(), np.exp(X))
+    expected = "output 1 `b`: shares memory with another output"
+    assert expected in refusal(lambda: machine.run("main", {"x": X}, {"a": x, "b": again}))
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_outputs_in_separate_parts_of_a_buffer_are_filled_without_a_copy(distinct: bool) -> None:
+    device = npu(distinct_adoptions=distinct)
+    machine = machine_on(TWO_RESULTS, device)
+    whole = DeviceArray.copy_of(np.concatenate([X, X, X]), device)
+    parts = [DeviceArray(device, whole, whole.tensor.part(16 * row, (4,))) for row in range(3)]
+    parts[1] = DeviceArray.of_dlpack(Foreign(parts[1]), device)
+    before, allocations = copies(device), device.counts.allocations
+    machine.run("main", {"x": parts[0]}, {"a": parts[1], "b": parts[2]})
+    assert copies(device) == before
+    assert device.counts.allocations <= allocations + 1  # the arena
+    np.testing.assert_array_equal(whole.numpy(), np.concatenate([X, -X, np.exp(X)]))
+    shifted = DeviceArray(device, whole, whole.tensor.part(20, (4,)))
+    assert "shares memory" in refusal(lambda: machine.run("main", {"x": X}, {"a": parts[1], "b": shifted}))
+    content = shifted.numpy()
+    _, b = machine.run("main", {"x": shifted}, {"a": parts[1]}, on_device=True)  # through a temporary, on the device
+    np.testing.assert_array_equal(parts[1].numpy(), -content)
+    np.testing.assert_array_equal(b.numpy(), np.exp(content))
+
+
+def test_empty_outputs_never_share_memory() -> None:
+    device = npu()
+    text = 'def main(x: R.Tensor(("n",))):\n    a = R.negative(x)\n    b = R.exp(x)\n    return a, b'
+    machine = machine_on(parse(text), device)
+    empty = DeviceArray.copy_of(X[:0], device)
+    a, b = (DeviceArray.of_dlpack(Foreign(empty), device) for _ in range(2))
+    assert machine.run("main", {"x": empty}, {"a": a, "b": b}) == (a, b)
+    assert machine.run("main", {"x": a}, {"a": a, "b": a}) == (a, a)
+
+
+RANGES = st.tuples(st.integers(0, 15), st.integers(0, 8), st.integers(0, 2))
+
+
+@given(st.booleans(), RANGES, RANGES)
+def test_arrays_overlap_if_they_have_a_common_byte(distinct: bool, left: Any, right: Any) -> None:
+    """Of two arrays in one of three buffers, adopted or not."""
+    device = npu(distinct_adoptions=distinct)
+    own = [DeviceArray.empty(device, "uint8", (24,), "x") for _ in range(2)]
+    owners = [*own, DeviceArray.of_dlpack(Foreign(own[0]), device)]
+    arrays = [DeviceArray(device, owners[n], owners[n].tensor.part(start, (size,))) for start, size, n in (left, right)]
+    bytes_of = [{(n % 2, start + byte) for byte in range(size)} for start, size, n in (left, right)]
+    expected = bool(bytes_of[0] & bytes_of[1])
+    assert (arrays[0].overlaps(arrays[1]), arrays[1].overlaps(arrays[0])) == (expected, expected)
+
+
+class Addressed(ProtectedDevice):
+    """A device with addresses as data pointers, and adoptions at any address: as CUDA has."""
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        return 2, 0
+
+    def dlpack_handle(self, buffer: object) -> int:
+        return buffer if isinstance(buffer, int) else super().dlpack_handle(buffer)
+
+    def adopt(self, handle: int, nbytes: int) -> object:
+        return handle
+
+    def free(self, buffer: object) -> None:
+        if not isinstance(buffer, int):
+            super().free(buffer)
+
+
+def test_adoptions_at_different_addresses_overlap() -> None:
+    device = Addressed("npu")
+    whole = DeviceArray.empty(device, "float32", (8,), "x")
+    start = device.dlpack_handle(whole.tensor.buffer)
+    later = DeviceArray(device, whole, DeviceTensor(device.adopt(start + 16, 16), 0, "float32", (4,)))
+    assert whole.overlaps(later)
+    assert later.overlaps(whole)
+    assert not later.overlaps(whole.first_rows(0, 4))
+
+
+class WithoutDLPack(ProtectedDevice):
+    """A device exchanging no tensors."""
+
+    dlpack_device = None  # type: ignore[assignment]
+
+
+def test_arrays_overlap_on_a_device_without_dlpack() -> None:
+    device = WithoutDLPack("npu")
+    x, y = (DeviceArray.copy_of(X, device) for _ in range(2))
+    assert (x.overlaps(x), x.overlaps(x.first_rows(0, 1)), x.overlaps(y)) == (True, True, False)
+
+
+def test_copies_check_the_other_array() -> None:
+    device = npu()
+    table = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x = DeviceArray.copy_of(table, device)
+    for other, problem in (
+        (np.zeros((2, 3)), "has another dtype; got float64, expected float32"),
+        (np.zeros((2, 3), ">f4"), "has another dtype; got >f4, expected float32"),
+        (np.zeros((3, 2), np.float32), "has another shape; got [3, 2], expected [2, 3]"),
+        (np.zeros((1, 3), np.float32), "has another shape; got [1, 3], expected [2, 3]"),
+        (np.zeros((4, 3), np.float32), "has another shape; got [4, 3], expected [2, 3]"),
+        ([[1.0]], "is no array; got list"),
+    ):
+        given: Any = other
+        assert refusal(lambda given=given: x.assign(given)) == f"{x!r}, source of a copy: {problem}"
+        assert refusal(lambda given=given: x.copy_to(given)) == f"{x!r}, target of a copy: {problem}"
+    smaller = DeviceArray.empty(device, "float32", (1, 3), "y")
+    assert "has another shape" in refusal(lambda: x.assign(smaller))
+    read_only = np.zeros((2, 3), np.float32)
+    read_only.flags.writeable = False
+    assert refusal(lambda: x.copy_to(read_only)) == f"{x!r}, target of a copy: is read-only"
+    np.testing.assert_array_equal(x.numpy(), table)
+    strided = np.zeros((3, 2), np.float32).T
+    x.copy_to(strided)
+    np.testing.assert_array_equal(strided, table)
+    x.assign((2 * table).T.copy().T)
+    np.testing.assert_array_equal(x.numpy(), 2 * table)
+
+
+@pytest.mark.parametrize("start", range(5))
+def test_an_array_is_assigned_from_an_array_with_common_bytes(start: int) -> None:
+    device = npu(distinct_adoptions=True)
+    full = DeviceArray.copy_of(np.arange(8, dtype=np.float32), device)
+    source = DeviceArray.of_dlpack(Foreign(DeviceArray(device, full, full.tensor.part(8, (4,)))), device)
+    DeviceArray(device, full, full.tensor.part(4 * start, (4,))).assign(source)
+    expected = np.arange(8, dtype=np.float32)
+    expected[start : start + 4] = [2, 3, 4, 5]
+    np.testing.assert_array_equal(full.numpy(), expected)
+    assert device.counts.copies_within == {2: 0}.get(start, 2)
+
+
+def test_a_profile_reads_arrays_on_devices() -> None:
+    device = npu()
+    text = 'def main(x: R.Tensor(("n",))):\n    a = R.negative(x)\n    return a'
+    session = Session(build_on(parse(text), toy_of(device, ["negative"])), device=device)
+    x = DeviceArray.copy_of(X, device)
+    before = device.counts.copies_in
+    for value in (x, Foreign(x)):
+        assert session.profile({"x": value}, num_calls=1, warm_up=0, peaks=Peaks(1e9, 1e9)).sizes == {"n": 4}
+    assert device.counts.copies_in == before
+    counter = parse('def main(x: R.Tensor(("n",)), h: R.Tensor(("n",))):\n    y = R.add(h, x)\n    return y')
+    executable = build_on(KeepStates((("h", "output0"),), "main")(counter), toy_of(device))
+    found = profile(executable, [x], devices={"npu": device}, num_calls=1, warm_up=0, peaks=Peaks(1e9, 1e9))
+    assert found.sizes == {"n": 4}
+
+
+def test_calls_without_arrays_on_devices_say_so() -> None:
+    device = npu()
+    x = DeviceArray.copy_of(X, device)
+    executable = build_on(parse('def main(x: R.Tensor(("n",))):\n    a = R.negative(x)\n    return a'), toy_of(device))
+    machine = run_on(executable, device)
+    assert "input 0 `x`: is not in CPU memory" in refusal(lambda: machine.bind("main", {"x": x}))
+    assert "output 0 `a`: is not in CPU memory" in refusal(lambda: machine.bind("main", {"x": X}, {"a": x}))
+    options: Any
+    for options in ({"casting": "same_kind"}, {"buckets": {"n": [4, 8]}}):
+        session = Session(executable, device=device, **options)
+        assert "`x`: is not in CPU memory" in refusal(lambda session=session: session.run(None, {"x": x}))
+        text = refusal(lambda session=session: session.run(None, {"x": X}, on_device=True))
+        assert "leaves no outputs on devices" in text
 
 
 def test_out_of_memory_for_a_result_is_an_error() -> None:

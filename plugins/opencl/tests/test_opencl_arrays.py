@@ -11,6 +11,7 @@ import pytest
 from byoc_core import VirtualMachine
 from byoc_core.errors import CallError
 from byoc_core.runtime.device_arrays import DeviceArray
+from byoc_core.runtime.devices import DeviceTensor
 
 from plugins.opencl.tests.counted_devices import CountedDevice
 
@@ -74,6 +75,55 @@ def test_tensors_of_other_packages_are_read_in_place() -> None:
     del array
     gc.collect()
     np.testing.assert_array_equal(adopted.numpy(), X)
+
+
+PRODUCT = byoc_core.parse(
+    "def main(x: R.Tensor((64, 64)), w: R.Tensor((64, 64))):\n    y = R.matmul(x, w)\n    z = R.exp(x)\n    return y, z"
+)
+
+
+def test_an_output_over_the_memory_of_an_input_is_written_after_the_reads() -> None:
+    device = CountedDevice()
+    machine = VirtualMachine(byoc_core.build(PRODUCT, ["opencl"]), devices={"opencl": device})
+    numbers = np.random.default_rng(0)
+    x, w = (numbers.integers(-3, 4, (64, 64)).astype(np.float32) for _ in range(2))
+    array = DeviceArray.copy_of(x, device)
+    adopted = DeviceArray.of_dlpack(Foreign(array), device)
+    assert adopted.tensor.buffer is not array.tensor.buffer
+    for given, buffer in ((array, adopted), (adopted, array), (Foreign(array), adopted)):
+        array.assign(x)
+        machine.run("main", {"x": given, "w": w}, {"y": buffer})
+        np.testing.assert_array_equal(array.numpy(), x @ w)  # exact in float32
+    with pytest.raises(CallError, match="output 1 `z`: shares memory with another output"):
+        machine.run("main", {"x": x, "w": w}, {"y": array, "z": adopted})
+
+
+def test_copies_check_the_array_of_the_host() -> None:
+    device = CountedDevice()
+    array = DeviceArray.copy_of(X, device)
+    strided = np.zeros((3, 2), np.float32).T
+    array.copy_to(strided)
+    np.testing.assert_array_equal(strided, X)
+    for other in (np.zeros((1, 3), np.float32), np.zeros((4, 3), np.float32), np.zeros((2, 3), np.int32)):
+        for copy in (array.copy_to, array.assign):
+            with pytest.raises(CallError, match=r"of a copy: has another (shape|dtype)"):
+                copy(other)
+    with pytest.raises(CallError, match="source of a copy: has another shape"):
+        array.assign(DeviceArray.empty(device, "float32", (4, 3), "y"))
+    np.testing.assert_array_equal(array.numpy(), X)
+
+
+def test_a_part_of_a_buffer_overlaps_the_buffer() -> None:
+    """A part has a ``cl_mem`` of its own."""
+    device = CountedDevice()
+    whole = DeviceArray.empty(device, "uint8", (12288,), "x")
+    part: Any = whole.tensor.buffer
+    part = part.get_sub_region(4096, 4096)
+    adopted = DeviceArray(device, whole, DeviceTensor(device.adopt(part.int_ptr, 4096), 0, "uint8", (4096,)))
+    assert adopted.overlaps(whole)
+    assert whole.overlaps(adopted)
+    for start in (0, 8192):
+        assert not adopted.overlaps(DeviceArray(device, whole, whole.tensor.part(start, (4096,))))
 
 
 def test_memory_of_another_context_is_refused() -> None:

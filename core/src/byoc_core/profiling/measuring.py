@@ -7,15 +7,12 @@ from statistics import median_low
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from byoc_core.errors import OptionsError
 from byoc_core.profiling.peaks import Peaks, measure_peaks
 from byoc_core.profiling.program_work import ProgramWork
 from byoc_core.profiling.recording import CallRecord
 from byoc_core.profiling.results import Profile
 from byoc_core.profiling.sums import sum_regions
-from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.devices import Device
 from byoc_core.runtime.parts import events_of
 from byoc_core.runtime.threads import num_threads as process_threads
@@ -113,7 +110,7 @@ def profile(
     typical = median_low(record.stop - record.start for record in records)
     faster_half = [record for record in records if record.stop - record.start <= typical]
     known_sizes = {} if start_state is None else start_state.known_sizes()
-    sizes = bind_symbols(call.params, [np.asarray(value) for value in inputs], sizes=known_sizes)
+    sizes = call.sizes_of(inputs, known_sizes)
     threads = process_threads() if num_threads is None else num_threads
     if peaks is None:
         say("measure the machine")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from byoc_core.dtypes import dtype_info, dtype_name, to_numpy
-from byoc_core.errors import ExecutionError
+from byoc_core.errors import CallError, ExecutionError
 from byoc_core.runtime.device_dlpack import adopt_tensor, export_tensor
 from byoc_core.runtime.devices import Device, DeviceMemory, DeviceTensor, label_of
 from byoc_core.runtime.module import NDArray
@@ -128,6 +128,19 @@ class DeviceArray:
         shape = (*self.shape[:axis], count, *self.shape[axis + 1 :])
         return DeviceArray(self._device, self._memory, self._tensor.part(0, shape))
 
+    def overlaps(self, other: DeviceArray) -> bool:
+        """Return whether the arrays have common bytes; memory adopted several times is the same memory."""
+        if not (self.nbytes and other.nbytes):
+            return False
+        memory, start = self._location()
+        other_memory, other_start = other._location()
+        return memory == other_memory and start < other_start + other.nbytes and other_start < start + self.nbytes
+
+    def _location(self) -> tuple[object, int]:
+        """Return the memory of the elements, and the offset of the first element in the memory."""
+        memory, offset = self._device.memory_of(self._tensor.buffer)
+        return memory, offset + self._tensor.offset
+
     def numpy(self) -> NDArray:
         """Return a copy of the elements in the host's memory.
 
@@ -139,27 +152,59 @@ class DeviceArray:
         return found
 
     def copy_to(self, target: NDArray) -> None:
-        """Copy the elements into a C-contiguous array of the host, of the same dtype and shape.
+        """Copy the elements into an array of the host, of the same dtype and shape.
 
         Raises:
+            CallError: the target has another dtype or shape, or is read-only.
             ExecutionError: the device failed.
         """
-        self._work("from", lambda stream: self._device.copy_out(self._tensor, target, stream))
+        self._check("target", target)
+        if not target.flags.writeable:
+            raise CallError(f"{self!r}, target of a copy", "is read-only")
+        if not target.flags.c_contiguous:
+            target[...] = self.numpy()
+            return
+        array = target.view(np.ndarray)
+        self._work("from", lambda stream: self._device.copy_out(self._tensor, array, stream))
 
     def assign(self, source: NDArray | DeviceArray) -> None:
         """Copy elements of the same dtype and shape from the host, from this device, or from another by the host.
 
+        The source may have strides, or share bytes with this array.
+
         Raises:
+            CallError: the source has another dtype or shape.
             ExecutionError: a device failed.
         """
+        self._check("source", source)
         if isinstance(source, DeviceArray):
             if source._device is self._device:
+                if self.overlaps(source):
+                    if self._location() == source._location():
+                        return
+                    temporary = DeviceArray.empty(self._device, source._tensor.dtype, self.shape, f"{self!r}")
+                    temporary.assign(source)
+                    source = temporary
                 tensor = source._tensor
                 self._work("on", lambda stream: self._device.copy_within(tensor, self._tensor, stream))
                 return
             source = source.numpy()
-        array = np.ascontiguousarray(source).reshape(source.shape)
+        array = np.ascontiguousarray(source.view(np.ndarray)).reshape(source.shape)
         self._work("to", lambda stream: self._device.copy_in(array, self._tensor, stream))
+
+    def _check(self, role: str, other: object) -> None:
+        """Check the other array of a copy.
+
+        Raises:
+            CallError: the other array is no array, or has another dtype or shape.
+        """
+        where = f"{self!r}, {role} of a copy"
+        if not isinstance(other, np.ndarray | DeviceArray):
+            raise CallError(where, "is no array", got=type(other).__name__)
+        if other.dtype != self.dtype:
+            raise CallError(where, "has another dtype", got=other.dtype, expected=self.dtype)
+        if other.shape != self.shape:
+            raise CallError(where, "has another shape", got=list(other.shape), expected=list(self.shape))
 
     def _work(self, preposition: str, enqueue: Callable[[object], object]) -> None:
         """Run a copy on a stream of its own, and wait for the copy."""

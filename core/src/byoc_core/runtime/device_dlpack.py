@@ -17,7 +17,7 @@ from byoc_core.dtypes import all_dtypes, complex_dtypes, dtype_info, to_numpy
 from byoc_core.errors import CallError
 from byoc_core.native.abi import DLTensor
 from byoc_core.opset.layout import row_major
-from byoc_core.runtime.devices import Device, DeviceTensor, label_of
+from byoc_core.runtime.devices import Device, DeviceMemory, DeviceTensor, label_of
 
 __all__ = ["adopt_tensor", "export_tensor"]
 
@@ -86,16 +86,17 @@ def adopt_tensor(value: Any, device: Device, where: str) -> tuple[object, Device
         raise CallError(where, "has elements of an unknown type", got=f"DLPack type code and bits {code}")
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
     found = DeviceTensor(None, int(tensor.byte_offset), dtype, shape)
-    if not found.nbytes:
-        return capsule, found
-    if tensor.strides:
+    if found.nbytes and tensor.strides:
         strides = [tensor.strides[axis] for axis in range(tensor.ndim)]
         pairs = zip(shape, strides, row_major(shape), strict=True)
         if any(size != 1 and stride != compact for size, stride, compact in pairs):
             raise CallError(where, "has strides", got=strides, expected="a C-contiguous tensor")
-    if found.offset % to_numpy(dtype).itemsize:
+    if found.nbytes and found.offset % to_numpy(dtype).itemsize:
         raise CallError(where, "is not aligned for its elements", got=f"offset {found.offset}")
     try:
+        if not found.nbytes:  # functions need a buffer
+            memory = DeviceMemory(device, 1)
+            return memory, DeviceTensor(memory.buffer, 0, dtype, shape)
         buffer = device.adopt(int(tensor.data or 0), found.offset + found.nbytes)
     except Exception as error:
         problem = f"cannot be used by device `{label_of(device)}`: {type(error).__name__}: {error}"

@@ -27,6 +27,9 @@ from byoc_core.runtime.module import MemoryDomain, NDArray, Signature
 
 __all__ = ["Device", "DeviceMemory", "DeviceTensor", "MemoryDomain", "find_device", "label_of", "sizes_of_call"]
 
+_ADDRESSED = frozenset({1, 2, 3, 10, 11, 13})
+"""DLPack's types of devices with addresses as data pointers: CPU, CUDA, ROCm, and their memory of the host."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceTensor:
@@ -150,6 +153,19 @@ class Device(ABC):
             BufferError: the device cannot use the memory, or has no DLPack device.
         """
         raise BufferError(f"device `{label_of(self)}` has no DLPack device")
+
+    def memory_of(self, buffer: object) -> tuple[object, int]:
+        """Return the memory of a buffer, and the offset of the buffer in this memory, in bytes.
+
+        Two buffers with common bytes have equal memories (``==``). By default buffers with the same DLPack handle are
+        one memory, and a handle is an offset if DLPack defines the handle as an address. Without a DLPack device, each
+        buffer is a memory of its own. Override the method if buffers share bytes in another way.
+        """
+        device = self.dlpack_device
+        if device is None:
+            return (None, id(buffer)), 0
+        handle = self.dlpack_handle(buffer)
+        return (device, handle) if device[0] in _ADDRESSED else ((device, handle), 0)
 
     @abstractmethod
     def record(self, stream: object) -> object:

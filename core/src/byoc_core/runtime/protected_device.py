@@ -90,6 +90,13 @@ class _Buffer:
         return np.ndarray(tensor.shape, to_numpy(tensor.dtype), memoryview(content), tensor.offset)
 
 
+class _Adoption:
+    """A further buffer over the pages of a buffer."""
+
+    def __init__(self, buffer: _Buffer) -> None:
+        self.buffer = buffer
+
+
 class DeviceEvent:
     """The end of a stream's work at a point.
 
@@ -206,6 +213,7 @@ class ProtectedDevice(Device):
         max_delay: the longest delay before each piece of work, in seconds.
         is_lazy: whether work runs only when an event after the work is awaited: the latest permitted time.
         host_accessible: whether the domain is accessible to the host; then nothing is protected.
+        distinct_adoptions: whether each adoption returns a buffer object of its own, as many drivers do.
         seed: the seed of the delays.
 
     Attributes:
@@ -223,6 +231,7 @@ class ProtectedDevice(Device):
         max_delay: float = 0.0,
         is_lazy: bool = False,
         host_accessible: bool = False,
+        distinct_adoptions: bool = False,
         seed: int = 0,
     ) -> None:
         self._domain = MemoryDomain(name, alignment, host_accessible)
@@ -230,6 +239,7 @@ class ProtectedDevice(Device):
         self._capacity = capacity
         self.max_delay = max_delay
         self._is_lazy = is_lazy
+        self._distinct_adoptions = distinct_adoptions
         self.failing_allocation: int | None = None
         self.counts = DeviceCounts()
         self._random = Random(seed)  # noqa: S311 - for delays
@@ -357,7 +367,7 @@ class ProtectedDevice(Device):
             if buffer is None or nbytes > buffer.nbytes:
                 raise BufferError(f"device `{label_of(self)}` has no buffer of {nbytes} bytes at this address")
             buffer.num_owners += 1
-            return buffer
+            return _Adoption(buffer) if self._distinct_adoptions else buffer
 
     def record(self, stream: object) -> object:
         """Return an event for all work so far."""
@@ -419,6 +429,8 @@ class ProtectedDevice(Device):
             raise TypeError(f"array {array.dtype}{list(array.shape)} is no {tensor.dtype}{list(tensor.shape)}")
 
     def _buffer(self, buffer: object) -> _Buffer:
+        if isinstance(buffer, _Adoption):
+            buffer = buffer.buffer
         if not isinstance(buffer, _Buffer):
             raise TypeError(f"no buffer of this device: {buffer!r}")
         return buffer

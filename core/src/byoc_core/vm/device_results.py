@@ -48,7 +48,7 @@ class DeviceResults:
         self._locations = argument_places(f"function `{linked.function.name}`", "output", specs)
         self.host_buffers = {name: buffer for name, buffer in out.items() if not isinstance(buffer, DeviceArray)}
         self._arrays: dict[int, DeviceArray] = {}
-        used = [array.tensor.buffer for array in inputs if isinstance(array, DeviceArray)]
+        used = [array for array in inputs if isinstance(array, DeviceArray)]
         # Arrays written by the function: the caller's, or temporaries for arrays with memory of an input.
         self._targets: dict[int, DeviceArray] = {}
         for index, spec in enumerate(specs):
@@ -56,7 +56,7 @@ class DeviceResults:
             if not isinstance(buffer, DeviceArray) or index in state_buffers:
                 continue
             array = linked.accept_output(buffer, spec, self._locations[index])
-            if any(array.tensor.buffer is other.tensor.buffer for other in self._arrays.values()):
+            if any(array.overlaps(other) for other in self._arrays.values()):
                 raise CallError(self._locations[index], "shares memory with another output")
             self._arrays[index] = array
         early = [index for index in self._arrays if linked.early_results[index]]
@@ -68,7 +68,7 @@ class DeviceResults:
         )
         for index, array in self._arrays.items():
             if index in early and linked.is_made_on(index, array.device):
-                overlaps = any(array.tensor.buffer is buffer for buffer in used)
+                overlaps = any(array.overlaps(other) for other in used)
                 where = self._locations[index]
                 self._targets[index] = (
                     DeviceArray.empty(array.device, specs[index].dtype, array.shape, where) if overlaps else array

@@ -120,6 +120,18 @@ class VMCallable:
         """Return a new state; see :meth:`VirtualMachine.new_state`."""
         raise self._stateless()
 
+    def sizes_of(self, inputs: Sequence[object], known_sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the size of each symbol for inputs in order: arrays of the host or of devices.
+
+        Args:
+            inputs: the inputs.
+            known_sizes: the sizes determined by states, by symbol.
+
+        Raises:
+            CallError: an input does not fit.
+        """
+        return {**known_sizes, **self._linked.accept(inputs)[1]}
+
     def _stateless(self) -> CallError:
         return CallError(f"function `{self.name}`", "has no states")
 
@@ -432,9 +444,9 @@ class VirtualMachine:
 
         Args:
             name: the name of the function.
-            inputs: every input, by name: C-contiguous and aligned arrays, readable without conversion.
+            inputs: every input, by name: C-contiguous and aligned arrays of the host, readable without conversion.
             out: buffers for some or all results, by name; the others are allocated once, here. A buffer must not
-                overlap another array.
+                overlap another array. No buffer lies on a device.
 
         Returns:
             The callable, returning the result, or a tuple of all results unless there is exactly one.

@@ -99,6 +99,10 @@ class StatefulCallable(VMCallable):
         """
         raise CallError(f"function `{self.name}`", "has states and cannot be bound to fixed buffers")
 
+    def sizes_of(self, inputs: Sequence[object], known_sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the size of each symbol; see :meth:`VMCallable.sizes_of`."""
+        return dict(self._accept(inputs, dict(known_sizes))[1])
+
     def _call_checked(self, *inputs: object) -> NDArray | tuple[NDArray, ...]:
         return self._run_on(self._state, inputs, None)
 

@@ -269,6 +269,13 @@ class OpenClDevice(Device):
             raise BufferError(f"no memory of {nbytes} bytes in the context of device `{label_of(self)}`")
         return buffer
 
+    def memory_of(self, buffer: object) -> tuple[object, int]:
+        """Return the ``cl_mem`` with the memory of a buffer, and the buffer's offset: parts have a ``cl_mem`` too."""
+        found: Any = _buffer_of(buffer)
+        parent = found.associated_memobject
+        offset = 0 if parent is None else int(found.offset)
+        return (self.dlpack_device, int((found if parent is None else parent).int_ptr)), offset
+
     def record(self, stream: object) -> OpenClEvent:
         """Return an event for all work so far."""
         return self._stream(stream).record()

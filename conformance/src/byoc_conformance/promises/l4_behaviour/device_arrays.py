@@ -77,12 +77,21 @@ def _on_host(value: Any) -> Array:
     return value.numpy() if isinstance(value, DeviceArray) else value
 
 
-def _check_dlpack(subject: Subject, case: str) -> None:
+def _dlpack_devices(subject: Subject) -> list[Device]:
+    """Return the devices exchanging tensors by DLPack.
+
+    Raises:
+        NotCoveredError: there are none.
+    """
     found = [device for device in devices_of(subject) if device.dlpack_device is not None]
     if not found:
         raise NotCoveredError("the devices of the backend have no DLPack device")
+    return found
+
+
+def _check_dlpack(subject: Subject, case: str) -> None:
     content = np.arange(12, dtype=np.float32).reshape(3, 4)
-    for device in found:
+    for device in _dlpack_devices(subject):
         for is_adopted_first in (True, False):
             counting = CountingDevice(device)
             array = DeviceArray.copy_of(content, counting)
@@ -105,6 +114,53 @@ def _check_dlpack(subject: Subject, case: str) -> None:
                 raise FailedError(f"device `{label_of(device)}`: a tensor shared by DLPack is never freed")
 
 
+def _check_overlaps(subject: Subject, case: str) -> None:
+    for device in _dlpack_devices(subject):
+        _check_overlapping_arrays(device)
+        attempt = compile_examples(subject)
+        for example, param, result in state_pairs(subject):
+            if len(attempt.regions[example.function]) == 1 and attempt.is_claimed(example.function):
+                machine = VirtualMachine(attempt.only([example.function]).executable, devices=_devices(device))
+                if device in machine.devices.values():
+                    _check_output_over_input(subject, machine, device, example, param, result)
+
+
+def _check_overlapping_arrays(device: Device) -> None:
+    full, other = (DeviceArray.empty(device, "float32", (4, 16), "tensor") for _ in range(2))
+    last_rows = DeviceArray(device, full, full.tensor.part(128, (2, 16)))
+    shared = DeviceArray.of_dlpack(full, device)
+    shared_rows = DeviceArray.of_dlpack(last_rows, device)
+    for left, right, overlaps in (
+        (full, shared, True),
+        (shared, DeviceArray.of_dlpack(full, device), True),
+        (shared, shared_rows, True),
+        (shared_rows, last_rows, True),
+        (shared_rows, shared.first_rows(0, 2), False),
+        (shared_rows, shared.first_rows(0, 3), True),
+        (shared, other, False),
+    ):
+        if not left.overlaps(right) == right.overlaps(left) == overlaps:
+            raise FailedError(
+                f"device `{label_of(device)}`: tensors {'with' if overlaps else 'without'} common bytes, shared by "
+                f"DLPack, are {'not ' * overlaps}taken for overlapping: see `Device.memory_of`"
+            )
+
+
+def _check_output_over_input(
+    subject: Subject, machine: VirtualMachine, device: Device, example: Example, param: int, result: int
+) -> None:
+    """Call a function with a result in the memory of an input, adopted once more."""
+    function = example.module[example.function]
+    inputs = example.new_inputs()
+    expected = evaluate_function(example.module, example.function, inputs)
+    values: dict[str, Any] = dict(zip(function.input_names, inputs, strict=True))
+    array = values[function.input_names[param]] = DeviceArray.copy_of(inputs[param], device)
+    buffer = DeviceArray.of_dlpack(array, device)
+    found = machine.run(example.function, values, {machine[example.function].results[result].name: buffer})
+    arrays = tuple(_on_host(value) for value in (found if isinstance(found, tuple) else (found,)))
+    agree(subject, example, inputs, arrays, expected, "with a result in the memory of an input, adopted once more")
+
+
 PROMISES = (
     Promise(
         Level.L4,
@@ -117,5 +173,11 @@ PROMISES = (
         "device-dlpack",
         "shares tensors in the memory of a device by DLPack, each alive as long as an owner",
         _check_dlpack,
+    ),
+    Promise(
+        Level.L4,
+        "device-overlaps",
+        "tells memory shared by DLPack from other memory: no function writes memory of an input before the reads",
+        _check_overlaps,
     ),
 )

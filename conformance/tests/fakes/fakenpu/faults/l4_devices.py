@@ -88,6 +88,20 @@ class _AdoptsWithoutOwner(ProtectedDevice):
         return buffer
 
 
+class _AdoptsAnew(ProtectedDevice):
+    """Returns a buffer object of its own for each adoption, as many drivers do."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options, distinct_adoptions=True)
+
+
+class _ForgetsAdoptions(_AdoptsAnew):
+    """Takes each buffer object for memory of its own."""
+
+    def memory_of(self, buffer: object) -> tuple[object, int]:
+        return id(buffer), 0
+
+
 class _ChangesAfterReads(ProtectedDevice):
     """Changes memory at the start of a buffer whenever the buffer is read by the host."""
 
@@ -141,6 +155,8 @@ def _writes_beyond(names: dict[str, Any]) -> None:
 
 FAULTS = {
     "runs-on-a-device": Fault(frozenset(), run_half=_runs_on()),
+    "adopts-memory-anew": Fault(frozenset(), run_half=_runs_on(_AdoptsAnew)),
+    "forgets-adoptions": Fault(frozenset({"L4-device-overlaps"}), run_half=_runs_on(_ForgetsAdoptions)),
     "copies-out-of-order": Fault(
         frozenset({"L4-device-copies"}), run_half=_runs_on(_WrongCopies), also=frozenset({"L*"})
     ),
