@@ -1,22 +1,42 @@
-"""The compile half: the ops of the package, claimed one by one and computed by their kernels."""
+"""The compile half: the ops of the package, claimed one by one and computed by their kernels, or by C.
+
+Regions of ensembles with constant trees become C if a compiler is present.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from byoc_core.authoring.graph import GraphCodegen, check_binding
-from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Support, hookimpl
+from byoc_core.backend.hooks import (
+    BackendInfo,
+    CodegenResult,
+    CompileContext,
+    Estimate,
+    LoweringBuilder,
+    Rejection,
+    Support,
+    hookimpl,
+)
 from byoc_core.ir import Binding, Function
+from byoc_core.native.toolchain import Toolchain
 from byoc_core.opset import OpDef
 
 from byoc_mlops.ops import OPS
 from byoc_mlops.runtime import KERNELS, Engine
+from byoc_mlops.tree_lowering import can_lower, lower_trees, read_tables
+
+_FLOPS_PER_SECOND = 1e11
+"""The rate of trees in C, as many times the measured rate as the core's guess for the host is above numpy's rate: only
+the ratio decides about the place of an op."""
+
+_CALL_SECONDS = 3e-7
 
 
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
     """Describe the backend."""
-    return BackendInfo(name="mlops", data_dependent_sizes=True, dynamic_shapes=True)
+    return BackendInfo(name="mlops", data_dependent_sizes=True, dynamic_shapes=True, native=True)
 
 
 @hookimpl
@@ -31,6 +51,29 @@ def byoc_supports(binding: Binding) -> Support | Rejection:
     if binding.op.name not in KERNELS:
         return Rejection("op", f"the package has no kernel of `{binding.op.name}`")
     return check_binding(binding) or Support()
+
+
+@hookimpl
+def byoc_estimate(function: Function) -> Estimate | None:
+    """Return the cost of trees in C; ``None`` for other ops, and without a C compiler."""
+    bindings = list(function.walk())
+    if not (all(map(can_lower, bindings)) and Toolchain.status().ok):
+        return None
+    flops = sum(flops for binding in bindings if isinstance(flops := binding.op.flops(binding.context()), int))
+    return Estimate(seconds=flops / _FLOPS_PER_SECOND, call_seconds=_CALL_SECONDS)
+
+
+@hookimpl
+def byoc_lower(function: Function, builder: LoweringBuilder, context: CompileContext) -> None:
+    """Lower regions of constant trees to C; leave other regions, and regions without a C compiler, to the kernels."""
+    if not (all(map(can_lower, function.bindings)) and Toolchain.status().ok):
+        return
+    tables = [read_tables(binding, context.constants) for binding in function.bindings]
+    if None in tables:
+        return
+    for binding, found in zip(function.bindings, tables, strict=True):
+        if found is not None:
+            lower_trees(binding, found, builder)
 
 
 @hookimpl

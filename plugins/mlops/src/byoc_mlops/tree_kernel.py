@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from byoc_core.errors import ExecutionError
 
-__all__ = ["AGGREGATES", "MEMBER", "MODES", "tree_ensemble"]
+__all__ = ["AGGREGATES", "MEMBER", "MODES", "Forest", "Leaves", "tree_ensemble"]
 
 NDArray = npt.NDArray[Any]
 
@@ -63,8 +63,8 @@ def tree_ensemble(
     Raises:
         ExecutionError: an index lies outside, a mode is unknown, or nodes form a cycle.
     """
-    leaves = _Leaves(weight_leaves, weight_targets, weights, num_targets, aggregate)
-    forest = _Forest(
+    leaves = Leaves(weight_leaves, weight_targets, weights, num_targets, aggregate)
+    forest = Forest(
         features, thresholds, modes, true_children, false_children, missing_true, roots, member_nodes, members
     )
     forest.check(x.shape[1])
@@ -76,7 +76,7 @@ def tree_ensemble(
     return result
 
 
-class _Forest:
+class Forest:
     """The inner nodes of trees.
 
     A child ``c`` is a node if not negative, else the leaf ``-1 - c``; so is a root.
@@ -99,6 +99,7 @@ class _Forest:
         self.missing_true = missing_true if missing_true.any() else None
         self.roots = roots
         self.used_modes = [int(mode) for mode in np.unique(modes)]
+        self.member_nodes, self.members = member_nodes, members
         self.sets = _Sets(member_nodes, members)
 
     def check(self, num_features: int) -> None:
@@ -185,7 +186,7 @@ class _Sets:
         return np.asarray(is_member & (self._pairs[found] == pairs))
 
 
-class _Leaves:
+class Leaves:
     """The weights of leaves; a leaf has any number of weights, each for a target."""
 
     def __init__(self, leaves: NDArray, targets: NDArray, weights: NDArray, num_targets: int, aggregate: str) -> None:

@@ -1,0 +1,191 @@
+"""Ensembles of trees in C, against the numpy kernel to the last bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import byoc_core
+import numpy as np
+import numpy.typing as npt
+import pytest
+from byoc_core.dims import Dim, symbol
+from byoc_core.dtypes import dtype_name
+from byoc_core.errors import ExecutionError
+from byoc_core.ir import FunctionBuilder, IRModule, Var, tensor
+from byoc_core.ops import default_ops
+from byoc_core.partitioning import ByCost
+from byoc_mlops.tree_kernel import AGGREGATES, MEMBER, tree_ensemble
+from byoc_mlops.tree_tables import tree_tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NDArray = npt.NDArray[Any]
+
+FEATURES, TARGETS = 3, 2
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0)
+
+
+def random_operands(rng: np.random.Generator, dtype: str, modes: list[int], *, missing: bool) -> list[NDArray]:
+    """Return the operands behind the samples: nodes shared by trees, leaves with any number of weights."""
+    count, num_leaves, num_weights = (int(rng.integers(low, 30)) for low in (1, 2, 0))
+    later = [int(rng.integers(node + 1, count + 1)) for node in range(count)]
+    children = [
+        np.array([node if node < count and rng.random() < 0.8 else -1 - rng.integers(num_leaves) for node in nodes])
+        for nodes in (later, rng.permuted(np.stack([later, np.full(count, count)]), axis=0)[0])
+    ]
+    sets = rng.integers(0, count, 2 * count)
+    weights = rng.integers(-4, 5, num_weights) / 3
+    weights[rng.random(num_weights) < 0.2] = rng.choice(SPECIAL)
+    thresholds, members = (rng.integers(-3, 4, size).astype(dtype) for size in (count, 2 * count))
+    thresholds[rng.random(count) < 0.1] = rng.choice(SPECIAL)
+    members[rng.random(2 * count) < 0.1] = rng.choice(SPECIAL)
+    return [
+        rng.integers(0, FEATURES, count),
+        thresholds,
+        rng.choice(modes, count),
+        *children,
+        rng.random(count) < 0.4 if missing else np.zeros(count, np.bool_),
+        rng.choice([0, min(1, count - 1), -1], int(rng.integers(0, 6))),
+        sets,
+        members,
+        rng.integers(0, num_leaves, num_weights),
+        rng.integers(0, TARGETS, num_weights),
+        weights.astype(dtype),
+    ]
+
+
+def random_samples(rng: np.random.Generator, count: int, dtype: str) -> NDArray:
+    x = rng.integers(-4, 5, (count, FEATURES)).astype(dtype)
+    return np.where(rng.random(x.shape) < 0.2, rng.choice(SPECIAL, x.shape), x).astype(dtype)
+
+
+def tree_module(operands: list[NDArray], features: Dim, **attrs: Any) -> IRModule:
+    """Return a module of a single op with constant trees; the number of samples is symbolic."""
+    builder = FunctionBuilder("main", ops=default_ops().extended(byoc_core.backends.ops(["mlops"])))
+    x = builder.param("x", tensor((symbol("n"), features), dtype_name(operands[1].dtype)))
+    result = cast("Var", builder.emit("mlops.tree_ensemble", x, *operands, **attrs))
+    return IRModule({"main": builder.finish(result)}, builder.constants, ops=builder.ops)
+
+
+def module_types(executable: Any) -> set[str]:
+    return {str(module.type_key) for module in executable.modules}
+
+
+def same_bits(found: NDArray, wanted: NDArray) -> bool:
+    """Return whether arrays are equal, zeros with equal signs; any NaN equals NaN."""
+    both_nan = np.isnan(found) & np.isnan(wanted)
+    unsigned = f"u{found.itemsize}"
+    return found.dtype == wanted.dtype and bool((both_nan | (found.view(unsigned) == wanted.view(unsigned))).all())
+
+
+@given(st.data())
+@settings(max_examples=max(4, settings().max_examples // 4), deadline=None)
+def test_c_equals_numpy(data: st.DataObject) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    dtype, aggregate = data.draw(st.sampled_from(["float32", "float64"])), data.draw(st.sampled_from(AGGREGATES))
+    modes = data.draw(st.sampled_from([*([mode] for mode in range(MEMBER + 1)), list(range(MEMBER + 1))]))
+    operands = random_operands(rng, dtype, modes, missing=data.draw(st.booleans()))
+    attrs = {"num_targets": TARGETS, "aggregate": aggregate}
+    executable = byoc_core.build(tree_module(operands, FEATURES, **attrs), ["mlops"])
+    assert module_types(executable) == {"csource"}
+    run = byoc_core.VirtualMachine(executable)["main"]
+    for count in (0, 1, 7, 8, 77):
+        x = random_samples(rng, count, dtype)
+        with np.errstate(all="ignore"):
+            wanted = cast("Any", tree_ensemble)(x, *operands, **attrs)
+        assert same_bits(np.asarray(run(x)), wanted)
+
+
+def _chain(dtype: str = "float32") -> list[NDArray]:
+    """Return a tree of two nodes and three leaves."""
+    ints = (np.array([0, 1]), np.array([0, 0]), np.array([1, -2]), np.array([-1, -3]))
+    features, modes, true_children, false_children = ints
+    return [
+        *(features, np.array([1, 2], dtype), modes, true_children, false_children, np.zeros(2, np.bool_)),
+        *(np.array([0]), np.zeros(0, np.int64), np.zeros(0, dtype)),
+        *(np.array([0, 1, 2]), np.array([0, 0, 1]), np.array([1, 2, 3], dtype)),
+    ]
+
+
+def _changed(index: int, value: Any) -> list[NDArray]:
+    operands = _chain()
+    operands[index] = np.asarray(value, operands[index].dtype)
+    return operands
+
+
+@pytest.mark.parametrize(
+    ("operands", "problem"),
+    [
+        (_changed(3, [0, -2]), "the nodes of a tree form a cycle"),
+        (_changed(0, [0, 3]), "an index lies outside"),
+        (_changed(6, [2]), "an index lies outside"),
+        (_changed(10, [0, 0, 2]), "an index lies outside"),
+    ],
+)
+def test_wrong_trees_are_left_to_the_kernel(operands: list[NDArray], problem: str) -> None:
+    """The kernel reports the fault in the call."""
+    assert tree_tables(operands, FEATURES, TARGETS) is None
+    executable = byoc_core.build(tree_module(operands, FEATURES, num_targets=TARGETS), ["mlops"])
+    assert module_types(executable) == {"mlops"}
+    with pytest.raises(ExecutionError, match=problem):
+        byoc_core.VirtualMachine(executable)["main"](np.zeros((1, FEATURES), np.float32))
+
+
+@pytest.mark.parametrize(("features", "dtype"), [(symbol("f"), "float32"), (FEATURES, "float16")])
+def test_other_ensembles_are_left_to_the_kernel(features: Dim, dtype: str) -> None:
+    operands, x = _chain(dtype), np.arange(12).reshape(4, 3).astype(dtype)
+    executable = byoc_core.build(tree_module(operands, features, num_targets=TARGETS), ["mlops"])
+    assert module_types(executable) == {"mlops"}
+    wanted = cast("Any", tree_ensemble)(x, *operands, num_targets=TARGETS, aggregate="sum")
+    np.testing.assert_array_equal(byoc_core.VirtualMachine(executable)["main"](x), wanted)
+
+
+def test_trees_are_built_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BYOC_CC", "no-such-compiler")
+    operands, x = _chain(), np.arange(12, dtype=np.float32).reshape(4, 3)
+    executable = byoc_core.build(tree_module(operands, FEATURES, num_targets=TARGETS), ["mlops"])
+    assert module_types(executable) == {"mlops"}
+    wanted = cast("Any", tree_ensemble)(x, *operands, num_targets=TARGETS, aggregate="sum")
+    np.testing.assert_array_equal(byoc_core.VirtualMachine(executable)["main"](x), wanted)
+
+
+def test_artifacts_run_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    operands, x = _chain(), np.arange(12, dtype=np.float32).reshape(4, 3)
+    executable = byoc_core.build(tree_module(operands, FEATURES, num_targets=TARGETS), ["mlops"])
+    executable.save(tmp_path / "trees.byoc")
+    monkeypatch.setenv("BYOC_CC", "no-such-compiler")
+    loaded = byoc_core.load(tmp_path / "trees.byoc")
+    assert module_types(loaded) == {"csource"}
+    wanted = cast("Any", tree_ensemble)(x, *operands, num_targets=TARGETS, aggregate="sum")
+    np.testing.assert_array_equal(byoc_core.VirtualMachine(loaded)["main"](x), wanted)
+
+
+@pytest.mark.parametrize("count", [1, 100, 100_000])
+def test_trees_are_offloaded_by_cost(count: int) -> None:
+    module = tree_module(_chain(), FEATURES, num_targets=TARGETS)
+    executable = byoc_core.build(module, ["mlops"], policy=ByCost(sizes={"n": count}))
+    assert [op["outcome"] for op in executable.report_data["ops"]] == ["mlops"]
+    assert module_types(executable) == {"csource"}
+
+
+def test_several_ensembles_of_a_model() -> None:
+    """Variants with other dtypes, modes and aggregates have other functions in C."""
+    operands = [_chain(), _changed(2, [1, 3]), _changed(5, [True, False])]
+    ops = default_ops().extended(byoc_core.backends.ops(["mlops"]))
+    builder = FunctionBuilder("main", ops=ops)
+    x = builder.param("x", tensor((symbol("n"), FEATURES), "float32"))
+    results = [
+        cast("Var", builder.emit("mlops.tree_ensemble", x, *arrays, num_targets=TARGETS, aggregate=aggregate))
+        for arrays in operands
+        for aggregate in AGGREGATES
+    ]
+    module = IRModule({"main": builder.finish(*results)}, builder.constants, ops=builder.ops)
+    executable = byoc_core.build(module, ["mlops"])
+    assert module_types(executable) == {"csource"}
+    samples = random_samples(np.random.default_rng(1), 40, "float32")
+    found = iter(byoc_core.VirtualMachine(executable)["main"](samples))
+    for arrays in operands:
+        for aggregate in AGGREGATES:
+            wanted = cast("Any", tree_ensemble)(samples, *arrays, num_targets=TARGETS, aggregate=aggregate)
+            assert same_bits(np.asarray(next(found)), wanted)
