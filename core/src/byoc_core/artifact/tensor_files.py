@@ -115,7 +115,7 @@ def _read_safetensors(data: memoryview) -> TensorFile:
     if end != len(content):
         raise MisfitError("bytes follow the last tensor")
     tensors = {name: _to_array(content, entry) for name, entry in entries.items()}
-    return TensorFile(MappingProxyType(tensors), MappingProxyType(dict(metadata)))
+    return TensorFile(tensors, dict(metadata))
 
 
 @dataclass(frozen=True, slots=True)
