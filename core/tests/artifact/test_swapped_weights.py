@@ -133,6 +133,14 @@ def test_a_weight_equal_to_a_constant_of_a_region_is_swapped_alone(tmp_path: Pat
             {"b": B1.astype(np.float64)},
             "the new value of weight `b` has another type; got float64[4], expected float32[4]",
         ),
+        ({"b": [1, 2, 3, 4]}, "the new value of weight `b` has another type; got int64[4], expected float32[4]"),
+        ({"b": [1, [2]]}, "the new value of weight `b` is no array"),
+        ({"b": B1.astype(">f4")}, "the new value of weight `b` has a dtype unknown to byoc; got >f4"),
+        ({"b": "text"}, "the new value of weight `b` has a dtype unknown to byoc; got <U4"),
+        ({"scale": B1.astype(">f4")}, "the new value of weight `scale` has a dtype unknown to byoc; got >f4"),
+        ({"x2": ["a"]}, "the new value of weight `x2` has a dtype unknown to byoc; got <U1"),
+        ({"x2": np.array([7.0])}, "the new value of weight `x2` has another type; got float64[1], expected int64[1]"),
+        ({"x2": np.array([7, 7])}, "the new value of weight `x2` has another type; got int64[2], expected int64[1]"),
     ],
 )
 def test_refusals_name_the_weight_and_write_nothing(
@@ -148,6 +156,17 @@ def test_refusals_name_the_weight_and_write_nothing(
     with pytest.raises(WeightsError) as caught:
         byoc_core.load(artifact).with_weights(values)
     assert str(caught.value) == f"executable: {message}"
+
+
+def test_values_may_be_lists(tmp_path: Path) -> None:
+    fb = FunctionBuilder("main")
+    x, w = (fb.param(name, tensor((2,), "int64")) for name in "xw")
+    module = IRModule({"main": fb.finish(emit(fb, "add", x, w))}, fb.constants)
+    executable = byoc_core.build(declare_weights(module, {"w": [0, 0]}), backends=[])
+    executable.save(tmp_path / "model.byoc")
+    swap_weights(tmp_path / "model.byoc", {"w": [1, 2]})
+    for changed in (byoc_core.load(tmp_path / "model.byoc"), executable.with_weights({"w": [1, 2]})):
+        np.testing.assert_array_equal(VirtualMachine(changed)["main"](np.zeros(2, np.int64)), [1, 2])
 
 
 def test_fixed_weights_may_keep_their_values(artifact: Path) -> None:
@@ -194,6 +213,10 @@ def test_entries_share_a_weight_of_one_name_and_value(tmp_path: Path) -> None:
     byoc_core.build(both, backends=[]).save(path)
     assert [weight.name for weight in list_weights(path).weights] == ["w", "prefill:b", "decode:b"]
     swap_weights(path, {"w": W1, "decode:b": B0})
+    with pytest.raises(WeightsError) as caught:
+        swap_weights(path, {"b": B0})
+    hint = "The weights of several entries differ: name `prefill:b` or `decode:b`."
+    assert str(caught.value) == f"artifact `{path}`: has no weight `b`. {hint}"
     machine = VirtualMachine(byoc_core.load(path))
     for name in ("prefill", "decode"):
         np.testing.assert_array_equal(machine[name](ONES), ONES @ W1.T + B0)

@@ -16,6 +16,8 @@ from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from pathlib import Path
 
     from byoc_core.artifact.adapters import Adapter
@@ -266,7 +268,7 @@ class Executable:
             weights=self.weights,
         )
 
-    def with_weights(self, values: Mapping[str, NDArray]) -> Executable:
+    def with_weights(self, values: Mapping[str, npt.ArrayLike]) -> Executable:
         """Return the executable with other values of swappable weights; all other weights and the code are shared.
 
         Args:
