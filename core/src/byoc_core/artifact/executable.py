@@ -16,9 +16,9 @@ from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from byoc_core.artifact.adapters import Adapter
     from byoc_core.runtime.pools import Pool

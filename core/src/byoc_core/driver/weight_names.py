@@ -66,7 +66,7 @@ def _unique_names(claims: Sequence[_Claim]) -> list[str]:
         if len(used) == 1:
             owners[name] = used[0]
     prefixed: dict[tuple[str, str, Hashable], str] = {}
-    taken = set(contents)
+    reserved_names = set(contents)
     names = []
     for claim in claims:
         if owners.get(claim.name) == claim.content:
@@ -75,9 +75,9 @@ def _unique_names(claims: Sequence[_Claim]) -> list[str]:
         key = (claim.function, claim.name, claim.content)
         if key not in prefixed:
             candidate = f"{claim.function}:{claim.name}"
-            while candidate in taken:
+            while candidate in reserved_names:
                 candidate = f"{claim.function}:{candidate}"
-            taken.add(candidate)
+            reserved_names.add(candidate)
             prefixed[key] = candidate
         names.append(prefixed[key])
     return names

@@ -42,14 +42,14 @@ def _choose(patterns: Sequence[str], declared: Collection[str]) -> frozenset[str
     Raises:
         OptionsError: a pattern fits no weight.
     """
-    chosen: set[str] = set()
+    fitting_weights: set[str] = set()
     for pattern in patterns:
         fitting = fitting_names(pattern, declared)
         if not fitting:
             hint = near_names(pattern, declared)
             raise OptionsError("swappable_weights", f"the model has no weight `{pattern}`", hint=hint or None)
-        chosen.update(fitting)
-    return frozenset(chosen)
+        fitting_weights.update(fitting)
+    return frozenset(fitting_weights)
 
 
 class SwappableWeights:
@@ -67,7 +67,7 @@ class SwappableWeights:
         if isinstance(choice, str):
             raise OptionsError("swappable_weights", "is a single text", got=repr(choice), expected="a list of names")
         self._is_off = not choice
-        self._chosen = None if isinstance(choice, bool) else _choose(choice, declared)
+        self._chosen_names = None if isinstance(choice, bool) else _choose(choice, declared)
         self._declared = declared
         self._values: dict[str, Array] = {}
         self._arrays: dict[str, Array] = {}
@@ -95,8 +95,8 @@ class SwappableWeights:
         return param
 
     def _reason_against(self, name: str, type_: TensorType) -> str | None:
-        if self._chosen is not None:
-            return None if name in self._chosen else "is not chosen by `swappable_weights`"
+        if self._chosen_names is not None:
+            return None if name in self._chosen_names else "is not chosen by `swappable_weights`"
         if not is_float(type_.dtype):
             return f"has dtype {type_.dtype}: only weights of floats are chosen without a name"
         return None if type_.shape else "is a scalar: only tensors are chosen without a name"
