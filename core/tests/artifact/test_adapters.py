@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import byoc_core
 import numpy as np
 import onnx
 import pytest
-from byoc_core.artifact import Adapter, load_adapter, merge_adapters
+from byoc_core.artifact import Adapter, load_adapter, merge_adapters, read_tensors
+from byoc_core.dtypes import to_numpy
 from byoc_core.errors import OptionsError, WeightsError
 from byoc_core.ir import FixedWeight, IRModule, declare_weights, digest_of, tensor
 from byoc_core.ops import FunctionBuilder
@@ -139,6 +141,10 @@ def test_scales_of_configurations(files: tuple[Path, Path], config: dict[str, An
         ("[]", "is not an object"),
         ("{}", "states no numbers `lora_alpha` and `r`"),
         ('{"lora_alpha": 1, "r": 0}', "states no numbers `lora_alpha` and `r`"),
+        ('{"lora_alpha": 1e999, "r": 1}', "states a `lora_alpha` that is not finite"),
+        ('{"lora_alpha": ' + "9" * 400 + ', "r": 1}', "states a `lora_alpha` that is not finite"),
+        ('{"lora_alpha": 1, "use_rslora": true, "r": ' + "9" * 400 + "}", "states no numbers `lora_alpha` and `r`"),
+        ('{"lora_alpha": 1, "r": 1, "use_rslora": 1}', "states a `use_rslora` that is neither true nor false"),
         ('{"lora_alpha": 1, "r": 1, "use_dora": true}', "states `use_dora`, which is not supported"),
         ('{"lora_alpha": 1, "r": 1, "rank_pattern": {"q": 3}}', "states `rank_pattern`, which is not supported"),
     ],
@@ -148,6 +154,45 @@ def test_unsupported_configurations_are_refused(files: tuple[Path, Path], config
     with pytest.raises(WeightsError) as caught:
         load_adapter(files[1])
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ('{"use_dora": true}', "states `use_dora`, which is not supported"),
+        ('{"rank_pattern": {"q": 3}}', "states `rank_pattern`, which is not supported"),
+        ('{"alora_invocation_tokens": [1]}', "states `alora_invocation_tokens`, which is not supported"),
+        ('{"peft_type": "LOHA"}', "is of another kind of adapter; got LOHA, expected LORA"),
+        ('{"peft_type": ["LORA"]}', "is of another kind of adapter"),
+        ('{"fan_in_fan_out": "false"}', "states a `fan_in_fan_out` that is neither true nor false"),
+    ],
+)
+def test_configurations_are_read_for_stated_scales_too(files: tuple[Path, Path], config: str, message: str) -> None:
+    (files[1].parent / "adapter_config.json").write_text(config)
+    with pytest.raises(WeightsError) as caught:
+        load_adapter(files[1], scale=1.0)
+    assert message in str(caught.value)
+
+
+def test_a_stated_scale_keeps_the_orientation_of_the_configuration(files: tuple[Path, Path]) -> None:
+    config = {"peft_type": "LORA", "lora_alpha": 2, "r": 2, "fan_in_fan_out": True}
+    (files[1].parent / "adapter_config.json").write_text(json.dumps(config))
+    stated, read = load_adapter(files[1], scale=1.0), load_adapter(files[1])
+    assert (stated.scale, stated.transposed) == (read.scale, read.transposed) == (1.0, True)
+    assert load_adapter(files[1], scale=1.0, transposed=False).transposed is False
+    (files[1].parent / "adapter_config.json").write_text("{}")
+    assert load_adapter(files[1], scale=3.0).scale == 3.0
+
+
+@pytest.mark.parametrize("scale", [float("inf"), float("nan"), 10**400])
+def test_scales_are_finite(files: tuple[Path, Path], scale: float) -> None:
+    with pytest.raises(WeightsError, match="has a scale that is not finite"):
+        load_adapter(files[1], scale=scale)
+
+
+def test_an_adapter_names_each_module_once() -> None:
+    with pytest.raises(WeightsError, match="names two weights for module `q`"):
+        Adapter({}, 1.0, {"q": "a", "base_model.model.q": "b"})
 
 
 def test_a_missing_scale_is_an_error(files: tuple[Path, Path]) -> None:
@@ -167,6 +212,22 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         NO_FACTOR,
     ),
     "a missing factor": ({"tensors": {"q.lora_A.weight": A}}, "adapter: module `q` has no factor lora_B"),
+    "several adapters of one module": (
+        {"tensors": {f"q.lora_{f}.{name}.weight": v for name in ("one", "two") for f, v in (("A", A), ("B", B))}},
+        "adapter: holds several adapters: 'one', 'two'. Make one `Adapter` of the tensors of each.",
+    ),
+    "factors of several adapters": (
+        {"tensors": {"q.lora_A.one.weight": A, "q.lora_B.two.weight": B}},
+        "adapter: holds several adapters: 'one', 'two'. Make one `Adapter` of the tensors of each.",
+    ),
+    "a module with and without prefix": (
+        {"tensors": {"q.lora_A.weight": A, "q.lora_B.weight": B, "base_model.model.q.lora_B.weight": B}},
+        (
+            "adapter: holds several adapters: tensor `base_model.model.q.lora_B.weight` is another factor lora_B of "
+            "module `q`. Make one `Adapter` of the tensors of each."
+        ),
+    ),
+    "factors of no dtype of byoc": ({"tensors": {"q.bias": np.array([["x"]])}}, NO_FACTOR),
     "different ranks": (
         {"tensors": {"q.lora_A.weight": A, "q.lora_B.weight": B[:, :1]}},
         "adapter: the factors of module `q` have different ranks; got 2 and 1",
@@ -264,3 +325,54 @@ def test_a_square_weight_of_another_name_needs_a_statement() -> None:
         np.testing.assert_allclose(
             VirtualMachine(found)["main"](np.eye(3, dtype=np.float32)[:2]), (np.eye(3) + change)[:2], rtol=1e-6
         )
+
+
+def of_one_weight(value: np.ndarray) -> byoc_core.Executable:
+    """Return an executable that returns its swappable weight `m.weight`."""
+    fb = FunctionBuilder("main")
+    w = fb.param("w", tensor(value.shape, str(value.dtype)))
+    module = IRModule({"main": fb.finish(w, input_names=("m.weight",))}, fb.constants)
+    return byoc_core.build(declare_weights(module, {"m.weight": value}), backends=[])
+
+
+def weight_of(executable: byoc_core.Executable) -> np.ndarray:
+    return executable.constants[executable.weights.weights[0].digest]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "bool", "complex64"])
+def test_weights_of_no_floats_are_refused(dtype: str) -> None:
+    base = of_one_weight(np.zeros((2, 2), dtype))
+    tensors = {"m.lora_A.weight": np.full((1, 2), 300.7), "m.lora_B.weight": np.ones((2, 1))}
+    with pytest.raises(WeightsError) as caught:
+        base.with_adapters([Adapter(tensors, 1.0)])
+    assert (
+        str(caught.value) == f"adapter: cannot change weight `m.weight` of dtype {dtype}; expected a weight of floats"
+    )
+
+
+def test_changes_of_bfloat16_weights_are_rounded_once() -> None:
+    base = of_one_weight(np.ones((1, 2), to_numpy("bfloat16")))
+    change = np.array([[2.0**-8 + 2.0**-40, 2.0**-8]])  # just above the midpoint of 1 and its successor, and on it
+    adapter = Adapter({"m.lora_A.weight": change, "m.lora_B.weight": np.ones((1, 1))}, 1.0)
+    assert weight_of(base.with_adapters([adapter])).astype(np.float64).tolist() == [[1 + 2.0**-7, 1.0]]
+
+
+@pytest.mark.parametrize("number", [1e300, np.inf, np.nan])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_overflow_is_no_warning(dtype: str, number: float) -> None:
+    base = of_one_weight(np.zeros((2, 2), to_numpy(dtype)))
+    tensors = {"m.lora_A.weight": np.array([[number, 1]]), "m.lora_B.weight": np.array([[1e300], [0]])}
+    found = weight_of(base.with_adapters([Adapter(tensors, 1e10)])).astype(np.float64)
+    assert not np.isfinite(found[0, 0])
+    assert found[1, 1] == 0
+
+
+def test_sessions_with_adapters_of_read_tensors_are_pickled(files: tuple[Path, Path]) -> None:
+    read = read_tensors(files[1])
+    assert pickle.loads(pickle.dumps(read)).tensors.keys() == read.tensors.keys()
+    x = random(2, 3)
+    for tensors in (read.tensors, MappingProxyType(dict(read.tensors))):
+        session = byoc_core.Session(build(Q0, K0), adapters=[Adapter(tensors, 1.0)])
+        copied = pickle.loads(pickle.dumps(session))
+        for have, want in zip(copied.run(None, {"x": x}), session.run(None, {"x": x}), strict=True):
+            np.testing.assert_array_equal(have, want)

@@ -18,6 +18,7 @@ from byoc_core.ir import FixedWeight, IRModule, declare_weights, merge_modules, 
 from byoc_core.ops import FunctionBuilder
 from byoc_core.vm import VirtualMachine
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core.tests.weighted_modules import WeightedModule, check_swap, emit, run, weighted_modules
 
@@ -132,6 +133,14 @@ def test_a_weight_equal_to_a_constant_of_a_region_is_swapped_alone(tmp_path: Pat
             {"b": B1.astype(np.float64)},
             "the new value of weight `b` has another type; got float64[4], expected float32[4]",
         ),
+        ({"b": [1, 2, 3, 4]}, "the new value of weight `b` has another type; got int64[4], expected float32[4]"),
+        ({"b": [1, [2]]}, "the new value of weight `b` is no array"),
+        ({"b": B1.astype(">f4")}, "the new value of weight `b` has a dtype unknown to byoc; got >f4"),
+        ({"b": "text"}, "the new value of weight `b` has a dtype unknown to byoc; got <U4"),
+        ({"scale": B1.astype(">f4")}, "the new value of weight `scale` has a dtype unknown to byoc; got >f4"),
+        ({"x2": ["a"]}, "the new value of weight `x2` has a dtype unknown to byoc; got <U1"),
+        ({"x2": np.array([7.0])}, "the new value of weight `x2` has another type; got float64[1], expected int64[1]"),
+        ({"x2": np.array([7, 7])}, "the new value of weight `x2` has another type; got int64[2], expected int64[1]"),
     ],
 )
 def test_refusals_name_the_weight_and_write_nothing(
@@ -147,6 +156,17 @@ def test_refusals_name_the_weight_and_write_nothing(
     with pytest.raises(WeightsError) as caught:
         byoc_core.load(artifact).with_weights(values)
     assert str(caught.value) == f"executable: {message}"
+
+
+def test_values_may_be_lists(tmp_path: Path) -> None:
+    fb = FunctionBuilder("main")
+    x, w = (fb.param(name, tensor((2,), "int64")) for name in "xw")
+    module = IRModule({"main": fb.finish(emit(fb, "add", x, w))}, fb.constants)
+    executable = byoc_core.build(declare_weights(module, {"w": [0, 0]}), backends=[])
+    executable.save(tmp_path / "model.byoc")
+    swap_weights(tmp_path / "model.byoc", {"w": [1, 2]})
+    for changed in (byoc_core.load(tmp_path / "model.byoc"), executable.with_weights({"w": [1, 2]})):
+        np.testing.assert_array_equal(VirtualMachine(changed)["main"](np.zeros(2, np.int64)), [1, 2])
 
 
 def test_fixed_weights_may_keep_their_values(artifact: Path) -> None:
@@ -193,9 +213,75 @@ def test_entries_share_a_weight_of_one_name_and_value(tmp_path: Path) -> None:
     byoc_core.build(both, backends=[]).save(path)
     assert [weight.name for weight in list_weights(path).weights] == ["w", "prefill:b", "decode:b"]
     swap_weights(path, {"w": W1, "decode:b": B0})
+    with pytest.raises(WeightsError) as caught:
+        swap_weights(path, {"b": B0})
+    hint = "The weights of several entries differ: name `prefill:b` or `decode:b`."
+    assert str(caught.value) == f"artifact `{path}`: has no weight `b`. {hint}"
     machine = VirtualMachine(byoc_core.load(path))
     for name in ("prefill", "decode"):
         np.testing.assert_array_equal(machine[name](ONES), ONES @ W1.T + B0)
+
+
+def scaled(name: str, value: float, fixed: FixedWeight | None = None) -> IRModule:
+    """Return ``x * weight + 1`` with one swappable weight."""
+    fb = FunctionBuilder("main")
+    x, w = (fb.param(text, tensor((3,))) for text in "xw")
+    sums = emit(fb, "add", emit(fb, "multiply", x, w), fb.const(np.ones(3, np.float32)))
+    module = IRModule({"main": fb.finish(sums, input_names=("x", name))}, fb.constants)
+    return declare_weights(module, {name: np.full(3, value, np.float32)}, fixed=[fixed] if fixed else [])
+
+
+NAMED = st.dictionaries(
+    st.sampled_from(("p", "q", "r")),
+    st.tuples(st.sampled_from(("w", "p:w", "q:w", "p:p:w", "q:p:w")), st.sampled_from((5.0, 6.0))),
+    min_size=2,
+)
+
+
+@settings(max_examples=max(10, settings().max_examples // 10))
+@given(NAMED)
+def test_weights_of_several_entries_keep_their_values(drawn: dict[str, tuple[str, float]]) -> None:
+    modules = {entry: scaled(name, value) for entry, (name, value) in drawn.items()}
+    executable = byoc_core.build(merge_modules(modules), backends=[])
+    weights = executable.weights.weights
+    assert len(weights) == len({name for name, _ in drawn.values()}) or any(":" in weight.name for weight in weights)
+    assert len({weight.name for weight in weights}) == len(weights)
+    machine = VirtualMachine(executable)
+    ones = np.ones(3, np.float32)
+    for entry, (_, value) in drawn.items():
+        np.testing.assert_array_equal(machine[entry](ones), value * ones + 1)
+    new = {weight.name: np.full(3, 10 + number, np.float32) for number, weight in enumerate(weights)}
+    swapped = VirtualMachine(executable.with_weights(new))
+    results = {entry: float(swapped[entry](ones)[0]) for entry in drawn}
+    assert set(results.values()) == {11.0 + number for number in range(len(weights))}
+    for one, first in drawn.items():
+        for other, second in drawn.items():
+            assert first == second or results[one] != results[other]  # weights that differ are apart
+
+
+def fixed_weight(name: str, digest: str, reason: str = "was read") -> FixedWeight:
+    return FixedWeight(name, "float32", (), reason, digest)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "weights", "fixed"),
+    [
+        (fixed_weight("s", "0" * 64), fixed_weight("s", "0" * 64), ["w"], ["s"]),
+        (fixed_weight("s", "0" * 64), fixed_weight("s", "1" * 64), ["w"], ["p:s", "q:s"]),
+        (fixed_weight("s", "0" * 64), fixed_weight("s", ""), ["w"], ["s", "q:s"]),
+        (fixed_weight("q:s", "0" * 64), fixed_weight("s", "1" * 64), ["w"], ["q:s", "s"]),
+        (fixed_weight("s", "0" * 64), fixed_weight("w", "1" * 64), ["p:w", "q:w"], ["s", "q:q:w"]),
+        (fixed_weight("s", "0" * 64), fixed_weight("w", ""), ["w"], ["s", "q:w"]),
+    ],
+    ids=["equal", "other values", "unused in one", "no clash", "swappable in one", "swappable or unused"],
+)
+def test_names_of_fixed_weights_of_several_entries(
+    first: FixedWeight, second: FixedWeight, weights: list[str], fixed: list[str]
+) -> None:
+    both = merge_modules({"p": scaled("w", 5, first), "q": scaled("w", 5, second)})
+    table = byoc_core.build(both, backends=[]).weights
+    assert [weight.name for weight in table.weights] == weights
+    assert [weight.name for weight in table.fixed] == fixed
 
 
 def test_native_code_keeps_the_trust_of_the_user(artifact: Path, tmp_path: Path) -> None:

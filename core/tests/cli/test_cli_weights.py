@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from byoc_core.artifact import swap_weights
+from byoc_core.artifact import list_weights, swap_weights
 from byoc_core.runtime.array_files import save_arrays
 
 from core.tests.artifact.conftest import make_executable
@@ -145,3 +145,25 @@ def test_an_adapter_is_merged(byoc: RunByoc, tmp_path: Path) -> None:
     assert (done.code, "--weight: is malformed; got 'p', expected MODULE=WEIGHT" in done.err) == (1, True)
     done = byoc("weights", "swap", path, adapter, "--scale", "1")
     assert (done.code, "apply to `byoc weights merge-adapter` only" in done.err) == (1, True)
+
+
+def test_names_of_weights_are_for_all_models_together(byoc: RunByoc, tmp_path: Path) -> None:
+    for name, weights in (("p", ("w", "v")), ("q", ("w", "u"))):
+        model = onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["" : 17]> '
+            f"g (float[3] x) => (float[3] y) {{ a = Mul(x, {weights[0]}) y = Add(a, {weights[1]}) }}"
+        )
+        ones = np.ones(3, np.float32)
+        model.graph.initializer.extend(onnx.numpy_helper.from_array(ones, weight) for weight in weights)
+        onnx.save_model(model, tmp_path / f"{name}.onnx")
+    models = [f"{name}={tmp_path / name}.onnx" for name in ("p", "q")]
+    path = tmp_path / "both.byoc"
+    arguments = ("compile", *models, "-o", path, "--backend", "host", "-q")
+    done = byoc(*arguments, "--swappable-weights", "v", "--swappable-weights", "w*")
+    assert (done.code, done.err) == (0, "")
+    assert [weight.name for weight in list_weights(path).weights] == ["w", "v"]
+    assert [weight.name for weight in list_weights(path).fixed] == ["u"]
+    assert byoc(*arguments, "--swappable-weights", "u").code == 0
+    assert [weight.name for weight in list_weights(path).weights] == ["u"]
+    done = byoc(*arguments, "--swappable-weights", "u", "--swappable-weights", "wx")
+    assert (done.code, "--swappable-weights: no model has a weight `wx`" in done.err) == (1, True)

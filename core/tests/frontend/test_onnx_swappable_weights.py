@@ -65,6 +65,26 @@ def test_names_choose_weights() -> None:
         from_onnx(model_of(AFFINE, affine()), swappable_weights="w")
 
 
+def test_names_with_brackets_and_stars_are_names() -> None:
+    names = ["w[0]", "w0", "w*", "w1"]
+    nodes = "; ".join(f"p{i} = Mul({'x' if not i else f'p{i - 1}'}, n{i})" for i in range(4))
+    model = model_of(f"g (float[2] x) => (float[2] p3) {{ {nodes.replace(';', ' ')} }}", {})
+    for node, name in zip(model.graph.node, names, strict=True):
+        node.input[1] = name
+        model.graph.initializer.append(numpy_helper.from_array(random(2), name))
+
+    def chosen(*patterns: str) -> list[str]:
+        return list(weights_of(from_onnx(model, swappable_weights=patterns)["main"]))
+
+    assert chosen("w[0]") == ["w[0]"]
+    assert chosen("w*") == ["w*"]
+    assert chosen("w?") == ["w0", "w*", "w1"]
+    assert chosen("w[*") == ["w[0]"]
+    assert chosen("?*") == names
+    with pytest.raises(OptionsError, match=r"the model has no weight `w\[1\]`"):
+        chosen("w[1]")
+
+
 def test_numbers_equal_a_build_without_swappable_weights() -> None:
     x, new = random(2, 3, seed=9), affine(seed=4)
     swappable = byoc_core.build(from_onnx(model_of(AFFINE, affine()), swappable_weights=True), backends=[])

@@ -18,6 +18,8 @@ from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy.typing as npt
+
     from byoc_core.artifact.adapters import Adapter
     from byoc_core.runtime.pools import Pool
     from byoc_core.vm.memory_map import MemoryMap
@@ -266,7 +268,7 @@ class Executable:
             weights=self.weights,
         )
 
-    def with_weights(self, values: Mapping[str, NDArray]) -> Executable:
+    def with_weights(self, values: Mapping[str, npt.ArrayLike]) -> Executable:
         """Return the executable with other values of swappable weights; all other weights and the code are shared.
 
         Args:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from byoc_core.artifact.adapters import Adapter, adapted_values, open_adapters
 from byoc_core.artifact.archive import Buffer, write_archive
@@ -46,7 +47,7 @@ def list_weights(path: str | os.PathLike[str]) -> WeightTable:
 
 def swap_weights(
     path: str | os.PathLike[str],
-    values: Mapping[str, NDArray],
+    values: Mapping[str, npt.ArrayLike],
     output: str | os.PathLike[str] | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,

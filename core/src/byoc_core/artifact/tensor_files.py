@@ -29,6 +29,7 @@ _ZIP = b"PK\x03\x04"
 _METADATA = "__metadata__"
 _PREFIX_NBYTES = 8
 _MAX_HEADER_NBYTES = 100_000_000
+_MAX_NBYTES = 2**63 - 1
 
 _DTYPES = MappingProxyType(
     {
@@ -108,14 +109,17 @@ def _read_safetensors(data: memoryview) -> TensorFile:
     content = data[start:]
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
-        nbytes = dtype_info(entry.dtype).itemsize * math.prod(entry.shape)
+        itemsize = dtype_info(entry.dtype).itemsize
+        nbytes = itemsize * math.prod(entry.shape)
+        if itemsize * math.prod(filter(None, entry.shape)) > _MAX_NBYTES:  # numpy's limit, for empty arrays too
+            raise MisfitError("the shape is too large for an array").inside(name)
         if entry.begin != end or entry.end - entry.begin != nbytes or entry.end > len(content):
             raise MisfitError("the range of bytes does not fit dtype, shape and file").inside(name)
         end = entry.end
     if end != len(content):
         raise MisfitError("bytes follow the last tensor")
     tensors = {name: _to_array(content, entry) for name, entry in entries.items()}
-    return TensorFile(MappingProxyType(tensors), MappingProxyType(dict(metadata)))
+    return TensorFile(tensors, dict(metadata))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Weight:
     """A swappable weight.
 
     Attributes:
-        name: the name in the model; with several functions and different values, ``function:name``.
+        name: the name in the model; ``function:name`` if weights of several functions have the name and differ.
         dtype: the dtype.
         shape: the shape.
         digest: the digest of the value.

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from byoc_core.artifact.weight_table import Derivation, FixedWeightEntry, Weight, WeightTable, require_weights
 from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name, to_numpy
-from byoc_core.errors import ArtifactError, ExecutionError, WeightsError, near_names
+from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError, WeightsError, near_names
 from byoc_core.runtime.module import NDArray, PackedFunction
 from byoc_core.vm.program import ConstantRef
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from byoc_core.artifact.executable import Executable
 
 __all__ = ["ReplacedWeights", "check_values", "cited_digests", "executable_with_weights", "replace_weights"]
+
+_EXECUTABLE = "executable"
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class ReplacedWeights:
 def replace_weights(
     table: WeightTable,
     constants: Sequence[ConstantRef],
-    values: Mapping[str, NDArray],
+    values: Mapping[str, npt.ArrayLike],
     find_stored: Callable[[str], NDArray],
     find_function: Callable[[str], PackedFunction],
     where: str,
@@ -93,8 +96,8 @@ def cited_digests(table: WeightTable, constants: Iterable[ConstantRef]) -> set[s
     }
 
 
-def check_values(table: WeightTable, values: Mapping[str, NDArray], where: str) -> Mapping[str, NDArray]:
-    """Check the names, dtypes and shapes of new values; return the values of swappable weights.
+def check_values(table: WeightTable, values: Mapping[str, npt.ArrayLike], where: str) -> Mapping[str, NDArray]:
+    """Check the names, dtypes and shapes of new values; return the values of swappable weights as arrays.
 
     A weight that is not swappable may keep its value.
 
@@ -105,20 +108,43 @@ def check_values(table: WeightTable, values: Mapping[str, NDArray], where: str) 
     require_weights(table, where)
     weights = {weight.name: weight for weight in table.weights}
     fixed = {weight.name: weight for weight in table.fixed}
+    arrays: dict[str, NDArray] = {}
     for name, value in values.items():
+        if name not in weights and name not in fixed:
+            raise WeightsError(where, f"has no weight `{name}`", hint=_hint(name, (*weights, *fixed)))
+        array, dtype = _to_array(name, value, where)
         if name in weights:
-            _check_type(weights[name], value, where)
-        elif name in fixed:
-            if fixed[name].digest and digest_of(value) != fixed[name].digest:
-                raise _refusal(fixed[name], where)
-        else:
-            hint = near_names(name, (*weights, *fixed)) or "`byoc weights list` names all weights."
-            raise WeightsError(where, f"has no weight `{name}`", hint=hint)
-    return {name: value for name, value in values.items() if name in weights}
+            _check_type(weights[name], array, dtype, where)
+            arrays[name] = array
+        elif not fixed[name].digest:
+            _check_type(fixed[name], array, dtype, where)
+        elif digest_of(array) != fixed[name].digest:
+            raise _refusal(fixed[name], where)
+    return arrays
 
 
-def _check_type(weight: Weight, value: NDArray, where: str) -> None:
-    got = dtype_name(value.dtype), tuple(value.shape)
+def _hint(name: str, names: Sequence[str]) -> str:
+    """Return the next step for an unknown name."""
+    of_entries = [found for found in names if found.endswith(f":{name}")]
+    if of_entries:
+        return f"The weights of several entries differ: name {' or '.join(f'`{found}`' for found in of_entries)}."
+    return near_names(name, names) or "`byoc weights list` names all weights."
+
+
+def _to_array(name: str, value: npt.ArrayLike, where: str) -> tuple[NDArray, str]:
+    """Return a value as an array, and the dtype."""
+    try:
+        array: NDArray = np.asarray(value)
+        return array, dtype_name(array.dtype)
+    except IRTypeError as error:
+        problem = f"the new value of weight `{name}` has a dtype unknown to byoc"
+        raise WeightsError(where, problem, got=str(array.dtype)) from error
+    except ValueError as error:
+        raise WeightsError(where, f"the new value of weight `{name}` is no array") from error
+
+
+def _check_type(weight: Weight | FixedWeightEntry, value: NDArray, dtype: str, where: str) -> None:
+    got = dtype, tuple(value.shape)
     if got != (weight.dtype, weight.shape):
         raise WeightsError(
             where,
@@ -188,7 +214,7 @@ def _derive(
 
 
 def executable_with_weights(
-    executable: Executable, values: Mapping[str, NDArray], *, copies: bool = True
+    executable: Executable, values: Mapping[str, npt.ArrayLike], *, copies: bool = True
 ) -> Executable:
     """Return an executable with other values of weights; see :meth:`Executable.with_weights`.
 
@@ -200,14 +226,15 @@ def executable_with_weights(
     from byoc_core.artifact.executable import Executable
 
     table = executable.weights
-    owned = {name: np.array(value, order="C") if copies else value for name, value in values.items()}
+    checked = check_values(table, values, _EXECUTABLE)
+    owned = {name: np.array(array, order="C") if copies else array for name, array in checked.items()}
     replaced = replace_weights(
         table,
         executable.program.constants,
         owned,
         executable.constants.__getitem__,
         lambda name: _find_function(executable, name),
-        "executable",
+        _EXECUTABLE,
     )
     digests = cited_digests(replaced.table, replaced.constants)
     constants = {

@@ -205,9 +205,13 @@ def import_model(
     """
     from byoc_core.frontend.onnx import from_onnx
 
+    _refuse_artifact(path)
+    return from_onnx(path, max_nodes=max_nodes, states=states, swappable_weights=swappable_weights)
+
+
+def _refuse_artifact(path: Path) -> None:
     if is_artifact(path):
         raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
-    return from_onnx(path, max_nodes=max_nodes, states=states, swappable_weights=swappable_weights)
 
 
 def refuse_flags(model: Path, flags: Mapping[str, bool]) -> None:
@@ -283,7 +287,8 @@ def build_models(
         observer: shows the passes.
         max_nodes: as for :func:`byoc_core.from_onnx`.
         states: ``"detect"``, for models with such names; or pairs, for the models with the input of the pair.
-        swappable_weights: as for :func:`byoc_core.from_onnx`, for each model.
+        swappable_weights: ``True``, or names and patterns as for :func:`byoc_core.from_onnx`, for the models with such
+            weights.
 
     Raises:
         OSError: a file cannot be read.
@@ -295,14 +300,39 @@ def build_models(
 
     if list(paths) == [ONLY_MODEL]:
         return build_model(paths[ONLY_MODEL], request, observer, max_nodes, states, swappable_weights)
+    choices = _weight_choices(paths, swappable_weights)
     with show_stages(", ".join(paths), quiet=observer is not None) as show:
         modules = {}
         for name, path in paths.items():
             show("import")
-            modules[name] = import_model(path, max_nodes, swappable_weights=swappable_weights)
+            modules[name] = import_model(path, max_nodes, swappable_weights=choices[name])
         if states:
             modules = _with_states(modules, states)
         return Compiler().build(merge_modules(modules), request, progress=show, on_pass=observer)
+
+
+def _weight_choices(paths: Mapping[str, Path], choice: bool | Sequence[str]) -> dict[str, bool | Sequence[str]]:
+    """Return the choice of swappable weights for each model: the names and patterns that fit a weight of the model.
+
+    Raises:
+        OSError: a file cannot be read.
+        ByocError: a file is no model, or a name fits no weight of any model.
+    """
+    if isinstance(choice, bool) or not choice:
+        return dict.fromkeys(paths, choice)
+    from byoc_core.errors import near_names
+    from byoc_core.frontend.onnx.model_import import weight_names
+    from byoc_core.frontend.onnx.swappable_weights import fitting_names
+
+    for path in paths.values():
+        _refuse_artifact(path)
+    names = {model: weight_names(path) for model, path in paths.items()}
+    choices = {model: [item for item in choice if fitting_names(item, names[model])] for model in paths}
+    for item in choice:
+        if not any(item in fitting for fitting in choices.values()):
+            hint = near_names(item, {name for found in names.values() for name in found})
+            raise OptionsError("--swappable-weights", f"no model has a weight `{item}`", hint=hint or None)
+    return {**choices}
 
 
 def _with_states(modules: Mapping[str, IRModule], states: str | Sequence[tuple[str, str]]) -> dict[str, IRModule]:

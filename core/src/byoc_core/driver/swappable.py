@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from byoc_core.artifact.weight_table import Derivation, FixedWeightEntry, Weight
 from byoc_core.artifact.weight_values import executable_with_weights
 from byoc_core.backend import BackendHandle
 from byoc_core.backend.info import CodegenResult
+from byoc_core.driver.weight_names import name_weights
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Constant, IRModule, Value
@@ -71,15 +71,17 @@ def link_weights(
         host: the backend for the derivations.
     """
     program = executable.program
-    names = _names(hoisted)
+    names = name_weights(hoisted)
     digests = {
-        names[index, name]: digest for index, item in enumerate(hoisted) for name, digest in item.weights.items()
+        own_names[name]: digest
+        for item, own_names in zip(hoisted, names.swappable, strict=True)
+        for name, digest in item.weights.items()
     }
     numbers = {reference.digest: number for number, reference in enumerate(program.constants)}
     weights: dict[str, list[int]] = {name: [] for name in digests}
     derivations = []
     order = {name: number for number, name in enumerate(weights)}
-    for index, item in enumerate(hoisted):
+    for item, own_names in zip(hoisted, names.swappable, strict=True):
         outputs: list[list[tuple[int, ...]]] = [[() for _ in derived.results] for derived in item.derivations]
         for name, source in item.inputs.items():
             number = numbers.get(_placeholder(item.function.name, name))
@@ -87,9 +89,9 @@ def link_weights(
             if isinstance(source, DerivedValue):
                 outputs[source.derivation][source.result] = found
             else:
-                weights[names[index, source]].extend(found)
+                weights[own_names[source]].extend(found)
         for derived, results in zip(item.derivations, outputs, strict=True):
-            inputs = tuple(order[names[index, name]] for name in derived.input_names)
+            inputs = tuple(order[own_names[name]] for name in derived.input_names)
             derivations.append(Derivation(derived.name, inputs, tuple(results)))
     table = WeightTable(
         tuple(
@@ -97,7 +99,7 @@ def link_weights(
             for name, array in ((name, module.constants[digests[name]]) for name in weights)
         ),
         tuple(derivations),
-        _fixed(hoisted, set(digests)),
+        _fixed(hoisted, names.fixed),
     )
     compiled = _compile_derivations(module, hoisted, host)
     modules = (*executable.modules, *(() if compiled is None else compiled.modules))
@@ -119,30 +121,10 @@ def _placeholder(function: str, name: str) -> str:
     return hashlib.sha256(f"swappable weight\0{function}\0{name}".encode()).hexdigest()
 
 
-def _names(hoisted: Sequence[HoistedWeights]) -> dict[tuple[int, str], str]:
-    """Return the name in the table of each weight of each function.
-
-    Weights of several functions with one name and one value are one weight; with different values, the name of the
-    function is prefixed.
-    """
-    values: dict[str, set[str]] = {}
-    for item in hoisted:
-        for name, digest in item.weights.items():
-            values.setdefault(name, set()).add(digest)
-    return {
-        (index, name): name if len(values[name]) == 1 else f"{item.function.name}:{name}"
-        for index, item in enumerate(hoisted)
-        for name in item.weights
-    }
-
-
-def _fixed(hoisted: Sequence[HoistedWeights], swappable: set[str]) -> tuple[FixedWeightEntry, ...]:
+def _fixed(hoisted: Sequence[HoistedWeights], names: Sequence[Sequence[str]]) -> tuple[FixedWeightEntry, ...]:
     found: dict[str, FixedWeightEntry] = {}
-    counts = Counter(weight.name for item in hoisted for weight in item.fixed)
-    for item in hoisted:
-        for weight in item.fixed:
-            is_taken = weight.name in swappable or (weight.name in found and counts[weight.name] > 1)
-            name = f"{item.function.name}:{weight.name}" if is_taken else weight.name
+    for item, own_names in zip(hoisted, names, strict=True):
+        for weight, name in zip(item.fixed, own_names, strict=True):
             found[name] = FixedWeightEntry(name, weight.dtype, weight.shape, weight.reason, weight.digest)
     return tuple(found.values())
 

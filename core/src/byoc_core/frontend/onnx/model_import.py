@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from byoc_core.ir.module import IRModule
     from byoc_core.opset.registry import OpRegistry
 
-__all__ = ["from_onnx", "needing_onnx"]
+__all__ = ["from_onnx", "needing_onnx", "weight_names"]
 
 
 def from_onnx(
@@ -44,7 +44,7 @@ def from_onnx(
             (:func:`byoc_core.transform.detect_states`).
         swappable_weights: whether the weights of the compiled model may be replaced later
             (:func:`byoc_core.artifact.swap_weights`): ``True`` for all initializers of floats but scalars, or the names
-            of initializers, with ``*`` and ``?`` as in file names. Passes and backends do not see the values of these
+            of initializers, with ``*`` and ``?`` for any text. Passes and backends do not see the values of these
             weights.
 
     Returns:
@@ -79,6 +79,18 @@ def from_onnx(
         raise OptionsError("max_nodes", "is not positive", got=max_nodes)
     module = import_model(load_model(model), ops, max_nodes, swappable_weights=swappable_weights)
     return _with_states(module, states) if states else module
+
+
+def weight_names(model: str | os.PathLike[str] | bytes | ModelProto) -> tuple[str, ...]:
+    """Return the names of the initializers of a model's graph, in the order of the file.
+
+    Raises:
+        FrontendError: the file is no ONNX model, or is damaged, or the package ``onnx`` is missing.
+    """
+    with needing_onnx():
+        from byoc_core.frontend.onnx.loading import load_model
+
+    return tuple(initializer.name for initializer in load_model(model).graph.initializer)
 
 
 def _with_states(module: IRModule, states: str | Sequence[tuple[str, str]]) -> IRModule:

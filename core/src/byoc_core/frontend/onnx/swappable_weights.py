@@ -6,7 +6,7 @@ of the module, and the reader is the reason why the weight cannot be swapped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -20,7 +20,7 @@ from byoc_core.ir.weights import FixedWeight, declare_weights
 from byoc_core.opset.types import TensorType
 from byoc_core.transform.bind_params import BindParams
 
-__all__ = ["SwappableWeights", "WeightChoice"]
+__all__ = ["SwappableWeights", "WeightChoice", "fitting_names"]
 
 WeightChoice = bool | Sequence[str]
 """Whether weights are swappable, or patterns of the names of swappable weights."""
@@ -28,11 +28,35 @@ WeightChoice = bool | Sequence[str]
 Array = npt.NDArray[np.generic]
 
 
+def fitting_names(pattern: str, names: Collection[str]) -> tuple[str, ...]:
+    """Return the names that fit a pattern: the pattern itself if it is a name, else ``*`` and ``?`` fit any text."""
+    if pattern in names:
+        return (pattern,)
+    literal = pattern.replace("[", "[[]")
+    return tuple(name for name in names if fnmatchcase(name, literal))
+
+
+def _choose(patterns: Sequence[str], declared: Collection[str]) -> frozenset[str]:
+    """Return the names of chosen weights.
+
+    Raises:
+        OptionsError: a pattern fits no weight.
+    """
+    fitting_weights: set[str] = set()
+    for pattern in patterns:
+        fitting = fitting_names(pattern, declared)
+        if not fitting:
+            hint = near_names(pattern, declared)
+            raise OptionsError("swappable_weights", f"the model has no weight `{pattern}`", hint=hint or None)
+        fitting_weights.update(fitting)
+    return frozenset(fitting_weights)
+
+
 class SwappableWeights:
     """The swappable weights of a model under import.
 
     Args:
-        choice: ``True`` for all tensors of floats but scalars; or names, with ``*`` and ``?`` as in file names.
+        choice: ``True`` for all tensors of floats but scalars; or names and patterns, see :func:`fitting_names`.
         declared: dtype and shape of all initializers of the model's graph, by name.
 
     Raises:
@@ -42,12 +66,8 @@ class SwappableWeights:
     def __init__(self, choice: WeightChoice, declared: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
         if isinstance(choice, str):
             raise OptionsError("swappable_weights", "is a single text", got=repr(choice), expected="a list of names")
-        self._patterns = None if isinstance(choice, bool) else tuple(choice)
-        self._is_off = choice is False or self._patterns == ()
-        for pattern in self._patterns or ():
-            if not any(fnmatchcase(name, pattern) for name in declared):
-                hint = near_names(pattern, declared)
-                raise OptionsError("swappable_weights", f"the model has no weight `{pattern}`", hint=hint or None)
+        self._is_off = not choice
+        self._chosen_names = None if isinstance(choice, bool) else _choose(choice, declared)
         self._declared = declared
         self._values: dict[str, Array] = {}
         self._arrays: dict[str, Array] = {}
@@ -75,9 +95,8 @@ class SwappableWeights:
         return param
 
     def _reason_against(self, name: str, type_: TensorType) -> str | None:
-        if self._patterns is not None:
-            is_chosen = any(fnmatchcase(name, pattern) for pattern in self._patterns)
-            return None if is_chosen else "is not chosen by `swappable_weights`"
+        if self._chosen_names is not None:
+            return None if name in self._chosen_names else "is not chosen by `swappable_weights`"
         if not is_float(type_.dtype):
             return f"has dtype {type_.dtype}: only weights of floats are chosen without a name"
         return None if type_.shape else "is a scalar: only tensors are chosen without a name"
