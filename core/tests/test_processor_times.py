@@ -54,7 +54,7 @@ def test_the_tables_name_sessions_files_and_tests() -> None:
 def test_the_time_of_ended_processes_counts() -> None:
     before = spent()
     subprocess.run([sys.executable, "-c", _BUSY.format(seconds=0.2)], check=True, timeout=60)
-    assert spent() - before > 0.19
+    assert spent() - before > 0.15
 
 
 def test_a_session_is_measured_between_two_lines_of_the_log(tmp_path: Path) -> None:
@@ -66,12 +66,12 @@ def test_a_session_is_measured_between_two_lines_of_the_log(tmp_path: Path) -> N
     for name, end in (("lint", "was successful in 2 seconds."), ("docs", "failed."), ("a", "skipped: no Python a.")):
         log(f"Running session {name}")
         log("a line of something else")
-        subprocess.run([sys.executable, "-c", _BUSY.format(seconds=0.05)], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", _BUSY.format(seconds=0.1)], check=True, timeout=60)
         log(f"Session {name} {end}")
     log("Session never-started was successful.")
     rows = read_sessions(tmp_path)
     assert sorted(row.name for row in rows) == ["a", "docs", "lint"]
-    assert all(row.processor > 0.04 and row.wall > 0.04 for row in rows)
+    assert all(row.processor > 0.05 and row.wall > 0.05 for row in rows)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

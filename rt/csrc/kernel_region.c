@@ -90,13 +90,14 @@ static int32_t find_samples(rt_call *call, double start, double span, int64_t bi
 }
 
 /* Return the sample of a channel at samples `i` and `j` of the axes: the sum, or the largest, of the weighed
- * neighbours. */
+ * neighbours. A neighbour without weight counts as 0, whatever its value. */
 static double take_sample(const double *channel, int64_t width, const samples *rows, const samples *columns, int64_t i,
                           int64_t j, int is_max) {
   double total = 0;
   for (int k = 0; k < 4; ++k) {
     const double value = channel[rows->at[k / 2][i] * width + columns->at[k % 2][j]];
-    const double part = value * (rows->weights[k / 2][i] * columns->weights[k % 2][j]);
+    const double weight = rows->weights[k / 2][i] * columns->weights[k % 2][j];
+    const double part = weight == 0 ? 0 : value * weight;
     if (!is_max)
       total += part;
     else if (!k || !(total >= part || total != total))

@@ -53,10 +53,11 @@ _JOINS = {
 
 def can_lower(binding: Binding) -> bool:
     """Return whether an op is an ensemble of constant trees on float32 or float64, with a known number of features."""
+    if binding.op.name != "mlops.tree_ensemble":
+        return False
     samples = binding.operands[0].type
     return (
-        binding.op.name == "mlops.tree_ensemble"
-        and isinstance(samples, TensorType)
+        isinstance(samples, TensorType)
         and samples.dtype in _C_TYPES
         and samples.shape is not None
         and isinstance(samples.shape[1], int)

@@ -160,11 +160,15 @@ def _roi_taps(start: float, span: float, bins: int, samples: int, length: int) -
 def _pool(
     image: NDArray, rows: tuple[NDArray, NDArray], columns: tuple[NDArray, NDArray], size: tuple[int, int], method: str
 ) -> NDArray:
-    """Return the mean of the samples of each bin; by ``max`` the largest weighted neighbour of the samples."""
-    parts = [
-        image[:, rows[0][i]][:, :, columns[0][j]] * (rows[1][i][:, np.newaxis] * columns[1][j]).astype(image.dtype)
-        for i, j in itertools.product(range(2), range(2))
-    ]
+    """Return the mean of the samples of each bin; by ``max`` the largest weighted neighbour of the samples.
+
+    A neighbour without weight counts as 0, whatever its value.
+    """
+    parts = []
+    for i, j in itertools.product(range(2), range(2)):
+        weights = (rows[1][i][:, np.newaxis] * columns[1][j]).astype(image.dtype)
+        weighted = image[:, rows[0][i]][:, :, columns[0][j]] * weights
+        parts.append(np.where(weights == 0, image.dtype.type(0), weighted))
     samples = np.maximum.reduce(parts) if method == "max" else np.add.reduce(parts)
     height, width = size
     bins = samples.reshape(len(image), height, samples.shape[1] // height, width, samples.shape[2] // width)

@@ -100,12 +100,17 @@ class _Region:
         )
 
     def _extent(self, left: c.Variable, right: c.Variable) -> c.Block:
-        """Return the statements setting the first pixel of all columns, and the end behind the last pixel."""
+        """Return the statements setting the first pixel of all columns and the end behind the last, 0 without pixels."""
         columns, k = self.columns, c.Variable("k")
         pixel = columns.pixels[self.number * columns.room + k]
         end = columns.ends[self.number * columns.bins + (columns.bins - 1)]
         widen = (c.Assign(left, c.index_min(left, pixel)), c.Assign(right, c.index_max(right, pixel + 1)))
-        return (c.Declare(left, c.Size(columns.length)), c.Declare(right, c.Size(0)), c.For(k, c.Size(0), end, widen))
+        return (
+            c.Declare(left, c.Size(columns.length)),
+            c.Declare(right, c.Size(0)),
+            c.For(k, c.Size(0), end, widen),
+            c.Assign(left, c.index_min(left, right)),
+        )
 
     def maxima(self) -> c.Block:
         """Return the loops comparing pixels times weights, with a loop over channels for each pixel of a bin.
@@ -125,10 +130,13 @@ class _Region:
         def larger(a: c.Expression, b: c.Expression) -> c.Expression:
             return c.Call(maximum, (a, b), type_)
 
+        def weighted(weight: c.Variable) -> c.Expression:
+            return c.Select(weight.compare("==", 0.0), c.Literal(0, type_), pixel * weight)
+
         compare: c.Block = (
             c.Let(pixel, self.pixels[channel * self.steps[0] + at]),
             c.Let(cell, of_bin),
-            c.Store(self.to, cell, larger(self.to[cell], larger(pixel * low, pixel * high))),
+            c.Store(self.to, cell, larger(self.to[cell], larger(weighted(low), weighted(high)))),
         )
         position = [rows.pixels[row_entry], columns.pixels[column_entry]]
         of_pixel: c.Block = (

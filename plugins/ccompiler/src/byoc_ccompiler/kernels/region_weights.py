@@ -199,11 +199,15 @@ class RegionAxis:
                 c.Store(self.least, at, _smaller(self.least[at], value)),
                 c.Store(self.totals, at, _larger(self.totals[at], value)),
             )
-        return (
-            c.Let(value, weight),
+        enters: c.Block = (
             c.Declare(entry, end),
             *found(1, found(2, ())),
             c.If(entry.compare("==", end), new, old),
+        )
+        # A pixel without weight adds nothing to a mean, whatever its value; among maxima it counts as 0.
+        return (
+            c.Let(value, weight),
+            *(enters if self.least is not None else (c.If(value.compare("!=", 0.0), enters),)),
         )
 
 

@@ -58,6 +58,7 @@ _POINT_CYCLES = 5  # of the transforms, for one vector at one point, loads and s
 _DIRECT_RATE = 1.7  # multiply-adds of vectors in a cycle of direct convolution
 _SAME = 0.98  # the ratio of costs from which the first of two tiles is kept
 _MARGIN = 1.25  # required gain of a plan over direct convolution, because a plan has many small loops
+_LEAST_GAIN = 160_000  # cycles; a smaller gain is not worth larger errors, and NaN in all outputs of a tile
 _LARGE_TILE_MARGIN = 1.1  # required gain of tiles of 4 by 4 over tiles of 2 by 2 with smaller errors
 _UNKNOWN_SIZE = 28  # assumed for a symbolic size of an image; a symbolic batch counts as 1
 
@@ -227,7 +228,8 @@ def gains(best: WinogradPlan) -> bool:
     batch, height, width = _assumed(geometry)
     products = geometry.num_taps * geometry.channels * -(-geometry.out_channels // best.lanes)
     direct = _beside(batch * height * width * products / _DIRECT_RATE, products * unit.nbytes / unit.far_rate)
-    return best.cycles() * _MARGIN < direct
+    cycles = best.cycles()
+    return cycles * _MARGIN < direct and (geometry.dtype == "uint32" or direct - cycles >= _LEAST_GAIN)
 
 
 def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int) -> WinogradPlan:
