@@ -100,7 +100,7 @@ class _Region:
         )
 
     def _extent(self, left: c.Variable, right: c.Variable) -> c.Block:
-        """Return the statements setting the first pixel of all columns and the end behind the last, 0 without pixels."""
+        """Return the statements setting the first pixel of all columns and the end behind the last, or 0 and 0."""
         columns, k = self.columns, c.Variable("k")
         pixel = columns.pixels[self.number * columns.room + k]
         end = columns.ends[self.number * columns.bins + (columns.bins - 1)]
