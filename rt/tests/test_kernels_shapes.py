@@ -361,3 +361,21 @@ def test_long_ranges_have_the_bits_of_numpy(native: NativeLibrary, tmp_path: Pat
     for start, limit, step in ((0.1, 90.0, 0.1), (-3.3, 5.0, 0.007), (5.0, -5.0, -0.3)):
         arrays = [np.asarray(number).astype(to_numpy(dtype)) for number in (start, limit, step)]
         check(native, tmp_path, "range", arrays, {}, is_exact=True)
+
+
+@pytest.mark.parametrize("method", ["avg", "max"])
+def test_a_neighbour_without_weight_counts_as_0_whatever_its_value(
+    native: NativeLibrary, tmp_path: Path, method: str
+) -> None:
+    image = np.ones((1, 1, 3, 3), "float32")
+    image[0, 0, :, 2] = [np.nan, np.inf, -np.inf]
+    # The samples lie on pixels of the first two columns: the third column has no weight.
+    rois, batches = np.array([[0, 0, 2, 2]], "float32"), np.zeros(1, "int64")
+    attrs = {"size": (2, 2), "samples": 1, "method": method}
+    operands = (image, rois, batches)
+    params = [Var(f"x{index}", TensorType(array.shape, array.dtype.name)) for index, array in enumerate(operands)]
+    module = IRModule({"main": function_of(OPS["nn.roi_align"], params, attrs, "main")[0]}, ConstantStore())
+    (expected,) = evaluate_function(module, "main", operands)
+    np.testing.assert_array_equal(expected, np.ones((1, 1, 2, 2), "float32"))
+    (found,) = load_saved(executable_of(module), native, tmp_path)["main"](*operands)
+    np.testing.assert_array_equal(found, expected)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,55 +12,27 @@ import numpy as np
 import pytest
 from byoc_core import Session, VirtualMachine, parse
 from byoc_core.errors import CallError, ExecutionError
-from byoc_core.ir import IRModule
 from byoc_core.profiling import Peaks, profile
 from byoc_core.runtime.device_arrays import DeviceArray
-from byoc_core.runtime.devices import DeviceTensor
 from byoc_core.runtime.protected_device import ProtectedDevice
-from byoc_core.transform import KeepStates, evaluate_function
-from byoc_core.vm import device_arguments, linked_function
-from byoc_core.vm.device_arguments import PlacedArguments
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
+from byoc_core.transform import KeepStates
 
-from core.tests.devices.test_device_property import HOSTED, check_freed, devices_of, machine_of, straight_line
-from core.tests.devices.test_device_states import COUNTER, on_npu
-from core.tests.devices.toys import DeviceToy, build_on, run_on, toy_of
-from core.tests.lower.test_control_flow_property import Maker
+from core.tests.devices.device_arrays import (
+    PLAIN,
+    Foreign,
+    X,
+    check_inputs_are_kept,
+    copies,
+    machine_on,
+    npu,
+    refusal,
+)
+from core.tests.devices.device_states import COUNTER, on_npu
+from core.tests.devices.test_device_property import check_freed
+from core.tests.devices.toys import build_on, run_on, toy_of
 from core.tests.lower.test_states import call, module, t
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="memory is protected by calls of POSIX systems")
-
-X = np.array([1.5, -2.0, 0.25, 3.0], np.float32)
-PLAIN = parse(f"def main(x: {t(4)}):\n    a = R.negative(x)\n    b = R.exp(a)\n    return b")
-IN_PLACE = module(f"x: {t(4)}, y: {t(4)}", f"z = {call('add_in_place', 'x', 'y')}\nreturn z", "()")
-
-
-def npu(**options: Any) -> ProtectedDevice:
-    return ProtectedDevice("npu", is_lazy=True, **options)
-
-
-def machine_on(module: IRModule, device: ProtectedDevice, ops: Sequence[str] = ("negative", "exp")) -> VirtualMachine:
-    return run_on(build_on(module, toy_of(device, ops)), device)
-
-
-def copies(device: ProtectedDevice) -> tuple[int, int, int]:
-    counts = device.counts
-    return counts.copies_in, counts.copies_out, counts.copies_within
-
-
-class Foreign:
-    """A tensor of another package: nothing but the methods of DLPack."""
-
-    def __init__(self, array: DeviceArray, device: tuple[int, int] | None = None) -> None:
-        self._array = array
-        self._device = device
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._device or self._array.__dlpack_device__()
-
-    def __dlpack__(self, **options: Any) -> object:
-        return self._array.__dlpack__(**options)
 
 
 def test_a_result_stays_on_the_device_and_is_the_next_input_without_a_copy() -> None:
@@ -132,15 +102,7 @@ def test_an_input_read_by_the_host_too_is_copied_to_the_host_once() -> None:
 
 
 def test_an_input_is_never_overwritten_in_place() -> None:
-    """A function may write its result in place of a copy of the input, and gets a copy on the device."""
-    device = npu()
-    machine = on_npu(IN_PLACE, device)
-    x, y = DeviceArray.copy_of(X, device), DeviceArray.copy_of(X, device)
-    before = device.counts.copies_within
-    z = machine.run("main", {"x": x, "y": y}, on_device=True)
-    assert device.counts.copies_within == before + 1
-    for found, want in ((x, X), (y, X), (z, X + X)):
-        np.testing.assert_array_equal(found.numpy(), want)
+    check_inputs_are_kept()
 
 
 def test_states_and_arrays_on_devices_go_together() -> None:
@@ -219,12 +181,6 @@ def test_a_tensor_of_another_package_is_read_in_place() -> None:
     check_freed([device])
 
 
-def refusal(use: Any) -> str:
-    with pytest.raises((CallError, BufferError)) as caught:
-        use()
-    return str(caught.value)
-
-
 def test_misfits_are_errors_with_the_device_named() -> None:
     device, other = npu(), ProtectedDevice("npu", 1, is_lazy=True)
     machine = machine_on(PLAIN, device)
@@ -253,119 +209,6 @@ def test_misfits_are_errors_with_the_device_named() -> None:
     )
     strange = DeviceArray(device, x, x.tensor)
     assert "has no buffer of 16 bytes at this address" in refusal(lambda: machine.run("main", {"x": Foreign(strange)}))
-
-
-def test_two_results_in_one_array_are_an_error() -> None:
-    device = npu()
-    text = f"def main(x: {t(4)}):\n    a = R.negative(x)\n    b = R.exp(x)\n    return a, b"
-    machine = machine_on(parse(text), device)
-    y = DeviceArray.empty(device, "float32", (4,), "y")
-    assert "shares memory with another output" in refusal(lambda: machine.run("main", {"x": X}, {"a": y, "b": y}))
-
-
-TWO_RESULTS = parse(f"def main(x: {t(4)}):\n    a = R.negative(x)\n    b = R.exp(x)\n    return a, b")
-
-
-@pytest.mark.parametrize("distinct", [False, True])
-def test_an_output_in_memory_of_an_adopted_input_is_written_after_the_reads(distinct: bool) -> None:
-    device = npu(distinct_adoptions=distinct)
-    machine = machine_on(TWO_RESULTS, device)
-    x = DeviceArray.copy_of(X, device)
-    again = DeviceArray.of_dlpack(Foreign(x), device)
-    assert (again.tensor.buffer is x.tensor.buffer) != distinct
-    for given_input, buffer in ((x, again), (again, x), (Foreign(again), x), (again, again)):
-        x.assign(X)
-        a, b = machine.run("main", {"x": given_input}, {"a": buffer}, on_device=True)
-        assert a is buffer
-        np.testing.assert_array_equal(x.numpy(), -X)
-        np.testing.assert_array_equal(b.numpy(), np.exp(X))
-    expected = "output 1 `b`: shares memory with another output"
-    assert expected in refusal(lambda: machine.run("main", {"x": X}, {"a": x, "b": again}))
-
-
-@pytest.mark.parametrize("distinct", [False, True])
-def test_outputs_in_separate_parts_of_a_buffer_are_filled_without_a_copy(distinct: bool) -> None:
-    device = npu(distinct_adoptions=distinct)
-    machine = machine_on(TWO_RESULTS, device)
-    whole = DeviceArray.copy_of(np.concatenate([X, X, X]), device)
-    parts = [DeviceArray(device, whole, whole.tensor.part(16 * row, (4,))) for row in range(3)]
-    parts[1] = DeviceArray.of_dlpack(Foreign(parts[1]), device)
-    before, allocations = copies(device), device.counts.allocations
-    machine.run("main", {"x": parts[0]}, {"a": parts[1], "b": parts[2]})
-    assert copies(device) == before
-    assert device.counts.allocations <= allocations + 1  # the arena
-    np.testing.assert_array_equal(whole.numpy(), np.concatenate([X, -X, np.exp(X)]))
-    shifted = DeviceArray(device, whole, whole.tensor.part(20, (4,)))
-    assert "shares memory" in refusal(lambda: machine.run("main", {"x": X}, {"a": parts[1], "b": shifted}))
-    content = shifted.numpy()
-    _, b = machine.run("main", {"x": shifted}, {"a": parts[1]}, on_device=True)  # through a temporary, on the device
-    np.testing.assert_array_equal(parts[1].numpy(), -content)
-    np.testing.assert_array_equal(b.numpy(), np.exp(content))
-
-
-def test_empty_outputs_never_share_memory() -> None:
-    device = npu()
-    text = 'def main(x: R.Tensor(("n",))):\n    a = R.negative(x)\n    b = R.exp(x)\n    return a, b'
-    machine = machine_on(parse(text), device)
-    empty = DeviceArray.copy_of(X[:0], device)
-    a, b = (DeviceArray.of_dlpack(Foreign(empty), device) for _ in range(2))
-    assert machine.run("main", {"x": empty}, {"a": a, "b": b}) == (a, b)
-    assert machine.run("main", {"x": a}, {"a": a, "b": a}) == (a, a)
-
-
-RANGES = st.tuples(st.integers(0, 15), st.integers(0, 8), st.integers(0, 2))
-
-
-@given(st.booleans(), RANGES, RANGES)
-def test_arrays_overlap_if_they_have_a_common_byte(distinct: bool, left: Any, right: Any) -> None:
-    """Of two arrays in one of three buffers, adopted or not."""
-    device = npu(distinct_adoptions=distinct)
-    own = [DeviceArray.empty(device, "uint8", (24,), "x") for _ in range(2)]
-    owners = [*own, DeviceArray.of_dlpack(Foreign(own[0]), device)]
-    arrays = [DeviceArray(device, owners[n], owners[n].tensor.part(start, (size,))) for start, size, n in (left, right)]
-    bytes_of = [{(n % 2, start + byte) for byte in range(size)} for start, size, n in (left, right)]
-    expected = bool(bytes_of[0] & bytes_of[1])
-    assert (arrays[0].overlaps(arrays[1]), arrays[1].overlaps(arrays[0])) == (expected, expected)
-
-
-class Addressed(ProtectedDevice):
-    """A device with addresses as data pointers, and adoptions at any address: as CUDA has."""
-
-    @property
-    def dlpack_device(self) -> tuple[int, int]:
-        return 2, 0
-
-    def dlpack_handle(self, buffer: object) -> int:
-        return buffer if isinstance(buffer, int) else super().dlpack_handle(buffer)
-
-    def adopt(self, handle: int, nbytes: int) -> object:
-        return handle
-
-    def free(self, buffer: object) -> None:
-        if not isinstance(buffer, int):
-            super().free(buffer)
-
-
-def test_adoptions_at_different_addresses_overlap() -> None:
-    device = Addressed("npu")
-    whole = DeviceArray.empty(device, "float32", (8,), "x")
-    start = device.dlpack_handle(whole.tensor.buffer)
-    later = DeviceArray(device, whole, DeviceTensor(device.adopt(start + 16, 16), 0, "float32", (4,)))
-    assert whole.overlaps(later)
-    assert later.overlaps(whole)
-    assert not later.overlaps(whole.first_rows(0, 4))
-
-
-class WithoutDLPack(ProtectedDevice):
-    """A device exchanging no tensors."""
-
-    dlpack_device = None  # type: ignore[assignment]
-
-
-def test_arrays_overlap_on_a_device_without_dlpack() -> None:
-    device = WithoutDLPack("npu")
-    x, y = (DeviceArray.copy_of(X, device) for _ in range(2))
-    assert (x.overlaps(x), x.overlaps(x.first_rows(0, 1)), x.overlaps(y)) == (True, True, False)
 
 
 def test_copies_check_the_other_array() -> None:
@@ -464,157 +307,3 @@ def test_eight_threads_share_inputs_on_a_device() -> None:
         list(pool.map(partial(use, machine, x), range(8)))
     del machine, x
     check_freed([device])
-
-
-# -- random functions -----------------------------------------------------------------------------------------
-
-
-def on_some_device(array: Any, number: int, devices: Sequence[ProtectedDevice], machine: VirtualMachine) -> Any:
-    """Return an array on one of the machine's devices, on the host (0), or as a tensor of another package."""
-    used = [device for device in devices if device in machine.devices.values()]
-    if not number or not used:
-        return array
-    found = DeviceArray.copy_of(np.asarray(array), used[number % len(used)])
-    return Foreign(found) if number >= 4 else found
-
-
-def as_host(value: Any) -> Any:
-    return value.numpy() if isinstance(value, DeviceArray) else value
-
-
-def calls_agree(
-    module: IRModule,
-    pairs: Sequence[tuple[ProtectedDevice, DeviceToy]],
-    inputs: Sequence[Any],
-    places: Sequence[int],
-) -> bool:
-    """Return whether calls with arrays anywhere give the values of the interpreter, and leave the inputs unchanged."""
-    devices = [device for device, _ in pairs]
-    machine = machine_of(build_on(module, *(toy for _, toy in pairs)), devices)
-    expected = evaluate_function(module, "main", inputs)
-    names = [spec.name for spec in machine["main"].params]
-    given_inputs = [on_some_device(*pair, devices, machine) for pair in zip(inputs, places, strict=False)]
-    for on_device in (True, False, True):
-        found = machine.run("main", dict(zip(names, given_inputs, strict=True)), on_device=on_device)
-        found = found if isinstance(found, tuple) else (found,)
-        if not on_device and any(isinstance(value, DeviceArray) for value in found):
-            return False
-        if not all(np.array_equal(as_host(have), want) for have, want in zip(found, expected, strict=True)):
-            return False
-    kept = zip(given_inputs, inputs, strict=True)
-    return all(np.array_equal(as_host(v._array if isinstance(v, Foreign) else v), want) for v, want in kept)
-
-
-SQUARE = [np.arange(12, dtype=np.float32).reshape(3, 4) - 5, np.ones((3, 4), np.float32)]
-PLACES = st.lists(st.integers(0, 5), min_size=4, max_size=4)
-
-
-@given(st.data(), PLACES)
-@settings(deadline=None)
-def test_arrays_lie_anywhere(data: st.DataObject, places: list[int]) -> None:
-    module = straight_line(data.draw)
-    note(str(module))
-    pairs = devices_of(data.draw, HOSTED)
-    assert calls_agree(module, pairs, SQUARE, places)
-    check_freed([device for device, _ in pairs])
-
-
-@given(st.data(), PLACES)
-@settings(deadline=None)
-def test_arrays_lie_anywhere_around_branches_and_loops(data: st.DataObject, places: list[int]) -> None:
-    module = Maker(data.draw).module()
-    note(str(module))
-    pairs = devices_of(data.draw, ("negative", "abs", "nn.relu", "add", "subtract", "maximum", "sum", "less"))
-    table = np.random.default_rng(1).integers(-3, 4, (3, 3)).astype(np.float32)
-    inputs = [np.array(data.draw(st.booleans())), np.int64(2), np.array([1.5, -2.0, 0.25], np.float32), table]
-    assert calls_agree(module, pairs, inputs, places)
-    check_freed([device for device, _ in pairs])
-
-
-def test_a_chain_of_calls_copies_nothing_between_the_calls() -> None:
-    """A value fed from call to call on one device crosses to the device once and back once."""
-    for length in (1, 2, 5):
-        device = npu()
-        body = "".join(f"    v{i + 1} = R.add(v{i}, v{i})\n" for i in range(length))
-        machine = machine_on(parse(f"def main(v0: {t(4)}):\n{body}    return v{length}"), device, ["add"])
-        value: Any = X
-        for _ in range(6):
-            value = machine.run("main", {"v0": value}, on_device=True)
-        np.testing.assert_array_equal(value.numpy(), X * 2 ** (6 * length))
-        assert copies(device) == (1, 1, 0)
-
-
-# -- faults ---------------------------------------------------------------------------------------------------
-
-
-def check_calls(body: str) -> None:
-    """Check calls of a function with arrays on the device and on the host in turn."""
-    module = parse(f"def main(x: {t(4)}):\n    {body.replace('; ', chr(10) + '    ')}")
-    device = npu()
-    machine = machine_on(module, device)
-    x = DeviceArray.copy_of(X, device)
-    for value in (x, X + 1, x, X - 1):
-        found = machine.run("main", {"x": value}, on_device=True)
-        expected = evaluate_function(module, "main", [as_host(value)])
-        for have, want in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
-            np.testing.assert_array_equal(as_host(have), want)
-    np.testing.assert_array_equal(x.numpy(), X)
-
-
-def place_without_inputs(places: Any, registers: Any, arrays: Any, placed: PlacedArguments, views_of: Any) -> None:
-    """Forget the registers with an array of the caller before each result."""
-    for index, array in arrays.items():
-        contents = dict(placed.contents)
-        placed.contents.clear()
-        PLACE_RESULTS(places, registers, {index: array}, placed, views_of)
-        placed.contents.update(contents)
-
-
-INPUT_USE, REPLACE = device_arguments._RegisterUses.input_use, device_arguments._replace
-PLACE_RESULTS = device_arguments.place_results
-
-FAULTS: dict[str, tuple[object, str, object, str]] = {
-    "arrays of the caller stay in the registers": (
-        PlacedArguments,
-        "restore",
-        lambda self, registers: None,
-        "a = R.negative(x); return a",
-    ),
-    "two results lie in one register": (
-        linked_function,
-        "place_results",
-        place_without_inputs,
-        "a = R.negative(x); b = R.reshape(a, shape=(2, 2)); return a, b",
-    ),
-    "readers of an input on the host are overlooked": (
-        device_arguments._RegisterUses,
-        "input_use",
-        lambda self, param, domain: replace(INPUT_USE(self, param, domain), has_other_readers=False),
-        "a = R.negative(x); b = R.floor(x); return a, b",
-    ),
-    "views of a replaced register are overlooked": (
-        device_arguments,
-        "_replace",
-        lambda registers, placed, number, tensor, views_of: REPLACE(registers, placed, number, tensor, {}),
-        "a = R.negative(x); b = R.reshape(a, shape=(2, 2)); h = R.floor(b); c = R.exp(b); return a, h, c",
-    ),
-    "a copy is left out though the register is overwritten in place": (
-        device_arguments._RegisterUses,
-        "_replaceable",
-        lambda self, target, index: target,
-        "",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, attribute, broken, body = FAULTS[name]
-
-    def check() -> None:
-        check_calls(body) if body else test_an_input_is_never_overwritten_in_place()
-
-    check()
-    monkeypatch.setattr(owner, attribute, broken)
-    with pytest.raises((AssertionError, ExecutionError, AttributeError)):
-        check()

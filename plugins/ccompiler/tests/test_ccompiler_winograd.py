@@ -281,6 +281,7 @@ def _geometry(size: int, channels: int, out_channels: int, dtype: str = "float32
         (28, 512, 512, 4, 4),
         (14, 256, 256, 2, 4),
         (7, 512, 512, None, 2),
+        (14, 64, 64, None, None),  # the gain is small
         (112, 3, 64, None, None),
         (4, 64, 64, None, None),
     ],

@@ -55,7 +55,7 @@ class DeviceResults:
             buffer = out.get(spec.name)
             if not isinstance(buffer, DeviceArray) or index in state_buffers:
                 continue
-            array = linked.accept_output(buffer, spec, self._locations[index])
+            array = linked.device_values.accept_output(buffer, spec, self._locations[index])
             if any(array.overlaps(other) for other in self._arrays.values()):
                 raise CallError(self._locations[index], "shares memory with another output")
             self._arrays[index] = array
@@ -67,7 +67,7 @@ class DeviceResults:
             sizes=dict(sizes),
         )
         for index, array in self._arrays.items():
-            if index in early and linked.is_made_on(index, array.device):
+            if index in early and linked.device_values.is_made_on(index, array.device):
                 overlaps = any(array.overlaps(other) for other in used)
                 where = self._locations[index]
                 self._targets[index] = (
@@ -75,7 +75,7 @@ class DeviceResults:
                 )
         if on_device:
             skipped = {*self._arrays, *state_buffers, *(i for i, spec in enumerate(specs) if spec.name in out)}
-            for index, array in linked.new_device_results(sizes, skipped).items():
+            for index, array in linked.device_values.new_results(linked.result_types(sizes), skipped).items():
                 self._arrays[index] = self._targets[index] = array
 
     def fill(self, run: Callable[[Mapping[int, Any]], list[Any]]) -> list[Any]:

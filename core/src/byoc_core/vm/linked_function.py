@@ -7,8 +7,8 @@ native calls go through a list of calls (:mod:`byoc_core.vm.call_list`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,36 +20,26 @@ from byoc_core.native.loader import failure_of
 from byoc_core.runtime.arguments import (
     BOOL,
     argument_places,
-    as_input,
     bind_symbols,
-    check_dtype_and_rank,
     concrete_shape,
     has_clean_bools,
 )
-from byoc_core.runtime.device_arrays import DeviceArray
-from byoc_core.runtime.devices import Device, label_of
 from byoc_core.runtime.extension import extension
-from byoc_core.runtime.module import NativeEntry, NDArray, TensorSpec
+from byoc_core.runtime.module import NativeEntry, NDArray
 from byoc_core.runtime.parts import record_call
 from byoc_core.runtime.threads import enter_call, leave_call
 from byoc_core.vm.arena import ArenaLayout, lay_out
 from byoc_core.vm.bound_call import BoundCall
 from byoc_core.vm.call_list import CallList, has_native_calls
 from byoc_core.vm.control_flow import basic_blocks
-from byoc_core.vm.device_arguments import (
-    ArgumentUses,
-    PlacedArguments,
-    find_argument_uses,
-    place_inputs,
-    place_results,
-)
 from byoc_core.vm.device_run import DeviceRun, MachineDevices
+from byoc_core.vm.device_values import DeviceValues, ResultTypes
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.frame import Frame, Sizes
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
 from byoc_core.vm.program import HOST, Program, VMFunction
 from byoc_core.vm.step import WAIT, Step
-from byoc_core.vm.views import ConcreteView, ViewMaker
+from byoc_core.vm.views import ViewMaker
 
 if TYPE_CHECKING:
     from byoc_core._native import Frame as NativeFrame
@@ -109,8 +99,7 @@ class LinkedFunction:
         self.first_dynamic = self.first_tensor + len(function.tensors)
         self.views = ViewMaker(program, function) if function.views else None
         self.devices = devices if function.domains else None
-        # The params and results of states on devices.
-        self._device_registers = tuple(n for n in range(self.first_constant) if function.domain_of(n) != HOST)
+        self.device_values = DeviceValues(program, function, self.devices)
         self._constants = [constants[index] for index in function.constants]
         self._pool: list[Frame] = []
         self._entry = _Block()
@@ -125,10 +114,6 @@ class LinkedFunction:
         self._results: tuple[Sizes, tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]] | None = None
         self._last: tuple[tuple[tuple[int, ...], ...], Sizes] | None = None
         self._layout: tuple[Sizes, ArenaLayout] | None = None
-
-    @cached_property
-    def _argument_uses(self) -> ArgumentUses:
-        return find_argument_uses(self.program, self.function)
 
     def initial_registers(self) -> list[Any]:
         """Return the registers of a new frame: the constants in place, all others empty."""
@@ -233,74 +218,14 @@ class LinkedFunction:
             else:
                 return values, last[1]  # type: ignore[return-value]  # the loop has checked for arrays
         arrays = [
-            self.accept_input(value, spec, self._input_locations[i])
+            self.device_values.accept_input(value, spec, self._input_locations[i])
             for i, (value, spec) in enumerate(zip(values, params, strict=True))
         ]
         sizes = bind_symbols(params, arrays, self._input_locations)
         self._last = (tuple(array.shape for array in arrays), sizes)
         return arrays, sizes
 
-    def accept_input(self, value: object, spec: TensorSpec, where: str) -> Any:
-        """Return an input as an array: of a device of the function if the input lies there, else of the host.
-
-        Raises:
-            CallError: the input has another dtype or rank, or lies on another device.
-        """
-        if isinstance(value, np.ndarray):
-            return as_input(value, spec, where)
-        if isinstance(value, DeviceArray):
-            self._check_device(value, where)
-            array = value
-        else:
-            adopted = None if self.devices is None else self.devices.adopt(value, where)
-            if adopted is None:
-                return as_input(value, spec, where)
-            array = adopted
-        check_dtype_and_rank(array, spec, where)
-        return as_input(array.numpy(), spec, where) if array.device.domain.host_accessible else array
-
-    def accept_output(self, array: DeviceArray, spec: TensorSpec, where: str) -> DeviceArray:
-        """Return an array on a device of the function, to be filled with a result.
-
-        Raises:
-            CallError: the array has another dtype or rank, or lies on another device.
-        """
-        self._check_device(array, where)
-        check_dtype_and_rank(array, spec, where)
-        return array
-
-    def new_device_results(self, sizes: Sizes, skipped: Collection[int]) -> dict[int, DeviceArray]:
-        """Return an array for each other result made by a device, in the memory of the device, by index of the result.
-
-        Raises:
-            ExecutionError: a device has no such memory left.
-        """
-        found: dict[int, DeviceArray] = {}
-        if self.devices is not None:
-            for index, (spec, type_) in enumerate(zip(self.function.results, self.result_types(sizes), strict=True)):
-                domain = self._argument_uses.result_domain(index)
-                if domain != HOST and type_ is not None and index not in skipped:
-                    where = f"{self._where}, result `{spec.name}`"
-                    found[index] = DeviceArray.empty(self.devices[domain], spec.dtype, type_[0], where)
-        return found
-
-    def is_made_on(self, index: int, device: Device) -> bool:
-        """Return whether a device makes a result: a device array is then filled without a copy by the host."""
-        domain = HOST if self.devices is None else self._argument_uses.result_domain(index)
-        return self.devices is not None and domain != HOST and self.devices[domain] is device
-
-    def _check_device(self, array: DeviceArray, where: str) -> None:
-        if self.devices is None or self.devices.domain_of(array.device) is None:
-            labels = ["the host's memory", *map(label_of, self.devices or ())]
-            raise CallError(
-                where,
-                "lies on a device without functions of this call",
-                got=label_of(array.device),
-                expected=" or ".join(labels),
-                hint="numpy() copies the elements to the host.",
-            )
-
-    def result_types(self, sizes: Sizes) -> tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]:
+    def result_types(self, sizes: Sizes) -> ResultTypes:
         """Return shape and dtype of each result for known sizes; ``None`` for a dynamic result."""
         cached = self._results
         if cached is not None and cached[0] is sizes:
@@ -443,9 +368,9 @@ class LinkedFunction:
         num_params = len(self.function.params)
         registers[:num_params] = inputs
         registers[num_params : self.first_constant] = self.result_buffers(outputs, sizes)
-        for number in self._device_registers:
-            registers[number] = frame.run_of_devices.content_of(number, registers[number])
-        placed = None if self.devices is None else self._place_arguments(frame, sizes)
+        placed = None
+        if self.devices is not None:
+            placed = self.device_values.place_arguments(frame, self.layout(sizes), self.result_types(sizes))
         if frame.fill_views is not None:
             frame.fill_views(registers)
         if self.function.dynamics:
@@ -465,32 +390,6 @@ class LinkedFunction:
             if frame.device_run is not None:
                 frame.device_run.release()
             self._pool.append(frame)
-
-    def _place_arguments(self, frame: Frame, sizes: Sizes) -> PlacedArguments | None:
-        """Let functions of devices read and write the device arrays among the arguments; ``None`` without such arrays.
-
-        A result read in the memory of the host too gets an array there.
-        """
-        registers, num_params = frame.registers, len(self.function.params)
-        arrays = {n: v for n, v in enumerate(registers[: self.first_constant]) if isinstance(v, DeviceArray)}
-        if not arrays or self.devices is None:
-            return None
-        layout = self.layout(sizes)
-        views: dict[int, list[ConcreteView]] = {}
-        for view in layout.views:
-            views.setdefault(view.base, []).append(view)
-        inputs = {number: array for number, array in arrays.items() if number < num_params}
-        domains = {number: self.devices.domain_of(array.device) or HOST for number, array in inputs.items()}
-        placed = place_inputs(self._argument_uses, registers, inputs, domains, views)
-        results = {number - num_params: array for number, array in arrays.items() if number >= num_params}
-        place_results(self._argument_uses, registers, results, placed, views)
-        types = self.result_types(sizes)
-        for index, array in results.items():
-            has_readers = self._argument_uses.results[index].has_readers
-            type_ = types[index]
-            registers[num_params + index] = np.empty(*type_) if has_readers and type_ is not None else array.tensor
-        frame.run_of_devices.replacements = placed.replacements
-        return placed
 
     def _run_blocks(self, registers: list[Any]) -> list[NDArray]:
         """Run all steps in Python."""

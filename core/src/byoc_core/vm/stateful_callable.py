@@ -156,7 +156,7 @@ class StatefulCallable(VMCallable):
         """Return the inputs as arrays readable by the function, and the sizes of its symbols."""
         specs, locations = self._plain_inputs, self._locations
         arrays = [
-            self._linked.accept_input(value, spec, locations[i])
+            self._linked.device_values.accept_input(value, spec, locations[i])
             for i, (value, spec) in enumerate(zip(values, specs, strict=True))
         ]
         # Each call has other sizes. Binding sums of symbols directly takes a tenth of the time of the general way.

@@ -326,7 +326,7 @@ OPS: tuple[OpDef, ...] = (
             example((2, 3, 8, 9), OperandCase((5, 4)), integers((5,), 0, 1), size=(2, 2), method="max"),
         ),
         doc="Return regions of images, each divided into bins with pooled samples of bilinear interpolation "
-        "(He et al. 2017, Mask R-CNN).\n\n"
+        "(He et al. 2017, Mask R-CNN). A neighbour without weight counts as 0, whatever its value.\n\n"
         "Shapes: ``x`` ``(N, C, H, W)``; ``rois`` ``(R, 4)``: left, top, right, bottom; ``batches`` ``(R,)``: the "
         "image of each region; the result is ``(R, C, *size)``.",
     ),

@@ -228,8 +228,8 @@ def gains(best: WinogradPlan) -> bool:
     batch, height, width = _assumed(geometry)
     products = geometry.num_taps * geometry.channels * -(-geometry.out_channels // best.lanes)
     direct = _beside(batch * height * width * products / _DIRECT_RATE, products * unit.nbytes / unit.far_rate)
-    cycles = best.cycles()
-    return cycles * _MARGIN < direct and (geometry.dtype == "uint32" or direct - cycles >= _LEAST_GAIN)
+    cycles, is_exact = best.cycles(), geometry.dtype == "uint32"
+    return cycles * _MARGIN < direct and (is_exact or direct - cycles >= _LEAST_GAIN)
 
 
 def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int) -> WinogradPlan:
