@@ -72,6 +72,7 @@ def _fetches(num_rows: int, depth: int, schedule: PanelSchedule, *, is_known: bo
 )
 @example(num_rows=64, half=16, vectors=4, chunk=36, has_parts=False, is_known=True)
 @example(num_rows=64, half=16, vectors=4, chunk=36, has_parts=False, is_known=False)
+@example(num_rows=58, half=9, vectors=1, chunk=29, has_parts=False, is_known=False)
 def test_every_line_of_the_next_panel_is_fetched_while_rows_meet_a_panel(
     num_rows: int, half: int, vectors: int, chunk: int, has_parts: bool, is_known: bool
 ) -> None:

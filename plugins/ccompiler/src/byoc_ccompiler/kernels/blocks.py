@@ -55,9 +55,9 @@ def block_function(
         fetched: tuple[c.Expression, ...] = ()
         if fetch_rows is None:
             step = (ahead_rows + (count * width - 1)) // ahead_rows
-            fetched = (at, ahead + first * (depth * width // ahead_rows), step)
+            fetched = (at, ahead + first * (depth * width) // ahead_rows, step)
         elif fetch_rows:
-            fetched = (at, ahead + first * (depth * width // fetch_rows), c.Size(ceildiv(count * width, fetch_rows)))
+            fetched = (at, ahead + first * (depth * width) // fetch_rows, c.Size(ceildiv(count * width, fetch_rows)))
         shape = (count, vectors)
         return multiply(
             kernel, shape, left, at, depth, first_sum, pitch=pitch, adds=adds, ahead=fetched, panel_step=panel_row
@@ -260,7 +260,7 @@ class PanelKernel:
                 rows_at_once = self.m_end - self.m_begin if block is None else m_count
                 share = rows_at_once if fetch_rows is None else c.Size(fetch_rows)
                 # The rows of the item before the chunk have prefetched their share of a whole next panel.
-                done = (m0 - self.m_begin) * (depth * width // share) if block is None else _ZERO
+                done = (m0 - self.m_begin) * (depth * width) // share if block is None else _ZERO
                 ahead = (k_count * width + done, *((share,) if fetch_rows is None else ()))
             return (c.Evaluate(c.Call(function, (*left, panel, *strided, k_count, m_count, *target, *ahead))),)
 
