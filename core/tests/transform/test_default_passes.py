@@ -39,6 +39,7 @@ def test_each_pass_is_timed() -> None:
         "FoldShapes",
         "FoldConstants",
         "TakeIntegers",
+        "LowerEinsum",
         "Simplify",
         "FoldPad",
         "FoldBatchNorm",

@@ -21,6 +21,7 @@ from byoc_core.transform.hoist_seeds import HoistSeeds
 from byoc_core.transform.infer_types import InferTypes
 from byoc_core.transform.inline_calls import InlineCalls
 from byoc_core.transform.keep_states import KeepStates, detect_states
+from byoc_core.transform.lower_einsum import LowerEinsum
 from byoc_core.transform.move_transposes import MoveTransposes
 from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
@@ -49,6 +50,7 @@ __all__ = [
     "InferTypes",
     "InlineCalls",
     "KeepStates",
+    "LowerEinsum",
     "MoveTransposes",
     "Pass",
     "PassRun",

@@ -9,6 +9,7 @@ from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.hoist_seeds import HoistSeeds
+from byoc_core.transform.lower_einsum import LowerEinsum
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.select_integers import SelectIntegers
 from byoc_core.transform.simplify import Simplify
@@ -25,10 +26,10 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
             are selected among integers, for a backend with integer arithmetic.
         max_fold_cost: the upper bound of the cost of constant folding; see :class:`FoldConstants`.
 
-    The passes keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers.
-    :class:`RecogniseComposites` is not included because backends may not know the ops made by this pass: a backend with
-    these ops requests the pass when preparing the module. :class:`MoveTransposes` is not included either: the pass has
-    an effect only if a converter put transposes around ops to change a layout.
+    The passes keep every bit of every result, save for :class:`FoldBatchNorm` and :class:`LowerEinsum`, which are exact
+    in real numbers. :class:`RecogniseComposites` is not included because backends may not know the ops made by this
+    pass: a backend with these ops requests the pass when preparing the module. :class:`MoveTransposes` is not included
+    either: the pass has an effect only if a converter put transposes around ops to change a layout.
     """
     fold_constants = FoldConstants(kept=("dequantize",) if keep_quantised else (), max_cost=max_fold_cost)
     return (
@@ -36,6 +37,7 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
         fold_constants,
         TakeIntegers(),
         *((SelectIntegers(), fold_constants) if keep_quantised else ()),
+        LowerEinsum(),
         Simplify(),
         FoldPad(),
         FoldBatchNorm(),

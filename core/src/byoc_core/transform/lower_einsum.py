@@ -1,0 +1,125 @@
+"""Einstein sums computed by products of matrices, products of elements, transposes and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from byoc_core.dims import Dim, product
+from byoc_core.ir import Binding, IRModule, Value
+from byoc_core.opset.equation import parse_equation
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewriter import RewriteGraph, rewrite_module
+from byoc_core.transform.tensors import shape_of
+
+__all__ = ["LowerEinsum"]
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LowerEinsum(Pass):
+    """Computation of ``einsum`` by ``matmul``, ``multiply``, ``sum``, ``permute_dims`` and ``reshape``.
+
+    Backends have these ops, and recognise them in larger groups. An op is left alone if it has more than two operands,
+    repeats a letter within an operand, sums along a letter of one operand alone, or has all letters in both operands.
+    Sums are in another order, so the results are equal in real numbers only; results without a sum are equal bit for
+    bit.
+    """
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Return the module with Einstein sums replaced. Cost: linear."""
+        return rewrite_module(module, {"einsum": (_lower,)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """An operand with a letter for each axis."""
+
+    value: Value
+    labels: Labels
+    graph: RewriteGraph
+
+    def ordered(self, labels: Labels) -> _Operand:
+        """Return the operand with the axes in the order of these letters, a permutation of its own."""
+        if labels == self.labels:
+            return self
+        axes = tuple(map(self.labels.index, labels))
+        return _Operand(self.graph.emit("permute_dims", (self.value,), {"axes": axes}), labels, self.graph)
+
+    def shaped(self, shape: Sequence[Dim]) -> Value:
+        """Return the value in a shape of as many elements."""
+        if shape_of(self.value) == tuple(shape):
+            return self.value
+        return self.graph.emit("reshape", (self.value,), {"shape": tuple(shape)})
+
+    def sizes(self, labels: Labels) -> list[Dim]:
+        """Return the sizes of the axes of these letters, and 1 for letters of other operands."""
+        shape = shape_of(self.value)
+        assert shape is not None
+        return [shape[self.labels.index(label)] if label in self.labels else 1 for label in labels]
+
+
+def _lower(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+    shapes = [shape_of(value) for value in binding.operands]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) != len(shapes) or len(shapes) > 2:
+        return None
+    equation = parse_equation(str(binding.attrs["equation"]), known)
+    if any(len(set(labels)) != len(labels) for labels in equation.operands):
+        return None
+    operands = [_Operand(*pair, graph) for pair in zip(binding.operands, equation.operands, strict=True)]
+    if len(operands) == 1:
+        return (_summed(operands[0], equation.result),)
+    left, right = operands
+    both = set(left.labels) & set(right.labels)
+    if not both >= set(equation.summed):
+        return None
+    if not equation.summed:
+        return (graph.emit("multiply", [_spread(operand, equation.result) for operand in operands]),)
+    contracted = tuple(label for label in left.labels if label in equation.summed)
+    if left.sizes(contracted) != right.sizes(contracted):
+        return None
+    return _multiplied(left, right, contracted, equation.result)
+
+
+def _summed(operand: _Operand, result: Labels) -> Value:
+    dropped = tuple(axis for axis, label in enumerate(operand.labels) if label not in result)
+    if dropped:
+        total = operand.graph.emit("sum", (operand.value,), {"axis": dropped})
+        kept = tuple(label for label in operand.labels if label in result)
+        operand = _Operand(total, kept, operand.graph)
+    return operand.ordered(result).value
+
+
+def _spread(operand: _Operand, result: Labels) -> Value:
+    """Return an operand with an axis for each letter of the result, of size 1 for a letter of the other operand."""
+    operand = operand.ordered(tuple(label for label in result if label in operand.labels))
+    return operand.shaped(operand.sizes(result))
+
+
+def _multiplied(left: _Operand, right: _Operand, contracted: Labels, result: Labels) -> Sequence[Value] | None:
+    """Return the product of two operands as matrices, in stacks along the letters in both operands and the result."""
+    stacked = tuple(label for label in result if label in left.labels and label in right.labels)
+    rows = tuple(label for label in result if label not in right.labels)
+    columns = tuple(label for label in result if label not in left.labels)
+    if not rows and not columns:
+        return None
+    if rows and columns and result[-1] in rows:
+        # The columns of a product are contiguous, as the last letter of the result.
+        left, right, rows, columns = right, left, columns, rows
+    left, right = left.ordered((*stacked, *rows, *contracted)), right.ordered((*stacked, *contracted, *columns))
+    depth, width = [product(left.sizes(contracted))], [product(right.sizes(columns))] if columns else []
+    if stacked:
+        # Operands of rank 1 are rows and columns without stacks only.
+        height, width = [product(left.sizes(rows))], width or [1]
+        sizes = [*left.sizes(stacked), *height, *depth], [*right.sizes(stacked), *depth, *width]
+    else:
+        sizes = [*left.sizes(rows), *depth], [*depth, *width]
+    factors = [operand.shaped(shape) for operand, shape in zip((left, right), sizes, strict=True)]
+    graph = left.graph
+    labels = (*stacked, *rows, *columns)
+    matrices = _Operand(graph.emit("matmul", factors), labels, graph)
+    stacks = [a if b == 1 else b for a, b in zip(left.sizes(stacked), right.sizes(stacked), strict=True)]
+    value = matrices.shaped([*stacks, *left.sizes(rows), *right.sizes(columns)])
+    return (_Operand(value, labels, graph).ordered(result).value,)
