@@ -75,18 +75,20 @@ def test_kept(case: str) -> None:
     check_unchanged(LowerEinsum(), params, f'y = R.einsum(x, w, equation="{equation}")\nreturn y')
 
 
-def test_three_operands_are_kept() -> None:
-    params = 'x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")'
-    check_unchanged(LowerEinsum(), params, 'y = R.einsum(x, w, w, equation="ab,bc,bc->ac")\nreturn y')
+def test_more_operands_are_multiplied_in_pairs_with_a_common_letter() -> None:
+    params = 'x: R.Tensor((2, 3), "float32"), z: R.Tensor((4, 5), "float32"), w: R.Tensor((3, 4), "float32")'
+    after = "y = R.matmul(x, w)\ny_1 = R.matmul(y, z)\nreturn y_1"
+    check_pass(LowerEinsum(), params, 'y = R.einsum(x, z, w, equation="ab,cd,bc->ad")\nreturn y', after)
+    check_unchanged(LowerEinsum(), params, 'y = R.einsum(x, z, w, equation="ab,cd,ef->abcdef")\nreturn y')
 
 
 @st.composite
 def equations(draw: st.DrawFn) -> tuple[str, list[tuple[int, ...]]]:
-    """Return an equation of one or two operands, and shapes; an axis may have size 1 in one of two operands."""
+    """Return an equation of one operand or more, and shapes; an axis may have size 1 in one of the operands."""
     letters = "abcdef"
     sizes = {letter: draw(st.integers(0, 4)) for letter in letters}
     own = st.lists(st.sampled_from(letters), unique=True, max_size=5)
-    terms = draw(st.lists(own, min_size=1, max_size=2))
+    terms = draw(st.lists(own, min_size=1, max_size=4))
     used = sorted({letter for term in terms for letter in term})
     result = draw(st.permutations(used)) if used else []
     result = result[: draw(st.integers(0, len(result)))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from byoc_core.dims import Dim, product
 from byoc_core.ir import Binding, IRModule, Value
@@ -21,10 +22,11 @@ Labels = tuple[str, ...]
 class LowerEinsum(Pass):
     """Computation of ``einsum`` by ``matmul``, ``multiply``, ``sum``, ``permute_dims`` and ``reshape``.
 
-    Backends have these ops, and recognise them in larger groups. An op is left alone if it has more than two operands,
-    repeats a letter within an operand, sums along a letter of one operand alone, or has all letters in both operands.
-    Sums are in another order, so the results are equal in real numbers only; results without a sum are equal bit for
-    bit.
+    Backends have these ops, and recognise them in larger groups. More than two operands are multiplied in pairs, a pair
+    with a common letter and few letters in the product first. An op is left alone if it repeats a letter within an
+    operand, or if a pair has no letter in common, sums along a letter of one operand alone, or sums and has all letters
+    in both operands. Sums are in another order, so the results are equal in real numbers only; results of a pair
+    without a sum are equal bit for bit.
     """
 
     def __call__(self, module: IRModule) -> IRModule:
@@ -32,7 +34,7 @@ class LowerEinsum(Pass):
         return rewrite_module(module, {"einsum": (_lower,)})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Operand:
     """An operand with a letter for each axis."""
 
@@ -63,7 +65,7 @@ class _Operand:
 def _lower(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     shapes = [shape_of(value) for value in binding.operands]
     known = [shape for shape in shapes if shape is not None]
-    if len(known) != len(shapes) or len(shapes) > 2:
+    if len(known) != len(shapes):
         return None
     equation = parse_equation(str(binding.attrs["equation"]), known)
     if any(len(set(labels)) != len(labels) for labels in equation.operands):
@@ -71,16 +73,42 @@ def _lower(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     operands = [_Operand(*pair, graph) for pair in zip(binding.operands, equation.operands, strict=True)]
     if len(operands) == 1:
         return (_summed(operands[0], equation.result),)
-    left, right = operands
-    both = set(left.labels) & set(right.labels)
-    if not both >= set(equation.summed):
+    while len(operands) > 2:
+        first, second = min(combinations(operands, 2), key=lambda pair: _cost(pair, operands, equation.result))
+        others = [operand for operand in operands if operand is not first and operand is not second]
+        if not set(first.labels) & set(second.labels):
+            return None
+        joined = _joined(first, second, _kept((first, second), operands, equation.result))
+        if joined is None:
+            return None
+        operands = [joined, *others]
+    result = _joined(operands[0], operands[1], equation.result)
+    return None if result is None else (result.value,)
+
+
+def _kept(pair: Sequence[_Operand], operands: Sequence[_Operand], result: Labels) -> Labels:
+    """Return the letters of two operands read by other operands or the result."""
+    used = {label for operand in operands if operand not in pair for label in operand.labels} | set(result)
+    return tuple(label for label in dict.fromkeys((*pair[0].labels, *pair[1].labels)) if label in used)
+
+
+def _cost(pair: Sequence[_Operand], operands: Sequence[_Operand], result: Labels) -> tuple[bool, int]:
+    """Return an order of pairs: first those with a common letter, and with a small product."""
+    return not set(pair[0].labels) & set(pair[1].labels), len(_kept(pair, operands, result))
+
+
+def _joined(left: _Operand, right: _Operand, result: Labels) -> _Operand | None:
+    """Return the sum of products of two operands; ``None`` if other ops do not express the sum."""
+    both, summed = set(left.labels) & set(right.labels), (set(left.labels) | set(right.labels)) - set(result)
+    if not both >= summed:
         return None
-    if not equation.summed:
-        return (graph.emit("multiply", [_spread(operand, equation.result) for operand in operands]),)
-    contracted = tuple(label for label in left.labels if label in equation.summed)
+    if not summed:
+        factors = [_spread(operand, result) for operand in (left, right)]
+        return _Operand(left.graph.emit("multiply", factors), result, left.graph)
+    contracted = tuple(label for label in left.labels if label in summed)
     if left.sizes(contracted) != right.sizes(contracted):
         return None
-    return _multiplied(left, right, contracted, equation.result)
+    return _multiplied(left, right, contracted, result)
 
 
 def _summed(operand: _Operand, result: Labels) -> Value:
@@ -98,7 +126,7 @@ def _spread(operand: _Operand, result: Labels) -> Value:
     return operand.shaped(operand.sizes(result))
 
 
-def _multiplied(left: _Operand, right: _Operand, contracted: Labels, result: Labels) -> Sequence[Value] | None:
+def _multiplied(left: _Operand, right: _Operand, contracted: Labels, result: Labels) -> _Operand | None:
     """Return the product of two operands as matrices, in stacks along the letters in both operands and the result."""
     stacked = tuple(label for label in result if label in left.labels and label in right.labels)
     rows = tuple(label for label in result if label not in right.labels)
@@ -122,4 +150,4 @@ def _multiplied(left: _Operand, right: _Operand, contracted: Labels, result: Lab
     matrices = _Operand(graph.emit("matmul", factors), labels, graph)
     stacks = [a if b == 1 else b for a, b in zip(left.sizes(stacked), right.sizes(stacked), strict=True)]
     value = matrices.shaped([*stacks, *left.sizes(rows), *right.sizes(columns)])
-    return (_Operand(value, labels, graph).ordered(result).value,)
+    return _Operand(value, labels, graph).ordered(result)

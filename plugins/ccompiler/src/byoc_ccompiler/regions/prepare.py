@@ -29,6 +29,7 @@ from byoc_ccompiler.regions.channels_last import channels_last
 from byoc_ccompiler.regions.quantised_products import use_quantised_products
 from byoc_ccompiler.regions.single_indices import slice_single_indices
 from byoc_ccompiler.regions.transposed_convolutions import convolve_transposed
+from byoc_ccompiler.regions.volume_convolutions import convolve_slices
 from byoc_ccompiler.regions.widen_halves import widen_halves
 
 __all__ = ["prepare_regions"]
@@ -60,7 +61,8 @@ def prepare_regions(
     module = widen_halves(module, families)
     # Constants of 16-bit floats are cast now; quantised constants stay until their readers are known.
     fold = FoldConstants(kept=("dequantize",))
-    module = _run(module, fold, convolve_transposed, lambda module: channels_last(module, families), Simplify())
+    convolved = _run(module, fold, convolve_transposed, convolve_slices)
+    module = _run(convolved, lambda module: channels_last(module, families), Simplify())
     module = slice_single_indices(module)
     return _run(module, use_byte_products, RemoveDeadCode(), use_quantised_products, RemoveDeadCode(), FoldConstants())
 
