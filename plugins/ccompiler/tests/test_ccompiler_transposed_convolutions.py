@@ -29,12 +29,15 @@ def _draw(rng: Random, bench: Bench, number: int) -> tuple[Function, list[NDArra
     rank = rng.choice((1, 2, 2, 2))
     spatial, layout = SPATIAL[rank], rng.choice(("first", "last"))
     taps, strides = [rng.randint(1, 5) for _ in range(rank)], [rng.randint(1, 3) for _ in range(rank)]
+    dilation = [rng.choice((1, 1, 2, 3)) for _ in range(rank)]
+    reaches = [(tap - 1) * gap + 1 for tap, gap in zip(taps, dilation, strict=True)]
     sizes = [rng.randint(1, 5) for _ in range(rank)]
     extra = [rng.randint(0, stride - 1) for stride in strides]
-    lengths = [(n - 1) * s + k + e for n, s, k, e in zip(sizes, strides, taps, extra, strict=True)]
-    before = [rng.randint(0, min(tap - 1, length - 1)) for tap, length in zip(taps, lengths, strict=True)]
+    lengths = [(n - 1) * s + k + e for n, s, k, e in zip(sizes, strides, reaches, extra, strict=True)]
+    before = [rng.randint(0, min(reach - 1, length - 1)) for reach, length in zip(reaches, lengths, strict=True)]
     after = [
-        rng.randint(0, min(tap - 1, length - cut - 1)) for tap, length, cut in zip(taps, lengths, before, strict=True)
+        rng.randint(0, min(reach - 1, length - cut - 1))
+        for reach, length, cut in zip(reaches, lengths, before, strict=True)
     ]
     groups = rng.choice((1, 1, 1, 2))
     channels, out_channels, batch = groups * rng.randint(1, 4), rng.randint(1, 5), rng.randint(1, 3)
@@ -54,6 +57,7 @@ def _draw(rng: Random, bench: Bench, number: int) -> tuple[Function, list[NDArra
         "strides": tuple(strides),
         "padding": (*before, *after),
         "output_padding": tuple(extra),
+        "dilation": tuple(dilation),
         "groups": groups,
         "data_layout": data_layout,
         "kernel_layout": kernel_layout,
@@ -89,7 +93,8 @@ def test_random_transposed_convolutions(march: str) -> None:
         (("n", 6, 7, 8), (6, 5, 4, 4), {"strides": (2, 2), "padding": (1, 1, 1, 1)}, False),
         ((1, 6, 7, 8), (6, 5, 3, 3), {"strides": (2, 2), "padding": (1, 1, 1, 1), "output_padding": (1, 1)}, False),
         ((1, 6, 7, 8), (6, 1, 2, 2), {"strides": (2, 2), "groups": 6}, True),
-        ((1, 6, 7, 8), (6, 5, 3, 3), {"dilation": (2, 2)}, True),
+        ((1, 6, 7, 8), (6, 5, 3, 3), {"dilation": (2, 2)}, False),
+        ((1, 6, 7, 8), (6, 5, 3, 3), {"dilation": (1, 2), "strides": (1, 2)}, True),
         ((1, 6, 7, 8), (6, 5, 1, 1), {"strides": (3, 3)}, True),
     ],
 )

@@ -78,7 +78,7 @@ def test_random_convolutions_of_volumes(march: str) -> None:
         ((1, 6, 7, 8, 9), {"strides": (2, 2, 2)}, True),
         ((1, 6, "d", 8, 9), {"strides": (1, 2, 2), "dilation": (2, 1, 1)}, True),
         ((1, 6, "d", 8, 9), {"strides": (2, 1, 1)}, False),
-        ((1, 12, 7, 8, 9), {"groups": 2}, False),
+        ((1, 12, 7, 8, 9), {"groups": 2}, True),
     ],
 )
 def test_which_become_convolutions_of_images(
@@ -90,6 +90,13 @@ def test_which_become_convolutions_of_images(
     function = bench.add(builder, builder.emit("nn.conv3d", x, builder.const(np.ones((4, 6, 3, 3, 3), "f4")), **attrs))
     assert ("nn.conv2d" in _ops(bench, function)) == is_of_images
     assert ("nn.conv3d" in _ops(bench, function)) != is_of_images
+
+
+def test_filters_for_each_channel_alone_stay() -> None:
+    bench = Bench()
+    builder = bench.builder()
+    x, weight = builder.param("x", tensor((1, 4, 3, 3, 3))), builder.const(np.ones((4, 1, 2, 2, 2), "f4"))
+    assert "nn.conv3d" in _ops(bench, bench.add(builder, builder.emit("nn.conv3d", x, weight, groups=4)))
 
 
 def test_a_filter_given_by_the_caller_stays() -> None:

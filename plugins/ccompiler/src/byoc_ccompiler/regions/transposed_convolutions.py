@@ -32,7 +32,7 @@ _END = np.iinfo(np.int64).max
 def convolve_transposed(module: IRModule) -> IRModule:
     """Return the module with convolutions and shuffles for transposed convolutions by a constant filter.
 
-    Groups and dilated filters stay as they are, as do filters with few elements for the stride.
+    Groups stay as they are, as do filters with few elements for the stride, or dilated along an axis with a stride.
     """
     return rewrite_module(module, {f"nn.conv{rank}d_transpose": (_convolve,) for rank in _RANKS})
 
@@ -40,12 +40,13 @@ def convolve_transposed(module: IRModule) -> IRModule:
 def _convolve(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     x, weight = binding.operands
     filter_, layout = graph.array(weight), str(binding.attrs["data_layout"])
-    is_plain = int_of(binding, "groups") == 1 and set(ints_of(binding, "dilation")) == {1}
+    strides, dilation = ints_of(binding, "strides"), ints_of(binding, "dilation")
+    is_plain = int_of(binding, "groups") == 1 and all(1 in pair for pair in zip(strides, dilation, strict=True))
     if filter_ is None or not is_plain or dtype_of(x) not in FLOATS:
         return None
     letters = [letter for letter in layout if letter not in "NC"]
     rank, kernel_layout = len(letters), str(binding.attrs["kernel_layout"])
-    strides, before = ints_of(binding, "strides"), ints_of(binding, "padding")[:rank]
+    before = ints_of(binding, "padding")[:rank]
     taps = filter_.transpose([kernel_layout.index(letter) for letter in (*letters, "O", "I")])
     windows = [-(-size // stride) for size, stride in zip(taps.shape, strides, strict=False)]
     sizes, outs = ([shape_of(value)[layout.index(letter)] for letter in letters] for value in (x, binding.result))
@@ -58,11 +59,11 @@ def _convolve(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         return None
     channels, order = taps.shape[-2], _to_channels_last(layout)
     attrs = {
-        "padding": (*(size - 1 for size in windows), *after),
+        "padding": (*((size - 1) * gap for size, gap in zip(windows, dilation, strict=True)), *after),
         "data_layout": "N" + "".join(letters) + "C",
         "kernel_layout": "OI" + "".join(letters),
         "strides": (1,) * rank,
-        "dilation": (1,) * rank,
+        "dilation": dilation,
     }
     image = graph.emit("permute_dims", (x,), {"axes": order}, name="image")
     operands = (image, graph.const(_phases(taps, windows, strides)))

@@ -27,8 +27,8 @@ _END = np.iinfo(np.int64).max
 def convolve_slices(module: IRModule) -> IRModule:
     """Return the module with convolutions of images for convolutions of volumes by a constant filter.
 
-    Groups stay as they are, as do strides along a depth known only at run time. Transposes between neighbours cancel,
-    and elementwise ops behind a convolution are computed on its images: in the same kernel.
+    Filters for each channel alone stay as they are, as do strides along a depth known only at run time. Transposes
+    between neighbours cancel, and elementwise ops behind a convolution are computed on its images: in the same kernel.
     """
     before = dict(module.functions)
     module = rewrite_module(module, {"nn.conv3d": (_convolve,)})
@@ -43,13 +43,16 @@ def convolve_slices(module: IRModule) -> IRModule:
 def _convolve(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     x, weight = binding.operands
     filter_, layout = graph.array(weight), str(binding.attrs["data_layout"])
-    if filter_ is None or int_of(binding, "groups") != 1 or dtype_of(x) not in FLOATS:
+    groups = int_of(binding, "groups")
+    if filter_ is None or dtype_of(x) not in FLOATS:
         return None
     (step, *strides), (gap, *dilation) = ints_of(binding, "strides"), ints_of(binding, "dilation")
     (front, *before), (back, *after) = (ints_of(binding, "padding")[k : k + 3] for k in (0, 3))
     order = tuple(map(layout.index, _LAYOUT))
     batch, depth, *_ = (shape_of(x)[axis] for axis in order)
     _, num_images, *size, channels = (shape_of(binding.result)[axis] for axis in order)
+    if groups > 1 and shape_of(weight)[str(binding.attrs["kernel_layout"]).index("I")] == 1:
+        return None
     if (step > 1 and not isinstance(depth, int)) or not graph.may_add(filter_.nbytes):
         return None
     taps = filter_.transpose([str(binding.attrs["kernel_layout"]).index(letter) for letter in _FILTER])
@@ -58,6 +61,9 @@ def _convolve(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     if front or back:
         volume = graph.emit("nn.pad", (volume,), {"pad_width": (0, 0, front, back, *(0,) * 6)}, name="padded")
     slices = [_slices(graph, volume, tap * gap, (num_taps - 1 - tap) * gap, step) for tap in range(num_taps)]
+    if groups > 1:  # the channels of a group lie side by side
+        apart = (*shape_of(slices[0])[:-1], groups, num_inputs)
+        slices = [graph.emit("reshape", (part,), {"shape": apart}, name="groups") for part in slices]
     stacked = slices[0] if num_taps == 1 else graph.emit("concat", slices, {"axis": -1}, name="stacked")
     attrs = {
         "strides": tuple(strides),
@@ -65,13 +71,15 @@ def _convolve(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         "dilation": tuple(dilation),
         "data_layout": "NHWC",
         "kernel_layout": "OIHW",
+        "groups": groups,
     }
-    images = graph.emit("reshape", (stacked,), {"shape": (batch * num_images, *shape_of(stacked)[2:])}, name="images")
+    shape = (batch * num_images, *shape_of(volume)[2:4], groups * num_taps * num_inputs)
+    images = graph.emit("reshape", (stacked,), {"shape": shape}, name="images")
     kernel = graph.const(np.ascontiguousarray(taps).reshape(num_outputs, num_taps * num_inputs, *window))
     # The convolution bears the name of the result, by which schedules are offered and chosen.
     result = graph.emit("nn.conv2d", (images, kernel), attrs, schedule=binding.schedule)
-    apart = graph.emit("reshape", (result,), {"shape": (batch, num_images, *size, channels)}, name="apart")
-    return (graph.emit("permute_dims", (apart,), {"axes": tuple(map(_LAYOUT.index, layout))}, name="volumes"),)
+    volumes = graph.emit("reshape", (result,), {"shape": (batch, num_images, *size, channels)}, name="apart")
+    return (graph.emit("permute_dims", (volumes,), {"axes": tuple(map(_LAYOUT.index, layout))}, name="volumes"),)
 
 
 def _before_reshape(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
