@@ -6,10 +6,13 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import byoc_core
 import numpy as np
 from byoc_core.ir import FunctionBuilder, IRModule, tensor
 from byoc_core.ops import default_ops
 from byoc_core.runtime.module import NDArray
+
+from benchmarks.single_ops import list_single_ops
 
 __all__ = ["list_layers"]
 
@@ -85,7 +88,13 @@ class _Builder:
 
 
 def list_layers() -> Iterator[Layer]:
-    """Yield layers of one op each."""
+    """Yield layers of one op each: over a grid of shapes, then the ops of networks in many forms."""
+    yield from _grid()
+    for case in list_single_ops():
+        yield case.name, byoc_core.from_onnx(case.to_onnx()), case.draw()
+
+
+def _grid() -> Iterator[Layer]:
     for size, channels, results, window, stride, groups in _CONVOLUTIONS:
         builder = _Builder()
         pad = 0 if window == stride else window // 2

@@ -1,0 +1,122 @@
+"""Single ops beside ONNX Runtime: by cost, and by each backend alone, to find slow kernels and wrong choices.
+
+Calls of a model are interleaved with the peer's calls. Outputs are compared first. The list at the end has the ops
+slower than the peer, and the ops with a choice slower than the better backend.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import byoc_core
+import numpy as np
+from byoc_core.errors import ByocError
+from byoc_core.runtime.module import NDArray
+
+from benchmarks.calls import has_peer
+from benchmarks.pairing import Samples, measure, paired_ratio, time_call
+from benchmarks.single_ops import SingleOp, list_single_ops
+
+__all__ = ["run"]
+
+BY_COST, PEER = "by cost", "onnxruntime"
+_BACKENDS = ("ccompiler", "dnnl")
+_SLOW, _MISPLACED = 0.9, 0.85
+_BUDGET_S, _MOST_CALLS = 0.03, 1000
+_TOLERANCE = 1e-3
+"""The largest distance of outputs over the largest output: beyond, ops are not the same."""
+
+Call = Callable[[], Sequence[NDArray]]
+
+
+def run(num_rounds: int, models: Sequence[str] | None = None) -> Mapping[str, Any]:
+    """Return the seconds of each op by contestant, and the ratios to the peer.
+
+    Args:
+        num_rounds: the number of rounds of each op.
+        models: words of the names of the ops; ``None`` for all.
+    """
+    figures: dict[str, Any] = {}
+    slow, misplaced = [], []
+    print(f"  {'op':36}{'by cost':>12}{'ccompiler':>12}{'dnnl':>12}{'onnxruntime':>12}{'ratio':>8}")
+    for case in list_single_ops():
+        if models is not None and not any(word in case.name for word in models):
+            continue
+        samples = _measure(case, num_rounds)
+        if BY_COST not in samples:
+            continue
+        figures[case.name] = {name: found.to_json() for name, found in samples.items()}
+        cells = [f"{samples[name].best * 1e6:12.1f}" if name in samples else " " * 12 for name in _CONTESTANTS]
+        alone = [samples[name].best for name in _BACKENDS if name in samples]
+        if alone and min(alone) < _MISPLACED * samples[BY_COST].best:
+            misplaced.append(case.name)
+        ratio = ""
+        if PEER in samples:
+            share = paired_ratio(samples[PEER], samples[BY_COST]).median
+            figures[case.name]["ratio"] = share
+            ratio = f"{share:8.2f}"
+            if share < _SLOW:
+                slow.append(f"{case.name} ({share:.2f})")
+        print(f"  {case.name:36}{''.join(cells)}{ratio}  us", flush=True)
+    print(f"  slower than the peer: {', '.join(slow) or 'none'}")
+    print(f"  not on the better backend: {', '.join(misplaced) or 'none'}")
+    return {"ops": figures, "slow": slow, "misplaced": misplaced}
+
+
+_CONTESTANTS = (BY_COST, *_BACKENDS, PEER)
+
+
+def _measure(case: SingleOp, num_rounds: int) -> dict[str, Samples]:
+    model, inputs = case.to_onnx(), case.draw()
+    calls: dict[str, Call] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(model.SerializeToString())
+        for name, backends in ((BY_COST, "auto"), *((name, [name]) for name in _BACKENDS)):
+            try:
+                calls[name] = _session_call(path, backends, inputs)
+            except ByocError as error:
+                print(f"  {case.name}: {name}: {str(error)[:150]}", flush=True)
+        if has_peer():
+            peer = _peer_call(path, inputs)
+            if peer is not None:
+                calls[PEER] = peer
+    results = {name: call() for name, call in calls.items()}
+    wrong = [name for name in results if _distance(results[name], results.get(PEER, results[name])) > _TOLERANCE]
+    if wrong:
+        print(f"  {case.name}: outputs differ: {', '.join(wrong)}", flush=True)
+    contestants = {}
+    for name, call in calls.items():
+        seconds = time_call(call)()
+        count = max(1, min(_MOST_CALLS, int(_BUDGET_S / max(seconds, 1e-7))))
+        contestants[name] = time_call(call, num_calls=count)
+    return measure(contestants, num_rounds=num_rounds)
+
+
+def _session_call(path: Path, backends: str | Sequence[str], inputs: Mapping[str, NDArray]) -> Call:
+    session = byoc_core.Session(path, backends=backends, num_threads=1)
+    return lambda: list(session.run(None, inputs))
+
+
+def _peer_call(path: Path, inputs: Mapping[str, NDArray]) -> Call | None:
+    """Return a call of ONNX Runtime on one thread; ``None`` if the peer lacks the op."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+        return None
+    return lambda: session.run(None, dict(inputs))
+
+
+def _distance(found: Sequence[NDArray], expected: Sequence[NDArray]) -> float:
+    distances = [0.0]
+    for one, other in zip(found, expected, strict=True):
+        magnitude = float(np.abs(other).max(initial=0)) or 1.0
+        distances.append(float(np.abs(one.astype("float64") - other).max(initial=0)) / magnitude)
+    return max(distances)
