@@ -418,8 +418,9 @@ class VirtualMachine:
             inputs: every input, by name: arrays of the host, or arrays on a device of the machine
                 (:class:`byoc_core.runtime.device_arrays.DeviceArray`, or another package's by DLPack), read there
                 without a copy.
-            out: buffers for some or all results, by name; the others are fresh. A buffer may overlap an input, and need
-                not be contiguous. Device arrays are filled on the device.
+            out: buffers for some or all results, by name; the others are fresh: numpy arrays, or tensors with
+                ``__dlpack__`` in writable memory of the CPU. A buffer may overlap an input, and need not be contiguous.
+                Device arrays are filled on the device.
             state: the values kept from call to call; by default the state owned by the machine.
             on_device: whether fresh results made by a device stay there, as device arrays; all others are arrays of the
                 host.
