@@ -171,7 +171,9 @@ FAULTS = {
     "changes-memory-after-reads-of-the-host": Fault(
         frozenset({"L4-device-arrays"}), run_half=_runs_on(_ChangesAfterReads), also=frozenset({"L*"})
     ),
-    "forgets-work-of-a-second-device": Fault(frozenset({"L4-device-several"}), run_half=_runs_on(only_first=True)),
+    "forgets-work-of-a-second-device": Fault(
+        frozenset({"L4-device-several"}), run_half=_runs_on(only_first=True), also=frozenset({"L4-device-overlaps"})
+    ),
     "clears-a-state-on-a-device-before-reading": Fault(
         frozenset({"L4-device-states"}), run_half=_runs_on(wrap=_clears_output_first), also=frozenset({"L*"})
     ),
