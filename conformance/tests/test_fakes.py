@@ -146,7 +146,7 @@ def test_a_good_backend_with_a_device_is_covered(break_fakenpu: Callable[[str], 
     break_fakenpu("runs-on-a-device")
     names = {
         *("L3-save-and-load", "L4-device-copies", "L4-device-accesses", "L4-device-memory-error"),
-        *("L4-re-entrant", "L4-memory-steady"),
+        *("L4-re-entrant", "L4-memory-steady", "L4-device-several"),
     }
     items = [item for item in all_items() if promise_of(item) in names]
     with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:

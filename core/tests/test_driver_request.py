@@ -49,6 +49,8 @@ CONSTRAINTS = st.builds(
     PartitionOptions,
     force=st.dictionaries(TEXTS, TEXTS, max_size=2),
     stop_at=NAMES,
+    devices=st.dictionaries(TEXTS, st.integers(0, 9), max_size=2),
+    devices_from=st.dictionaries(TEXTS, st.integers(0, 9), max_size=2),
     allow=st.dictionaries(TEXTS, NAMES, max_size=2),
     min_ops=st.integers(0, 5),
     min_bytes=st.integers(0, 5),
@@ -138,7 +140,8 @@ ERRORS = {
     '[partition]\nmin_ops = "x"': 'partition.min_ops: is not an integer; got "x"',
     "[partition]\nmin_ops = true": "partition.min_ops: is not an integer; got True",
     "[partition]\nmin_ops = -1": "partition.min_ops: is not a valid limit; got -1, expected an integer of 0 or more",
-    "[partition]\nmin_opz = 1": "partition.min_opz: is unknown; expected force, stop_at, allow, min_ops, min_flops, "
+    "[partition]\nmin_opz = 1": "partition.min_opz: is unknown; expected force, stop_at, devices, "
+    "devices_from, allow, min_ops, min_flops, "
     "min_bytes, sideways, backend_limits. Did you mean 'min_ops' or 'min_flops'?",
     '[partition]\nallow = {a = "x"}': 'partition.allow.a: is not a list; got "x"',
     "[partition]\nforce = {a = 3}": "partition.force.a: is not a string; got 3",
@@ -323,6 +326,8 @@ def test_an_artifact_records_the_request(tmp_path: Path) -> None:
         "partition": {
             "force": {"a": "host"},
             "stop_at": [],
+            "devices": {},
+            "devices_from": {},
             "allow": {},
             "min_ops": 0,
             "min_flops": 0,

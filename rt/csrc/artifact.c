@@ -24,49 +24,77 @@ static const rt_member *need_member(const rt_artifact *artifact, const char *nam
   return member;
 }
 
+static void name_constant(char *name, const char *digest) { (void)snprintf(name, MAX_NAME, "constants/%s", digest); }
+
 static int has_constants(const rt_archive *archive) {
   for (size_t i = 0; i < archive->num_members; ++i)
     if (rt_is_constant(&archive->members[i])) return 1;
   return 0;
 }
 
-/* Return the member of a constant, or NULL after setting an error. */
-static const rt_member *need_constant(const rt_artifact *artifact, const char *name) {
-  if (has_constants(&artifact->archive)) return need_member(artifact, name);
-  (void)byoc_rt_fail(BYOC_RT_UNSUPPORTED,
-                     "%s: the constants are in another file, and this runtime reads whole artifacts only. Make the "
-                     "artifact whole by `byoc weights join`.",
-                     artifact->where);
-  return NULL;
+static int32_t fail_missing_constant(const rt_artifact *artifact, const char *digest) {
+  if (has_constants(&artifact->archive))
+    return byoc_rt_fail(BYOC_RT_ARTIFACT,
+                        "%s: has no member constants/%s. Copy the file again, or compile the model again.",
+                        artifact->where, digest);
+  if (artifact->weights && artifact->weights->where)
+    return byoc_rt_fail(BYOC_RT_ARTIFACT,
+                        "%s: constant %.12s is not in the artifact, nor in %s. Another file holds the constants.",
+                        artifact->where, digest, artifact->weights->where);
+  return byoc_rt_fail(BYOC_RT_ARTIFACT,
+                      "%s: constant %.12s is not in the artifact. The constants are in another file: put "
+                      "`weights.byocw` beside the artifact, name the file in `weights` of byoc_rt_options, or make the "
+                      "artifact whole by `byoc weights join`.",
+                      artifact->where, digest);
+}
+
+/* Return the member of a constant, in the artifact or in the file of weights; NULL after setting an error. */
+static const rt_member *need_constant(const rt_artifact *artifact, const char *digest) {
+  char name[MAX_NAME];
+  name_constant(name, digest);
+  const rt_member *member = rt_find_member(&artifact->archive, name);
+  if (!member && artifact->weights && artifact->weights->where)
+    member = rt_find_member(&artifact->weights->archive, name);
+  if (!member) (void)fail_missing_constant(artifact, digest);
+  return member;
 }
 
 static void name_payload(char *name, int32_t module) {
   (void)snprintf(name, MAX_NAME, "modules/%d/payload", (int)module);
 }
 
-static void name_constant(char *name, const char *digest) { (void)snprintf(name, MAX_NAME, "constants/%s", digest); }
+/* Count the constants in the archive itself. */
+static int32_t count_own_constants(const rt_artifact *artifact) {
+  int32_t count = 0;
+  char name[MAX_NAME];
+  for (int32_t i = 0; i < artifact->manifest.num_constants; ++i) {
+    name_constant(name, artifact->manifest.constants[i].digest);
+    count += rt_find_member(&artifact->archive, name) != NULL;
+  }
+  return count;
+}
 
-/* Fail unless the archive has exactly the members named by the manifest. */
-static int32_t check_members(const rt_artifact *artifact) {
+/* Fail unless the archive has exactly the members named by the manifest; constants may be in the file of weights. */
+static int32_t check_members(const rt_artifact *artifact, int32_t num_own_constants) {
   const rt_manifest *manifest = &artifact->manifest;
   char name[MAX_NAME];
   if (!need_member(artifact, "program")) return rt_error_status();
-  for (int32_t i = 0; i < manifest->num_constants; ++i) {
-    name_constant(name, manifest->constants[i].digest);
-    if (!need_constant(artifact, name)) return rt_error_status();
-  }
+  for (int32_t i = 0; i < manifest->num_constants; ++i)
+    if (!need_constant(artifact, manifest->constants[i].digest)) return rt_error_status();
   for (int32_t i = 0; i < manifest->num_modules; ++i) {
     name_payload(name, i);
     if (!need_member(artifact, name)) return rt_error_status();
   }
-  const size_t num_named = 2 + (size_t)manifest->num_constants + (size_t)manifest->num_modules;
+  const size_t num_named = 2 + (size_t)num_own_constants + (size_t)manifest->num_modules;
   if (artifact->archive.num_members == num_named) return 0;
   return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: has members not named by the manifest; got %zu members, expected %zu",
                       artifact->where, artifact->archive.num_members, num_named);
 }
 
-int32_t rt_open_artifact(rt_pool *pool, const uint8_t *data, size_t nbytes, const char *where, rt_artifact *artifact) {
+int32_t rt_open_artifact(rt_pool *pool, const uint8_t *data, size_t nbytes, const char *where, const char *path,
+                         rt_weights *weights, rt_artifact *artifact) {
   artifact->where = where;
+  artifact->weights = weights;
   int32_t status = rt_read_archive(pool, data, nbytes, where, &artifact->archive);
   if (status) return status;
   const rt_member *member = rt_find_member(&artifact->archive, "manifest.json");
@@ -75,7 +103,13 @@ int32_t rt_open_artifact(rt_pool *pool, const uint8_t *data, size_t nbytes, cons
   if (rt_crc32(member->data, member->nbytes) != member->crc) return fail_damaged(artifact, "member", "manifest.json");
   const rt_text text = {(const char *)member->data, member->nbytes};
   status = rt_read_manifest(pool, text, where, &artifact->manifest);
-  return status ? status : check_members(artifact);
+  if (status) return status;
+  const int32_t num_own_constants = count_own_constants(artifact);
+  if (num_own_constants < artifact->manifest.num_constants && path && !weights->where) {
+    status = rt_open_weights_beside(pool, path, weights);
+    if (status) return status;
+  }
+  return check_members(artifact, num_own_constants);
 }
 
 /* Return a member after checking the SHA-256, or NULL after setting an error. */
@@ -118,9 +152,7 @@ static int is_intact(const rt_constant_entry *entry, const rt_member *member) {
 }
 
 static int32_t map_constant(const rt_artifact *artifact, const rt_constant_entry *entry, rt_constant *out) {
-  char name[MAX_NAME];
-  name_constant(name, entry->digest);
-  const rt_member *member = need_member(artifact, name);
+  const rt_member *member = need_constant(artifact, entry->digest);
   if (!member) return rt_error_status();
   if (member->nbytes != (uint64_t)entry->nbytes) {
     rt_line shape = {.length = 0};

@@ -6,16 +6,20 @@
 #include "archive.h"
 #include "byoc_rt.h"
 #include "manifest.h"
+#include "weights.h"
 
 typedef struct {
   const char *where; /* the name of the artifact in errors */
+  const rt_weights *weights; /* the file with the constants missing in the artifact; NULL: none */
   rt_archive archive;
   rt_manifest manifest;
 } rt_artifact;
 
-/* Read container and manifest. The artifact points into `data`. Return nonzero after setting an error: no artifact,
- * damaged, members missing or not expected, or a newer format version. */
-int32_t rt_open_artifact(rt_pool *pool, const uint8_t *data, size_t nbytes, const char *where, rt_artifact *artifact);
+/* Read container and manifest. The artifact points into `data`. If constants are missing, `weights` has these: unless
+ * opened already, the file beside the artifact `path` is opened; NULL: the artifact is in memory alone. Return nonzero
+ * after setting an error: no artifact, damaged, members missing or not expected, or a newer format version. */
+int32_t rt_open_artifact(rt_pool *pool, const uint8_t *data, size_t nbytes, const char *where, const char *path,
+                         rt_weights *weights, rt_artifact *artifact);
 
 /* Return the program, or the payload of a module, after checking the digest. NULL after setting an error: damaged. */
 const rt_member *rt_read_program_member(const rt_artifact *artifact);

@@ -1,5 +1,6 @@
 /* The public functions on programs: loading, unloading, and the functions inside. */
 #define _GNU_SOURCE
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,14 +137,19 @@ static int32_t read_program(byoc_rt_program *program) {
 }
 
 /* Load everything from the mapping; a failed program is freed by the caller. */
-static int32_t load_mapped(byoc_rt_program *program, const char *where, int32_t num_threads) {
+static int32_t load_mapped(byoc_rt_program *program, const char *where, const char *path,
+                           const byoc_rt_options *options) {
   const rt_mapping *mapping = &program->mapping;
   const char *copy = rt_copy(program->pool, rt_text_of(where));
   if (!copy) return rt_error_status();
-  int32_t status = rt_open_artifact(program->pool, mapping->data, mapping->nbytes, copy, &program->artifact);
+  const char *weights = options && options->struct_size > offsetof(byoc_rt_options, weights) ? options->weights : NULL;
+  int32_t status = weights ? rt_open_weights(program->pool, weights, &program->weights) : 0;
+  if (!status)
+    status = rt_open_artifact(program->pool, mapping->data, mapping->nbytes, copy, path, &program->weights,
+                              &program->artifact);
   if (!status) status = read_program(program);
   if (!status) status = rt_map_constants(program->pool, &program->artifact, &program->constants);
-  if (!status) status = load_modules(program, num_threads);
+  if (!status) status = load_modules(program, options ? options->num_threads : 0);
   if (!status) status = rt_link(program);
   if (!status) status = check_functions(program);
   if (!status) rt_give_back_pages(mapping, &program->artifact.archive);
@@ -151,7 +157,8 @@ static int32_t load_mapped(byoc_rt_program *program, const char *where, int32_t 
 }
 
 /* Make a program of a mapping, and take over the mapping. */
-static int32_t load(rt_mapping *mapping, const char *where, const byoc_rt_options *options, byoc_rt_program **loaded) {
+static int32_t load(rt_mapping *mapping, const char *where, const char *path, const byoc_rt_options *options,
+                    byoc_rt_program **loaded) {
   rt_pool *pool = rt_pool_new();
   byoc_rt_program *program = pool ? rt_take(pool, 1, sizeof *program) : NULL;
   if (!program) {
@@ -161,7 +168,7 @@ static int32_t load(rt_mapping *mapping, const char *where, const byoc_rt_option
   }
   program->pool = pool;
   program->mapping = *mapping;
-  const int32_t status = load_mapped(program, where, options ? options->num_threads : 0);
+  const int32_t status = load_mapped(program, where, path, options);
   if (status)
     byoc_rt_unload(program);
   else
@@ -170,7 +177,9 @@ static int32_t load(rt_mapping *mapping, const char *where, const byoc_rt_option
 }
 
 static int32_t check_options(const byoc_rt_options *options) {
-  if (!options || options->struct_size >= sizeof *options) return rt_add_environment_runtimes();
+  /* Programs compiled before `weights` was added have a smaller structure. */
+  if (!options || options->struct_size == offsetof(byoc_rt_options, weights) || options->struct_size >= sizeof *options)
+    return rt_add_environment_runtimes();
   return byoc_rt_fail(BYOC_RT_CALL, "options: `struct_size` is not the size of byoc_rt_options; got %zu, expected %zu",
                       options->struct_size, sizeof *options);
 }
@@ -182,7 +191,7 @@ int32_t byoc_rt_load(const char *path, const byoc_rt_options *options, byoc_rt_p
   (void)snprintf(where, sizeof where, "artifact `%s`", path);
   int32_t status = check_options(options);
   if (!status) status = rt_map_file(path, where, &mapping);
-  return status ? status : load(&mapping, where, options, program);
+  return status ? status : load(&mapping, where, path, options, program);
 }
 
 int32_t byoc_rt_load_bytes(const void *data, size_t nbytes, const byoc_rt_options *options, byoc_rt_program **program) {
@@ -190,7 +199,7 @@ int32_t byoc_rt_load_bytes(const void *data, size_t nbytes, const byoc_rt_option
   *program = NULL;
   int32_t status = check_options(options);
   if (!status) status = rt_map_memory(data, nbytes, "artifact in memory", &mapping);
-  return status ? status : load(&mapping, "artifact in memory", options, program);
+  return status ? status : load(&mapping, "artifact in memory", NULL, options, program);
 }
 
 void byoc_rt_unload(byoc_rt_program *program) {
@@ -200,6 +209,7 @@ void byoc_rt_unload(byoc_rt_program *program) {
     (void)pthread_mutex_destroy(&program->functions[i].frames->mutex);
   }
   for (int32_t i = 0; i < program->num_modules; ++i) program->modules[i].runtime->unload(program->modules[i].module);
+  rt_close_weights(&program->weights);
   rt_unmap(&program->mapping);
   rt_pool_free(program->pool);
 }

@@ -69,6 +69,7 @@ struct byoc_rt_function {
 struct byoc_rt_program {
   rt_pool *pool;
   rt_mapping mapping;
+  rt_weights weights; /* the file with the constants, if not in the artifact */
   rt_artifact artifact;
   rt_constants constants;
   rt_program vm;

@@ -102,45 +102,49 @@ static int32_t read_modules(const reader *self, const rt_json *root, rt_manifest
 }
 
 /* Read the shape of a constant, and compute the bytes. */
-static int32_t read_constant_shape(const reader *self, const rt_json *shape, rt_constant_entry *out) {
+static int32_t read_constant_shape(rt_pool *pool, const rt_json *shape, const char *where, rt_constant_entry *out) {
   if (!rt_json_is(shape, RT_JSON_ARRAY) || shape->count > MAX_RANK)
     return byoc_rt_fail(BYOC_RT_ARTIFACT,
                         "%s: is malformed: the shape of constant %.12s is no list of at most %d sizes",
-                        self->where, out->digest, MAX_RANK);
+                        where, out->digest, MAX_RANK);
   int64_t num_nonzero = 1, count = 1;
   out->ndim = (int32_t)shape->count;
-  out->shape = rt_take(self->pool, shape->count, sizeof *out->shape);
+  out->shape = rt_take(pool, shape->count, sizeof *out->shape);
   if (!out->shape) return rt_error_status();
   for (uint32_t axis = 0; axis < shape->count; ++axis) {
-    const int32_t status = rt_read_axis(&shape->items[axis], self->where, &out->shape[axis]);
+    const int32_t status = rt_read_axis(&shape->items[axis], where, &out->shape[axis]);
     if (status) return status;
     count = out->shape[axis] ? count : 0;
     if (out->shape[axis] && (__builtin_mul_overflow(num_nonzero, out->shape[axis], &num_nonzero) ||
                              num_nonzero >= MAX_ELEMENTS))
-      return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is malformed: constant %.12s has too many elements", self->where,
+      return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is malformed: constant %.12s has too many elements", where,
                           out->digest);
   }
   out->nbytes = count * num_nonzero * rt_itemsize(out->dtype);
   return 0;
 }
 
-static int32_t read_constants(const reader *self, const rt_json *root, rt_manifest *out) {
-  rt_constant_entry *constants = take_items(self, root, "constants", sizeof *constants, &out->num_constants);
+int32_t rt_read_constant_entries(rt_pool *pool, const rt_json *map, const char *where,
+                                 const rt_constant_entry **entries, int32_t *count) {
+  if (map->count > INT32_MAX / 4)
+    return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is malformed: `constants` has too many items", where);
+  rt_constant_entry *constants = rt_take(pool, map->count, sizeof *constants);
   if (!constants) return rt_error_status();
-  const rt_json *map = rt_json_field(root, "constants");
-  for (int32_t i = 0; i < out->num_constants; ++i) {
+  for (uint32_t i = 0; i < map->count; ++i) {
     const rt_json_member *field = &map->fields[i];
-    constants[i].digest = rt_copy(self->pool, field->name);
+    constants[i].digest = rt_copy(pool, field->name);
     if (!constants[i].digest) return rt_error_status();
     if (!is_hexadecimal_digest(constants[i].digest) || field->name.length != RT_HEX_NBYTES - 1)
-      return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is malformed: a constant has no digest; got %s", self->where,
+      return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is malformed: a constant has no digest; got %s", where,
                           constants[i].digest);
-    int32_t status = rt_check_record(&field->value, "dtype shape", self->where);
-    if (!status) status = rt_read_dtype(rt_json_field(&field->value, "dtype"), self->where, &constants[i].dtype);
-    if (!status) status = read_constant_shape(self, rt_json_field(&field->value, "shape"), &constants[i]);
+    int32_t status = rt_check_record(&field->value, "dtype shape", where);
+    if (!status) status = rt_read_dtype(rt_json_field(&field->value, "dtype"), where, &constants[i].dtype);
+    if (!status)
+      status = read_constant_shape(pool, rt_json_field(&field->value, "shape"), where, &constants[i]);
     if (status) return status;
   }
-  out->constants = constants;
+  *entries = constants;
+  *count = (int32_t)map->count;
   return 0;
 }
 
@@ -172,7 +176,9 @@ static int32_t read_root(const reader *self, const rt_json *root, rt_manifest *o
   status = read_functions(self, root, out);
   if (!status) status = read_runtimes(self, root, out);
   if (!status) status = read_modules(self, root, out);
-  if (!status) status = read_constants(self, root, out);
+  if (!status)
+    status = rt_read_constant_entries(self->pool, rt_json_field(root, "constants"), self->where, &out->constants,
+                                      &out->num_constants);
   if (!status && !(out->program = digest_field(self, root, "program"))) status = rt_error_status();
   return status;
 }

@@ -3,6 +3,7 @@
 #define BYOC_RT_MANIFEST_H_
 
 #include "byoc_rt.h"
+#include "json.h"
 #include "memory.h"
 #include "text.h"
 
@@ -47,5 +48,9 @@ typedef struct {
 /* Read a manifest; the offload report inside is passed over. `where` is the artifact. Return nonzero after setting an
  * error: no manifest, or a newer format version. */
 int32_t rt_read_manifest(rt_pool *pool, rt_text text, const char *where, rt_manifest *manifest);
+
+/* Read the dtypes and shapes of constants, by digest. Return nonzero after setting an error. */
+int32_t rt_read_constant_entries(rt_pool *pool, const rt_json *map, const char *where,
+                                 const rt_constant_entry **entries, int32_t *count);
 
 #endif /* BYOC_RT_MANIFEST_H_ */

@@ -105,9 +105,12 @@ typedef struct byoc_rt_function byoc_rt_function;
 typedef struct byoc_rt_options {
   size_t struct_size;
   int32_t num_threads; /* of each call, including the calling thread; 0: the number of the process (OpenMP's) */
+  const char *weights; /* the file with the constants of an artifact without constants (`byoc weights share`); NULL:
+                        * `weights.byocw` beside the artifact, if constants are missing there */
 } byoc_rt_options;
 
-/* Load an artifact: map the file, check its digests, and load the libraries inside. `options` may be NULL. */
+/* Load an artifact: map the file, check its digests, and load the libraries inside. `options` may be NULL. The file of
+ * weights is mapped until the program is unloaded; programs share its pages. */
 BYOC_RT_API int32_t byoc_rt_load(const char *path, const byoc_rt_options *options, byoc_rt_program **program);
 
 /* Load an artifact from memory; the memory stays unchanged until the program is unloaded. Memory not aligned to 64

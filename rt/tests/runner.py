@@ -56,7 +56,7 @@ _Managed._fields_ = (
 
 
 class _Options(ctypes.Structure):
-    _fields_ = (("struct_size", c_size_t), ("num_threads", c_int32))
+    _fields_ = (("struct_size", c_size_t), ("num_threads", c_int32), ("weights", c_char_p))
 
 
 class _StateOptions(ctypes.Structure):
@@ -135,18 +135,27 @@ class NativeLibrary:
         if status:
             raise NativeError(status, self.c_last_error().decode())
 
-    def load(self, path: str | os.PathLike[str], *, num_threads: int = 0) -> NativeProgram:
-        """Load an artifact."""
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        num_threads: int = 0,
+        weights: str | os.PathLike[str] | None = None,
+        struct_size: int = ctypes.sizeof(_Options),
+    ) -> NativeProgram:
+        """Load an artifact; ``weights`` is the file with the constants, ``struct_size`` the stated size of options."""
         address = c_void_p()
-        options = _Options(ctypes.sizeof(_Options), num_threads)
+        options = _Options(struct_size, num_threads, None if weights is None else os.fsencode(weights))
         self.check(self.c_load(os.fsencode(path), options, address))
         return NativeProgram(self, address)
 
-    def load_bytes(self, data: bytes | NDArray, *, num_threads: int = 0) -> NativeProgram:
+    def load_bytes(
+        self, data: bytes | NDArray, *, num_threads: int = 0, weights: str | os.PathLike[str] | None = None
+    ) -> NativeProgram:
         """Load an artifact from memory, kept alive by the program; a numpy array may be aligned to 64 bytes."""
         array = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
         address = c_void_p()
-        options = _Options(ctypes.sizeof(_Options), num_threads)
+        options = _Options(ctypes.sizeof(_Options), num_threads, None if weights is None else os.fsencode(weights))
         self.check(self.c_load_bytes(array.ctypes.data, array.nbytes, options, address))
         return NativeProgram(self, address, memory=array)
 

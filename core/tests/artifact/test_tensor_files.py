@@ -36,6 +36,12 @@ def entry(**changes: Any) -> dict[str, Any]:
     return {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24], **changes}
 
 
+def twice(first: str, second: str, value: Any = None) -> bytes:
+    """Return a file with a name given twice, perhaps spelled in another way."""
+    text = json.dumps(entry() if value is None else value)
+    return content(f"{{{json.dumps(first)}:{text},{second}:{text}}}".encode())
+
+
 DTYPES = st.sampled_from(("float32", "float64", "int8", "int64", "bool", "float16", "uint16"))
 
 
@@ -101,6 +107,18 @@ def test_npz_files_are_read(tmp_path: Path) -> None:
         (content({"x": entry(), "y": entry()}), "y: the range of bytes does not fit"),
         (content({"x": entry(more=1)}), "x.more: Extra inputs are not permitted"),
         (content({"__metadata__": {"a": 1}, "x": entry()}), "a: A text is required"),
+        (twice("x", '"x"'), "x: the header has the name twice"),
+        (twice("x", '"\\u0078"'), "x: the header has the name twice"),
+        (twice("__metadata__", '"__metadata__"', {"a": "b"}), "__metadata__: the header has the name twice"),
+        (
+            content(b'{"x":{"dtype":"I8","shape":[1],"data_offsets":[0,1],"dtype":"U8"}}', b"1"),
+            "x: `dtype` stands twice",
+        ),
+        (content(b'{"__metadata__":{"a":"b","a":"c"}}', b""), "__metadata__: `a` stands twice"),
+        (
+            content({"flags": {"dtype": "BOOL", "shape": [3], "data_offsets": [0, 3]}}, b"\0\1\2"),
+            "flags: the tensor of bools has bytes other than 0 and 1, such as 2",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -111,6 +129,37 @@ def test_damaged_files_are_refused(tmp_path: Path, data: bytes, message: str) ->
         read_tensors(path)
     assert str(caught.value).startswith(f"file `{path}`: is no file of tensors: ")
     assert message in str(caught.value)
+
+
+def test_bools_of_an_npz_file_are_0_and_1(tmp_path: Path) -> None:
+    np.savez(tmp_path / "good.npz", flags=np.array([[True, False], [False, True]]).T, none=np.zeros((0, 3), np.bool_))
+    assert read_tensors(tmp_path / "good.npz").tensors["flags"].tolist() == [[True, False], [False, True]]
+    np.savez(tmp_path / "bad.npz", flags=np.array([1, 7], np.uint8).view(np.bool_))
+    with pytest.raises(WeightsError) as caught:
+        read_tensors(tmp_path / "bad.npz")
+    assert str(caught.value) == (
+        f"file `{tmp_path / 'bad.npz'}`: flags: the tensor of bools has bytes other than 0 and 1, such as 7"
+    )
+
+
+@given(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=4),
+    st.lists(st.sampled_from((0, 0, 1, 1, 1, 2)), min_size=4, max_size=4),
+)
+def test_a_file_is_read_if_each_name_stands_once_and_bools_are_bools(names: list[str], data: list[int]) -> None:
+    pairs = [f'"{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[{i},{i + 1}]}}' for i, name in enumerate(names)]
+    used = bytes(data[: len(names)])
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "bools.safetensors"
+        path.write_bytes(content(f"{{{','.join(pairs)}}}".encode(), used))
+        if len(set(names)) < len(names) or max(used) > 1:
+            with pytest.raises(WeightsError):
+                read_tensors(path)
+        else:
+            found = read_tensors(path).tensors
+            assert {name: bool(array[0]) for name, array in found.items()} == dict(
+                zip(names, map(bool, used), strict=True)
+            )
 
 
 def check_entries(tensors: Mapping[str, np.ndarray], path: Path) -> None:

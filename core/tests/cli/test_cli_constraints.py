@@ -62,6 +62,17 @@ def test_names_are_those_that_explain_prints(plugged: RunByoc, model: Path) -> N
     assert (allowed[names[-1]], set(allowed.values())) == ("aone", {"aone", "btwo", "host"})
 
 
+def test_ops_on_two_devices_are_two_regions(plugged: RunByoc, model: Path) -> None:
+    def regions(*flags: str) -> int:
+        done = plugged("explain", model, "--backend", "aone", "--json", *flags)
+        assert (done.code, done.err) == (0, "")
+        return len([region for region in json.loads(done.out)["regions"] if region["backend"] == "aone"])
+
+    last = list(explained(plugged, model))[-1]
+    assert (regions(), regions("--device", f"{last}=1"), regions("--device-from", f"{last}=1")) == (1, 2, 2)
+    assert regions("--device", "*=1", "--device-from", f"{last}=2") == 1
+
+
 def test_compile_takes_the_same_flags(plugged: RunByoc, model: Path) -> None:
     done = plugged("compile", model, "-o", "m.byoc", "--backend", "aone", "--force", "z=nowhere")
     assert (done.code, done.out) == (1, "")
@@ -78,6 +89,14 @@ WRONG: Mapping[str, tuple[Sequence[str], str]] = {
         "allow `aone`: no op matches `relu`. Did you mean 'nn.relu' or 'trilu' or 'nn.prelu'?",
     ),
     "unknown name": (("--stop-at", "nowhere"), "stop_at `nowhere`: matches no op. `byoc explain` prints the names."),
+    "no number of a device": (
+        ("--device", "a=npu"),
+        "--device a: is not the number of a device; got 'npu', expected 0 or more",
+    ),
+    "unknown name for a device": (
+        ("--device-from", "nowhere=1"),
+        "devices_from `nowhere`: matches no op. `byoc explain` prints the names.",
+    ),
     "negative": (("--min-ops", "-3"), "min_ops: is not a valid limit; got -3, expected an integer of 0 or more"),
 }
 
@@ -100,7 +119,7 @@ def test_a_limit_that_is_no_number_is_a_usage_error(plugged: RunByoc, model: Pat
 def test_an_artifact_is_decided_already(byoc: RunByoc, model: Path) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "-q").code == 0
     done = byoc("explain", "m.byoc", "--min-ops", "3")
-    where = "--force, --stop-at, --allow, --min-* and --sideways"
+    where = "--force, --stop-at, --device, --device-from, --allow, --min-* and --sideways"
     text = f"error: {where}: do not apply to the compiled model `m.byoc`\n"
     assert (done.code, done.out, done.err) == (1, "", text)
 
@@ -108,5 +127,15 @@ def test_an_artifact_is_decided_already(byoc: RunByoc, model: Path) -> None:
 @pytest.mark.parametrize("command", ["compile", "explain"])
 def test_help_tells_of_constraints(command: str, byoc: RunByoc) -> None:
     done = byoc(command, "--help")
-    for flag in ("--force", "--stop-at", "--allow", "--min-ops", "--min-flops", "--min-bytes", "--sideways"):
+    for flag in (
+        "--force",
+        "--stop-at",
+        "--device",
+        "--device-from",
+        "--allow",
+        "--min-ops",
+        "--min-flops",
+        "--min-bytes",
+        "--sideways",
+    ):
         assert flag in done.out

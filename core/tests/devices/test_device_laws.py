@@ -163,7 +163,7 @@ BROKEN: dict[str, tuple[Program, str]] = {
     ),
     "two domains of a name": (
         replace(PROGRAM, domains=(NPU, NPU)),
-        "domain 2: has no name of its own; got 'npu'",
+        "domain 2: has no name of its own; got 'npu:0'",
     ),
     "an alignment that is no power of two": (
         replace(PROGRAM, domains=(MemoryDomain("npu", 48),)),

@@ -12,7 +12,7 @@ import pytest
 from byoc_core import parse
 from byoc_core.artifact import Executable
 from byoc_core.errors import ProgramError
-from byoc_core.ir import FunctionBuilder, IRModule, TensorType, Value, Var, tensor
+from byoc_core.ir import Binding, FunctionBuilder, IRModule, TensorType, Value, Var, tensor
 from byoc_core.ir.structural import CALL_DPS_PACKED
 from byoc_core.lower import assign_registers, domains
 from byoc_core.lower.buffers import Buffers
@@ -116,16 +116,17 @@ def needed_copies(compiled: IRModule) -> tuple[int, int]:
         name: external for external in compiled.attrs.get("external_mods", ()) for name in external.function_names
     }
 
-    def place(symbol: object) -> str:
-        domain = owners[str(symbol)].call_traits(str(symbol)).domain
-        return "host" if domain is None else domain.name
+    def place(call: Binding) -> str:
+        symbol = str(call.attrs["symbol"])
+        domain = owners[symbol].call_traits(symbol).domain
+        return "host" if domain is None else f"{domain.name}:{call.attrs['device']}"
 
     main = compiled.functions["main"]
     homes: dict[Value, str] = {}
     needs: set[tuple[Value, str]] = set()
     for binding in main.bindings:
         if binding.op is CALL_DPS_PACKED:
-            where = place(binding.attrs["symbol"])
+            where = place(binding)
         else:
             follows = binding.op.has_trait(Trait.RESHAPING)
             where = homes.get(binding.operands[0], "host") if follows else "host"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from byoc_core import VirtualMachine, build
+from byoc_core import VirtualMachine, build, parse
 from byoc_core.errors import ExecutionError, FrontendError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir import TensorType
@@ -84,11 +84,36 @@ def test_a_weight_makes_a_computed_size_known(index: int) -> None:
 @pytest.mark.parametrize("change", [-1, 1])
 @pytest.mark.parametrize("index", range(len(MODELS)), ids=IDS)
 def test_another_size_is_an_error(index: int, change: int) -> None:
-    _, shape, axis, _, _ = MODELS[index]
+    op, shape, axis, _, _ = MODELS[index]
     call = VirtualMachine(build(from_onnx(_model(index)), []))["main"]
     other = (*shape[:axis], shape[axis] + change, *shape[axis + 1 :])
-    with pytest.raises(ExecutionError, match=r"reshape.*of size \d+ into shape"):
+    # The operator, its output and the wrong value.
+    name = rf"`{op}_y_input_image`" if op != "Gemm" or axis else rf"`{op}_y_input"
+    with pytest.raises(ExecutionError, match=rf"`reshape`, {name}.*of size \d+ into shape"):
         call(*_feeds(other).values())
+
+
+def test_the_error_names_the_node_of_any_spelling() -> None:
+    """Names of ONNX are any texts; names of values are identifiers."""
+    weight = numpy_helper.from_array(np.ones((4, 3, 1), "float32"), "w")
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["/block.1/5ü"]),
+        helper.make_node("Conv", ["/block.1/5ü", "w"], ["a"], name="/block.1/conv"),
+        helper.make_node("Conv", ["/block.1/5ü", "w"], ["b"], name="/block.1/conv"),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["elements"]),
+        helper.make_tensor_value_info("shape", TensorProto.INT64, [3]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializer=[weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    module = from_onnx(model)
+    assert parse(str(module), constants=module.constants) == module  # two values of one name are told apart
+    call = VirtualMachine(build(module, []))["main"]
+    with pytest.raises(ExecutionError, match="`Conv_block_1_conv_input_block_1_5"):
+        call(np.zeros(16, np.float32), np.array([1, 4, 4], "int64"))
 
 
 def test_a_size_known_to_differ_is_refused_during_import() -> None:

@@ -87,7 +87,6 @@ def test_an_index_outside_is_an_error_that_names_the_op() -> None:
         machine["main"](np.zeros((2, 3), np.float32), np.full((1, 3), 2))
     assert str(caught.value) == (
         "function `main`, instruction 0 (call_dps_packed `host_main_0` of runtime `graph`): failed with "
-        "ExecutionError: graph function `host_main_0`, node 0 (`gather_elements`): op `gather_elements`: an index lies "
-        "outside axis 0; got 2, "
-        "expected -2 to 1"
+        "ExecutionError: graph function `host_main_0`, node 0 (`gather_elements`, `lv0`): op `gather_elements`: an "
+        "index lies outside axis 0; got 2, expected -2 to 1"
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from byoc_core.ir import COMPOSITE, IRModule
 from byoc_core.partitioning import (
     ByCost,
     GreedyByOrder,
@@ -49,6 +50,8 @@ def _draw_options(data: st.DataObject, case: Case) -> PartitionOptions:
         allow=data.draw(
             st.dictionaries(st.sampled_from(case.backends), st.lists(st.sampled_from(GLOBS), max_size=2), max_size=2)
         ),
+        devices=data.draw(st.dictionaries(names, st.integers(0, 2), max_size=6)),
+        devices_from=data.draw(st.dictionaries(names, st.integers(0, 2), max_size=2)),
         min_ops=data.draw(st.integers(0, 4)),
         min_flops=data.draw(st.sampled_from((0, 6, 12))),
         min_bytes=data.draw(st.sampled_from((0, 64, 300))),
@@ -60,6 +63,23 @@ _POLICIES: Mapping[str, Policy] = {
     "greedy": GreedyByOrder(),
     "cost": ByCost(machines={"host": MachineModel(1e15, 1e15, op_seconds=4e-6)}),  # a slow host: much is offloaded
 }
+
+
+def _check_devices(case: Case, after: IRModule, options: PartitionOptions) -> None:
+    """Check the device of each region against the last op of each member: a composite follows its last op."""
+    exact = dict(options.devices)
+    for region in after.functions.values():
+        if "Codegen" not in region.attrs:
+            continue
+        for member in region.bindings:
+            last = member.regions[0].bindings[-1] if member.op is COMPOSITE else member
+            name = f"{region.attrs.get('source', region.name)}/{last.results[0].name}"
+            if name in exact:
+                assert region.attrs.get("device", 0) == exact[name], str(after)
+            elif not options.devices_from:
+                assert "device" not in region.attrs, str(after)
+    if not options.devices_from and not any(exact.values()):
+        assert all("device" not in function.attrs for function in after.functions.values())
 
 
 @pytest.mark.parametrize("policy", _POLICIES.values(), ids=_POLICIES)
@@ -85,5 +105,6 @@ def test_constraints_hold(
     assert str(repeated) == str(after)
     where = placement(after)
     event(f"regions: {min(len(where.backend_of), 3)}")
+    _check_devices(case, after, options)
     backend_of = {name: where.backend_of[region] for name, region in where.region_of.items()}
     check_constraints(case, after, options, backend_of)

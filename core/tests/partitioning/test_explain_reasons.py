@@ -182,6 +182,7 @@ CASES: dict[str, Callable[[Fake], set[str]]] = {
     "barrier": lambda fake: codes(
         R.parse(DIAMOND.format(middle='R.call_packed("log", (a,), out_types=[R.Tensor((4,))])')), fake("aone", None)
     ),
+    "other-device": lambda fake: codes(PAIR, fake("aone", None), partition_options=PartitionOptions(devices={"a": 1})),
     "handed-over": handed_over,
     "search-limit": search_limit,
     "structural": lambda _: host_codes(own_op(kernel=None)),

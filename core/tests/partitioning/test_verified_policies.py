@@ -191,8 +191,8 @@ def test_a_fault_of_the_merger_is_not_the_policys(
 def test_a_fault_of_claims_in_merging_is_found(two: list[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is the same, but the region has another backend."""
 
-    def swapped(module: IRModule, sideways: bool, separated: frozenset[str]) -> IRModule:
-        merged = merge_claims(module, sideways, separated)
+    def swapped(module: IRModule, *arguments: Any) -> IRModule:
+        merged = merge_claims(module, *arguments)
         region = merged["aone_main_0"]
         return merged.with_function(replace(region, attrs={**region.attrs, "Codegen": "btwo"}))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
+import byoc_core
 import numpy as np
 import pytest
 from byoc_core.errors import CallError
@@ -40,6 +43,31 @@ class Exporter:
 
     def __dlpack_device__(self) -> Any:
         return self.array.__dlpack_device__()
+
+
+class EarlyExporter(Exporter):
+    """An array of a framework without versions of DLPack: all exports are writable memory."""
+
+    def __dlpack__(self, stream: object = None) -> Any:  # type: ignore[override]  # the signature before versions
+        return self.array.__dlpack__()
+
+
+class LateExporter(Exporter):
+    """An array exported as read-only to consumers knowing the flag, and not at all to others."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        frozen = self.array.view()
+        frozen.flags.writeable = False
+        return frozen.__dlpack__(**keywords)
+
+
+class Frozen(EarlyExporter):
+    """An array of a framework whose own numpy view is read-only, though exports cannot say so."""
+
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
+        view = self.array.view()
+        view.flags.writeable = False
+        return view
 
 
 class Faulty:
@@ -102,6 +130,57 @@ def test_wrong_argument(arguments: list[object], text: str) -> None:
     with pytest.raises(CallError) as caught:
         TWO(*arguments)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("exporter", [Exporter, EarlyExporter])
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int64"])
+def test_any_writable_tensor_of_dlpack_is_an_output(exporter: type[Exporter], dtype: str) -> None:
+    base = zeros(3, 4, dtype=dtype)
+    for array in (base, base.T, base[::2], base[:0], base[1]):
+        found = as_output(exporter(array), spec("y", *array.shape, dtype=dtype), "output")
+        found[...] = 1
+        assert found.shape == array.shape
+        assert (array == 1).all()
+
+
+@pytest.mark.parametrize("exporter", [LateExporter, Frozen])
+def test_read_only_tensors_are_no_outputs(exporter: type[Exporter]) -> None:
+    array = zeros(3)
+    with pytest.raises(CallError) as caught:
+        as_output(exporter(array), spec("y", 3), "output")
+    assert str(caught.value) == (
+        "output: is read-only. The tensor's package exports read-only memory. Pass a writable tensor, or a writable "
+        "numpy array."
+    )
+
+
+def test_functions_of_a_machine_and_sessions_fill_tensors_of_dlpack() -> None:
+    module = byoc_core.parse("def main(x: R.Tensor((3,))):\n    y = R.negative(x)\n    return y")
+    machine = byoc_core.VirtualMachine(byoc_core.build(module, []))
+    x = np.array([1, 2, 3], np.float32)
+    for exporter in (Exporter, EarlyExporter):
+        target = zeros(3)
+        machine.run("main", {"x": x}, out={"y": exporter(target)})
+        assert target.tolist() == [-1, -2, -3]
+        bound, tensor = zeros(3), exporter(x)
+        machine.bind("main", {"x": tensor}, out={"y": exporter(bound)})()
+        assert bound.tolist() == [-1, -2, -3]
+        held = zeros(3)
+        byoc_core.Session(module, backends=[]).run(None, {"x": x}, out={"y": exporter(held)})
+        assert held.tolist() == [-1, -2, -3]
+
+
+def test_the_memory_of_an_output_lives_as_long_as_the_output() -> None:
+    tensor = EarlyExporter(zeros(1000))
+    found = as_output(tensor, spec("y", 1000), "output")
+    weak = weakref.ref(tensor.array)
+    del tensor
+    gc.collect()
+    assert weak() is not None
+    found[...] = 3
+    del found
+    gc.collect()
+    assert weak() is None
 
 
 def test_scalar_output_is_refused() -> None:

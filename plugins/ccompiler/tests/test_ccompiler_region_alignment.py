@@ -110,6 +110,35 @@ def test_any_region_of_any_image(sampled: tuple[Bench, list[Function]], data: st
     _check(bench, function, image, rois, batches)
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 0, 0), (2, 3, 0, 4), (1, 1, 5, 0), (0, 2, 0, 3), (0, 1, 2, 2)])
+def test_images_without_pixels_and_regions_give_no_results(
+    sampled: tuple[Bench, list[Function]], shape: tuple[int, ...]
+) -> None:
+    bench, functions = sampled
+    inputs = np.zeros(shape, "float32"), np.zeros((0, 4), "float32"), np.zeros(0, "int64")
+    for function in functions:
+        (found,) = bench.run(function, *inputs)
+        (binding,) = function.bindings
+        assert binding.op.kernel is not None
+        expected = binding.op.kernel(*inputs, **dict(binding.attrs))
+        assert found.shape == np.shape(expected)
+
+
+def test_images_known_to_have_no_pixels_compile(bench: Bench) -> None:
+    types = [tensor((1, 2, 0, 3)), tensor(("r", 4)), tensor(("r",), "int64")]
+    function = bench.op(OP, types, size=(2, 2))
+    (found,) = bench.run(function, np.zeros((1, 2, 0, 3), "float32"), np.zeros((0, 4), "float32"), np.zeros(0, "int64"))
+    assert found.shape == (0, 2, 2, 2)
+    call = bench.module.get_function(function.name)
+    with pytest.raises(ExecutionError, match="has a region in an image without pixels"):
+        call(
+            np.zeros((1, 2, 0, 3), "float32"),
+            np.zeros((1, 4), "float32"),
+            np.zeros(1, "int64"),
+            np.empty((1, 2, 2, 2), "float32"),
+        )
+
+
 def test_infinite_pixels(sampled: tuple[Bench, list[Function]]) -> None:
     bench, functions = sampled
     for function in functions:
@@ -154,7 +183,8 @@ FAILING: list[tuple[tuple[int, ...], Any, Any, str]] = [
         "region 1 is far larger than an image, with over 16384 samples of a bin",
     ),
     ((1, 1, 3, 3), [[0, 0, 1, np.inf]], [0], "region 0 is far larger than an image, with over 16384 samples of a bin"),
-    ((1, 1, 0, 3), [[0, 0, 1, 1]], [0], "axis 2 of operand `x` is too small; got 0, expected 1 or more"),
+    ((1, 1, 0, 3), [[0, 0, 1, 1]], [0], "op `nn.roi_align`: has a region in an image without pixels"),
+    ((1, 1, 3, 0), [[0, 0, 1, 1]], [0], "op `nn.roi_align`: has a region in an image without pixels"),
     ((1, 1, 3, 3), [[0, 0, 1, 1]], [0, 0], "wrong size of axis 0"),
 ]
 

@@ -84,7 +84,10 @@ def test_no_kernel_copies_a_cache() -> None:
     assert [not caches.isdisjoint(call.args) for call in readers] == [False, False, True]
 
 
-def test_exported_c_names_states_as_the_reason(tmp_path: Path) -> None:
+def test_exported_c_names_states_of_unknown_sizes_as_the_reason(tmp_path: Path) -> None:
     executable = byoc_core.build(parse(AVERAGE), ["ccompiler"])
-    with pytest.raises(CodegenError, match="function `main`: states kept from call to call"):
+    with pytest.raises(CodegenError, match="the state `h`, of a size unknown before the first call"):
         executable.export_c(tmp_path, max_sizes={"n": 4})
+    caches = byoc_core.build(cache_module(), ["ccompiler"])
+    with pytest.raises(CodegenError, match="the state `past_k`, of a size unknown before the first call"):
+        caches.export_c(tmp_path)

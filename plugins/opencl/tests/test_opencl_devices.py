@@ -19,7 +19,7 @@ from byoc_core import VirtualMachine
 from byoc_core.artifact import Executable
 from byoc_core.errors import ExecutionError
 from byoc_core.ir import IRModule
-from byoc_core.partitioning import RunCodegen
+from byoc_core.partitioning import PartitionOptions, RunCodegen
 from byoc_core.runtime.devices import DeviceTensor
 from byoc_core.transform import evaluate_function
 from byoc_opencl.device import OpenClDevice
@@ -210,3 +210,41 @@ def test_a_device_says_in_a_forked_child_that_it_was_opened_before() -> None:
     device._process -= 1
     with pytest.raises(ExecutionError, match="is unusable in a forked process"):
         device.new_stream()
+
+
+def test_a_program_runs_on_two_parts_of_a_processor() -> None:
+    """Ops of one model on two devices, chosen by number: the value between them is copied once in each direction."""
+    found = [device for device in find_cl_devices().devices if device.type & cl.device_type.CPU]
+    if not found:
+        pytest.skip("no OpenCL device of a processor, to be divided")
+    try:
+        parts = found[0].create_sub_devices(EQUAL_PARTS)[:2]
+    except cl.Error:
+        pytest.skip("one processor: the OpenCL device has no parts")
+    module = byoc_core.parse(
+        f"def main(x: {SIZE}):\n    a = R.multiply(x, x)\n    b = R.floor(a)\n    c = R.maximum(b, x)\n    return c"
+    )
+    options = PartitionOptions(devices_from={"b": 1})
+    executable = byoc_core.build(module, ["opencl"], fallback="error", partition_options=options)
+    assert executable.program.domain_names == ("opencl:0", "opencl:1")
+    devices = [CountedDevice(part, index) for index, part in enumerate(parts)]
+    machines = [VirtualMachine(executable, devices={"opencl:0": devices[0], "opencl:1": devices[1]})]
+
+    def run_once(number: int) -> None:
+        x = X * number
+        np.testing.assert_array_equal(machines[0]["main"](x), evaluate_function(module, "main", [x])[0])
+
+    run_once(1)
+    # x to both, a from 0 to 1, c from 1.
+    assert [(d.counts.copies_in, d.counts.copies_out, d.counts.copies_within) for d in devices] == [
+        (1, 1, 0),
+        (2, 1, 0),
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(run_once, range(24)))
+    alone = OpenClDevice(first_cl_device(), 0)
+    single = VirtualMachine(executable, devices={"opencl:0": alone, "opencl:1": alone})
+    np.testing.assert_array_equal(single["main"](X), evaluate_function(module, "main", [X])[0])
+    machines.clear()
+    gc.collect()
+    assert [(d.counts.live_buffers, d.counts.live_streams) for d in devices] == [(0, 0), (0, 0)]

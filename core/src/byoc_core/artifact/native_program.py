@@ -26,10 +26,12 @@ class NativeProgram:
     Args:
         program: a verified program.
         modules: the modules defining the program's external symbols; the first module with a symbol counts.
+        keeps_states: whether callers keep states of known sizes.
     """
 
-    def __init__(self, program: Program, modules: Sequence[RuntimeModule]) -> None:
+    def __init__(self, program: Program, modules: Sequence[RuntimeModule], *, keeps_states: bool = False) -> None:
         self.program = program
+        self._keeps_states = keeps_states
         self._owners: dict[str, RuntimeModule] = {}
         for module in modules:
             for name in module.function_names:
@@ -84,8 +86,12 @@ class NativeProgram:
 
     def _own_obstacles(self, function: VMFunction, modules: Sequence[RuntimeModule]) -> list[str]:
         found = [text for instruction in function.code for text in self._obstacles_of(function, instruction)]
-        if function.states:
+        if function.states and not self._keeps_states:
             found.append("states kept from call to call")
+        for state in function.states if self._keeps_states else ():
+            spec = function.params[state.param]
+            if not all(isinstance(dim, int) for dim in spec.shape):
+                found.append(f"the state `{spec.name}`, of a size unknown before the first call")
         names = [self.program.domain_name(domain) for domain in sorted(set(function.domains) - {HOST})]
         found += [f"memory of device `{name}`" for name in names]
         if not found and function.dynamics:

@@ -80,7 +80,11 @@ def read_tensors(path: str | os.PathLike[str]) -> TensorFile:
             arrays = load_arrays(path)
         except ArtifactError as error:
             raise WeightsError(where, error.problem) from error
-        for array in arrays.values():
+        for name, array in arrays.items():
+            try:
+                _check_bools(name, np.ascontiguousarray(array))
+            except MisfitError as misfit:
+                raise WeightsError(where, str(misfit)) from misfit
             array.flags.writeable = False
         return TensorFile(arrays, {})
     try:
@@ -98,12 +102,7 @@ def _read_safetensors(data: memoryview) -> TensorFile:
     start = _PREFIX_NBYTES + header_nbytes
     if header_nbytes > _MAX_HEADER_NBYTES or start > len(data):
         raise MisfitError("the header is longer than the file")
-    try:
-        header = parse_json(bytes(data[_PREFIX_NBYTES:start]))
-    except ValueError as error:
-        raise MisfitError("the header is not JSON text") from error
-    if type(header) is not dict:
-        raise MisfitError("the header is not an object")
+    header = _parse_header(bytes(data[_PREFIX_NBYTES:start]))
     metadata = _read_metadata(header.pop(_METADATA, {}))
     entries = _read_entries(header)
     content = data[start:]
@@ -119,7 +118,44 @@ def _read_safetensors(data: memoryview) -> TensorFile:
     if end != len(content):
         raise MisfitError("bytes follow the last tensor")
     tensors = {name: _to_array(content, entry) for name, entry in entries.items()}
+    for name, array in tensors.items():
+        _check_bools(name, array)
     return TensorFile(tensors, dict(metadata))
+
+
+def _check_bools(name: str, array: NDArray) -> None:
+    """Check the bytes of bools: numpy and compiled code take any other byte for an impossible value."""
+    if array.dtype == np.bool_ and array.size:
+        largest = int(array.reshape(-1).view(np.uint8).max())
+        if largest > 1:
+            raise MisfitError(f"the tensor of bools has bytes other than 0 and 1, such as {largest}").inside(name)
+
+
+def _parse_header(data: bytes) -> dict[str, Any]:
+    """Return the header; each name of an object stands once."""
+    repeated: list[tuple[dict[str, Any], str]] = []
+
+    def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            repeated.append((found, next(name for index, name in enumerate(names) if name in names[:index])))
+        return found
+
+    try:
+        header = parse_json(data, make_object)
+    except ValueError as error:
+        raise MisfitError("the header is not JSON text") from error
+    if type(header) is not dict:
+        raise MisfitError("the header is not an object")
+    for owner, name in repeated:
+        if owner is header:
+            raise MisfitError("the header has the name twice").inside(name)
+        # An object missing in the header belonged to a name given twice.
+        tensor = next((tensor for tensor, entry in header.items() if entry is owner), None)
+        if tensor is not None:
+            raise MisfitError(f"`{name}` stands twice").inside(tensor)
+    return header
 
 
 @dataclass(frozen=True, slots=True)

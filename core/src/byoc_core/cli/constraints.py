@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AllowOption",
+    "DeviceFromOption",
+    "DeviceOption",
     "ForceOption",
     "MinBytesOption",
     "MinFlopsOption",
@@ -32,6 +34,26 @@ ForceOption = Annotated[
         help="The place of an op: a backend, or 'host' for no backend. NAME is a value as printed by 'byoc explain', "
         "FUNCTION/NAME, or a pattern, for example 'conv_*'; an exact name has precedence over a pattern. Compiling "
         "fails if the backend does not take the op. Repeat for several.",
+        show_default=False,
+    ),
+]
+DeviceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device",
+        metavar="NAME=NUMBER",
+        help="The number of the device of an op, among the devices of the memory of its backend; 0 by default. NAME as "
+        "for --force. Repeat for several.",
+        show_default=False,
+    ),
+]
+DeviceFromOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device-from",
+        metavar="NAME=NUMBER",
+        help="The number of the device of an op, and of all ops depending on this op; the last entry counts. Repeat "
+        "for several.",
         show_default=False,
     ),
 ]
@@ -89,6 +111,8 @@ def parse_constraints(
     stop_at: Sequence[str] | None = None,
     allow: Sequence[str] | None = None,
     *,
+    device: Sequence[str] | None = None,
+    device_from: Sequence[str] | None = None,
     sideways: bool = False,
     **limits: int | None,
 ) -> PartitionOptions:
@@ -99,6 +123,8 @@ def parse_constraints(
         force: names with their backends, added to the existing names.
         stop_at: names, in place of the existing names.
         allow: backends with their ops, added to the existing backends.
+        device: names with numbers of devices, added to the existing names.
+        device_from: the same, for ops and all their dependents.
         sideways: whether claims not joined by an edge may share a region, also if ``base`` forbids sharing.
         limits: ``min_ops``, ``min_flops``, ``min_bytes``.
 
@@ -112,10 +138,23 @@ def parse_constraints(
         base,
         force={**base.force, **forced},
         stop_at=tuple(stop_at or base.stop_at),
+        devices={**base.devices, **_numbers("--device", device)},
+        devices_from={**base.devices_from, **_numbers("--device-from", device_from)},
         allow={**base.allow, **allowed},
         sideways=sideways or base.sideways,
         **minimums,
     )
+
+
+def _numbers(flag: str, texts: Sequence[str] | None) -> dict[str, int]:
+    found = {}
+    for name, number in _split(flag, texts, "NAME=NUMBER"):
+        if not (number.isascii() and number.isdigit()):
+            raise OptionsError(
+                f"{flag} {name}", "is not the number of a device", got=repr(number), expected="0 or more"
+            )
+        found[name] = int(number)
+    return found
 
 
 def _split(flag: str, texts: Sequence[str] | None, form: str) -> Iterator[tuple[str, str]]:

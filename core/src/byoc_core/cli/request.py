@@ -17,6 +17,8 @@ import typer
 
 from byoc_core.cli.constraints import (
     AllowOption,
+    DeviceFromOption,
+    DeviceOption,
     ForceOption,
     MinBytesOption,
     MinFlopsOption,
@@ -143,6 +145,8 @@ class RequestFlags:
     placement: PlacementOption = None
     force: ForceOption = None
     stop_at: StopAtOption = None
+    device: DeviceOption = None
+    device_from: DeviceFromOption = None
     allow: AllowOption = None
     min_ops: MinOpsOption = None
     min_flops: MinFlopsOption = None
@@ -174,6 +178,8 @@ class RequestFlags:
                 self.force,
                 self.stop_at,
                 self.allow,
+                device=self.device,
+                device_from=self.device_from,
                 min_ops=self.min_ops,
                 min_flops=self.min_flops,
                 min_bytes=self.min_bytes,
@@ -191,7 +197,17 @@ class RequestFlags:
         return base.updated(**{name: value for name, value in overrides.items() if value is not None})
 
 
-CONSTRAINT_FLAGS = ("force", "stop_at", "allow", "min_ops", "min_flops", "min_bytes", "sideways")
+CONSTRAINT_FLAGS = (
+    "force",
+    "stop_at",
+    "device",
+    "device_from",
+    "allow",
+    "min_ops",
+    "min_flops",
+    "min_bytes",
+    "sideways",
+)
 RUN_FLAGS = ("config", "backend", "option", "strict", "placement", "max_fold_cost")
 DEBUG_FLAGS = ("config", "backend", "option", "policy", "placement", *CONSTRAINT_FLAGS, "max_fold_cost")
 EXPLAIN_FLAGS = (

@@ -238,7 +238,9 @@ def refuse_request(model: Path, flags: RequestFlags, max_nodes: int | None) -> N
     model_flags = {
         "--config": flags.names_given("config"),
         "--backend and --option": flags.names_given("backend", "option"),
-        "--force, --stop-at, --allow, --min-* and --sideways": flags.names_given(*CONSTRAINT_FLAGS),
+        "--force, --stop-at, --device, --device-from, --allow, --min-* and --sideways": flags.names_given(
+            *CONSTRAINT_FLAGS
+        ),
         "--strict": flags.strict,
         "--specialize": flags.names_given("specialize"),
         "--policy": flags.names_given("policy"),

@@ -237,7 +237,16 @@ CALL_DPS_PACKED = OpDef(
     "call_dps_packed",
     (OperandSpec("arguments", variadic=True),),
     _infer_declared,
-    (AttrSpec("symbol", AttrKind.STR, REQUIRED, doc="The external function."),),
+    (
+        AttrSpec("symbol", AttrKind.STR, REQUIRED, doc="The external function."),
+        AttrSpec(
+            "device",
+            AttrKind.INT,
+            default=0,
+            doc="The number of the device running the function, among the devices of the function's memory domain; "
+            "without meaning for a function of the host's memory.",
+        ),
+    ),
     declares_results=True,
     leading_attr="symbol",
     flops=no_flops,

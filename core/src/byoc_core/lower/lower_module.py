@@ -32,4 +32,6 @@ def lower(module: IRModule) -> Program:
     """
     tables = ProgramTables(module)
     functions = tuple(lower_function(function, tables) for function in module.functions.values())
-    return Program(functions, tables.externs, tables.constants, tables.domains, tables.extern_domains)
+    return Program(
+        functions, tables.externs, tables.constants, tables.domains, tables.extern_domains, tables.device_numbers
+    )

@@ -9,6 +9,7 @@ from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.ir.structural import CALL_DPS_PACKED
 from byoc_core.runtime.module import CallSteps, CallTraits, MemoryDomain, RuntimeModule
 from byoc_core.runtime.workspaces import caller_nbytes
 from byoc_core.vm.program import HOST, ConstantRef
@@ -31,7 +32,9 @@ class ProgramTables:
         }
         self._traits: dict[str, CallTraits] = {}
         self._traits_by_number: list[CallTraits] = []
-        self._domains: dict[str, MemoryDomain] = {}
+        self._memories: dict[str, MemoryDomain] = {}
+        self._domains: dict[tuple[str, int], MemoryDomain] = {}
+        self._device_numbers = _device_numbers(module)
 
     @property
     def externs(self) -> tuple[str, ...]:
@@ -54,6 +57,12 @@ class ProgramTables:
         return tuple(self._domains.values())
 
     @property
+    def device_numbers(self) -> tuple[int, ...]:
+        """The number of the device of each domain; empty if all are 0."""
+        numbers = tuple(number for _, number in self._domains)
+        return numbers if any(numbers) else ()
+
+    @property
     def extern_domains(self) -> tuple[int, ...]:
         """The domain of each external symbol; empty if all are the host's."""
         found = tuple(map(self.domain, self._externs))
@@ -68,10 +77,12 @@ class ProgramTables:
         domain = self.traits(symbol).domain
         if domain is None:
             return HOST
-        declared = self._domains.setdefault(domain.name, domain)
+        declared = self._memories.setdefault(domain.name, domain)
         if declared != domain:
             raise CodegenError(f"domain `{domain.name}`", "is stated in two ways", got=domain, expected=declared)
-        return list(self._domains).index(domain.name) + 1
+        key = domain.name, self._device_numbers.get(symbol, 0)
+        self._domains.setdefault(key, domain)
+        return list(self._domains).index(key) + 1
 
     def is_visible(self, domain: int) -> bool:
         """Return whether the host reads and writes the memory of a domain in place."""
@@ -111,9 +122,12 @@ class ProgramTables:
         """Return the calls that may replace a call of a symbol, and the values of the symbols of the signature.
 
         Args:
-            symbol: the function; ``None`` is returned if no module of the program states its steps.
+            symbol: the function; ``None`` is returned if no module of the program states its steps, or the function
+                runs on another device than the first of its memory.
             shapes: shapes of the operands and results of the call.
         """
+        if self._device_numbers.get(symbol):  # calls of steps carry no number
+            return None
         owner = self._owners.get(symbol)
         steps = None if owner is None else owner.call_steps(symbol)
         signature = None if owner is None or steps is None else owner.find_signature(symbol)
@@ -133,3 +147,26 @@ class ProgramTables:
         nbytes = self.traits(symbol).workspace_nbytes
         signature = None if nbytes == 0 else self._owners[symbol].find_signature(symbol)
         return 0 if signature is None else caller_nbytes(nbytes, signature, shapes) or 0
+
+
+def _device_numbers(module: IRModule) -> dict[str, int]:
+    """Return the number of the device of each called symbol; symbols on devices of number 0 are left out.
+
+    Raises:
+        CodegenError: a number is negative, or the calls of a symbol name several devices.
+    """
+    found: dict[str, int] = {}
+    for function in module.functions.values():
+        for binding in function.walk():
+            if binding.op is not CALL_DPS_PACKED:
+                continue
+            symbol, number = str(binding.attrs["symbol"]), binding.attrs.get("device", 0)
+            assert isinstance(number, int)
+            where = f"function `{function.name}`, call of `{symbol}`"
+            if number < 0:
+                raise CodegenError(where, "names no device", got=number, expected="a number of 0 or more")
+            if found.setdefault(symbol, number) != number:
+                raise CodegenError(
+                    where, "names another device than an earlier call", got=number, expected=found[symbol]
+                )
+    return {symbol: number for symbol, number in found.items() if number}

@@ -155,7 +155,7 @@ class _Partition(Pass):
         separated = frozenset(backend.name for backend in self.request.backends if backend.separates_sizes)
         try:
             closed = CaptureSizes()(claimed)
-            merged = merge_claims(closed, sideways, separated)
+            merged = merge_claims(closed, sideways, separated, claim.constraints.devices)
             partitioned = claimed if merged is closed else merged
             is_legal = partitioned is module or is_legal_partition(module, claimed, partitioned)
         except Exception:
@@ -164,7 +164,7 @@ class _Partition(Pass):
         if is_legal:
             return partitioned
         claim.check_program(module, claimed)
-        return MergeCompositeFunctions(sideways, separated)(claimed)
+        return MergeCompositeFunctions(sideways, separated, claim.constraints.devices)(claimed)
 
 
 def check_policy(policy: object) -> None:

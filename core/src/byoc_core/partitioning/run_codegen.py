@@ -96,6 +96,11 @@ class RunCodegen(Pass):
                 raise CodegenError(where, problem, got=repr(symbol), expected="a C identifier")
             if symbol in external_symbols:
                 raise CodegenError(where, f"has the global symbol of an external function, `{symbol}`")
+            device = function.attrs.get("device", 0)
+            if type(device) is not int or device < 0:
+                raise CodegenError(
+                    where, "names no device", got=repr(device), expected="`device`: a number of 0 or more"
+                )
             if self.entry_functions and function.name in self.entry_functions:
                 raise CodegenError(
                     where, "is an annotated entry function; call the annotated function from another entry function"
@@ -231,7 +236,8 @@ def _replace_calls(
             # A result with a size known only at run time cannot be allocated by the caller.
             attrs = CALL_PACKED.normalise_attrs({**symbol, "pure": True})
             return replace(binding, op=CALL_PACKED, operands=operands, attrs=attrs)
-        return replace(binding, op=CALL_DPS_PACKED, operands=operands, attrs=CALL_DPS_PACKED.normalise_attrs(symbol))
+        attrs = CALL_DPS_PACKED.normalise_attrs({**symbol, "device": callee.attrs.get("device", 0)})
+        return replace(binding, op=CALL_DPS_PACKED, operands=operands, attrs=attrs)
 
     remaining = module.with_functions({name: f for name, f in module.functions.items() if name not in compiled})
     return map_functions(remaining, change)

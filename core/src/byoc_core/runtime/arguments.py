@@ -16,7 +16,7 @@ import numpy as np
 from byoc_core.dims import Dim, DimExpr, evaluate, solve_symbol, substitute, symbol, symbols_of
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, IRTypeError
-from byoc_core.runtime.dlpack import from_dlpack
+from byoc_core.runtime.dlpack import from_dlpack, writable_tensor
 from byoc_core.runtime.module import NDArray, PackedFunction, Signature, TensorSpec
 
 __all__ = [
@@ -257,7 +257,7 @@ def as_output(value: object, spec: TensorSpec, where: str) -> NDArray:
     """Return an output argument as a writable numpy array of the declared dtype and rank (not always contiguous).
 
     Args:
-        value: a numpy array, or an object with ``__dlpack__`` and writable memory.
+        value: a numpy array, or an object with ``__dlpack__`` and writable memory readable by the CPU.
         spec: the declaration in the signature.
         where: the argument, for errors.
 
@@ -271,10 +271,12 @@ def as_output(value: object, spec: TensorSpec, where: str) -> NDArray:
             raise CallError(where, "a numpy scalar cannot be written", hint="Pass an array without axes.")
         array = _to_array(value, where)
         if not array.flags.writeable:
-            array = _writable_view(value, array)
+            array = _writable_view(value, array, where)
     check_dtype_and_rank(array, spec, where)
     if not array.flags.writeable:
-        raise CallError(where, "is read-only", hint="Pass a writable array.")
+        is_numpy = isinstance(value, np.ndarray)
+        other = "The tensor's package exports read-only memory. Pass a writable tensor, or a writable numpy array."
+        raise CallError(where, "is read-only", hint="Pass a writable array." if is_numpy else other)
     if not array.flags.c_contiguous and _may_overlap_itself(array):
         raise CallError(where, "several elements share the same memory", hint="Pass an array with separate elements.")
     return array
@@ -408,13 +410,15 @@ def _to_array(value: object, where: str) -> NDArray:
     return from_dlpack(value, where)
 
 
-def _writable_view(value: object, array: NDArray) -> NDArray:
-    """Return the object's own writable numpy view of the same memory, if available.
+def _writable_view(value: object, array: NDArray, where: str) -> NDArray:
+    """Return a writable array of the same memory, if the owner permits writes; otherwise ``array``.
 
-    DLPack before version 1 cannot mark memory as writable, so numpy assumes read-only memory.
+    DLPack before version 1 cannot mark memory as read-only: numpy assumes read-only memory, but a producer of read-only
+    memory has to refuse such an export. The object's own numpy view tells if there is one.
     """
     if not hasattr(value, "__array__"):
-        return array
+        found = writable_tensor(value, where)
+        return array if found is None else found
     view = np.asarray(value)
     is_same = view.ctypes.data == array.ctypes.data and view.strides == array.strides and view.dtype == array.dtype
     return view if is_same else array

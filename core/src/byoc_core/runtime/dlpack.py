@@ -18,9 +18,11 @@ from byoc_core.errors import CallError
 from byoc_core.native.abi import CPU, DLTensor
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["from_dlpack", "view_of_tensor"]
+__all__ = ["from_dlpack", "view_of_tensor", "writable_tensor"]
 
 _CAPSULE = b"dltensor"
+_FIRST_VERSION = (1, 0)
+"""The first version of DLPack with a flag for read-only memory."""
 
 
 def from_dlpack(value: object, where: str) -> NDArray:
@@ -54,10 +56,40 @@ def _from_capsule(value: Any, where: str, refusal: Exception) -> NDArray:
         raise CallError(where, problem, got=type(value).__name__) from refusal
     if capsule is None:
         raise CallError(where, "is not in CPU memory", got=f"DLPack device type {int(device)}")
+    return _array_of_capsule(capsule, where)
+
+
+def _array_of_capsule(capsule: object, where: str) -> NDArray:
+    """Return the memory of a capsule without version as a writable array."""
     find_address = ctypes.pythonapi.PyCapsule_GetPointer
     find_address.restype, find_address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     # The tensor is the first field of the capsule's structure. The capsule frees the memory at its own end.
     return view_of_tensor(DLTensor.from_address(find_address(capsule, _CAPSULE)), where, owner=capsule)
+
+
+def writable_tensor(value: Any, where: str) -> NDArray | None:
+    """Return the memory of a tensor on the CPU as a writable array; ``None`` if the producer forbids writes.
+
+    Versions of DLPack from 1 on have a flag for read-only memory. An earlier producer, without versions, may export
+    writable memory only.
+
+    Args:
+        value: an object with ``__dlpack__`` on the CPU, exported as read-only to numpy.
+        where: the tensor, for errors.
+
+    Raises:
+        CallError: the elements have no numpy form.
+    """
+    is_capsule = ctypes.pythonapi.PyCapsule_IsValid
+    is_capsule.restype, is_capsule.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+    try:
+        try:
+            capsule = value.__dlpack__(max_version=_FIRST_VERSION)
+        except TypeError:  # a producer without versions
+            capsule = value.__dlpack__()
+    except Exception:  # noqa: BLE001 - code of the producer, refusing
+        return None
+    return _array_of_capsule(capsule, where) if is_capsule(capsule, _CAPSULE) else None
 
 
 def view_of_tensor(tensor: DLTensor, where: str, owner: object = None) -> NDArray:

@@ -67,15 +67,20 @@ class MisfitError(ValueError):
         return f"{'.'.join(map(str, self.path)) or 'document'}: {self.problem}"
 
 
-def parse_json(data: bytes) -> Any:
+def parse_json(data: bytes, make_object: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """Return the values of JSON text.
+
+    Args:
+        data: the text.
+        make_object: returns the value of an object from its names and values, in the order of the text; by default a
+            dictionary, with the last value of a repeated name.
 
     Raises:
         ValueError: the bytes are no JSON text in UTF-8, or are nested too deep; or contain NaN, an infinity, or half of
             a surrogate pair (not encodable in UTF-8).
     """
     try:
-        value = json.loads(data.decode(), parse_constant=_refuse_constant)
+        value = json.loads(data.decode(), parse_constant=_refuse_constant, object_pairs_hook=make_object)
         if _SURROGATE.search(data) is not None:
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:

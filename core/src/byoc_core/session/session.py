@@ -75,7 +75,7 @@ class Session:
         allow_native: whether native code in an artifact may be loaded. Artifacts compiled by this user are trusted.
         externs: see :class:`byoc_core.VirtualMachine`.
         device: for a model with regions on a device: the device, or its index among the devices of the runtime; for
-            several memory domains, a mapping by domain. By default the devices of index 0.
+            several memory domains, a mapping by domain. By default the device of the number in the program, mostly 0.
         max_nodes: see :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation at the beginning of the stage.
         states: see :func:`byoc_core.from_onnx`.

@@ -1,4 +1,7 @@
-"""The device of each domain of a program: given by the user, or the device of an index among a runtime's devices."""
+"""The device of each domain of a program: given by the user, or the device of an index among a runtime's devices.
+
+A program may have several devices of one memory, such as ``npu:0`` and ``npu:1``.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +24,34 @@ def choose_devices(
     Args:
         program: a verified program.
         modules: the modules defining the program's external symbols.
-        choices: devices, or indexes of devices, by name of the domain; index 0 for the other domains.
+        choices: devices, or indexes of devices, by name of the domain; for the other domains the index is the number
+            of the device in the program. ``npu:0`` names the domain ``npu`` too. A device may serve several domains.
 
     Raises:
         OptionsError: ``choices`` names a domain absent from the program, or holds neither a device nor an index.
         LinkError: a device is absent, or has memory of another domain.
         HookError: a runtime cannot list its devices.
     """
-    names = [domain.name for domain in program.domains]
-    for name in choices:
-        if name not in names:
+    names = program.domain_names
+    numbered = [f"{domain.name}:{program.device_number(n)}" for n, domain in enumerate(program.domains, start=1)]
+    found: dict[int, Device | int] = {}
+    for name, choice in choices.items():
+        if name in names or name in numbered:
+            domain = (names.index(name) if name in names else numbered.index(name)) + 1
+            if domain in found:
+                raise OptionsError(f"devices[{name!r}]", "is given twice, by two names of a domain")
+            found[domain] = choice
+        else:
             raise OptionsError(
                 f"devices[{name!r}]",
                 "is no domain of the program",
                 expected=", ".join(names) or "no devices at all",
                 hint=near_names(name, names) or None,
             )
-    return tuple(_choose(program, modules, domain, choices.get(domain.name, 0)) for domain in program.domains)
+    return tuple(
+        _choose(program, modules, domain, found.get(domain, program.device_number(domain)))
+        for domain in range(1, len(program.domains) + 1)
+    )
 
 
 def devices_by_domain(
@@ -54,7 +68,7 @@ def devices_by_domain(
     """
     if choices is None or isinstance(choices, Mapping):
         return choices or {}
-    names = [domain.name for domain in program.domains]
+    names = program.domain_names
     if len(names) != 1:
         raise OptionsError(
             "device",
@@ -64,15 +78,15 @@ def devices_by_domain(
     return {names[0]: choices}
 
 
-def _choose(program: Program, modules: Sequence[RuntimeModule], domain: MemoryDomain, choice: Device | int) -> Device:
-    where = f"devices[{domain.name!r}]"
+def _choose(program: Program, modules: Sequence[RuntimeModule], number: int, choice: Device | int) -> Device:
+    domain, name = program.domains[number - 1], program.domain_name(number)
+    where = f"devices[{name!r}]"
     if isinstance(choice, Device):
         if choice.domain != domain:
             raise LinkError(where, "has memory of another domain", got=choice.domain, expected=domain)
         return choice
     if type(choice) is not int or choice < 0:
         raise OptionsError(where, "is neither a device nor the index of a device", got=repr(choice))
-    number = program.domains.index(domain) + 1
     symbols = {name for index, name in enumerate(program.externs) if program.domain_of(index) == number}
     type_keys = dict.fromkeys(module.type_key for module in modules if not symbols.isdisjoint(module.function_names))
     found = [device for type_key in type_keys for device in runtimes().get(type_key).devices()]
@@ -82,6 +96,12 @@ def _choose(program: Program, modules: Sequence[RuntimeModule], domain: MemoryDo
             f"device `{domain.name}:{choice}`",
             "is not on this machine",
             got=", ".join(map(label_of, found)) or "no device",
-            hint="`byoc doctor` shows the state of the runtime.",
+            hint=_absence_hint(found, domain, name),
         )
     return device
+
+
+def _absence_hint(devices: Sequence[Device], domain: MemoryDomain, name: str) -> str:
+    if not any(device.domain == domain for device in devices):
+        return "`byoc doctor` shows the state of the runtime."
+    return f"Choose a device: devices={{{name!r}: 0}}. A device may run the functions of several domains."

@@ -16,9 +16,9 @@ __all__ = ["callee_name", "disassemble"]
 def disassemble(program: Program) -> str:
     """Return a listing of a verified program: externs, constants, and each function's registers and code."""
     lines = [
-        f"domain {domain.name}: aligned to {domain.alignment} bytes"
+        f"domain {name}: aligned to {domain.alignment} bytes"
         + (", accessible to the host" if domain.host_accessible else "")
-        for domain in program.domains
+        for name, domain in zip(program.domain_names, program.domains, strict=True)
     ]
     lines += [
         f"extern {symbol}{_domain_text(program, program.domain_of(number))}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from byoc_core.errors import ProgramError
+from byoc_core.runtime.module import MemoryDomain
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.instructions import Builtin, Call, CallKind, If, Instruction, Ret
 from byoc_core.vm.liveness import is_defining
@@ -21,13 +22,27 @@ def check_program_domains(program: Program) -> None:
 
     Raises:
         ProgramError: a name is empty, repeated or the host's, an alignment is impossible, or a number is out of range.
+            Domains of one memory have equal names, and different numbers of devices.
     """
+    if program.device_numbers and (
+        len(program.device_numbers) != len(program.domains) or not any(program.device_numbers)
+    ):
+        raise ProgramError(
+            "program",
+            "has other numbers of devices than domains",
+            got=list(program.device_numbers),
+            expected=f"a number for each of {len(program.domains)} domains, or none if all are 0",
+        )
     names = ["host"]
+    memories: dict[str, MemoryDomain] = {}
     for index, domain in enumerate(program.domains, start=1):
-        where = f"domain {index}"
-        if not domain.name or domain.name in names:
-            raise ProgramError(where, "has no name of its own", got=repr(domain.name))
-        names.append(domain.name)
+        where, name = f"domain {index}", program.domain_name(index)
+        if not domain.name or name in names:
+            raise ProgramError(where, "has no name of its own", got=repr(name if domain.name else ""))
+        names.append(name)
+        first = memories.setdefault(domain.name, domain)
+        if first != domain:
+            raise ProgramError(where, f"states `{domain.name}` in another way", got=domain, expected=first)
         alignment = domain.alignment
         if not 1 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
             raise ProgramError(

@@ -4,10 +4,11 @@ Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the p
 shortest form; texts are UTF-8 preceded by their length; sequences are preceded by their length; dimensions are the
 canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after the code, version 3 also the
 states after the views. Version 4 has the domains of each function after the states, and the domains of the program and
-of its externs after the functions. A program without domains has version 3 at most, and a program without states and
-domains has version 2 at most. A program without registers sharing memory and without calls writing their own inputs
-has version 1: every version of the machine runs such a program. Therefore every program has exactly one encoding, and
-any bytes accepted by :func:`decode` encode to the same bytes again.
+of its externs after the functions. Version 5 has the numbers of the devices of the domains at the end. A program
+without numbers of devices has version 4 at most. A program without domains has version 3 at most, and a program without
+states and domains has version 2 at most. A program without registers sharing memory and without calls writing their own
+inputs has version 1: every version of the machine runs such a program. Therefore every program has exactly one
+encoding, and any bytes accepted by :func:`decode` encode to the same bytes again.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ __all__ = ["FORMAT_VERSION", "MAGIC", "decode", "encode"]
 MAGIC = b"BYOC-VM\0"
 """The first bytes of every encoded program."""
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """The newest version written by :func:`encode`; :func:`decode` reads this version and all earlier versions."""
 
 _PLAIN_VERSION = 1
 _VIEW_VERSION = 2
 _STATE_VERSION = 3
+_DOMAIN_VERSION = 4
 
 _MAX_NUMBER_BYTES = 9
 _SPECS_BY_OPCODE = {spec.opcode: spec for spec in INSTRUCTIONS}
@@ -51,9 +53,11 @@ def encode(program: Program) -> bytes:
     writer.sequence(program.externs, writer.text)
     writer.sequence(program.constants, writer.constant)
     writer.sequence(program.functions, writer.function)
-    if version == FORMAT_VERSION:
+    if version >= _DOMAIN_VERSION:
         writer.sequence(program.domains, writer.domain)
         writer.sequence(program.extern_domains, writer.number)
+    if version == FORMAT_VERSION:
+        writer.sequence(program.device_numbers, writer.number)
     return MAGIC + version.to_bytes(2, "little") + bytes(writer.data)
 
 
@@ -82,20 +86,23 @@ def decode(data: bytes) -> Program:
     externs = reader.sequence(reader.text)
     constants = reader.sequence(reader.constant)
     functions = reader.sequence(reader.function)
-    has_domains = version == FORMAT_VERSION
+    has_domains = version >= _DOMAIN_VERSION
     domains = reader.sequence(reader.domain) if has_domains else ()
     extern_domains = reader.sequence(reader.number) if has_domains else ()
+    device_numbers = reader.sequence(reader.number) if version == FORMAT_VERSION else ()
     if reader.position != len(data):
         raise reader.error("bytes after the end of the program")
-    program = Program(functions, externs, constants, domains, extern_domains)
+    program = Program(functions, externs, constants, domains, extern_domains, device_numbers)
     if version != (expected := _version_of(program)):
         raise ProgramError("bytecode", "has the wrong format version for this program", got=version, expected=expected)
     return program
 
 
 def _version_of(program: Program) -> int:
-    if program.domains or program.extern_domains or any(function.domains for function in program.functions):
+    if program.device_numbers:
         return FORMAT_VERSION
+    if program.domains or program.extern_domains or any(function.domains for function in program.functions):
+        return _DOMAIN_VERSION
     if any(function.states for function in program.functions):
         return _STATE_VERSION
     return _PLAIN_VERSION if all(function.is_plain for function in program.functions) else _VIEW_VERSION
@@ -191,7 +198,7 @@ class _Writer:
             self.sequence(value.views, self.view)
         if self._version >= _STATE_VERSION:
             self.sequence(value.states, self.state)
-        if self._version == FORMAT_VERSION:
+        if self._version >= _DOMAIN_VERSION:
             self.sequence(value.domains, self.number)
 
     def domain(self, value: MemoryDomain) -> None:
@@ -322,7 +329,7 @@ class _Reader:
             self.sequence(self.instruction),
             self.sequence(self.view) if self.version >= _VIEW_VERSION else (),
             self.sequence(self.state) if self.version >= _STATE_VERSION else (),
-            self.sequence(self.number) if self.version == FORMAT_VERSION else (),
+            self.sequence(self.number) if self.version >= _DOMAIN_VERSION else (),
         )
 
     def domain(self) -> MemoryDomain:

@@ -287,7 +287,8 @@ class VirtualMachine:
             :func:`byoc_core.runtime.parts.events_of`) after each run of the function, perhaps in several pieces, in
             the running thread. A machine without ``record`` measures nothing. See :func:`byoc_core.profile`.
         devices: for a program with functions on devices: the device of a domain, or its index among the devices of the
-            runtime, by name of the domain; by default the device of index 0. Results are complete when a call returns.
+            runtime, by name of the domain (``npu``, or ``npu:1`` for the second of several devices of one memory); by
+            default the device of the same number. Results are complete when a call returns.
 
     Raises:
         OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads, ``executable`` is a path, or
@@ -343,7 +344,7 @@ class VirtualMachine:
             linked[name].prepare()
         _prepare(modules, requested_threads)
         self._program = program
-        self._devices = dict(zip((domain.name for domain in program.domains), chosen_devices, strict=False))
+        self._devices = dict(zip(program.domain_names, chosen_devices, strict=False))
         self._callables = {
             name: VMCallable(function) for name, function in linked.items() if not function.function.states
         }
@@ -417,8 +418,9 @@ class VirtualMachine:
             inputs: every input, by name: arrays of the host, or arrays on a device of the machine
                 (:class:`byoc_core.runtime.device_arrays.DeviceArray`, or another package's by DLPack), read there
                 without a copy.
-            out: buffers for some or all results, by name; the others are fresh. A buffer may overlap an input, and need
-                not be contiguous. Device arrays are filled on the device.
+            out: buffers for some or all results, by name; the others are fresh: numpy arrays, or tensors with
+                ``__dlpack__`` in writable memory of the CPU. A buffer may overlap an input, and need not be contiguous.
+                Device arrays are filled on the device.
             state: the values kept from call to call; by default the state owned by the machine.
             on_device: whether fresh results made by a device stay there, as device arrays; all others are arrays of the
                 host.

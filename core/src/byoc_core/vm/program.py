@@ -17,7 +17,9 @@ The arena of a frame holds the function's storages one after the other, each ali
 
 Memory belongs to domains, counted from 1 in the order of :attr:`Program.domains`; :data:`HOST` is the memory of numpy
 arrays. Each register lies in a single domain, params and results in the host's. A storage holds tensors of a single
-domain, so each domain has an arena of its own. Only copies take registers of different domains.
+domain, so each domain has an arena of its own. Only copies take registers of different domains. Each device of a
+program has a domain of its own: several devices with one kind of memory are several domains of equal
+:class:`~byoc_core.runtime.module.MemoryDomain`, told apart by the numbers in :attr:`Program.device_numbers`.
 """
 
 from __future__ import annotations
@@ -280,6 +282,8 @@ class Program:
     Attributes:
         domains: the domains besides the host's memory.
         extern_domains: the domain of each external symbol's tensors; empty if all are the host's.
+        device_numbers: the number of each domain's device among the program's devices of this memory; empty if all are
+            0. A machine chooses a device of the runtime for each.
         is_verified: whether :func:`~byoc_core.vm.verify.verify` has found this program lawful.
     """
 
@@ -288,6 +292,7 @@ class Program:
     constants: tuple[ConstantRef, ...] = ()
     domains: tuple[MemoryDomain, ...] = ()
     extern_domains: tuple[int, ...] = ()
+    device_numbers: tuple[int, ...] = ()
     is_verified: bool = field(default=False, init=False, repr=False, compare=False)
 
     @property
@@ -303,9 +308,25 @@ class Program:
         """Return whether the host reads and writes the memory of a domain in place."""
         return domain == HOST or self.domains[domain - 1].host_accessible
 
+    def device_number(self, domain: int) -> int:
+        """Return the number of a domain's device among the program's devices of the same memory."""
+        return self.device_numbers[domain - 1] if self.device_numbers else 0
+
     def domain_name(self, domain: int) -> str:
-        """Return the name of a domain, ``host`` for the host's memory."""
-        return "host" if domain == HOST else self.domains[domain - 1].name
+        """Return the name of a domain: ``host``, or the name of the memory with the device's number, such as ``npu:1``.
+
+        The number is left out if the program has a single device of this memory, and the number is 0.
+        """
+        if domain == HOST:
+            return "host"
+        name, number = self.domains[domain - 1].name, self.device_number(domain)
+        is_only = sum(other.name == name for other in self.domains) == 1
+        return name if is_only and number == 0 else f"{name}:{number}"
+
+    @property
+    def domain_names(self) -> tuple[str, ...]:
+        """The names of the domains besides the host's memory, in order."""
+        return tuple(self.domain_name(domain) for domain in range(1, len(self.domains) + 1))
 
     def registers(self, function: VMFunction) -> tuple[Register, ...]:
         """Return the registers of a function, by register number."""

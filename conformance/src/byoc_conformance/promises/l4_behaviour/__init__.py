@@ -14,6 +14,7 @@ from byoc_conformance.promises.l4_behaviour import (
     memory,
     permissions,
     process,
+    several_devices,
     sizes,
     thread_numbers,
     threads,
@@ -38,5 +39,6 @@ PROMISES: tuple[Promise, ...] = (
     *devices.PROMISES,
     *device_states.PROMISES,
     *device_arrays.PROMISES,
+    *several_devices.PROMISES,
 )
 """The promises of the level; the check of the process-wide state comes first."""

@@ -21,17 +21,21 @@ def _runs_on(
     device_class: type[ProtectedDevice] = ProtectedDevice,
     after: Callable[[Sequence[DeviceTensor]], object] | None = None,
     wrap: Callable[[PackedFunction], Callable[..., object]] = lambda function: function.impl,
+    *,
+    only_first: bool = False,
 ) -> Change:
-    """Run all functions on a device.
+    """Run all functions on one of two devices.
 
     Args:
         device_class: the class of the device.
         after: called with the tensors after each function, by the device.
         wrap: returns the implementation run by the device.
+        only_first: whether work on the second device is forgotten.
     """
 
     def change(names: dict[str, Any]) -> None:
-        device = device_class("fakenpu", capacity=_CAPACITY, is_lazy=True)
+        devices = [device_class("fakenpu", index, capacity=_CAPACITY, is_lazy=True) for index in range(2)]
+        device = devices[0]
         sound: type[GraphModule] = names["FakeModule"]
 
         class OnDevice(sound):  # type: ignore[valid-type,misc]  # a class known only after import
@@ -41,6 +45,8 @@ def _runs_on(
                     return function
 
                 def enqueue(stream: DeviceStream, *tensors: DeviceTensor) -> None:
+                    if only_first and stream.device.index > 0:
+                        return
                     stream.launch(wrap(function), tensors)
                     if after is not None:
                         stream.enqueue(lambda: after(tensors))
@@ -53,7 +59,7 @@ def _runs_on(
                 return CallTraits(in_place=traits.in_place, workspace_nbytes=traits.workspace_nbytes, domain=domain)
 
         def byoc_devices() -> Sequence[Device]:
-            return [device]
+            return devices
 
         names["FakeModule"] = OnDevice
         names["byoc_devices"] = hookimpl(byoc_devices)
@@ -164,6 +170,9 @@ FAULTS = {
     "frees-adopted-memory": Fault(frozenset({"L4-device-dlpack"}), run_half=_runs_on(_AdoptsWithoutOwner)),
     "changes-memory-after-reads-of-the-host": Fault(
         frozenset({"L4-device-arrays"}), run_half=_runs_on(_ChangesAfterReads), also=frozenset({"L*"})
+    ),
+    "forgets-work-of-a-second-device": Fault(
+        frozenset({"L4-device-several"}), run_half=_runs_on(only_first=True), also=frozenset({"L4-device-overlaps"})
     ),
     "clears-a-state-on-a-device-before-reading": Fault(
         frozenset({"L4-device-states"}), run_half=_runs_on(wrap=_clears_output_first), also=frozenset({"L*"})

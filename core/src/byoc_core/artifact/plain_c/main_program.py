@@ -83,8 +83,11 @@ _LOAD = """
   const char *path = argc > 2 ? argv[2] : {upper}_CONSTANTS_PATH;
   const int64_t nbytes = load_constants(path);
   if ({name}_check_constants(constants, nbytes)) return printf("%s: not the constants\\n", path), 1;"""
+_INIT = """
+  if ({init}(&state{constants})) return printf("{init}: failed\\n"), 1;"""
 _VARIABLES = (
     "run",
+    "state",
     "main",
     "pools",
     "inputs",
@@ -136,6 +139,8 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
         ]
     kinds = dict.fromkeys(map(_kind, vector.outputs))
     lines += ["", *(line for kind in kinds for line in _CHECKS[kind])]
+    if names.states:
+        lines.append(f"static struct {names.state_structure} state;")
     lines += [*_run(model, vector, expressions, is_placed=is_placed), ""]
     memory = variables[0] if len(model.pools) == 1 else "&pools"
     got = [
@@ -149,7 +154,12 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
     return (
         "\n".join(lines)
         + "\n"
-        + _MAIN.format(run=names.run, checks="\n".join(checks), load=_LOAD.format(**fields) if is_file else "")
+        + _MAIN.format(
+            run=names.run,
+            checks="\n".join(checks),
+            load=(_LOAD.format(**fields) if is_file else "")
+            + (_INIT.format(init=names.init_state, constants=", constants" if is_file else "") if names.states else ""),
+        )
     )
 
 
@@ -182,7 +192,8 @@ def _run(model: PlainModel, vector: TestVector, expressions: dict[str, str], *, 
         yield from _structure(names.input_structure, "inputs", [*pointers, *sizes])
         outputs = [f".{member} = output_{number}" for number, member in enumerate(names.outputs)]
         yield from _structure(names.output_structure, "outputs", outputs)
-        yield f"  return {names.run}(&inputs, &outputs, {memory});"
+        state = "&state, " if names.states else ""
+        yield f"  return {names.run}(&inputs, &outputs, {state}{memory});"
     yield "}"
 
 

@@ -11,6 +11,7 @@ from byoc_core.artifact.plain_c.function_text import FunctionText
 from byoc_core.artifact.plain_c.layout import WorkspaceLayout
 from byoc_core.artifact.plain_c.names import FunctionNames, Side
 from byoc_core.artifact.plain_c.raw_functions import RawFunctions
+from byoc_core.artifact.plain_c.state_text import StateText, public_type
 from byoc_core.dims import Dim
 from byoc_core.native.c_text import HALF_DTYPES, c_comment, c_storage_type, c_string
 from byoc_core.runtime.csource import CSourceModule
@@ -182,13 +183,15 @@ class ModelText:
                 yield from self._structure(names.input_structure, (), (), "", names)
         else:
             yield from ("", f"/* Function `{c_comment(function.name)}`: inputs and sizes. */")
-            yield from self._structure(names.input_structure, function.params, names.inputs, "const ", names)
+            yield from self._structure(names.input_structure, function.inputs, names.inputs, "const ", names)
             yield f"/* Function `{c_comment(function.name)}`: outputs."
             yield " * No output may overlap an input or another output. */"
-            yield from self._structure(names.output_structure, function.results, names.outputs, "", None)
+            yield from self._structure(names.output_structure, function.outputs, names.outputs, "", None)
         if self._is_single:
             yield "/* Return the bytes of the workspace, or -1 for sizes without a meaning. */"
             yield f"{self._size_head(names, names.sizes.values())};"
+        if names.states:
+            yield from self._state_text(function).declarations()
         yield "/* Run the function; return a status. */"
         yield f"{self._run_head(function)};"
         yield "/* The inputs and outputs in order, with their counts. */"
@@ -196,6 +199,10 @@ class ModelText:
             yield f"#define {names.count_macro(side)} {len(specs)}"
             yield f"extern const struct {self.prefix}_tensor {names.info(side)}[];"
         yield ""
+
+    def _state_text(self, function: VMFunction) -> StateText:
+        names = self.names[function.name]
+        return StateText(self.prefix, self.native.program, function, names, self.constants)
 
     def _accessors(self, function: VMFunction) -> Iterator[str]:
         """Yield functions returning the addresses of inputs and outputs in the memories."""
@@ -208,7 +215,7 @@ class ModelText:
         for (side, specs), members, locations in groups:
             for spec, member, location in zip(specs, members, locations, strict=True):
                 shape = c_comment(", ".join(map(str, spec.shape)))
-                ctype = _public_type(spec.dtype)
+                ctype = public_type(spec.dtype)
                 base = "workspace" if self._is_single else f"pools->{self.pools[location.pool].name}"
                 yield f"/* {spec.dtype}[{shape}] */"
                 yield f"static inline {ctype} *{names.accessor(side, member)}({parameter}) {{"
@@ -226,7 +233,7 @@ class ModelText:
         yield f"struct {name} {{"
         for spec, member in zip(specs, members, strict=True):
             shape = c_comment(", ".join(map(str, spec.shape)))
-            yield f"  {qualifier}{_public_type(spec.dtype)} *{member}; /* {spec.dtype}[{shape}] */"
+            yield f"  {qualifier}{public_type(spec.dtype)} *{member}; /* {spec.dtype}[{shape}] */"
         for symbol, member in () if names is None else names.sizes.items():
             yield f"  int64_t {member}; /* size {c_comment(symbol)} */"
         if not specs and not (names is not None and names.sizes):
@@ -248,6 +255,8 @@ class ModelText:
         ]
         if layout.inputs or layout.outputs:
             parameters = [*([parameters[0]] if names.sizes else []), memory]
+        if names.states:
+            parameters.insert(-1, f"struct {names.state_structure} *state")
         parameters += ["const void *constants"] if self.constants.is_file else []
         return f"int32_t {names.run}({', '.join(parameters)})"
 
@@ -312,6 +321,8 @@ class ModelText:
             yield f"  return {_at_least_one(nbytes, names)};"
             yield "}"
             yield ""
+        if names.states:
+            yield from self._state_text(function).definition()
         yield from self._run(function)
 
     def _run(self, function: VMFunction) -> Iterator[str]:
@@ -323,6 +334,7 @@ class ModelText:
         pointers = [] if self._is_single else ["pools"]
         pointers += ["inputs"] if not is_placed or names.sizes else []
         pointers += [] if is_placed else ["outputs"]
+        pointers += ["state"] if names.states else []
         pointers += memories.values()
         if not is_placed:
             pointers += [*(f"inputs->{name}" for name in names.inputs), *(f"outputs->{name}" for name in names.outputs)]
@@ -338,6 +350,7 @@ class ModelText:
         else:
             arguments = [*(f"inputs->{n}" for n in names.inputs), *(f"outputs->{n}" for n in names.outputs)]
         specs = (*function.params, *function.results)
+        arguments = self._state_text(function).with_states(arguments)
         qualifiers = ["const "] * len(function.params) + [""] * len(function.results)
         arguments = [_as_inner(a, s, q) for a, s, q in zip(arguments, specs, qualifiers, strict=True)]
         arguments += [f"inputs->{member}" for member in names.sizes.values()]
@@ -362,7 +375,7 @@ class ModelText:
 
 
 def _sides(function: VMFunction) -> Sequence[tuple[Side, Sequence[TensorSpec]]]:
-    return (("input", function.params), ("output", function.results))
+    return (("input", function.inputs), ("output", function.outputs))
 
 
 def _bound_text(layout: WorkspaceLayout, pool: int) -> str:
@@ -372,10 +385,6 @@ def _bound_text(layout: WorkspaceLayout, pool: int) -> str:
 
 def _at_least_one(nbytes: Dim, names: FunctionNames) -> str:
     return str(max(nbytes, 1)) if isinstance(nbytes, int) else f"byoc_max({names.size_text(nbytes)}, 1)"
-
-
-def _public_type(dtype: str) -> str:
-    return "uint16_t" if dtype in HALF_DTYPES else c_storage_type(dtype)
 
 
 def _as_inner(expression: str, spec: TensorSpec, qualifier: str) -> str:

@@ -21,7 +21,7 @@ __all__ = ["FunctionNames", "Identifiers", "Side", "is_free_name", "name_functio
 Side = Literal["input", "output"]
 """The two kinds of arguments of a function."""
 
-_RESERVED = ("workspace", "status", "inputs", "outputs", "pools", "unused", "info")
+_RESERVED = ("workspace", "status", "inputs", "outputs", "pools", "state", "unused", "info")
 """Variables of public functions, and the end of the names of arrays beside functions named after members."""
 _CPP_KEYWORDS = frozenset(
     [
@@ -114,6 +114,9 @@ class FunctionNames:
         suffix: ``""`` for ``main``, else ``_<function>``.
         inputs: members of the structure of inputs, in order.
         outputs: members of the structure of outputs, in order.
+        states: members of the structure of states, in order; empty for a function without states.
+        state_structure: the structure of the values kept from call to call.
+        init_state: the function setting the values before the first call.
         sizes: members of the structure of inputs for symbolic sizes, by symbol, sorted.
     """
 
@@ -136,10 +139,13 @@ class FunctionNames:
         def is_free(text: str) -> bool:
             return is_free_name(text) and not text.startswith(capitals)
 
-        names = unique_names([*(spec.name for spec in function.params), *symbols], (), is_free)
-        self.inputs = names[: len(function.params)]
-        self.sizes: Mapping[str, str] = MappingProxyType(dict(zip(symbols, names[len(function.params) :], strict=True)))
-        self.outputs = unique_names((spec.name for spec in function.results), (), is_free)
+        names = unique_names([*(spec.name for spec in function.inputs), *symbols], (), is_free)
+        self.inputs = names[: len(function.inputs)]
+        self.sizes: Mapping[str, str] = MappingProxyType(dict(zip(symbols, names[len(function.inputs) :], strict=True)))
+        self.outputs = unique_names((spec.name for spec in function.outputs), (), is_free)
+        self.states = unique_names((function.params[state.param].name for state in function.states), (), is_free)
+        self.state_structure = f"{self._stem}_state"
+        self.init_state = f"{prefix}_init_state{self.suffix}"
         capital_names = Identifiers(map(self.bytes_macro, pools))
         self._largest_macros = {
             name: capital_names.allocate(f"{self._stem}_MAX_{self.sizes[name]}".upper()) for name in symbols
@@ -180,6 +186,7 @@ class FunctionNames:
                 *(name for side, _ in sides for name in (self.info(side), self.count_macro(side))),
                 *(self.accessor(side, member) for side, members in sides for member in members),
                 *(self.shape(side, number) for side, members in sides for number in range(len(members))),
+                *((self.state_structure, self.init_state) if self.states else ()),
                 *map(self.bytes_macro, self.pools),
                 *map(self.largest_macro, self.sizes),
             ]

@@ -78,8 +78,12 @@ def plain_model(
     verify(executable.program)
     _check_name(name)
     max_sizes = _check_max_sizes(executable.program, max_sizes)
-    native = NativeProgram(executable.program, executable.modules)
+    native = NativeProgram(executable.program, executable.modules, keeps_states=True)
     check_plain(native)
+    if places_arguments and any(function.states for function in executable.program.functions):
+        raise OptionsError(
+            "option `places_arguments`", "places no states", hint="States lie in a structure of the caller."
+        )
     modules = [module for module in executable.modules if isinstance(module, CSourceModule)]
     if constants == "auto" and _are_portable(modules):
         constants = "array"

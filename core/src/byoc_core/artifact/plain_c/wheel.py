@@ -85,6 +85,11 @@ def _entry(executable: Executable, model: PlainModel) -> VMFunction:
         raise CodegenError("executable", "has no function `main`", got=", ".join(functions))
     if any(module.options.target for module in model.modules):
         raise CodegenError("executable", "is compiled for another machine; a wheel is made on the machine itself")
+    if functions["main"].states:
+        hint = "Export C, or call an artifact by a session."
+        raise CodegenError(
+            "function `main`", "keeps values from call to call; a wheel has functions of arrays", hint=hint
+        )
     return functions["main"]
 
 

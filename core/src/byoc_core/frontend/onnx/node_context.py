@@ -275,6 +275,7 @@ class NodeContext(NodeAttributes):
         regions: Sequence[Function] = (),
         *,
         out_types: Sequence[Type] | None = None,
+        names: Sequence[str] | None = None,
     ) -> tuple[Var, ...]:
         """Add a binding and return all results.
 
@@ -284,6 +285,7 @@ class NodeContext(NodeAttributes):
             attrs: the attributes of the op.
             regions: the nested functions of the op.
             out_types: result types, for ops with declared types.
+            names: the names of the results; numbered names by default.
 
         Raises:
             IRTypeError: the operands do not fit the op; the importer of the graph adds the node's name.
@@ -291,7 +293,7 @@ class NodeContext(NodeAttributes):
         """
         self._graph.bounds.spend(1, self.label)
         binding = self._graph.builder.bind(
-            op, operands, attrs, regions=regions, out_types=out_types, location=self._location
+            op, operands, attrs, regions=regions, out_types=out_types, names=names, location=self._location
         )
         arrays = [self._known_array(operand) for operand in operands]
         constants = [array for array in arrays if array is not None]

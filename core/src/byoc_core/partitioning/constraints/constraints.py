@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, PartitionError, near_names
@@ -31,11 +32,13 @@ class Constraints:
         forced: the backend required for an op (or the host), by the op's key.
         stopped: for each op depending on an op at which offloading stops, the name of the latter.
         options: the user's options.
+        devices: the number of the device of an op, if not 0, by the op's key.
     """
 
     forced: Mapping[OpKey, str] = field(default_factory=dict)
     stopped: Mapping[OpKey, str] = field(default_factory=dict)
     options: PartitionOptions = field(default_factory=PartitionOptions)
+    devices: Mapping[OpKey, int] = field(default_factory=dict)
 
     @classmethod
     def resolve(cls, options: PartitionOptions, module: IRModule, backends: Iterable[str]) -> Constraints:
@@ -58,12 +61,15 @@ class Constraints:
                 raise OptionsError(f"allow `{backend}`", "the host takes all remaining ops and cannot be restricted")
             _check_backend(f"allow `{backend}`", backend, names)
             _check_ops(f"allow `{backend}`", globs, module)
-        if not options.force and not options.stop_at:
+        if not (options.force or options.stop_at or options.devices or options.devices_from):
             return cls(options=options)
         catalog = _Catalog(module)
         stops = {entry: catalog.find(f"stop_at `{entry}`", entry) for entry in options.stop_at}
         bindings = {id(b): b.results[0].name for found in stops.values() for named in found for b in named.bindings}
-        return cls(_forced_backends(options.force, catalog), find_dependents(module, bindings), options)
+        stopped = find_dependents(module, bindings)
+        return cls(
+            _placed(options.force, "force", catalog), stopped, options, _device_numbers(options, catalog, module)
+        )
 
     def claim_filter(self, backend: str) -> ClaimFilter:
         """Return the condition on requests to a backend; the condition holds for the host too."""
@@ -178,25 +184,47 @@ def _check_ops(where: str, globs: Sequence[str], module: IRModule) -> None:
             raise OptionsError(where, f"no op matches `{glob}`", hint=near_names(glob, op_names) or None)
 
 
-def _forced_backends(force: Mapping[str, str], catalog: _Catalog) -> dict[OpKey, str]:
-    """Return the backend of each named op; an exact name takes precedence over a glob."""
-    placed: dict[OpKey, tuple[bool, str, str]] = {}
-    for entry, backend in force.items():
-        where, is_glob = f"force `{entry}`", _is_glob(entry)
+_Owner = TypeVar("_Owner", str, int)
+
+
+def _placed(owners: Mapping[str, _Owner], kind: str, catalog: _Catalog) -> dict[OpKey, _Owner]:
+    """Return the owner of each named op, a backend or the number of a device; an exact name precedes a glob.
+
+    Args:
+        owners: the user's entries.
+        kind: the name of the option.
+        catalog: the names of the module.
+    """
+    verb = "forces" if kind == "force" else "places"
+    placed: dict[OpKey, tuple[bool, str, _Owner]] = {}
+    for entry, owner in owners.items():
+        where, is_glob = f"{kind} `{entry}`", _is_glob(entry)
         keys = {key: None for named in catalog.find(where, entry) for key in named.keys}
         if not keys:
             hint = "Name ops of the called function: `function/name`."
             raise OptionsError(where, "names only calls, and no backend takes calls", hint=hint)
         for key in keys:
-            first_is_glob, first_entry, first_backend = placed.setdefault(key, (is_glob, entry, backend))
-            if first_is_glob == is_glob and first_backend != backend:
-                problem = f"forces `{key[1]}` to `{backend}`, but `{first_entry}` forces the op to `{first_backend}`"
+            first_is_glob, first_entry, first_owner = placed.setdefault(key, (is_glob, entry, owner))
+            if first_is_glob == is_glob and first_owner != owner:
+                problem = f"{verb} `{key[1]}` to `{owner}`, but `{first_entry}` {verb} the op to `{first_owner}`"
                 raise OptionsError(
                     where, problem, hint="An exact name takes precedence over a glob." if is_glob else None
                 )
             if first_is_glob and not is_glob:
-                placed[key] = is_glob, entry, backend
-    return {key: backend for key, (_, _, backend) in placed.items()}
+                placed[key] = is_glob, entry, owner
+    return {key: owner for key, (_, _, owner) in placed.items()}
+
+
+def _device_numbers(options: PartitionOptions, catalog: _Catalog, module: IRModule) -> dict[OpKey, int]:
+    """Return the number of the device of each op placed on another device than 0."""
+    found: dict[OpKey, int] = {}
+    for entry, number in options.devices_from.items():
+        named = catalog.find(f"devices_from `{entry}`", entry)
+        origins = {id(binding): entry for item in named for binding in item.bindings}
+        keys = [*(key for item in named for key in item.keys), *find_dependents(module, origins)]
+        found.update(dict.fromkeys(keys, number))
+    found.update(_placed(options.devices, "devices", catalog))
+    return {key: number for key, number in found.items() if number}
 
 
 def _is_glob(entry: str) -> bool:

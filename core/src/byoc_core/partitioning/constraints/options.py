@@ -25,6 +25,11 @@ class PartitionOptions:
             ``call``, ``if`` or ``loop`` depends on the operands, and so does everything run inside; if the named op
             runs inside, the readers of the results depend on the named op. Inside a loop a single round counts: ops
             before the named op may be offloaded.
+        devices: by name, the number of the device of an op, among the devices of the memory of the backend taking the
+            op; 0 by default. Ops on different devices are in different regions. A composite runs on the device of its
+            last op. A number has no meaning for ops in the host's memory.
+        devices_from: by name, the number of the device of an op and of all ops depending on the op; of several entries
+            the last counts. ``devices`` takes precedence.
         allow: by backend, globs of the permitted ops (``{"mynpu": ["nn.*", "add"]}``); a backend not listed may take
             all ops.
         min_ops: a region of fewer ops (ops in composites counted singly) is given back, and the next backend is asked
@@ -39,6 +44,8 @@ class PartitionOptions:
 
     force: Mapping[str, str] = field(default_factory=dict)
     stop_at: Sequence[str] = ()
+    devices: Mapping[str, int] = field(default_factory=dict)
+    devices_from: Mapping[str, int] = field(default_factory=dict)
     allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
     min_ops: int = 0
     min_flops: int = 0
@@ -52,6 +59,14 @@ class PartitionOptions:
             if not isinstance(backend, str):
                 raise OptionsError(f"force `{name}`", "is not the name of a backend", got=repr(backend))
         _check_names("stop_at", self.stop_at)
+        for kind in ("devices", "devices_from"):
+            numbers = getattr(self, kind)
+            _check_mapping(kind, numbers, "{'conv_1': 1}")
+            for name, number in numbers.items():
+                if type(number) is not int or number < 0:
+                    raise OptionsError(
+                        f"{kind} `{name}`", "is not the number of a device", got=repr(number), expected="0 or more"
+                    )
         _check_mapping("allow", self.allow, "{'mynpu': ['nn.*']}")
         for backend, globs in self.allow.items():
             _check_names(f"allow `{backend}`", globs)

@@ -80,7 +80,8 @@ def _small_regions(
     )
     regions: dict[str, list[Claim]] = {}
     small: dict[str, dict[OpKey, Rejection]] = {}
-    for claim in claims_of(merge_claims(CaptureSizes()(claimed), constraints.options.sideways)):
+    merged = merge_claims(CaptureSizes()(claimed), constraints.options.sideways, devices=constraints.devices)
+    for claim in claims_of(merged):
         regions.setdefault(claim.region, []).append(claim)
     for claims in regions.values():
         ops = {op_key(claim.source, op): op for claim in claims for op in claim.ops}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import ClassVar
 
 from byoc_core.errors import InternalError, PartitionError
@@ -15,6 +15,7 @@ from byoc_core.partitioning.merging.grouping import group_claims
 from byoc_core.partitioning.merging.ordering import barrier_epochs, sort_groups
 from byoc_core.partitioning.merging.outline import Outliner
 from byoc_core.partitioning.merging.typed_fusion import fuse_claims
+from byoc_core.partitioning.op_sites import OpKey, members_of, op_key
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_regions, with_bindings
@@ -32,10 +33,12 @@ class MergeCompositeFunctions(Pass):
             region contains neighbours only.
         separated: backends with separate regions for ops of known and of symbolic sizes: these backends compile
             symbolic ops anew for each set of sizes.
+        devices: the number of the device of an op; 0 for ops left out. A composite runs on the device of its last op.
     """
 
     sideways: bool = False
     separated: frozenset[str] = frozenset()
+    devices: Mapping[OpKey, int] = field(default_factory=dict)
 
     verifies_result: ClassVar[bool] = True
 
@@ -53,41 +56,60 @@ class MergeCompositeFunctions(Pass):
         :mod:`byoc_core.partitioning.merging.typed_fusion`.
         """
         closed = CaptureSizes()(module)
-        merged = merge_claims(closed, self.sideways, self.separated)
+        merged = merge_claims(closed, self.sideways, self.separated, self.devices)
         if merged is closed:
             return module
         check_partition(closed, merged)
         return merged
 
 
-def merge_claims(module: IRModule, sideways: bool, separated: frozenset[str] = frozenset()) -> IRModule:
+def merge_claims(
+    module: IRModule,
+    sideways: bool,
+    separated: frozenset[str] = frozenset(),
+    devices: Mapping[OpKey, int] = MappingProxyType({}),
+) -> IRModule:
     """Return the result of :class:`MergeCompositeFunctions`, unchecked; the same module if nothing is claimed.
 
     Args:
         module: a module with all needed sizes in bodies of ``if`` and ``loop`` (:class:`CaptureSizes`).
         sideways: see :class:`MergeCompositeFunctions`.
         separated: see :class:`MergeCompositeFunctions`.
+        devices: see :class:`MergeCompositeFunctions`.
     """
     outliner = Outliner(module)
-    grouping = partial(_group_separated, fuse_claims if sideways else group_claims, separated)
+    grouping = _Grouping(fuse_claims if sideways else group_claims, separated, devices)
     changed = {name: _merge(function, name, outliner, module, grouping) for name, function in module.functions.items()}
     return module.with_functions({**outliner.functions, **changed}) if outliner.functions else module
 
 
-_Grouping = Callable[[Sequence[Binding], Sequence[int]], list[int]]
+@dataclass(frozen=True, slots=True)
+class _Grouping:
+    """A grouping of claims.
 
+    Claims of separated backends count as two claims, by known and symbolic sizes, and claims on different devices too.
+    """
 
-def _group_separated(
-    grouping: _Grouping, separated: frozenset[str], bindings: Sequence[Binding], epochs: Sequence[int]
-) -> list[int]:
-    """Return groups of bindings; claims of separated backends count as two claims, by known and symbolic sizes."""
+    group: Callable[[Sequence[Binding], Sequence[int]], list[int]]
+    separated: frozenset[str]
+    devices: Mapping[OpKey, int]
 
-    def labelled(binding: Binding) -> Binding:
-        if binding.codegen not in separated or symbols_in(Function("claim", (), (binding,), ())):
+    def __call__(self, source: str, bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int]:
+        """Return the group of each binding of a function made from ``source``."""
+        is_plain = not (self.separated or self.devices)
+        return self.group(bindings if is_plain else [self._labelled(source, b) for b in bindings], epochs)
+
+    def device_of(self, source: str, binding: Binding) -> int:
+        """Return the number of the device of a claimed binding."""
+        return self.devices.get(op_key(source, members_of(binding)[-1]), 0) if self.devices else 0
+
+    def _labelled(self, source: str, binding: Binding) -> Binding:
+        if binding.codegen is None:
             return binding
-        return binding.claimed_by(f"{binding.codegen} of known sizes")
-
-    return grouping([labelled(binding) for binding in bindings] if separated else bindings, epochs)
+        label, device = binding.codegen, self.device_of(source, binding)
+        if binding.codegen in self.separated and not symbols_in(Function("claim", (), (binding,), ())):
+            label += " of known sizes"
+        return binding.claimed_by(f"{label} on device {device}" if device else label)
 
 
 def _merge(function: Function, source: str, outliner: Outliner, module: IRModule, grouping: _Grouping) -> Function:
@@ -101,7 +123,7 @@ def _merge(function: Function, source: str, outliner: Outliner, module: IRModule
     function = with_bindings(function, inner)
     if not any(binding.codegen for binding in function.bindings):
         return function
-    group_of = grouping(function.bindings, epochs)
+    group_of = grouping(source, function.bindings, epochs)
     ordered = sort_groups(function.bindings, group_of, epochs)
     if ordered is None:
         window = binding_window(function, None, module.constants)
@@ -110,10 +132,11 @@ def _merge(function: Function, source: str, outliner: Outliner, module: IRModule
     bindings: list[Binding] = []
     visible = SizeSources(function.params)
     for positions in ordered:
-        # Taken from the function: the labels of separated backends exist in the grouping only.
+        # Taken from the function: the labels of claims exist in the grouping only.
         members = [function.bindings[position] for position in positions]
         if members[0].codegen is not None:
-            members = [outliner.outline(source, members, _outputs(members, readers), visible)]
+            device = grouping.device_of(source, members[0])
+            members = [outliner.outline(source, members, _outputs(members, readers), visible, device)]
         bindings.extend(members)
         # Regions made later may take sizes from these values; earlier regions may not.
         for member in members:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Constant, Function, IRModule, Value, Var
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.sizes import SizeSources, cited_symbols, given_symbols
+from byoc_core.opset.attributes import AttrValue
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.rewrite import clone_bindings, map_regions, remap, with_bindings
 
@@ -35,7 +36,7 @@ class Outliner:
         self.functions: dict[str, Function] = {}
 
     def outline(
-        self, source: str, bindings: Sequence[Binding], outputs: Sequence[Var], visible: SizeSources
+        self, source: str, bindings: Sequence[Binding], outputs: Sequence[Var], visible: SizeSources, device: int = 0
     ) -> Binding:
         """Make a function of bindings and return the replacing call.
 
@@ -45,6 +46,7 @@ class Outliner:
             outputs: the values read outside, in order of definition; the call defines these values.
             visible: the values readable at the call. If the inputs do not give a symbolic size needed by the ops (from
                 ``m*n`` alone follows neither ``m`` nor ``n``), the first value giving the size becomes an input.
+            device: the number of the device running the function, among the devices of the backend's memory.
         """
         backend = str(bindings[0].codegen)
         inner_results = {id(result) for binding in bindings for result in binding.results}
@@ -62,7 +64,9 @@ class Outliner:
         unclaimed = [binding.claimed_by(None) for binding in bindings]
         body = clone_bindings(unclaimed, mapping)
         symbol = self._symbol(f"{backend}_{source}")
-        attrs = {"Codegen": backend, "global_symbol": symbol, "source": source}
+        attrs: dict[str, AttrValue] = {"Codegen": backend, "global_symbol": symbol, "source": source}
+        if device:
+            attrs["device"] = device
         self.functions[symbol] = Function(symbol, params, tuple(body), tuple(remap(o, mapping) for o in outputs), attrs)
         return Binding(
             tuple(outputs),

@@ -76,6 +76,9 @@ class _Body:
         return borders
 
     def _reason(self, before: int, after: int) -> tuple[str, list[str], str]:
+        devices = [self._regions[position].attrs.get("device", 0) for position in (before, after)]
+        if devices[0] != devices[1]:
+            return "other-device", [], f"the user places the ops on devices {devices[0]} and {devices[1]}"
         if self._epochs[before] != self._epochs[after]:
             first = bisect_left(self._impure, before)
             last = bisect_left(self._impure, after)

@@ -43,6 +43,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "view": "no region: the core makes a view of memory, or a copy if no view fits",
         # Two separate regions of one backend, beside `would-close-cycle` and `data-dependent-size`.
         "barrier": "an op with effects lies between the regions",
+        "other-device": "the user placed the regions on different devices",
         "handed-over": "one of the regions was handed over after the regions had been made",
         "search-limit": "the search reached the bound before deciding whether a pattern fits or merging closes a cycle",
         # The kit for backends serialising regions to graph documents.

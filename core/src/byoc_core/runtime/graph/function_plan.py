@@ -164,7 +164,9 @@ class Runner:
 
     def failure(self, index: int, error: Exception) -> ExecutionError:
         """Return the error for a node whose step failed, or could not be made."""
-        return node_failure(f"{self.where}, node {index} (`{self.ops[index]}`)", error)
+        part, op = self.parts[index], self.ops[index]
+        value = "" if part is None else part[1].removeprefix(f"{op} ")
+        return node_failure(f"{self.where}, node {index} (`{op}`{f', `{value}`' if value else ''})", error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,19 @@ def _write(kernel: Kernel) -> None:
     problem, last = "a region is in a missing image", c.Size(images - 1)
     missing = range_check(kernel, step.op, problem, numbers, regions, c.Size(0), last)
     large = () if pooling.samples else _size_checks(kernel, step, (rows, columns), corners)
-    kernel.finish_block((*missing, *large, *scratch.declare(kernel), *loops_around(body, [number], [regions], part=0)))
+    empty = _pixel_checks(kernel, step, lengths, regions)
+    kernel.finish_block(
+        (*empty, *missing, *large, *scratch.declare(kernel), *loops_around(body, [number], [regions], part=0))
+    )
+
+
+def _pixel_checks(kernel: Kernel, step: Step, lengths: Sequence[Dim], regions: Dim) -> c.Block:
+    """Return the statements failing on a region in an image without pixels; without regions such images are lawful."""
+    where = f"function `{kernel.scope.symbol}`, op `{step.op}`"
+    fail = c.Fail("ExecutionError", f"{where}: has a region in an image without pixels", ())
+    unsure = [length for length in lengths if not (isinstance(length, int) and length > 0)]
+    tests = tuple(c.If(c.Size(length).compare("==", 0), (fail,)) for length in unsure)
+    return (c.If(c.Size(regions).compare(">", 0), tests),) if tests else ()
 
 
 def _size_checks(kernel: Kernel, step: Step, axes: Sequence[RegionAxis], rois: c.Buffer) -> c.Block:
@@ -210,11 +222,10 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Require the sizes hidden from the type rules by symbols, and a pixel for the samples."""
-    x, rois, batches = map(shape_of, step.operands)
+    """Require the sizes hidden from the type rules by symbols."""
+    _, rois, batches = map(shape_of, step.operands)
     require_equal_sizes(scope, step, 1, rois, (rois[0], 4))
     require_equal_sizes(scope, step, 2, batches, rois[:1])
-    scope.require_at_least(step.op, "operand `x`", x, (0, 0, 1, 1))
 
 
 def _reads(step: Step, index: int) -> Access:

@@ -2,10 +2,12 @@
 
 A model may compute the number of channels at run time although the filter has a known number. The operand is then
 reshaped to the known size. The reshape fails at run time if the number of elements is another, and all later ops have
-the known size.
+the known size. The result is named after the value and the node, and the error has this name.
 """
 
 from __future__ import annotations
+
+import re
 
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import NodeContext
@@ -30,7 +32,15 @@ def with_size(node: NodeContext, value: Value, axis: int, size: Dim) -> Value:
         return value
     if size == 0 or not _is_check(shape, axis):
         return value
-    return node.reshape(value, (*shape[:axis], size, *shape[axis + 1 :]))
+    attrs: dict[str, object] = {"shape": (*shape[:axis], size, *shape[axis + 1 :])}
+    return node.emit_all("reshape", (value,), attrs, names=(_name(node, value),))[0]
+
+
+def _name(node: NodeContext, value: Value) -> str:
+    """Return the name of a checked operand, such as ``Conv_conv1_input_image``: the error of a call has this name."""
+    inputs = [name for index, name in enumerate(node.input_names) if name and node.value(index) is value]
+    text = f"{node.op_type} {node.path} input {inputs[0] if inputs else ''}"
+    return "_".join(re.findall(r"\w+", text, re.ASCII))
 
 
 def _is_check(shape: tuple[Dim, ...], axis: int) -> bool:
