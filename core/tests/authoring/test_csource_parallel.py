@@ -10,6 +10,7 @@ from byoc_core.authoring.csource_parallel import (
     ParallelLoop,
     team_function,
 )
+from byoc_core.authoring.size_names import SizeNames
 from byoc_core.dims import Dim, parse_dim
 
 LINES = ("  for (int64_t i = first_item; i < end_item; ++i) out[i] = x[i] + dim_n;",)
@@ -82,11 +83,14 @@ def test_estimates_of_any_size_are_compared() -> None:
     eight = text.replace(str(2**70), str(2**73))
     assert calls[0].startswith(f"  if ({eight} >= {PARALLEL_WORK_PS}) byoc_parallel_for(8, ")
     head, parameters = "int32_t f_(const float *x, int64_t dim_n)", ["const float *x", "int64_t dim_n"]
-    lines = team_function("f", head, parameters, work, parse_dim("n") * 4)
-    assert f"  if ({text} < {PARALLEL_WORK_PS}) {{" in lines
-    cold_text = text.replace(" + -", f" + {4 * COLD_BYTE_PS}.0 * dim_n + -")
+    lines = team_function("f", head, parameters, work, parse_dim("n") * 4, SizeNames(["n"]))
+    named = f"({2**70}.0 * dim_m * dim_n * dim_size_0 + -{2**70}.0 * dim_m)"
+    assert "  const int64_t dim_size_0 = byoc_floordiv((dim_n + 3), 4);" in lines
+    assert f"  if ({named} < {PARALLEL_WORK_PS}) {{" in lines
+    cold_text = named.replace(" + -", f" + {4 * COLD_BYTE_PS}.0 * dim_n + -")
     (team,) = (line for line in lines if "byoc_with_team(" in line)
     terms = team.partition("&byoc_call, ")[2].strip("();").split(" + ")
     assert sorted(terms) == sorted(cold_text.strip("()").split(" + "))
-    (team,) = (line for line in team_function("f", head, parameters, 5, 7) if "byoc_with_team(" in line)
+    known = team_function("f", head, parameters, 5, 7, SizeNames(["n"]))
+    (team,) = (line for line in known if "byoc_with_team(" in line)
     assert team == f"  byoc_with_team(f_in_team, &byoc_call, {5 + 7 * COLD_BYTE_PS}.0);"

@@ -40,7 +40,8 @@ def _draw(rng: Random, bench: Bench, number: int) -> tuple[Function, list[NDArra
         for reach, length, cut in zip(reaches, lengths, before, strict=True)
     ]
     groups = rng.choice((1, 1, 1, 2))
-    channels, out_channels, batch = groups * rng.randint(1, 4), rng.randint(1, 5), rng.randint(1, 3)
+    channels, batch = groups * rng.randint(1, 4), rng.randint(1, 3)
+    out_channels = rng.choice((rng.randint(1, 5), 16, 20))
     kernel_layout = rng.choice((f"IO{spatial}", f"OI{spatial}", f"{spatial}IO"))
     dims = {"N": batch, "C": channels, **dict(zip(spatial, sizes, strict=True))}
     data_layout = f"NC{spatial}" if layout == "first" else f"N{spatial}C"
@@ -107,6 +108,40 @@ def test_which_become_convolutions(
     filter_ = builder.const(np.ones(weight, "float32"))
     function = bench.add(builder, builder.emit("nn.conv2d_transpose", x, filter_, **attrs))
     assert ("nn.conv2d_transpose" in _ops(bench, function)) == is_transposed
+
+
+@pytest.mark.parametrize(
+    ("weight", "strides", "num_convolutions"),
+    [
+        ((8, 16, 3, 3), (2, 2), 4),  # 9 products in place of 16
+        ((8, 16, 3, 3), (3, 2), 6),
+        ((8, 16, 2, 2), (2, 2), 4),
+        ((8, 16, 3), (2,), 2),
+        ((8, 8, 3, 3), (2, 2), 1),  # four phases of 8 channels fill two vectors
+        ((8, 16, 5, 5), (2, 2), 1),  # windows of 3 by 3, by Winograd's algorithm
+        ((8, 16, 3, 3), (1, 1), 1),
+    ],
+)
+def test_phases_apart(weight: tuple[int, ...], strides: tuple[int, ...], num_convolutions: int) -> None:
+    bench = Bench()
+    builder = bench.builder()
+    rank = len(strides)
+    x = builder.param("x", tensor((2, 8, *(6, 5)[:rank]), "float32"))
+    draw = np.random.default_rng(0)
+    filter_ = builder.const(draw.integers(-4, 5, weight).astype("float32"))
+    attrs = {"strides": strides, "padding": (1,) * (2 * rank)}
+    function = bench.add(builder, builder.emit(f"nn.conv{rank}d_transpose", x, filter_, **attrs))
+    module = prepare_regions([function], bench.constants, FAMILIES)
+    bindings = module[function.name].bindings
+    assert sum(binding.op.name == f"nn.conv{rank}d" for binding in bindings) == num_convolutions
+    calls = bench.calls(function)
+    assert sum("conv" in call for call in calls) == num_convolutions
+    if num_convolutions > 1:
+        # The image comes with channels first; the phases are written side by side, and turned and cut in one copy.
+        assert len(calls) == num_convolutions + 2, calls
+    image = draw.integers(-4, 5, (2, 8, *(6, 5)[:rank])).astype("float32")
+    (actual,), (expected,) = bench.run(function, image), bench.reference(function, image)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_a_filter_given_by_the_caller_stays_transposed() -> None:

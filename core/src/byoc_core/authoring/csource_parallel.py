@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.size_names import SizeNames
 from byoc_core.dims import Dim
 from byoc_core.native.c_text import c_real
 from byoc_core.native.plain_c import PLAIN_C
@@ -178,7 +179,9 @@ def is_enough_work(count: Dim, work_ps: Dim, least_ps: int) -> bool:
     return count not in (0, 1) and (not isinstance(work_ps, int) or work_ps >= least_ps)
 
 
-def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Dim, nbytes: Dim) -> list[str]:
+def team_function(
+    symbol: str, head: str, parameters: Sequence[str], work_ps: Dim, nbytes: Dim, sizes: SizeNames
+) -> list[str]:
     """Return a C function to call ``<symbol>_all`` with the same arguments, in a team kept awake during the call.
 
     Exported C has no team: there the function calls ``<symbol>_all`` directly.
@@ -189,14 +192,15 @@ def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Di
         parameters: C declarations of the parameters (not empty).
         work_ps: estimated picoseconds of the work in all parallel loops; a call with too little work wakes no thread.
         nbytes: bytes of memory read and written by the call; after a pause, caches hold little of this memory.
+        sizes: the C variables for sizes in the function.
     """
     names = [_name(text) for text in parameters]
     fields = "".join(f" {text};" for text in parameters)
     # Parameters are named after values of the model, never like this.
     call, passed = "byoc_call", ", ".join(f"byoc_call->{name}" for name in names)
     cold_work_ps = work_ps + nbytes * COLD_BYTE_PS
-    cold_work = f"{cold_work_ps}.0" if isinstance(cold_work_ps, int) else c_real(cold_work_ps)
-    serial_test = [] if isinstance(work_ps, int) else [f"  if ({c_real(work_ps)} < {PARALLEL_WORK_PS}) {{"]
+    serial_test = [] if isinstance(work_ps, int) else [f"  if ({sizes.real(work_ps)} < {PARALLEL_WORK_PS}) {{"]
+    cold_work = sizes.real(cold_work_ps)
     return [
         f"#ifndef {PLAIN_C}",
         f"struct {symbol}_call {{{fields} int32_t status; }};",
@@ -209,6 +213,7 @@ def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Di
         f"#ifdef {PLAIN_C}",
         f"  return {symbol}_all({', '.join(names)});",
         "#else",
+        *(f"  {line}" for line in sizes.definitions),
         *serial_test,
         *([f"    return {symbol}_all({', '.join(names)});", "  }"] if serial_test else []),
         f"  struct {symbol}_call {call} = {{{', '.join(names)}, 0}};",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from byoc_core.authoring.csource_kernels import KernelFacts, KernelRecord
 from byoc_core.authoring.csource_parallel import team_function
@@ -11,11 +12,11 @@ from byoc_core.authoring.csource_shared import WORKSPACE_ALIGNMENT, ConstantPool
 from byoc_core.authoring.csource_types import (
     C_LIBRARY_NAMES,
     NameTable,
-    c_dim,
     c_identifier,
     c_symbol,
     c_type,
 )
+from byoc_core.authoring.size_names import SizeNames
 from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
@@ -23,7 +24,7 @@ from byoc_core.ir import Binding, Constant, Function, TensorType, Value, Var
 from byoc_core.native.c_text import c_string
 from byoc_core.runtime.parts import ops_text
 
-__all__ = ["FunctionScope"]
+__all__ = ["FunctionScope", "SizeCheck"]
 
 # Names of the three layers and of their local variables; a parameter with such a name is renamed.
 _RESERVED = (
@@ -37,6 +38,22 @@ _RESERVED = (
 )
 _MARK = "BYOC_MARK_PART"
 _RESERVED_PREFIXES = ("byoc_", "constant_", "dim_", "buf_", "workspace", "scratch")
+
+
+class SizeCheck(NamedTuple):
+    """A check of sizes in front of a function: sets an error and is nonzero if the sizes do not fit.
+
+    Attributes:
+        call: the text of the C call, without the sizes and the closing parenthesis.
+        sizes: the sizes, the last arguments of the call.
+    """
+
+    call: str
+    sizes: tuple[Dim, ...]
+
+    def text(self, names: SizeNames) -> str:
+        """Return the call as C, with C variables for sizes."""
+        return f"{', '.join([self.call, *map(names.text, self.sizes)])})"
 
 
 class FunctionScope:
@@ -58,7 +75,8 @@ class FunctionScope:
         records: the kernels, placed before the function.
         visiting: the op being visited, computed by kernels unless their facts name other ops.
         statements: the function's calls, in order.
-        checks: C expressions over the sizes; a failing check sets an error and is nonzero, and the call ends.
+        checks: the checks of sizes, in order; a call ends at the first failing check.
+        sizes: the C variables for sizes in the statements, defined in front of the statements.
         workspace_nbytes: bytes of scratch memory that a caller may hand over; see :meth:`workspace`.
         team_work_ps: estimated picoseconds of work in the function's parallel loops; 0 if no team need be awake for
             these loops (see ``byoc_with_team``).
@@ -93,7 +111,8 @@ class FunctionScope:
         self.records: list[KernelRecord] = []
         self.visiting: tuple[Binding, ...] = ()
         self.statements: list[str] = []
-        self.checks: list[str] = []
+        self.checks: list[SizeCheck] = []
+        self.sizes = SizeNames(self.symbols)
         self.workspace_nbytes: Dim = 0
         self.team_work_ps: Dim = 0
         self.team_nbytes: Dim = 0
@@ -144,7 +163,7 @@ class FunctionScope:
             name = self._destinations.get(var)
             if name is None:
                 shape, dtype = tensor_type(var, self.where)
-                size = c_dim(product(shape))
+                size = self.sizes.text(product(shape))
                 positive = size.isdigit() and size != "0"
                 nbytes = f"{dtype_info(dtype).itemsize} * {size}" + ("" if positive else " + 1")
                 name = self.allocate(c_type(dtype), f"buf_{len(self._buffers)}", nbytes)
@@ -278,7 +297,7 @@ class FunctionScope:
                 self._add_check(f'byoc_check_least("{self.symbol}", "{op}", "{what}", {axis}', dim, bound)
 
     def _add_check(self, call: str, size: Dim, expected: Dim) -> None:
-        check = f"{call}, {c_dim(size)}, {c_dim(expected)})"
+        check = SizeCheck(call, (size, expected))
         if check not in self.checks:
             self.checks.append(check)
 
@@ -293,7 +312,7 @@ class FunctionScope:
             source = self.value(result)
             if source != name:
                 shape, dtype = tensor_type(result, self.where)
-                nbytes = f"{dtype_info(dtype).itemsize} * (size_t){c_dim(product(shape))}"
+                nbytes = f"{dtype_info(dtype).itemsize} * (size_t){self.sizes.text(product(shape))}"
                 self.statements.append(f"memcpy({name}, {source}, {nbytes});")
 
     def raw_function(self) -> str:
@@ -301,7 +320,8 @@ class FunctionScope:
 
         The parameters are pointers, then symbolic sizes; the result is a status.
         """
-        body = self._body()
+        statements = self._body()
+        body = [*(f"  {line}" for line in self.sizes.definitions), *statements]
         parameters = [
             *(
                 f"const {c_type(tensor_type(p, self.where)[1])} *{n}"
@@ -322,7 +342,8 @@ class FunctionScope:
         if self.team_work_ps == 0:
             return "\n".join([f"{head} {{", *unused, *body, "}"])
         serial_head = f"static int32_t {self.symbol}_all({listed})"
-        lines = team_function(self.symbol, head, parameters, self.team_work_ps, self.team_nbytes)
+        sizes = SizeNames(self.symbols)
+        lines = team_function(self.symbol, head, parameters, self.team_work_ps, self.team_nbytes, sizes)
         return "\n".join([f"{serial_head} {{", *unused, *body, "}", "", *lines])
 
     @staticmethod
@@ -333,7 +354,7 @@ class FunctionScope:
         no_memory = f'byoc_fail("MemoryError", "function `{self.symbol}`: no memory for intermediate tensors")'
         own, freed = [], []
         if self.workspace_nbytes != 0:
-            nbytes = c_dim(self.workspace_nbytes)
+            nbytes = self.sizes.text(self.workspace_nbytes)
             # Never allocate zero bytes: the result could not be distinguished from a failure.
             nbytes += "" if isinstance(self.workspace_nbytes, int) else f" + {WORKSPACE_ALIGNMENT}"
             own = [

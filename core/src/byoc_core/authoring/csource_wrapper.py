@@ -6,11 +6,12 @@ The raw function inside does not check sizes. Some sizes must agree, although sy
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from byoc_core.authoring.csource_scope import FunctionScope
+from byoc_core.authoring.csource_scope import FunctionScope, SizeCheck
 from byoc_core.authoring.csource_shared import tensor_type
-from byoc_core.authoring.csource_types import c_dim, c_symbol
+from byoc_core.authoring.csource_types import c_symbol
+from byoc_core.authoring.size_names import SizeNames
 from byoc_core.dims import Dim, DimExpr, broadcast_pairs, symbols_of
 from byoc_core.dtypes import DLCode, dtype_info
 from byoc_core.errors import CodegenError
@@ -50,10 +51,18 @@ def wrapper_function(scope: FunctionScope) -> str:
         lines.append(f"  if ({check}) return -1;")
         axes += [(name, axis, dim) for axis, dim in enumerate(shape)]
     solved = _solve(scope, axes, lines)
-    for name, axis, dim in axes:
-        if (name, axis) not in solved:
-            check = f"byoc_check_size({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}, {c_dim(dim)})"
-            lines.append(f"  if ({check}) return -1;")
+    names_of_sizes = SizeNames(scope.symbols)
+    unsolved = [(name, axis, dim) for name, axis, dim in axes if (name, axis) not in solved]
+    lines += _check_lines(
+        [
+            *_broadcast_checks(scope),
+            *(
+                SizeCheck(f"byoc_check_size({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}", (dim,))
+                for name, axis, dim in unsolved
+            ),
+        ],
+        names_of_sizes,
+    )
     if scope.checks:
         lines.append(f"  if ({scope.symbol}_sizes_({', '.join(_size_names(scope))})) return -1;")
     params = list(zip(scope.function.params, scope.inputs, strict=True))
@@ -61,8 +70,8 @@ def wrapper_function(scope: FunctionScope) -> str:
     data = [f"byoc_bools_{bools.index(name)}" if name in bools else f"byoc_data({name})" for _, name in arguments]
     sizes = _size_names(scope)
     if scope.workspace_nbytes != 0:
-        check = f"byoc_check_workspace({_quoted(scope.symbol)}, workspace, {c_dim(scope.workspace_nbytes)})"
-        lines.append(f"  if (workspace && {check}) return -1;")
+        nbytes_check = SizeCheck(f"byoc_check_workspace({_quoted(scope.symbol)}, workspace", (scope.workspace_nbytes,))
+        lines += _check_lines([nbytes_check], names_of_sizes, "workspace && ")
         sizes.append("workspace ? byoc_data(workspace) : NULL")
     head = f"BYOC_EXPORT int32_t {scope.symbol}_wrapper_({parameters or 'void'})"
     call = f"{scope.symbol}_({', '.join([*data, *sizes])})"
@@ -76,10 +85,7 @@ def size_checks(scope: FunctionScope) -> str:
     if not scope.checks and not pairs:
         return ""
     names = _size_names(scope)
-    lines = [
-        *(f"  (void){name};" for name in names),
-        *(f"  if ({check}) return -1;" for check in (*pairs, *scope.checks)),
-    ]
+    lines = [f"  (void){name};" for name in names] + _check_lines([*pairs, *scope.checks], SizeNames(scope.symbols))
     parameters = ", ".join(f"int64_t {name}" for name in names)
     head = f"BYOC_EXPORT int32_t {scope.symbol}_sizes_({parameters})"
     return "\n".join([f"{head} {{", *lines, "  return 0;", "}"])
@@ -89,12 +95,26 @@ def _size_names(scope: FunctionScope) -> list[str]:
     return list(map(c_symbol, scope.symbols))
 
 
-def _broadcast_checks(scope: FunctionScope) -> list[str]:
+def _check_lines(checks: Iterable[SizeCheck], names: SizeNames, condition: str = "") -> list[str]:
+    """Return the lines to run checks in order, each behind the definitions of the C variables first used by the check.
+
+    A failing check may protect later sizes from an overflow.
+    """
+    lines: list[str] = []
+    for check in checks:
+        num_known = len(names.definitions)
+        text = check.text(names)
+        lines += (f"  {line}" for line in names.definitions[num_known:])
+        lines.append(f"  if ({condition}{text}) return -1;")
+    return lines
+
+
+def _broadcast_checks(scope: FunctionScope) -> list[SizeCheck]:
     """Return the checks of broadcasting pairs of sizes in the signature, each once."""
     values = (*scope.function.params, *scope.function.results)
     dims = [dim for value in values for dim in tensor_type(value, scope.where)[0]]
-    pairs = dict.fromkeys((c_dim(left), c_dim(right)) for dim in dims for left, right in broadcast_pairs(dim))
-    return [f"byoc_check_broadcast({_quoted(scope.symbol)}, {left}, {right})" for left, right in pairs]
+    pairs = dict.fromkeys(pair for dim in dims for pair in broadcast_pairs(dim))
+    return [SizeCheck(f"byoc_check_broadcast({_quoted(scope.symbol)}", pair) for pair in pairs]
 
 
 def _bool_lines(scope: FunctionScope, bools: Sequence[str], call: str) -> list[str]:
@@ -129,7 +149,6 @@ def _solve(scope: FunctionScope, axes: list[tuple[str, int, Dim]], lines: list[s
         raise CodegenError(
             scope.where, f"the size of {', '.join(sorted(missing))} cannot be computed from the shapes of the arguments"
         )
-    lines += [f"  if ({check}) return -1;" for check in _broadcast_checks(scope)]
     return used
 
 

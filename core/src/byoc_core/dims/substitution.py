@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from byoc_core.dims.algebra import Atom, Dim, DimExpr, only_atom, terms_of
+from byoc_core.dims.algebra import Atom, Dim, DimExpr, from_terms, only_atom, terms_of
 from byoc_core.dims.division import exact_div, floordiv, mod
 from byoc_core.dims.selection import CALLS, dim_max
 from byoc_core.dims.values import value_function
@@ -20,6 +20,7 @@ __all__ = [
     "linear_form",
     "linear_terms",
     "match_symbols",
+    "replace_calls",
     "shape_symbols",
     "solve_symbol",
     "substitute",
@@ -100,6 +101,26 @@ def broadcast_pairs(dim: Dim) -> list[tuple[Dim, Dim]]:
 def has_calls(dim: Dim) -> bool:
     """Return whether a dimension is no polynomial: it contains a quotient, remainder, extremum or broadcast."""
     return not isinstance(dim, int) and any(atom.op for monomial, _ in dim.terms for atom, _ in monomial)
+
+
+def replace_calls(dim: Dim, symbol_of: Callable[[str, Dim, Dim], str]) -> Dim:
+    """Return a polynomial: a dimension with a symbol in place of each outermost call.
+
+    Args:
+        dim: the dimension.
+        symbol_of: returns the symbol for a call from the function's name and both arguments; different calls have
+            different symbols.
+    """
+    if isinstance(dim, int) or not has_calls(dim):
+        return dim
+
+    def replaced(atom: Atom) -> Atom:
+        return Atom("", symbol_of(atom.op, *atom.args)) if atom.op else atom
+
+    return from_terms(
+        (tuple(sorted((replaced(atom), exponent) for atom, exponent in monomial)), factor)
+        for monomial, factor in dim.terms
+    )
 
 
 def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:

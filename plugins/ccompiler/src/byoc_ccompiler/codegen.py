@@ -17,7 +17,6 @@ from byoc_core.authoring.csource import (
     WORKSPACE_ALIGNMENT,
     CSourceCodegen,
     FunctionScope,
-    c_dim,
     c_type,
 )
 from byoc_core.dims import Dim, product
@@ -159,7 +158,7 @@ class FusedCodegen(CSourceCodegen):
             offsets, total = plan_block([buffer.interval for buffer in buffers], WORKSPACE_ALIGNMENT)
             block = scope.workspace(WORKSPACE_ALIGNMENT if total == 0 else total)
             for buffer, offset in zip(buffers, offsets, strict=True):
-                address = block if offset == 0 else f"({block} + {c_dim(offset)})"
+                address = block if offset == 0 else f"({block} + {scope.sizes.text(offset)})"
                 scope.statements.append(f"{buffer.ctype} *const {buffer.name} = ({buffer.ctype} *){address};")
         return scratch
 
@@ -182,7 +181,7 @@ def _pointer(scope: FunctionScope, memory: MemoryPlan, value: Value) -> str:
     """Return the C expression of the pointer to the first element of a value."""
     location = memory.find(value)
     pointer = scope.value(location.base)
-    return pointer if location.layout.offset == 0 else f"{pointer} + {c_dim(location.layout.offset)}"
+    return pointer if location.layout.offset == 0 else f"{pointer} + {scope.sizes.text(location.layout.offset)}"
 
 
 def _nbytes(count: Dim, dtype: str) -> Dim:

@@ -35,6 +35,7 @@ from byoc_core.authoring.c import (
     Uses,
     anonymous_text,
     lower_nest,
+    name_sizes,
     outline,
     parallel_works,
     print_function,
@@ -351,9 +352,12 @@ class Kernel:
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
         function = outline(function, has_team=has_team, calls=self.context.calls)
         uses = uses_of(function)
-        self.sizes = list(map(c_symbol, sorted(uses.symbols)))
+        printed, sizes = name_sizes(function, uses)
+        uses = uses_of(printed) if sizes else uses
+        symbols = sorted(uses.symbols)
+        self.sizes = [self.scope.sizes.variable(sizes[name]) if name in sizes else c_symbol(name) for name in symbols]
         # The layers of a network repeat: C compilers take longest of all, and get a kernel once.
-        key = anonymous_text(function, uses=uses)
+        key = anonymous_text(printed, uses=uses)
         shared_name = self.scope.reuse_kernel(key, origins, described)
         if shared_name is not None:
             self.name = shared_name
@@ -361,7 +365,7 @@ class Kernel:
         self._share(uses)
         facts = KernelFacts(origins, function, schedule=self.schedule)
         target = PORTABLE if self.options.portable else C11_KERNELS
-        text, prototype = print_function(function, target, uses), print_prototype(function, target, uses)
+        text, prototype = print_function(printed, target, uses), print_prototype(printed, target, uses)
         self.name = self.scope.declare_kernel(text, hint, facts, key=key, prototype=prototype)
 
 

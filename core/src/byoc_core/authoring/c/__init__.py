@@ -39,6 +39,7 @@ from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unrav
 from byoc_core.authoring.c.linear_maps import linear_map
 from byoc_core.authoring.c.loop_tree import describe_loops
 from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
+from byoc_core.authoring.c.named_sizes import name_sizes
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
 from byoc_core.authoring.c.outline import ParallelWork, outline, parallel_works, serialise
@@ -171,6 +172,7 @@ __all__ = [
     "lower_nest",
     "map_to_grid",
     "merge_nests",
+    "name_sizes",
     "outline",
     "parallel_works",
     "peeled",

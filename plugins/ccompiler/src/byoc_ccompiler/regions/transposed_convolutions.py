@@ -4,12 +4,17 @@ Along an axis with stride ``s``, filter size ``k`` and padding ``p`` before, res
 ``x[q - j] * w[r + s * j]`` with ``y + p = s * q + r``. So a convolution with stride 1, windows of ``ceil(k / s)``
 elements and ``s`` times the output channels computes all phases ``r`` at ``q``. The phases are then placed side by side
 (pixel shuffle, W. Shi et al., CVPR 2016), and the padding is cut off.
+
+A phase has fewer taps than ``ceil(k / s)`` if the stride does not divide the filter size: a common window multiplies by
+zeros, 7 of 16 times for filters of size 3 and stride 2. If cheaper, each phase is a convolution with the phase's own
+taps, and writes between the elements of the other phases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 from byoc_core.dims import Dim, ceildiv
@@ -26,6 +31,10 @@ __all__ = ["convolve_transposed"]
 _RANKS = (1, 2)
 _MOST_WORK = 4
 """The most products for each product of the filter; others are products with zeros."""
+_LANES = 16
+"""Output channels side by side in a vector."""
+_WINOGRAD_GAIN = 2
+"""The products of a window for each product of Winograd's algorithm, about."""
 _END = np.iinfo(np.int64).max
 
 
@@ -55,7 +64,8 @@ def _convolve(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     num_taps, num_products = taps[..., 0, 0].size, prod(windows) * prod(strides)
     if not all(isinstance(size, int) and size >= 0 for size in after) or num_products > _MOST_WORK * num_taps:
         return None
-    if not graph.may_add(taps.nbytes // num_taps * num_products):
+    are_apart = _are_cheaper_apart(taps.shape, strides, windows)
+    if not graph.may_add(taps.nbytes // num_taps * (num_taps if are_apart else num_products)):
         return None
     channels, order = taps.shape[-2], _to_channels_last(layout)
     attrs = {
@@ -66,10 +76,15 @@ def _convolve(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         "dilation": dilation,
     }
     image = graph.emit("permute_dims", (x,), {"axes": order}, name="image")
-    operands = (image, graph.const(_phases(taps, windows, strides)))
-    # The convolution bears the name of the result, by which schedules are offered and chosen.
-    phases = graph.emit(f"nn.conv{rank}d", operands, attrs, schedule=binding.schedule)
-    result = _shuffled(graph, phases, (shape_of(x)[layout.index("N")], steps, strides, channels))
+    sizes_of_phases = (shape_of(x)[layout.index("N")], steps, strides, channels)
+    if are_apart:
+        phases_apart = _convolved_apart(graph, image, taps, {**attrs, "strides": strides}, binding.schedule)
+        result = _joined(graph, phases_apart, sizes_of_phases)
+    else:
+        operands = (image, graph.const(_phases(taps, windows, strides)))
+        # The convolution bears the name of the result, by which schedules are offered and chosen.
+        phases = graph.emit(f"nn.conv{rank}d", operands, attrs, schedule=binding.schedule)
+        result = _shuffled(graph, phases, sizes_of_phases)
     result = _cut(graph, result, before, [count * stride for count, stride in zip(steps, strides, strict=True)], outs)
     return (
         graph.emit(
@@ -96,6 +111,66 @@ def _phases(taps: NDArray, windows: Sequence[int], strides: Sequence[int]) -> ND
     order = (*range(1, 2 * rank, 2), 2 * rank, 2 * rank + 1, *range(0, 2 * rank, 2))
     outputs = int(np.prod(strides)) * taps.shape[rank]
     return np.ascontiguousarray(flipped.transpose(order).reshape(outputs, taps.shape[-1], *windows))
+
+
+def _are_cheaper_apart(shape: Sequence[int], strides: Sequence[int], windows: Sequence[int]) -> bool:
+    """Return whether a convolution for each phase takes fewer products of vectors than a convolution of all phases.
+
+    Args:
+        shape: the sizes of the filter, the output channels and the input channels.
+        strides: the strides.
+        windows: the window of a convolution of all phases.
+    """
+    rank, num_phases, channels = len(strides), prod(strides), shape[-2]
+    if num_phases == 1 or any(size < stride for size, stride in zip(shape, strides, strict=False)):
+        return False
+    together = prod(windows) * -(-num_phases * channels // _LANES)
+    apart = prod(shape[:rank]) * -(-channels // _LANES)
+    return apart <= (together // _WINOGRAD_GAIN if windows == [3, 3] else together)
+
+
+def _convolved_apart(
+    graph: RewriteGraph, image: Value, taps: NDArray, attrs: Mapping[str, Any], schedule: str | None
+) -> list[Value]:
+    """Return the phases in order, the phases of the last axis fastest, each from a convolution with the phase's taps.
+
+    Args:
+        graph: receives the convolutions.
+        image: the image, channels last.
+        taps: the filter, ``(*sizes, O, I)``.
+        attrs: the attributes of a convolution of all phases, and the strides of the transposed convolution.
+        schedule: the schedule of the phase with the most taps, the first; this phase bears the name of the result, by
+            which schedules are offered and chosen.
+    """
+    strides = attrs["strides"]
+    rank = len(strides)
+    results: list[Value] = []
+    for phase in np.ndindex(*strides):
+        own = taps[tuple(slice(first, None, stride) for first, stride in zip(phase, strides, strict=True))]
+        flipped = np.flip(own, tuple(range(rank)))  # the first tap meets the last element of a window
+        filter_ = graph.const(np.ascontiguousarray(flipped.transpose(rank, rank + 1, *range(rank))))
+        padding = (*(size - 1 for size in own.shape[:rank]), *attrs["padding"][rank:])
+        name, phase_schedule = ("phase", None) if any(phase) else (None, schedule)
+        phase_attrs = {**attrs, "strides": (1,) * rank, "padding": padding}
+        results.append(graph.emit(f"nn.conv{rank}d", (image, filter_), phase_attrs, name=name, schedule=phase_schedule))
+    return results
+
+
+def _joined(
+    graph: RewriteGraph, phases: Sequence[Value], sizes: tuple[Dim, Sequence[Dim], Sequence[int], int]
+) -> Value:
+    """Return separate phases side by side, channels last."""
+    batch, steps, strides, channels = sizes
+    rank = len(strides)
+    shape = (batch, *(size for step in steps for size in (step, 1)), channels)
+    parts = [graph.emit("reshape", (phase,), {"shape": shape}, name="apart") for phase in phases]
+    for axis in reversed(range(rank)):
+        stride = strides[axis]
+        groups = [parts[first : first + stride] for first in range(0, len(parts), stride)]
+        attrs = {"axis": 2 + 2 * axis}
+        parts = [graph.emit("concat", group, attrs, name="turned") if stride > 1 else group[0] for group in groups]
+    lengths = [count * stride for count, stride in zip(steps, strides, strict=True)]
+    return graph.emit("reshape", tuple(parts), {"shape": (batch, *lengths, channels)}, name="joined")
 
 
 def _shuffled(graph: RewriteGraph, phases: Value, sizes: tuple[Dim, Sequence[Dim], Sequence[int], int]) -> Value:
