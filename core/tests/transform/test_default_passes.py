@@ -41,6 +41,7 @@ def test_each_pass_is_timed() -> None:
         "TakeIntegers",
         "Simplify",
         "FoldPad",
+        "FuseTextCounts",
         "FoldBatchNorm",
         "RemoveDeadCode",
         "HoistSeeds",
