@@ -3,6 +3,7 @@
 #include "host_kernels.h"
 #include "objects.h"
 #include "recorder.h"
+#include "string_kernels.h"
 #include "team.h"
 #include "vector_functions.h"
 
@@ -79,14 +80,20 @@ PyMODINIT_FUNC PyInit__native(void) {
   if (add_address(module, "TEAM_RUNNER", (void (*)(void))byoc_team_run) ||
       add_address(module, "PART_MARKER", (void (*)(void))byoc_mark_part) ||
       PyModule_AddFunctions(module, byoc_recorder_methods) ||
-      PyModule_AddFunctions(module, byoc_host_kernel_methods) || add_vector_functions(module))
+      PyModule_AddFunctions(module, byoc_host_kernel_methods) ||
+      PyModule_AddFunctions(module, byoc_string_kernel_methods) ||
+      PyModule_AddFunctions(module, byoc_text_kernel_methods) || add_vector_functions(module))
     goto fail;
   byoc_code_type = (PyTypeObject *)add_type(module, &byoc_code_spec);
   byoc_frame_type = (PyTypeObject *)add_type(module, &byoc_frame_spec);
   byoc_plan_type = (PyTypeObject *)add_type(module, &byoc_plan_spec);
+  byoc_key_table_type = (PyTypeObject *)add_type(module, &byoc_key_table_spec);
+  byoc_gram_tree_type = (PyTypeObject *)add_type(module, &byoc_gram_tree_spec);
   PyObject *entry_type = add_type(module, &byoc_entry_spec);
   PyObject *bound_type = add_type(module, &byoc_bound_spec);
-  if (!byoc_code_type || !byoc_frame_type || !byoc_plan_type || !entry_type || !bound_type) goto fail;
+  if (!byoc_code_type || !byoc_frame_type || !byoc_plan_type || !byoc_key_table_type || !byoc_gram_tree_type ||
+      !entry_type || !bound_type)
+    goto fail;
   Py_DECREF(entry_type);
   Py_DECREF(bound_type);
   return module;

@@ -71,6 +71,60 @@ def choose_boxes(
     /,
 ) -> bytearray: ...
 
+# The kernels of byoc_core.runtime.strings and byoc_core.runtime.graph.native_strings; None for operands left to the
+# reference kernels.
+def pack_strings(items: list[Any], lengths: _NDArray, /) -> bytearray | None: ...
+def unpack_strings(data: _NDArray, lengths: _NDArray, /) -> list[str] | None: ...
+def change_case(data: _NDArray, lengths: _NDArray, is_upper: bool, new_lengths: _NDArray, /) -> bytearray | None: ...
+def find_runs(
+    data: _NDArray,
+    lengths: _NDArray,
+    is_member: bytes,
+    min_length: int,
+    splits_runs: bool,
+    has_marks: bool,
+    pad_nbytes: int,
+    /,
+) -> tuple[int, bytearray, bytearray] | None: ...
+def take_spans(data: _NDArray, starts: _NDArray, lengths: _NDArray, /) -> bytearray | None: ...
+def take_ragged(data: _NDArray, lengths: _NDArray, indices: _NDArray, itemsize: int, /) -> bytearray | None: ...
+
+class KeyTable:
+    def __new__(cls, data: _NDArray, lengths: _NDArray, /) -> Self: ...
+    def find(self, data: _NDArray, lengths: _NDArray, indices: _NDArray, /) -> bool: ...
+
+class GramTree:
+    def __new__(cls, items: _NDArray, sizes: _NDArray, columns: _NDArray, num_columns: int, /) -> Self: ...
+    def count(
+        self,
+        rows: _NDArray,
+        num_rows: int,
+        min_length: int,
+        max_length: int,
+        max_skip: int,
+        counts: _NDArray,
+        /,
+    ) -> None: ...
+
+# Letters: 0 to keep the case, 1 for lower case, 2 for upper case. False for strings left to the reference kernel.
+def count_tokens(
+    keys: KeyTable,
+    tree: GramTree,
+    data: _NDArray,
+    lengths: _NDArray,
+    letters: int,
+    is_member: bytes,
+    min_characters: int,
+    splits_runs: bool,
+    has_marks: bool,
+    padding: bytes,
+    min_length: int,
+    max_length: int,
+    max_skip: int,
+    counts: _NDArray,
+    /,
+) -> bool: ...
+
 # The address returned by byoc_core.runtime.threads.team_runner.
 TEAM_RUNNER: int
 

@@ -48,6 +48,8 @@ STATE = {
     "dtypes.float_limits": "of a dtype",
     "kernels.delegated._evaluator": "of a node of ONNX, by its text",
     "kernels.numpy_kernel._has_loop": "of a ufunc and dtypes",
+    "kernels.token_runs.token_runs": "of a kind and expressions of tokens",
+    "kernels.tokens.compile_expression": "of a regular expression",
     "opset.delegated.delegated_op": "of a name",
     "kernels.numpy_kernel._takes_out": "of a kernel",
     "pattern.plan.plan_of": "of a pattern",

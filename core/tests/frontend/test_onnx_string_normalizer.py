@@ -10,8 +10,8 @@ import onnx
 import onnxruntime
 import pytest
 from byoc_core import onnx_backend
-from byoc_core.errors import ExecutionError
-from byoc_core.kernels.string_normalizer import normalize_strings
+from byoc_core.errors import FrontendError
+from byoc_core.frontend.onnx import from_onnx
 
 WORDS = ["Monday", "", "\u00c9t\u00e9 and monday", "tuesday", "MONDAY", "and"]
 
@@ -46,8 +46,10 @@ def test_results_are_those_of_onnxruntime(
     assert found.tolist() == expected.tolist()
 
 
-def test_malformed_calls() -> None:
-    with pytest.raises(ExecutionError, match=r"needs other strings; got \(2, 1\), expected \(C,\) or \(1, C\)"):
-        normalize_strings(np.array([["a"], ["b"]], object), "NONE", (), is_case_sensitive=True)
-    with pytest.raises(ExecutionError, match="has an unknown case; got TITLE, expected NONE, LOWER, UPPER"):
-        normalize_strings(np.array(["a"], object), "TITLE", (), is_case_sensitive=True)
+def test_malformed_nodes() -> None:
+    model = _model(2)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    with pytest.raises(FrontendError, match=r"needs other strings; got \(2, n\), expected \(C,\) or \(1, C\)"):
+        from_onnx(model)
+    with pytest.raises(FrontendError, match="has an unknown case; got TITLE, expected NONE, LOWER, UPPER"):
+        from_onnx(_model(1, case_change_action="TITLE"))

@@ -222,14 +222,12 @@ def test_a_text_pipeline(tmp_path: Path) -> None:
     expected: Any = ReferenceEvaluator(model).run(None, feeds)[0]  # type: ignore[index]
     np.testing.assert_array_equal(onnx_backend.prepare(model, backends=[]).run(feeds)[0], expected)
     executable = byoc_core.build(from_onnx(model), [])
-    text = executable.report()
-    assert (
-        "delegated by the host to the package onnx: 2 ops: onnx.StringNormalizer (1x), onnx.TfIdfVectorizer (1x)"
-        in text
-    )
+    assert "delegated" not in executable.report()
     executable.save(tmp_path / "text.byoc")
     data, lengths = pack_strings(feeds["x"])
     script = f"""
+import sys
+sys.modules["onnx"] = None
 import numpy as np, byoc_core
 machine = byoc_core.VirtualMachine(byoc_core.load({str(tmp_path / "text.byoc")!r}))
 y = machine.run("main", {{"x.bytes": np.array({data.tolist()}, "uint8"), "x.lengths": np.array({lengths.tolist()})}})

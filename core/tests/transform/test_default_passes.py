@@ -42,6 +42,7 @@ def test_each_pass_is_timed() -> None:
         "LowerEinsum",
         "Simplify",
         "FoldPad",
+        "FuseTextCounts",
         "FoldBatchNorm",
         "RemoveDeadCode",
         "HoistSeeds",

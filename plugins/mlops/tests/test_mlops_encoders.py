@@ -106,7 +106,7 @@ X = np.array([1, 2])
         (
             "OneHotEncoder",
             {"cats_strings": ["a"]},
-            "has categories of text, an unsupported type of elements; expected `cats_int64s`",
+            "has categories of text for numbers; expected `cats_int64s`",
         ),
         ("OneHotEncoder", {}, "lacks attribute `cats_int64s`"),
         (

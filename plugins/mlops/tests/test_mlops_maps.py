@@ -13,11 +13,7 @@ import onnxruntime
 import pytest
 from byoc_core import onnx_backend
 from byoc_core.errors import CallError, ExecutionError, FrontendError
-from byoc_core.runtime.strings import pack_strings
 from byoc_mlops.importers import DOMAIN
-from byoc_mlops.key_kernel import string_index
-from hypothesis import given
-from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 TYPES = {int: TensorProto.INT64, float: TensorProto.FLOAT, str: TensorProto.STRING, np.float64: TensorProto.DOUBLE}
@@ -77,28 +73,6 @@ def test_integers_are_looked_up_in_a_vocabulary(mapping: dict[int, float]) -> No
 def test_texts_of_a_vocabulary() -> None:
     model = _model("DictVectorizer", int, str, int64_vocabulary=[5, 1, 9])
     _check(model, {9: "neun", 5: "fünf"}, ["fünf", "", "neun"])
-
-
-@given(st.dictionaries(st.text(max_size=2), st.integers(-9, 9), max_size=5), st.lists(st.text(max_size=2), max_size=5))
-def test_strings_are_found_like_keys_of_a_dictionary(mapping: dict[str, int], texts: list[str]) -> None:
-    data, lengths = pack_strings(texts)
-    key_data, key_lengths = pack_strings([*mapping])
-    found = string_index(data, lengths, key_data, key_lengths)
-    keys = [*mapping]
-    assert found.tolist() == [keys.index(text) if text in mapping else len(keys) for text in texts]
-    assert found.dtype == np.int64
-
-
-def test_the_first_of_equal_keys_counts() -> None:
-    data, lengths = pack_strings([["b"], ["c"]])
-    key_data, key_lengths = pack_strings(["a", "b", "b"])
-    assert string_index(data, lengths, key_data, key_lengths).tolist() == [[1], [3]]
-
-
-@pytest.mark.parametrize("lengths", [[3], [-1, 3], [1]])
-def test_lengths_that_do_not_fit(lengths: list[int]) -> None:
-    with pytest.raises(ExecutionError, match=r"op `mlops\.string_index`: has lengths that do not fit the bytes"):
-        string_index(np.zeros(2, np.uint8), np.array(lengths), np.zeros(0, np.uint8), np.zeros(0, np.int64))
 
 
 @pytest.mark.parametrize("cast_to", ["TO_FLOAT", "TO_INT64"])

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from byoc_core import onnx_backend
+from byoc_core.errors import ExecutionError
 
 from plugins.mlops.tests.ml_nodes import node_model, refusal
 from plugins.mlops.tests.random_trees import Forest
@@ -84,6 +85,32 @@ def test_numbers_become_strings(default: Mapping[str, Any]) -> None:
 def test_strings_become_numbers() -> None:
     x = np.array(["one", "seven", "eight"], object)
     _check("LabelEncoder", [x], version=2, keys_strings=["seven", "one"], values_int64s=[7, 1], default_int64=-5)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (1, 3)])
+def test_strings_become_other_values(shape: tuple[int, ...]) -> None:
+    x = np.array(["one", "", "h\u00f6her"], object).reshape(shape)
+    keys: dict[str, Any] = {"keys_strings": ["h\u00f6her", "one", "one"]}
+    _check("LabelEncoder", [x], version=2, **keys, values_strings=["a", "\u00e9", "c"], default_string="?")
+    _check("LabelEncoder", [x], version=2, **keys, values_floats=[1.5, -2.0, 0.0], default_float=7.0)
+    _check("LabelEncoder", [x], version=1, classes_strings=["one", "h\u00f6her"], default_int64=-3)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (1, 3)])
+def test_strings_become_rows(shape: tuple[int, ...]) -> None:
+    x = np.array(["one", "none", ""], object).reshape(shape)
+    _check("OneHotEncoder", [x], version=1, cats_strings=["", "one", "two", "one"], zeros=1)
+    known = np.where(x == "none", "two", x)
+    _check("OneHotEncoder", [known], version=1, cats_strings=["", "one", "two"], zeros=0)
+
+
+def test_unknown_strings_are_errors_without_zeros() -> None:
+    model = node_model("OneHotEncoder", [np.zeros(1)], 1, version=1, cats_strings=["one"], zeros=0)
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.STRING
+    machine = onnx_backend.prepare(model)
+    assert machine.run([np.array(["one"], object)])[0].tolist() == [[1.0]]
+    with pytest.raises(ExecutionError, match="index"):
+        machine.run([np.array(["x"], object)])
 
 
 def test_chosen_strings() -> None:

@@ -16,7 +16,7 @@ from byoc_core.ir import FunctionBuilder, IRModule, Var, tensor
 from byoc_core.ops import default_ops
 from byoc_core.partitioning import ByCost
 from byoc_mlops.tree_kernel import AGGREGATES, MEMBER, tree_ensemble
-from byoc_mlops.tree_lowering import can_lower
+from byoc_mlops.tree_lowering import can_lower_trees
 from byoc_mlops.tree_tables import tree_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -195,4 +195,4 @@ def test_several_ensembles_of_a_model() -> None:
 def test_ops_without_operands_are_not_lowered() -> None:
     builder = FunctionBuilder("main", ops=default_ops())
     function = builder.finish(builder.bind("arange", [], {"stop": 5}).result)
-    assert not any(map(can_lower, function.bindings))
+    assert not any(map(can_lower_trees, function.bindings))

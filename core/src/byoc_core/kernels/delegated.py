@@ -13,7 +13,6 @@ import numpy as np
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import NDArray
-from byoc_core.kernels.string_normalizer import normalize_strings
 from byoc_core.kernels.strings import pack_strings, unpack_strings
 
 __all__ = ["ABSENT", "DELEGATED", "STRINGS", "TENSOR", "node_text"]
@@ -45,28 +44,7 @@ def _evaluator(node: str, opset: int, ml_opset: int) -> Any:
         raise ExecutionError(where, "has an attribute `node` that is no node of ONNX") from error
     if proto.domain not in ("", "ai.onnx.ml"):
         raise ExecutionError(where, "is of a domain that is not evaluated", got=proto.domain)
-    return ReferenceEvaluator(proto, opsets={"": opset, "ai.onnx.ml": ml_opset}, new_ops=_own_operators()), proto
-
-
-def _own_operators() -> list[type[Any]]:
-    """Return the operators computed here in the evaluator of the package ``onnx``."""
-    from onnx.reference.op_run import OpRun
-
-    class StringNormalizer(OpRun):
-        op_domain = ""
-
-        def _run(
-            self,
-            x: NDArray,
-            case_change_action: str | None = None,
-            is_case_sensitive: int | None = None,
-            locale: str | None = None,  # the cases of letters are those of Unicode
-            stopwords: list[str] | None = None,
-        ) -> tuple[NDArray]:
-            action, words = case_change_action or "NONE", stopwords or ()
-            return (normalize_strings(x, action, words, is_case_sensitive=bool(is_case_sensitive)),)
-
-    return [StringNormalizer]
+    return ReferenceEvaluator(proto, opsets={"": opset, "ai.onnx.ml": ml_opset}), proto
 
 
 def _inputs(arrays: tuple[NDArray, ...], forms: str) -> Iterator[Any]:

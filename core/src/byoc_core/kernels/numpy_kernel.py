@@ -52,6 +52,12 @@ def fixed_dtype(dtype: str | None) -> ResultDType:
     return lambda _dtypes, _attrs: fixed
 
 
+PrepareConstants = Callable[[Sequence[NDArray | None], Mapping[str, Any]], Callable[..., Any] | None]
+"""Return a kernel function for the constants among the operands (``None`` for others) and the attributes.
+
+The function takes all operands, as the kernel does, and returns the same results; ``None`` if nothing is prepared.
+"""
+
 _MEMORY = ("out", "scratch")
 """Keywords of kernel functions other than attributes of the op."""
 
@@ -123,6 +129,7 @@ class NumpyKernel:
         elementwise: see :class:`KernelForm`.
         gives: the dtype of the results.
         scratch: the bytes taken by ``function`` in a keyword ``scratch`` (see :class:`KernelForm`).
+        prepare: prepares constant operands once, for all calls.
     """
 
     def __init__(
@@ -136,6 +143,7 @@ class NumpyKernel:
         elementwise: bool = False,
         gives: ResultDType = common_dtype,
         scratch: ScratchNbytes | None = None,
+        prepare: PrepareConstants | None = None,
     ) -> None:
         update_wrapper(self, function)
         self._function = function
@@ -146,6 +154,7 @@ class NumpyKernel:
         self._elementwise = elementwise
         self._gives = gives
         self._scratch = scratch
+        self._prepare = prepare
 
     @property
     def overwrites_operands(self) -> bool:
@@ -162,12 +171,22 @@ class NumpyKernel:
         """Return the op's result, or a tuple of several."""
         return run_quietly(self._compute, *operands, **attrs)
 
-    def form_for(self, dtypes: Sequence[DType | None], ranks: Sequence[int], attrs: Mapping[str, Any]) -> KernelForm:
+    def form_for(
+        self,
+        dtypes: Sequence[DType | None],
+        ranks: Sequence[int],
+        attrs: Mapping[str, Any],
+        constants: Sequence[NDArray | None] = (),
+    ) -> KernelForm:
         """Return the cheapest form with bit-identical results on operands of these dtypes and ranks.
 
         A single unknown dtype (``None``) selects a form that examines the operands in each call. Sizes among the
-        attributes may be symbolic.
+        attributes may be symbolic. The ``constants`` are the operands known before a call.
         """
+        if self._prepare is not None and any(constant is not None for constant in constants):
+            prepared = self._prepare(constants, attrs)
+            if prepared is not None:
+                return self._prepared_form(prepared, dtypes, attrs)
         known_dtypes: list[DType] = []
         for operand in dtypes:
             if operand is None:
@@ -181,6 +200,13 @@ class NumpyKernel:
                 return KernelForm(self._ufunc, dtype, fresh=True, takes_out=True, elementwise=True)
         is_bare = not self._widens or all(operand == dtype and operand.char in "fd" for operand in known_dtypes)
         return self._form(self._function if is_bare else self._compute, dtype)
+
+    def _prepared_form(
+        self, call: Callable[..., Any], dtypes: Sequence[DType | None], attrs: Mapping[str, Any]
+    ) -> KernelForm:
+        certain_dtypes = [dtype for dtype in dtypes if dtype is not None]
+        dtype = self._gives(certain_dtypes, attrs) if len(certain_dtypes) == len(dtypes) else None
+        return KernelForm(call, dtype, self._fresh, takes_out=False, elementwise=False)
 
     def _form(self, call: Callable[..., Any], dtype: DType | None) -> KernelForm:
         is_bare = call is self._function

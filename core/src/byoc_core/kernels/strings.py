@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.errors import CallError
+from byoc_core.errors import CallError, ExecutionError
 from byoc_core.kernels.precision import NDArray
 
-__all__ = ["pack_strings", "unpack_strings"]
+__all__ = ["pack_strings", "split_strings", "unpack_strings"]
 
 
 def pack_strings(strings: npt.ArrayLike) -> tuple[NDArray, NDArray]:
@@ -43,3 +43,21 @@ def unpack_strings(data: NDArray, lengths: NDArray) -> NDArray:
     strings = np.empty(len(ends), object)
     strings[:] = [text[start:end].decode(errors="replace") for start, end in zip([0, *ends], ends, strict=False)]
     return strings.reshape(lengths.shape)
+
+
+def split_strings(data: NDArray, lengths: NDArray, op: str) -> list[bytes]:
+    """Return the bytes of each string, in row-major order.
+
+    Args:
+        data: the bytes of all strings, uint8 ``(n,)``.
+        lengths: the number of bytes of each string.
+        op: the name of the op, for errors.
+
+    Raises:
+        ExecutionError: a length is negative, or the lengths need another number of bytes.
+    """
+    if (lengths < 0).any() or lengths.sum() != data.size:
+        problem = "has lengths that do not fit the bytes"
+        raise ExecutionError(f"op `{op}`", problem, got=int(lengths.sum()), expected=data.size)
+    text, stops = data.tobytes(), np.cumsum(lengths.reshape(-1)).tolist()
+    return [text[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]

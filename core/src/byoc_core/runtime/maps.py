@@ -100,4 +100,5 @@ def unpack_maps(*arrays: NDArray) -> list[dict[int | str, float]]:
     keys = parts[0] if len(parts) == 1 else unpack_strings(*parts)
     if keys.ndim != 1 or values.shape[1:] != keys.shape:
         raise CallError("maps", "have keys that do not fit the values", got=(keys.shape, values.shape))
-    return [dict(zip(keys.tolist(), row, strict=True)) for row in values.tolist()]
+    names = keys.tolist()
+    return [dict(zip(names, row, strict=True)) for row in values.tolist()]

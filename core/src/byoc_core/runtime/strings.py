@@ -10,6 +10,55 @@ A compiled model takes and returns arrays of numbers. A tensor of strings ``x`` 
 
 from __future__ import annotations
 
-from byoc_core.kernels.strings import pack_strings, unpack_strings
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["pack_strings", "unpack_strings"]
+from byoc_core.kernels import strings as reference
+from byoc_core.runtime.extension import extension
+from byoc_core.runtime.module import NDArray
+
+__all__ = ["pack_strings", "pack_texts", "unpack_strings"]
+
+
+def pack_strings(strings: npt.ArrayLike) -> tuple[NDArray, NDArray]:
+    """Return the arrays of a tensor of strings.
+
+    Args:
+        strings: the strings, in any shape; ``bytes`` count as UTF-8.
+
+    Returns:
+        The bytes of all strings in row-major order, uint8 ``(n,)``, and the int64 number of bytes of each string, in
+        the shape of ``strings``.
+    """
+    return pack_texts(np.asarray(strings, object)) or reference.pack_strings(strings)
+
+
+def pack_texts(array: NDArray) -> tuple[NDArray, NDArray] | None:
+    """Return the arrays of a tensor of strings, as :func:`pack_strings`; ``None`` if an element is no text or bytes."""
+    items, found = array.reshape(-1).tolist(), extension()
+    if found is None:
+        return reference.pack_strings(array) if all(isinstance(item, str | bytes) for item in items) else None
+    lengths = np.empty(array.shape, np.int64)
+    data = found.pack_strings(items, lengths)
+    return None if data is None else (np.frombuffer(data, np.uint8), lengths)
+
+
+def unpack_strings(data: NDArray, lengths: NDArray) -> NDArray:
+    """Return the strings of a tensor, an array of objects in the shape of ``lengths``.
+
+    Args:
+        data: the bytes of all strings, uint8 ``(n,)``.
+        lengths: the number of bytes of each string.
+
+    Raises:
+        CallError: a length is negative, or the lengths need another number of bytes.
+    """
+    found = extension()
+    items = None
+    if found is not None and data.dtype == np.uint8 and lengths.dtype == np.int64:
+        items = found.unpack_strings(np.ascontiguousarray(data), np.ascontiguousarray(lengths))
+    if items is None:
+        return reference.unpack_strings(data, lengths)
+    strings = np.empty(len(items), object)
+    strings[:] = items
+    return strings.reshape(lengths.shape)

@@ -23,7 +23,7 @@ from byoc_core.runtime.sequences import (
     unpack_sequence,
     unpack_string_sequence,
 )
-from byoc_core.runtime.strings import pack_strings, unpack_strings
+from byoc_core.runtime.strings import pack_texts, unpack_strings
 
 __all__ = ["MAPS", "OPTIONAL", "SUFFIXES", "pack_value", "unpack_value"]
 
@@ -71,7 +71,7 @@ def pack_value(form: str, specs: Sequence[TensorSpec], value: Any, where: str) -
     if form == "tensor":
         return [value]
     if form == "strings":
-        return list(pack_strings(_strings(value, where)))
+        return list(_packed_strings(value, where))
     if form in MAPS:
         return _packed_map(form, specs, value, where)
     if form not in ("sequence", "sequence of strings"):
@@ -83,8 +83,9 @@ def pack_value(form: str, specs: Sequence[TensorSpec], value: Any, where: str) -
     try:
         if form == "sequence":
             return list(pack_sequence(value, dtype=to_numpy(specs[0].dtype), rank=rank))
-        strings = [_strings(tensor, f"sequence, tensor {index}") for index, tensor in enumerate(value)]
-        return list(pack_string_sequence(strings, rank=rank))
+        for index, tensor in enumerate(value):
+            _packed_strings(tensor, f"sequence, tensor {index}")  # of strings alone
+        return list(pack_string_sequence(value, rank=rank))
     except CallError as error:
         raise CallError(where, f"{error.where} {error.problem}", got=error.got, expected=error.expected) from error
 
@@ -138,11 +139,9 @@ def _absent(form: str, specs: Sequence[TensorSpec]) -> Any:
     return np.full((0,) * len(specs[1].shape), "", object) if form == "strings" else []
 
 
-def _strings(value: Any, where: str) -> Any:
-    array = np.asarray(value, object) if not isinstance(value, np.ndarray) else value
-    is_text = array.dtype.kind in "US" or (
-        array.dtype.kind == "O" and all(isinstance(item, str | bytes) for item in array.reshape(-1).tolist())
-    )
-    if not is_text:
+def _packed_strings(value: Any, where: str) -> tuple[NDArray, NDArray]:
+    array = value if isinstance(value, np.ndarray) else np.asarray(value, object)
+    packed = pack_texts(array) if array.dtype.kind in "USO" else None
+    if packed is None:
         raise CallError(where, "is not an array of strings", got=type(value).__name__)
-    return array
+    return packed

@@ -17,6 +17,7 @@ from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.fold_scales import FoldScales
 from byoc_core.transform.fold_shapes import FoldShapes
+from byoc_core.transform.fuse_text_counts import FuseTextCounts
 from byoc_core.transform.hoist_seeds import HoistSeeds
 from byoc_core.transform.infer_types import InferTypes
 from byoc_core.transform.inline_calls import InlineCalls
@@ -46,6 +47,7 @@ __all__ = [
     "FoldPad",
     "FoldScales",
     "FoldShapes",
+    "FuseTextCounts",
     "HoistSeeds",
     "InferTypes",
     "InlineCalls",

@@ -8,6 +8,7 @@ from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.fold_shapes import FoldShapes
+from byoc_core.transform.fuse_text_counts import FuseTextCounts
 from byoc_core.transform.hoist_seeds import HoistSeeds
 from byoc_core.transform.lower_einsum import LowerEinsum
 from byoc_core.transform.pass_ import Pass
@@ -40,6 +41,7 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
         LowerEinsum(),
         Simplify(),
         FoldPad(),
+        FuseTextCounts(),
         FoldBatchNorm(),
         RemoveDeadCode(),
         *((CopyDequantised(),) if keep_quantised else ()),

@@ -1,6 +1,6 @@
 """The compile half: the ops of the package, claimed one by one and computed by their kernels, or by C.
 
-Regions of ensembles with constant trees become C if a compiler is present.
+Regions of ensembles with constant trees and of couplings become C if a compiler is present.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from byoc_core.ir import Binding, Function
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.opset import OpDef
 
+from byoc_mlops.coupling_lowering import can_lower_coupling, lower_coupling
 from byoc_mlops.ops import OPS
 from byoc_mlops.runtime import KERNELS, Engine
-from byoc_mlops.tree_lowering import can_lower, lower_trees, read_tables
+from byoc_mlops.tree_lowering import can_lower_trees, lower_trees, read_tables
 
 _FLOPS_PER_SECOND = 1e11
 """The rate of trees in C, as many times the measured rate as the core's guess for the host is above numpy's rate: only
@@ -55,9 +56,9 @@ def byoc_supports(binding: Binding) -> Support | Rejection:
 
 @hookimpl
 def byoc_estimate(function: Function) -> Estimate | None:
-    """Return the cost of trees in C; ``None`` for other ops, and without a C compiler."""
+    """Return the cost of trees and couplings in C; ``None`` for other ops, and without a C compiler."""
     bindings = list(function.walk())
-    if not (all(map(can_lower, bindings)) and Toolchain.status().ok):
+    if not (all(map(_can_lower, bindings)) and Toolchain.status().ok):
         return None
     flops = sum(flops for binding in bindings if isinstance(flops := binding.op.flops(binding.context()), int))
     return Estimate(seconds=flops / _FLOPS_PER_SECOND, call_seconds=_CALL_SECONDS)
@@ -65,15 +66,26 @@ def byoc_estimate(function: Function) -> Estimate | None:
 
 @hookimpl
 def byoc_lower(function: Function, builder: LoweringBuilder, context: CompileContext) -> None:
-    """Lower regions of constant trees to C; leave other regions, and regions without a C compiler, to the kernels."""
-    if not (all(map(can_lower, function.bindings)) and Toolchain.status().ok):
+    """Lower regions of constant trees and couplings to C; leave other regions to the kernels.
+
+    Without a C compiler, all regions are left to the kernels.
+    """
+    if not (all(map(_can_lower, function.bindings)) and Toolchain.status().ok):
         return
-    tables = [read_tables(binding, context.constants) for binding in function.bindings]
+    trees = [binding for binding in function.bindings if can_lower_trees(binding)]
+    tables = [read_tables(binding, context.constants) for binding in trees]
     if None in tables:
         return
-    for binding, found in zip(function.bindings, tables, strict=True):
-        if found is not None:
+    following = iter(tables)
+    for binding in function.bindings:
+        if can_lower_coupling(binding):
+            lower_coupling(binding, builder)
+        elif (found := next(following)) is not None:
             lower_trees(binding, found, builder)
+
+
+def _can_lower(binding: Binding) -> bool:
+    return can_lower_trees(binding) or can_lower_coupling(binding)
 
 
 @hookimpl

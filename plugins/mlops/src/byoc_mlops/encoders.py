@@ -12,49 +12,68 @@ from byoc_mlops.scores import cast_to, read_labels
 
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
+    from byoc_core.ir import Value
 
 __all__ = ["IMPORTERS"]
 
 NDArray = npt.NDArray[Any]
 
 _KINDS = {"int64s": np.int64, "floats": np.float32}
+_STRING_TENSOR = 8
+"""The element type of tensors of strings in ONNX."""
 _UNKNOWN = "_Unused"
 """The string of unknown keys by default."""
 _DEFAULTS = {"int64s": ("default_int64", -1), "floats": ("default_float", -0.0)}
 
 
 def _import_one_hot_encoder(node: NodeContext) -> Sequence[Imported]:
-    """Import an encoder of integers; of equal categories the last counts. Floats are truncated.
+    """Import an encoder of integers or strings; of equal categories the last counts. Floats are truncated.
 
     Without ``zeros``, an unknown category is an error of the run.
     """
+    from byoc_core.frontend.onnx import StringTensor, emit_key_index
+
+    strings = node.imported(0)
+    if isinstance(strings, StringTensor):
+        node.ignore_attrs("cats_int64s")
+        words = node.attr_strings("cats_strings")
+        index = emit_key_index(node, strings, node.strings(words[::-1]))
+        return (_one_hot(node, index, len(words)),)
     if node.has_attr("cats_strings") and node.attr_strings("cats_strings"):
-        raise node.error("has categories of text, an unsupported type of elements", expected="`cats_int64s`")
+        raise node.error("has categories of text for numbers", expected="`cats_int64s`")
     categories = np.array(node.attr_ints("cats_int64s"), np.int64)
     shape, x = node.shape(0), cast_to(node, node.value(0), "int64")
+    if not node.attr_flag("zeros", default=True):
+        return (
+            _one_hot(node, node.emit("mlops.key_index", x, node.constant(categories[::-1].copy())), len(categories)),
+        )
+    latest = {int(category): index for index, category in enumerate(categories)}
+    is_latest = np.array([latest[int(category)] == index for index, category in enumerate(categories)])
+    pairs = node.emit("equal", node.reshape(x, (*shape, 1)), node.constant(categories))
+    if not is_latest.all():
+        pairs = node.emit("logical_and", pairs, node.constant(is_latest))
+    return (node.emit("cast", pairs, dtype="float32"),)
+
+
+def _one_hot(node: NodeContext, index: Value, count: int) -> Value:
+    """Return a row of zeros with a one for each index, counted from the last category.
+
+    The index of an unknown category is ``count``: a row of zeros, or, without ``zeros``, outside the table.
+    """
+    table = np.eye(count, dtype=np.float32)[::-1]
     if node.attr_flag("zeros", default=True):
-        latest = {int(category): index for index, category in enumerate(categories)}
-        is_latest = np.array([latest[int(category)] == index for index, category in enumerate(categories)])
-        pairs = node.emit("equal", node.reshape(x, (*shape, 1)), node.constant(categories))
-        if not is_latest.all():
-            pairs = node.emit("logical_and", pairs, node.constant(is_latest))
-        return (node.emit("cast", pairs, dtype="float32"),)
-    # The number of categories, for an unknown category, lies outside the table.
-    index = node.emit("mlops.key_index", x, node.constant(categories[::-1].copy()))
-    table = np.eye(len(categories), dtype=np.float32)[::-1].copy()
-    return (node.emit("take", node.constant(table), index, axis=0),)
+        table = np.concatenate([table, np.zeros((1, count), np.float32)])
+    return node.emit("take", node.constant(table.copy()), index, axis=0)
 
 
 def _import_label_encoder(node: NodeContext) -> Sequence[Imported]:
-    """Import a mapping of numbers to numbers or strings; of equal keys the first counts.
+    """Import a mapping of numbers or strings to numbers or strings; of equal keys the first counts.
 
     NaN is a key like others since version 4 of the domain. In earlier versions, no element equals a key of NaN, as in
     ONNX Runtime.
     """
     if node.has_attr("classes_strings"):
-        classes = node.attr_strings("classes_strings")
-        keys: NDArray = np.arange(len(classes))
-        return (_look_up(node, keys, np.array(classes, object), _read_string_default(node)),)
+        return (_import_classes(node, node.attr_strings("classes_strings")),)
     keys, _ = _read_list(node, "keys")
     values, kind = _read_list(node, "values")
     if len(keys) != len(values):
@@ -66,9 +85,21 @@ def _import_label_encoder(node: NodeContext) -> Sequence[Imported]:
     return (_look_up(node, keys, values, default),)
 
 
+def _import_classes(node: NodeContext, classes: Sequence[str]) -> Imported:
+    """Import the first version of the operator: classes to their numbers, or numbers to their classes."""
+    from byoc_core.frontend.onnx import StringTensor
+
+    words, numbers = np.array(classes, object), np.arange(len(classes))
+    if not isinstance(node.imported(0), StringTensor):
+        return _look_up(node, numbers, words, _read_string_default(node))
+    default = node.attr_int("default_int64", -1)
+    node.ignore_attrs("default_string")
+    return _look_up(node, words, numbers, default)
+
+
 def _import_category_mapper(node: NodeContext) -> Sequence[Imported]:
     """Import a mapping of strings to integers, or of integers to strings; of equal keys the last counts."""
-    from byoc_core.frontend.onnx import StringTensor, read_strings
+    from byoc_core.frontend.onnx import StringTensor, emit_key_index
 
     names = node.attr_strings("cats_strings")[::-1]
     numbers = np.array(node.attr_ints("cats_int64s"), np.int64)[::-1].copy()
@@ -76,31 +107,42 @@ def _import_category_mapper(node: NodeContext) -> Sequence[Imported]:
         raise node.error("has different numbers of strings and integers", got=f"{len(names)} and {len(numbers)}")
     default = node.attr_int("default_int64", -1)
     unknown = _read_string_default(node)
-    if not isinstance(node.imported(0), StringTensor):
-        index = node.emit("mlops.key_index", node.value(0), node.constant(numbers))
+    strings = node.imported(0)
+    if not isinstance(strings, StringTensor):
+        index: Value = node.emit("mlops.key_index", node.value(0), node.constant(numbers))
         return (node.strings([*names, unknown], index),)
-    strings, keys = read_strings(node, 0), node.strings(names)
-    index = node.emit("mlops.string_index", strings.data, strings.lengths, keys.data, keys.lengths)
+    index = emit_key_index(node, strings, node.strings(names))
     return (node.emit("take", node.constant(np.append(numbers, np.int64(default))), index, axis=0),)
 
 
 def _look_up(node: NodeContext, keys: NDArray, values: NDArray, default: float | str) -> Imported:
     """Return for each element of the input the value of its key, or the default."""
-    dtype = node.type(0).dtype
-    if str(keys.dtype) != dtype:
-        raise node.error("has keys of another dtype than the input", got=keys.dtype, expected=dtype)
-    index = node.emit("mlops.key_index", node.value(0), node.constant(keys))
+    index = _key_index(node, keys)
     if values.dtype == object:
         return node.strings([*values.tolist(), str(default)], index)
     table = node.constant(np.append(values, np.asarray(default, values.dtype)).astype(values.dtype))
     return node.emit("take", table, index, axis=0)
 
 
+def _key_index(node: NodeContext, keys: NDArray) -> Value:
+    """Return for each element of the input the index of the first equal key, or the number of keys."""
+    from byoc_core.frontend.onnx import StringTensor, emit_key_index
+
+    x = node.imported(0)
+    dtype = "strings" if isinstance(x, StringTensor) else node.type(0).dtype
+    if ("strings" if keys.dtype == object else str(keys.dtype)) != dtype:
+        got = "strings" if keys.dtype == object else keys.dtype
+        raise node.error("has keys of another dtype than the input", got=got, expected=dtype)
+    if isinstance(x, StringTensor):
+        return emit_key_index(node, x, node.strings(keys.tolist()))
+    return node.emit("mlops.key_index", node.value(0), node.constant(keys))
+
+
 def _read_list(node: NodeContext, role: str) -> tuple[NDArray, str]:
     """Return keys or values, and the kind of the attribute; strings are an array of objects.
 
     Raises:
-        FrontendError: there is not exactly one such attribute, or the keys are strings.
+        FrontendError: there is not exactly one such attribute, or a tensor has other elements than numbers.
     """
     kinds = (*_KINDS, "strings", "tensor")
     found = [kind for kind in kinds if node.has_attr(f"{role}_{kind}")]
@@ -109,11 +151,11 @@ def _read_list(node: NodeContext, role: str) -> tuple[NDArray, str]:
         raise node.error(f"has not exactly one list of {role}", got=len(found), expected=f"one of {names}")
     (kind,) = found
     name = f"{role}_{kind}"
-    if kind == "strings" and role == "values":
-        return np.array(node.attr_strings(name), object), kind
     if kind == "strings":
-        raise node.error("has keys of another dtype than the input", got="strings", expected=node.type(0).dtype)
+        return np.array(node.attr_strings(name), object), kind
     if kind == "tensor":
+        if (strings := _read_string_tensor(node, name)) is not None:
+            return strings, kind
         array = node.attr_array(name).reshape(-1)
         if array.dtype.kind not in "if":
             raise node.error(f"attribute `{name}` is not of numbers", got=array.dtype)
@@ -122,9 +164,23 @@ def _read_list(node: NodeContext, role: str) -> tuple[NDArray, str]:
     return np.array(numbers, _KINDS[kind]), kind
 
 
+def _read_string_tensor(node: NodeContext, name: str) -> NDArray | None:
+    """Return a tensor attribute of strings as a vector; ``None`` for a tensor of numbers."""
+    tensor = node.attr_proto(name)
+    if tensor.data_type != _STRING_TENSOR:
+        return None
+    return np.array([item.decode() for item in tensor.string_data], object)
+
+
 def _read_string_default(node: NodeContext) -> str:
     """Return the string of unknown keys; defaults of other kinds have no effect."""
     node.ignore_attrs("default_int64", "default_float")
+    if node.has_attr("default_tensor"):
+        found = _read_string_tensor(node, "default_tensor")
+        if found is None or len(found) != 1:
+            raise node.error("attribute `default_tensor` is not a single string")
+        node.ignore_attrs("default_string")
+        return str(found[0])
     return node.attr_string("default_string", _UNKNOWN)
 
 

@@ -1,4 +1,4 @@
-"""The reference kernels of a search in keys: of numbers, and of strings."""
+"""The reference kernel of a search for numbers among keys."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from byoc_core.errors import ExecutionError
 
-__all__ = ["key_index", "string_index"]
+__all__ = ["key_index"]
 
 NDArray = npt.NDArray[Any]
 
@@ -32,33 +31,3 @@ def key_index(x: NDArray, keys: NDArray) -> NDArray:
     if np.issubdtype(keys.dtype, np.floating):
         is_equal |= np.isnan(found) & np.isnan(x)
     return np.where(is_equal, order[ranks], len(keys)).astype(np.int64)
-
-
-def string_index(data: NDArray, lengths: NDArray, key_data: NDArray, key_lengths: NDArray) -> NDArray:
-    """Return the index of the first key equal to each string, or the number of keys if no key is equal.
-
-    Args:
-        data: the bytes of the strings, uint8 ``(n,)``.
-        lengths: the number of bytes of each string, of any shape.
-        key_data: the bytes of the keys, uint8 ``(m,)``.
-        key_lengths: the number of bytes of each key, ``(K,)``.
-
-    Returns:
-        int64 in the shape of ``lengths``.
-
-    Raises:
-        ExecutionError: lengths do not fit the bytes.
-
-    Cost: ``O(n + m)``.
-    """
-    keys, strings = _texts(key_data, key_lengths), _texts(data, lengths)
-    first = {key: index for index, key in reversed(list(enumerate(keys)))}
-    return np.array([first.get(text, len(keys)) for text in strings], np.int64).reshape(lengths.shape)
-
-
-def _texts(data: NDArray, lengths: NDArray) -> list[bytes]:
-    if (lengths < 0).any() or lengths.sum() != data.size:
-        problem = "has lengths that do not fit the bytes"
-        raise ExecutionError("op `mlops.string_index`", problem, got=int(lengths.sum()), expected=data.size)
-    text, stops = data.tobytes(), np.cumsum(lengths.reshape(-1)).tolist()
-    return [text[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]

@@ -27,7 +27,7 @@ def _import_dict_vectorizer(node: NodeContext) -> Sequence[Imported]:
 
     Shapes: a map becomes ``(1, C)``.
     """
-    from byoc_core.frontend.onnx import StringTensor
+    from byoc_core.frontend.onnx import StringTensor, emit_key_index
 
     form = _read_map(node)
     names = [name for name in ("int64_vocabulary", "string_vocabulary") if node.has_attr(name)]
@@ -39,8 +39,7 @@ def _import_dict_vectorizer(node: NodeContext) -> Sequence[Imported]:
         raise node.error(f"has a map of another kind of keys than `{names[0]}`", got=kind)
     if isinstance(form.keys, StringTensor):
         vocabulary = node.strings(node.attr_strings(names[0]))
-        operands = (vocabulary.data, vocabulary.lengths, form.keys.data, form.keys.lengths)
-        index: Value = node.emit("mlops.string_index", *operands)
+        index = emit_key_index(node, vocabulary, form.keys)
     else:
         words = node.constant(np.array(node.attr_ints(names[0]), np.int64))
         index = node.emit("mlops.key_index", words, cast_to(node, form.keys, "int64"))

@@ -1,8 +1,8 @@
-"""The ops of the package: ensembles of trees, keys, pairwise coupling, and tokens. Imported by both halves."""
+"""The ops of the package: ensembles of trees, keys, and pairwise coupling. Imported by both halves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from byoc_core.dims import Dim
 from byoc_core.dtypes import is_float
@@ -15,7 +15,6 @@ from byoc_core.opset import (
     OperandCase,
     OperandSpec,
     TensorType,
-    Trait,
     TypeContext,
     example,
     integers,
@@ -23,8 +22,7 @@ from byoc_core.opset import (
 )
 
 from byoc_mlops.coupling_kernel import couple_probabilities
-from byoc_mlops.key_kernel import key_index, string_index
-from byoc_mlops.token_kernel import KINDS, take_spans, token_spans
+from byoc_mlops.key_kernel import key_index
 from byoc_mlops.tree_kernel import AGGREGATES, tree_ensemble
 
 __all__ = ["OPS"]
@@ -98,14 +96,6 @@ def _infer_key_index(context: TypeContext) -> tuple[TensorType, ...]:
     return (TensorType(context.tensor(0).shape, "int64"),)
 
 
-def _infer_string_index(context: TypeContext) -> tuple[TensorType, ...]:
-    for index, dtype in enumerate(("uint8", "int64", "uint8", "int64")):
-        _require_dtype(context, index, dtype)
-        if index != 1:
-            _require_rank(context, index, 1, "a vector")
-    return (TensorType(context.tensor(1).shape, "int64"),)
-
-
 def _infer_coupling(context: TypeContext) -> tuple[TensorType, ...]:
     dtype = _require_float(context)
     samples, pairs = _require_rank(context, 0, 2, "(N, K * (K - 1) / 2)")
@@ -121,41 +111,6 @@ def _coupling_flops(context: OpContext) -> Dim:
     """Return the operations of ten rounds."""
     count = context.ints("num_classes")[0]
     return context.operand_shape(0)[0] * (10 * count * count * 6)
-
-
-SizedTypes = Callable[[TypeContext, Dim], tuple[TensorType, ...]]
-
-
-def _check_declared(types: SizedTypes, axis: int) -> Callable[[TypeContext], tuple[TensorType, ...]]:
-    """Return the type rule of an op with a declared size, at an axis of its result counted from the end."""
-
-    def infer(context: TypeContext) -> tuple[TensorType, ...]:
-        declared = (context.declared or (None,))[0]
-        shape = declared.shape if isinstance(declared, TensorType) else None
-        if shape is None or len(shape) < -axis:
-            raise context.error("needs its result type (`out_types=`)", got=declared)
-        expected = types(context, shape[axis])
-        if context.declared != expected:
-            raise context.error("declares a result of another type", got=declared, expected=expected[0])
-        return expected
-
-    return infer
-
-
-def _span_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
-    _require_rank(context, 0, 1, "(n,)")
-    _require_dtype(context, 0, "uint8")
-    _require_dtype(context, 1, "int64")
-    return (TensorType((*context.shape(1), size, 2), "int64"),)
-
-
-def _taken_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
-    _require_rank(context, 0, 1, "(n,)")
-    _require_dtype(context, 1, "int64")
-    shape = context.shape(1)
-    if not shape or shape[-1] != 2:
-        raise context.error("has no first byte and byte behind", operand=1, got=shape, expected="(..., 2)")
-    return (TensorType((size,), context.tensor(0).dtype),)
 
 
 _STUMPS = (
@@ -214,25 +169,6 @@ OPS: tuple[OpDef, ...] = (
         "Shapes: ``x`` of any shape, ``keys`` ``(K,)``; the result is int64 in the shape of ``x``.",
     ),
     OpDef(
-        "mlops.string_index",
-        tuple(OperandSpec(name) for name in ("data", "lengths", "key_data", "key_lengths")),
-        infer=_infer_string_index,
-        flops=no_flops,
-        kernel=string_index,
-        cases=lambda: (
-            example(
-                integers((6,), 97, 98, "uint8"),
-                integers((3, 2), 1, 1),
-                integers((4,), 97, 98, "uint8"),
-                integers((4,), 1, 1),
-            ),
-        ),
-        doc="Return the index of the first of the keys equal to each string; the number of keys if none is equal.\n\n"
-        "Shapes: ``data`` uint8 ``(n,)``: the bytes of the strings; ``lengths`` int64 of any shape: the number of "
-        "bytes of each; ``key_data`` uint8 ``(m,)`` and ``key_lengths`` int64 ``(K,)`` the same for the keys; the "
-        "result is int64 in the shape of ``lengths``.",
-    ),
-    OpDef(
         "mlops.couple_probabilities",
         (OperandSpec("pairs"),),
         infer=_infer_coupling,
@@ -245,48 +181,6 @@ OPS: tuple[OpDef, ...] = (
         "all ``i < j``, by pairwise coupling (Wu, Lin, Weng, 2004, algorithm 2). The pairs are clipped to 1e-7 and "
         "1 - 1e-7.\n\n"
         "Shapes: ``(N, K * (K - 1) / 2) -> (N, K)``.",
-    ),
-    OpDef(
-        "mlops.token_spans",
-        (OperandSpec("data"), OperandSpec("lengths")),
-        infer=_check_declared(_span_types, -2),
-        attrs=(
-            AttrSpec("kind", AttrKind.STR, KINDS[0], KINDS, doc="The kind of tokens."),
-            AttrSpec("expressions", AttrKind.STRS, (), doc="The regular expressions of tokens or separators."),
-            AttrSpec("min_length", AttrKind.INT, 1, doc="The least number of characters of a token."),
-            AttrSpec("mark", AttrKind.BOOL, False, doc="Whether the tokens of a string stand between marks."),
-            AttrSpec("pad_nbytes", AttrKind.INT, 0, doc="The number of bytes of the padding."),
-        ),
-        traits=frozenset({Trait.PURE, Trait.DATA_DEPENDENT}),
-        flops=no_flops,
-        kernel=token_spans,
-        declares_results=True,
-        sized_results=_span_types,
-        cases=lambda: (
-            example(integers((6,), 97, 99, "uint8"), integers((3,), 2, 2), expressions=("[ab]+",)),
-            example(integers((6,), 97, 99, "uint8"), integers((3, 1), 2, 2), kind="characters", mark=True),
-            example(integers((6,), 97, 99, "uint8"), integers((2,), 3, 3), kind="separated", expressions=("b",)),
-        ),
-        doc="Return the places of the tokens of strings in UTF-8: matches of an expression, the text between matches "
-        "of separators, or single characters. Classes of expressions are of ASCII. A place is the first "
-        "byte and the byte behind. Byte ``n`` is the mark in front of the tokens of a string, byte ``n + 1`` the mark "
-        "behind; the padding of strings with fewer tokens starts at byte ``n + 2``.\n\n"
-        "Shapes: ``data`` uint8 ``(n,)``, ``lengths`` int64 of any shape ``S``: the number of bytes of each string; "
-        "the result is int64 ``(*S, t, 2)``, with the largest number ``t`` of tokens of a string.",
-    ),
-    OpDef(
-        "mlops.take_spans",
-        (OperandSpec("data"), OperandSpec("spans")),
-        infer=_check_declared(_taken_types, -1),
-        traits=frozenset({Trait.PURE, Trait.DATA_DEPENDENT}),
-        flops=no_flops,
-        kernel=take_spans,
-        declares_results=True,
-        sized_results=_taken_types,
-        cases=lambda: (example(integers((6,), 0, 9, "uint8"), integers((3, 2), 4, 4)),),
-        doc="Return the elements at places, one place after the other. A place is the first element and the element "
-        "behind.\n\n"
-        "Shapes: ``data`` ``(n,)``, ``spans`` int64 ``(..., 2)``; the result is ``(k,)``.",
     ),
 )
 """The package's ops."""

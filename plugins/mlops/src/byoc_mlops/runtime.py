@@ -9,17 +9,13 @@ from byoc_core.runtime.graph import GraphModule, KernelEngine, load_graph, save_
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 
 from byoc_mlops.coupling_kernel import couple_probabilities
-from byoc_mlops.key_kernel import key_index, string_index
-from byoc_mlops.token_kernel import take_spans, token_spans
+from byoc_mlops.key_kernel import key_index
 from byoc_mlops.tree_kernel import tree_ensemble
 
 KERNELS: Mapping[str, Callable[..., object]] = MappingProxyType(
     {
         "mlops.couple_probabilities": couple_probabilities,
         "mlops.key_index": key_index,
-        "mlops.string_index": string_index,
-        "mlops.take_spans": take_spans,
-        "mlops.token_spans": token_spans,
         "mlops.tree_ensemble": tree_ensemble,
     }
 )

@@ -6,18 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 from byoc_core.dims import Dim
 from byoc_core.opset import TensorType
-
-from byoc_mlops.token_kernel import compile_expression
 
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx import Imported, NodeContext, NodeImporter
 
 __all__ = ["IMPORTERS"]
-
-_MARKS = b"\x02\x03"
 
 
 def _import_tokenizer(node: NodeContext) -> Sequence[Imported]:
@@ -31,23 +26,22 @@ def _import_tokenizer(node: NodeContext) -> Sequence[Imported]:
     shape = node.shape_of(strings.lengths)
     if len(shape) not in (1, 2):
         raise node.error("divides neither a vector nor a matrix", got=shape, expected="(C,) or (N, C)")
-    padding = node.attr_string("pad_value").encode()
+    padding = node.attr_string("pad_value")
     attrs = {
         **_read_expressions(node),
         "min_length": node.attr_int("mincharnum"),
         "mark": node.attr_flag("mark"),
-        "pad_nbytes": len(padding),
+        "padding": padding,
     }
     count: Dim = node.fresh_size("tokens")
-    spans_type = TensorType((*shape, count, 2), "int64")
-    (spans,) = node.emit_all("mlops.token_spans", (strings.data, strings.lengths), attrs, out_types=[spans_type])
-    extra = node.constant(np.frombuffer(_MARKS + padding, np.uint8))
-    pool = node.emit("concat", strings.data, extra, axis=0)
+    spans = TensorType((*shape, count), "int64")
+    pool_type = TensorType((node.shape_of(strings.data)[0] + 2 + len(padding.encode()),), "uint8")
+    starts, lengths, pool = node.emit_all(
+        "strings.token_spans", (strings.data, strings.lengths), attrs, out_types=[spans, spans, pool_type]
+    )
     data_type = TensorType((node.fresh_size("bytes"),), "uint8")
-    (data,) = node.emit_all("mlops.take_spans", (pool, spans), {}, out_types=[data_type])
-    axis = len(shape) + 1
-    first, stop = (node.emit("take", spans, node.constant(np.int64(index)), axis=axis) for index in (0, 1))
-    return (StringTensor(data, node.emit("subtract", stop, first)),)
+    (data,) = node.emit_all("strings.take_spans", (pool, starts, lengths), {}, out_types=[data_type])
+    return (StringTensor(data, lengths),)
 
 
 def _read_expressions(node: NodeContext) -> Mapping[str, object]:
@@ -68,7 +62,7 @@ def _read_expressions(node: NodeContext) -> Mapping[str, object]:
             raise node.error("has no expressions of tokens or separators", got=expressions, expected=expected)
     for expression in expressions:
         try:
-            compile_expression(expression)
+            re.compile(expression, re.ASCII)
         except re.error as error:
             raise node.error(f"has a malformed regular expression: {error}", got=expression) from error
     return {"kind": kind, "expressions": () if kind == "characters" else expressions}

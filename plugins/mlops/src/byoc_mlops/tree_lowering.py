@@ -13,7 +13,7 @@ from byoc_core.ir import Binding, Constant, TensorType, tensor
 from byoc_mlops.tree_kernel import MEMBER
 from byoc_mlops.tree_tables import TreeTables, tree_tables
 
-__all__ = ["can_lower", "lower_trees", "read_tables"]
+__all__ = ["can_lower_trees", "lower_trees", "read_tables"]
 
 _C_TYPES = {"float32": "float", "float64": "double"}
 """The supported dtypes, and the elements' types in C."""
@@ -51,7 +51,7 @@ _JOINS = {
 """The start, the joining of a weight and the result in C, by aggregate."""
 
 
-def can_lower(binding: Binding) -> bool:
+def can_lower_trees(binding: Binding) -> bool:
     """Return whether an op is an ensemble of constant trees on float32 or float64, with a known number of features."""
     if binding.op.name != "mlops.tree_ensemble":
         return False
@@ -66,7 +66,7 @@ def can_lower(binding: Binding) -> bool:
 
 
 def read_tables(binding: Binding, constants: Any) -> TreeTables | None:
-    """Return the tables of an op accepted by :func:`can_lower`; ``None`` for trees left to the numpy kernel.
+    """Return the tables of an op accepted by :func:`can_lower_trees`; ``None`` for trees left to the numpy kernel.
 
     Args:
         binding: the op.

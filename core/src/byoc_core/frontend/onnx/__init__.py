@@ -15,7 +15,7 @@ from byoc_core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx.model_import import from_onnx
     from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-    from byoc_core.frontend.onnx.ops.strings import read_strings
+    from byoc_core.frontend.onnx.ops.strings import emit_key_index, read_strings
     from byoc_core.frontend.onnx.sequence_value import MapValue
     from byoc_core.frontend.onnx.shape_value import ShapeValue
     from byoc_core.frontend.onnx.string_tensor import StringTensor
@@ -27,6 +27,7 @@ __all__ = [
     "NodeImporter",
     "ShapeValue",
     "StringTensor",
+    "emit_key_index",
     "from_onnx",
     "read_strings",
 ]
@@ -34,7 +35,7 @@ __all__ = [
 _HOMES = {
     "model_import": ("from_onnx",),
     "node_context": ("Imported", "NodeContext", "NodeImporter"),
-    "ops.strings": ("read_strings",),
+    "ops.strings": ("emit_key_index", "read_strings"),
     "sequence_value": ("MapValue",),
     "shape_value": ("ShapeValue",),
     "string_tensor": ("StringTensor",),

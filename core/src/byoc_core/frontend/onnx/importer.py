@@ -29,8 +29,16 @@ from byoc_core.frontend.onnx.ops.delegation import (
 )
 from byoc_core.frontend.onnx.ops.optionals import present_value
 from byoc_core.frontend.onnx.ops.string_slices import import_unique_slices
-from byoc_core.frontend.onnx.ops.strings import STRUCTURES, Movement, adds_zeros, moves_elements, reads_shape
+from byoc_core.frontend.onnx.ops.strings import (
+    STRUCTURES,
+    Movement,
+    adds_zeros,
+    keeps_order,
+    moves_elements,
+    reads_shape,
+)
 from byoc_core.frontend.onnx.ops.structured import form_name, part_names, to_parts, with_values
+from byoc_core.frontend.onnx.ops.texts import STRING_READERS
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.sequence_value import OptionalValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
@@ -430,16 +438,18 @@ class GraphImporter:
         tensors = {name: form for name in proto.input if name and isinstance(form := self.lookup(name), StringTensor)}
         if not tensors:
             return delegate(node) if makes_strings(node) else None
-        if proto.op_type in STRUCTURES:
+        if proto.op_type in STRUCTURES or (not node.domain and proto.op_type in STRING_READERS):
             return None
         if node.op_type == "Unique" and node.has_attr("axis"):
             return import_unique_slices(node)
         if not moves_elements(node):
-            is_left_to_plugin = node.domain and not is_evaluated(node.domain, node.op_type, node.domain_version)
+            is_left_to_plugin = node.domain and (
+                onnx_name(proto) in self.importers or not is_evaluated(node.domain, node.op_type, node.domain_version)
+            )
             return None if is_left_to_plugin else delegate(node)
         check_all_strings(node)
         zeros = [node.strings([""])] if adds_zeros(node) else []  # the number 0
-        movement = Movement(node, [*zeros, *tensors.values()])
+        movement = Movement(node, [*zeros, *tensors.values()], keeps_order=keeps_order(node))
         inner = self.nest()
         inner._imported.update(zip(tensors, movement.values[len(zeros) :], strict=True))
         moving = NodeContext(inner, proto)

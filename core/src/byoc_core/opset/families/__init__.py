@@ -63,6 +63,9 @@ _OPS_OF: Mapping[str, str] = {
     "border": "nn.border_pad",
     "data_dependent": "nonzero compress unique range as_size ragged_take as_dynamic",
     "detection": "nn.non_max_suppression",
+    "strings": (
+        "strings.change_case strings.token_spans strings.take_spans strings.key_index ngram_counts strings.ngram_counts"
+    ),
     "spectral": "dft",
     "determinant": "det",
     "random_numbers": "random.seed random.uniform random.normal",

@@ -15,6 +15,7 @@ from byoc_core.kernels.indices import check_array_shape
 from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import working_dtype
 from byoc_core.runtime.extension import extension
+from byoc_core.runtime.graph.native_strings import string_kernels
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["native_kernels"]
@@ -23,10 +24,13 @@ __all__ = ["native_kernels"]
 @cache
 def native_kernels() -> Mapping[str, NumpyKernel]:
     """Return the kernels in C by op, none without the extension."""
-    if extension() is None:
+    found = extension()
+    if found is None:
         return MappingProxyType({})
+    from byoc_core.opset.families import KERNELS
+
     suppression = NumpyKernel(_non_max_suppression, gives=fixed_dtype("int64"))
-    return MappingProxyType({"nn.non_max_suppression": suppression})
+    return MappingProxyType({"nn.non_max_suppression": suppression, **string_kernels(found, KERNELS)})
 
 
 def _non_max_suppression(

@@ -227,7 +227,9 @@ class _Planner:
         if isinstance(implementation, PluginKernel):
             implementation = check_results(implementation, node.op, [value.type for value in reads], node.outputs)
         if isinstance(implementation, NumpyKernel):
-            form = implementation.form_for(dtypes, [len(value.type.shape) for value in reads], kernel_attrs(node))
+            ranks = [len(value.type.shape) for value in reads]
+            constants = [self._constant(id_) for id_ in node.inputs]
+            form = implementation.form_for(dtypes, ranks, kernel_attrs(node), constants)
             implementation = form.call
         if form is None or not form.fresh:
             for value in reads:
@@ -254,6 +256,11 @@ class _Planner:
             scratch,
             broadcasts=form is not None and form.elementwise and not is_covered and is_separate,
         )
+
+    def _constant(self, id_: int) -> NDArray | None:
+        """Return the array of a constant, ``None`` for another value."""
+        position = id_ - len(self._function.inputs)
+        return self._arrays[position] if 0 <= position < len(self._arrays) else None
 
     def _memory_for(
         self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]

@@ -42,6 +42,7 @@ from byoc_core.frontend.onnx.ops import (
     shape_arithmetic,
     shape_data_movement,
     spectral,
+    texts,
 )
 from byoc_core.frontend.onnx.ops.spelled import spelled_importers
 from byoc_core.frontend.onnx_names import OnnxName
@@ -77,6 +78,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **random_numbers.IMPORTERS,
         **spectral.IMPORTERS,
         **columns.IMPORTERS,
+        **texts.IMPORTERS,
     }
 )
 """Importers for ops of the standard domain without a direct spelling of an op, by ONNX name."""

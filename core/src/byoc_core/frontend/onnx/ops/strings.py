@@ -21,8 +21,10 @@ __all__ = [
     "Movement",
     "adds_zeros",
     "element_dtype",
+    "emit_key_index",
     "in_order",
     "join",
+    "keeps_order",
     "moves_elements",
     "read_strings",
     "read_tensor",
@@ -48,6 +50,7 @@ _MOVING = frozenset(
         *("Split", "Squeeze", "TensorScatter", "Tile", "Transpose", "Unsqueeze", "Where"),
     }
 )
+_ORDERLY = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 _PADDING = frozenset({"CenterCropPad", "Pad", "Trilu"})
 _SHAPE_READING = frozenset({"RandomNormalLike", "RandomUniformLike", "Shape", "Size"})
 
@@ -71,6 +74,11 @@ def moves_elements(node: NodeContext) -> bool:
     return moves or node.op_type in _PADDING or reads_shape(node)
 
 
+def keeps_order(node: NodeContext) -> bool:
+    """Return whether a node that moves elements keeps all elements in order."""
+    return not node.domain and node.op_type in _ORDERLY
+
+
 def adds_zeros(node: NodeContext) -> bool:
     """Return whether a node that moves elements may add zeros: empty strings among strings."""
     return not node.domain and node.op_type in _PADDING
@@ -87,6 +95,7 @@ class Movement:
     Args:
         node: the node that moves the elements.
         tensors: the tensors: all of numbers, or all of strings.
+        keeps_order: whether all elements of the only tensor stay in order. Strings in order then need no numbers.
 
     Attributes:
         values: a tensor of numbers for each tensor.
@@ -95,9 +104,15 @@ class Movement:
         FrontendError: some tensors are of numbers, and others of strings.
     """
 
-    def __init__(self, node: NodeContext, tensors: Sequence[Value | StringTensor]) -> None:
+    def __init__(
+        self, node: NodeContext, tensors: Sequence[Value | StringTensor], *, keeps_order: bool = False
+    ) -> None:
         self._node = node
         self._pool: tuple[Value, Value] | None = None
+        self._data: Value | None = None
+        if keeps_order and len(tensors) == 1 and isinstance(tensors[0], StringTensor) and tensors[0].index is None:
+            self._data, self.values = tensors[0].data, [tensors[0].lengths]
+            return
         self.values = [tensor for tensor in tensors if not isinstance(tensor, StringTensor)]
         strings = [tensor for tensor in tensors if isinstance(tensor, StringTensor)]
         if strings:
@@ -126,6 +141,8 @@ class Movement:
     def result(self, moved: Imported) -> Value | StringTensor:
         """Return the tensor with moved elements, from the tensor of numbers."""
         value = self._node.to_value(moved, "moved elements")
+        if self._data is not None:
+            return StringTensor(self._data, value)
         return value if self._pool is None else StringTensor(*self._pool, value)
 
 
@@ -210,6 +227,18 @@ def read_strings(node: NodeContext, index: int) -> StringTensor:
     if not isinstance(form, StringTensor):
         raise node.error(f"needs `{node.input_names[index]}` as a tensor of strings")
     return in_order(node, form)
+
+
+def emit_key_index(node: NodeContext, strings: StringTensor, keys: StringTensor) -> Value:
+    """Return the index of the first key equal to each string, int64; the number of keys if none is equal.
+
+    Args:
+        node: the node in need of the indices.
+        strings: the strings, in any shape.
+        keys: the keys, in order, a vector.
+    """
+    index: Value = node.emit("strings.key_index", strings.data, strings.lengths, keys.data, keys.lengths)
+    return index if strings.index is None else node.emit("take", index, strings.index, axis=0)
 
 
 def _joined(node: NodeContext, values: Sequence[Value]) -> Value:

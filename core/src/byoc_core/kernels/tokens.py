@@ -6,16 +6,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
 from byoc_core.errors import ExecutionError
+from byoc_core.kernels.precision import NDArray
+from byoc_core.kernels.strings import split_strings
 
-__all__ = ["KINDS", "compile_expression", "take_spans", "token_spans"]
+__all__ = ["KINDS", "compile_expression", "take_spans", "token_pool", "token_spans"]
 
-NDArray = npt.NDArray[Any]
 Span = tuple[int, int]
+
+_OP = "strings.token_spans"
+_MARKS = b"\x02\x03"
+"""The marks in front of and behind the tokens of a string."""
 
 KINDS = ("matches", "separated", "characters")
 """The kinds of tokens: matches of an expression, the text between matches of separators, and single characters."""
@@ -35,12 +39,12 @@ def token_spans(
     data: NDArray,
     lengths: NDArray,
     *,
-    kind: str = KINDS[0],
-    expressions: tuple[str, ...] = (),
-    min_length: int = 1,
-    mark: bool = False,
-    pad_nbytes: int = 0,
-) -> NDArray:
+    kind: str,
+    expressions: tuple[str, ...],
+    min_length: int,
+    mark: bool,
+    padding: str,
+) -> tuple[NDArray, NDArray, NDArray]:
     """Return the places of the tokens of strings.
 
     Args:
@@ -50,43 +54,47 @@ def token_spans(
         expressions: the regular expression of tokens, or the expressions of separators, applied one after the other.
         min_length: the least number of characters of a token.
         mark: whether the tokens of each string stand between two marks.
-        pad_nbytes: the number of bytes of the padding.
+        padding: the text of missing tokens, of strings with fewer tokens than others.
 
     Returns:
-        The first byte of each token and the byte behind, int64 ``(*S, t, 2)``, with the largest number ``t`` of tokens
-        of a string. Byte ``n`` is the mark in front, byte ``n + 1`` the mark behind, and then comes the padding.
+        The first byte and the number of bytes of each token, two int64 ``(*S, t)``, with the largest number ``t`` of
+        tokens of a string; and the bytes with these places, uint8 ``(n + 2 + padding,)``: ``data``, the two marks, and
+        the padding.
 
     Raises:
         ExecutionError: the lengths do not fit the bytes, or the bytes are not UTF-8.
     """
-    count = lengths.reshape(-1)
-    if (count < 0).any() or count.sum() != data.size:
-        problem = "has lengths that do not fit the bytes"
-        raise ExecutionError("op `mlops.token_spans`", problem, got=int(count.sum()), expected=data.size)
-    find, text, end = _finder(kind, expressions, min_length), data.tobytes(), int(data.size)
-    stops = np.cumsum(count).tolist()
-    rows = [_byte_spans(text[start:stop], start, find) for start, stop in zip([0, *stops], stops, strict=False)]
+    find, end = _finder(kind, expressions, min_length), int(data.size)
+    texts, pool = split_strings(data, lengths, _OP), token_pool(data, padding)
+    firsts = [0, *np.cumsum(lengths.reshape(-1)).tolist()]
+    rows = [_byte_spans(text, start, find) for text, start in zip(texts, firsts, strict=False)]
     if mark and any(rows):
         rows = [[(end, end + 1), *row, (end + 1, end + 2)] for row in rows]
     width = max(map(len, rows), default=0)
-    padding = (end + 2, end + 2 + pad_nbytes)
-    spans = np.array([row + [padding] * (width - len(row)) for row in rows], np.int64)
-    return spans.reshape(*lengths.shape, width, 2)
+    missing = (end + 2, int(pool.size))
+    spans = np.array([row + [missing] * (width - len(row)) for row in rows], np.int64)
+    starts, stops = np.moveaxis(spans.reshape(*lengths.shape, width, 2), -1, 0)
+    return np.ascontiguousarray(starts), stops - starts, pool
 
 
-def take_spans(data: NDArray, spans: NDArray) -> NDArray:
-    """Return the bytes at places, one place after the other.
+def token_pool(data: NDArray, padding: str) -> NDArray:
+    """Return the bytes of strings, of the two marks around tokens, and of the padding."""
+    return np.concatenate([data, np.frombuffer(_MARKS + padding.encode(), np.uint8)])
 
-    Shapes: ``data`` ``(n,)``, ``spans`` ``(..., 2)``: the first byte and the byte behind; the result is ``(k,)``.
+
+def take_spans(data: NDArray, starts: NDArray, lengths: NDArray) -> NDArray:
+    """Return the elements at places, one place after the other.
+
+    Shapes: ``data`` ``(n,)``; ``starts`` and ``lengths``, the first element and the number of elements of each place,
+    int64 of equal shapes; the result is ``(k,)``.
 
     Raises:
         ExecutionError: a place is outside.
     """
-    starts, stops = spans.reshape(-1, 2).T
-    if spans.size and not (starts.min() >= 0 and (starts <= stops).all() and stops.max() <= data.size):
-        raise ExecutionError("op `mlops.take_spans`", "has a place outside the bytes", expected=f"0 to {data.size}")
-    counts = stops - starts
-    positions = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    first, counts = starts.reshape(-1), lengths.reshape(-1)
+    if first.size and not (first.min() >= 0 and counts.min() >= 0 and (first <= data.size - counts).all()):
+        raise ExecutionError("op `strings.take_spans`", "has a place outside the bytes", expected=f"0 to {data.size}")
+    positions = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
     return np.asarray(data[positions])
 
 
@@ -95,7 +103,7 @@ def _byte_spans(text: bytes, start: int, find: Callable[[str], Iterator[Span]]) 
     try:
         characters = text.decode()
     except UnicodeDecodeError as error:
-        raise ExecutionError("op `mlops.token_spans`", f"has a string other than UTF-8: {error}") from error
+        raise ExecutionError(f"op `{_OP}`", f"has a string other than UTF-8: {error}") from error
     spans = find(characters)
     if len(characters) == len(text):
         return [(start + first, start + stop) for first, stop in spans]
@@ -115,14 +123,16 @@ def _finder(kind: str, expressions: Sequence[str], min_length: int) -> Callable[
 
 def _matches(text: str, expression: re.Pattern[str], min_length: int) -> Iterator[Span]:
     """Yield the matches; behind a match that is too short, the search goes on at its second character."""
-    position = 0
-    while position <= len(text) and (match := expression.search(text, position)) is not None:
-        first, stop = match.span()
-        if stop - first >= max(min_length, 1):
+    position, least = 0, max(min_length, 1)
+    while position <= len(text):
+        for match in expression.finditer(text, position):  # goes on behind a match, as a new search
+            first, stop = match.span()
+            if stop - first < least:
+                position = first + 1
+                break
             yield first, stop
-            position = stop
         else:
-            position = first + 1
+            return
 
 
 def _separated(text: str, separators: Sequence[re.Pattern[str]], min_length: int) -> list[Span]:
