@@ -149,7 +149,8 @@ def _convolved_apart(
         own = taps[tuple(slice(first, None, stride) for first, stride in zip(phase, strides, strict=True))]
         flipped = np.flip(own, tuple(range(rank)))  # the first tap meets the last element of a window
         filter_ = graph.const(np.ascontiguousarray(flipped.transpose(rank, rank + 1, *range(rank))))
-        padding = (*(size - 1 for size in own.shape[:rank]), *attrs["padding"][rank:])
+        before = ((size - 1) * gap for size, gap in zip(own.shape, attrs["dilation"], strict=False))
+        padding = (*before, *attrs["padding"][rank:])
         name, phase_schedule = ("phase", None) if any(phase) else (None, schedule)
         phase_attrs = {**attrs, "strides": (1,) * rank, "padding": padding}
         results.append(graph.emit(f"nn.conv{rank}d", (image, filter_), phase_attrs, name=name, schedule=phase_schedule))
