@@ -79,7 +79,8 @@ PyMODINIT_FUNC PyInit__native(void) {
   if (add_address(module, "TEAM_RUNNER", (void (*)(void))byoc_team_run) ||
       add_address(module, "PART_MARKER", (void (*)(void))byoc_mark_part) ||
       PyModule_AddFunctions(module, byoc_recorder_methods) ||
-      PyModule_AddFunctions(module, byoc_host_kernel_methods) || add_vector_functions(module))
+      PyModule_AddFunctions(module, byoc_host_kernel_methods) || add_vector_functions(module) ||
+      byoc_add_native_types(module))
     goto fail;
   byoc_code_type = (PyTypeObject *)add_type(module, &byoc_code_spec);
   byoc_frame_type = (PyTypeObject *)add_type(module, &byoc_frame_spec);
