@@ -32,6 +32,7 @@ from byoc_core.vm import Builtin, DynamicTensor, Goto, If, Instruction, Ret
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.tests.fresh_process import answer_of
 from core.tests.lower.test_control_flow_property import Maker
 from core.tests.native_machine_installation import installation_with_machines
 from rt.tests.models import build_detector, draw_image
@@ -246,23 +247,6 @@ def test_results_outlive_session_and_machine(selection: Path) -> None:
     assert positions[-1] == 999
 
 
-def test_calls_leave_no_memory(selection: Path) -> None:
-    _, native = open_both(selection)
-    feeds = feeds_of(*range(100_000))
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGESIZE")
-
-    if not Path("/proc/self/statm").exists():
-        pytest.skip("the system does not tell the memory of a process")
-    for _ in range(20):
-        native.run(None, feeds)
-    before = resident()
-    for _ in range(200):  # 240 MB of results
-        native.run(None, feeds)
-    assert resident() - before < 20_000_000
-
-
 def test_the_weights_are_mapped_once(tmp_path: Path) -> None:
     """Both machines read the constants in one mapping of the artifact."""
     if not Path("/proc/self/maps").exists():
@@ -369,6 +353,47 @@ def test_values_of_all_dtypes_pass(tmp_path: Path, dtype: str) -> None:
     native, python = (VirtualMachine(executable, machine=machine)["main"] for machine in ("native", "python"))
     x = np.arange(5).astype(byoc_core.dtypes.to_numpy(dtype))
     assert_same_bits(tuple_of(native(x)), tuple_of(python(x)))
+
+
+OPEN = """
+import json, sys
+import numpy as np
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "byoc_rt":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+if sys.argv[2] == "blocked":
+    sys.meta_path.insert(0, Blocker())
+import byoc_core
+from byoc_core.plugin.installation import using
+from core.tests.native_machine_installation import installation_with_machines
+
+with using(installation_with_machines({"byoc-rt": "byoc_rt.files:library_path"})):
+    session = byoc_core.Session(sys.argv[1])
+    (found,) = session.run(None, {"x": np.array([1, -1, 3], np.float32), "limit": np.float32(0)})[:1]
+print(json.dumps([session.machine.name, session.machine.reason, found.tolist(), "byoc_rt" in sys.modules]))
+"""
+
+
+def test_fresh_processes_with_and_without_the_package(selection: Path, tmp_path: Path) -> None:
+    path = tmp_path / "selection.byoc"
+    byoc_core.build(byoc_core.from_onnx(selection), ["ccompiler"]).save(path)
+    machine, _, found, is_imported = answer_of(OPEN, str(path), "open")
+    assert (machine, found, is_imported) == ("native", [0, 2], True)
+    machine, reason, found, is_imported = answer_of(OPEN, str(path), "blocked")
+    assert (machine, found, is_imported) == ("python", [0, 2], False)
+    assert "importing `byoc_rt.files:library_path` raised ModuleNotFoundError" in reason
+
+
+def test_models_without_steps_of_python_load_no_native_machine(selection: Path, tmp_path: Path) -> None:
+    path = tmp_path / "doubled.byoc"
+    inputs = "x: R.Tensor((4,), 'float32'), limit: R.Tensor((), 'float32')"
+    text = f"def main({inputs}):\n    y = R.add(x, limit)\n    return y\n"
+    byoc_core.build(byoc_core.parse(text), ["ccompiler"]).save(path)
+    script = OPEN.replace("[1, -1, 3]", "[1, -1, 3, 0]")
+    assert answer_of(script, str(path), "open") == ["python", "Python runs no instruction", [1, -1, 3, 0], False]
 
 
 def test_the_entry_point_of_the_package_is_the_path_of_the_library() -> None:
