@@ -28,7 +28,9 @@ from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.plugin.installation import using
-from byoc_core.vm import Builtin, DynamicTensor, Goto, If, Instruction, Ret
+from byoc_core.runtime.csource import CSourceModule
+from byoc_core.runtime.module import Signature
+from byoc_core.vm import Builtin, DynamicTensor, Goto, If, Instruction, Program, Ret
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -276,6 +278,37 @@ def test_several_threads_share_a_session(selection: Path) -> None:
         assert [*pool.map(work, range(4))] == [None] * 4
 
 
+PARTS = """\
+#include "byoc_parallel.h"
+static void mark(int64_t begin, int64_t end, const void *data) {
+  (void)end;
+  ((float *)(uintptr_t)data)[begin] = 1;
+}
+/* Set the first element of the part of each thread to 1, and all other elements to 0. */
+BYOC_EXPORT int32_t __tvm_ffi_parts(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result) {
+  (void)handle, (void)num_args, (void)result;
+  float *marks = byoc_data((const DLTensor *)args[1].v_ptr);
+  for (int64_t i = 0; i < 64; ++i) marks[i] = 0;
+  byoc_parallel_for(64, 1, mark, marks);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("machine", ["python", "auto"])
+def test_calls_have_the_number_of_threads_of_the_session(tmp_path: Path, machine: Any) -> None:
+    x, y = spec("x", 64), spec("y", 64)
+    code: list[Instruction] = [builtin(Builtin.CLONE, [0], [2]), advance(2, 1), Ret((1,))]
+    function = function_of([x], [y], code, dynamics=[DynamicTensor("float32", (64,))])
+    module = CSourceModule(PARTS, {"parts": Signature((x,), (y,))})
+    path = tmp_path / "parts.byoc"
+    Executable(Program((function,), ("parts",)), [module], is_own=True).save(path)
+    for num_threads in (1, 2, 1):
+        session = Session(path, num_threads=num_threads, machine=machine)
+        assert session.machine.name == ("native" if machine == "auto" else "python")
+        assert session.run(None, {"x": np.ones(64, np.float32)})[0].sum() == num_threads
+
+
 def total_of(session: Session) -> float:
     return float(session.run(["doubled"], feeds_of(1, -1, 3))[0].sum())
 
@@ -338,10 +371,7 @@ def test_endless_calls_can_be_interrupted(tmp_path: Path, loop: str) -> None:
     assert native.machine.name == "native"
 
 
-DTYPES = [dtype for dtype in byoc_core.dtypes.all_dtypes() if dtype not in ("int2", "uint2")]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", byoc_core.dtypes.all_dtypes())
 def test_values_of_all_dtypes_pass(tmp_path: Path, dtype: str) -> None:
     function = function_of(
         [spec("x", "n", dtype=dtype)],
@@ -351,7 +381,7 @@ def test_values_of_all_dtypes_pass(tmp_path: Path, dtype: str) -> None:
     )
     executable = load_saved(executable_of(function), tmp_path)
     native, python = (VirtualMachine(executable, machine=machine)["main"] for machine in ("native", "python"))
-    x = np.arange(5).astype(byoc_core.dtypes.to_numpy(dtype))
+    x = (np.arange(5) % 2).astype(byoc_core.dtypes.to_numpy(dtype))
     assert_same_bits(tuple_of(native(x)), tuple_of(python(x)))
 
 
