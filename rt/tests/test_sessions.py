@@ -193,6 +193,7 @@ def test_failures_of_callees_are_those_of_python(tmp_path: Path, caplog: pytest.
     executable = failing(tmp_path)
     python, native = (VirtualMachine(executable, machine=machine)["main"] for machine in ("python", "auto"))
     assert native.machine.name == "native"
+    assert VirtualMachine(executable, native=False)["main"].machine.name == "python"
     for _ in range(5):
         with pytest.raises(ExecutionError) as expected:
             python(-draw(2, 4))

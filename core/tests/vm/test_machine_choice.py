@@ -52,6 +52,7 @@ def test_reasons_for_python(loaded: Executable) -> None:
     assert reason(loaded, machine="python") == "as requested"
     symbol = loaded.program.externs[0]
     assert reason(loaded, externs={symbol: np.flatnonzero}) == "functions of the caller are called (`externs`)"
+    assert reason(loaded, native=False) == "each call is made by Python (`native=False`)"
     assert reason(loaded, record=lambda name, record: None) == "calls are recorded"
 
 

@@ -380,11 +380,7 @@ class VirtualMachine:
             executable,
             linked,
             entry_points,
-            obstacle="functions of the caller are called (`externs`)"
-            if externs
-            else "calls are recorded"
-            if record
-            else "",
+            obstacle=_native_obstacle(native=native, externs=externs, record=record),
         )
         for name in entry_points:
             if choices[name].program is None:
@@ -510,6 +506,15 @@ class VirtualMachine:
 
     def __repr__(self) -> str:
         return f"<virtual machine: {', '.join(self.functions)}>"
+
+
+def _native_obstacle(*, native: bool, externs: Mapping[str, Any] | None, record: Record | None) -> str:
+    """Return a reason of the arguments against a native machine; empty without."""
+    if not native:
+        return "each call is made by Python (`native=False`)"
+    if externs:
+        return "functions of the caller are called (`externs`)"
+    return "" if record is None else "calls are recorded"
 
 
 def _prepare(modules: Sequence[RuntimeModule], num_threads: int | None) -> None:
