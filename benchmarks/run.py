@@ -78,6 +78,9 @@ FIGURES = {
     "dnnl-bfloat16": Figure("benchmarks.models", "run_dnnl_bfloat16", 7, "models by dnnl in bfloat16", has_models=True),
     "threads": Figure("benchmarks.threads", "run", 15, "gains from threads, costs of other threads in the process"),
     "pauses": Figure("benchmarks.pauses", "run", 9, "calls after pauses, on one and two threads", has_models=True),
+    "native-machine": Figure(
+        "benchmarks.native_machine", "run", 21, "both machines of sessions on exported models", has_models=True
+    ),
     "startup": Figure("benchmarks.startup", "run", 7, "from the start of a process to the first result, by stage"),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
     "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),

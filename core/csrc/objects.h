@@ -94,6 +94,9 @@ extern PyType_Spec byoc_code_spec, byoc_frame_spec, byoc_plan_spec, byoc_entry_s
 extern PyMethodDef byoc_threads_methods[];
 extern PyTypeObject *byoc_code_type, *byoc_frame_type, *byoc_plan_type;
 
+/* Add the types of native_function.c to the module; return -1 with an exception. */
+int byoc_add_native_types(PyObject *module);
+
 /* Fill in the registers and sizes of a code from tuples; return -1 with an exception. */
 int byoc_read_registers(CodeObject *code, PyObject *registers);
 int byoc_read_sizes(CodeObject *code, PyObject *sizes);

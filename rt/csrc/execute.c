@@ -1,6 +1,7 @@
 /* The execution of a frame: the executor of byoc-core for instructions on memory known before the run, and steps for
  * the others. */
 #include "machine.h"
+#include "pause.h"
 
 RT_COLD int32_t rt_fail_instruction(const rt_frame *frame, int32_t index, int32_t status, const char *problem) {
   const byoc_rt_function *function = frame->function;
@@ -46,6 +47,7 @@ int rt_run_single(const rt_frame *frame, int32_t index) {
 
 int32_t rt_execute(rt_frame *frame, int depth, const rt_instruction **ret) {
   const byoc_rt_function *function = frame->function;
+  int32_t status;
   for (int32_t index = 0;;) {
     const byoc_stop stop = byoc_run(&frame->frame, index);
     if (stop.status) return rt_fail_extern(frame, stop.index, stop.status);
@@ -56,13 +58,14 @@ int32_t rt_execute(rt_frame *frame, int depth, const rt_instruction **ret) {
       case BYOC_IF:
       case BYOC_GOTO: /* a pause of a loop */
         index = stop.index;
+        if ((status = rt_pause())) return status;
         break;
       case BYOC_COPY:
         return rt_fail_copy(frame, stop.index);
-      default: {
-        const int32_t status = rt_step(frame, stop.index, depth, &index);
+      default:
+        status = rt_step(frame, stop.index, depth, &index);
+        if (!status) status = rt_pause_after_step();
         if (status) return status;
-      }
     }
   }
 }

@@ -79,10 +79,11 @@ rt_frame *rt_take_frame(const byoc_rt_function *function) {
   rt_frames *unused = function->frames;
   rt_frame *frame = atomic_exchange(&unused->last, NULL);
   if (frame) return frame;
-  (void)pthread_mutex_lock(&unused->mutex);
-  frame = unused->frames;
-  if (frame) unused->frames = frame->next;
-  (void)pthread_mutex_unlock(&unused->mutex);
+  if (!pthread_mutex_trylock(&unused->mutex)) {
+    frame = unused->frames;
+    if (frame) unused->frames = frame->next;
+    (void)pthread_mutex_unlock(&unused->mutex);
+  }
   return frame ? frame : new_frame(function);
 }
 
@@ -100,21 +101,24 @@ static void release_call(rt_frame *frame) {
   }
 }
 
+static void free_frame(rt_frame *frame) {
+  if (!frame) return;
+  free(frame->arena);
+  free(frame);
+}
+
 void rt_return_frame(rt_frame *frame) {
   rt_frames *unused = frame->function->frames;
   rt_frame *expected = NULL;
   release_call(frame);
   if (atomic_compare_exchange_strong(&unused->last, &expected, frame)) return;
-  (void)pthread_mutex_lock(&unused->mutex);
+  if (pthread_mutex_trylock(&unused->mutex)) {
+    free_frame(frame);
+    return;
+  }
   frame->next = unused->frames;
   unused->frames = frame;
   (void)pthread_mutex_unlock(&unused->mutex);
-}
-
-static void free_frame(rt_frame *frame) {
-  if (!frame) return;
-  free(frame->arena);
-  free(frame);
 }
 
 void rt_free_frames(rt_frames *frames) {

@@ -11,7 +11,7 @@ enum {
 };
 
 struct rt_heaps {
-  pthread_mutex_t mutex;
+  pthread_mutex_t mutex; /* never waited for: a forked child may find the mutex locked for good */
   rt_heap *unused;
 };
 
@@ -74,29 +74,38 @@ rt_heaps *rt_heaps_new(void) {
   return heaps;
 }
 
+static void free_heap(rt_heap *heap) {
+  while (heap->blocks) free_largest(heap);
+  free(heap);
+}
+
 void rt_heaps_free(rt_heaps *heaps) {
   if (!heaps) return;
   for (rt_heap *heap = heaps->unused, *next; heap; heap = next) {
     next = heap->next;
-    while (heap->blocks) free_largest(heap);
-    free(heap);
+    free_heap(heap);
   }
   pthread_mutex_destroy(&heaps->mutex);
   free(heaps);
 }
 
 rt_heap *rt_heap_acquire(rt_heaps *heaps) {
-  pthread_mutex_lock(&heaps->mutex);
-  rt_heap *heap = heaps->unused;
-  if (heap) heaps->unused = heap->next;
-  pthread_mutex_unlock(&heaps->mutex);
+  rt_heap *heap = NULL;
+  if (!pthread_mutex_trylock(&heaps->mutex)) {
+    heap = heaps->unused;
+    if (heap) heaps->unused = heap->next;
+    pthread_mutex_unlock(&heaps->mutex);
+  }
   if (!heap) heap = calloc(1, sizeof *heap);
   if (!heap) byoc_rt_fail(BYOC_RT_MEMORY, "the memory of a call cannot be allocated");
   return heap;
 }
 
 void rt_heap_return(rt_heaps *heaps, rt_heap *heap) {
-  pthread_mutex_lock(&heaps->mutex);
+  if (pthread_mutex_trylock(&heaps->mutex)) {
+    free_heap(heap);
+    return;
+  }
   heap->next = heaps->unused;
   heaps->unused = heap;
   pthread_mutex_unlock(&heaps->mutex);

@@ -70,9 +70,63 @@ static void copy_inner(const void *context, char *const *data, const int64_t *st
   }
 }
 
+enum { TILE = 32, CACHE_LINE = 64 };
+
+/* The two axes of a plane whose elements are neighbours along different axes: in the target along the columns, in the
+ * source along the rows. */
+typedef struct {
+  int64_t nbytes, num_rows, num_columns;
+  int64_t row_steps[2], column_steps[2]; /* of target and source */
+} plane;
+
+/* Copy planes in tiles: a cache line of the source is read once for all its elements. */
+static void copy_planes(const void *context, char *const *data, const int64_t *strides, int64_t count) {
+  const plane *p = context;
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t row = 0; row < p->num_rows; row += TILE)
+      for (int64_t column = 0; column < p->num_columns; column += TILE) {
+        const int64_t last = row + TILE < p->num_rows ? row + TILE : p->num_rows;
+        const int64_t width = column + TILE < p->num_columns ? TILE : p->num_columns - column;
+        for (int64_t k = row; k < last; ++k) {
+          char *const at[] = {data[0] + i * strides[0] + k * p->row_steps[0] + column * p->column_steps[0],
+                              data[1] + i * strides[1] + k * p->row_steps[1] + column * p->column_steps[1]};
+          copy_inner(&p->nbytes, at, p->column_steps, width);
+        }
+      }
+}
+
+/* Return the axis along which the source's elements are neighbours, if the last axis jumps over cache lines; else -1. */
+static int32_t find_row_axis(const int64_t *source_strides, int32_t rank, const int64_t *shape, int64_t nbytes) {
+  if (rank < 2 || shape[rank - 1] < TILE || source_strides[rank - 1] < CACHE_LINE) return -1;
+  for (int32_t axis = 0; axis < rank - 1; ++axis)
+    if (source_strides[axis] == nbytes && shape[axis] >= CACHE_LINE / nbytes) return axis;
+  return -1;
+}
+
 void rt_copy_strided(char *target, const int64_t *target_strides, const char *source, const int64_t *source_strides,
                       int32_t rank, const int64_t *shape, int64_t nbytes) {
   char *const data[] = {target, (char *)(uintptr_t)source};
-  const int64_t *const strides[] = {target_strides, source_strides};
-  rt_walk(2, data, strides, rank, shape, copy_inner, &nbytes);
+  const int64_t *strides[] = {target_strides, source_strides};
+  const int32_t row_axis = find_row_axis(source_strides, rank, shape, nbytes);
+  if (row_axis < 0) {
+    rt_walk(2, data, strides, rank, shape, copy_inner, &nbytes);
+    return;
+  }
+  const int32_t last = rank - 1;
+  const plane transposed = {nbytes,
+                            shape[row_axis],
+                            shape[last],
+                            {target_strides[row_axis], source_strides[row_axis]},
+                            {target_strides[last], source_strides[last]}};
+  int64_t outer_shape[RT_MAX_RANK], outer_strides[2][RT_MAX_RANK];
+  int32_t outer_rank = 0;
+  for (int32_t axis = 0; axis < last; ++axis) {
+    if (axis == row_axis) continue;
+    outer_shape[outer_rank] = shape[axis];
+    outer_strides[0][outer_rank] = target_strides[axis];
+    outer_strides[1][outer_rank++] = source_strides[axis];
+  }
+  strides[0] = outer_strides[0];
+  strides[1] = outer_strides[1];
+  rt_walk(2, data, strides, outer_rank, outer_shape, copy_planes, &transposed);
 }

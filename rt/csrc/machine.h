@@ -47,7 +47,7 @@ typedef struct rt_frame {
 /* The unused frames of a function. */
 typedef struct {
   _Atomic(rt_frame *) last; /* the frame returned last, or NULL */
-  pthread_mutex_t mutex;    /* of the list */
+  pthread_mutex_t mutex;    /* of the list; never waited for: a forked child may find the mutex locked for good */
   rt_frame *frames;
 } rt_frames;
 

@@ -179,3 +179,22 @@ class Entry:
 class Bound:
     def __new__(cls, frame: Frame, arrays: tuple[_NDArray, ...], results: object) -> Self: ...
     def __call__(self) -> Any: ...
+
+# A function of an artifact run by the native machine at an address (csrc/native_machine.h).
+class NativeProgram:
+    def __new__(cls, machine: int, data: memoryview, runtimes: tuple[bytes, ...]) -> Self: ...
+
+class NativeFunction:
+    # Arguments: dtype code, bits, rank, dtype.
+    def __new__(
+        cls,
+        program: NativeProgram,
+        name: str,
+        inputs: tuple[tuple[int, int, int, np.dtype[Any]], ...],
+        outputs: tuple[tuple[int, int, int, np.dtype[Any]], ...],
+        num_threads: int,
+        unfit: Callable[..., Any],
+        refused: Callable[[str, tuple[Any, ...]], Any],
+    ) -> Self: ...
+    def __call__(self, *arguments: object) -> Any: ...
+    def run(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[_NDArray, ...] | str | None: ...

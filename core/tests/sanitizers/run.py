@@ -38,7 +38,10 @@ TESTS = (
     *(f"plugins/dnnl/tests/test_dnnl_{name}.py" for name in ("extension", "stored_payloads")),
     "rt/tests",
     "--ignore=core/tests/vm/test_soak.py",
-    *(f"--ignore=rt/tests/test_{name}.py" for name in ("examples", "library", "machine_leaks", "packaging")),
+    *(
+        f"--ignore=rt/tests/test_{name}.py"
+        for name in ("examples", "library", "machine_leaks", "packaging", "sessions_memory")
+    ),
 )
 """Tests calling the extensions and the library.
 

@@ -13,8 +13,11 @@ distribution was built without the library.
 from __future__ import annotations
 
 import os
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["GROUP", "NativeRuntimeError", "find_native_runtimes"]
 
@@ -34,6 +37,8 @@ def find_native_runtimes() -> dict[str, Path]:
         NativeRuntimeError: two distributions have a native half for the same type key, or the function of an entry
             point fails, or returns no path of a file.
     """
+    from importlib.metadata import entry_points
+
     paths: dict[str, Path] = {}
     owners: dict[str, str] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):

@@ -39,12 +39,15 @@ class Executable:
         constants: read-only arrays by digest, cited by the program and the modules.
         is_own: whether this process compiled the native code, or this user trusts the loaded artifact; then
             :meth:`save` records the new artifact as trusted.
+        artifact: the bytes of the loaded artifact, usually a mapped file; ``None`` for an executable compiled by this
+            process, and for an artifact with constants in another file.
     """
 
     program: Program
     modules: tuple[RuntimeModule, ...]
     constants: Mapping[str, NDArray]
     is_own: bool
+    artifact: memoryview | None
     _report: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
     _request: Mapping[str, Any]
     _weights: WeightTable
@@ -59,6 +62,7 @@ class Executable:
         is_own: bool = False,
         request: Mapping[str, Any] = MappingProxyType({}),
         weights: WeightTable | None = None,
+        artifact: memoryview | None = None,
     ) -> None:
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "modules", tuple(modules))
@@ -67,6 +71,7 @@ class Executable:
         object.__setattr__(self, "_request", request)
         object.__setattr__(self, "_weights", weights or WeightTable())
         object.__setattr__(self, "is_own", is_own)
+        object.__setattr__(self, "artifact", artifact)
 
     @property
     def report_data(self) -> Mapping[str, Any]:

@@ -120,7 +120,8 @@ def load_opened(
     report: Callable[[], Mapping[str, Any]] = artifact.report_reader()
     if compiler is not None:
         report = partial(read_report_with_compiler, report, modules)
-    return Executable(program, modules, constants, report, is_own=is_own)
+    data = None if artifact.outside else artifact.data
+    return Executable(program, modules, constants, report, is_own=is_own, artifact=data)
 
 
 def open_artifact(path: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None) -> OpenedArtifact:

@@ -19,7 +19,7 @@ from pathlib import Path
 from byoc_core.plugin import LIBRARIES_GROUP, PluginState, installed
 from byoc_core.plugin.record import PluginRecord
 
-__all__ = ["declared_library", "find_unusable_declaration"]
+__all__ = ["declared_file", "declared_library", "find_unusable_declaration"]
 
 
 def declared_library(name: str) -> Path | None:
@@ -31,7 +31,12 @@ def declared_library(name: str) -> Path | None:
     Args:
         name: the name requested by compiled code.
     """
-    catalog = installed(LIBRARIES_GROUP)
+    return declared_file(LIBRARIES_GROUP, name)
+
+
+def declared_file(group: str, name: str) -> Path | None:
+    """Return the file declared under a name of an entry-point group, as by :func:`declared_library`."""
+    catalog = installed(group)
     record = catalog.find(name)
     if record is None or record.state is not PluginState.AVAILABLE:
         return None

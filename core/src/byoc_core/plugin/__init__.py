@@ -8,14 +8,23 @@ these.
 
 from byoc_core.plugin.absence import describe_absence
 from byoc_core.plugin.catalog import Catalog
-from byoc_core.plugin.discovery import BACKENDS_GROUP, IMPORTERS_GROUP, LIBRARIES_GROUP, RUNTIMES_GROUP
+from byoc_core.plugin.discovery import (
+    BACKENDS_GROUP,
+    HALVES_GROUP,
+    IMPORTERS_GROUP,
+    LIBRARIES_GROUP,
+    MACHINES_GROUP,
+    RUNTIMES_GROUP,
+)
 from byoc_core.plugin.installation import installed
 from byoc_core.plugin.record import PluginRecord, PluginState
 
 __all__ = [
     "BACKENDS_GROUP",
+    "HALVES_GROUP",
     "IMPORTERS_GROUP",
     "LIBRARIES_GROUP",
+    "MACHINES_GROUP",
     "RUNTIMES_GROUP",
     "Catalog",
     "PluginRecord",

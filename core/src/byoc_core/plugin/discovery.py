@@ -17,8 +17,10 @@ from byoc_core.version import __version__
 __all__ = [
     "BACKENDS_GROUP",
     "CORE_DISTRIBUTION",
+    "HALVES_GROUP",
     "IMPORTERS_GROUP",
     "LIBRARIES_GROUP",
+    "MACHINES_GROUP",
     "RUNTIMES_GROUP",
     "discover",
     "make_catalog",
@@ -36,6 +38,12 @@ IMPORTERS_GROUP = "byoc.importers"
 LIBRARIES_GROUP = "byoc.libraries"
 """The entry-point group of files of shared libraries; see :mod:`byoc_core.native.declared_libraries`."""
 
+MACHINES_GROUP = "byoc.native_machines"
+"""The entry-point group of native machines; see :mod:`byoc_core.runtime.native_machines`."""
+
+HALVES_GROUP = "byoc.native_runtimes"
+"""The entry-point group of native halves of runtimes, for native machines."""
+
 CORE_DISTRIBUTION = "byoc-core"
 
 
@@ -46,7 +54,7 @@ def discover(group: str, *, settings: PluginSettings | None = None, path: Sequen
     an import. Names declared by byoc-core itself cannot be taken over or disabled.
 
     Args:
-        group: ``byoc.backends``, ``byoc.runtimes``, ``byoc.importers`` or ``byoc.libraries``.
+        group: ``byoc.backends``, ``byoc.runtimes``, ``byoc.importers``, ``byoc.libraries`` or ``byoc.native_machines``.
         settings: the user's settings; by default read from the current environment.
         path: folders to look in; by default ``sys.path``.
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from byoc_core.artifact.adapters import Adapter
     from byoc_core.artifact.executable import Executable
+    from byoc_core.vm.machine_choice import Machine, MachineChoice
     from byoc_core.vm.state import State
 
 __all__ = ["Session"]
@@ -76,6 +77,8 @@ class Session:
         externs: see :class:`byoc_core.VirtualMachine`.
         device: for a model with regions on a device: the device, or its index among the devices of the runtime; for
             several memory domains, a mapping by domain. By default the device of the number in the program, mostly 0.
+        machine: see :class:`byoc_core.VirtualMachine`. A session without a file of its model, and a session with
+            adapters, has Python's machine.
         max_nodes: see :func:`byoc_core.from_onnx`.
         progress: called with the name of each stage of a compilation at the beginning of the stage.
         states: see :func:`byoc_core.from_onnx`.
@@ -112,6 +115,7 @@ class Session:
         allow_native: bool = False,
         externs: Mapping[str, Callable[..., object]] | None = None,
         device: Device | int | Mapping[str, Device | int] | None = None,
+        machine: Machine | None = None,
         max_nodes: int | None = None,
         progress: Callable[[str], None] | None = None,
         states: str | Sequence[Any] = (),
@@ -144,6 +148,7 @@ class Session:
             "padding": padding or {},
             "externs": externs,
             "device": device,
+            "machine": machine,
             "adapters": tuple(adapters),
         }
         self._start(open_model(model, settings), calls)
@@ -157,7 +162,11 @@ class Session:
         self.inputs, self.outputs = values_of_function(self.executable, name)
         self._devices = devices_by_domain(self.executable.program, calls["device"])
         machine = VirtualMachine(
-            self.executable, externs=calls["externs"], num_threads=calls["num_threads"], devices=self._devices
+            self.executable,
+            externs=calls["externs"],
+            num_threads=calls["num_threads"],
+            devices=self._devices,
+            machine=calls["machine"],
         )
         self._call = machine[name]
         self._input_names = tuple(value.name for value in self.inputs)
@@ -180,9 +189,17 @@ class Session:
         names = self.executable.request_data.get("backends", ())
         return tuple(str(name) for name in names)
 
+    @property
+    def machine(self) -> MachineChoice:
+        """The machine that runs the model, ``"python"`` or ``"native"``, and the reason."""
+        return self._call.machine
+
     def report(self) -> str:
-        """Return the offload report as text: the share of each backend, and the reasons for ops on the host."""
-        return self.executable.report()
+        """Return the offload report as text, and the machine.
+
+        The report has the share of each backend, and the reasons for ops on the host.
+        """
+        return f"{self.executable.report().rstrip()}\nmachine: {self.machine}\n"
 
     def __call__(self, /, *inputs: object, **named: object) -> dict[str, Any]:
         """Run the model on inputs by position, then by keyword, and return all outputs by name.

@@ -60,6 +60,7 @@ class CallList:
 
     Attributes:
         is_complete: whether the extension makes the whole call, not only parts.
+        has_python_steps: whether Python runs an instruction in each call.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class CallList:
             self._instruction(instruction, step, entry)
             for instruction, step, entry in zip(function.code, steps, entries, strict=True)
         )
+        self.has_python_steps = any(operation == extension.PYTHON for operation, *_ in instructions)
         # Numbering the sizes of registers and storages fills the table: the operations are read only afterwards.
         registers = tuple(map(self._register, range(len(self._registers))))
         storages = self._table.numbers(function.storages)

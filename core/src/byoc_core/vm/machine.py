@@ -24,15 +24,18 @@ from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
 from byoc_core.runtime.parts import start_recording
 from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call, open_accounts
+from byoc_core.vm.bound_call import BoundCall
 from byoc_core.vm.device_choice import choose_devices
 from byoc_core.vm.device_results import DeviceResults
 from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.linked_function import LinkedFunction, Record
 from byoc_core.vm.linking import link
+from byoc_core.vm.machine_choice import PYTHON, Machine, MachineChoice, choose_machines, requested
 from byoc_core.vm.program import Program
 from byoc_core.vm.verify import verify
 
 if TYPE_CHECKING:
+    from byoc_core.vm.native_run import NativeRun
     from byoc_core.vm.state import State
 
 __all__ = ["ExecutableLike", "VMCallable", "VirtualMachine", "check_names"]
@@ -60,17 +63,33 @@ class VMCallable:
     Inputs are numpy arrays or anything with ``__dlpack__``, by position or by keyword; results are fresh arrays.
     """
 
-    __slots__ = ("_call", "_input_names", "_linked")
+    __slots__ = ("_call", "_choice", "_input_names", "_linked", "_native", "_run_linked")
 
-    def __init__(self, linked: LinkedFunction) -> None:
+    def __init__(self, linked: LinkedFunction, choice: MachineChoice, num_threads: int | None) -> None:
         self._linked = linked
+        self._choice = choice
         self._input_names = tuple(spec.name for spec in linked.function.params)
-        self._call = linked.make_entry(self._call_checked)
+        self._native: NativeRun | None = None
+        self._use_python()
+        if choice.program is not None:
+            from byoc_core.vm.native_run import NativeRun
+
+            self._native = NativeRun(linked, choice.program, num_threads, self._call_checked, self._use_python)
+            self._call, self._run_linked = self._native.call, self._native.run
+
+    def _use_python(self) -> None:
+        self._call, self._run_linked = self._linked.make_entry(self._call_checked), self._linked.run
 
     @property
     def name(self) -> str:
         """The function's name."""
         return self._linked.function.name
+
+    @property
+    def machine(self) -> MachineChoice:
+        """The machine that runs the function, with the reason."""
+        native = self._native
+        return self._choice if native is None or not native.end_reason else MachineChoice(PYTHON, native.end_reason)
 
     @property
     def params(self) -> tuple[TensorSpec, ...]:
@@ -99,7 +118,7 @@ class VMCallable:
     def _call_checked(self, *inputs: object) -> NDArray | tuple[NDArray, ...]:
         linked = self._linked
         arrays, sizes = linked.accept(inputs)
-        results = linked.run(arrays, None, sizes)
+        results = self._run_linked(arrays, None, sizes)
         return results[0] if len(results) == 1 else tuple(results)
 
     @property
@@ -165,7 +184,7 @@ class VMCallable:
         found = (
             self._run_into(accepted, sizes, out or {}, on_device=on_device)
             if out or on_device
-            else linked.run(accepted, None, sizes)
+            else self._run_linked(accepted, None, sizes)
         )
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -199,9 +218,9 @@ class VMCallable:
             raise CallError(locations[index], "cannot be bound: the buffer shares memory with an input")
         bools = [index for index, spec in enumerate(self.params) if spec.dtype == "bool"]
         if not bools:
-            return linked.bind(arrays, outputs, sizes)
+            return self._bind_linked(arrays, outputs, sizes)
         own = {index: np.empty_like(arrays[index]) for index in bools}
-        call = linked.bind([own.get(index, array) for index, array in enumerate(arrays)], outputs, sizes)
+        call = self._bind_linked([own.get(index, array) for index, array in enumerate(arrays)], outputs, sizes)
 
         def run_on_clean_bools() -> Any:
             for index, clean in own.items():
@@ -209,6 +228,14 @@ class VMCallable:
             return call()
 
         return run_on_clean_bools
+
+    def _bind_linked(
+        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], sizes: dict[str, int]
+    ) -> Callable[[], Any]:
+        if self._native is None:
+            return self._linked.bind(inputs, outputs, sizes)
+        results = outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return BoundCall(lambda: self._run_linked(inputs, outputs, sizes), results)
 
     def _run_into(
         self,
@@ -226,7 +253,9 @@ class VMCallable:
             arrays = DeviceResults(linked, inputs, sizes, out, state_buffers, on_device=on_device)
             return arrays.fill(lambda buffers: self._run_into(inputs, sizes, arrays.host_buffers, buffers))
         if not out:
-            return linked.run(inputs, [*map(state_buffers.get, range(len(specs)))] if state_buffers else None, sizes)
+            return self._run_linked(
+                inputs, [*map(state_buffers.get, range(len(specs)))] if state_buffers else None, sizes
+            )
         locations = argument_places(f"function `{self.name}`", "output", specs)
         caller_buffers = {
             index: as_output(out[spec.name], spec, locations[index])
@@ -247,7 +276,7 @@ class VMCallable:
         )
         targets = dict(zip(caller_buffers, separated, strict=True))
         buffers = [targets[index] if index in early else state_buffers.get(index) for index in range(len(specs))]
-        results = linked.run(inputs, buffers, sizes)
+        results = self._run_linked(inputs, buffers, sizes)
         for index, target in targets.items():
             if index not in early:
                 if results[index].shape != target.shape:
@@ -286,13 +315,17 @@ class VirtualMachine:
         record: receives the name of a function and the times of the calls inside (read by
             :func:`byoc_core.runtime.parts.events_of`) after each run of the function, perhaps in several pieces, in
             the running thread. A machine without ``record`` measures nothing. See :func:`byoc_core.profile`.
+        machine: the machine to run the functions: ``"python"``; ``"native"``, the native machine of an installed
+            distribution; or ``"auto"``, the native machine for functions with instructions run by Python in each call,
+            if the executable comes from an artifact. By default the environment variable ``BYOC_MACHINE``, else
+            ``"auto"``. :attr:`VMCallable.machine` has the choice and the reason.
         devices: for a program with functions on devices: the device of a domain, or its index among the devices of the
             runtime, by name of the domain (``npu``, or ``npu:1`` for the second of several devices of one memory); by
             default the device of the same number. Results are complete when a call returns.
 
     Raises:
-        OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads, ``executable`` is a path, or
-            ``devices`` names no domain of the program.
+        OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads, ``executable`` is a path,
+            ``devices`` names no domain of the program, or the native machine is asked for and cannot run a function.
         ProgramError: the program breaks a law.
         LinkError: a symbol or constant is missing, is defined twice, or does not fit.
         ExecutionError: a module cannot be prepared for calls, or a device cannot hold the constants.
@@ -307,7 +340,9 @@ class VirtualMachine:
         num_threads: int | None = None,
         record: Record | None = None,
         devices: Mapping[str, Device | int] | None = None,
+        machine: Machine | None = None,
     ) -> None:
+        requested_machine = requested(machine)
         if isinstance(executable, str | os.PathLike):
             raise OptionsError(
                 "VirtualMachine",
@@ -340,18 +375,30 @@ class VirtualMachine:
             start_recording()
             for module in modules:
                 module.report_parts()
-        for name in _entry_points(program):
-            linked[name].prepare()
-        _prepare(modules, requested_threads)
+        entry_points = _entry_points(program)
+        choices = choose_machines(
+            requested_machine,
+            executable,
+            linked,
+            entry_points,
+            obstacle=_native_obstacle(native=native, externs=externs, record=record),
+        )
+        for name in entry_points:
+            if choices[name].program is None:
+                linked[name].prepare()
+        if any(choices[name].program is None for name in entry_points):
+            _prepare(modules, requested_threads)
         self._program = program
         self._devices = dict(zip(program.domain_names, chosen_devices, strict=False))
         self._callables = {
-            name: VMCallable(function) for name, function in linked.items() if not function.function.states
+            name: VMCallable(function, choices[name], requested_threads)
+            for name, function in linked.items()
+            if not function.function.states
         }
         if len(self._callables) < len(linked):
             from byoc_core.vm.stateful_callable import stateful_callables
 
-            self._callables |= stateful_callables(linked, constants)
+            self._callables |= stateful_callables(linked, constants, choices)
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -461,6 +508,15 @@ class VirtualMachine:
 
     def __repr__(self) -> str:
         return f"<virtual machine: {', '.join(self.functions)}>"
+
+
+def _native_obstacle(*, native: bool, externs: Mapping[str, Any] | None, record: Record | None) -> str:
+    """Return a reason of the arguments against a native machine; empty without."""
+    if not native:
+        return "each call is made by Python (`native=False`)"
+    if externs:
+        return "functions of the caller are called (`externs`)"
+    return "" if record is None else "calls are recorded"
 
 
 def _prepare(modules: Sequence[RuntimeModule], num_threads: int | None) -> None:

@@ -11,6 +11,7 @@ from byoc_core.runtime.arguments import argument_places, bind_symbols
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.machine import VMCallable, check_names
+from byoc_core.vm.machine_choice import MachineChoice
 from byoc_core.vm.program import HOST
 from byoc_core.vm.state import MAX_LENGTH, State, StateInfo
 from byoc_core.vm.state_buffers import StateBuffer
@@ -24,6 +25,7 @@ class StatefulCallable(VMCallable):
     Args:
         linked: the function.
         infos: the states of the function.
+        choice: the machine of the function: Python's, with the reason.
     """
 
     __slots__ = (
@@ -37,9 +39,10 @@ class StatefulCallable(VMCallable):
         "_state",
     )
 
-    def __init__(self, linked: LinkedFunction, infos: Sequence[StateInfo]) -> None:
+    def __init__(self, linked: LinkedFunction, infos: Sequence[StateInfo], choice: MachineChoice) -> None:
         function = linked.function
         self._linked = linked
+        self._choice, self._native, self._run_linked = choice, None, linked.run
         self._infos = tuple(infos)
         self._plain_inputs, self._plain_outputs = function.inputs, function.outputs
         self._input_names = tuple(spec.name for spec in self._plain_inputs)
@@ -200,13 +203,14 @@ def bind_linear(
 
 
 def stateful_callables(
-    linked: Mapping[str, LinkedFunction], constants: Mapping[str, NDArray]
+    linked: Mapping[str, LinkedFunction], constants: Mapping[str, NDArray], choices: Mapping[str, MachineChoice]
 ) -> dict[str, StatefulCallable]:
     """Return the functions with states as callables, by name.
 
     Args:
         linked: all functions, by name.
         constants: the constants of the program, by digest.
+        choices: the machine of each function.
     """
     found = {}
     for name, target in linked.items():
@@ -224,5 +228,5 @@ def stateful_callables(
             for domain in [function.domain_of(slot.param)]
         ]
         if infos:
-            found[name] = StatefulCallable(target, infos)
+            found[name] = StatefulCallable(target, infos, choices[name])
     return found

@@ -75,6 +75,7 @@ def _find() -> Iterator[Diagnosis]:
         yield from _find_plugins("importer", "can import", installed(IMPORTERS_GROUP), examiner)
     yield from _find_libraries(installed(LIBRARIES_GROUP))
     yield _find_extension()
+    yield _find_native_machine()
     yield _find_compiler()
     yield _find_num_threads()
     yield _find_openmp()
@@ -136,6 +137,19 @@ def _find_extension() -> Diagnosis:
     return Diagnosis(
         "note", "native calls", f"run one by one, in Python ({cost}): {reason}", _extension_remedy(os.name)
     )
+
+
+def _find_native_machine() -> Diagnosis:
+    from byoc_core.plugin import MACHINES_GROUP, installed
+    from byoc_core.runtime.extension import extension_status
+    from byoc_core.runtime.native_machines import NativeMachine, native_machines
+
+    found = native_machines().open()
+    if isinstance(found, NativeMachine):
+        return Diagnosis("fine", "native machine", f"{found.label} runs models with data-dependent sizes and branches")
+    is_faulty = bool(installed(MACHINES_GROUP).records) and extension_status()[0]
+    cost = "some five microseconds of Python for each step of a model with data-dependent sizes"
+    return Diagnosis("fault" if is_faulty else "note", "native machine", f"{found} ({cost})")
 
 
 def _extension_remedy(system: str) -> str:

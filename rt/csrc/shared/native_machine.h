@@ -1,0 +1,1 @@
+../../../core/csrc/native_machine.h
