@@ -116,7 +116,7 @@ def _peer_call(path: Path, inputs: Mapping[str, NDArray]) -> Call | None:
 
 def _distance(found: Sequence[NDArray], expected: Sequence[NDArray]) -> float:
     distances = [0.0]
-    for one, other in zip(found, expected, strict=True):
-        magnitude = float(np.abs(other).max(initial=0)) or 1.0
-        distances.append(float(np.abs(one.astype("float64") - other).max(initial=0)) / magnitude)
+    for result, answer in zip(found, expected, strict=True):
+        magnitude = float(np.abs(answer).max(initial=0)) or 1.0
+        distances.append(float(np.abs(result.astype("float64") - answer).max(initial=0)) / magnitude)
     return max(distances)

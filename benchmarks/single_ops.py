@@ -94,29 +94,32 @@ def _convolution(form: str, shape: Shape, filter_: Shape, op: str = "Conv", **at
 
 def _convolutions() -> Iterator[SingleOp]:
     image, narrow, wide = (1, 64, 56, 56), (1, 96, 56, 56), (1, 96, 112, 112)
-    one, two, three = [1] * 4, [2] * 4, [3] * 4
-    yield _convolution("3x3", image, (64, 64, 3, 3), pads=one)
-    yield _convolution("3x3 dilated", image, (64, 64, 3, 3), pads=two, dilations=[2, 2])
+    pad_1, pad_2, pad_3 = [1] * 4, [2] * 4, [3] * 4
+    yield _convolution("3x3", image, (64, 64, 3, 3), pads=pad_1)
+    yield _convolution("3x3 dilated", image, (64, 64, 3, 3), pads=pad_2, dilations=[2, 2])
     yield _convolution("3x3 of a pyramid", (1, 960, 14, 14), (256, 960, 3, 3), pads=[12] * 4, dilations=[12, 12])
-    yield _convolution("5x5", image, (64, 64, 5, 5), pads=two)
-    yield _convolution("7x7 of 3 channels", (1, 3, 224, 224), (64, 3, 7, 7), pads=three, strides=[2, 2])
+    yield _convolution("5x5", image, (64, 64, 5, 5), pads=pad_2)
+    yield _convolution("7x7 of 3 channels", (1, 3, 224, 224), (64, 3, 7, 7), pads=pad_3, strides=[2, 2])
     yield _convolution("of patches", (1, 3, 224, 224), (256, 3, 16, 16), strides=[16, 16])
     yield _convolution("1x1", image, (256, 64, 1, 1))
     yield _convolution("1x1 with stride", (1, 256, 56, 56), (256, 256, 1, 1), strides=[2, 2])
     yield _convolution("1x7", (1, 128, 17, 17), (128, 128, 1, 7), pads=[0, 3, 0, 3])
     for groups, channels in ((2, 64), (8, 64), (32, 128), (3, 48)):
         filter_ = (channels, channels // groups, 3, 3)
-        yield _convolution(f"in {groups} groups", (1, channels, 56, 56), filter_, pads=one, group=groups)
-    yield _convolution("depthwise 3x3", narrow, (96, 1, 3, 3), pads=one, group=96)
-    yield _convolution("depthwise 3x3 with stride", wide, (96, 1, 3, 3), pads=one, group=96, strides=[2, 2])
-    yield _convolution("depthwise 7x7", narrow, (96, 1, 7, 7), pads=three, group=96)
-    yield _convolution("depthwise dilated", narrow, (96, 1, 3, 3), pads=two, group=96, dilations=[2, 2])
-    yield _convolution("depthwise, two filters", image, (128, 1, 3, 3), pads=one, group=64)
-    yield _convolution("of one channel", (1, 1, 112, 112), (32, 1, 3, 3), pads=one)
-    yield _convolution("to one channel", (1, 64, 112, 112), (1, 64, 3, 3), pads=one)
-    yield SingleOp("Conv by a given filter", "Conv", {"x": image, "w": (64, 64, 3, 3)}, attrs={"pads": one})
+        yield _convolution(f"in {groups} groups", (1, channels, 56, 56), filter_, pads=pad_1, group=groups)
+    yield _convolution("depthwise 3x3", narrow, (96, 1, 3, 3), pads=pad_1, group=96)
+    yield _convolution("depthwise 3x3 with stride", wide, (96, 1, 3, 3), pads=pad_1, group=96, strides=[2, 2])
+    yield _convolution("depthwise 7x7", narrow, (96, 1, 7, 7), pads=pad_3, group=96)
+    yield _convolution("depthwise dilated", narrow, (96, 1, 3, 3), pads=pad_2, group=96, dilations=[2, 2])
+    yield _convolution("depthwise, two filters", image, (128, 1, 3, 3), pads=pad_1, group=64)
+    yield _convolution("of one channel", (1, 1, 112, 112), (32, 1, 3, 3), pads=pad_1)
+    yield _convolution("to one channel", (1, 64, 112, 112), (1, 64, 3, 3), pads=pad_1)
+    yield SingleOp("Conv by a given filter", "Conv", {"x": image, "w": (64, 64, 3, 3)}, attrs={"pads": pad_1})
     yield SingleOp(
-        "Conv depthwise by a given filter", "Conv", {"x": narrow, "w": (96, 1, 3, 3)}, attrs={"pads": one, "group": 96}
+        "Conv depthwise by a given filter",
+        "Conv",
+        {"x": narrow, "w": (96, 1, 3, 3)},
+        attrs={"pads": pad_1, "group": 96},
     )
     yield _convolution("1-d", (4, 64, 400), (64, 64, 3), pads=[1, 1])
     yield _convolution("1-d of a waveform", (1, 1, 16000), (128, 1, 10), strides=[5])
@@ -193,14 +196,14 @@ def _reductions() -> Iterator[SingleOp]:
 
 
 def _normalisations() -> Iterator[SingleOp]:
-    scale, one = {"scale": _draw(64), "bias": _draw(64)}, np.ones(64, "float32")
+    scale, variance = {"scale": _draw(64), "bias": _draw(64)}, np.ones(64, "float32")
     rows = {"scale": _draw(768), "bias": _draw(768)}
     yield SingleOp("LayerNormalization", "LayerNormalization", {"x": (256, 768)}, rows)
     yield SingleOp("InstanceNormalization", "InstanceNormalization", {"x": _IMAGE}, scale)
     yield SingleOp("InstanceNormalization 1-d", "InstanceNormalization", {"x": (4, 64, 1000)}, scale)
     grouped = {"scale": _draw(64), "bias": _draw(64)}
     yield SingleOp("InstanceNormalization of many images", "InstanceNormalization", {"x": (8, 64, 28, 28)}, grouped)
-    statistics = {**scale, "mean": _draw(64), "variance": one}
+    statistics = {**scale, "mean": _draw(64), "variance": variance}
     yield SingleOp("BatchNormalization", "BatchNormalization", {"x": _IMAGE}, statistics)
     yield SingleOp("LRN", "LRN", {"x": _IMAGE}, attrs={"size": 5})
     yield SingleOp("LpNormalization", "LpNormalization", {"x": (256, 512)})
@@ -208,12 +211,12 @@ def _normalisations() -> Iterator[SingleOp]:
 
 
 def _windows() -> Iterator[SingleOp]:
-    large, one, two = (1, 64, 112, 112), [1] * 4, [2] * 4
+    large, pad_1, pad_2 = (1, 64, 112, 112), [1] * 4, [2] * 4
     for form, shape, attrs in (
-        ("3x3 with stride", large, {"kernel_shape": [3, 3], "strides": [2, 2], "pads": one}),
+        ("3x3 with stride", large, {"kernel_shape": [3, 3], "strides": [2, 2], "pads": pad_1}),
         ("2x2", large, {"kernel_shape": [2, 2], "strides": [2, 2]}),
-        ("3x3", _IMAGE, {"kernel_shape": [3, 3], "pads": one}),
-        ("5x5", (1, 256, 20, 20), {"kernel_shape": [5, 5], "pads": two}),
+        ("3x3", _IMAGE, {"kernel_shape": [3, 3], "pads": pad_1}),
+        ("5x5", (1, 256, 20, 20), {"kernel_shape": [5, 5], "pads": pad_2}),
         ("1-d", (1, 64, 4000), {"kernel_shape": [4], "strides": [4]}),
         ("3-d", (1, 16, 16, 28, 28), {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]}),
     ):

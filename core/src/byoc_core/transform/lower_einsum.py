@@ -64,10 +64,10 @@ class _Operand:
 
 def _lower(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     shapes = [shape_of(value) for value in binding.operands]
-    known = [shape for shape in shapes if shape is not None]
-    if len(known) != len(shapes):
+    tensor_shapes = [shape for shape in shapes if shape is not None]
+    if len(tensor_shapes) != len(shapes):
         return None
-    equation = parse_equation(str(binding.attrs["equation"]), known)
+    equation = parse_equation(str(binding.attrs["equation"]), tensor_shapes)
     if any(len(set(labels)) != len(labels) for labels in equation.operands):
         return None
     operands = [_Operand(*pair, graph) for pair in zip(binding.operands, equation.operands, strict=True)]
@@ -75,18 +75,18 @@ def _lower(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         return (_summed(operands[0], equation.result),)
     while len(operands) > 2:
         first, second = min(combinations(operands, 2), key=lambda pair: _cost(pair, operands, equation.result))
-        others = [operand for operand in operands if operand is not first and operand is not second]
+        waiting = [operand for operand in operands if operand is not first and operand is not second]
         if not set(first.labels) & set(second.labels):
             return None
-        joined = _joined(first, second, _kept((first, second), operands, equation.result))
+        joined = _joined(first, second, _remaining_labels((first, second), operands, equation.result))
         if joined is None:
             return None
-        operands = [joined, *others]
+        operands = [joined, *waiting]
     result = _joined(operands[0], operands[1], equation.result)
     return None if result is None else (result.value,)
 
 
-def _kept(pair: Sequence[_Operand], operands: Sequence[_Operand], result: Labels) -> Labels:
+def _remaining_labels(pair: Sequence[_Operand], operands: Sequence[_Operand], result: Labels) -> Labels:
     """Return the letters of two operands read by other operands or the result."""
     used = {label for operand in operands if operand not in pair for label in operand.labels} | set(result)
     return tuple(label for label in dict.fromkeys((*pair[0].labels, *pair[1].labels)) if label in used)
@@ -94,7 +94,7 @@ def _kept(pair: Sequence[_Operand], operands: Sequence[_Operand], result: Labels
 
 def _cost(pair: Sequence[_Operand], operands: Sequence[_Operand], result: Labels) -> tuple[bool, int]:
     """Return an order of pairs: first those with a common letter, and with a small product."""
-    return not set(pair[0].labels) & set(pair[1].labels), len(_kept(pair, operands, result))
+    return not set(pair[0].labels) & set(pair[1].labels), len(_remaining_labels(pair, operands, result))
 
 
 def _joined(left: _Operand, right: _Operand, result: Labels) -> _Operand | None:
@@ -103,7 +103,7 @@ def _joined(left: _Operand, right: _Operand, result: Labels) -> _Operand | None:
     if not both >= summed:
         return None
     if not summed:
-        factors = [_spread(operand, result) for operand in (left, right)]
+        factors = [_broadcastable(operand, result) for operand in (left, right)]
         return _Operand(left.graph.emit("multiply", factors), result, left.graph)
     contracted = tuple(label for label in left.labels if label in summed)
     if left.sizes(contracted) != right.sizes(contracted):
@@ -115,12 +115,12 @@ def _summed(operand: _Operand, result: Labels) -> Value:
     dropped = tuple(axis for axis, label in enumerate(operand.labels) if label not in result)
     if dropped:
         total = operand.graph.emit("sum", (operand.value,), {"axis": dropped})
-        kept = tuple(label for label in operand.labels if label in result)
-        operand = _Operand(total, kept, operand.graph)
+        labels = tuple(label for label in operand.labels if label in result)
+        operand = _Operand(total, labels, operand.graph)
     return operand.ordered(result).value
 
 
-def _spread(operand: _Operand, result: Labels) -> Value:
+def _broadcastable(operand: _Operand, result: Labels) -> Value:
     """Return an operand with an axis for each letter of the result, of size 1 for a letter of the other operand."""
     operand = operand.ordered(tuple(label for label in result if label in operand.labels))
     return operand.shaped(operand.sizes(result))

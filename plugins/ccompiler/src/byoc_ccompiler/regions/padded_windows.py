@@ -124,9 +124,9 @@ class _Taps:
             attrs = {"axes": axes, "begin": tuple(begins), "end": tuple(ends), "strides": (1,) * len(axes)}
             image = graph.emit("strided_slice", (image,), attrs, name="part")
         index = dict(zip(letters, taps, strict=True))
-        kept = self.filter[tuple(index.get(letter, slice(None)) for letter in kernel_layout)]
+        taps_used = self.filter[tuple(index.get(letter, slice(None)) for letter in kernel_layout)]
         padded: Mapping[str, AttrValue] = {**binding.attrs, "padding": (*before, *after)}
-        return graph.emit(binding.op, (image, graph.const(np.ascontiguousarray(kept))), padded)
+        return graph.emit(binding.op, (image, graph.const(np.ascontiguousarray(taps_used))), padded)
 
     def placed(self, taps: Sequence[int]) -> Value:
         """Return the products of one tap among zeros for the outputs not in reach of the tap."""
