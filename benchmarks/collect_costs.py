@@ -3,11 +3,13 @@
     python -m benchmarks.collect_costs --backend ccompiler -o costs.json
     python -m benchmarks.collect_costs --check light_squeezenet lenet
     python -m benchmarks.collect_costs --choices
+    python -m benchmarks.collect_costs --complete costs_avx2.json --with costs.json
 
 The first command builds models and layers with the backend alone, profiles each on one thread, models on two threads
 too if there are two processors, and writes the table. The time of a kernel belongs to the op with most work; the other
 ops of the kernel count as computed along with this op. ``--keep-layers`` takes the rows of a table in place of
 new measurements of layers.
+``--complete`` adds the ops missing from a table, with the same share of the limits of its machine as in the other table.
 ``--check`` prints the errors of the backends' estimates by op; ``--choices`` compares placements by cost with each
 backend alone.
 """
@@ -46,7 +48,7 @@ from benchmarks.cost_measurement import (
     measure_module,
 )
 
-__all__ = ["collect", "main"]
+__all__ = ["collect", "complete", "main"]
 
 _MAX_ROWS = 400
 """Rows of an op in a table."""
@@ -112,6 +114,22 @@ def collect(
         print(f"  borders of {op}: {per_byte * 1e9:.3f} ns for each byte")
     shares = _summed_shares(findings.shares)
     return CostTable(round(peaks.flops), round(peaks.bandwidth), tuple(rows), shares, CALL_S, borders)
+
+
+def complete(table: CostTable, other: CostTable) -> CostTable:
+    """Return a table with the rows of another table for missing ops: as near to the limits of its own machine."""
+    present = {row.op for row in table.rows}
+    rows = list(table.rows)
+    for row in other.rows:
+        if row.op not in present:
+            scale = _least_seconds(row, table) / _least_seconds(row, other)
+            rows.append(replace(row, seconds=row.seconds * scale, parallel_seconds=row.parallel_seconds * scale))
+    rows.sort(key=lambda row: row.op)
+    return replace(table, rows=tuple(rows))
+
+
+def _least_seconds(row: CostRow, table: CostTable) -> float:
+    return max(row.flops / table.flops, row.nbytes / table.bandwidth, NOISE_S)
 
 
 def _untimed(row: CostRow) -> CostRow:
@@ -201,6 +219,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-o", "--output", type=Path, help="the table to write")
     parser.add_argument("--option", action="append", metavar="NAME=VALUE", help="an option of the measured backend")
     parser.add_argument("--keep-layers", type=Path, metavar="TABLE", help="a table with rows in place of layers")
+    parser.add_argument("--complete", type=Path, metavar="TABLE", help="a table with missing ops; with --with")
+    parser.add_argument("--with", type=Path, metavar="TABLE", dest="other", help="the table with these ops")
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="models to measure")
     parser.add_argument("--check", nargs="*", metavar="MODEL", help="print the errors of estimates")
     parser.add_argument("--choices", nargs="*", metavar="MODEL", help="compare placements by cost with single backends")
@@ -210,6 +230,13 @@ def main(arguments: Sequence[str]) -> int:
         check(options.check or MODELS, backends)
     if options.choices is not None:
         choices(options.choices or MODELS, backends)
+    if (options.complete is None) != (options.other is None):
+        parser.error("--complete needs --with, and --with needs --complete")
+    if options.complete is not None:
+        tables = [CostTable.from_text(path.read_text("utf-8"), str(path)) for path in (options.complete, options.other)]
+        completed = complete(*tables)
+        options.complete.write_text(completed.to_text(), encoding="utf-8")
+        print(f"{options.complete}: {len(completed.rows) - len(tables[0].rows)} rows more")
     if options.output is not None:
         if len(backends) != 1:
             parser.error("a table is of one backend: --backend NAME")
