@@ -82,6 +82,28 @@ def test_more_operands_are_multiplied_in_pairs_with_a_common_letter() -> None:
     check_unchanged(LowerEinsum(), params, 'y = R.einsum(x, z, w, equation="ab,cd,ef->abcdef")\nreturn y')
 
 
+@pytest.mark.parametrize(
+    ("dtype", "equation", "shapes"),
+    [
+        ("float16", "ab,bc,cd->ad", [(2, 3), (3, 4), (4, 5)]),
+        ("bfloat16", "ab,ab,ab->ab", [(2, 3)] * 3),
+        ("float32", "ai,bi,ci->abc", [(6, 50), (7, 50), (2, 50)]),
+    ],
+)
+def test_products_of_pairs_are_neither_rounded_to_few_bits_nor_larger_than_the_tensors(
+    dtype: str, equation: str, shapes: list[tuple[int, ...]]
+) -> None:
+    names = [f"x{index}" for index in range(len(shapes))]
+    params = ", ".join(f'{name}: R.Tensor({shape}, "{dtype}")' for name, shape in zip(names, shapes, strict=True))
+    check_unchanged(LowerEinsum(), params, f'y = R.einsum({", ".join(names)}, equation="{equation}")\nreturn y')
+
+
+def test_small_products_come_first() -> None:
+    params = 'x: R.Tensor((20, 30), "float32"), z: R.Tensor((30, 40), "float32"), w: R.Tensor((40, 1), "float32")'
+    after = "y = R.matmul(z, w)\ny_1 = R.matmul(x, y)\nreturn y_1"
+    check_pass(LowerEinsum(), params, 'y = R.einsum(x, z, w, equation="ab,bc,cd->ad")\nreturn y', after)
+
+
 @st.composite
 def equations(draw: st.DrawFn) -> tuple[str, list[tuple[int, ...]]]:
     """Return an equation of one operand or more, and shapes; an axis may have size 1 in one of the operands."""

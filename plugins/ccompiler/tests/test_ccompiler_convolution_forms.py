@@ -78,6 +78,25 @@ def test_random_convolutions_with_much_padding(march: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
+    ("shape", "filter_shape", "attrs", "op"),
+    [
+        ((1, 2, 40), (32, 1, 4), {"groups": 2}, "broadcast_to"),
+        ((1, 4, 40), (8, 1, 4), {"groups": 4, "strides": (8,)}, "broadcast_to"),
+        ((1, 64, 12, 12), (4, 64, 9, 9), {"padding": (4,) * 4}, "add"),
+    ],
+)
+def test_copies_and_taps_are_few(
+    shape: tuple[int, ...], filter_shape: tuple[int, ...], attrs: dict[str, object], op: str
+) -> None:
+    bench = Bench()
+    builder = bench.builder()
+    x = builder.param("x", tensor(shape))
+    name = f"nn.conv{len(shape) - 2}d"
+    function = bench.add(builder, builder.emit(name, x, builder.const(np.ones(filter_shape, "f4")), **attrs))
+    assert op not in _ops(bench, function)
+
+
+@pytest.mark.parametrize(
     ("size", "attrs", "convolutions"),
     [
         (14, {"padding": (12,) * 4, "dilation": (12, 12)}, 9),

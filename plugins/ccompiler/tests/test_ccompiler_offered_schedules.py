@@ -81,6 +81,13 @@ CASES = {
         "nn.conv2d_transpose", (1, 4, 6, 6), (4, 40, 3, 3), kinds("pixel"), {"strides": (2, 2)}
     ),
     "transposed in groups": Case("nn.conv2d_transpose", (1, 4, 6, 6), (4, 5, 3, 3), kinds("loop"), {"groups": 2}),
+    "windows in the padding": Case(
+        "nn.conv2d", (1, 64, 14, 14), (32, 64, 3, 3), kinds("pixel"), {"padding": (12, 12), "dilation": (12, 12)}
+    ),
+    "volume": Case(
+        "nn.conv3d", (1, 16, 6, 10, 10), (32, 16, 3, 3, 3), kinds("winograd", "pixel"), {"padding": (1,) * 6}
+    ),
+    "filters of a channel": Case("nn.conv2d", (1, 16, 12, 12), (32, 1, 3, 3), kinds("depthwise"), {"groups": 16}),
     "dense": Case("nn.dense", (30, 50), (70, 50), kinds("panel")),
     "long dense": Case("nn.dense", (20, 900), (70, 900), kinds("panel")),
     "dense of a row": Case("nn.dense", (1, 90), (100, 90), kinds("panel", "dot")),
@@ -103,7 +110,8 @@ def schedules_of(bench: Bench, functions: Sequence[Function]) -> list[dict[str, 
     found = []
     for function in functions:
         op = function.bindings[0].op.name
-        names = {op, op.removesuffix("_transpose")}  # transposed convolutions become convolutions
+        # Transposed convolutions, and those of volumes, become convolutions of images.
+        names = {op, op.removesuffix("_transpose").replace("conv3d", "conv2d")}
         reports = ccompiler.byoc_generated_kernels([function], context)
         # The first of several convolutions is the convolution with a choice.
         report = next(report for report in reports if not names.isdisjoint(report.ops))

@@ -115,7 +115,8 @@ def test_which_become_convolutions(
     [
         ((8, 16, 3, 3), (2, 2), 4),  # 9 products in place of 16
         ((8, 16, 3, 3), (3, 2), 6),
-        ((8, 16, 2, 2), (2, 2), 4),
+        ((8, 16, 2, 2), (2, 2), 1),  # as many products in either form
+        ((8, 16, 33), (32,), 1),  # a phase for each of 32 steps
         ((8, 16, 3), (2,), 2),
         ((8, 8, 3, 3), (2, 2), 1),  # four phases of 8 channels fill two vectors
         ((8, 16, 5, 5), (2, 2), 1),  # windows of 3 by 3, by Winograd's algorithm

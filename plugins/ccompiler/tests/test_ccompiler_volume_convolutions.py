@@ -92,6 +92,15 @@ def test_which_become_convolutions_of_images(
     assert ("nn.conv3d" in _ops(bench, function)) != is_of_images
 
 
+@pytest.mark.parametrize("filter_shape", [(4, 8, 9, 1, 1), (1, 8, 3, 3, 3)])
+def test_many_taps_along_the_depth_and_few_products_stay(filter_shape: tuple[int, ...]) -> None:
+    bench = Bench()
+    builder = bench.builder()
+    x = builder.param("x", tensor((1, 8, 12, 6, 6)))
+    function = bench.add(builder, builder.emit("nn.conv3d", x, builder.const(np.ones(filter_shape, "f4"))))
+    assert "nn.conv3d" in _ops(bench, function)
+
+
 def test_filters_for_each_channel_alone_stay() -> None:
     bench = Bench()
     builder = bench.builder()

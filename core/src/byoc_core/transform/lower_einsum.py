@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import prod
 
 from byoc_core.dims import Dim, product
+from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Binding, IRModule, Value
 from byoc_core.opset.equation import parse_equation
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewriter import RewriteGraph, rewrite_module
-from byoc_core.transform.tensors import shape_of
+from byoc_core.transform.tensors import dtype_of, shape_of
 
 __all__ = ["LowerEinsum"]
 
 Labels = tuple[str, ...]
+
+_LEAST_BITS = 32
+"""With fewer bits in a number, the products of pairs are not rounded one after another: these may overflow."""
+_USUAL_SIZE = 64
+"""The size taken for a size known at run time, to compare orders."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +30,10 @@ class LowerEinsum(Pass):
     """Computation of ``einsum`` by ``matmul``, ``multiply``, ``sum``, ``permute_dims`` and ``reshape``.
 
     Backends have these ops, and recognise them in larger groups. More than two operands are multiplied in pairs, a pair
-    with a common letter and few letters in the product first. An op is left alone if it repeats a letter within an
-    operand, or if a pair has no letter in common, sums along a letter of one operand alone, or sums and has all letters
-    in both operands. Sums are in another order, so the results are equal in real numbers only; results of a pair
+    with a common letter and a small product first. An op is left alone if it repeats a letter within an operand, if a
+    pair has no letter in common, sums along a letter of one operand alone, or sums and has all letters in both
+    operands, if the product of a pair is larger than all operands and the result, or for more than two operands of
+    16-bit floats. Sums are in another order, so the results are equal in real numbers only; results of a pair
     without a sum are equal bit for bit.
     """
 
@@ -73,12 +81,15 @@ def _lower(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     operands = [_Operand(*pair, graph) for pair in zip(binding.operands, equation.operands, strict=True)]
     if len(operands) == 1:
         return (_summed(operands[0], equation.result),)
+    order = _Order(equation.sizes, equation.result)
+    if len(operands) > 2 and dtype_info(dtype_of(binding.result)).bits < _LEAST_BITS:
+        return None
     while len(operands) > 2:
-        first, second = min(combinations(operands, 2), key=lambda pair: _cost(pair, operands, equation.result))
-        waiting = [operand for operand in operands if operand is not first and operand is not second]
-        if not set(first.labels) & set(second.labels):
+        first, second = min(combinations(operands, 2), key=lambda pair: order.cost(pair, operands))
+        if not order.is_small((first, second), operands):
             return None
-        joined = _joined(first, second, _remaining_labels((first, second), operands, equation.result))
+        waiting = [operand for operand in operands if operand is not first and operand is not second]
+        joined = _joined(first, second, order.remaining_labels((first, second), operands))
         if joined is None:
             return None
         operands = [joined, *waiting]
@@ -86,15 +97,44 @@ def _lower(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     return None if result is None else (result.value,)
 
 
-def _remaining_labels(pair: Sequence[_Operand], operands: Sequence[_Operand], result: Labels) -> Labels:
-    """Return the letters of two operands read by other operands or the result."""
-    used = {label for operand in operands if operand not in pair for label in operand.labels} | set(result)
-    return tuple(label for label in dict.fromkeys((*pair[0].labels, *pair[1].labels)) if label in used)
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The order of pairs: the size of each letter, and the letters of the result."""
+
+    sizes: Mapping[str, Dim]
+    result: Labels
+
+    def remaining_labels(self, pair: Sequence[_Operand], operands: Sequence[_Operand]) -> Labels:
+        """Return the letters of two operands read by other operands or the result."""
+        used = {label for operand in operands if operand not in pair for label in operand.labels} | set(self.result)
+        return tuple(label for label in dict.fromkeys((*pair[0].labels, *pair[1].labels)) if label in used)
+
+    def cost(self, pair: Sequence[_Operand], operands: Sequence[_Operand]) -> tuple[bool, int, int]:
+        """Return an order of pairs: first those with a common letter, a small product and few multiplications."""
+        both = set(pair[0].labels) | set(pair[1].labels)
+        has_common = bool(set(pair[0].labels) & set(pair[1].labels))
+        return (
+            not has_common,
+            _num_elements(self.sizes[label] for label in self.remaining_labels(pair, operands)),
+            _num_elements(self.sizes[label] for label in both),
+        )
+
+    def is_small(self, pair: Sequence[_Operand], operands: Sequence[_Operand]) -> bool:
+        """Return whether two operands have a common letter, and a product no larger than an operand or the result."""
+        if not set(pair[0].labels) & set(pair[1].labels):
+            return False
+        labels = self.remaining_labels(pair, operands)
+        sizes = [self.sizes[label] for label in labels]
+        tensors = [operand.sizes(operand.labels) for operand in operands]
+        tensors.append([self.sizes[label] for label in self.result])
+        if set(labels) <= set(self.result) or any(operand.sizes(labels) == sizes for operand in operands):
+            return True
+        are_numbers = all(isinstance(size, int) for size in sizes)
+        return are_numbers and _num_elements(sizes) <= max(map(_num_elements, tensors))
 
 
-def _cost(pair: Sequence[_Operand], operands: Sequence[_Operand], result: Labels) -> tuple[bool, int]:
-    """Return an order of pairs: first those with a common letter, and with a small product."""
-    return not set(pair[0].labels) & set(pair[1].labels), len(_remaining_labels(pair, operands, result))
+def _num_elements(sizes: Iterable[Dim]) -> int:
+    return prod(size if isinstance(size, int) else _USUAL_SIZE for size in sizes)
 
 
 def _joined(left: _Operand, right: _Operand, result: Labels) -> _Operand | None:

@@ -105,6 +105,7 @@ class RewriteGraph(FunctionIndex):
         *,
         name: str | None = None,
         schedule: str | None = None,
+        keeps_schedule: bool = True,
     ) -> Var:
         """Add an op with a single result to the replacement of the root.
 
@@ -114,12 +115,13 @@ class RewriteGraph(FunctionIndex):
             attrs: the attributes of the op.
             name: name hint of the result; the name of the root's result by default.
             schedule: the name of the schedule; by default the root's, if the root is the same op.
+            keeps_schedule: whether the root's schedule is the default; else no schedule is.
 
         Raises:
             IRTypeError: the registry has no such op, or operands or attributes do not fit the op.
             IRError: the op has several results.
         """
-        return self.bind(op, operands, attrs, name=name, schedule=schedule).result
+        return self.bind(op, operands, attrs, name=name, schedule=schedule, keeps_schedule=keeps_schedule).result
 
     def bind(
         self,
@@ -129,6 +131,7 @@ class RewriteGraph(FunctionIndex):
         *,
         name: str | None = None,
         schedule: str | None = None,
+        keeps_schedule: bool = True,
     ) -> Binding:
         """Add an op with any number of results to the replacement of the root, and return it; see also :meth:`emit`.
 
@@ -140,7 +143,7 @@ class RewriteGraph(FunctionIndex):
         hints, location = [""], None
         if self._root is not None:
             hints, location = [result.name for result in self._root.results], self._root.location
-            if schedule is None and self._root.op is opdef:
+            if schedule is None and keeps_schedule and self._root.op is opdef:
                 schedule = self._root.schedule  # the same op in another form
         results = tuple(Var(name or hints[min(k, len(hints) - 1)], type_) for k, type_ in enumerate(types))
         self._drafts.append(Binding(results, opdef, tuple(operands), normal, location=location, schedule=schedule))

@@ -27,6 +27,8 @@ __all__ = ["skip_padding"]
 
 _MOST_USED = 0.6
 """The largest share of products with elements of the image in a convolution divided into its taps."""
+_MOST_TAPS = 32
+"""The most convolutions in place of one."""
 _LEAST_CHANNELS, _LEAST_OUTPUTS = 64, 64
 """With fewer input channels, or outputs of a channel, adding up the taps costs more than products with zeros."""
 
@@ -50,6 +52,10 @@ class _Axis:
     def used_taps(self) -> list[int]:
         """Return the taps meeting an element of the image for some output."""
         return [tap for tap in range(self.taps) if self.outputs_of(tap)]
+
+    def most_used_tap(self) -> int:
+        """Return the tap meeting elements of the image for the most outputs."""
+        return max(range(self.taps), key=lambda tap: len(self.outputs_of(tap)))
 
     def first_element(self, tap: int, output: int) -> int:
         """Return the element of the image under a tap of an output."""
@@ -75,8 +81,12 @@ def _skip(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     channels = shape_of(x)[layout.index("C")]
     has_work = isinstance(channels, int) and channels // int_of(binding, "groups") >= _LEAST_CHANNELS
     has_work = has_work and prod(axis.outputs for axis in axes) >= _LEAST_OUTPUTS
+    has_work = has_work and prod(map(len, used)) <= _MOST_TAPS
     if has_work and prod(products) <= _MOST_USED * prod(dense) and graph.may_add(filter_.nbytes):
-        return (reduce(lambda total, term: graph.emit("add", (total, term)), map(kernel.placed, product(*used))),)
+        first = tuple(axis.most_used_tap() for axis in axes)
+        rest = (taps for taps in product(*used) if taps != first)
+        terms = [kernel.placed(first, is_named=True), *(kernel.placed(taps, is_named=False) for taps in rest)]
+        return (reduce(lambda total, term: graph.emit("add", (total, term), name="sum"), terms),)
     spans = [slice(taps[0], taps[-1] + 1) for taps in used]
     if [span.stop - span.start for span in spans] == [axis.taps for axis in axes] or not graph.may_add(filter_.nbytes):
         return None
@@ -105,8 +115,11 @@ class _Taps:
     filter: NDArray
     axes: Sequence[_Axis]
 
-    def convolved(self, taps: Sequence[slice], outputs: Sequence[range]) -> Value:
-        """Return the results of some outputs, with some neighbouring taps of the filter."""
+    def convolved(self, taps: Sequence[slice], outputs: Sequence[range], *, is_named: bool = True) -> Value:
+        """Return the results of some outputs, with some neighbouring taps of the filter.
+
+        A convolution with the name of the result is the one whose schedules are offered and chosen.
+        """
         binding, graph = self.binding, self.graph
         layout, kernel_layout = str(binding.attrs["data_layout"]), str(binding.attrs["kernel_layout"])
         letters = [letter for letter in layout if letter not in "NC"]
@@ -126,12 +139,15 @@ class _Taps:
         index = dict(zip(letters, taps, strict=True))
         taps_used = self.filter[tuple(index.get(letter, slice(None)) for letter in kernel_layout)]
         padded: Mapping[str, AttrValue] = {**binding.attrs, "padding": (*before, *after)}
-        return graph.emit(binding.op, (image, graph.const(np.ascontiguousarray(taps_used))), padded)
+        operands = (image, graph.const(np.ascontiguousarray(taps_used)))
+        if is_named:
+            return graph.emit(binding.op, operands, padded, schedule=binding.schedule)
+        return graph.emit(binding.op.name, operands, padded, name="tap", keeps_schedule=False)
 
-    def placed(self, taps: Sequence[int]) -> Value:
+    def placed(self, taps: Sequence[int], *, is_named: bool) -> Value:
         """Return the products of one tap among zeros for the outputs not in reach of the tap."""
         outputs = [axis.outputs_of(tap) for axis, tap in zip(self.axes, taps, strict=True)]
-        value = self.convolved([slice(tap, tap + 1) for tap in taps], outputs)
+        value = self.convolved([slice(tap, tap + 1) for tap in taps], outputs, is_named=is_named)
         layout = str(self.binding.attrs["data_layout"])
         spatial = iter(zip(outputs, self.axes, strict=True))
         widths: list[int] = []

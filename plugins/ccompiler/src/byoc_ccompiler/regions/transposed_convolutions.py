@@ -35,6 +35,8 @@ _LANES = 16
 """Output channels side by side in a vector."""
 _WINOGRAD_GAIN = 2
 """The products of a window for each product of Winograd's algorithm, about."""
+_MOST_PHASES, _MOST_APART = 16, 0.75
+"""The most convolutions in place of one, and their largest share of its products: each reads the image once more."""
 _END = np.iinfo(np.int64).max
 
 
@@ -122,11 +124,11 @@ def _are_cheaper_apart(shape: Sequence[int], strides: Sequence[int], windows: Se
         windows: the window of a convolution of all phases.
     """
     rank, num_phases, channels = len(strides), prod(strides), shape[-2]
-    if num_phases == 1 or any(size < stride for size, stride in zip(shape, strides, strict=False)):
+    if not 1 < num_phases <= _MOST_PHASES or any(size < stride for size, stride in zip(shape, strides, strict=False)):
         return False
     together = prod(windows) * -(-num_phases * channels // _LANES)
     apart = prod(shape[:rank]) * -(-channels // _LANES)
-    return apart <= (together // _WINOGRAD_GAIN if windows == [3, 3] else together)
+    return apart <= _MOST_APART * (together / _WINOGRAD_GAIN if windows == [3, 3] else together)
 
 
 def _convolved_apart(

@@ -21,6 +21,8 @@ __all__ = ["convolve_slices"]
 
 _LAYOUT, _FILTER = "NDHWC", "ODIHW"
 _BIAS = "nn.bias_add"
+_MOST_TAPS, _LEAST_PRODUCTS = 8, 16
+"""With more taps along the depth, or fewer products of an element with a tap, copies cost more than the loops save."""
 _END = np.iinfo(np.int64).max
 
 
@@ -57,6 +59,8 @@ def _convolve(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         return None
     taps = filter_.transpose([str(binding.attrs["kernel_layout"]).index(letter) for letter in _FILTER])
     num_outputs, num_taps, num_inputs, *window = taps.shape
+    if num_taps > _MOST_TAPS or num_outputs * num_inputs < _LEAST_PRODUCTS:
+        return None
     volume: Value = graph.emit("permute_dims", (x,), {"axes": order}, name="volume")
     if front or back:
         volume = graph.emit("nn.pad", (volume,), {"pad_width": (0, 0, front, back, *(0,) * 6)}, name="padded")
