@@ -3,12 +3,14 @@
     python -m benchmarks.collect_costs --backend ccompiler -o costs.json
     python -m benchmarks.collect_costs --check light_squeezenet lenet
     python -m benchmarks.collect_costs --choices
+    python -m benchmarks.collect_costs --backend dnnl --add-ops costs.json
     python -m benchmarks.collect_costs --complete costs_avx2.json --with costs.json
 
 The first command builds models and layers with the backend alone, profiles each on one thread, models on two threads
 too if there are two processors, and writes the table. The time of a kernel belongs to the op with most work; the other
 ops of the kernel count as computed along with this op. ``--keep-layers`` takes the rows of a table in place of
 new measurements of layers.
+``--add-ops`` measures the ops of ``benchmarks.single_ops`` and adds their rows to a table of this machine.
 ``--complete`` adds the ops missing from a table, as near to the limits of its machine as in the other table.
 ``--check`` prints the errors of the backends' estimates by op; ``--choices`` compares placements by cost with each
 backend alone.
@@ -21,7 +23,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -36,7 +38,7 @@ from byoc_core.profiling import measure_peaks
 from byoc_core.tuning.op_times import MeasuredOp
 
 from benchmarks.cost_checks import check, choices
-from benchmarks.cost_layers import list_layers
+from benchmarks.cost_layers import Layer, list_layers, list_ops
 from benchmarks.cost_measurement import (
     CALL_S,
     LAYER_S,
@@ -48,7 +50,7 @@ from benchmarks.cost_measurement import (
     measure_module,
 )
 
-__all__ = ["collect", "complete", "main"]
+__all__ = ["add_ops", "collect", "complete", "main"]
 
 _MAX_ROWS = 400
 """Rows of an op in a table."""
@@ -93,8 +95,29 @@ def collect(
             continue
         _add(findings, ops, {op.key: op.seconds for op in parallel})
         print(f"  {name}: {len(ops)} ops, {time.perf_counter() - start:.1f} s", flush=True)
+    _measure_layers(findings, list_layers() if present is None else (), backend, options)
+    measured = {_untimed(row) for row in findings.rows}
+    layer_rows = [] if present is None else [row for row in present.rows if _untimed(row) not in measured]
+    rows = [row for group in _by_op([*findings.rows, *layer_rows]).values() for row in _thinned(group)]
+    borders = _borders(findings.borders) if present is None else dict(present.borders)
+    for op, per_byte in borders.items():
+        print(f"  borders of {op}: {per_byte * 1e9:.3f} ns for each byte")
+    shares = _summed_shares(findings.shares)
+    return CostTable(round(peaks.flops), round(peaks.bandwidth), tuple(rows), shares, CALL_S, borders)
+
+
+def add_ops(table: CostTable, backend: str, options: Mapping[str, str] = MappingProxyType({})) -> CostTable:
+    """Return a table with rows of the ops of networks in many forms, measured now, on the machine of the table."""
+    findings = Findings()
+    _measure_layers(findings, list_ops(), backend, options)
+    measured = {_untimed(row) for row in findings.rows}
+    rows = [*(row for row in table.rows if _untimed(row) not in measured), *findings.rows]
+    return replace(table, rows=tuple(row for group in _by_op(rows).values() for row in _thinned(group)))
+
+
+def _measure_layers(findings: Findings, layers: Iterable[Layer], backend: str, options: Mapping[str, str]) -> None:
     start = time.perf_counter()
-    for name, module, inputs in list_layers() if present is None else ():
+    for name, module, inputs in layers:
         try:
             ops, found = measure_module(module, inputs, backend, LAYER_S, scale=False, options=options)
         except ByocError as error:
@@ -106,14 +129,6 @@ def collect(
                 with_ops = sum(part.seconds for part in region.parts if part.ops)
                 findings.borders.append((name.split()[0], region.nbytes, region.seconds - with_ops))
     print(f"  layers: {time.perf_counter() - start:.1f} s; {len(findings.rows)} measured ops in all", flush=True)
-    measured = {_untimed(row) for row in findings.rows}
-    layer_rows = [] if present is None else [row for row in present.rows if _untimed(row) not in measured]
-    rows = [row for group in _by_op([*findings.rows, *layer_rows]).values() for row in _thinned(group)]
-    borders = _borders(findings.borders) if present is None else dict(present.borders)
-    for op, per_byte in borders.items():
-        print(f"  borders of {op}: {per_byte * 1e9:.3f} ns for each byte")
-    shares = _summed_shares(findings.shares)
-    return CostTable(round(peaks.flops), round(peaks.bandwidth), tuple(rows), shares, CALL_S, borders)
 
 
 def complete(table: CostTable, other: CostTable) -> CostTable:
@@ -219,6 +234,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-o", "--output", type=Path, help="the table to write")
     parser.add_argument("--option", action="append", metavar="NAME=VALUE", help="an option of the measured backend")
     parser.add_argument("--keep-layers", type=Path, metavar="TABLE", help="a table with rows in place of layers")
+    parser.add_argument("--add-ops", type=Path, metavar="TABLE", help="a table to get rows of measured single ops")
     parser.add_argument("--complete", type=Path, metavar="TABLE", help="a table with missing ops; with --with")
     parser.add_argument("--with", type=Path, metavar="TABLE", dest="other", help="the table with these ops")
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="models to measure")
@@ -230,6 +246,14 @@ def main(arguments: Sequence[str]) -> int:
         check(options.check or MODELS, backends)
     if options.choices is not None:
         choices(options.choices or MODELS, backends)
+    if len(backends) != 1 and (options.output or options.add_ops):
+        parser.error("a table is of one backend: --backend NAME")
+    pairs = dict(text.split("=", 1) for text in options.option or ())
+    if options.add_ops is not None:
+        table = CostTable.from_text(options.add_ops.read_text("utf-8"), str(options.add_ops))
+        table = add_ops(table, backends[0], pairs)
+        options.add_ops.write_text(table.to_text(), encoding="utf-8")
+        print(f"{options.add_ops}: {len(table.rows)} rows, {options.add_ops.stat().st_size} bytes")
     if (options.complete is None) != (options.other is None):
         parser.error("--complete needs --with, and --with needs --complete")
     if options.complete is not None:
@@ -238,11 +262,8 @@ def main(arguments: Sequence[str]) -> int:
         options.complete.write_text(completed.to_text(), encoding="utf-8")
         print(f"{options.complete}: {len(completed.rows) - len(tables[0].rows)} rows more")
     if options.output is not None:
-        if len(backends) != 1:
-            parser.error("a table is of one backend: --backend NAME")
         layers = options.keep_layers
         present = None if layers is None else CostTable.from_text(layers.read_text(encoding="utf-8"), str(layers))
-        pairs = dict(text.split("=", 1) for text in options.option or ())
         table = collect(backends[0], options.models, present, pairs)
         options.output.write_text(table.to_text(), encoding="utf-8")
         print(f"{options.output}: {len(table.rows)} rows, {options.output.stat().st_size} bytes")

@@ -14,7 +14,7 @@ from byoc_core.runtime.module import NDArray
 
 from benchmarks.single_ops import list_single_ops
 
-__all__ = ["list_layers"]
+__all__ = ["Layer", "list_layers", "list_ops"]
 
 Layer = tuple[str, IRModule, dict[str, NDArray]]
 """Name, module and inputs."""
@@ -90,6 +90,11 @@ class _Builder:
 def list_layers() -> Iterator[Layer]:
     """Yield layers of one op each: over a grid of shapes, then the ops of networks in many forms."""
     yield from _grid()
+    yield from list_ops()
+
+
+def list_ops() -> Iterator[Layer]:
+    """Yield the ops of networks in many forms, a layer each."""
     for case in list_single_ops():
         yield case.name, byoc_core.from_onnx(case.to_onnx()), case.draw()
 
