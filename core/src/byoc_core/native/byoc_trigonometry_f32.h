@@ -46,22 +46,21 @@ static inline float byoc_atanh_f32(float x) { return atanhf(x); }
 /* Return y in -1/2 to 1/2 with sin(pi y) = sin(x + pi phase), for a phase of -0 or 1/2; -0 keeps the sign of zero.
  *
  * 1 / pi has three parts: 29 bits, 29 bits and a float64. Products of x by the first two parts are exact. From 2**50
- * up, bits of 1 / pi with even products are left out: each range of exponents has parts from the remaining bits. Sums
- * with 1.5 * 2**53 and 1.5 * 2**52 round to an even number and to an integer. An odd integer changes the sign. */
+ * up, bits of 1 / pi with even products are left out: each range of exponents has parts from the remaining bits. The
+ * parts are chosen range by range, because gcc compiles a nested choice to more instructions. Sums with 1.5 * 2**53 and
+ * 1.5 * 2**52 round to an even number and to an integer. An odd integer changes the sign. */
 static inline double byoc_half_turns_f64(double x, double phase) {
   const double a = fabs(x);
-  const double first = a < 0x1p50 ? 0x1.45f306dp-2
-                       : a < 0x1p76 ? 0x1.b939105p-27
-                       : a < 0x1p102 ? 0x1.529fc27p-53
-                                     : 0x1.d5f47d4p-79;
-  const double second = a < 0x1p50 ? 0x1.9391054p-31
-                        : a < 0x1p76 ? 0x1.29fc274p-57
-                        : a < 0x1p102 ? 0x1.5f47d4cp-83
-                                      : 0x1.a6ee06dp-108;
-  const double third = a < 0x1p50 ? 0x1.4fe13abe8fa9ap-60
-                       : a < 0x1p76 ? 0x1.7d1f534ddc0dbp-85
-                       : a < 0x1p102 ? 0x1.377036d8a5665p-111
-                                     : 0x1.6295993c43904p-137;
+  double first = 0x1.d5f47d4p-79, second = 0x1.a6ee06dp-108, third = 0x1.6295993c43904p-137;
+  first = a < 0x1p102 ? 0x1.529fc27p-53 : first;
+  second = a < 0x1p102 ? 0x1.5f47d4cp-83 : second;
+  third = a < 0x1p102 ? 0x1.377036d8a5665p-111 : third;
+  first = a < 0x1p76 ? 0x1.b939105p-27 : first;
+  second = a < 0x1p76 ? 0x1.29fc274p-57 : second;
+  third = a < 0x1p76 ? 0x1.7d1f534ddc0dbp-85 : third;
+  first = a < 0x1p50 ? 0x1.45f306dp-2 : first;
+  second = a < 0x1p50 ? 0x1.9391054p-31 : second;
+  third = a < 0x1p50 ? 0x1.4fe13abe8fa9ap-60 : third;
   const double turns = x * first;
   const double even = (turns + 0x1.8p53) - 0x1.8p53;
   const double sum = ((turns - even) + x * second) + phase;
