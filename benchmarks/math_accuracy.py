@@ -72,6 +72,8 @@ FUNCTIONS = {
     "selu": Function(f"x < 0 ? {_SELU[1]} * R(expm1)(x) : {_SELU[0]} * x", f"(x, {', '.join(_SELU)})"),
     "celu": Function("x < 0 ? R(expm1)(x) : x", "(x, 1)", least="1"),
 }
+TRIGONOMETRY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
+"""Functions of float32 alone, compared with the float64 functions of the C library."""
 
 _COMMON = """
 #include "byoc_ffi.h"
@@ -192,6 +194,8 @@ def _source() -> str:
         for name, (reference, call, least) in FUNCTIONS.items():
             operand = call.replace("x", "operand")
             parts.append(sweep.format(name=name, reference=reference, call=operand, least=least))
+        if sweep is _SWEEP_F32:
+            parts += (sweep.format(name=f, reference=f"{f}(x)", call="(operand)", least="0") for f in TRIGONOMETRY)
     return "\n".join(parts)
 
 
@@ -232,9 +236,10 @@ def run(num_rounds: int, steps: Sequence[int]) -> dict[str, Any]:
         print(
             f"  {'largest ULP, and where':24}" + "".join(f"{f'{s} {m}':>26}" for s in ("f32", "f64") for m in VARIANTS)
         )
-        for name in FUNCTIONS:
+        for name in (*FUNCTIONS, *TRIGONOMETRY):
             line = f"    {name:22}"
-            for suffix, count, stride in (("f32", 1 << 32, step), ("f64", SAMPLES * num_rounds, 1)):
+            sweeps = (("f32", 1 << 32, step), ("f64", SAMPLES * num_rounds, 1))
+            for suffix, count, stride in sweeps[:1] if name in TRIGONOMETRY else sweeps:
                 for variant, library in libraries.items():
                     worst = _sweep(library, f"{name}_{suffix}", count, stride)
                     figures = {"ulp": worst.error, "at": worst.at, "wrong": worst.wrong}

@@ -35,6 +35,17 @@ FUNCTIONS: Mapping[str, tuple[str, str | None, dict[str, Any]]] = {
     "mish": ("byoc_mish_f32(x[i])", "Mish", {}),
     "elu": ("byoc_elu_f32(x[i], 1.0f)", "Elu", {}),
     "hard_swish": ("byoc_hard_swish_f32(x[i])", "HardSwish", {}),
+    "sin": ("byoc_sin_f32(x[i])", "Sin", {}),
+    "cos": ("byoc_cos_f32(x[i])", "Cos", {}),
+    "tan": ("byoc_tan_f32(x[i])", "Tan", {}),
+    "asin": ("byoc_asin_f32(x[i])", "Asin", {}),
+    "acos": ("byoc_acos_f32(x[i])", "Acos", {}),
+    "atan": ("byoc_atan_f32(x[i])", "Atan", {}),
+    "sinh": ("byoc_sinh_f32(x[i])", "Sinh", {}),
+    "cosh": ("byoc_cosh_f32(x[i])", "Cosh", {}),
+    "asinh": ("byoc_asinh_f32(x[i])", "Asinh", {}),
+    "acosh": ("byoc_acosh_f32(x[i] + 2.0f)", None, {}),
+    "atanh": ("byoc_atanh_f32(x[i])", "Atanh", {}),
 }
 """The element in C, and ONNX's op with attributes, by name."""
 CORE_FUNCTIONS = ("exp", "log", "softplus")

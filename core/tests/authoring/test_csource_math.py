@@ -6,7 +6,7 @@ import ctypes
 import math
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 MARCHES = ("generic", "x86-64-v3", "native")
 TYPES: Mapping[str, tuple[str, Any]] = {"f32": ("float", np.float32), "f64": ("double", np.float64)}
 HEADERS = {"f32": "byoc_math_f32.h", "f64": "byoc_math_f64.h"}
+TRIGONOMETRY_HEADER = "byoc_trigonometry_f32.h"
 
 
 def _softplus(x: NDArray) -> NDArray:
@@ -57,6 +58,21 @@ ORACLES: Mapping[str, Callable[[NDArray], NDArray]] = {
 }
 """Oracles in a longer type, without functions of the code under test."""
 
+TRIGONOMETRY: Mapping[str, Callable[[NDArray], NDArray]] = {
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+}
+"""Oracles of the functions for float32 alone."""
+
 NONPOSITIVE = "exp_nonpositive"
 
 BY_C_LIBRARY = {("erf", "f64"), ("gelu", "f64")}
@@ -66,7 +82,7 @@ BY_C_LIBRARY = {("erf", "f64"), ("gelu", "f64")}
 def _source() -> str:
     lines = ['#include "byoc_ffi.h"', '#include "byoc_scalar.h"']
     for suffix, (type_, _) in TYPES.items():
-        for name in (*ORACLES, NONPOSITIVE):
+        for name in (*ORACLES, NONPOSITIVE, *(TRIGONOMETRY if suffix == "f32" else ())):
             alpha = ", 1" if name == "swish" else ""
             lines.append(f"BYOC_EXPORT void {name}_{suffix}(const {type_} *x, {type_} *restrict out, int64_t n) {{")
             lines.append(f"  for (int64_t i = 0; i < n; ++i) out[i] = byoc_{name}_{suffix}(x[i]{alpha});\n}}")
@@ -139,6 +155,61 @@ def test_errors_are_within_the_bounds_that_the_headers_state(library: Library, s
         assert_close(library(name, suffix, x), exact, MAGNITUDES[unit](wide, exact), bound + slack, f"{name} {suffix}")
 
 
+def _angles() -> NDArray:
+    """Return numbers of every exponent, neighbours of multiples of pi / 2, and numbers near the ends of domains."""
+    rng = np.random.default_rng(12)
+    multiples = np.concatenate([np.arange(1, 4000), rng.integers(1, 1 << 52, 20_000)]) * (np.pi / 2)
+    unit = np.concatenate([rng.uniform(0, 1, 20_000), 1 - np.exp2(rng.uniform(-24, -1, 5_000))])
+    over = 1 + np.exp2(rng.uniform(-23, 4, 20_000))
+    small = np.exp2(rng.uniform(-20, -8, 20_000))
+    positive = np.concatenate([multiples, unit, over, small]).astype(np.float32)
+    neighbours = [np.nextafter(positive, np.float32(end)) for end in (0, np.inf)]
+    drawn = rng.integers(0, 1 << 32, 200_000, dtype=np.uint32).view(np.float32)
+    all_positive = np.concatenate([positive, *neighbours, np.abs(drawn)])
+    return np.concatenate([_operands("f32"), all_positive, -all_positive])
+
+
+@pytest.mark.parametrize("name", TRIGONOMETRY)
+def test_errors_of_trigonometry_are_within_the_bounds_that_the_header_states(library: Library, name: str) -> None:
+    x = _angles()
+    with np.errstate(all="ignore"):
+        exact = TRIGONOMETRY[name](x.astype(np.float64))
+    bound, unit = stated_bounds(TRIGONOMETRY_HEADER)[name]
+    actual = library(name, "f32", x)
+    assert_close(actual, exact, MAGNITUDES[unit](x, exact), bound, name)
+    zeros = exact == 0
+    assert np.array_equal(np.signbit(actual[zeros]), np.signbit(exact[zeros]))
+
+
+# Expected results are computed with 400 bits. Angles near multiples of pi / 2 need most bits of 1 / pi.
+@pytest.mark.parametrize(
+    ("name", "x", "expected"),
+    [
+        ("sin", "0x1.921fb6p1", -8.742278000372475e-08),
+        ("cos", "0x1.921fb6p0", -4.371139000186241e-08),
+        ("tan", "0x1.921fb6p0", -22877332.42885646),
+        ("cos", "0x1.f37c8ap95", -1.6147697982476211e-09),
+        ("sin", "0x1p100", -0.8721836054182673),
+        ("cos", "0x1.fffffep127", 0.8530210398303042),
+        ("sinh", "0x1.65a9f8p6", 3.4028196375086208e38),
+        ("atanh", "0x1.fffffep-1", 8.664339742098155),
+    ],
+)
+def test_known_results(library: Library, name: str, x: str, expected: float) -> None:
+    assert library(name, "f32", np.array([float.fromhex(x)])).tolist() == [float(np.float32(expected))]
+
+
+def test_sine_and_cosine_lie_on_the_unit_circle_in_each_range_of_exponents(library: Library) -> None:
+    """Sine is odd, cosine is even, and the sum of their squares is 1, in each range of the reduction."""
+    rng = np.random.default_rng(13)
+    for low, high in ((-10, 50), (50, 76), (76, 102), (102, 128)):
+        x = np.exp2(rng.uniform(low, high, 5_000)).astype(np.float32)
+        sine, cosine = (library(name, "f32", x).astype(np.float64) for name in ("sin", "cos"))
+        assert np.all(np.abs(sine**2 + cosine**2 - 1) <= 2 * float(np.finfo(np.float32).eps))
+        np.testing.assert_array_equal(library("sin", "f32", -x), -sine.astype(np.float32))
+        np.testing.assert_array_equal(library("cos", "f32", -x), cosine.astype(np.float32))
+
+
 @pytest.mark.parametrize("suffix", TYPES)
 def test_exponentials_of_nonpositive_numbers_fade_to_zero(library: Library, suffix: str) -> None:
     x = -np.abs(_operands(suffix))
@@ -159,7 +230,18 @@ def test_exponentials_of_nonpositive_numbers_fade_to_zero(library: Library, suff
 @pytest.mark.parametrize("suffix", TYPES)
 def test_limits_and_signs_of_zeros(library: Library, suffix: str) -> None:
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan])
-    expected = {
+    half_pi = float(np.float32(np.pi / 2))
+    trigonometry: dict[str, Sequence[float]] = {
+        **dict.fromkeys(["sin", "tan", "asin", "atanh"], (0.0, -0.0, np.nan, np.nan, np.nan)),
+        "cos": (1, 1, np.nan, np.nan, np.nan),
+        "acos": (half_pi, half_pi, np.nan, np.nan, np.nan),
+        "atan": (0.0, -0.0, half_pi, -half_pi, np.nan),
+        **dict.fromkeys(["sinh", "asinh"], (0.0, -0.0, np.inf, -np.inf, np.nan)),
+        "cosh": (1, 1, np.inf, np.inf, np.nan),
+        "acosh": (np.nan, np.nan, np.inf, np.nan, np.nan),
+    }
+    expected: dict[str, Sequence[float]] = {
+        **(trigonometry if suffix == "f32" else {}),
         "exp": [1, 1, np.inf, 0, np.nan],
         "expm1": [0.0, 0.0, np.inf, -1, np.nan],
         "log": [-np.inf, -np.inf, np.inf, np.nan, np.nan],
@@ -175,7 +257,8 @@ def test_limits_and_signs_of_zeros(library: Library, suffix: str) -> None:
     for name, values in expected.items():
         actual = library(name, suffix, x)
         np.testing.assert_array_equal(actual, np.array(values, actual.dtype), err_msg=name)
-        assert np.signbit(actual[:4]).tolist() == np.signbit(values[:4]).tolist(), name
+        numbers = ~np.isnan(values)
+        assert np.signbit(actual[numbers]).tolist() == np.signbit(np.array(values)[numbers]).tolist(), name
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40))
@@ -190,7 +273,7 @@ def test_laws(library: Library, values: list[float]) -> None:
         assert np.all((ends >= 0) & (ends <= 1))
         assert np.all(library("exp", suffix, x) >= 0)
         # One element alone, and in a vector with others.
-        for name in ORACLES:
+        for name in (*ORACLES, *(TRIGONOMETRY if suffix == "f32" else ())):
             assert library(name, suffix, x[-1:]).tobytes() == library(name, suffix, x)[-1:].tobytes(), name
 
 
@@ -198,6 +281,7 @@ def test_headers_and_oracles_name_the_same_functions() -> None:
     stated = [stated_bounds(header) for header in (*HEADERS.values(), "byoc_activations.h")]
     assert stated[0].keys() == stated[1].keys()
     assert set(ORACLES) <= stated[0].keys() | stated[2].keys()
+    assert stated_bounds(TRIGONOMETRY_HEADER).keys() == TRIGONOMETRY.keys()
 
 
 @pytest.mark.parametrize("march", MARCHES)

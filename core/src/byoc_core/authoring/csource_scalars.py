@@ -86,6 +86,16 @@ def _libm(function: str) -> Expression:
     return expression
 
 
+def _trigonometric(function: str) -> Expression:
+    """Return a function of ``byoc_trigonometry_f32.h`` for float32, of the C library for float64."""
+
+    def expression(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs) -> str | None:
+        name = {"float32": f"byoc_{function}_f32", "float64": function}.get(dtypes[0])
+        return name and f"{name}({', '.join(values)})"
+
+    return expression
+
+
 def _negative(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs) -> str | None:
     if dtypes[0] in _FLOATS:
         return f"(-{values[0]})"
@@ -249,9 +259,8 @@ SCALAR_OPS: Mapping[str, Expression] = {
     "clip": _clip,
     "cast": _cast,
     "where": _where,
-    # Rare in networks: functions of the C library, one element at a time.
-    **{name: _libm(name) for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
-    **{name: _libm(name) for name in ("sinh", "cosh", "asinh", "acosh", "atanh")},
+    **{name: _trigonometric(name) for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
+    **{name: _trigonometric(name) for name in ("sinh", "cosh", "asinh", "acosh", "atanh")},
     "nn.relu": _function("relu", integers=True),
     "nn.leaky_relu": _leaky_relu,
     "nn.prelu": _function("prelu", integers=True),

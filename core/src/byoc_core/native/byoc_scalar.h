@@ -4,7 +4,7 @@
  * wrap around. Functions are branch-free wherever compilers can then vectorise the calling loop.
  *
  * See also: byoc_half.h (halves and casts of halves), byoc_math_f32.h and byoc_math_f64.h (functions, with error
- * bounds), byoc_activations.h.
+ * bounds), byoc_trigonometry_f32.h, byoc_activations.h.
  */
 #ifndef BYOC_SCALAR_H_
 #define BYOC_SCALAR_H_
@@ -68,6 +68,7 @@
 
 #include "byoc_activations.h"
 #include "byoc_half.h"
+#include "byoc_trigonometry_f32.h"
 
 /* Floating point: NaN wins over every number. The selection takes two steps, vectorised by gcc in long chains too; a
  * single step with two conditions is not. `at_least` and `at_most` are the same for a limit other than NaN, in a single

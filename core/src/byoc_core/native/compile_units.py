@@ -31,6 +31,7 @@ _SCALARS = (
     "byoc_half.h",
     "byoc_math_f32.h",
     "byoc_math_f64.h",
+    "byoc_trigonometry_f32.h",
     "byoc_activations.h",
 )
 _ALWAYS = ("byoc_ffi.h", "byoc_sizes.h", *_SCALARS, "byoc_ffi.c")
