@@ -134,12 +134,12 @@ def test_what_follows_is_computed_on_the_sums(bench: Bench) -> None:
     assert "f0_1" not in bench.module.get_source()
 
 
-def test_few_channels_and_several_filters_go_another_way() -> None:
-    for shape, weight in (((1, 7, 7, 3), (3, 3, 1, 3)), ((1, 7, 7, 32), (3, 3, 1, 64))):
-        bench = Bench()
-        types = [tensor(shape), tensor(weight)]
-        bench.op("nn.conv2d", types, groups=shape[3], data_layout="NHWC", kernel_layout="HWIO")
-        assert "depthwise" not in bench.module.get_source()
+@pytest.mark.parametrize(("channels", "filters", "is_depthwise"), [(3, 3, False), (32, 64, True), (32, 32 * 9, False)])
+def test_few_channels_and_many_filters_go_another_way(channels: int, filters: int, is_depthwise: bool) -> None:
+    bench = Bench()
+    types = [tensor((1, 7, 7, channels)), tensor((3, 3, 1, filters))]
+    bench.op("nn.conv2d", types, groups=channels, data_layout="NHWC", kernel_layout="HWIO")
+    assert ("depthwise" in bench.module.get_source()) == is_depthwise
 
 
 @pytest.mark.parametrize("is_constant", [True, False])
