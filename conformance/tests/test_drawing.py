@@ -104,10 +104,12 @@ def test_every_op_is_drawn_and_its_symbols_change_their_sizes() -> None:
         "arange",
         "as_size",
         "full",
+        "ngram_counts",
         "nn.deformable_im2col",  # the sizes of the offsets follow from the others
         "random.seed",
         "range",
         "shape_to_tensor",
+        *("strings.change_case", "strings.key_index", "strings.ngram_counts", "strings.token_spans"),
     }  # their operands have no sizes
 
 
@@ -310,3 +312,10 @@ def test_a_line_has_but_one_nan_at_its_end(shape: list[int], seed: int) -> None:
     array = draw_array("float32", tuple(shape), "nonfinite", np.random.default_rng(seed))
     lines = array.reshape(-1, shape[-1])
     assert (np.isnan(lines[:, -1]) & np.isfinite(lines[:, :-1]).all(axis=1)).any()
+
+
+def test_attributes_have_the_names_of_no_other_factor() -> None:
+    """An attribute called `case` or `sizes` is drawn beside the canonical case and its sizes."""
+    op = default_ops().find("strings.change_case")
+    assert {"case"} <= {spec.name for spec in op.attrs}
+    assert {trial.case.attrs["case"] for trial in drawn_trials(op, 2, 0, is_dynamic=False)} >= {"lower", "upper"}

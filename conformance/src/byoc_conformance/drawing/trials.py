@@ -17,7 +17,7 @@ from byoc_core.ops.cases import OpCase, dtypes_of, function_of
 
 from byoc_conformance.drawing.pairwise import cover_pairs
 from byoc_conformance.drawing.seeds import generator_of
-from byoc_conformance.drawing.spaces import Space, has_indices, space_of
+from byoc_conformance.drawing.spaces import Space, has_indices, has_sizes_among_elements, space_of
 from byoc_conformance.drawing.values import draw_operands
 
 __all__ = ["Trial", "canonical_trials", "drawn_trials", "near_trials"]
@@ -112,6 +112,8 @@ class Trial:
 
         With index operands, no size shrinks, so indices stay in range.
         """
+        if has_sizes_among_elements(self.op):
+            return None
         types = self.types()
         names = sorted({name for type_ in types for name in type_.symbols})
         least = {} if not has_indices(self.case) else self._sizes(types)

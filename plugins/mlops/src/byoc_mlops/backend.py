@@ -37,7 +37,7 @@ _CALL_SECONDS = 3e-7
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
     """Describe the backend."""
-    return BackendInfo(name="mlops", data_dependent_sizes=True, dynamic_shapes=True, native=True)
+    return BackendInfo(name="mlops", dynamic_shapes=True, native=True)
 
 
 @hookimpl

@@ -8,9 +8,9 @@ from byoc_core.ir import OpDef, Trait
 
 from byoc_conformance.drawing.spaces import axes, indexing, movement, pointwise, products, resampling, windows
 from byoc_conformance.drawing.spaces.canonical import canonical
-from byoc_conformance.drawing.spaces.space import Space, has_indices
+from byoc_conformance.drawing.spaces.space import Space, has_indices, has_sizes_among_elements
 
-__all__ = ["Space", "has_indices", "space_of"]
+__all__ = ["Space", "has_indices", "has_sizes_among_elements", "space_of"]
 
 _REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp", "all", "any")
 _ALONG_AXIS = (

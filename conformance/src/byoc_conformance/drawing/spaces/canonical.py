@@ -9,7 +9,7 @@ from byoc_core.ir import AttrKind, OpDef
 from byoc_core.ops.cases import OpCase
 
 from byoc_conformance.drawing.pairwise import Levels
-from byoc_conformance.drawing.spaces.space import Space, has_indices, schema_levels
+from byoc_conformance.drawing.spaces.space import Space, has_indices, has_sizes_among_elements, schema_levels
 
 __all__ = ["canonical"]
 
@@ -23,6 +23,8 @@ _SIZES: tuple[dict[int, int], ...] = (
 _FEW_CASES = 4
 _OWN = "as it is"
 _INTEGERS = (0, 1, 2, -1)
+_CASE, _SIZE = "canonical case", "canonical sizes"
+"""The factors beside the attributes: no attribute has a space in its name."""
 
 
 def canonical(op: OpDef) -> Space:
@@ -33,11 +35,13 @@ def canonical(op: OpDef) -> Space:
 
     def build(row: Levels) -> OpCase:
         attrs = {name: row[name] for name in (*levels, *integer_levels) if row[name] != _OWN}
-        return _resized(replace(cases[row["case"]], attrs={**cases[row["case"]].attrs, **attrs}), row["sizes"])
+        case = cases[row[_CASE]]
+        return _resized(replace(case, attrs={**case.attrs, **attrs}), row[_SIZE])
 
     # Many canonical cases already differ in size.
     sizes = _SIZES if len(cases) <= _FEW_CASES else _SIZES[:-1]
-    return Space({"case": tuple(range(len(cases))), "sizes": sizes, **levels, **integer_levels}, build)
+    sizes = sizes[:1] if has_sizes_among_elements(op) else sizes
+    return Space({_CASE: tuple(range(len(cases))), _SIZE: sizes, **levels, **integer_levels}, build)
 
 
 def _resized(case: OpCase, changes: dict[int, int]) -> OpCase:

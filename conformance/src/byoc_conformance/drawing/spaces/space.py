@@ -12,7 +12,17 @@ from byoc_core.ops.cases import OpCase
 
 from byoc_conformance.drawing.pairwise import Levels
 
-__all__ = ["PALETTES", "SIGNS", "Space", "attr_levels", "axis_of", "has_indices", "schema_levels", "with_sign"]
+__all__ = [
+    "PALETTES",
+    "SIGNS",
+    "Space",
+    "attr_levels",
+    "axis_of",
+    "has_indices",
+    "has_sizes_among_elements",
+    "schema_levels",
+    "with_sign",
+]
 
 PALETTES = ((2, 3, 5, 4), (3, 17, 1, 8), (1, 403, 2, 7), (300, 2, 1, 5))
 """Sizes from the first axis to the last: small and distinct; 1, and a register's lanes plus 1; more than a block of a
@@ -75,6 +85,11 @@ def axis_of(position: str, rank: int) -> int | None:
 def with_sign(axis: int, rank: int, sign: str) -> int:
     """Return an axis counted from the front, or from the end."""
     return axis - rank if sign == "negative" else axis
+
+
+def has_sizes_among_elements(op: OpDef) -> bool:
+    """Return whether elements of an operand are sizes of another, as lengths of strings: sizes do not change alone."""
+    return op.name == "ngram_counts" or (op.name.startswith("strings.") and op.name != "strings.take_spans")
 
 
 def has_indices(case: OpCase) -> bool:
