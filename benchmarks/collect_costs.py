@@ -9,7 +9,8 @@ The first command builds models and layers with the backend alone, profiles each
 too if there are two processors, and writes the table. The time of a kernel belongs to the op with most work; the other
 ops of the kernel count as computed along with this op. ``--keep-layers`` takes the rows of a table in place of
 new measurements of layers.
-``--complete`` adds the ops missing from a table, with the same share of the limits of its machine as in the other table.
+``--complete`` adds the ops missing from a table, with the same share of the limits of its machine as in the other
+table.
 ``--check`` prints the errors of the backends' estimates by op; ``--choices`` compares placements by cost with each
 backend alone.
 """
