@@ -9,7 +9,7 @@
 typedef struct {
   const byoc_pause *pause; /* NULL: none */
   int64_t start;           /* milliseconds: of the call, or the last pause; 0: no step yet */
-  int32_t num_steps;
+  uint32_t num_steps; /* wraps around */
 } rt_pauses;
 
 /* Begin a call with pauses in this thread; return the pauses of the call around, for rt_end_pauses. */

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,29 @@ def test_damaged_files_are_refused(tmp_path: Path, data: bytes, message: str) ->
         read_tensors(path)
     assert str(caught.value).startswith(f"file `{path}`: is no file of tensors: ")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [
+        (
+            "{" + ",".join(f'"t{index}":0' for index in [*range(120_000), 119_999]) + "}",
+            "t119999: the header has the name twice",
+        ),
+        (
+            "{" + ",".join(f'"t{index}":0' for index in range(20_000)) + ',"a":[' + '{"d":1,"d":2},' * 20_000 + "0]}",
+            "0: An object is required",
+        ),
+    ],
+    ids=["repeated name", "repeated names of discarded objects"],
+)
+def test_hostile_headers_take_linear_time(tmp_path: Path, header: str, problem: str) -> None:
+    path = tmp_path / "hostile.safetensors"
+    path.write_bytes(content(header.encode(), b""))
+    start = process_time()
+    with pytest.raises(WeightsError, match=problem):
+        read_tensors(path)
+    assert process_time() - start < 5  # 0.2 s is usual; work growing with the square takes a minute
 
 
 def test_bools_of_an_npz_file_are_0_and_1(tmp_path: Path) -> None:

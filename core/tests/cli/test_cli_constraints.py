@@ -91,7 +91,15 @@ WRONG: Mapping[str, tuple[Sequence[str], str]] = {
     "unknown name": (("--stop-at", "nowhere"), "stop_at `nowhere`: matches no op. `byoc explain` prints the names."),
     "no number of a device": (
         ("--device", "a=npu"),
-        "--device a: is not the number of a device; got 'npu', expected 0 or more",
+        "--device a: is not the number of a device; got 'npu', expected 0 to 2147483647",
+    ),
+    "a number of a device beyond the encoding": (
+        ("--device-from", "a=2147483648"),
+        "--device-from a: is not the number of a device; got '2147483648', expected 0 to 2147483647",
+    ),
+    "a number of a device of 5,000 digits": (
+        ("--device", f"a={'9' * 5000}"),
+        f"--device a: is not the number of a device; got '{'9' * 40}...', expected 0 to 2147483647",
     ),
     "unknown name for a device": (
         ("--device-from", "nowhere=1"),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import byoc_core
@@ -48,6 +49,19 @@ def main(x: R.Tensor((2, 3))):
     c = R.negative(b)
     d = R.add(c, a)
     return d
+"""
+)
+
+CALLING = R.parse(
+    """
+def f(x: R.Tensor((2, 3))):
+    e = R.exp(x)
+    return e
+
+def main(x: R.Tensor((2, 3))):
+    b = f(x)
+    c = R.exp(b)
+    return c
 """
 )
 
@@ -381,6 +395,14 @@ LAWS: dict[str, tuple[Program, str]] = {
             "or none if all are 0"
         ),
     ),
+    "the host's name and the number of a device": (
+        Program((FUNCTION,), domains=(MemoryDomain("host"),), device_numbers=(1,)),
+        "domain 1: has no name of its own; got 'host'",
+    ),
+    "a number beyond 32 bits": (
+        Program((FUNCTION,), domains=(NPU, NPU), device_numbers=(2**31 - 1, 2**31)),
+        "domain 2: has an impossible number of a device; got 2147483648, expected 0 to 2147483647",
+    ),
     "a name like another's number": (
         Program((FUNCTION,), domains=(NPU, MemoryDomain("npu:1"), NPU), device_numbers=(0, 0, 1)),
         "domain 3: has no name of its own; got 'npu:1'",
@@ -394,6 +416,17 @@ def test_declarations_of_devices_obey_laws(name: str) -> None:
     with pytest.raises(ProgramError) as caught:
         check_program_domains(program)
     assert str(caught.value) == message
+
+
+def test_programs_of_many_domains_are_checked_in_linear_time() -> None:
+    domains = tuple(MemoryDomain(f"d{index}") for index in range(50_000))
+    data = encode(Program((), domains=domains, device_numbers=(1, *[0] * (len(domains) - 1))))
+    start = process_time()
+    program = decode(data)
+    verify(program)
+    assert program.domain_names == ("d0:1", *(domain.name for domain in domains[1:]))
+    assert [program.domain_name(index) for index in range(1, len(domains) + 1)] == list(program.domain_names)
+    assert process_time() - start < 5  # 0.5 s is usual; work growing with the square takes a minute
 
 
 def test_a_copy_between_devices_of_one_memory_goes_through_the_host() -> None:
@@ -421,12 +454,22 @@ def refusals() -> dict[str, tuple[Callable[[], object], type[Exception], str]]:
         "a negative number": (
             lambda: PartitionOptions(devices={"a": -1}),
             OptionsError,
-            "devices `a`: is not the number of a device; got -1, expected 0 or more",
+            "devices `a`: is not the number of a device; got -1, expected 0 to 2147483647",
+        ),
+        "a number beyond the encoding": (
+            lambda: PartitionOptions(devices_from={"a": 2**31}),
+            OptionsError,
+            "devices_from `a`: is not the number of a device; got 2147483648, expected 0 to 2147483647",
+        ),
+        "a number of many thousand digits": (
+            lambda: PartitionOptions(devices={"a": 1 << 20000}),
+            OptionsError,
+            "devices `a`: is not the number of a device; got a number of 20001 bits, expected 0 to 2147483647",
         ),
         "no number": (
             lambda: PartitionOptions(devices_from={"a": "npu"}),  # type: ignore[dict-item]
             OptionsError,
-            "devices_from `a`: is not the number of a device; got 'npu', expected 0 or more",
+            "devices_from `a`: is not the number of a device; got 'npu', expected 0 to 2147483647",
         ),
         "two numbers for an op": (
             lambda: placed(PIPE, devices={"a": 0, "main/a": 1}),
@@ -437,6 +480,22 @@ def refusals() -> dict[str, tuple[Callable[[], object], type[Exception], str]]:
             lambda: placed(PIPE, devices_from={"zz": 1}),
             OptionsError,
             "devices_from `zz`: matches no op. `byoc explain` prints the names.",
+        ),
+        "the name of a call": (
+            lambda: placed(CALLING, devices={"b": 1}),
+            OptionsError,
+            (
+                "devices `b`: names only calls, and no backend takes calls. Name ops of the called function: "
+                "`function/name`."
+            ),
+        ),
+        "the name of a call with dependents": (
+            lambda: placed(CALLING, devices_from={"b": 1}),
+            OptionsError,
+            (
+                "devices_from `b`: names only calls, and no backend takes calls. Name ops of the called function: "
+                "`function/name`."
+            ),
         ),
         "no number in a function": (
             lambda: RunCodegen(backends=[DeviceToy()])(
@@ -450,7 +509,7 @@ def f(x: R.Tensor((3,))):
                 )
             ),
             CodegenError,
-            "function `f`: names no device; got 'one', expected `device`: a number of 0 or more",
+            "function `f`: names no device; got 'one', expected `device`: a number of 0 to 2147483647",
         ),
         "a negative number in a call": (
             lambda: lower(
@@ -463,7 +522,7 @@ def main(x: R.Tensor((3,))):
                 )
             ),
             CodegenError,
-            "function `main`, call of `f`: names no device; got -1, expected a number of 0 or more",
+            "function `main`, call of `f`: names no device; got -1, expected 0 to 2147483647",
         ),
         "a function on two devices": (
             lambda: lower(
@@ -514,3 +573,8 @@ def test_a_session_takes_devices_by_number() -> None:
     assert str(caught.value) == (
         "device: is given for a program of several domains; expected a mapping by npu:0, npu:1"
     )
+
+
+def test_dependents_of_an_op_of_a_called_function_are_placed() -> None:
+    program = placed(CALLING, devices_from={"f/e": 1}).program
+    assert (program.device_numbers, program.domain_names) == ((1,), ("npu:1",))

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from byoc_core.errors import ExecutionError
+from byoc_core.errors import CallError, ExecutionError, IRTypeError
+from byoc_core.ir import tensor
+from byoc_core.kernels import strings as reference
 from byoc_core.kernels.token_runs import token_runs
 from byoc_core.kernels.tokens import compile_expression
+from byoc_core.ops import FunctionBuilder
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.sequences import unpack_sequence
 from byoc_core.runtime.strings import pack_strings, unpack_strings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,10 +114,12 @@ def test_damaged_operands() -> None:
         KERNELS["strings.token_spans"](data, np.array([1, 1]), **tokens)
     with pytest.raises(ExecutionError, match="has a string other than UTF-8"):
         KERNELS["strings.token_spans"](data, np.array([1, 2]), **tokens)
+    with pytest.raises(ExecutionError, match="has another number of lengths than starts; got 1, expected 3"):
+        KERNELS["strings.take_spans"](data, np.array([0, 1, 2]), np.array([1]))
     for start, length in ((0, 4), (2, -1), (-1, 1), (3, 1)):
         with pytest.raises(ExecutionError, match="has a place outside the bytes; expected 0 to 3"):
             KERNELS["strings.take_spans"](data, np.array([start]), np.array([length]))
-    for lengths in ([3], [-1, 4]):
+    for lengths in ([3], [-1, 4], [1 << 62] * 4 + [2]):
         with pytest.raises(ExecutionError, match=r"op `strings\.key_index`: has lengths that do not fit the bytes"):
             KERNELS["strings.key_index"](data[:2], np.array(lengths), data[:0], np.zeros(0, np.int64))
 
@@ -159,8 +165,87 @@ def test_damaged_ngrams() -> None:
     for items, sizes, columns, message in (
         ([1], [2], [0], "has sizes that do not fit the items; got 2"),
         ([1], [0, 1], [0, 0], "has sizes that do not fit the items; got 1"),
+        ([1], [2**63 - 1, 2**63 - 1, 3], [0, 0, 0], "has sizes that do not fit the items; got 18446744073709551617"),
         ([1], [1], [2], "has a column outside; expected 0 to 1"),
         ([1], [1], [-1], "has a column outside; expected 0 to 1"),
     ):
         with pytest.raises(ExecutionError, match=f"op `ngram_counts`: {message}"):
             KERNELS["ngram_counts"](x, *(np.array(part, np.int64) for part in (items, sizes, columns)), **attrs)
+
+
+LENGTHS = st.lists(st.integers(-1, 3) | st.integers(2**62 - 2, 2**62 + 2), max_size=6)
+
+
+@given(st.integers(0, 6), LENGTHS)
+def test_lengths_fit_if_their_exact_sum_is_the_number_of_bytes(num_bytes: int, lengths: list[int]) -> None:
+    data, array = np.full(num_bytes, 97, np.uint8), np.array(lengths, np.int64)
+    fits = min(lengths, default=0) >= 0 and sum(lengths) == num_bytes
+    calls = (
+        (CallError, lambda: reference.unpack_strings(data, array)),
+        (ExecutionError, lambda: KERNELS["strings.change_case"](data, array, case="upper")),
+    )
+    for error, call in calls:
+        if fits:
+            call()
+        else:
+            with pytest.raises(error, match=rf"lengths that do not fit the bytes; got {sum(lengths)}, "):
+                call()
+
+
+@given(st.integers(0, 6), LENGTHS)
+def test_rows_lie_in_the_elements_if_their_exact_sum_does(num_elements: int, lengths: list[int]) -> None:
+    elements, array = np.arange(num_elements), np.array(lengths, np.int64)
+    if min(lengths, default=0) >= 0 and sum(lengths) <= num_elements:
+        KERNELS["ragged_take"](elements, array, np.arange(len(lengths)))
+    else:
+        with pytest.raises(ExecutionError, match="has rows beyond the elements"):
+            KERNELS["ragged_take"](elements, array, np.arange(len(lengths)))
+
+
+def test_shapes_of_a_sequence_beyond_64_bits_do_not_fit() -> None:
+    with pytest.raises(CallError, match="has shapes that do not fit the elements"):
+        unpack_sequence(np.zeros(0), np.array([[1 << 32, 1 << 32]]))
+
+
+def _emit_tokens(op: str, **attrs: Any) -> None:
+    builder = FunctionBuilder("main")
+    data, lengths = builder.param("data", tensor((6,), "uint8")), builder.param("lengths", tensor((1,), "int64"))
+    if op == "strings.token_spans":
+        spans, pool = tensor((1, "t"), "int64"), tensor((9,), "uint8")
+        builder.emit(op, data, lengths, out_types=[spans, spans, pool], **attrs)
+    else:
+        keys = builder.param("keys", tensor((2,), "int64"))
+        builder.emit(op, data, lengths, data, lengths, keys, keys, keys, num_columns=2, **attrs)
+
+
+@pytest.mark.parametrize("op", ["strings.token_spans", "strings.ngram_counts"])
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        (
+            {"expressions": ("(",)},
+            "has a malformed expression: missing ), unterminated subpattern at position 0; got '('",
+        ),
+        (
+            {"kind": "separated", "expressions": ("b", "a{5,2}")},
+            "has a malformed expression: min repeat greater than max repeat at position 2; got 'a{5,2}'",
+        ),
+        (
+            {"expressions": ("a{99999999999999999999}",)},
+            "has a malformed expression: the repetition number is too large; got 'a{99999999999999999999}'",
+        ),
+        (
+            {"expressions": ("a",), "padding": "\ud800"},
+            r"attribute `padding` is no text of UTF-8; got '\ud800'",
+        ),
+    ],
+)
+def test_attributes_of_tokens_are_checked_while_building(op: str, attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(IRTypeError) as caught:
+        _emit_tokens(op, **attrs)
+    assert str(caught.value) == f"op `{op}`: {message}"
+
+
+def test_deeply_nested_expressions_are_refused_while_building() -> None:
+    with pytest.raises(IRTypeError, match="has a malformed expression: "):
+        _emit_tokens("strings.token_spans", expressions=("(" * 100_000 + ")" * 100_000,))

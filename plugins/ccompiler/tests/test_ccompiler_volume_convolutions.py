@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
+import byoc_core
 import numpy as np
 import pytest
 from byoc_ccompiler.regions import prepare_regions
 from byoc_ccompiler.registry import FAMILIES
+from byoc_core import VirtualMachine
 from byoc_core.dims import Dim, symbol
-from byoc_core.ir import Function, tensor
+from byoc_core.errors import CallError, ExecutionError
+from byoc_core.ir import Function, IRModule, tensor
+from byoc_core.ops import FunctionBuilder
 from byoc_core.runtime.module import NDArray
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -136,3 +141,45 @@ def test_a_residual_block_has_transposes_at_its_borders_and_ops_in_the_kernels_o
     image = rng.standard_normal((1, 4, 5, 6, 7)).astype("float32")
     (actual,), (expected,) = bench.run(function, image), bench.reference(function, image)
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "depth", "padded", "window"),
+    [
+        ({}, 2, 2, 3),
+        ({"dilation": (2, 1, 1)}, 4, 4, 5),
+        ({"padding": (1, 0, 0, 0, 0, 0)}, 1, 2, 3),
+        ({"data_layout": "NDHWC"}, 2, 2, 3),
+    ],
+)
+def test_a_depth_smaller_than_the_window_is_an_error(
+    attrs: dict[str, object], depth: int, padded: int, window: int
+) -> None:
+    bench = Bench()
+    builder = bench.builder()
+    sizes = {"N": 1, "C": 2, "H": 4, "W": 4}
+    dims: dict[str, Dim] = {**sizes, "D": symbol("d")}
+    layout = str(attrs.get("data_layout", "NCDHW"))
+    x = builder.param("x", tensor(tuple(dims[letter] for letter in layout), "float32"))
+    weight = builder.const(np.ones((2, 2, 3, 3, 3), "f4"))
+    function = bench.add(builder, builder.emit("nn.conv3d", x, weight, **attrs))
+    assert "nn.conv2d" in _ops(bench, function)
+    shapes = [[{**sizes, "D": size}[letter] for letter in layout] for size in (depth, depth + 1)]
+    small, large = (np.ones(shape, np.float32) for shape in shapes)
+    message = f"axis 2 of the padded image (N, C, D, H, W) is too small; got {padded}, expected {window} or more"
+    with pytest.raises(ExecutionError, match=re.escape(f"op `nn.conv3d`: {message}")):
+        bench.run(function, small)
+    (actual,), (expected,) = bench.run(function, large), bench.reference(function, large)
+    np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_result_of_a_negative_depth_is_named(depth: int) -> None:
+    builder = FunctionBuilder("main")
+    x = builder.param("x", tensor((1, 2, "d", 4, 4), "float32"))
+    result = builder.bind("nn.conv3d", [x, builder.const(np.ones((2, 2, 3, 3, 3), "f4"))], {}).result
+    module = IRModule({"main": builder.finish(result)}, builder.constants)
+    vm = VirtualMachine(byoc_core.build(module, ["ccompiler"]), machine="python")
+    with pytest.raises(CallError) as caught:
+        vm["main"](np.ones((1, 2, depth, 4, 4), np.float32))
+    assert str(caught.value) == f"function `main`, result `output0`: size d-2 is negative; got {depth - 2}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -138,8 +139,8 @@ def _parse_header(data: bytes) -> dict[str, Any]:
     def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            repeated.append((found, next(name for index, name in enumerate(names) if name in names[:index])))
+            counts = Counter(name for name, _ in pairs)
+            repeated.append((found, next(name for name, count in counts.items() if count > 1)))
         return found
 
     try:
@@ -148,11 +149,12 @@ def _parse_header(data: bytes) -> dict[str, Any]:
         raise MisfitError("the header is not JSON text") from error
     if type(header) is not dict:
         raise MisfitError("the header is not an object")
-    for owner, name in repeated:
+    tensors = {id(entry): tensor for tensor, entry in header.items()} if repeated else {}
+    for owner, name in repeated:  # holds the objects, so no other object has the same id
         if owner is header:
             raise MisfitError("the header has the name twice").inside(name)
         # An object missing in the header belonged to a name given twice.
-        tensor = next((tensor for tensor, entry in header.items() if entry is owner), None)
+        tensor = tensors.get(id(owner))
         if tensor is not None:
             raise MisfitError(f"`{name}` stands twice").inside(tensor)
     return header

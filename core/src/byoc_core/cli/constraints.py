@@ -26,6 +26,9 @@ __all__ = [
     "parse_constraints",
 ]
 
+_MAX_SHOWN = 40
+"""The maximum number of characters of a malformed number in an error."""
+
 ForceOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -147,11 +150,18 @@ def parse_constraints(
 
 
 def _numbers(flag: str, texts: Sequence[str] | None) -> dict[str, int]:
-    found = {}
+    from byoc_core.opset.device_numbers import MAX_DEVICE_NUMBER
+
+    max_digits, found = len(str(MAX_DEVICE_NUMBER)), {}
     for name, number in _split(flag, texts, "NAME=NUMBER"):
-        if not (number.isascii() and number.isdigit()):
+        is_number = number.isascii() and number.isdigit() and len(number) <= max_digits
+        if not is_number or int(number) > MAX_DEVICE_NUMBER:
+            shown = number if len(number) <= _MAX_SHOWN else f"{number[:_MAX_SHOWN]}..."
             raise OptionsError(
-                f"{flag} {name}", "is not the number of a device", got=repr(number), expected="0 or more"
+                f"{flag} {name}",
+                "is not the number of a device",
+                got=repr(shown),
+                expected=f"0 to {MAX_DEVICE_NUMBER}",
             )
         found[name] = int(number)
     return found

@@ -10,6 +10,7 @@ import numpy as np
 
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.precision import NDArray
+from byoc_core.kernels.strings import have_total
 
 __all__ = ["ngram_counts", "prepare_ngrams"]
 
@@ -67,8 +68,9 @@ def prepare_ngrams(constants: Sequence[NDArray | None], attrs: Mapping[str, Any]
 
 def _columns(items: NDArray, sizes: NDArray, columns: NDArray, num_columns: int) -> _Columns:
     """Return the column of each n-gram."""
-    if (sizes < 1).any() or sizes.sum() != items.size or sizes.shape != columns.shape:
-        raise ExecutionError(f"op `{_OP}`", "has sizes that do not fit the items", got=int(sizes.sum()))
+    if not have_total(sizes, items.size, least=1) or sizes.shape != columns.shape:
+        got = sum(sizes.tolist())
+        raise ExecutionError(f"op `{_OP}`", "has sizes that do not fit the items", got=got)
     if sizes.size and not (columns.min() >= 0 and columns.max() < num_columns):
         raise ExecutionError(f"op `{_OP}`", "has a column outside", expected=f"0 to {num_columns - 1}")
     stops, numbers = np.cumsum(sizes).tolist(), items.tolist()

@@ -8,7 +8,18 @@ import numpy.typing as npt
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.kernels.precision import NDArray
 
-__all__ = ["pack_strings", "split_strings", "unpack_strings"]
+__all__ = ["have_total", "pack_strings", "split_strings", "unpack_strings"]
+
+
+def have_total(sizes: NDArray, total: int, least: int = 0) -> bool:
+    """Return whether sizes add up to a total, and none is below the least size; sums of sizes may exceed 64 bits."""
+    if not sizes.size:
+        return total == 0
+    return bool(sizes.min() >= least and sizes.max() <= total) and _total(sizes) == total
+
+
+def _total(sizes: NDArray) -> int:
+    return sum(sizes.reshape(-1).tolist())
 
 
 def pack_strings(strings: npt.ArrayLike) -> tuple[NDArray, NDArray]:
@@ -37,8 +48,8 @@ def unpack_strings(data: NDArray, lengths: NDArray) -> NDArray:
     Raises:
         CallError: a length is negative, or the lengths need another number of bytes.
     """
-    if (lengths < 0).any() or lengths.sum() != data.size:
-        raise CallError("strings", "have lengths that do not fit the bytes", got=int(lengths.sum()), expected=data.size)
+    if not have_total(lengths, data.size):
+        raise CallError("strings", "have lengths that do not fit the bytes", got=_total(lengths), expected=data.size)
     text, ends = data.tobytes(), np.cumsum(lengths.reshape(-1)).tolist()
     strings = np.empty(len(ends), object)
     strings[:] = [text[start:end].decode(errors="replace") for start, end in zip([0, *ends], ends, strict=False)]
@@ -56,8 +67,8 @@ def split_strings(data: NDArray, lengths: NDArray, op: str) -> list[bytes]:
     Raises:
         ExecutionError: a length is negative, or the lengths need another number of bytes.
     """
-    if (lengths < 0).any() or lengths.sum() != data.size:
+    if not have_total(lengths, data.size):
         problem = "has lengths that do not fit the bytes"
-        raise ExecutionError(f"op `{op}`", problem, got=int(lengths.sum()), expected=data.size)
+        raise ExecutionError(f"op `{op}`", problem, got=_total(lengths), expected=data.size)
     text, stops = data.tobytes(), np.cumsum(lengths.reshape(-1)).tolist()
     return [text[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]

@@ -13,7 +13,7 @@ from byoc_core.errors import ExecutionError
 from byoc_core.kernels.precision import NDArray
 from byoc_core.kernels.strings import split_strings
 
-__all__ = ["KINDS", "compile_expression", "take_spans", "token_pool", "token_spans"]
+__all__ = ["KINDS", "compile_expression", "expression_problem", "take_spans", "token_pool", "token_spans"]
 
 Span = tuple[int, int]
 
@@ -33,6 +33,15 @@ def compile_expression(expression: str) -> re.Pattern[str]:
         re.error: the expression is malformed.
     """
     return re.compile(expression, re.ASCII)
+
+
+def expression_problem(expression: str) -> str | None:
+    """Return why a regular expression is malformed, or ``None``."""
+    try:
+        compile_expression(expression)
+    except (re.error, OverflowError, RecursionError) as error:
+        return str(error)
+    return None
 
 
 def token_spans(
@@ -89,9 +98,13 @@ def take_spans(data: NDArray, starts: NDArray, lengths: NDArray) -> NDArray:
     int64 of equal shapes; the result is ``(k,)``.
 
     Raises:
-        ExecutionError: a place is outside.
+        ExecutionError: a place is outside, or the number of lengths is not the number of starts.
     """
     first, counts = starts.reshape(-1), lengths.reshape(-1)
+    if first.size != counts.size:
+        raise ExecutionError(
+            "op `strings.take_spans`", "has another number of lengths than starts", got=counts.size, expected=first.size
+        )
     if first.size and not (first.min() >= 0 and counts.min() >= 0 and (first <= data.size - counts).all()):
         raise ExecutionError("op `strings.take_spans`", "has a place outside the bytes", expected=f"0 to {data.size}")
     positions = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

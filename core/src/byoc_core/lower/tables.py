@@ -10,6 +10,7 @@ from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.structural import CALL_DPS_PACKED
+from byoc_core.opset.device_numbers import MAX_DEVICE_NUMBER
 from byoc_core.runtime.module import CallSteps, CallTraits, MemoryDomain, RuntimeModule
 from byoc_core.runtime.workspaces import caller_nbytes
 from byoc_core.vm.program import HOST, ConstantRef
@@ -153,7 +154,7 @@ def _device_numbers(module: IRModule) -> dict[str, int]:
     """Return the number of the device of each called symbol; symbols on devices of number 0 are left out.
 
     Raises:
-        CodegenError: a number is negative, or the calls of a symbol name several devices.
+        CodegenError: a number is out of range, or the calls of a symbol name several devices.
     """
     found: dict[str, int] = {}
     for function in module.functions.values():
@@ -163,8 +164,8 @@ def _device_numbers(module: IRModule) -> dict[str, int]:
             symbol, number = str(binding.attrs["symbol"]), binding.attrs.get("device", 0)
             assert isinstance(number, int)
             where = f"function `{function.name}`, call of `{symbol}`"
-            if number < 0:
-                raise CodegenError(where, "names no device", got=number, expected="a number of 0 or more")
+            if not 0 <= number <= MAX_DEVICE_NUMBER:
+                raise CodegenError(where, "names no device", got=number, expected=f"0 to {MAX_DEVICE_NUMBER}")
             if found.setdefault(symbol, number) != number:
                 raise CodegenError(
                     where, "names another device than an earlier call", got=number, expected=found[symbol]

@@ -24,6 +24,7 @@ from byoc_core.ir import (
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.sizes import result_symbols
 from byoc_core.ir.verifier import check_global_symbols
+from byoc_core.opset.device_numbers import MAX_DEVICE_NUMBER
 from byoc_core.partitioning.claiming.claim_filters import core_refusal
 from byoc_core.partitioning.compiled_regions import record_compiled
 from byoc_core.pattern import Rejection
@@ -97,9 +98,12 @@ class RunCodegen(Pass):
             if symbol in external_symbols:
                 raise CodegenError(where, f"has the global symbol of an external function, `{symbol}`")
             device = function.attrs.get("device", 0)
-            if type(device) is not int or device < 0:
+            if type(device) is not int or not 0 <= device <= MAX_DEVICE_NUMBER:
                 raise CodegenError(
-                    where, "names no device", got=repr(device), expected="`device`: a number of 0 or more"
+                    where,
+                    "names no device",
+                    got=repr(device),
+                    expected=f"`device`: a number of 0 to {MAX_DEVICE_NUMBER}",
                 )
             if self.entry_functions and function.name in self.entry_functions:
                 raise CodegenError(

@@ -15,6 +15,7 @@ value is a tensor without elements, or a sequence without tensors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -69,15 +70,17 @@ def unpack_sequence(elements: NDArray, shapes: NDArray) -> list[NDArray]:
     Raises:
         CallError: the shapes are not of two axes, or need another number of elements.
     """
-    counts = np.abs(np.prod(shapes, axis=1, dtype=np.int64)) if shapes.ndim == 2 else None
-    if counts is None or counts.sum() != elements.size:
+    is_table = shapes.ndim == 2
+    # Products of sizes may exceed 64 bits.
+    counts = [math.prod(size for size in shape if size >= 0) for shape in shapes.tolist()] if is_table else []
+    if not is_table or sum(counts) != elements.size:
         raise CallError(
             "sequence",
             "has shapes that do not fit the elements",
             got=f"shapes {shapes.tolist()}",
             expected=f"{elements.size} elements in all",
         )
-    parts = np.split(elements, np.cumsum(counts)[:-1]) if len(counts) else []
+    parts = np.split(elements, np.cumsum(counts)[:-1]) if counts else []
     return [
         part.reshape([size for size in shape if size >= 0]) for part, shape in zip(parts, shapes.tolist(), strict=True)
     ]

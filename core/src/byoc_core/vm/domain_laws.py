@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from byoc_core.errors import ProgramError
+from byoc_core.opset.device_numbers import MAX_DEVICE_NUMBER
 from byoc_core.runtime.module import MemoryDomain
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.instructions import Builtin, Call, CallKind, If, Instruction, Ret
 from byoc_core.vm.liveness import is_defining
-from byoc_core.vm.program import HOST, Program, VMFunction
+from byoc_core.vm.program import HOST, HOST_NAME, Program, VMFunction
 from byoc_core.vm.view_laws import is_strided
 
 __all__ = ["check_domains", "check_program_domains"]
@@ -23,6 +24,8 @@ def check_program_domains(program: Program) -> None:
     Raises:
         ProgramError: a name is empty, repeated or the host's, an alignment is impossible, or a number is out of range.
             Domains of one memory have equal names, and different numbers of devices.
+
+    Cost: linear in the domains and externs.
     """
     if program.device_numbers and (
         len(program.device_numbers) != len(program.domains) or not any(program.device_numbers)
@@ -33,13 +36,19 @@ def check_program_domains(program: Program) -> None:
             got=list(program.device_numbers),
             expected=f"a number for each of {len(program.domains)} domains, or none if all are 0",
         )
-    names = ["host"]
+    names: set[str] = set()
     memories: dict[str, MemoryDomain] = {}
     for index, domain in enumerate(program.domains, start=1):
-        where, name = f"domain {index}", program.domain_name(index)
-        if not domain.name or name in names:
-            raise ProgramError(where, "has no name of its own", got=repr(name if domain.name else ""))
-        names.append(name)
+        where, name, number = f"domain {index}", program.domain_name(index), program.device_number(index)
+        if not 0 <= number <= MAX_DEVICE_NUMBER:
+            raise ProgramError(
+                where, "has an impossible number of a device", got=number, expected=f"0 to {MAX_DEVICE_NUMBER}"
+            )
+        if domain.name in ("", HOST_NAME):  # the number of a device makes no name of the host's
+            raise ProgramError(where, "has no name of its own", got=repr(domain.name))
+        if name in names:
+            raise ProgramError(where, "has no name of its own", got=repr(name))
+        names.add(name)
         first = memories.setdefault(domain.name, domain)
         if first != domain:
             raise ProgramError(where, f"states `{domain.name}` in another way", got=domain, expected=first)

@@ -248,7 +248,12 @@ class LinkedFunction:
         cached = self._layout
         if cached is not None and (cached[0] is sizes or cached[0] == sizes):
             return cached[1]
-        layout = lay_out(self.function, sizes, self.views, None if self.devices is None else self.devices.alignment)
+        alignment = None if self.devices is None else self.devices.alignment
+        try:
+            layout = lay_out(self.function, sizes, self.views, alignment)
+        except CallError:
+            self.result_types(sizes)  # a result of a negative size is an error with the name of the result
+            raise
         self._layout = (sizes, layout)
         return layout
 

@@ -24,6 +24,7 @@ program has a domain of its own: several devices with one kind of memory are sev
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -37,6 +38,7 @@ from byoc_core.vm.instructions import Call, CallKind, Instruction
 __all__ = [
     "ALIGNMENT",
     "HOST",
+    "HOST_NAME",
     "ConstantRef",
     "DynamicTensor",
     "PlannedTensor",
@@ -57,6 +59,9 @@ Repeated in ``csrc/frame.c``. The verifier refuses other offsets; a larger value
 
 HOST = 0
 """The number of the host's memory among the domains of a program."""
+
+HOST_NAME = "host"
+"""The name of the host's memory; no device has memory of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +299,7 @@ class Program:
     extern_domains: tuple[int, ...] = ()
     device_numbers: tuple[int, ...] = ()
     is_verified: bool = field(default=False, init=False, repr=False, compare=False)
+    _domain_names: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def function_names(self) -> tuple[str, ...]:
@@ -318,15 +324,19 @@ class Program:
         The number is left out if the program has a single device of this memory, and the number is 0.
         """
         if domain == HOST:
-            return "host"
-        name, number = self.domains[domain - 1].name, self.device_number(domain)
-        is_only = sum(other.name == name for other in self.domains) == 1
-        return name if is_only and number == 0 else f"{name}:{number}"
+            return HOST_NAME
+        return self.domain_names[domain - 1]
 
     @property
     def domain_names(self) -> tuple[str, ...]:
-        """The names of the domains besides the host's memory, in order."""
-        return tuple(self.domain_name(domain) for domain in range(1, len(self.domains) + 1))
+        """The names of the domains besides the host's memory, in order; made once."""
+        if self._domain_names is None:
+            num_devices = Counter(domain.name for domain in self.domains)
+            pairs = [(domain.name, self.device_number(index)) for index, domain in enumerate(self.domains, start=1)]
+            names = (name if num_devices[name] == 1 and not number else f"{name}:{number}" for name, number in pairs)
+            object.__setattr__(self, "_domain_names", tuple(names))
+        assert self._domain_names is not None
+        return self._domain_names
 
     def registers(self, function: VMFunction) -> tuple[Register, ...]:
         """Return the registers of a function, by register number."""

@@ -36,7 +36,7 @@ from byoc_ccompiler.loads import form_loads, move_before_norms
 from byoc_ccompiler.memory_plan import MemoryPlan, plan_memory
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.registry import FAMILIES
-from byoc_ccompiler.size_checks import require_results
+from byoc_ccompiler.size_checks import require_replaced_windows, require_results
 from byoc_ccompiler.steps import dtype_of, flatten, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
@@ -73,6 +73,7 @@ class FusedCodegen(CSourceCodegen):
         """Add the kernels of a function, the workspace, and the calls of the kernels."""
         steps, results = flatten(scope.function)
         scope.forward(results, scope.function.results)
+        require_replaced_windows(scope)
         for step in steps:
             FAMILIES[step.op].require(scope, step)
             require_results(scope, step)

@@ -256,14 +256,15 @@ def _range_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
 
 
 def _ragged_take(elements: NDArray, lengths: NDArray, indices: NDArray) -> NDArray:
-    ends = np.cumsum(lengths)
-    if (lengths < 0).any() or (ends[-1] if ends.size else 0) > elements.size:
+    total = sum(lengths.reshape(-1).tolist())  # may exceed 64 bits
+    if (lengths < 0).any() or total > elements.size:
         raise ExecutionError(
             "op `ragged_take`",
             "has rows beyond the elements",
-            got=int(lengths.sum()),
+            got=total,
             expected=f"at most {elements.size}",
         )
+    ends = np.cumsum(lengths)
     if indices.size and not (indices.min() >= 0 and indices.max() < lengths.size):
         raise ExecutionError("op `ragged_take`", "has an index outside the rows", expected=f"0 to {lengths.size - 1}")
     counts = lengths[indices]

@@ -11,7 +11,7 @@ from byoc_core.kernels.ngrams import ngram_counts, prepare_ngrams
 from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.string_keys import prepare_string_keys, string_key_index
 from byoc_core.kernels.text_counts import LETTERS, text_ngram_counts
-from byoc_core.kernels.tokens import KINDS, take_spans, token_spans
+from byoc_core.kernels.tokens import KINDS, expression_problem, take_spans, token_spans
 from byoc_core.opset.attributes import AttrKind, AttrSpec
 from byoc_core.opset.cases import example, integers
 from byoc_core.opset.contexts import TypeContext, no_flops
@@ -47,16 +47,25 @@ def _changed_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
 
 def _token_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
     _require_strings(context, 0)
-    _require_expressions(context)
+    _require_tokens(context)
     pool = context.shape(0)[0] + 2 + len(context.attrs["padding"].encode())
     spans = TensorType((*context.shape(1), size), "int64")
     return (spans, spans, TensorType((pool,), "uint8"))
 
 
-def _require_expressions(context: TypeContext) -> None:
+def _require_tokens(context: TypeContext) -> None:
+    """Check the attributes of tokens: their regular expressions, and the padding."""
     count = len(context.attrs["expressions"])
     if context.attrs["kind"] == "matches" and count != 1:
         raise context.error("has another number of expressions of tokens", got=count, expected=1)
+    for expression in context.attrs["expressions"]:
+        problem = expression_problem(expression)
+        if problem is not None:
+            raise context.error(f"has a malformed expression: {problem}", got=repr(expression))
+    try:
+        context.attrs["padding"].encode()
+    except UnicodeEncodeError:
+        raise context.error("attribute `padding` is no text of UTF-8", got=repr(context.attrs["padding"])) from None
 
 
 def _taken_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
@@ -89,7 +98,7 @@ def _infer_text_counts(context: TypeContext) -> tuple[TensorType, ...]:
     for index in (0, 2):
         _require_strings(context, index)
     require_rank(context, 3, 1, "(K,)")
-    _require_expressions(context)
+    _require_tokens(context)
     _require_ngrams(context, 4)
     return (TensorType((*context.shape(1), context.attrs["num_columns"]), "float32"),)
 
@@ -149,7 +158,8 @@ _DATA_DEPENDENT: tuple[OpDef, ...] = (
         "separators, or single characters. Classes of expressions are of ASCII. Behind a match shorter than "
         "``min_length``, the search goes on at the second character of the match. A place is the first byte and the "
         "number of bytes, in the third result: the bytes of the strings, then the mark in front of the tokens of a "
-        "string (byte 2), the mark behind (byte 3), and the ``padding``, in place of missing tokens.\n\n"
+        "string (byte 2), the mark behind (byte 3), and the ``padding``, in place of missing tokens. Python's ``re`` "
+        "finds matches by backtracking: the time of an expression like ``(a+)+$`` may double with each character.\n\n"
         f"Shapes: {_DATA}, of shape ``S``. The first two results are int64 ``(*S, t)``, with the largest number ``t`` "
         "of tokens of a string, the third is uint8 ``(n + 2 + p,)`` for a padding of ``p`` bytes.",
         attrs=(

@@ -199,11 +199,7 @@ def _placed(owners: Mapping[str, _Owner], kind: str, catalog: _Catalog) -> dict[
     placed: dict[OpKey, tuple[bool, str, _Owner]] = {}
     for entry, owner in owners.items():
         where, is_glob = f"{kind} `{entry}`", _is_glob(entry)
-        keys = {key: None for named in catalog.find(where, entry) for key in named.keys}
-        if not keys:
-            hint = "Name ops of the called function: `function/name`."
-            raise OptionsError(where, "names only calls, and no backend takes calls", hint=hint)
-        for key in keys:
+        for key in _keys_of(where, catalog.find(where, entry)):
             first_is_glob, first_entry, first_owner = placed.setdefault(key, (is_glob, entry, owner))
             if first_is_glob == is_glob and first_owner != owner:
                 problem = f"{verb} `{key[1]}` to `{owner}`, but `{first_entry}` {verb} the op to `{first_owner}`"
@@ -219,12 +215,26 @@ def _device_numbers(options: PartitionOptions, catalog: _Catalog, module: IRModu
     """Return the number of the device of each op placed on another device than 0."""
     found: dict[OpKey, int] = {}
     for entry, number in options.devices_from.items():
-        named = catalog.find(f"devices_from `{entry}`", entry)
+        where = f"devices_from `{entry}`"
+        named = catalog.find(where, entry)
         origins = {id(binding): entry for item in named for binding in item.bindings}
-        keys = [*(key for item in named for key in item.keys), *find_dependents(module, origins)]
+        keys = [*_keys_of(where, named), *find_dependents(module, origins)]
         found.update(dict.fromkeys(keys, number))
     found.update(_placed(options.devices, "devices", catalog))
     return {key: number for key, number in found.items() if number}
+
+
+def _keys_of(where: str, named: Iterable[_Named]) -> dict[OpKey, None]:
+    """Return the ops of named values.
+
+    Raises:
+        OptionsError: there are no ops, because only calls have the name.
+    """
+    keys = {key: None for item in named for key in item.keys}
+    if not keys:
+        hint = "Name ops of the called function: `function/name`."
+        raise OptionsError(where, "names only calls, and no backend takes calls", hint=hint)
+    return keys
 
 
 def _is_glob(entry: str) -> bool:

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from byoc_core.errors import OptionsError
+from byoc_core.opset.device_numbers import MAX_DEVICE_NUMBER
 
 __all__ = ["PartitionOptions"]
+
+_MAX_SHOWN_BITS = 64
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class PartitionOptions:
             runs inside, the readers of the results depend on the named op. Inside a loop a single round counts: ops
             before the named op may be offloaded.
         devices: by name, the number of the device of an op, among the devices of the memory of the backend taking the
-            op; 0 by default. Ops on different devices are in different regions. A composite runs on the device of its
-            last op. A number has no meaning for ops in the host's memory.
+            op; 0 by default, and at most 2**31 - 1. Ops on different devices are in different regions. A composite
+            runs on the device of its last op. A number has no meaning for ops in the host's memory.
         devices_from: by name, the number of the device of an op and of all ops depending on the op; of several entries
             the last counts. ``devices`` takes precedence.
         allow: by backend, globs of the permitted ops (``{"mynpu": ["nn.*", "add"]}``); a backend not listed may take
@@ -63,9 +66,12 @@ class PartitionOptions:
             numbers = getattr(self, kind)
             _check_mapping(kind, numbers, "{'conv_1': 1}")
             for name, number in numbers.items():
-                if type(number) is not int or number < 0:
+                if type(number) is not int or not 0 <= number <= MAX_DEVICE_NUMBER:
                     raise OptionsError(
-                        f"{kind} `{name}`", "is not the number of a device", got=repr(number), expected="0 or more"
+                        f"{kind} `{name}`",
+                        "is not the number of a device",
+                        got=_describe_number(number),
+                        expected=f"0 to {MAX_DEVICE_NUMBER}",
                     )
         _check_mapping("allow", self.allow, "{'mynpu': ['nn.*']}")
         for backend, globs in self.allow.items():
@@ -79,6 +85,13 @@ class PartitionOptions:
         for name in ("backend_limits", "sideways"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionsError(name, "is not a bool", got=repr(getattr(self, name)))
+
+
+def _describe_number(number: object) -> str:
+    """Return the text of a number; Python writes no numbers of many thousand digits."""
+    if isinstance(number, int) and number.bit_length() > _MAX_SHOWN_BITS:
+        return f"a number of {number.bit_length()} bits"
+    return repr(number)
 
 
 def _check_mapping(where: str, value: object, example: str) -> None:

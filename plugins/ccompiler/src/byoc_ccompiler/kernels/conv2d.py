@@ -26,7 +26,7 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import depthwise, implicit_gemm, pixel_schedule, winograd
 from byoc_ccompiler.kernels.bfloat16_products import suits_convolution, write_convolution
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known_size
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.depthwise_blocks import DepthwiseSchedule, offered_blocks
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
@@ -35,7 +35,7 @@ from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
 from byoc_ccompiler.kernels.pixel_tiles import offered_tiles
 from byoc_ccompiler.kernels.winograd_plan import WinogradSchedule
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
-from byoc_ccompiler.size_checks import require_spatial
+from byoc_ccompiler.size_checks import require_spatial, require_window, window_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY", "LoopSchedule", "choose_schedule", "require_room"]
@@ -305,13 +305,7 @@ def _require(scope: FunctionScope, step: Step) -> None:
 
 def require_room(scope: FunctionScope, step: Step, op: str) -> None:
     """Require a window of a convolution inside the padded image; ``op`` is the op's name in the message."""
-    image, weight = shape_of(step.operands[0]), shape_of(step.operands[1])
-    padding, dilation = ints_of(step.binding, "padding"), ints_of(step.binding, "dilation")
-    axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
-    taps = axes_of(str(step.binding.attrs["kernel_layout"]), "OI")[2:]
-    sizes = [image[axis] + padding[index] + padding[index + len(axes)] for index, axis in enumerate(axes)]
-    window = [(known_size(weight[tap]) - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
-    require_spatial(scope, op, "the padded image", sizes, window)
+    require_window(scope, op, *window_sizes(step.binding, *map(shape_of, step.operands[:2])))
 
 
 def _reads(step: Step, index: int) -> Access:

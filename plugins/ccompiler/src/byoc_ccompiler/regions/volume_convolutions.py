@@ -7,14 +7,16 @@ for all taps ``k`` side by side. A convolution of images then sums along depth, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from byoc_core.authoring.csource import SCALAR_OPS
-from byoc_core.ir import Binding, IRModule, Value
+from byoc_core.ir import Binding, Function, IRModule, Value
 from byoc_core.transform import MoveTransposes, RewriteGraph, rewrite_module
 
 from byoc_ccompiler.attributes import axis_of, int_of, ints_of
 from byoc_ccompiler.rejections import FLOATS
+from byoc_ccompiler.size_checks import REPLACED_WINDOWS, window_sizes
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["convolve_slices"]
@@ -34,12 +36,26 @@ def convolve_slices(module: IRModule) -> IRModule:
     """
     before = dict(module.functions)
     module = rewrite_module(module, {"nn.conv3d": (_convolve,)})
-    changed = {name: function for name, function in module.functions.items() if function is not before[name]}
+    changed = {
+        name: _with_windows(function, before[name])
+        for name, function in module.functions.items()
+        if function is not before[name]
+    }
     if not changed:
         return module
     moved = MoveTransposes(keep_bits=False)(module.with_functions(changed))
     rules = dict.fromkeys((*SCALAR_OPS, _BIAS), (_before_reshape,))
     return module.with_functions({**module.functions, **rewrite_module(moved, rules).functions})
+
+
+def _with_windows(function: Function, before: Function) -> Function:
+    """Record the windows of the convolutions of volumes: images without a batch, of no window, pass their checks."""
+    windows = tuple(
+        (binding.op.name, *window_sizes(binding, *map(shape_of, binding.operands)))
+        for binding in before.bindings
+        if binding.op.name == "nn.conv3d"
+    )
+    return replace(function, attrs={**function.attrs, REPLACED_WINDOWS: windows})
 
 
 def _convolve(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
