@@ -120,7 +120,7 @@ def test_a_first_pattern_as_the_page_tells_it(tmp_path: Path, installing: Instal
     with Runner(SubjectSpec(installing(package))) as runner:
         outcome = runner.run(find_item("L2-pattern")).outcome
     assert outcome.status is Status.FAILED
-    assert "multiply_add`): the kernel failed: TypeError" in outcome.text
+    assert "multiply_add`, `v1_0`): the kernel failed: TypeError" in outcome.text
 
 
 OTHER_KERNELS = """

@@ -17,13 +17,18 @@ _HOST = ("host", "{} computes sizes or numbers used by the host")
 _RANDOM = ("random", "{} draws numbers, with a generator of the host alone")
 _INDEX = ("index", "a kernel of {} cannot report a wrong index")
 _SERIAL = ("op", "{} has no kernel: the elements of the result depend on each other")
+_TEXT = ("op", "{} counts and looks up keys, on the host alone")
 _RARE = ("op", "{} has no kernel for OpenCL devices yet")
 
 DECLINED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         op: (code, text.format(op))
         for (code, text), ops in {
-            _DATA: ("compress", "nonzero", "range", "unique", "nn.non_max_suppression", "ragged_take"),
+            _DATA: (
+                *("compress", "nonzero", "range", "unique", "nn.non_max_suppression", "ragged_take"),
+                *("strings.change_case", "strings.take_spans", "strings.token_spans"),
+            ),
+            _TEXT: ("ngram_counts", "strings.key_index", "strings.ngram_counts"),
             _CONTROL: ("if", "loop"),
             _CALL: ("call", "call_dps_packed", "call_packed", "composite"),
             _HOST: (

@@ -165,7 +165,8 @@ class Runner:
     def failure(self, index: int, error: Exception) -> ExecutionError:
         """Return the error for a node whose step failed, or could not be made."""
         part, op = self.parts[index], self.ops[index]
-        value = "" if part is None else part[1].removeprefix(f"{op} ")
+        # A part of several ops has a line for each; the last op makes the value.
+        value = "" if part is None else part[1].rpartition("\n")[2].partition(" ")[2]
         return node_failure(f"{self.where}, node {index} (`{op}`{f', `{value}`' if value else ''})", error)
 
 
