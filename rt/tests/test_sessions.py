@@ -355,6 +355,15 @@ LOOPS: dict[str, list[Instruction]] = {
 """Loops without end if the flag is true: over a step of the machine, and over jumps alone."""
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Let interrupts raise KeyboardInterrupt: processes started in the background may ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("loop", LOOPS)
 def test_endless_calls_can_be_interrupted(tmp_path: Path, loop: str) -> None:
     flag, dynamics = spec("flag", dtype="bool"), [DynamicTensor("float32", (N, 4))]
