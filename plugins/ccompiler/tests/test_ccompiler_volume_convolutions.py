@@ -157,11 +157,11 @@ def test_a_depth_smaller_than_the_window_is_an_error(
 ) -> None:
     bench = Bench()
     builder = bench.builder()
-    sizes = {"N": 1, "C": 2, "H": 4, "W": 4}
+    sizes = {"N": 1, "C": 4, "H": 4, "W": 4}
     dims: dict[str, Dim] = {**sizes, "D": symbol("d")}
     layout = str(attrs.get("data_layout", "NCDHW"))
     x = builder.param("x", tensor(tuple(dims[letter] for letter in layout), "float32"))
-    weight = builder.const(np.ones((2, 2, 3, 3, 3), "f4"))
+    weight = builder.const(np.ones((4, 4, 3, 3, 3), "f4"))
     function = bench.add(builder, builder.emit("nn.conv3d", x, weight, **attrs))
     assert "nn.conv2d" in _ops(bench, function)
     shapes = [[{**sizes, "D": size}[letter] for letter in layout] for size in (depth, depth + 1)]
@@ -176,10 +176,10 @@ def test_a_depth_smaller_than_the_window_is_an_error(
 @pytest.mark.parametrize("depth", [0, 1])
 def test_a_result_of_a_negative_depth_is_named(depth: int) -> None:
     builder = FunctionBuilder("main")
-    x = builder.param("x", tensor((1, 2, "d", 4, 4), "float32"))
-    result = builder.bind("nn.conv3d", [x, builder.const(np.ones((2, 2, 3, 3, 3), "f4"))], {}).result
+    x = builder.param("x", tensor((1, 4, "d", 4, 4), "float32"))
+    result = builder.bind("nn.conv3d", [x, builder.const(np.ones((4, 4, 3, 3, 3), "f4"))], {}).result
     module = IRModule({"main": builder.finish(result)}, builder.constants)
     vm = VirtualMachine(byoc_core.build(module, ["ccompiler"]), machine="python")
     with pytest.raises(CallError) as caught:
-        vm["main"](np.ones((1, 2, depth, 4, 4), np.float32))
+        vm["main"](np.ones((1, 4, depth, 4, 4), np.float32))
     assert str(caught.value) == f"function `main`, result `output0`: size d-2 is negative; got {depth - 2}"
