@@ -64,7 +64,7 @@ def test_of_two_sizes_that_cannot_be_the_same_one_is_named(native: bool) -> None
     for call in calls:
         with pytest.raises(CallError) as caught:
             call()
-        assert str(caught.value) == "function `main`, register t0: size n-3 is negative; got -1"
+        assert str(caught.value) == "function `main`, result `y`: size n-5 is negative; got -3"
 
 
 @BOTH_WAYS
