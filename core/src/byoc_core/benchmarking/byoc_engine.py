@@ -11,7 +11,7 @@ from byoc_core.runtime.module import NDArray
 from byoc_core.version import __version__
 
 if TYPE_CHECKING:
-    from byoc_core.vm.machine import VMCallable
+    from byoc_core.vm.vm_callable import VMCallable
 
 __all__ = ["open_engine"]
 

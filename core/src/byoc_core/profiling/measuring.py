@@ -16,12 +16,13 @@ from byoc_core.profiling.sums import sum_regions
 from byoc_core.runtime.devices import Device
 from byoc_core.runtime.parts import events_of
 from byoc_core.runtime.threads import num_threads as process_threads
-from byoc_core.vm.machine import VirtualMachine, check_names
+from byoc_core.vm.machine import VirtualMachine
+from byoc_core.vm.vm_callable import check_names
 
 if TYPE_CHECKING:
     from byoc_core.artifact.executable import Executable
-    from byoc_core.vm.machine import VMCallable
     from byoc_core.vm.state import State
+    from byoc_core.vm.vm_callable import VMCallable
 
 __all__ = ["profile"]
 

@@ -10,11 +10,11 @@ from byoc_core.errors import CallError
 from byoc_core.runtime.arguments import argument_places, bind_symbols
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.linked_function import LinkedFunction
-from byoc_core.vm.machine import VMCallable, check_names
 from byoc_core.vm.machine_choice import MachineChoice
 from byoc_core.vm.program import HOST
 from byoc_core.vm.state import MAX_LENGTH, State, StateInfo
 from byoc_core.vm.state_buffers import StateBuffer
+from byoc_core.vm.vm_callable import VMCallable, check_names
 
 __all__ = ["StatefulCallable", "bind_linear", "stateful_callables"]
 
