@@ -59,6 +59,12 @@ class CountingDevice(Device):
         self._count("live_buffers", 1)
         return buffer
 
+    def allocate_in(self, pool: str, nbytes: int) -> object:
+        """Return a buffer in a pool."""
+        buffer = self._device.allocate_in(pool, nbytes)
+        self._count("live_buffers", 1)
+        return buffer
+
     def free(self, buffer: object) -> None:
         """Free a buffer."""
         self._device.free(buffer)

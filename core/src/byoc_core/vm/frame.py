@@ -86,7 +86,8 @@ class Frame:
             if run is None or domain == HOST:
                 self.registers[first + index] = np.ndarray(shape, to_numpy(tensor.dtype), self._arena, start + offset)
             else:
-                self.registers[first + index] = run.content_at(first + index, domain, offset, tensor.dtype, shape)
+                memory = domain, function.pool_of(tensor.storage)
+                self.registers[first + index] = run.content_at(first + index, memory, offset, tensor.dtype, shape)
         if linked.views is not None:
             self.fill_views = linked.views.prepare(self.registers, layout.views)
         self.sizes = sizes

@@ -248,9 +248,9 @@ class LinkedFunction:
         cached = self._layout
         if cached is not None and (cached[0] is sizes or cached[0] == sizes):
             return cached[1]
-        alignment = None if self.devices is None else self.devices.alignment
+        program = None if self.devices is None else self.program
         try:
-            layout = lay_out(self.function, sizes, self.views, alignment)
+            layout = lay_out(self.function, sizes, self.views, program)
         except CallError:
             self.result_types(sizes)  # a result of a negative size is an error with the name of the result
             raise
@@ -368,7 +368,11 @@ class LinkedFunction:
         except IndexError:
             frame = Frame(self)
         if frame.sizes is not sizes and frame.sizes != sizes:
-            frame.resize(sizes)
+            try:
+                frame.resize(sizes)
+            except BaseException:
+                self._pool.append(frame)  # with its memory, for calls of other sizes
+                raise
         registers = frame.registers
         num_params = len(self.function.params)
         registers[:num_params] = inputs

@@ -15,7 +15,7 @@ from byoc_core.artifact.plain_c.module_text import module_text
 from byoc_core.artifact.plain_c.names import FunctionNames, Identifiers, is_free_name, name_functions
 from byoc_core.artifact.plain_c.obstacles import check_plain
 from byoc_core.artifact.plain_c.raw_functions import ENDS, RawFunctions
-from byoc_core.errors import MemoryLimitError, OptionsError
+from byoc_core.errors import OptionsError
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.c_text import c_identifier
 from byoc_core.native.plain_c import is_portable, plain_c_headers
@@ -23,6 +23,7 @@ from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.pools import Pool
+from byoc_core.vm.pool_placement import pools_of_intermediates
 from byoc_core.vm.program import Program
 from byoc_core.vm.verify import verify
 
@@ -191,19 +192,7 @@ def _writable_pools(
         other = capitals.setdefault(pool.name.upper(), pool.name)
         if other != pool.name:
             raise OptionsError(f"pool `{pool.name}`", f"differs from the pool `{other}` in capital letters alone")
-    writable = tuple(pool for pool in pools if "write" in pool.accesses)
-    constant_pools = [pool for pool in pools if "write" not in pool.accesses]
-    if pools and not writable:
-        raise OptionsError("option `pools`", "has no pool with access `write` for intermediates")
-    limits = [pool.nbytes for pool in constant_pools]
-    if limits and None not in limits and constants_nbytes > sum(limit or 0 for limit in limits):
-        raise MemoryLimitError(
-            f"pool {', '.join(f'`{pool.name}`' for pool in constant_pools)}",
-            "too small for the constants of the model",
-            got=f"{sum(limit or 0 for limit in limits):,} bytes",
-            expected=f"{constants_nbytes:,} bytes",
-        )
-    return writable or (DEFAULT_POOL,)
+    return pools_of_intermediates(pools, constants_nbytes) or (DEFAULT_POOL,)
 
 
 def _is_usable_pool(pool: str, name: str, fixed: Collection[str]) -> bool:
