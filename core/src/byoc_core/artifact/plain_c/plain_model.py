@@ -15,6 +15,7 @@ from byoc_core.artifact.plain_c.module_text import module_text
 from byoc_core.artifact.plain_c.names import FunctionNames, Identifiers, is_free_name, name_functions
 from byoc_core.artifact.plain_c.obstacles import check_plain
 from byoc_core.artifact.plain_c.raw_functions import ENDS, RawFunctions
+from byoc_core.dims import Dim
 from byoc_core.errors import OptionsError
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.c_text import c_identifier
@@ -45,6 +46,8 @@ class PlainModel:
         layouts: the workspaces of all functions, by name.
         pools: the memories of a run.
         constants: the constants.
+        state_buffers: the buffers of states of all functions, by name: member, member of the capacity, dtype, and
+            elements after a run.
     """
 
     name: str
@@ -54,6 +57,7 @@ class PlainModel:
     layouts: Mapping[str, WorkspaceLayout]
     pools: Sequence[Pool]
     constants: ConstantFiles
+    state_buffers: Mapping[str, Sequence[tuple[str, str, str, Dim]]]
 
     @property
     def is_portable(self) -> bool:
@@ -119,7 +123,7 @@ def plain_model(
     }
     texts = {file: module.get_source("c") for file, module in zip(sources, modules, strict=True)} or {"empty.c": ""}
     files |= {file: header.encode() for file, header in plain_c_headers(texts).items()}
-    return PlainModel(name, files, modules, names, layouts, writable, constant_files)
+    return PlainModel(name, files, modules, names, layouts, writable, constant_files, text.state_buffers())
 
 
 _HEADERS = (
@@ -217,7 +221,7 @@ def _constants(executable: Executable, modules: Sequence[CSourceModule]) -> dict
 def _fixed_identifiers(name: str, constants: ConstantFiles, num_modules: int) -> list[str]:
     """Return the identifiers of the model itself."""
     lower = ["tensor", "pools", "constant_data", *(f"constants_{end}" for end in ("head", "size", "digest"))]
-    capitals = ["OK", "FAILED", "BAD_SIZE", "BAD_ARGUMENT", "BAD_CONSTANTS", "H_"]
+    capitals = ["OK", "FAILED", "BAD_SIZE", "BAD_ARGUMENT", "BAD_CONSTANTS", "STATE_FULL", "H_"]
     capitals += [f"CONSTANTS_{end}" for end in ("SECTION", "ATTRIBUTE", "ALIGNMENT", "SIZE", "PATH")]
     return [
         *(f"{name}_{text}" for text in lower),
