@@ -15,7 +15,7 @@ from byoc_core.opset.device_numbers import MAX_DEVICE_NUMBER
 from byoc_core.runtime.memory import MemoryDomain, Pool
 from byoc_core.runtime.module import CallSteps, CallTraits, RuntimeModule
 from byoc_core.runtime.workspaces import caller_nbytes
-from byoc_core.vm.program import ALIGNMENT, HOST, ConstantRef
+from byoc_core.vm.program import ALIGNMENT, HOST, ConstantRef, copies_directly
 
 __all__ = ["ProgramTables"]
 
@@ -90,6 +90,11 @@ class ProgramTables:
     def is_visible(self, domain: int) -> bool:
         """Return whether the host reads and writes the memory of a domain in place."""
         return domain == HOST or self.domains[domain - 1].host_accessible
+
+    def copies_directly(self, source: int, target: int) -> bool:
+        """Return whether values are copied between two domains without a way over the host's memory."""
+        domains = (None, *self.domains)
+        return source == target or copies_directly(domains[source], domains[target])
 
     def alignment(self, domain: int) -> int:
         """Return the alignment of tensors in a domain; 1 for the host's, whose machine aligns all tensors."""

@@ -133,6 +133,36 @@ class Device(ABC):
     def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
         """Enqueue a copy between tensors of this device, of equal dtype and shape, without common bytes."""
 
+    def copies_to(self, peer: Device) -> bool:
+        """Return whether :meth:`copy_to_peer` reaches another device of the same memory.
+
+        A machine asks for each copy between two devices of a domain with ``peer_copies``. Without direct copies, the
+        machine copies by way of the host.
+        """
+        return False
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        """Enqueue a copy into a tensor of another device, of equal dtype and shape.
+
+        The copy runs after all work enqueued so far on both streams; later work on both streams runs after the copy. A
+        failure of earlier work on one of the streams, or of the copy, is a failure of both streams.
+
+        Only called if :meth:`copies_to` is true: such a device overrides this method.
+
+        Args:
+            source: the tensor of this device.
+            stream: a stream of this device.
+            peer: the other device.
+            target: the tensor of the other device.
+            peer_stream: a stream of the other device.
+
+        Raises:
+            ExecutionError: the device has no direct copies.
+        """
+        raise ExecutionError(f"device `{label_of(self)}`", f"has no copies to device `{label_of(peer)}`")
+
     def map(self, buffer: object) -> NDArray:
         """Return the bytes of a buffer as a writable array of one axis, valid until the buffer is freed.
 

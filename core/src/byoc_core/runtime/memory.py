@@ -79,17 +79,22 @@ class MemoryDomain:
         pools: the memories of a device, in order of preference: a program places each intermediate in a pool, within
             the limits, and a machine places constants in the pools without ``write``. Each pool is aligned for the
             domain. Empty: a single memory without limit.
+        peer_copies: whether devices of this memory copy directly to each other
+            (:meth:`~byoc_core.runtime.devices.Device.copy_to_peer`), not by way of the host. Without an effect on
+            host-accessible memory, where one copy suffices already.
     """
 
     name: str
     alignment: int = 64
     host_accessible: bool = False
     pools: tuple[Pool, ...] = ()
+    peer_copies: bool = False
 
     def covers(self, other: MemoryDomain) -> bool:
-        """Return whether programs for another domain run in this domain: the pools may be larger here."""
+        """Return whether programs for another domain run in this domain: pools may be larger here, copies direct."""
         return (
             (self.name, self.alignment, self.host_accessible) == (other.name, other.alignment, other.host_accessible)
+            and self.peer_copies >= other.peer_copies
             and bool(self.pools) == bool(other.pools)
             and all(any(own.covers(pool) for own in self.pools) for pool in other.pools)
         )

@@ -43,6 +43,7 @@ class DeviceCounts:
     copies_in: int = 0
     copies_out: int = 0
     copies_within: int = 0
+    copies_to_peers: int = 0
     launches: int = 0
     allocations: int = 0
     waits: int = 0
@@ -224,6 +225,7 @@ class ProtectedDevice(Device):
         host_accessible: whether the domain is accessible to the host; then nothing is protected.
         pools: the pools of the domain. A buffer counts in its pool; a function writing in a pool without write access
             fails.
+        peer_copies: whether devices of this memory copy to each other.
         distinct_adoptions: whether each adoption returns a buffer object of its own, as many drivers do.
         seed: the seed of the delays.
 
@@ -244,10 +246,11 @@ class ProtectedDevice(Device):
         is_lazy: bool = False,
         host_accessible: bool = False,
         pools: Sequence[Pool] = (),
+        peer_copies: bool = False,
         distinct_adoptions: bool = False,
         seed: int = 0,
     ) -> None:
-        self._domain = MemoryDomain(name, alignment, host_accessible, tuple(pools))
+        self._domain = MemoryDomain(name, alignment, host_accessible, tuple(pools), peer_copies)
         self.pool_bytes = dict.fromkeys((pool.name for pool in pools), 0)
         self._index = index
         self._capacity = capacity
@@ -374,6 +377,39 @@ class ProtectedDevice(Device):
                 written[...] = read
 
         self._stream(stream).enqueue(copy)
+
+    def copies_to(self, peer: Device) -> bool:
+        """Return whether both devices are declared with copies to each other."""
+        return self._domain.peer_copies and isinstance(peer, ProtectedDevice) and peer.domain.peer_copies
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        """Enqueue a copy on the stream of the other device, between two events."""
+        if not isinstance(peer, ProtectedDevice):
+            raise TypeError(f"no device of this memory: {peer!r}")
+        self.check([source])
+        peer.check([target])
+        self.count(copies_to_peers=1)
+        before = self._stream(stream).record()
+
+        def copy() -> None:
+            before.wait()
+            if before.failure is not None:
+                raise before.failure
+            with self.opened([source]) as (read,), peer.opened([target]) as (written,):
+                written[...] = read
+
+        own = peer._stream(peer_stream)
+        own.enqueue(copy)
+        after = own.record()
+
+        def wait() -> None:
+            after.wait()
+            if after.failure is not None:
+                raise after.failure
+
+        self._stream(stream).enqueue(wait)
 
     def map(self, buffer: object) -> NDArray:
         """Return the memory of a buffer, if the domain is accessible to the host."""

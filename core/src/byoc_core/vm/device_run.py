@@ -298,6 +298,33 @@ class DeviceRun:
             return
         self._devices[domain].copy_within(source, target, self.stream(domain, instruction))
 
+    def copy_to_peer(
+        self, domains: tuple[int, int], instruction: int, source: DeviceTensor, target: DeviceTensor
+    ) -> None:
+        """Copy between tensors of two domains: directly, within a device serving both, or by way of the host.
+
+        Raises:
+            ExecutionError: work of a device failed.
+        """
+        if not source.nbytes:
+            return
+        leaving, entering = domains
+        device, peer = self._devices[leaving], self._devices[entering]
+        stream, peer_stream = self.stream(leaving, instruction), self.stream(entering, instruction)
+        if device is not peer and device.copies_to(peer):
+            device.copy_to_peer(source, stream, peer, target, peer_stream)
+            return
+        if device is peer:
+            self._wait(leaving, device.record(stream))
+            device.copy_within(source, target, peer_stream)
+        else:
+            array = np.empty(source.shape, to_numpy(source.dtype))
+            device.copy_out(source, array, stream)
+            self._wait(leaving, device.record(stream))
+            peer.copy_in(array, target, peer_stream)
+        # Later work on the other stream may overwrite the source, and the array is freed.
+        self._wait(entering, peer.record(peer_stream))
+
     def finish(self, numbers: Iterable[int], ordered: int = HOST) -> None:
         """Wait for the pending work on the memory of registers visible to the host.
 

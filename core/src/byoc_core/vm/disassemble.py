@@ -20,6 +20,7 @@ def disassemble(program: Program) -> str:
         f"domain {name}: aligned to {domain.alignment} bytes"
         + (", accessible to the host" if domain.host_accessible else "")
         + "".join(map(_pool_text, domain.pools))
+        + (", copied between devices" if domain.peer_copies else "")
         for name, domain in zip(program.domain_names, program.domains, strict=True)
     ]
     lines += [

@@ -86,8 +86,8 @@ def check_domains(program: Program, function: VMFunction) -> None:
             are in different memory, a storage belongs to two domains, a storage lies in a missing or read-only pool,
             the storages of a pool exceed the limit, a tensor is not aligned for its domain or pool, a call
             has a register outside the callee's domain, a copy is between two devices without memory visible to the
-            host, or a register of a device has strides. A call of the host may have registers of a host-accessible
-            domain, except for results defined by the call.
+            host and without direct copies, or a register of a device has strides. A call of the host may have registers
+            of a host-accessible domain, except for results defined by the call.
     """
     where = f"function `{function.name}`"
     _check_numbers(where, program, function.domains, function.first_view, "registers owning memory")
@@ -211,7 +211,7 @@ def _check_code(program: Program, function: VMFunction) -> None:
 def _check_copy(where: str, program: Program, function: VMFunction, call: Call) -> None:
     (source,), (target,) = call.args, call.results
     domains = function.domain_of(source), function.domain_of(target)
-    if not any(map(program.is_visible, domains)) and domains[0] != domains[1]:
+    if not program.copies_directly(*domains):
         raise ProgramError(
             where,
             "a copy between two devices",

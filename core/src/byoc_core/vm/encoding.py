@@ -5,9 +5,9 @@ shortest form; texts are UTF-8 preceded by their length; sequences are preceded 
 canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after the code, version 3 also the
 states after the views. Version 4 has the domains of each function after the states, and the domains of the program and
 of its externs after the functions. Version 5 has the numbers of the devices of the domains at the end. Version 6 has
-the pools of each domain after the domain, and the pools of the storages of each function after the function's domains.
-A program without pools has version 5 at most. A program without numbers of devices and pools has version 4 at most. A
-program without domains has version 3 at most, and a program without
+the pools of each domain and the flag for copies between devices after the domain, and the pools of the storages of each
+function after the function's domains. A program without pools and such copies has version 5 at most. A program also
+without numbers of devices has version 4 at most. A program without domains has version 3 at most, and a program without
 states and domains has version 2 at most. A program without registers sharing memory and without calls writing their own
 inputs has version 1: every version of the machine runs such a program. Therefore every program has exactly one
 encoding, and any bytes accepted by :func:`decode` encode to the same bytes again.
@@ -104,7 +104,7 @@ def decode(data: bytes) -> Program:
 
 
 def _version_of(program: Program) -> int:
-    if any(domain.pools for domain in program.domains) or any(f.storage_pools for f in program.functions):
+    if any(d.pools or d.peer_copies for d in program.domains) or any(f.storage_pools for f in program.functions):
         return FORMAT_VERSION
     if program.device_numbers:
         return _NUMBER_VERSION
@@ -216,6 +216,7 @@ class _Writer:
         self.number(value.host_accessible)
         if self._version == FORMAT_VERSION:
             self.sequence(value.pools, self.pool)
+            self.number(value.peer_copies)
 
     def pool(self, value: Pool) -> None:
         self.text(value.name)
@@ -356,6 +357,7 @@ class _Reader:
             self.number(),
             self.flag("a host-accessible domain"),
             self.sequence(self.pool) if self.version == FORMAT_VERSION else (),
+            self.flag("copies between devices") if self.version == FORMAT_VERSION else False,
         )
 
     def pool(self) -> Pool:

@@ -50,6 +50,7 @@ __all__ = [
     "StateSlot",
     "VMFunction",
     "View",
+    "copies_directly",
     "nbytes_of",
 ]
 
@@ -327,6 +328,11 @@ class Program:
         """Return the number of a domain's device among the program's devices of the same memory."""
         return self.device_numbers[domain - 1] if self.device_numbers else 0
 
+    def copies_directly(self, source: int, target: int) -> bool:
+        """Return whether a copy needs no way over the host's memory: see :func:`copies_directly`."""
+        domains = (None, *self.domains)
+        return source == target or copies_directly(domains[source], domains[target])
+
     def pool(self, domain: int, index: int) -> Pool | None:
         """Return a pool of a domain; ``None`` for memory without stated pools."""
         pools = () if domain == HOST else self.domains[domain - 1].pools
@@ -375,6 +381,16 @@ class Program:
         return tuple(
             Register(kind, index, item.dtype, item.shape) for kind, items in groups for index, item in enumerate(items)
         )
+
+
+def copies_directly(source: MemoryDomain | None, target: MemoryDomain | None) -> bool:
+    """Return whether a copy between two domains needs no way over the host's memory; ``None`` is the host's memory.
+
+    The host reads and writes host-accessible memory; devices of one memory may copy to each other.
+    """
+    if source is None or target is None or source.host_accessible or target.host_accessible:
+        return True
+    return source == target and source.peer_copies
 
 
 def nbytes_of(shape: Iterable[Dim], dtype: str) -> Dim:

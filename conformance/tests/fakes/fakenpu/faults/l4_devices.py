@@ -23,6 +23,7 @@ def _runs_on(
     wrap: Callable[[PackedFunction], Callable[..., object]] = lambda function: function.impl,
     *,
     only_first: bool = False,
+    peer_copies: bool = False,
 ) -> Change:
     """Run all functions on one of two devices.
 
@@ -31,10 +32,14 @@ def _runs_on(
         after: called with the tensors after each function, by the device.
         wrap: returns the implementation run by the device.
         only_first: whether work on the second device is forgotten.
+        peer_copies: whether the devices copy directly to each other.
     """
 
     def change(names: dict[str, Any]) -> None:
-        devices = [device_class("fakenpu", index, capacity=_CAPACITY, is_lazy=True) for index in range(2)]
+        devices = [
+            device_class("fakenpu", index, capacity=_CAPACITY, is_lazy=True, peer_copies=peer_copies)
+            for index in range(2)
+        ]
         device = devices[0]
         sound: type[GraphModule] = names["FakeModule"]
 
@@ -73,6 +78,26 @@ class _WrongCopies(ProtectedDevice):
     def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
         with self.opened([source, target]) as (read, written):
             written[...] = read
+
+
+class _WrongPeerCopies(ProtectedDevice):
+    """Copies to the other device overtake the work of this device."""
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        assert isinstance(peer, ProtectedDevice)
+        with self.opened([source]) as (read,), peer.opened([target]) as (written,):
+            written[...] = read
+
+
+class _ForgetsPeerCopies(ProtectedDevice):
+    """Copies nothing to the other device."""
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        self.count(copies_to_peers=1)
 
 
 class _WrongError(ProtectedDevice):
@@ -173,6 +198,13 @@ FAULTS = {
     ),
     "forgets-work-of-a-second-device": Fault(
         frozenset({"L4-device-several"}), run_half=_runs_on(only_first=True), also=frozenset({"L4-device-overlaps"})
+    ),
+    "copies-to-a-second-device": Fault(frozenset(), run_half=_runs_on(peer_copies=True)),
+    "copies-to-a-second-device-too-early": Fault(
+        frozenset({"L4-device-several"}), run_half=_runs_on(_WrongPeerCopies, peer_copies=True)
+    ),
+    "forgets-copies-to-a-second-device": Fault(
+        frozenset({"L4-device-several"}), run_half=_runs_on(_ForgetsPeerCopies, peer_copies=True)
     ),
     "clears-a-state-on-a-device-before-reading": Fault(
         frozenset({"L4-device-states"}), run_half=_runs_on(wrap=_clears_output_first), also=frozenset({"L*"})
