@@ -232,6 +232,7 @@ class ProtectedDevice(Device):
     Attributes:
         counts: the work so far.
         pool_bytes: the bytes of the live buffers of each pool; buffers in memory chosen by the device are left out.
+        peak_pool_bytes: the most bytes so far.
         failing_allocation: the number of the allocation raising ``MemoryError``, counted from 0; ``None`` for none.
     """
 
@@ -252,6 +253,7 @@ class ProtectedDevice(Device):
     ) -> None:
         self._domain = MemoryDomain(name, alignment, host_accessible, tuple(pools), peer_copies)
         self.pool_bytes = dict.fromkeys((pool.name for pool in pools), 0)
+        self.peak_pool_bytes = dict(self.pool_bytes)
         self._index = index
         self._capacity = capacity
         self.max_delay = max_delay
@@ -306,6 +308,7 @@ class ProtectedDevice(Device):
             buffer = _Buffer(nbytes, is_protected=not self._domain.host_accessible, pool=pool)
             if pool is not None:
                 self.pool_bytes[pool.name] += nbytes
+                self.peak_pool_bytes[pool.name] = max(self.peak_pool_bytes[pool.name], self.pool_bytes[pool.name])
             self._by_address[buffer.address] = buffer
             self.count(live_buffers=1, live_bytes=nbytes)
             return buffer

@@ -16,6 +16,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.runtime.device_arrays import DeviceArray, allocate_memory
 from byoc_core.runtime.devices import Device, DeviceMemory, DeviceTensor, label_of
+from byoc_core.runtime.memory import Pool
 from byoc_core.runtime.module import NDArray
 from byoc_core.vm.constant_places import constants_by_domain, place_constants
 from byoc_core.vm.device_arguments import Replacement
@@ -180,6 +181,8 @@ class DeviceRun:
     def resize(self, nbytes: Mapping[tuple[int, int], int]) -> None:
         """Allocate the arena of each domain and pool; an arena grows if necessary, otherwise stays.
 
+        Without room in a pool, because other calls hold its memory, an arena lies in memory chosen by the device.
+
         Raises:
             ExecutionError: a device has no such memory left.
         """
@@ -189,11 +192,19 @@ class DeviceRun:
             self._maps.pop(key, None)
             if arena is None or arena.nbytes < size:
                 arena = None  # freed before the larger arena is allocated
-                pool = self._devices.program.pool(domain, number)
-                arena = self._devices.allocate(domain, size, self._where, None if pool is None else pool.name)
+                arena = self._new_arena(domain, size, self._devices.program.pool(domain, number))
             self._arenas[key] = arena
             if self._devices[domain].domain.host_accessible:
                 self._maps[key] = self._devices[domain].map(arena.buffer)
+
+    def _new_arena(self, domain: int, nbytes: int, pool: Pool | None) -> DeviceMemory:
+        if pool is not None:
+            try:
+                return self._devices.allocate(domain, nbytes, self._where, pool.name)
+            except ExecutionError as error:
+                if pool.nbytes is None or not isinstance(error.__cause__, MemoryError):
+                    raise
+        return self._devices.allocate(domain, nbytes, self._where)
 
     def content_at(
         self, number: int, memory: tuple[int, int], offset: int, dtype: str, shape: tuple[int, ...]
@@ -359,14 +370,26 @@ class DeviceRun:
                 instructions.clear()
         self._pending.clear()
 
-    def release(self) -> None:
-        """End the call: after a failure, wait until no work touches the call's memory, and drop the streams."""
+    def release(self) -> bool:
+        """End the call: after a failure, wait until no work touches the call's memory, and drop the streams.
+
+        The memory of pools with a limit is given back, for calls of other functions.
+
+        Returns:
+            Whether memory was given back: the next call calls :meth:`resize` again.
+        """
         if any(self._enqueued.values()):
             _close_streams(self._devices, self._streams)
         self._enqueued.clear()
         self._pending.clear()
         self._dynamics.clear()
         self.replacements = {}
+        pools = {key: self._devices.program.pool(*key) for key in self._arenas}
+        limited = [key for key, pool in pools.items() if pool is not None and pool.nbytes is not None]
+        for key in limited:
+            del self._arenas[key]
+            self._maps.pop(key, None)
+        return bool(limited)
 
     def _wait(self, domain: int, event: object) -> None:
         device = self._devices[domain]

@@ -92,6 +92,11 @@ class Frame:
             self.fill_views = linked.views.prepare(self.registers, layout.views)
         self.sizes = sizes
 
+    def release(self) -> None:
+        """End a call: give up the work of devices, and memory of devices needed by other calls."""
+        if self.device_run is not None and self.device_run.release():
+            self.sizes = None
+
     def base_of(self, number: int) -> tuple[int, ConcreteView]:
         """Return the base of the view in a register, and the view for the sizes of the call."""
         assert self.sizes is not None

@@ -296,6 +296,7 @@ class LinkedFunction:
             self.result_types(sizes)
             frame = Frame(self)
             frame.resize(sizes)
+            frame.release()
             self._pool.append(frame)
         except (CallError, ExecutionError):
             return
@@ -396,8 +397,7 @@ class LinkedFunction:
             registers[self.first_dynamic : self.function.first_view] = [None] * len(self.function.dynamics)
             if self.views is not None:
                 self.views.clear(registers)
-            if frame.device_run is not None:
-                frame.device_run.release()
+            frame.release()
             self._pool.append(frame)
 
     def _run_blocks(self, registers: list[Any]) -> list[NDArray]:

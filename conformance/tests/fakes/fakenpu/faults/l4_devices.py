@@ -9,12 +9,14 @@ import numpy as np
 from byoc_core.runtime import GraphModule
 from byoc_core.runtime.devices import Device, DeviceTensor
 from byoc_core.runtime.hooks import hookimpl
+from byoc_core.runtime.memory import Pool
 from byoc_core.runtime.module import CallTraits, PackedFunction
 from byoc_core.runtime.protected_device import DeviceStream, ProtectedDevice
 
 from fakenpu.faults.fault import Change, Fault
 
 _CAPACITY = 1 << 30
+_POOLS = (Pool("sram", 1024), Pool("dram", alignment=128), Pool("rom", 1 << 16, accesses=frozenset({"read"})))
 
 
 def _runs_on(
@@ -24,6 +26,7 @@ def _runs_on(
     *,
     only_first: bool = False,
     peer_copies: bool = False,
+    pools: Sequence[Pool] = (),
 ) -> Change:
     """Run all functions on one of two devices.
 
@@ -33,11 +36,12 @@ def _runs_on(
         wrap: returns the implementation run by the device.
         only_first: whether work on the second device is forgotten.
         peer_copies: whether the devices copy directly to each other.
+        pools: the pools of the devices' memory.
     """
 
     def change(names: dict[str, Any]) -> None:
         devices = [
-            device_class("fakenpu", index, capacity=_CAPACITY, is_lazy=True, peer_copies=peer_copies)
+            device_class("fakenpu", index, capacity=_CAPACITY, is_lazy=True, peer_copies=peer_copies, pools=pools)
             for index in range(2)
         ]
         device = devices[0]
@@ -98,6 +102,22 @@ class _ForgetsPeerCopies(ProtectedDevice):
         self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
     ) -> None:
         self.count(copies_to_peers=1)
+
+
+class _ForgetsPool(ProtectedDevice):
+    """Declares a read-only pool without memory."""
+
+    def allocate_in(self, pool: str, nbytes: int) -> object:
+        if pool == "rom":
+            return super(ProtectedDevice, self).allocate_in(pool, nbytes)
+        return super().allocate_in(pool, nbytes)
+
+
+class _IgnoresLimits(ProtectedDevice):
+    """Returns a small buffer for any size in a pool."""
+
+    def allocate_in(self, pool: str, nbytes: int) -> object:
+        return super().allocate_in(pool, min(nbytes, 1 << 20))
 
 
 class _WrongError(ProtectedDevice):
@@ -198,6 +218,11 @@ FAULTS = {
     ),
     "forgets-work-of-a-second-device": Fault(
         frozenset({"L4-device-several"}), run_half=_runs_on(only_first=True), also=frozenset({"L4-device-overlaps"})
+    ),
+    "has-pools-on-a-device": Fault(frozenset(), run_half=_runs_on(pools=_POOLS)),
+    "forgets-a-pool-of-a-device": Fault(frozenset({"L4-device-pools"}), run_half=_runs_on(_ForgetsPool, pools=_POOLS)),
+    "ignores-limits-of-pools": Fault(
+        frozenset({"L4-device-pools"}), run_half=_runs_on(_IgnoresLimits, pools=_POOLS), also=frozenset({"L*"})
     ),
     "copies-to-a-second-device": Fault(frozenset(), run_half=_runs_on(peer_copies=True)),
     "copies-to-a-second-device-too-early": Fault(
