@@ -49,6 +49,7 @@ STABLE_MODULES = {
     "byoc_core.runtime.graph": "the run half of the graph kit",
     "byoc_core.runtime.graph.document": "the typed graph document",
     "byoc_core.runtime.hooks": "the hooks of a runtime, with the argument and result types",
+    "byoc_core.runtime.memory": "descriptions of memory: domains of devices, pools of a domain",
     "byoc_core.runtime.module": "modules of compiled functions",
     "byoc_core.runtime.parts": "parts of calls, for profiles",
     "byoc_core.runtime.plan_storage": "offsets of buffers with different live ranges",

@@ -142,11 +142,13 @@ def test_a_good_backend_with_lowered_functions_is_covered(break_fakenpu: Callabl
     assert {name: outcome.status for name, outcome in outcomes.items()} == dict.fromkeys(names, Status.PASSED), outcomes
 
 
-def test_a_good_backend_with_a_device_is_covered(break_fakenpu: Callable[[str], frozenset[str]]) -> None:
-    break_fakenpu("runs-on-a-device")
+@pytest.mark.parametrize("fault", ["runs-on-a-device", "copies-to-a-second-device", "has-pools-on-a-device"])
+def test_a_good_backend_with_a_device_is_covered(fault: str, break_fakenpu: Callable[[str], frozenset[str]]) -> None:
+    break_fakenpu(fault)
     names = {
         *("L3-save-and-load", "L4-device-copies", "L4-device-accesses", "L4-device-memory-error"),
         *("L4-re-entrant", "L4-memory-steady", "L4-device-several"),
+        *(["L4-device-pools"] if fault == "has-pools-on-a-device" else ()),
     }
     items = [item for item in all_items() if promise_of(item) in names]
     with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:

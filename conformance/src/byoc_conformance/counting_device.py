@@ -18,6 +18,7 @@ class DeviceWork:
     copies_in: int = 0
     copies_out: int = 0
     copies_within: int = 0
+    copies_to_peers: int = 0
     live_buffers: int = 0
     live_streams: int = 0
 
@@ -59,6 +60,12 @@ class CountingDevice(Device):
         self._count("live_buffers", 1)
         return buffer
 
+    def allocate_in(self, pool: str, nbytes: int) -> object:
+        """Return a buffer in a pool."""
+        buffer = self._device.allocate_in(pool, nbytes)
+        self._count("live_buffers", 1)
+        return buffer
+
     def free(self, buffer: object) -> None:
         """Free a buffer."""
         self._device.free(buffer)
@@ -89,6 +96,22 @@ class CountingDevice(Device):
         """Enqueue a copy on the device."""
         self._count("copies_within", 1)
         self._device.copy_within(source, target, stream)
+
+    def copies_to(self, peer: Device) -> bool:
+        """Return whether the device copies to another counted device."""
+        return (
+            isinstance(peer, CountingDevice)
+            and peer._device is not self._device
+            and self._device.copies_to(peer._device)
+        )
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        """Enqueue a copy to another counted device."""
+        assert isinstance(peer, CountingDevice)
+        self._count("copies_to_peers", 1)
+        self._device.copy_to_peer(source, stream, peer._device, target, peer_stream)
 
     def map(self, buffer: object) -> NDArray:
         """Return the bytes of a buffer as an array."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -15,6 +16,7 @@ from byoc_core.authoring.graph import GraphCodegen
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Support, hookimpl
 from byoc_core.cli.memory_drawing import draw_memory_maps
 from byoc_core.ir import Binding, Function
+from byoc_core.runtime.memory import MemoryDomain, Pool
 from byoc_core.vm.memory_map import MemoryMap
 from onnx import TensorProto, helper
 
@@ -64,7 +66,7 @@ def test_json_is_the_memory_map(byoc: RunByoc, model: Path, part: str) -> None:
     report = json.loads(done.out)
     assert report == json.loads(byoc("plan", "m.byoc", "--dim", "n=8", "--json").out)
     (function,) = report.pop("functions")
-    assert report == {"schema": 1, "sizes": {"n": 8}, "constants_nbytes": 544, "copies": []}
+    assert report == {"schema": 1, "sizes": {"n": 8}, "constants_nbytes": 544, "constant_pools": [], "copies": []}
     found = byoc_core.inspect("m.byoc").memory_map(sizes={"n": 8})
     assert found == byoc_core.load("m.byoc").memory_map(sizes={"n": 8})
     buffers = function.pop("buffers")
@@ -75,6 +77,8 @@ def test_json_is_the_memory_map(byoc: RunByoc, model: Path, part: str) -> None:
     assert function == {
         "name": "main",
         "domain": "host",
+        "pool": None,
+        "limit_nbytes": None,
         "num_instructions": found.num_instructions,
         "alignment": 64,
         "arena_nbytes": found.arena_nbytes,
@@ -241,3 +245,58 @@ def test_each_domain_has_a_plan_and_each_copy_a_reason(byoc: RunByoc) -> None:
         "value": "`npu_main_0`",
         "readers": ["`host_main_0`"],
     }
+
+
+def test_each_pool_of_the_host_has_a_plan_as_in_exported_c(byoc: RunByoc, model: Path, part: str) -> None:
+    assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
+    whole = byoc_core.inspect("m.byoc").memory_map(sizes={"n": 8})
+    largest = max(buffer.nbytes for buffer in whole.buffers if isinstance(buffer.nbytes, int))
+    pools = ("--pool", f"sram={largest}", "--pool", "dram=any:128", "--pool", "flash=1000:read")
+    done = byoc("plan", "m.byoc", "--dim", "n=8", *pools, "-o", "plan.svg")
+    assert (done.code, done.err) == (0, "wrote plan.svg\n")
+    report = json.loads(byoc("plan", "m.byoc", "--dim", "n=8", *pools, "--json").out)
+    sram, dram = report["functions"]
+    assert (sram["pool"], sram["limit_nbytes"], dram["pool"], dram["limit_nbytes"]) == ("sram", largest, "dram", None)
+    assert sram["lower_bound_nbytes"] <= sram["arena_nbytes"] <= largest
+    buffers = [(pool["alignment"], buffer) for pool in (sram, dram) for buffer in pool["buffers"]]
+    assert sram["buffers"]
+    assert dram["buffers"]
+    assert sorted(b["name"] for _, b in buffers) == sorted(b.name for b in whole.buffers)
+    assert all(buffer["offset"] % alignment == 0 for alignment, buffer in buffers)
+    assert f"function main, pool sram of {largest:,} bytes: arena" in Path("plan.svg").read_text("utf-8")
+    assert "Buffers of `main`, pool `dram`" in done.out
+    done = byoc("plan", "m.byoc", "--dim", "n=8", "--pool", "sram=64")
+    assert (done.code, done.err.startswith("error: ")) == (1, True)
+    assert "pool `sram`" in done.err
+    done = byoc("plan", "m.byoc", "--dim", "n=8", "--pool", "dram=any", "--pool", "flash=10:read")
+    message = "error: pool `flash`: too small for the constants of the model; got 10 bytes, expected 544 bytes\n"
+    assert (done.code, done.err) == (1, message)
+
+
+def test_each_pool_of_a_device_has_a_plan(byoc: RunByoc) -> None:
+    text = """def main(x: R.Tensor((8, 3))):
+    a = R.add(x, R.const([1, 2, 3], "float32"))
+    h = R.floor(a)
+    b = R.exp(h)
+    return b"""
+    rom = Pool("rom", 256, accesses=frozenset({"read"}))
+    domain = MemoryDomain("npu", pools=(Pool("sram", 128), Pool("dram"), rom))
+    byoc_core.build(byoc_core.parse(text), [DeviceToy(domain=domain)]).save("m.byoc")
+    done = byoc("plan", "m.byoc", "-o", "plan.svg")
+    assert (done.code, done.err) == (0, "wrote plan.svg\n")
+    assert "Buffers of `main` in `npu`, pool `sram`" in done.out
+    assert "constants in `npu`, pool `rom`: 12 of 256 bytes, shared by all calls" in done.out
+    report = json.loads(byoc("plan", "m.byoc", "--json").out)
+    found = [(item["domain"], item["pool"], item["limit_nbytes"]) for item in report["functions"]]
+    assert found == [("host", None, None), ("npu", "sram", 128), ("npu", "dram", None)]
+    assert report["constant_pools"] == [{"domain": "npu", "pool": "rom", "nbytes": 12, "limit_nbytes": 256}]
+    assert "function main in npu, pool sram of 128 bytes: arena" in Path("plan.svg").read_text("utf-8")
+
+
+def test_overlapping_buffers_are_found_in_a_map() -> None:
+    found = sums_map()
+    assert found.find_overlap() is None
+    moved = tuple(replace(buffer, offset=0) for buffer in found.buffers)
+    first, second = replace(found, buffers=moved).find_overlap() or ("", "")
+    assert first != second
+    assert {first, second} <= {buffer.name for buffer in found.buffers}

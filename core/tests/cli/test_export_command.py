@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from byoc_core.artifact import load_module
-from byoc_core.cli.commands.export import parse_pool
+from byoc_core.cli.pools import parse_pool
 from byoc_core.errors import OptionsError
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.runtime.pools import Pool

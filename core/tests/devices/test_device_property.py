@@ -14,7 +14,7 @@ from byoc_core.artifact import Executable
 from byoc_core.errors import ProgramError
 from byoc_core.ir import Binding, FunctionBuilder, IRModule, TensorType, Value, Var, tensor
 from byoc_core.ir.structural import CALL_DPS_PACKED
-from byoc_core.lower import assign_registers, domains
+from byoc_core.lower import domains, plan_registers
 from byoc_core.lower.buffers import Buffers
 from byoc_core.ops import default_ops
 from byoc_core.opset.opdef import Trait
@@ -200,7 +200,7 @@ def same_place(intervals: Sequence[object], alignment: int) -> StoragePlan:
 MUTANTS: dict[str, tuple[object, str, object]] = {
     "the host never waits for a copy": (device_steps, "copy_conflicts", no_conflicts),
     "a call returns before the work is done": (DeviceRun, "finish_all", lambda self: self._enqueued.clear()),
-    "all tensors of a domain lie in one place": (assign_registers, "plan", same_place),
+    "all tensors of a domain lie in one place": (plan_registers, "plan", same_place),
     "all values are placed in the memory of the host": (
         domains.ValueDomains,
         "home",

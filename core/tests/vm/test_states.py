@@ -76,8 +76,6 @@ def test_states_are_not_among_inputs_and_results(vm: VirtualMachine) -> None:
         main.run({"x": rows(1)}, out={"new_log": rows(1)})
     with pytest.raises(CallError, match=r"wrong number of inputs; got 2, expected 1 \(x\)"):
         main(rows(1), rows(1))
-    with pytest.raises(CallError, match="cannot be bound to fixed buffers"):
-        vm.bind("main", {"x": rows(1)})
 
 
 def test_several_sequences_share_a_machine(vm: VirtualMachine) -> None:

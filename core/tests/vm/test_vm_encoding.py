@@ -123,7 +123,7 @@ def test_errors_of_decoding_name_the_place(rich_program: Program) -> None:
     cases = {
         b"PK\x03\x04 something else": "bytecode: is not a VM program; "
         "got b'PK\\x03\\x04 som', expected b'BYOC-VM\\x00'",
-        MAGIC + b"\x07\x00": "bytecode: has another format version; got 7, expected 1 to 5. "
+        MAGIC + b"\x07\x00": "bytecode: has another format version; got 7, expected 1 to 6. "
         "Load the program with the byoc-core version of the writer, or build the model again.",
         data + b"\0": f"bytecode, byte {len(data)}: bytes after the end of the program",
         MAGIC + b"\x01\x00\x01\x05a": "bytecode, byte 12: the program ends too early",

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyopencl as cl
-from byoc_core.runtime.devices import DeviceTensor
+from byoc_core.runtime.devices import Device, DeviceTensor
 from byoc_core.runtime.module import NDArray
-from byoc_opencl.device import OpenClDevice, OpenClStream
+from byoc_opencl.device import OpenClDevice, OpenClStream, SharedContext
 from byoc_opencl.drivers import find_cl_devices
 
 __all__ = ["CountedDevice", "Counts", "first_cl_device"]
@@ -21,6 +21,7 @@ class Counts:
     copies_in: int = 0
     copies_out: int = 0
     copies_within: int = 0
+    copies_to_peers: int = 0
     live_buffers: int = 0
     live_streams: int = 0
 
@@ -28,8 +29,8 @@ class Counts:
 class CountedDevice(OpenClDevice):
     """A device with counts; by default the first device of the machine."""
 
-    def __init__(self, device: cl.Device | None = None, index: int = 0) -> None:
-        super().__init__(device or first_cl_device(), index)
+    def __init__(self, device: cl.Device | None = None, index: int = 0, context: SharedContext | None = None) -> None:
+        super().__init__(device or first_cl_device(), index, context=context)
         self.counts = Counts()
 
     def allocate(self, nbytes: int) -> object:
@@ -56,6 +57,12 @@ class CountedDevice(OpenClDevice):
     def copy_out(self, source: DeviceTensor, target: NDArray, stream: object) -> None:
         self.counts.copies_out += 1
         super().copy_out(source, target, stream)
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        self.counts.copies_to_peers += 1
+        super().copy_to_peer(source, stream, peer, target, peer_stream)
 
     def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
         self.counts.copies_within += 1

@@ -22,7 +22,7 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionOptions, RunCodegen
 from byoc_core.runtime.devices import DeviceTensor
 from byoc_core.transform import evaluate_function
-from byoc_opencl.device import OpenClDevice
+from byoc_opencl.device import OpenClDevice, SharedContext
 from byoc_opencl.drivers import find_cl_devices
 
 from plugins.opencl.tests.counted_devices import CountedDevice, first_cl_device
@@ -212,15 +212,20 @@ def test_a_device_says_in_a_forked_child_that_it_was_opened_before() -> None:
         device.new_stream()
 
 
-def test_a_program_runs_on_two_parts_of_a_processor() -> None:
-    """Ops of one model on two devices, chosen by number: the value between them is copied once in each direction."""
+@pytest.fixture
+def parts() -> list[Any]:
+    """Return two parts of a processor, as devices."""
     found = [device for device in find_cl_devices().devices if device.type & cl.device_type.CPU]
     if not found:
         pytest.skip("no OpenCL device of a processor, to be divided")
     try:
-        parts = found[0].create_sub_devices(EQUAL_PARTS)[:2]
+        return list(found[0].create_sub_devices(EQUAL_PARTS)[:2])
     except cl.Error:
         pytest.skip("one processor: the OpenCL device has no parts")
+
+
+def test_a_program_runs_on_two_parts_of_a_processor(parts: list[Any]) -> None:
+    """Ops of one model on two devices, chosen by number: the value between them is copied once in each direction."""
     module = byoc_core.parse(
         f"def main(x: {SIZE}):\n    a = R.multiply(x, x)\n    b = R.floor(a)\n    c = R.maximum(b, x)\n    return c"
     )
@@ -248,3 +253,41 @@ def test_a_program_runs_on_two_parts_of_a_processor() -> None:
     machines.clear()
     gc.collect()
     assert [(d.counts.live_buffers, d.counts.live_streams) for d in devices] == [(0, 0), (0, 0)]
+
+
+def test_parts_with_a_common_context_copy_directly(parts: list[Any]) -> None:
+    module = byoc_core.parse(
+        f"def main(x: {SIZE}):\n    a = R.multiply(x, x)\n    b = R.negative(a)\n    c = R.maximum(b, x)\n"
+        "    d = R.add(c, a)\n    return d"
+    )
+    options = PartitionOptions(devices={"b": 1, "c": 1})
+    executable = byoc_core.build(module, ["opencl"], fallback="error", partition_options=options)
+    context = SharedContext(parts)
+    devices = [CountedDevice(part, index, context) for index, part in enumerate(parts)]
+    machines = [VirtualMachine(executable, devices={"opencl:0": devices[0], "opencl:1": devices[1]})]
+
+    def run_once(number: int) -> None:
+        x = X * number
+        np.testing.assert_array_equal(machines[0]["main"](x), evaluate_function(module, "main", [x])[0])
+
+    run_once(1)
+    # x to both, a from 0 to 1, c from 1 to 0, d to the host.
+    counts = [(d.counts.copies_in, d.counts.copies_out, d.counts.copies_to_peers) for d in devices]
+    assert counts == [(1, 1, 1), (1, 0, 1)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(run_once, range(24)))
+    mixed = [CountedDevice(parts[0], 0, context), CountedDevice(parts[1], 1)]  # of two contexts
+    assert not mixed[0].copies_to(mixed[1])
+    single = VirtualMachine(executable, devices={"opencl:0": mixed[0], "opencl:1": mixed[1]})
+    np.testing.assert_array_equal(single["main"](X), evaluate_function(module, "main", [X])[0])
+    assert [d.counts.copies_to_peers for d in mixed] == [0, 0]
+    machines.clear()
+    gc.collect()
+    assert [(d.counts.live_buffers, d.counts.live_streams) for d in devices] == [(0, 0), (0, 0)]
+
+
+def test_the_devices_of_a_driver_share_a_context() -> None:
+    found = byoc_core.runtime.runtimes().get("opencl").devices()
+    platforms = [device._device.platform for device in found]  # type: ignore[attr-defined]
+    pairs = [(one, two) for one in range(len(found)) for two in range(len(found))]
+    assert all(found[one].copies_to(found[two]) == (platforms[one] == platforms[two]) for one, two in pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from byoc_core.dims import Dim, shape_symbols, substitute, symbol, symbols_of
+from byoc_core.dims import Dim, bound_symbols, shape_symbols, substitute, symbol, symbols_of
 from byoc_core.errors import LinkError
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.graph import GraphModule
@@ -26,7 +26,7 @@ class NativeProgram:
     Args:
         program: a verified program.
         modules: the modules defining the program's external symbols; the first module with a symbol counts.
-        keeps_states: whether callers keep states of known sizes.
+        keeps_states: whether callers keep states.
     """
 
     def __init__(self, program: Program, modules: Sequence[RuntimeModule], *, keeps_states: bool = False) -> None:
@@ -88,10 +88,8 @@ class NativeProgram:
         found = [text for instruction in function.code for text in self._obstacles_of(function, instruction)]
         if function.states and not self._keeps_states:
             found.append("states kept from call to call")
-        for state in function.states if self._keeps_states else ():
-            spec = function.params[state.param]
-            if not all(isinstance(dim, int) for dim in spec.shape):
-                found.append(f"the state `{spec.name}`, of a size unknown before the first call")
+        if self._keeps_states:
+            found += _undetermined_states(function)
         names = [self.program.domain_name(domain) for domain in sorted(set(function.domains) - {HOST})]
         found += [f"memory of device `{name}`" for name in names]
         if not found and function.dynamics:
@@ -183,6 +181,16 @@ def has_c_name(function: VMFunction) -> bool:
 
 def _is_strided(function: VMFunction, number: int) -> bool:
     return number >= function.first_view and not function.views[number - function.first_view].is_compact
+
+
+def _undetermined_states(function: VMFunction) -> Iterator[str]:
+    """Yield the states with a size determined neither from the inputs nor as a moving length."""
+    lengths = {str(function.params[s.param].shape[s.axis]) for s in function.states if s.axis is not None}
+    determined = bound_symbols([spec.shape for spec in function.inputs], lengths) | lengths
+    for state in function.states:
+        spec = function.params[state.param]
+        if not shape_symbols(spec.shape) <= determined:
+            yield f"the state `{spec.name}`, of a size unknown before the first call"
 
 
 def solve_sizes(function: VMFunction) -> dict[tuple[int, int], tuple[str, int, Dim]] | None:

@@ -188,9 +188,12 @@ class Estimate:
         bytes_per_second: rate of moving data to the device and back; 0 if both use the same memory.
         layout_bytes_per_second: rate of changing the layout of a value crossing the border in row-major order, although
             ops of the backend prefer another order (``byoc_layouts``); 0 if no layout changes.
+        peer_bytes_per_second: rate of moving data directly to another device of the same memory
+            (:attr:`~byoc_core.runtime.memory.MemoryDomain.peer_copies`); 0 by way of the host.
     """
 
     seconds: float
     call_seconds: float = 0.0
     bytes_per_second: float = 0.0
     layout_bytes_per_second: float = 0.0
+    peer_bytes_per_second: float = 0.0

@@ -73,6 +73,9 @@ class _Panel:
         arena, peak = _static_size(self._map.arena_nbytes), self._map.peak_nbytes or 0
         ratio = f", {arena / peak:.3f} times the bound" if peak else ""
         domain = "" if self._map.domain == "host" else f" in {self._map.domain}"
+        if self._map.pool:
+            limit = "" if self._map.limit_nbytes is None else f" of {self._map.limit_nbytes:,} bytes"
+            domain += f", pool {self._map.pool}{limit}"
         self._text(0, -52, f"function {self._map.function}{domain}: arena {arena:,} bytes{ratio}", is_bold=True)
         x = 0.0
         for label, colour in (*_COLOURS.items(), ("live bytes", _LIVE), (f"lower bound {peak:,} bytes", _BOUND)):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
-from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.dims import is_nonnegative
 from byoc_core.dtypes import dtype_info
 from byoc_core.lower.in_place import in_place_successors
 from byoc_core.lower.liveness import live_intervals, uses
+from byoc_core.lower.plan_registers import plan_registers
 from byoc_core.lower.virtual_registers import VirtualRegister, VirtualRegisters
+from byoc_core.runtime.memory import Pool
 from byoc_core.runtime.module import CallTraits, TensorSpec
-from byoc_core.runtime.plan_storage import Interval, peak_nbytes, plan
-from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_symbolic
+from byoc_core.runtime.plan_storage import Interval, peak_nbytes
 from byoc_core.vm.instructions import Call, Goto, If, Instruction, Ret
-from byoc_core.vm.program import ALIGNMENT, DynamicTensor, PlannedTensor, RegisterKind, View, VMFunction, nbytes_of
+from byoc_core.vm.program import DynamicTensor, PlannedTensor, RegisterKind, View, VMFunction, nbytes_of
 
 __all__ = ["assign_registers"]
 
@@ -28,6 +30,7 @@ def assign_registers(
     code: Sequence[Instruction],
     traits: Callable[[int], CallTraits],
     alignment: Callable[[int], int],
+    pools: Callable[[int], Sequence[Pool]],
     reserved: Container[int] = (),
 ) -> VMFunction:
     """Return the function with planned storage and with registers in the machine's order.
@@ -41,16 +44,22 @@ def assign_registers(
         code: instructions over virtual numbers.
         traits: returns the permissions of an extern's function, by the extern's number.
         alignment: returns the alignment of tensors in a domain.
+        pools: returns the pools of a domain; none for a single memory without limit.
         reserved: results taking the place of no intermediate.
+
+    Raises:
+        MemoryLimitError: the tensors exceed the pools of a domain.
     """
     owners = [registers.owner(number) for number in range(len(registers))]
     spans = live_intervals(code, owners)
     successors = in_place_successors(registers, code, spans, traits, reserved)
-    storages, locations = _plan_tensors(registers, spans, successors, alignment)
-    if successors and not is_nonnegative(_least_arena(registers, spans) - sum(storages, 0)):
-        separate = _plan_tensors(registers, spans, {}, alignment)
-        if not is_nonnegative(sum(separate[0], 0) - sum(storages, 0)):
-            successors, (storages, locations) = {}, separate
+    weights = _weights(registers, code, successors)
+    planned = plan_registers(registers, spans, successors, alignment, pools, weights)
+    if successors and not is_nonnegative(_least_arena(registers, spans) - planned.nbytes):
+        separate = plan_registers(registers, spans, {}, alignment, pools, _weights(registers, code, {}))
+        if not is_nonnegative(separate.nbytes - planned.nbytes):
+            successors, planned = {}, separate
+    locations = planned.locations
     used = {number for instruction in code for number in uses(instruction)}
     views = {number: _view_of(registers[number], successors) for number in used if registers[number].base >= 0}
     views |= {
@@ -65,7 +74,7 @@ def assign_registers(
         params,
         results,
         tuple(constants),
-        storages,
+        tuple(planned.storages),
         tuple(PlannedTensor(*locations[n], registers[n].dtype, registers[n].shape) for n in sorted(locations)),
         tuple(
             DynamicTensor(register.dtype, register.shape, register.binds)
@@ -75,6 +84,7 @@ def assign_registers(
         tuple(_renumbered(instruction, numbers) for instruction in code),
         tuple(replace(views[n], base=numbers[views[n].base]) for n in sorted(views)),
         domains=_domains(registers, numbers, views, successors),
+        storage_pools=tuple(planned.pools) if any(planned.pools) else (),
     )
 
 
@@ -110,44 +120,12 @@ def _numbers(registers: Sequence[VirtualRegister], planned: Container[int], view
     return {virtual: number for number, virtual in enumerate(ranked)}
 
 
-def _plan_tensors(
-    registers: Sequence[VirtualRegister],
-    spans: Mapping[int, tuple[int, int]],
-    successors: Mapping[int, int],
-    alignment: Callable[[int], int],
-) -> tuple[tuple[Dim, ...], dict[int, tuple[int, int]]]:
-    """Return the storages, and storage and offset of each tensor with a separate place; each domain has its own.
-
-    Tensors of known size share the first storage of their domain; tensors of symbolic size have the storages after
-    this storage, or all storages of the domain if no size is known.
-    """
-    merged: dict[int, tuple[int, int]] = {}
-    for number, (start, end) in spans.items():
-        owner = successors.get(number, number)
-        first, last = merged.get(owner, (start, end))
-        merged[owner] = min(first, start), max(last, end)
-    planned = [number for number in sorted(merged) if registers[number].kind is RegisterKind.TENSOR]
-    storages: list[Dim] = []
-    locations: dict[int, tuple[int, int]] = {}
-    for domain in sorted({registers[number].domain for number in planned}):
-        static: dict[int, Interval] = {}
-        symbolic: dict[int, SymbolicInterval] = {}
-        for number in (number for number in planned if registers[number].domain == domain):
-            nbytes = nbytes_of(registers[number].shape, registers[number].dtype)
-            if isinstance(nbytes, int):
-                static[number] = Interval(nbytes, *merged[number])
-            else:
-                symbolic[number] = SymbolicInterval(nbytes, *merged[number])
-        first = len(storages)
-        offsets, total = plan(tuple(static.values()), max(ALIGNMENT, alignment(domain)))
-        storage_numbers, sizes = plan_symbolic(tuple(symbolic.values()))
-        first_symbolic = first + 1 if static else first
-        locations |= {number: (first, offset) for number, offset in zip(static, offsets, strict=True)}
-        locations |= {
-            number: (first_symbolic + storage, 0) for number, storage in zip(symbolic, storage_numbers, strict=True)
-        }
-        storages += (total, *sizes) if static else sizes
-    return tuple(storages), locations
+def _weights(
+    registers: VirtualRegisters, code: Sequence[Instruction], successors: Mapping[int, int]
+) -> Mapping[int, int]:
+    """Return the number of reads and writes of each register owning a place."""
+    owners = (registers.owner(number) for instruction in code for number in uses(instruction))
+    return Counter(successors.get(owner, owner) for owner in owners)
 
 
 def _least_arena(registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]]) -> int:

@@ -106,18 +106,14 @@ class Buffers:
         if not isinstance(value, Var) or (value, domain) in self.copies:
             return self.register(value, domain)
         home = self.domains.home(value)
-        return self.register(value, home if self._may_copy(home, domain) else HOST)
-
-    def _may_copy(self, source: int, target: int) -> bool:
-        """Return whether values are copied directly from a domain to another."""
-        return source == target or self._tables.is_visible(source) or self._tables.is_visible(target)
+        return self.register(value, home if self._tables.copies_directly(home, domain) else HOST)
 
     def _copied(self, value: Var, domain: int) -> int:
-        """Return the register of a value's copy in a domain; a copy between devices goes through the host's memory."""
+        """Return the register of a value's copy in a domain, made directly or by way of the host's memory."""
         found = self.copies.get((value, domain))
         if found is None:
             home = self.domains.home(value)
-            source = self.register(value, home if self._may_copy(home, domain) else HOST)
+            source = self.register(value, home if self._tables.copies_directly(home, domain) else HOST)
             found = self.copy_targets.pop((value, domain), None)
             if found is None:
                 found = self.allocate(self.type_of(value), f"`{value.name}`", domain)

@@ -252,11 +252,9 @@ class _Copies:
         if not isinstance(value, Var):
             return
         home = self._homes.get(value, HOST)
-        is_visible = self._tables.is_visible
-        if home == domain or (domain == HOST and is_visible(home)):
+        if home == domain or (domain == HOST and self._tables.is_visible(home)):
             return
-        # A copy between two devices without memory visible to the host goes through the host's memory.
-        domains = {domain} if is_visible(home) or is_visible(domain) else {domain, HOST}
-        if domains:
-            self.found.setdefault(value, set()).update(domains)
-            self._all.setdefault(value, set()).update(domains)
+        # Without direct copies, a copy between two devices goes through the host's memory.
+        domains = {domain} if self._tables.copies_directly(home, domain) else {domain, HOST}
+        self.found.setdefault(value, set()).update(domains)
+        self._all.setdefault(value, set()).update(domains)

@@ -125,6 +125,7 @@ class Emission:
             self._buffers.code,
             self._tables.extern_traits,
             self._tables.alignment,
+            self._tables.pools,
             frozenset(outputs[self._states[number].result] for number in self._placement.reserved),
         )
         return replace(lowered, states=self._states)

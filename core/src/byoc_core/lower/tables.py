@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from byoc_core.dims import Dim, match_symbols
 from byoc_core.errors import CodegenError
@@ -11,9 +12,10 @@ from byoc_core.ir.module import IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.structural import CALL_DPS_PACKED
 from byoc_core.opset.device_numbers import MAX_DEVICE_NUMBER
-from byoc_core.runtime.module import CallSteps, CallTraits, MemoryDomain, RuntimeModule
+from byoc_core.runtime.memory import MemoryDomain, Pool
+from byoc_core.runtime.module import CallSteps, CallTraits, RuntimeModule
 from byoc_core.runtime.workspaces import caller_nbytes
-from byoc_core.vm.program import HOST, ConstantRef
+from byoc_core.vm.program import ALIGNMENT, HOST, ConstantRef, copies_directly
 
 __all__ = ["ProgramTables"]
 
@@ -89,9 +91,19 @@ class ProgramTables:
         """Return whether the host reads and writes the memory of a domain in place."""
         return domain == HOST or self.domains[domain - 1].host_accessible
 
+    def copies_directly(self, source: int, target: int) -> bool:
+        """Return whether values are copied between two domains without a way over the host's memory."""
+        domains = (None, *self.domains)
+        return source == target or copies_directly(domains[source], domains[target])
+
     def alignment(self, domain: int) -> int:
         """Return the alignment of tensors in a domain; 1 for the host's, whose machine aligns all tensors."""
         return 1 if domain == HOST else self.domains[domain - 1].alignment
+
+    def pools(self, domain: int) -> tuple[Pool, ...]:
+        """Return the pools of a domain, aligned for all tensors; empty for a single memory without limit."""
+        pools = () if domain == HOST else self.domains[domain - 1].pools
+        return tuple(replace(pool, alignment=max(ALIGNMENT, pool.alignment)) for pool in pools)
 
     def extern(self, symbol: str) -> int:
         """Return the number of an external symbol."""

@@ -47,7 +47,7 @@ class ClaimByPolicy(Pass):
 
         Cost: the policy's, and a check linear in the ops; with limits on regions, :func:`claim_within_limits`.
         """
-        request = replace(self.request, claim_filters=self._claim_filters(module))
+        request = replace(self.request, claim_filters=self._claim_filters(module), devices=self.constraints.devices)
         if has_limits(self.constraints.options, self.request.backends):
             return claim_within_limits(module, self._claim_checked, request, self.constraints)
         return self._claim(module, request)

@@ -17,16 +17,17 @@ from byoc_core.runtime.module import NDArray
 __all__ = ["DeviceArray", "allocate_memory"]
 
 
-def allocate_memory(device: Device, nbytes: int, where: str) -> DeviceMemory:
-    """Return memory of a device, freed with the returned object.
+def allocate_memory(device: Device, nbytes: int, where: str, pool: str | None = None) -> DeviceMemory:
+    """Return memory of a device, in a pool or chosen by the device, freed with the returned object.
 
     Raises:
         ExecutionError: the device has no such memory left, or failed otherwise.
     """
     try:
-        return DeviceMemory(device, max(nbytes, 1))
+        return DeviceMemory(device, max(nbytes, 1), pool)
     except Exception as error:
-        problem = f"device `{label_of(device)}` cannot allocate {nbytes} bytes"
+        memory = "" if pool is None else f" in pool `{pool}`"
+        problem = f"device `{label_of(device)}` cannot allocate {nbytes} bytes{memory}"
         raise ExecutionError(where, f"{problem}: {type(error).__name__}: {error}") from error
 
 

@@ -23,7 +23,8 @@ from math import prod
 
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ExecutionError
-from byoc_core.runtime.module import MemoryDomain, NDArray, Signature
+from byoc_core.runtime.memory import MemoryDomain
+from byoc_core.runtime.module import NDArray, Signature
 
 __all__ = ["Device", "DeviceMemory", "DeviceTensor", "MemoryDomain", "find_device", "label_of", "sizes_of_call"]
 
@@ -88,6 +89,26 @@ class Device(ABC):
             MemoryError: the device has no such memory left.
         """
 
+    def allocate_in(self, pool: str, nbytes: int) -> object:
+        """Return a buffer like :meth:`allocate`, in a pool of the domain, aligned as stated by the pool.
+
+        Only called if the domain has pools: such a device overrides this method. :meth:`allocate` then returns memory
+        of any pool, for values without a plan: states, arrays of the caller, and sizes known only while running.
+
+        Args:
+            pool: the name of the pool.
+            nbytes: the size.
+
+        Raises:
+            MemoryError: the pool has no such memory left.
+            ExecutionError: the device has no pools.
+        """
+        raise ExecutionError(
+            f"device `{label_of(self)}`",
+            f"allocates no memory in the pool `{pool}`, though the domain has pools",
+            hint="Override `Device.allocate_in`, or declare the domain without `pools`.",
+        )
+
     @abstractmethod
     def free(self, buffer: object) -> None:
         """Free a buffer."""
@@ -111,6 +132,36 @@ class Device(ABC):
     @abstractmethod
     def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
         """Enqueue a copy between tensors of this device, of equal dtype and shape, without common bytes."""
+
+    def copies_to(self, peer: Device) -> bool:
+        """Return whether :meth:`copy_to_peer` reaches another device of the same memory.
+
+        A machine asks for each copy between two devices of a domain with ``peer_copies``. Without direct copies, the
+        machine copies by way of the host.
+        """
+        return False
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        """Enqueue a copy into a tensor of another device, of equal dtype and shape.
+
+        The copy runs after all work enqueued so far on both streams; later work on both streams runs after the copy. A
+        failure of earlier work on one of the streams, or of the copy, is a failure of both streams.
+
+        Only called if :meth:`copies_to` is true: such a device overrides this method.
+
+        Args:
+            source: the tensor of this device.
+            stream: a stream of this device.
+            peer: the other device.
+            target: the tensor of the other device.
+            peer_stream: a stream of the other device.
+
+        Raises:
+            ExecutionError: the device has no direct copies.
+        """
+        raise ExecutionError(f"device `{label_of(self)}`", f"has no copies to device `{label_of(peer)}`")
 
     def map(self, buffer: object) -> NDArray:
         """Return the bytes of a buffer as a writable array of one axis, valid until the buffer is freed.
@@ -182,6 +233,7 @@ class DeviceMemory:
     Args:
         device: the device.
         nbytes: the size of the buffer.
+        pool: the name of the pool with the buffer; ``None`` for memory chosen by the device.
 
     Raises:
         MemoryError: the device has no such memory left.
@@ -189,8 +241,8 @@ class DeviceMemory:
 
     __slots__ = ("__weakref__", "buffer", "nbytes")
 
-    def __init__(self, device: Device, nbytes: int) -> None:
-        self.buffer = device.allocate(nbytes)
+    def __init__(self, device: Device, nbytes: int, pool: str | None = None) -> None:
+        self.buffer = device.allocate(nbytes) if pool is None else device.allocate_in(pool, nbytes)
         self.nbytes = nbytes
         weakref.finalize(self, device.free, self.buffer)
 
@@ -201,8 +253,8 @@ def label_of(device: Device) -> str:
 
 
 def find_device(devices: Sequence[Device], domain: MemoryDomain, index: int) -> Device | None:
-    """Return the device of a domain and index; ``None`` if absent."""
-    return next((device for device in devices if device.domain == domain and device.index == index), None)
+    """Return the device of an index able to run programs for a domain; ``None`` if absent."""
+    return next((device for device in devices if device.domain.covers(domain) and device.index == index), None)
 
 
 def sizes_of_call(signature: Signature, tensors: Sequence[DeviceTensor]) -> dict[str, int]:

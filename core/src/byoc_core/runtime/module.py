@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from byoc_core.dims import Dim, symbols_of
 from byoc_core.errors import CallError, near_names
+from byoc_core.runtime.memory import MemoryDomain
 
 __all__ = [
     "CallStep",
@@ -66,22 +67,6 @@ class Signature:
             for specs in (self.inputs, self.outputs)
         )
         return output_symbols - input_symbols
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryDomain:
-    """Memory of devices, apart from the host's arrays (see :mod:`byoc_core.runtime.devices`).
-
-    Attributes:
-        name: the name, unique among all runtimes: the name of the runtime, perhaps with a suffix such as ``.sram``.
-        alignment: a power of two: the alignment in bytes of buffers, and of tensors in buffers.
-        host_accessible: whether the host reads and writes the memory in place: values are then not copied between
-            functions of the device and functions of the host.
-    """
-
-    name: str
-    alignment: int = 64
-    host_accessible: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,52 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from byoc_core.errors import MemoryLimitError, OptionsError, near_names
+from byoc_core.errors import InternalError, MemoryLimitError, OptionsError, near_names
 from byoc_core.runtime.interval_index import Interval, IntervalIndex
 from byoc_core.runtime.live_bytes import LiveBytes
+from byoc_core.runtime.memory import ACCESSES, Pool, check_accesses, check_alignment
+from byoc_core.runtime.place_laws import find_overlap
 from byoc_core.runtime.plan_storage import StoragePlan, peak_nbytes, plan
 from byoc_core.runtime.storage_gaps import lowest_gap
 
 __all__ = ["ACCESSES", "Pool", "PoolBuffer", "PoolPlan", "plan_pools"]
 
-ACCESSES = frozenset({"read", "write"})
-"""The accesses of a pool and of a buffer."""
-
 _MAX_ROUNDS = 8
 _PLAN_BUDGET = 3000
 """The number of buffers in all complete plans made in search of a place for a further buffer."""
 _MAX_NAMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """A memory for buffers.
-
-    Attributes:
-        name: the name, unique among the pools of a plan.
-        nbytes: the limit in bytes; ``None`` without a limit.
-        alignment: a power of two: the alignment of the pool's first byte, and of each offset in the pool.
-        accesses: the accesses of a running program to the pool: ``read``, ``write``, or both. A memory without
-            ``write`` holds constants only.
-
-    Raises:
-        OptionsError: a field has no meaning.
-    """
-
-    name: str
-    nbytes: int | None = None
-    alignment: int = 64
-    accesses: frozenset[str] = ACCESSES
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        if not self.name:
-            raise OptionsError("pool", "has an empty name")
-        where = f"pool `{self.name}`"
-        if self.nbytes is not None and self.nbytes < 0:
-            raise OptionsError(where, "has a negative limit", got=self.nbytes)
-        object.__setattr__(self, "accesses", _check_accesses(where, self.accesses))
-        _check_alignment(where, self.alignment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +61,8 @@ class PoolBuffer:
             raise OptionsError(where, "ends before the start", got=f"{self.start} to {self.end}")
         if self.weight < 0:
             raise OptionsError(where, "has a negative weight", got=self.weight)
-        object.__setattr__(self, "accesses", _check_accesses(where, self.accesses))
-        _check_alignment(where, self.alignment)
+        object.__setattr__(self, "accesses", check_accesses(where, self.accesses))
+        check_alignment(where, self.alignment)
 
     @property
     def interval(self) -> Interval:
@@ -125,7 +93,8 @@ def plan_pools(buffers: Sequence[PoolBuffer], pools: Sequence[Pool]) -> PoolPlan
     Buffers with the largest weight (bytes of traffic per byte of size) come first, short live ranges first among
     equals. Each buffer goes to the first permitted pool with a plan (:func:`~byoc_core.runtime.plan_storage.plan`) of
     the pool's buffers within the limit. If buffers are left over, the placement begins again with these buffers in
-    front, a few times. The result depends on the buffers' order and fields except for the names.
+    front, a few times. The result depends on the buffers' order and fields except for the names. Each plan is proved:
+    see :mod:`byoc_core.runtime.place_laws`.
 
     Args:
         buffers: the buffers.
@@ -148,7 +117,7 @@ def plan_pools(buffers: Sequence[PoolBuffer], pools: Sequence[Pool]) -> PoolPlan
         contents = [_PoolContent(pool, intervals, budget) for pool in pools]
         left = [number for number in order if not any(contents[index].admit(number) for index in candidates[number])]
         if not left:
-            return _finish(contents, len(buffers))
+            return _proved(_finish(contents, len(buffers)), intervals, pools)
         # The first round follows the weights: its leftovers are easier to understand than later leftovers.
         first_round = first_round or (contents, left)
         is_left = frozenset(left)
@@ -297,6 +266,24 @@ def _finish(contents: Iterable[_PoolContent], num_buffers: int) -> PoolPlan:
     return PoolPlan(tuple(pools), tuple(offsets), tuple(totals), tuple(lower_bounds))
 
 
+def _proved(found: PoolPlan, intervals: Sequence[Interval], pools: Sequence[Pool]) -> PoolPlan:
+    """Return a plan without overlaps and within the limits.
+
+    Raises:
+        InternalError: the plan breaks a law.
+    """
+    for index, pool in enumerate(pools):
+        numbers = [number for number, home in enumerate(found.pools) if home == index]
+        offsets = [found.offsets[number] for number in numbers]
+        overlap = find_overlap([intervals[number] for number in numbers], offsets)
+        end = max((found.offsets[number] + intervals[number].nbytes for number in numbers), default=0)
+        is_inside = all(offset >= 0 and offset % pool.alignment == 0 for offset in offsets)
+        limit = found.nbytes[index] if pool.nbytes is None else min(pool.nbytes, found.nbytes[index])
+        if overlap is not None or not is_inside or end > limit:
+            raise InternalError(f"pool `{pool.name}`", "has a plan with overlaps, or beyond the limit", got=offsets)
+    return found
+
+
 def _limit_error(
     buffers: Sequence[PoolBuffer],
     pools: Sequence[Pool],
@@ -345,25 +332,3 @@ def _name_some(buffers: Sequence[PoolBuffer]) -> str:
 
 def _count(number: int) -> str:
     return f"{number} buffer{'' if number == 1 else 's'}"
-
-
-def _check_accesses(where: str, accesses: Iterable[str]) -> frozenset[str]:
-    """Return the accesses as a set.
-
-    Raises:
-        OptionsError: an access is unknown, or there is none.
-    """
-    found = frozenset(accesses)
-    if not found or not found <= ACCESSES:
-        raise OptionsError(
-            where,
-            "has unknown accesses" if found else "has no access",
-            got=", ".join(sorted(found - ACCESSES)) or None,
-            expected="read, write, or both",
-        )
-    return found
-
-
-def _check_alignment(where: str, alignment: int) -> None:
-    if alignment < 1 or alignment & (alignment - 1):
-        raise OptionsError(where, "has an impossible alignment", got=alignment, expected="a power of two")

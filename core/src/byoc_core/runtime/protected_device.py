@@ -23,7 +23,8 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError
-from byoc_core.runtime.devices import Device, DeviceTensor, MemoryDomain, label_of
+from byoc_core.runtime.devices import Device, DeviceTensor, label_of
+from byoc_core.runtime.memory import MemoryDomain, Pool
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["DeviceCounts", "DeviceEvent", "DeviceStream", "ProtectedDevice"]
@@ -42,6 +43,7 @@ class DeviceCounts:
     copies_in: int = 0
     copies_out: int = 0
     copies_within: int = 0
+    copies_to_peers: int = 0
     launches: int = 0
     allocations: int = 0
     waits: int = 0
@@ -53,8 +55,9 @@ class DeviceCounts:
 class _Buffer:
     """Pages of memory, accessible while opened at least once."""
 
-    def __init__(self, nbytes: int, *, is_protected: bool) -> None:
+    def __init__(self, nbytes: int, *, is_protected: bool, pool: Pool | None = None) -> None:
         self.nbytes = nbytes
+        self.pool = pool
         self._is_protected = is_protected
         self.length = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
         self.num_open = 0
@@ -88,6 +91,11 @@ class _Buffer:
         """Return a tensor in the buffer as an array; the buffer is open."""
         content = (ctypes.c_uint8 * self.nbytes).from_address(self.address)
         return np.ndarray(tensor.shape, to_numpy(tensor.dtype), memoryview(content), tensor.offset)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether functions of the device may write the buffer."""
+        return self.pool is None or self.pool.is_writable
 
 
 class _Adoption:
@@ -152,6 +160,8 @@ class DeviceStream:
 
         def run() -> None:
             with self.device.opened(tensors) as arrays:
+                for tensor, array in zip(tensors, arrays, strict=True):
+                    array.flags.writeable = self.device.is_writable(tensor)
                 function(*arrays)
 
         self.enqueue(run)
@@ -213,11 +223,16 @@ class ProtectedDevice(Device):
         max_delay: the longest delay before each piece of work, in seconds.
         is_lazy: whether work runs only when an event after the work is awaited: the latest permitted time.
         host_accessible: whether the domain is accessible to the host; then nothing is protected.
+        pools: the pools of the domain. A buffer counts in its pool; a function writing in a pool without write access
+            fails.
+        peer_copies: whether devices of this memory copy to each other.
         distinct_adoptions: whether each adoption returns a buffer object of its own, as many drivers do.
         seed: the seed of the delays.
 
     Attributes:
         counts: the work so far.
+        pool_bytes: the bytes of the live buffers of each pool; buffers in memory chosen by the device are left out.
+        peak_pool_bytes: the most bytes so far.
         failing_allocation: the number of the allocation raising ``MemoryError``, counted from 0; ``None`` for none.
     """
 
@@ -231,10 +246,14 @@ class ProtectedDevice(Device):
         max_delay: float = 0.0,
         is_lazy: bool = False,
         host_accessible: bool = False,
+        pools: Sequence[Pool] = (),
+        peer_copies: bool = False,
         distinct_adoptions: bool = False,
         seed: int = 0,
     ) -> None:
-        self._domain = MemoryDomain(name, alignment, host_accessible)
+        self._domain = MemoryDomain(name, alignment, host_accessible, tuple(pools), peer_copies)
+        self.pool_bytes = dict.fromkeys((pool.name for pool in pools), 0)
+        self.peak_pool_bytes = dict(self.pool_bytes)
         self._index = index
         self._capacity = capacity
         self.max_delay = max_delay
@@ -269,13 +288,27 @@ class ProtectedDevice(Device):
 
     def allocate(self, nbytes: int) -> object:
         """Return a buffer of poisoned memory."""
+        return self._allocate(nbytes, None)
+
+    def allocate_in(self, pool: str, nbytes: int) -> object:
+        """Return a buffer of poisoned memory, within the limit of a pool."""
+        found = next((own for own in self._domain.pools if own.name == pool), None)
+        return super().allocate_in(pool, nbytes) if found is None else self._allocate(nbytes, found)
+
+    def _allocate(self, nbytes: int, pool: Pool | None) -> object:
         with self._lock:
             number = self.counts.allocations
             self.count(allocations=1)
             is_full = self._capacity is not None and self.counts.live_bytes + nbytes > self._capacity
+            if pool is not None and pool.nbytes is not None:
+                is_full |= self.pool_bytes[pool.name] + nbytes > pool.nbytes
             if number == self.failing_allocation or is_full:
-                raise MemoryError(f"device `{self._domain.name}:{self._index}` is out of memory")
-            buffer = _Buffer(nbytes, is_protected=not self._domain.host_accessible)
+                memory = "memory" if pool is None else f"memory in pool `{pool.name}`"
+                raise MemoryError(f"device `{self._domain.name}:{self._index}` is out of {memory}")
+            buffer = _Buffer(nbytes, is_protected=not self._domain.host_accessible, pool=pool)
+            if pool is not None:
+                self.pool_bytes[pool.name] += nbytes
+                self.peak_pool_bytes[pool.name] = max(self.peak_pool_bytes[pool.name], self.pool_bytes[pool.name])
             self._by_address[buffer.address] = buffer
             self.count(live_buffers=1, live_bytes=nbytes)
             return buffer
@@ -290,6 +323,8 @@ class ProtectedDevice(Device):
             found.is_freed = True
             del self._by_address[found.address]
             self.count(live_buffers=-1, live_bytes=-found.nbytes)
+            if found.pool is not None:
+                self.pool_bytes[found.pool.name] -= found.nbytes
             if not found.num_open:
                 found.unmap()
 
@@ -336,6 +371,8 @@ class ProtectedDevice(Device):
     def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
         """Enqueue a copy between tensors."""
         self.check([source, target])
+        if not self.is_writable(target):
+            raise ExecutionError(f"device `{label_of(self)}`", "gets a copy into a pool without write access")
         self.count(copies_within=1)
 
         def copy() -> None:
@@ -343,6 +380,39 @@ class ProtectedDevice(Device):
                 written[...] = read
 
         self._stream(stream).enqueue(copy)
+
+    def copies_to(self, peer: Device) -> bool:
+        """Return whether both devices are declared with copies to each other."""
+        return self._domain.peer_copies and isinstance(peer, ProtectedDevice) and peer.domain.peer_copies
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        """Enqueue a copy on the stream of the other device, between two events."""
+        if not isinstance(peer, ProtectedDevice):
+            raise TypeError(f"no device of this memory: {peer!r}")
+        self.check([source])
+        peer.check([target])
+        self.count(copies_to_peers=1)
+        before = self._stream(stream).record()
+
+        def copy() -> None:
+            before.wait()
+            if before.failure is not None:
+                raise before.failure
+            with self.opened([source]) as (read,), peer.opened([target]) as (written,):
+                written[...] = read
+
+        own = peer._stream(peer_stream)
+        own.enqueue(copy)
+        after = own.record()
+
+        def wait() -> None:
+            after.wait()
+            if after.failure is not None:
+                raise after.failure
+
+        self._stream(stream).enqueue(wait)
 
     def map(self, buffer: object) -> NDArray:
         """Return the memory of a buffer, if the domain is accessible to the host."""
@@ -381,6 +451,10 @@ class ProtectedDevice(Device):
         event.wait()
         if event.failure is not None:
             raise event.failure
+
+    def is_writable(self, tensor: DeviceTensor) -> bool:
+        """Return whether functions may write a tensor: its pool has write access."""
+        return self._buffer(tensor.buffer).is_writable
 
     @contextmanager
     def opened(self, tensors: Sequence[DeviceTensor]) -> Iterator[list[NDArray]]:

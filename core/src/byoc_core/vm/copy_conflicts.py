@@ -19,7 +19,7 @@ __all__ = ["copy_conflicts", "is_crossing", "stream_domain"]
 
 
 def is_crossing(function: VMFunction, instruction: Instruction) -> bool:
-    """Return whether an instruction copies between the host's memory and a device."""
+    """Return whether an instruction copies between the memory of two domains."""
     return (
         isinstance(instruction, Call)
         and (instruction.kind, instruction.callee) == (CallKind.BUILTIN, Builtin.COPY)
@@ -31,7 +31,7 @@ def stream_domain(program: Program, function: VMFunction, instruction: Instructi
     """Return the domain of the device working on an instruction; the host's if the host works on the instruction.
 
     A copy between visible domains, or with strides in a visible domain, is work of the host; any other copy is work of
-    the device out of sight.
+    the device out of sight: of two such devices, of the target's.
     """
     if not isinstance(instruction, Call):
         return HOST

@@ -82,7 +82,7 @@ def _choose(program: Program, modules: Sequence[RuntimeModule], number: int, cho
     domain, name = program.domains[number - 1], program.domain_name(number)
     where = f"devices[{name!r}]"
     if isinstance(choice, Device):
-        if choice.domain != domain:
+        if not choice.domain.covers(domain):
             raise LinkError(where, "has memory of another domain", got=choice.domain, expected=domain)
         return choice
     if type(choice) is not int or choice < 0:
@@ -102,6 +102,6 @@ def _choose(program: Program, modules: Sequence[RuntimeModule], number: int, cho
 
 
 def _absence_hint(devices: Sequence[Device], domain: MemoryDomain, name: str) -> str:
-    if not any(device.domain == domain for device in devices):
+    if not any(device.domain.covers(domain) for device in devices):
         return "`byoc doctor` shows the state of the runtime."
     return f"Choose a device: devices={{{name!r}: 0}}. A device may run the functions of several domains."

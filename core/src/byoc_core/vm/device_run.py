@@ -16,9 +16,11 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.runtime.device_arrays import DeviceArray, allocate_memory
 from byoc_core.runtime.devices import Device, DeviceMemory, DeviceTensor, label_of
+from byoc_core.runtime.memory import Pool
 from byoc_core.runtime.module import NDArray
+from byoc_core.vm.constant_places import constants_by_domain, place_constants
 from byoc_core.vm.device_arguments import Replacement
-from byoc_core.vm.program import ALIGNMENT, HOST, Program
+from byoc_core.vm.program import HOST, Program
 
 if TYPE_CHECKING:
     from byoc_core.vm.frame import Frame
@@ -44,17 +46,11 @@ class MachineDevices:
 
     def __init__(self, program: Program, devices: Sequence[Device], constants: Sequence[NDArray]) -> None:
         self._devices = tuple(devices)
+        self._program = program
         self._constants: dict[tuple[int, int], DeviceTensor] = {}
         self._memories: list[DeviceMemory] = []
-        needed: dict[int, dict[int, None]] = {}
-        for function in program.functions:
-            first = len(function.params) + len(function.results)
-            for position, constant in enumerate(function.constants):
-                domain = function.domain_of(first + position)
-                if domain != HOST:
-                    needed.setdefault(domain, {})[constant] = None
-        for domain, numbers in sorted(needed.items()):
-            self._upload(domain, {number: constants[number] for number in numbers}, program)
+        for domain, sizes in constants_by_domain(program).items():
+            self._upload(domain, sizes, constants)
 
     def __getitem__(self, domain: int) -> Device:
         """Return the device of a domain."""
@@ -99,37 +95,32 @@ class MachineDevices:
         """Return a constant of the program in the memory of a domain."""
         return self._constants[number, domain]
 
-    def start_of(self, domain: int, offset: int) -> int:
-        """Return the first aligned offset at or after an offset into a buffer of a domain."""
-        return -(-offset // self.alignment(domain)) * self.alignment(domain)
+    @property
+    def program(self) -> Program:
+        """The program with the domains."""
+        return self._program
 
-    def alignment(self, domain: int) -> int:
-        """Return the alignment of storages in a domain."""
-        return max(ALIGNMENT, self[domain].domain.alignment)
-
-    def allocate(self, domain: int, nbytes: int, where: str) -> DeviceMemory:
-        """Return memory of a device, freed with the returned object.
+    def allocate(self, domain: int, nbytes: int, where: str, pool: str | None = None) -> DeviceMemory:
+        """Return memory of a device, in a pool or chosen by the device, freed with the returned object.
 
         Raises:
             ExecutionError: the device has no such memory left, or failed otherwise.
         """
-        return allocate_memory(self[domain], nbytes, where)
+        return allocate_memory(self[domain], nbytes, where, pool)
 
-    def _upload(self, domain: int, arrays: Mapping[int, NDArray], program: Program) -> None:
-        """Copy constants into one buffer of a device, and wait for the copies."""
+    def _upload(self, domain: int, sizes: Mapping[int, int], constants: Sequence[NDArray]) -> None:
+        """Copy constants into one buffer for each pool of a device, and wait for the copies."""
         device = self[domain]
-        offsets, total = {}, 0
-        for number, array in arrays.items():
-            offsets[number] = self.start_of(domain, total)
-            total = offsets[number] + array.nbytes
-        memory = self.allocate(domain, total, "constants")
-        self._memories.append(memory)
+        found = place_constants(self._program.domains[domain - 1], sizes)
+        memories = {pool: self.allocate(domain, nbytes, "constants", pool) for pool, nbytes in found.nbytes.items()}
+        self._memories += memories.values()
         try:
             stream = device.new_stream()
             try:
-                for number, array in arrays.items():
-                    dtype = program.constants[number].dtype
-                    tensor = DeviceTensor(memory.buffer, offsets[number], dtype, array.shape)
+                for number in sizes:
+                    array, dtype = constants[number], self._program.constants[number].dtype
+                    pool, offset = found.locations[number]
+                    tensor = DeviceTensor(memories[pool].buffer, offset, dtype, array.shape)
                     self._constants[number, domain] = tensor
                     if array.size:
                         device.copy_in(array, tensor, stream)
@@ -173,9 +164,10 @@ class DeviceRun:
         self._where = where
         self._describe = describe
         self.replacements: Mapping[int, Replacement] = {}
-        self._arenas: dict[int, DeviceMemory] = {}
+        # By domain and pool.
+        self._arenas: dict[tuple[int, int], DeviceMemory] = {}
         # The arenas visible to the host, as arrays; and the tensors of registers holding arrays in such memory.
-        self._maps: dict[int, NDArray] = {}
+        self._maps: dict[tuple[int, int], NDArray] = {}
         self._tensors: dict[int, DeviceTensor] = {}
         # By register: the memory of a size known only while the function runs.
         self._dynamics: dict[int, DeviceMemory] = {}
@@ -186,31 +178,43 @@ class DeviceRun:
         self._pending: dict[int, list[tuple[int, object, NDArray | None]]] = {}
         weakref.finalize(self, _close_streams, devices, self._streams)
 
-    def resize(self, nbytes: Mapping[int, int]) -> None:
-        """Allocate the arena of each domain; an arena grows if necessary, otherwise stays.
+    def resize(self, nbytes: Mapping[tuple[int, int], int]) -> None:
+        """Allocate the arena of each domain and pool; an arena grows if necessary, otherwise stays.
+
+        Without room in a pool, because other calls hold its memory, an arena lies in memory chosen by the device.
 
         Raises:
             ExecutionError: a device has no such memory left.
         """
-        for domain, size in nbytes.items():
-            arena = self._arenas.pop(domain, None)
-            self._maps.pop(domain, None)
+        for key, size in nbytes.items():
+            domain, number = key
+            arena = self._arenas.pop(key, None)
+            self._maps.pop(key, None)
             if arena is None or arena.nbytes < size:
                 arena = None  # freed before the larger arena is allocated
-                arena = self._devices.allocate(domain, size, self._where)
-            self._arenas[domain] = arena
+                arena = self._new_arena(domain, size, self._devices.program.pool(domain, number))
+            self._arenas[key] = arena
             if self._devices[domain].domain.host_accessible:
-                self._maps[domain] = self._devices[domain].map(arena.buffer)
+                self._maps[key] = self._devices[domain].map(arena.buffer)
+
+    def _new_arena(self, domain: int, nbytes: int, pool: Pool | None) -> DeviceMemory:
+        if pool is not None:
+            try:
+                return self._devices.allocate(domain, nbytes, self._where, pool.name)
+            except ExecutionError as error:
+                if pool.nbytes is None or not isinstance(error.__cause__, MemoryError):
+                    raise
+        return self._devices.allocate(domain, nbytes, self._where)
 
     def content_at(
-        self, number: int, domain: int, offset: int, dtype: str, shape: tuple[int, ...]
+        self, number: int, memory: tuple[int, int], offset: int, dtype: str, shape: tuple[int, ...]
     ) -> DeviceTensor | NDArray:
-        """Return the content of register ``number`` at an offset into the arena of a domain.
+        """Return the content of register ``number`` at an offset into the arena of a domain and pool.
 
         The content is an array if the host uses the memory in place, else the tensor.
         """
-        tensor = DeviceTensor(self._arenas[domain].buffer, offset, dtype, shape)
-        return self._content(number, tensor, self._maps.get(domain))
+        tensor = DeviceTensor(self._arenas[memory].buffer, offset, dtype, shape)
+        return self._content(number, tensor, self._maps.get(memory))
 
     def content_of(self, number: int, array: DeviceArray) -> DeviceTensor | NDArray:
         """Return the content of register ``number`` for a device array, to be kept by the caller during the call."""
@@ -305,6 +309,33 @@ class DeviceRun:
             return
         self._devices[domain].copy_within(source, target, self.stream(domain, instruction))
 
+    def copy_to_peer(
+        self, domains: tuple[int, int], instruction: int, source: DeviceTensor, target: DeviceTensor
+    ) -> None:
+        """Copy between tensors of two domains: directly, within a device serving both, or by way of the host.
+
+        Raises:
+            ExecutionError: work of a device failed.
+        """
+        if not source.nbytes:
+            return
+        leaving, entering = domains
+        device, peer = self._devices[leaving], self._devices[entering]
+        stream, peer_stream = self.stream(leaving, instruction), self.stream(entering, instruction)
+        if device is not peer and device.copies_to(peer):
+            device.copy_to_peer(source, stream, peer, target, peer_stream)
+            return
+        if device is peer:
+            self._wait(leaving, device.record(stream))
+            device.copy_within(source, target, peer_stream)
+        else:
+            array = np.empty(source.shape, to_numpy(source.dtype))
+            device.copy_out(source, array, stream)
+            self._wait(leaving, device.record(stream))
+            peer.copy_in(array, target, peer_stream)
+        # Later work on the other stream may overwrite the source, and the array is freed.
+        self._wait(entering, peer.record(peer_stream))
+
     def finish(self, numbers: Iterable[int], ordered: int = HOST) -> None:
         """Wait for the pending work on the memory of registers visible to the host.
 
@@ -339,14 +370,26 @@ class DeviceRun:
                 instructions.clear()
         self._pending.clear()
 
-    def release(self) -> None:
-        """End the call: after a failure, wait until no work touches the call's memory, and drop the streams."""
+    def release(self) -> bool:
+        """End the call: after a failure, wait until no work touches the call's memory, and drop the streams.
+
+        The memory of pools with a limit is given back, for calls of other functions.
+
+        Returns:
+            Whether memory was given back: the next call calls :meth:`resize` again.
+        """
         if any(self._enqueued.values()):
             _close_streams(self._devices, self._streams)
         self._enqueued.clear()
         self._pending.clear()
         self._dynamics.clear()
         self.replacements = {}
+        pools = {key: self._devices.program.pool(*key) for key in self._arenas}
+        limited = [key for key, pool in pools.items() if pool is not None and pool.nbytes is not None]
+        for key in limited:
+            del self._arenas[key]
+            self._maps.pop(key, None)
+        return bool(limited)
 
     def _wait(self, domain: int, event: object) -> None:
         device = self._devices[domain]

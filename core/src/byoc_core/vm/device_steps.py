@@ -84,10 +84,16 @@ def copy_step(program: Program, function: VMFunction, call: Call, frame: int, in
         if program.is_visible(domain):
             run.leave_pending(domain, (source, target))
 
+    def copy_to_peer(frame: Frame, tensor: DeviceTensor, copy: DeviceTensor) -> None:
+        frame.run_of_devices.copy_to_peer(domains, index, tensor, copy)
+
     if domain == HOST:
         return None
-    if function.domain_of(source) == function.domain_of(target):
+    domains = function.domain_of(source), function.domain_of(target)
+    if domains[0] == domains[1]:
         return Step.of(copy_within, (frame,), index)
+    if not any(map(program.is_visible, domains)):
+        return Step.of(copy_to_peer, (frame, source, target), index)
     return Step.of(copy_in if domain == function.domain_of(target) else copy_out, (frame, source, target), index)
 
 

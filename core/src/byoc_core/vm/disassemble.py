@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from byoc_core.dims import Dim
 from byoc_core.printable import to_printable
+from byoc_core.runtime.memory import Pool
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import BUILTINS, Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.program import HOST, Program, VMFunction
@@ -18,6 +19,8 @@ def disassemble(program: Program) -> str:
     lines = [
         f"domain {name}: aligned to {domain.alignment} bytes"
         + (", accessible to the host" if domain.host_accessible else "")
+        + "".join(map(_pool_text, domain.pools))
+        + (", copied between devices" if domain.peer_copies else "")
         for name, domain in zip(program.domain_names, program.domains, strict=True)
     ]
     lines += [
@@ -57,7 +60,11 @@ def _function_lines(program: Program, function: VMFunction) -> list[str]:
         f"    c{index} = constant {number}{domain_texts[first_constant + index]}"
         for index, number in enumerate(function.constants)
     ]
-    lines += [f"    storage {index}: {nbytes} bytes" for index, nbytes in enumerate(function.storages)]
+    pools = [program.pool(domain, function.pool_of(index)) for index, domain in enumerate(function.storage_domains)]
+    lines += [
+        f"    storage {index}: {nbytes} bytes" + ("" if pool is None else f" in pool {pool.name}")
+        for index, (nbytes, pool) in enumerate(zip(function.storages, pools, strict=True))
+    ]
     lines += [
         f"    t{index} = {_tensor_text(tensor.dtype, tensor.shape)} at storage {tensor.storage} + {tensor.offset}"
         f"{domain_texts[function.first_tensor + index]}"
@@ -102,6 +109,11 @@ def _instruction_text(program: Program, names: Sequence[str], instruction: Instr
 
 def _domain_text(program: Program, domain: int) -> str:
     return "" if domain == HOST else f" in {program.domain_name(domain)}"
+
+
+def _pool_text(pool: Pool) -> str:
+    limit = "" if pool.nbytes is None else f" of {pool.nbytes} bytes"
+    return f", pool {pool.name}{limit} to {' and '.join(sorted(pool.accesses))}, aligned to {pool.alignment}"
 
 
 def _join(names: Sequence[str], registers: Iterable[int]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from byoc_core.errors import ProgramError
 from byoc_core.opset.device_numbers import MAX_DEVICE_NUMBER
-from byoc_core.runtime.module import MemoryDomain
+from byoc_core.runtime.memory import ACCESSES, MemoryDomain
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.instructions import Builtin, Call, CallKind, If, Instruction, Ret
 from byoc_core.vm.liveness import is_defining
@@ -57,7 +57,25 @@ def check_program_domains(program: Program) -> None:
             raise ProgramError(
                 where, "has an impossible alignment", got=alignment, expected=f"a power of two up to {_MAX_ALIGNMENT}"
             )
+        _check_pools(where, domain)
     _check_numbers("program", program, program.extern_domains, len(program.externs), "externs")
+
+
+def _check_pools(where: str, domain: MemoryDomain) -> None:
+    names: set[str] = set()
+    for pool in domain.pools:
+        if pool.name in names:
+            raise ProgramError(where, "has two pools of one name", got=repr(pool.name))
+        names.add(pool.name)
+        if not domain.alignment <= pool.alignment <= _MAX_ALIGNMENT:
+            raise ProgramError(
+                f"{where}, pool `{pool.name}`",
+                "has an alignment unfit for the domain",
+                got=pool.alignment,
+                expected=f"{domain.alignment} to {_MAX_ALIGNMENT}",
+            )
+    if domain.pools and not any(pool.accesses >= ACCESSES for pool in domain.pools):
+        raise ProgramError(where, "has no pool for intermediates", expected="a pool with the accesses read and write")
 
 
 def check_domains(program: Program, function: VMFunction) -> None:
@@ -65,13 +83,15 @@ def check_domains(program: Program, function: VMFunction) -> None:
 
     Raises:
         ProgramError: a param or result other than of a state is not in the host's memory, param and result of a state
-            are in different memory, a storage belongs to two domains, a tensor is not aligned for its domain, a call
+            are in different memory, a storage belongs to two domains, a storage lies in a missing or read-only pool,
+            the storages of a pool exceed the limit, a tensor is not aligned for its domain or pool, a call
             has a register outside the callee's domain, a copy is between two devices without memory visible to the
-            host, or a register of a device has strides. A call of the host may have registers of a host-accessible
-            domain, except for results defined by the call.
+            host and without direct copies, or a register of a device has strides. A call of the host may have registers
+            of a host-accessible domain, except for results defined by the call.
     """
     where = f"function `{function.name}`"
     _check_numbers(where, program, function.domains, function.first_view, "registers owning memory")
+    _check_storage_pools(where, program, function)
     if not function.domains:
         if program.extern_domains:
             _check_code(program, function)
@@ -107,17 +127,53 @@ def check_domains(program: Program, function: VMFunction) -> None:
                 got=program.domain_name(domain),
                 expected=program.domain_name(first),
             )
-        if domain != HOST and tensor.offset % program.domains[domain - 1].alignment:
+        alignment = program.alignment_in(domain, function.pool_of(tensor.storage))
+        if tensor.offset % alignment:
             raise ProgramError(
                 f"{where}, register {registers[number]}",
                 f"is not aligned for `{program.domain_name(domain)}`",
                 got=tensor.offset,
-                expected=f"a multiple of {program.domains[domain - 1].alignment}",
+                expected=f"a multiple of {alignment}",
             )
     for number in range(function.first_view, function.num_registers):
         if not program.is_visible(function.domain_of(number)) and is_strided(function, number):
             raise ProgramError(f"{where}, register {registers[number]}", "has strides in the memory of a device")
     _check_code(program, function)
+
+
+def _check_storage_pools(where: str, program: Program, function: VMFunction) -> None:
+    """Check the pools of a function's storages: existing, writable, and large enough for the storages of known size."""
+    numbers = function.storage_pools
+    if numbers and (len(numbers) != len(function.storages) or not any(numbers)):
+        raise ProgramError(
+            where,
+            "has other numbers of pools than storages",
+            got=list(numbers),
+            expected=f"a number for each of {len(function.storages)} storages, or none if all are 0",
+        )
+    ends: dict[tuple[int, int], int] = {}
+    for index, (nbytes, domain) in enumerate(zip(function.storages, function.storage_domains, strict=True)):
+        number = function.pool_of(index)
+        pools = () if domain == HOST else program.domains[domain - 1].pools
+        location = f"{where}, storage {index}"
+        if number >= max(len(pools), 1):
+            name = program.domain_name(domain)
+            raise ProgramError(
+                location, f"lies in a missing pool of `{name}`", got=number, expected=f"{len(pools)} pools"
+            )
+        if not pools:
+            continue
+        pool = pools[number]
+        if not pool.accesses >= ACCESSES:
+            raise ProgramError(location, f"lies in the pool `{pool.name}` without access to read and write")
+        if isinstance(nbytes, int):
+            alignment = program.alignment_in(domain, number)
+            end = -(-ends.get((domain, number), 0) // alignment) * alignment + nbytes
+            ends[domain, number] = end
+            if pool.nbytes is not None and end > pool.nbytes:
+                raise ProgramError(
+                    location, f"reaches beyond the pool `{pool.name}`", got=end, expected=f"at most {pool.nbytes} bytes"
+                )
 
 
 def _check_code(program: Program, function: VMFunction) -> None:
@@ -155,7 +211,7 @@ def _check_code(program: Program, function: VMFunction) -> None:
 def _check_copy(where: str, program: Program, function: VMFunction, call: Call) -> None:
     (source,), (target,) = call.args, call.results
     domains = function.domain_of(source), function.domain_of(target)
-    if not any(map(program.is_visible, domains)) and domains[0] != domains[1]:
+    if not program.copies_directly(*domains):
         raise ProgramError(
             where,
             "a copy between two devices",

@@ -4,7 +4,9 @@ Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the p
 shortest form; texts are UTF-8 preceded by their length; sequences are preceded by their length; dimensions are the
 canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after the code, version 3 also the
 states after the views. Version 4 has the domains of each function after the states, and the domains of the program and
-of its externs after the functions. Version 5 has the numbers of the devices of the domains at the end. A program
+of its externs after the functions. Version 5 has the numbers of the devices of the domains at the end. Version 6 has
+the pools of each domain and the flag for copies between devices after the domain, and the pools of the storages of each
+function after the function's domains. A program without pools and such copies has version 5 at most. A program also
 without numbers of devices has version 4 at most. A program without domains has version 3 at most, and a program without
 states and domains has version 2 at most. A program without registers sharing memory and without calls writing their own
 inputs has version 1: every version of the machine runs such a program. Therefore every program has exactly one
@@ -17,8 +19,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from byoc_core.dims import Dim, read_dim, read_problem
-from byoc_core.errors import IRTypeError, ProgramError
-from byoc_core.runtime.module import MemoryDomain, TensorSpec
+from byoc_core.errors import IRTypeError, OptionsError, ProgramError
+from byoc_core.runtime.memory import MemoryDomain, Pool
+from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import INSTRUCTIONS, CallKind, FieldKind, Instruction, spec_of
 from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, StateSlot, View, VMFunction
 
@@ -27,15 +30,17 @@ __all__ = ["FORMAT_VERSION", "MAGIC", "decode", "encode"]
 MAGIC = b"BYOC-VM\0"
 """The first bytes of every encoded program."""
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """The newest version written by :func:`encode`; :func:`decode` reads this version and all earlier versions."""
 
 _PLAIN_VERSION = 1
 _VIEW_VERSION = 2
 _STATE_VERSION = 3
 _DOMAIN_VERSION = 4
+_NUMBER_VERSION = 5
 
 _MAX_NUMBER_BYTES = 9
+_ACCESS_BITS = {"read": 1, "write": 2}
 _SPECS_BY_OPCODE = {spec.opcode: spec for spec in INSTRUCTIONS}
 
 _T = TypeVar("_T")
@@ -56,7 +61,7 @@ def encode(program: Program) -> bytes:
     if version >= _DOMAIN_VERSION:
         writer.sequence(program.domains, writer.domain)
         writer.sequence(program.extern_domains, writer.number)
-    if version == FORMAT_VERSION:
+    if version >= _NUMBER_VERSION:
         writer.sequence(program.device_numbers, writer.number)
     return MAGIC + version.to_bytes(2, "little") + bytes(writer.data)
 
@@ -89,7 +94,7 @@ def decode(data: bytes) -> Program:
     has_domains = version >= _DOMAIN_VERSION
     domains = reader.sequence(reader.domain) if has_domains else ()
     extern_domains = reader.sequence(reader.number) if has_domains else ()
-    device_numbers = reader.sequence(reader.number) if version == FORMAT_VERSION else ()
+    device_numbers = reader.sequence(reader.number) if version >= _NUMBER_VERSION else ()
     if reader.position != len(data):
         raise reader.error("bytes after the end of the program")
     program = Program(functions, externs, constants, domains, extern_domains, device_numbers)
@@ -99,8 +104,10 @@ def decode(data: bytes) -> Program:
 
 
 def _version_of(program: Program) -> int:
-    if program.device_numbers:
+    if any(d.pools or d.peer_copies for d in program.domains) or any(f.storage_pools for f in program.functions):
         return FORMAT_VERSION
+    if program.device_numbers:
+        return _NUMBER_VERSION
     if program.domains or program.extern_domains or any(function.domains for function in program.functions):
         return _DOMAIN_VERSION
     if any(function.states for function in program.functions):
@@ -200,11 +207,22 @@ class _Writer:
             self.sequence(value.states, self.state)
         if self._version >= _DOMAIN_VERSION:
             self.sequence(value.domains, self.number)
+        if self._version == FORMAT_VERSION:
+            self.sequence(value.storage_pools, self.number)
 
     def domain(self, value: MemoryDomain) -> None:
         self.text(value.name)
         self.number(value.alignment)
         self.number(value.host_accessible)
+        if self._version == FORMAT_VERSION:
+            self.sequence(value.pools, self.pool)
+            self.number(value.peer_copies)
+
+    def pool(self, value: Pool) -> None:
+        self.text(value.name)
+        self.number(0 if value.nbytes is None else value.nbytes + 1)  # 0 for no limit
+        self.number(value.alignment)
+        self.number(sum(bit for access, bit in _ACCESS_BITS.items() if access in value.accesses))
 
 
 class _Reader:
@@ -330,10 +348,27 @@ class _Reader:
             self.sequence(self.view) if self.version >= _VIEW_VERSION else (),
             self.sequence(self.state) if self.version >= _STATE_VERSION else (),
             self.sequence(self.number) if self.version >= _DOMAIN_VERSION else (),
+            self.sequence(self.number) if self.version == FORMAT_VERSION else (),
         )
 
     def domain(self) -> MemoryDomain:
-        return MemoryDomain(self.text(), self.number(), self.flag("a host-accessible domain"))
+        return MemoryDomain(
+            self.text(),
+            self.number(),
+            self.flag("a host-accessible domain"),
+            self.sequence(self.pool) if self.version == FORMAT_VERSION else (),
+            self.flag("copies between devices") if self.version == FORMAT_VERSION else False,
+        )
+
+    def pool(self) -> Pool:
+        name, limit, alignment, bits = self.text(), self.number(), self.number(), self.number()
+        if bits >= 1 << len(_ACCESS_BITS):
+            raise self.error("unknown accesses of a pool", got=bits)
+        accesses = frozenset(access for access, bit in _ACCESS_BITS.items() if bits & bit)
+        try:
+            return Pool(name, limit - 1 if limit else None, alignment, accesses)
+        except OptionsError as error:
+            raise self.error(f"a pool without meaning: {error}") from error
 
     def flag(self, subject: str) -> bool:
         value = self.number()

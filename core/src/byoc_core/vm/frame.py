@@ -86,10 +86,16 @@ class Frame:
             if run is None or domain == HOST:
                 self.registers[first + index] = np.ndarray(shape, to_numpy(tensor.dtype), self._arena, start + offset)
             else:
-                self.registers[first + index] = run.content_at(first + index, domain, offset, tensor.dtype, shape)
+                memory = domain, function.pool_of(tensor.storage)
+                self.registers[first + index] = run.content_at(first + index, memory, offset, tensor.dtype, shape)
         if linked.views is not None:
             self.fill_views = linked.views.prepare(self.registers, layout.views)
         self.sizes = sizes
+
+    def release(self) -> None:
+        """End a call: give up the work of devices, and memory of devices needed by other calls."""
+        if self.device_run is not None and self.device_run.release():
+            self.sizes = None
 
     def base_of(self, number: int) -> tuple[int, ConcreteView]:
         """Return the base of the view in a register, and the view for the sizes of the call."""

@@ -248,9 +248,9 @@ class LinkedFunction:
         cached = self._layout
         if cached is not None and (cached[0] is sizes or cached[0] == sizes):
             return cached[1]
-        alignment = None if self.devices is None else self.devices.alignment
+        program = None if self.devices is None else self.program
         try:
-            layout = lay_out(self.function, sizes, self.views, alignment)
+            layout = lay_out(self.function, sizes, self.views, program)
         except CallError:
             self.result_types(sizes)  # a result of a negative size is an error with the name of the result
             raise
@@ -296,6 +296,7 @@ class LinkedFunction:
             self.result_types(sizes)
             frame = Frame(self)
             frame.resize(sizes)
+            frame.release()
             self._pool.append(frame)
         except (CallError, ExecutionError):
             return
@@ -368,7 +369,11 @@ class LinkedFunction:
         except IndexError:
             frame = Frame(self)
         if frame.sizes is not sizes and frame.sizes != sizes:
-            frame.resize(sizes)
+            try:
+                frame.resize(sizes)
+            except BaseException:
+                self._pool.append(frame)  # with its memory, for calls of other sizes
+                raise
         registers = frame.registers
         num_params = len(self.function.params)
         registers[:num_params] = inputs
@@ -392,8 +397,7 @@ class LinkedFunction:
             registers[self.first_dynamic : self.function.first_view] = [None] * len(self.function.dynamics)
             if self.views is not None:
                 self.views.clear(registers)
-            if frame.device_run is not None:
-                frame.device_run.release()
+            frame.release()
             self._pool.append(frame)
 
     def _run_blocks(self, registers: list[Any]) -> list[NDArray]:

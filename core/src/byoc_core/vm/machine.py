@@ -232,7 +232,11 @@ class VirtualMachine:
         return self[name].run(inputs, out, state, on_device=on_device)
 
     def bind(
-        self, name: str, inputs: Mapping[str, object], out: Mapping[str, object] | None = None
+        self,
+        name: str,
+        inputs: Mapping[str, object],
+        out: Mapping[str, object] | None = None,
+        state: State | None = None,
     ) -> Callable[[], Any]:
         """Return a callable without arguments to run a function on exactly these buffers as fast as possible.
 
@@ -244,15 +248,17 @@ class VirtualMachine:
             inputs: every input, by name: C-contiguous and aligned arrays of the host, readable without conversion.
             out: buffers for some or all results, by name; the others are allocated once, here. A buffer must not
                 overlap another array. No buffer lies on a device.
+            state: the values kept from call to call; by default the state owned by the machine. Each call uses the
+                present values, also after ``reset`` and ``load``.
 
         Returns:
             The callable, returning the result, or a tuple of all results unless there is exactly one.
 
         Raises:
-            CallError: an unknown or missing name, an argument unfit or in need of a copy, an overlapping buffer, or a
-                result of a size only known after the run.
+            CallError: an unknown or missing name, an argument unfit or in need of a copy, an overlapping buffer, a
+                result of a size only known after the run, or a size moving with the length of a state.
         """
-        return self[name].bind(inputs, out)
+        return self[name].bind(inputs, out, state)
 
     def __repr__(self) -> str:
         return f"<virtual machine: {', '.join(self.functions)}>"

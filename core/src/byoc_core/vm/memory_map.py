@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from byoc_core.dims import Dim, evaluate, exact_div, shape_symbols
 from byoc_core.errors import CallError, IRTypeError
+from byoc_core.runtime.place_laws import find_overlap
 from byoc_core.runtime.plan_storage import Interval, peak_nbytes
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.footprints import Footprints
@@ -71,6 +72,8 @@ class MemoryMap:
         num_instructions: the instructions of the function.
         alignment: the alignment in bytes of the arena and of the offsets of buffers.
         domain: the name of the memory domain.
+        pool: the name of the pool of the domain; empty for memory without stated pools.
+        limit_nbytes: the limit of the pool; ``None`` without a limit.
     """
 
     function: str
@@ -79,6 +82,8 @@ class MemoryMap:
     num_instructions: int
     alignment: int = ALIGNMENT
     domain: str = "host"
+    pool: str = ""
+    limit_nbytes: int | None = None
 
     @property
     def is_symbolic(self) -> bool:
@@ -105,6 +110,19 @@ class MemoryMap:
         """The sum of all buffers: the arena without reuse."""
         return sum((buffer.nbytes for buffer in self.buffers), 0)
 
+    def find_overlap(self) -> tuple[str, str] | None:
+        """Return the names of two buffers live at the same time with common bytes; ``None`` without such two.
+
+        Raises:
+            CallError: sizes are symbolic.
+        """
+        offsets = [buffer.offset for buffer in self.buffers if isinstance(buffer.offset, int)]
+        if self.intervals is None or len(offsets) < len(self.buffers):
+            dims = [dim for buffer in self.buffers for dim in (buffer.nbytes, buffer.offset)]
+            raise _missing_sizes(self.function, shape_symbols(dims))
+        found = find_overlap(self.intervals, offsets)
+        return None if found is None else (self.buffers[found[0]].name, self.buffers[found[1]].name)
+
     def live_nbytes(self) -> tuple[int, ...]:
         """Return the live bytes at each instruction.
 
@@ -121,9 +139,13 @@ class MemoryMap:
 
 
 def memory_map(
-    program: Program, function: VMFunction, sizes: Mapping[str, int] | None = None, domain: int = HOST
+    program: Program,
+    function: VMFunction,
+    sizes: Mapping[str, int] | None = None,
+    domain: int = HOST,
+    pool: int = 0,
 ) -> MemoryMap:
-    """Return the buffers of a function of a program in a domain.
+    """Return the buffers of a function of a program in a domain, or in a pool of the domain.
 
     A tensor and its views are a buffer: calls in place write a view, or the same tensor again. Tensors with shared
     bytes and intersecting live ranges are a buffer too. A live range reaches from the first to the last instruction
@@ -135,6 +157,7 @@ def memory_map(
         function: a function of the program.
         sizes: the sizes of the inputs' symbols; ``None`` leaves symbolic sizes as symbols.
         domain: the number of the domain.
+        pool: the index of the pool among the pools of the domain; 0 for a domain without stated pools.
 
     Raises:
         ProgramError: the program breaks a law.
@@ -148,9 +171,10 @@ def memory_map(
         group
         for group in _join_tensors(function, [ranges.get(index, (0, 0)) for index in range(len(function.tensors))])
         if function.domain_of(function.first_tensor + group.tensors[0]) == domain
+        and function.pool_of(group.storage) == pool
     ]
-    alignment = ALIGNMENT if domain == HOST else max(ALIGNMENT, program.domains[domain - 1].alignment)
-    starts, arena_nbytes = _lay_out(function, domain, alignment)
+    alignment, memory = program.alignment_in(domain, pool), program.pool(domain, pool)
+    starts, arena_nbytes = _lay_out(function, domain, pool, alignment)
     workspaces = _find_workspaces(function)
     writers = _find_writers(program, function)
     views: dict[int, list[int]] = {}
@@ -159,6 +183,8 @@ def memory_map(
     buffers = tuple(_new_buffer(function, group, starts, views, workspaces, writers) for group in groups)
     name = program.domain_name(domain)
     found = MemoryMap(function.name, buffers, arena_nbytes, len(function.code), alignment, name)
+    if memory is not None:
+        found = replace(found, pool=memory.name, limit_nbytes=memory.nbytes)
     return found if sizes is None else _at_sizes(found, sizes)
 
 
@@ -220,17 +246,17 @@ def _join_tensors(function: VMFunction, ranges: Sequence[tuple[int, int]]) -> li
     return sorted((*ended, *live), key=lambda group: group.tensors)
 
 
-def _lay_out(function: VMFunction, domain: int, alignment: int) -> tuple[list[Dim], Dim]:
-    """Return the start of each storage in the arena of a domain, and the bytes of the arena without padding at the end.
+def _lay_out(function: VMFunction, domain: int, pool: int, alignment: int) -> tuple[list[Dim], Dim]:
+    """Return the start of each storage in the arena of a pool, and the bytes of the arena without padding at the end.
 
-    Storages of other domains take no bytes.
+    Storages of other domains and pools take no bytes.
     """
     starts: list[Dim] = []
     start: Dim = 0
     end: Dim = 0
-    for nbytes, found in zip(function.storages, function.storage_domains, strict=True):
+    for index, (nbytes, found) in enumerate(zip(function.storages, function.storage_domains, strict=True)):
         starts.append(start)
-        if found != domain:
+        if found != domain or function.pool_of(index) != pool:
             continue
         end = start + nbytes
         is_aligned = exact_div(nbytes, alignment) is not None

@@ -17,7 +17,8 @@ The arena of a frame holds the function's storages one after the other, each ali
 
 Memory belongs to domains, counted from 1 in the order of :attr:`Program.domains`; :data:`HOST` is the memory of numpy
 arrays. Each register lies in a single domain, params and results in the host's. A storage holds tensors of a single
-domain, so each domain has an arena of its own. Only copies take registers of different domains. Each device of a
+domain, so each domain has an arena of its own: one for each pool of the domain, if pools are stated
+(:class:`~byoc_core.runtime.memory.Pool`). Only copies take registers of different domains. Each device of a
 program has a domain of its own: several devices with one kind of memory are several domains of equal
 :class:`~byoc_core.runtime.module.MemoryDomain`, told apart by the numbers in :attr:`Program.device_numbers`.
 """
@@ -32,7 +33,8 @@ from enum import Enum
 from byoc_core.dims import Dim, bound_symbols, exact_div, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.opset.layout import Layout, is_compact, row_major
-from byoc_core.runtime.module import MemoryDomain, TensorSpec
+from byoc_core.runtime.memory import MemoryDomain, Pool
+from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import Call, CallKind, Instruction
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "StateSlot",
     "VMFunction",
     "View",
+    "copies_directly",
     "nbytes_of",
 ]
 
@@ -188,6 +191,8 @@ class VMFunction:
         views: registers naming memory of other registers.
         states: params and results in one buffer.
         domains: the domain of each register owning memory, by register number; empty if all memory is the host's.
+        storage_pools: for each storage, the index of its pool among the pools of the domain; empty if all are 0, as for
+            domains without stated pools.
     """
 
     name: str
@@ -201,6 +206,7 @@ class VMFunction:
     views: tuple[View, ...] = ()
     states: tuple[StateSlot, ...] = ()
     domains: tuple[int, ...] = ()
+    storage_pools: tuple[int, ...] = ()
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -262,6 +268,10 @@ class VMFunction:
                 found[tensor.storage] = self.domains[number]
         return tuple(found)
 
+    def pool_of(self, storage: int) -> int:
+        """Return the index of a storage's pool among the pools of its domain."""
+        return self.storage_pools[storage] if self.storage_pools else 0
+
     def nbytes_in(self, domain: int) -> Dim:
         """Return the bytes of a domain's storages, needed by a running call for planned memory of the domain."""
         if not self.domains:
@@ -318,6 +328,23 @@ class Program:
         """Return the number of a domain's device among the program's devices of the same memory."""
         return self.device_numbers[domain - 1] if self.device_numbers else 0
 
+    def copies_directly(self, source: int, target: int) -> bool:
+        """Return whether a copy needs no way over the host's memory: see :func:`copies_directly`."""
+        domains = (None, *self.domains)
+        return source == target or copies_directly(domains[source], domains[target])
+
+    def pool(self, domain: int, index: int) -> Pool | None:
+        """Return a pool of a domain; ``None`` for memory without stated pools."""
+        pools = () if domain == HOST else self.domains[domain - 1].pools
+        return pools[index] if pools else None
+
+    def alignment_in(self, domain: int, pool: int) -> int:
+        """Return the alignment of storages in a pool of a domain."""
+        if domain == HOST:
+            return ALIGNMENT
+        found = self.pool(domain, pool)
+        return max(ALIGNMENT, self.domains[domain - 1].alignment, 1 if found is None else found.alignment)
+
     def domain_name(self, domain: int) -> str:
         """Return the name of a domain: ``host``, or the name of the memory with the device's number, such as ``npu:1``.
 
@@ -354,6 +381,16 @@ class Program:
         return tuple(
             Register(kind, index, item.dtype, item.shape) for kind, items in groups for index, item in enumerate(items)
         )
+
+
+def copies_directly(source: MemoryDomain | None, target: MemoryDomain | None) -> bool:
+    """Return whether a copy between two domains needs no way over the host's memory; ``None`` is the host's memory.
+
+    The host reads and writes host-accessible memory; devices of one memory may copy to each other.
+    """
+    if source is None or target is None or source.host_accessible or target.host_accessible:
+        return True
+    return source == target and source.peer_copies
 
 
 def nbytes_of(shape: Iterable[Dim], dtype: str) -> Dim:

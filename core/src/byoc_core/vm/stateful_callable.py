@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from byoc_core.dims import LinearTerms, linear_terms
-from byoc_core.errors import CallError
-from byoc_core.runtime.arguments import argument_places, bind_symbols
+import numpy as np
+
+from byoc_core.dims import LinearTerms, linear_terms, shape_symbols
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import CallError, ExecutionError
+from byoc_core.runtime.arguments import argument_places, bind_symbols, concrete_shape
 from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.vm.bound_arguments import fix_arguments
+from byoc_core.vm.bound_call import BoundCall
 from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.machine_choice import MachineChoice
 from byoc_core.vm.program import HOST
@@ -94,13 +99,71 @@ class StatefulCallable(VMCallable):
         values = [inputs[name] for name in self._input_names]
         return self._run_on(self._state if state is None else state, values, out, on_device=on_device)
 
-    def bind(self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> Callable[[], Any]:
-        """Refuse: a call changes the buffers of states.
+    def bind(
+        self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None, state: State | None = None
+    ) -> Callable[[], Any]:
+        """Bind the function to fixed buffers and a state; see :meth:`byoc_core.VirtualMachine.bind`."""
+        where = f"function `{self.name}`"
+        check_names(where, "input", inputs, self.params, complete=True)
+        check_names(where, "output", out or {}, self.results, complete=False)
+        owner = self._state if state is None else state
+        self._check_fixed_sizes(where)
+        with owner.calling(self._infos):
+            known_sizes = owner.known_sizes()
+        arguments = fix_arguments(where, self.params, self.results, inputs, out or {}, self._new_results, known_sizes)
+        buffers = dict(zip(self._output_places, arguments.outputs, strict=True))
+
+        def run() -> None:
+            arguments.refresh()
+            with owner.calling(self._infos):
+                present_sizes = owner.known_sizes()
+                sizes = {**arguments.sizes, **present_sizes}
+                for name in present_sizes.keys() - self._lengths:
+                    if sizes[name] != arguments.sizes[name]:
+                        problem = f"is bound to arrays of another size `{name}` than the state's"
+                        raise CallError(where, problem, got=arguments.sizes[name], expected=sizes[name])
+                self._advance(
+                    owner,
+                    arguments.inputs,
+                    sizes,
+                    lambda values, states: self._run_linked(
+                        values, [*map({**buffers, **states}.get, range(len(self._linked.function.results)))], sizes
+                    ),
+                )
+
+        outputs = arguments.outputs
+        return BoundCall(run, outputs[0] if len(outputs) == 1 else tuple(outputs))
+
+    @property
+    def _lengths(self) -> frozenset[str]:
+        """The symbols of moving lengths."""
+        return frozenset(info.length_symbol for info in self._infos if info.length_symbol is not None)
+
+    def _check_fixed_sizes(self, where: str) -> None:
+        """Check the sizes of inputs and results: the same in each call.
 
         Raises:
-            CallError: always.
+            CallError: a size moves with the length of a state, or is known only after a run.
         """
-        raise CallError(f"function `{self.name}`", "has states and cannot be bound to fixed buffers")
+        lengths = self._lengths
+        for role, specs in (("input", self.params), ("result", self.results)):
+            for spec in specs:
+                if not lengths.isdisjoint(shape_symbols(spec.shape)):
+                    problem = f"cannot be bound: the size of {role} `{spec.name}` moves with the length of a state"
+                    raise CallError(where, problem)
+        for index, spec in zip(self._output_places, self.results, strict=True):
+            if not self._linked.early_results[index]:
+                raise CallError(where, f"cannot be bound: the size of result `{spec.name}` is known only after a run")
+
+    def _new_results(self, sizes: dict[str, int]) -> list[NDArray]:
+        where = f"function `{self.name}`"
+        try:
+            return [
+                np.empty(concrete_shape(spec, sizes, f"{where}, result `{spec.name}`"), to_numpy(spec.dtype))
+                for spec in self.results
+            ]
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise ExecutionError(where, "the results cannot be allocated") from error
 
     def sizes_of(self, inputs: Sequence[object], known_sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the size of each symbol; see :meth:`VMCallable.sizes_of`."""
@@ -117,7 +180,6 @@ class StatefulCallable(VMCallable):
         *,
         on_device: bool = False,
     ) -> NDArray | tuple[NDArray, ...]:
-        linked, infos = self._linked, self._infos
         if len(values) != len(self._plain_inputs):
             raise CallError(
                 f"function `{self.name}`",
@@ -125,26 +187,49 @@ class StatefulCallable(VMCallable):
                 got=len(values),
                 expected=f"{len(self._plain_inputs)} ({', '.join(self._input_names)})" if values else "none",
             )
-        with state.calling(infos):
+        with state.calling(self._infos):
             arrays, sizes = self._accept(values, state.known_sizes())
-            if not state.has_buffers:
-                state.allocate(sizes)
-            lengths = state.next_lengths(sizes)
-            state.reserve(lengths)
-            arguments = self._with_states(arrays, state.read())
-            state_buffers = dict(zip((info.slot.result for info in infos), state.write(lengths), strict=True))
-            try:
-                results = self._run_into(arguments, sizes, out or {}, state_buffers, on_device=on_device)
-            except CallError:
-                if not all(linked.early_results):  # the call ended after the run, because of a size learnt by the run
-                    state.spoil()
-                raise
-            except BaseException:
-                state.spoil()
-                raise
-            state.finish(lengths)
+            results = self._advance(
+                state,
+                arrays,
+                sizes,
+                lambda arguments, buffers: self._run_into(arguments, sizes, out or {}, buffers, on_device=on_device),
+            )
         found = tuple(results[index] for index in self._output_places)
         return found[0] if len(found) == 1 else found
+
+    def _advance(
+        self,
+        state: State,
+        arrays: Sequence[Any],
+        sizes: dict[str, int],
+        run: Callable[[list[Any], dict[int, Any]], list[Any]],
+    ) -> list[Any]:
+        """Run the function on a held state, and take over the new values.
+
+        Args:
+            state: the state, held by the caller.
+            arrays: the inputs without states.
+            sizes: the size of each symbol.
+            run: takes all arguments, and the buffers of the new values by index of the result; returns all results.
+        """
+        if not state.has_buffers:
+            state.allocate(sizes)
+        lengths = state.next_lengths(sizes)
+        state.reserve(lengths)
+        arguments = self._with_states(arrays, state.read())
+        buffers = dict(zip((info.slot.result for info in self._infos), state.write(lengths), strict=True))
+        try:
+            results = run(arguments, buffers)
+        except CallError:
+            if not all(self._linked.early_results):  # the call ended after the run, because of a size learnt by the run
+                state.spoil()
+            raise
+        except BaseException:
+            state.spoil()
+            raise
+        state.finish(lengths)
+        return results
 
     def _with_states(self, values: Sequence[Any], old_values: Sequence[StateBuffer]) -> list[Any]:
         """Return the arguments of the linked function."""

@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from byoc_core.errors import CallError, near_names
-from byoc_core.runtime.arguments import (
-    argument_places,
-    as_input,
-    as_output,
-    bind_symbols,
-    join_inputs,
-    separate_outputs,
-)
+from byoc_core.runtime.arguments import argument_places, as_output, bind_symbols, join_inputs, separate_outputs
 from byoc_core.runtime.device_arrays import DeviceArray
 from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.vm.bound_arguments import fix_arguments
 from byoc_core.vm.bound_call import BoundCall
 from byoc_core.vm.device_results import DeviceResults
 from byoc_core.vm.linked_function import LinkedFunction
@@ -162,8 +156,12 @@ class VMCallable:
         )
         return found[0] if len(found) == 1 else tuple(found)
 
-    def bind(self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> Callable[[], Any]:
+    def bind(
+        self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None, state: State | None = None
+    ) -> Callable[[], Any]:
         """Bind the function to fixed buffers; see :meth:`VirtualMachine.bind`."""
+        if state is not None:
+            raise self._stateless()
         linked = self._linked
         where = f"function `{self.name}`"
         check_names(where, "input", inputs, self.params, complete=True)
@@ -173,32 +171,15 @@ class VMCallable:
                 spec.name for spec, early in zip(self.results, linked.early_results, strict=True) if not early
             )
             raise CallError(where, f"cannot be bound: the size of result `{unknown_size}` is known only after a run")
-        locations = argument_places(where, "input", self.params)
-        arrays = [as_input(inputs[spec.name], spec, locations[i], is_fixed=True) for i, spec in enumerate(self.params)]
-        for index, (spec, array) in enumerate(zip(self.params, arrays, strict=True)):
-            _check_fixed(array, inputs[spec.name], locations[index])
-        sizes = bind_symbols(self.params, arrays, locations)
-        locations = argument_places(where, "output", self.results)
-        outputs = linked.result_buffers(None, sizes)
-        named_outputs = dict(out or {})
-        for index, spec in enumerate(self.results):
-            if spec.name in named_outputs:
-                outputs[index] = as_output(named_outputs[spec.name], spec, locations[index])
-                _check_fixed(outputs[index], named_outputs[spec.name], locations[index])
-        bind_symbols(self.results, outputs, locations, sizes=dict(sizes))
-        buffers, finish = separate_outputs(arrays, outputs, locations)
-        if finish is not None:
-            index = next(i for i, (own, output) in enumerate(zip(buffers, outputs, strict=True)) if own is not output)
-            raise CallError(locations[index], "cannot be bound: the buffer shares memory with an input")
-        bools = [index for index, spec in enumerate(self.params) if spec.dtype == "bool"]
-        if not bools:
-            return self._bind_linked(arrays, outputs, sizes)
-        own = {index: np.empty_like(arrays[index]) for index in bools}
-        call = self._bind_linked([own.get(index, array) for index, array in enumerate(arrays)], outputs, sizes)
+        arguments = fix_arguments(
+            where, self.params, self.results, inputs, out or {}, lambda sizes: linked.result_buffers(None, sizes)
+        )
+        call = self._bind_linked(arguments.inputs, arguments.outputs, arguments.sizes)
+        if not arguments.clean:
+            return call
 
         def run_on_clean_bools() -> Any:
-            for index, clean in own.items():
-                np.not_equal(arrays[index].view(np.uint8), 0, out=clean)
+            arguments.refresh()
             return call()
 
         return run_on_clean_bools
@@ -268,17 +249,6 @@ class VMCallable:
 
     def __repr__(self) -> str:
         return f"<VM function {self.name}>"
-
-
-def _check_fixed(array: NDArray, value: object, where: str) -> None:
-    """Check an argument for permanent use in place, without a copy."""
-    is_copy = array is not value and array.flags.owndata
-    if is_copy or not (array.flags.c_contiguous and array.flags.aligned):
-        raise CallError(
-            where,
-            "cannot be bound: each call would copy the array",
-            expected="a C-contiguous and aligned array",
-        )
 
 
 def check_names(

@@ -45,7 +45,7 @@ def byoc_estimate(function: Function) -> Estimate:
     for binding in function.walk():
         flops, nbytes = (evaluate(count(binding.context()), {}) for count in (binding.op.flops, binding.op.nbytes))
         seconds += _LAUNCH_SECONDS + flops / _FLOPS_PER_SECOND + nbytes / _BYTES_PER_SECOND
-    return Estimate(seconds, _CALL_SECONDS, _COPIED_BYTES_PER_SECOND)
+    return Estimate(seconds, _CALL_SECONDS, _COPIED_BYTES_PER_SECOND, peer_bytes_per_second=_COPIED_BYTES_PER_SECOND)
 
 
 @hookimpl

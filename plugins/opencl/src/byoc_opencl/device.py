@@ -19,7 +19,7 @@ from byoc_core.runtime.module import MemoryDomain, NDArray
 from byoc_opencl.program import DOMAIN
 from byoc_opencl.source import complete_source
 
-__all__ = ["BuiltProgram", "Kernel", "OpenClDevice", "OpenClEvent", "OpenClStream"]
+__all__ = ["BuiltProgram", "Kernel", "OpenClDevice", "OpenClEvent", "OpenClStream", "SharedContext"]
 
 _DLPACK_OPENCL = 4
 """``kDLOpenCL``."""
@@ -101,6 +101,26 @@ class OpenClEvent:
         self.number = number
 
 
+class SharedContext:
+    """The OpenCL context of some devices of a driver, opened by the first use: devices of a context copy directly.
+
+    Args:
+        devices: the devices, or parts of devices.
+    """
+
+    def __init__(self, devices: Sequence[cl.Device]) -> None:
+        self._devices = list(devices)
+        self._lock = threading.Lock()
+        self._opened: cl.Context | None = None
+
+    def open(self) -> cl.Context:
+        """Return the context."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = cl.Context(self._devices)
+            return self._opened
+
+
 class OpenClDevice(Device):
     """A device of an OpenCL driver.
 
@@ -108,14 +128,16 @@ class OpenClDevice(Device):
         device: the device, or a part of a device.
         index: the number among the devices.
         process: the process with the loaded driver; by default this process.
+        context: the context of the device and of others; by default a context of the device alone.
     """
 
-    def __init__(self, device: cl.Device, index: int, process: int | None = None) -> None:
+    def __init__(
+        self, device: cl.Device, index: int, process: int | None = None, context: SharedContext | None = None
+    ) -> None:
         self._device = device
         self._index = index
         self._process = os.getpid() if process is None else process
-        self._lock = threading.Lock()
-        self._opened: cl.Context | None = None
+        self._shared = SharedContext([device]) if context is None else context
         self._build_lock = threading.Lock()
         self._programs: WeakValueDictionary[str, BuiltProgram] = WeakValueDictionary()
         self._recent: deque[BuiltProgram] = deque(maxlen=_MOST_PROGRAMS)
@@ -140,10 +162,7 @@ class OpenClDevice(Device):
     @property
     def _context(self) -> cl.Context:
         self._check_process()
-        with self._lock:
-            if self._opened is None:
-                self._opened = cl.Context([self._device])
-            return self._opened
+        return self._shared.open()
 
     def _check_process(self) -> None:
         """Check for use in a forked child: drivers and their threads do not survive a fork."""
@@ -172,7 +191,7 @@ class OpenClDevice(Device):
         if self._device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         try:
-            program = cl.Program(self._context, complete_source(source)).build(options=options)
+            program = cl.Program(self._context, complete_source(source)).build(options, [self._device])
             return {kernel.function_name: self._kernel(kernel) for kernel in program.all_kernels()}
         except cl.Error as error:
             raise ExecutionError(
@@ -246,6 +265,33 @@ class OpenClDevice(Device):
                 dst_offset=target.offset,
                 byte_count=source.nbytes,
             )
+
+    def copies_to(self, peer: Device) -> bool:
+        """Return whether another device has the same context."""
+        return isinstance(peer, OpenClDevice) and peer._shared is self._shared
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        """Enqueue a copy on the queue of the other device, between events of both queues."""
+        if not isinstance(peer, OpenClDevice):
+            raise TypeError(f"no OpenCL device: {peer!r}")
+        own, other = self._stream(stream), peer._stream(peer_stream)
+        if not source.nbytes:
+            return
+        before = cl.enqueue_marker(own.queue)
+        own.queue.flush()
+        copied = cl.enqueue_copy(
+            other.queue,
+            _buffer_of(target.buffer),
+            _buffer_of(source.buffer),
+            src_offset=source.offset,
+            dst_offset=target.offset,
+            byte_count=source.nbytes,
+            wait_for=[before],
+        )
+        other.queue.flush()
+        cl.enqueue_barrier(own.queue, wait_for=[copied])
 
     @property
     def dlpack_device(self) -> tuple[int, int]:

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 __all__ = ["DOMAIN", "DeviceFunction", "DeviceProgram", "Launch", "Part", "decode", "encode"]
 
-DOMAIN = MemoryDomain("opencl", alignment=128)
-"""Memory of OpenCL devices: buffers are aligned to the largest type of OpenCL C."""
+DOMAIN = MemoryDomain("opencl", alignment=128, peer_copies=True)
+"""Memory of OpenCL devices: buffers are aligned to the largest type of OpenCL C. Devices of a driver copy directly."""
 
 _KERNEL = re.compile(r"__kernel void (\w+)\(([^()]*)\)")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from byoc_core.errors import UntrustedCodeError
 from byoc_core.runtime.devices import Device
@@ -11,6 +12,9 @@ from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, Status, hookimpl
 from byoc_opencl.drivers import find_cl_devices, status
 from byoc_opencl.module import OpenClModule
 from byoc_opencl.program import decode, encode
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 __all__ = [
     "byoc_check_payload",
@@ -36,13 +40,20 @@ def byoc_runtime_status() -> Status:
 
 @hookimpl
 def byoc_devices() -> Sequence[Device]:
-    """Return the devices of all drivers, GPUs before processors."""
+    """Return the devices of all drivers, GPUs before processors; the devices of a driver copy to each other."""
     found = find_cl_devices()
     if not found.devices:
         return ()
-    from byoc_opencl.device import OpenClDevice
+    from byoc_opencl.device import OpenClDevice, SharedContext
 
-    return [OpenClDevice(device, index, found.process) for index, device in enumerate(found.devices)]
+    groups: dict[object, list[cl.Device]] = {}
+    for device in found.devices:
+        groups.setdefault(device.platform, []).append(device)
+    contexts = {platform: SharedContext(devices) for platform, devices in groups.items()}
+    return [
+        OpenClDevice(device, index, found.process, contexts[device.platform])
+        for index, device in enumerate(found.devices)
+    ]
 
 
 @hookimpl

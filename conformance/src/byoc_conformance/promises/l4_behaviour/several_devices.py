@@ -114,7 +114,15 @@ def _check_pipe(subject: Subject, attempt: Attempt, pipe: _Pipe) -> bool:
         when = f"twice, on {label_of(devices[0])} and then on a second device of the same memory"
         agree(subject, example, inputs, found, expected, when)
     num_inputs, num_results = len(example.inputs), len(expected)
-    limits = ((num_inputs, 1), (num_inputs, num_results))
+    is_direct = program.copies_directly(1, 2) and devices[0].copies_to(devices[1])
+    limits = (
+        ((num_inputs, 0), (num_inputs - 1, num_results)) if is_direct else ((num_inputs, 1), (num_inputs, num_results))
+    )
+    if devices[0].work.copies_to_peers != _CALLS * is_direct:
+        raise FailedError(
+            f"{example.name}: {_CALLS} calls copied {devices[0].work.copies_to_peers} values directly to the second "
+            f"device, not {_CALLS * is_direct}"
+        )
     for number, (device, (into, out), limit) in enumerate(zip(devices, before, limits, strict=True)):
         copied = device.work.copies_in - into, device.work.copies_out - out
         if copied[0] > _CALLS * limit[0] or copied[1] > _CALLS * limit[1]:

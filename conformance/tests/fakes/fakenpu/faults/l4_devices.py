@@ -9,12 +9,14 @@ import numpy as np
 from byoc_core.runtime import GraphModule
 from byoc_core.runtime.devices import Device, DeviceTensor
 from byoc_core.runtime.hooks import hookimpl
+from byoc_core.runtime.memory import Pool
 from byoc_core.runtime.module import CallTraits, PackedFunction
 from byoc_core.runtime.protected_device import DeviceStream, ProtectedDevice
 
 from fakenpu.faults.fault import Change, Fault
 
 _CAPACITY = 1 << 30
+_POOLS = (Pool("sram", 1024), Pool("dram", alignment=128), Pool("rom", 1 << 16, accesses=frozenset({"read"})))
 
 
 def _runs_on(
@@ -23,6 +25,8 @@ def _runs_on(
     wrap: Callable[[PackedFunction], Callable[..., object]] = lambda function: function.impl,
     *,
     only_first: bool = False,
+    peer_copies: bool = False,
+    pools: Sequence[Pool] = (),
 ) -> Change:
     """Run all functions on one of two devices.
 
@@ -31,10 +35,15 @@ def _runs_on(
         after: called with the tensors after each function, by the device.
         wrap: returns the implementation run by the device.
         only_first: whether work on the second device is forgotten.
+        peer_copies: whether the devices copy directly to each other.
+        pools: the pools of the devices' memory.
     """
 
     def change(names: dict[str, Any]) -> None:
-        devices = [device_class("fakenpu", index, capacity=_CAPACITY, is_lazy=True) for index in range(2)]
+        devices = [
+            device_class("fakenpu", index, capacity=_CAPACITY, is_lazy=True, peer_copies=peer_copies, pools=pools)
+            for index in range(2)
+        ]
         device = devices[0]
         sound: type[GraphModule] = names["FakeModule"]
 
@@ -73,6 +82,42 @@ class _WrongCopies(ProtectedDevice):
     def copy_within(self, source: DeviceTensor, target: DeviceTensor, stream: object) -> None:
         with self.opened([source, target]) as (read, written):
             written[...] = read
+
+
+class _WrongPeerCopies(ProtectedDevice):
+    """Copies to the other device overtake the work of this device."""
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        assert isinstance(peer, ProtectedDevice)
+        with self.opened([source]) as (read,), peer.opened([target]) as (written,):
+            written[...] = read
+
+
+class _ForgetsPeerCopies(ProtectedDevice):
+    """Copies nothing to the other device."""
+
+    def copy_to_peer(
+        self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object
+    ) -> None:
+        self.count(copies_to_peers=1)
+
+
+class _ForgetsPool(ProtectedDevice):
+    """Declares a read-only pool without memory."""
+
+    def allocate_in(self, pool: str, nbytes: int) -> object:
+        if pool == "rom":
+            return super(ProtectedDevice, self).allocate_in(pool, nbytes)
+        return super().allocate_in(pool, nbytes)
+
+
+class _IgnoresLimits(ProtectedDevice):
+    """Returns a small buffer for any size in a pool."""
+
+    def allocate_in(self, pool: str, nbytes: int) -> object:
+        return super().allocate_in(pool, min(nbytes, 1 << 20))
 
 
 class _WrongError(ProtectedDevice):
@@ -173,6 +218,18 @@ FAULTS = {
     ),
     "forgets-work-of-a-second-device": Fault(
         frozenset({"L4-device-several"}), run_half=_runs_on(only_first=True), also=frozenset({"L4-device-overlaps"})
+    ),
+    "has-pools-on-a-device": Fault(frozenset(), run_half=_runs_on(pools=_POOLS)),
+    "forgets-a-pool-of-a-device": Fault(frozenset({"L4-device-pools"}), run_half=_runs_on(_ForgetsPool, pools=_POOLS)),
+    "ignores-limits-of-pools": Fault(
+        frozenset({"L4-device-pools"}), run_half=_runs_on(_IgnoresLimits, pools=_POOLS), also=frozenset({"L*"})
+    ),
+    "copies-to-a-second-device": Fault(frozenset(), run_half=_runs_on(peer_copies=True)),
+    "copies-to-a-second-device-too-early": Fault(
+        frozenset({"L4-device-several"}), run_half=_runs_on(_WrongPeerCopies, peer_copies=True)
+    ),
+    "forgets-copies-to-a-second-device": Fault(
+        frozenset({"L4-device-several"}), run_half=_runs_on(_ForgetsPeerCopies, peer_copies=True)
     ),
     "clears-a-state-on-a-device-before-reading": Fault(
         frozenset({"L4-device-states"}), run_half=_runs_on(wrap=_clears_output_first), also=frozenset({"L*"})

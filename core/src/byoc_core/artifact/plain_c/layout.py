@@ -13,19 +13,15 @@ from byoc_core.artifact.plain_c.size_checks import LARGEST_SIZE
 from byoc_core.dims import Dim, dim_max, is_nonnegative, match_symbols, substitute, symbols_of, upper_bound
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import OptionsError
-from byoc_core.runtime.pools import Pool, PoolBuffer, plan_pools
+from byoc_core.runtime.pools import Pool, PoolBuffer
 from byoc_core.vm.instructions import Call, CallKind, Goto, If
-from byoc_core.vm.memory_map import MemoryBuffer, memory_map
+from byoc_core.vm.pool_placement import count_accesses, place_buffers
 from byoc_core.vm.program import ALIGNMENT, Program, VMFunction, nbytes_of
 
 __all__ = ["DEFAULT_POOL", "PoolOffset", "WorkspaceLayout", "lay_out_workspaces"]
 
 DEFAULT_POOL = Pool("workspace", alignment=ALIGNMENT)
 """The pool of a model without stated pools."""
-
-
-_SCRATCH_ALIGNMENT = 8
-"""Alignment in bytes of scratch memory: of the largest element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +172,10 @@ class _Layouts:
         return WorkspaceLayout(tensors, (), (), (end,), (end + largest,), None)
 
     def _planned(self, function: VMFunction, callees: Sequence[tuple[Dim, ...]]) -> WorkspaceLayout:
-        found = memory_map(self._program, function)
-        counts = _access_counts(function)
-        read = _read_registers(function)
-        buffers = [self._pool_buffer(function, buffer, counts, read) for buffer in found.buffers]
-        num_intermediates = len(buffers)
-        if self._places_arguments:
-            buffers += self._argument_buffers(function, counts)
-        planned = plan_pools(buffers, self._pools)
+        arguments_of_call = self._argument_buffers(function) if self._places_arguments else ()
+        placement = place_buffers(self._program, function, self._pools, self._bound, tuple(arguments_of_call))
+        found, planned = placement.found, placement.plan
+        num_intermediates = len(found.buffers)
         locations = [PoolOffset(pool, offset) for pool, offset in zip(planned.pools, planned.offsets, strict=True)]
         ends = tuple(
             -(-nbytes // p.alignment) * p.alignment for nbytes, p in zip(planned.nbytes, self._pools, strict=True)
@@ -215,25 +207,9 @@ class _Layouts:
             planned.lower_bounds,
         )
 
-    def _pool_buffer(
-        self, function: VMFunction, buffer: MemoryBuffer, counts: Mapping[int, int], read: frozenset[int]
-    ) -> PoolBuffer:
-        registers = self._program.registers(function)
-        # Memory never read by another call is scratch memory: bytes for elements of any dtype.
-        alignments = (
-            dtype_info(registers[n].dtype).itemsize if n in read else _SCRATCH_ALIGNMENT for n in buffer.registers
-        )
-        return PoolBuffer(
-            self._bound(buffer.nbytes),
-            buffer.first,
-            buffer.last,
-            alignment=max(alignments, default=1),
-            weight=sum(counts.get(register, 0) for register in buffer.registers),
-            name=f"{buffer.name} of {buffer.writer or 'the caller'}",
-        )
-
-    def _argument_buffers(self, function: VMFunction, counts: Mapping[int, int]) -> Iterator[PoolBuffer]:
+    def _argument_buffers(self, function: VMFunction) -> Iterator[PoolBuffer]:
         """Yield a buffer for each input, live up to the last use, and for each output, live from the first use on."""
+        counts = count_accesses(function)
         last = max(len(function.code) - 1, 0)
         has_loop = any(
             target <= index for index, instruction in enumerate(function.code) for target in _targets(instruction)
@@ -263,30 +239,8 @@ class _Layouts:
             )
 
 
-def _read_registers(function: VMFunction) -> frozenset[int]:
-    """Return the registers read by instructions, with the bases of read views."""
-    read: set[int] = set()
-    for instruction in function.code:
-        if isinstance(instruction, Call):
-            read.update(instruction.args)
-        elif isinstance(instruction, If):
-            read.add(instruction.condition)
-    read |= {function.views[n - function.first_view].base for n in read if n >= function.first_view}
-    return frozenset(read)
-
-
 def _targets(instruction: object) -> tuple[int, ...]:
     match instruction:
         case Goto(target=target) | If(otherwise=target):
             return (target,)
     return ()
-
-
-def _access_counts(function: VMFunction) -> dict[int, int]:
-    """Return the number of reads and writes of each register in the code."""
-    counts: dict[int, int] = {}
-    for instruction in function.code:
-        if isinstance(instruction, Call):
-            for register in (*instruction.args, *instruction.results):
-                counts[register] = counts.get(register, 0) + 1
-    return counts

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from byoc_core.artifact.plain_c.constants import ConstantFiles
 from byoc_core.artifact.plain_c.names import unique_names
 from byoc_core.artifact.plain_c.plain_model import PlainModel
+from byoc_core.artifact.plain_c.state_text import public_type
 from byoc_core.artifact.plain_c.test_vector import TestVector
 from byoc_core.dims import evaluate
 from byoc_core.native.c_text import HALF_DTYPES, c_storage_type
@@ -140,7 +141,7 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
     kinds = dict.fromkeys(map(_kind, vector.outputs))
     lines += ["", *(line for kind in kinds for line in _CHECKS[kind])]
     if names.states:
-        lines.append(f"static struct {names.state_structure} state;")
+        lines += _state(model, vector)
     lines += [*_run(model, vector, expressions, is_placed=is_placed), ""]
     memory = variables[0] if len(model.pools) == 1 else "&pools"
     got = [
@@ -163,10 +164,23 @@ def main_program(model: PlainModel, vector: TestVector, test_files: ConstantFile
     )
 
 
+def _state(model: PlainModel, vector: TestVector) -> Iterator[str]:
+    """Yield the structure of states, with buffers large enough for a run from the first values."""
+    names, values = model.names[vector.function], []
+    buffers = model.state_buffers[vector.function]
+    for number, (member, capacity, dtype, count) in enumerate(buffers):
+        size = evaluate(count, vector.sizes)
+        yield f"static _Alignas(64) {public_type(dtype)} state_buffer_{number}[{max(size, 1)}];"
+        values += [f".{member} = state_buffer_{number}", f".{capacity} = {size}"]
+    initial = f" = {{{', '.join(values)}}}" if values else ""
+    yield f"static struct {names.state_structure} state{initial};"
+
+
 def _pool_variables(model: PlainModel) -> tuple[str, ...]:
     """Return the names of the arrays of the pools."""
     checks = (f"check_{kind}" for kind in _CHECKS)
-    outputs = (f"output_{number}" for number in range(max(len(names.outputs) for names in model.names.values())))
+    outputs = [f"output_{number}" for number in range(max(len(names.outputs) for names in model.names.values()))]
+    outputs += [f"state_buffer_{number}" for number in range(max(map(len, model.state_buffers.values())))]
     return unique_names((pool.name for pool in model.pools), (*_VARIABLES, *checks, *outputs), lambda _: True)
 
 
@@ -175,8 +189,9 @@ def _run(model: PlainModel, vector: TestVector, expressions: dict[str, str], *, 
     names = model.names[vector.function]
     pools = _pool_variables(model)[0] if len(model.pools) == 1 else "&pools"
     memory = f"{pools}, constants" if model.constants.is_file else pools
-    sizes = [f".{member} = {vector.sizes[symbol]}" for symbol, member in names.sizes.items()]
+    sizes = [f".{member} = {vector.sizes[symbol]}" for symbol, member in names.input_sizes.items()]
     yield "static int32_t run(void) {"
+    yield from (f"  state.{member} = 0;" for member in names.lengths.values())
     if is_placed:
         for number, (member, array) in enumerate(zip(names.inputs, vector.inputs, strict=True)):
             source = f"(const void *)({expressions[f'in{number}']})"

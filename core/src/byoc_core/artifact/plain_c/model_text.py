@@ -43,6 +43,8 @@ struct {prefix}_tensor {{
 
 _BAD_CONSTANTS = """
   {upper}_BAD_CONSTANTS = -4, /* the constants are not those of this model */"""
+_STATE_FULL = """
+  {upper}_STATE_FULL = -5, /* a buffer of a state has too few elements; nothing has run */"""
 _CONSTANTS_HEADER = """\
 /* The constants are the file {file}, mapped or read by the caller at an aligned address, and passed to each run. A run
  * compares the first {head} bytes with those of the exported file. */
@@ -121,7 +123,8 @@ class ModelText:
                 upper=upper,
                 prefix=self.prefix,
                 alignments="\n".join(self._alignments()),
-                more=_BAD_CONSTANTS.format(upper=upper) if self.constants.is_file else "",
+                more=(_BAD_CONSTANTS.format(upper=upper) if self.constants.is_file else "")
+                + (_STATE_FULL.format(upper=upper) if self._has_state_buffers else ""),
             ),
             *self._constants_text(_CONSTANTS_HEADER),
         ]
@@ -200,9 +203,17 @@ class ModelText:
             yield f"extern const struct {self.prefix}_tensor {names.info(side)}[];"
         yield ""
 
+    @property
+    def _has_state_buffers(self) -> bool:
+        return any(self._state_text(function).buffers for function in self._functions)
+
+    def state_buffers(self) -> dict[str, list[tuple[str, str, str, Dim]]]:
+        """Return the buffers of the states of each function; see :class:`PlainModel`."""
+        return {function.name: self._state_text(function).buffer_sizes() for function in self._functions}
+
     def _state_text(self, function: VMFunction) -> StateText:
         names = self.names[function.name]
-        return StateText(self.prefix, self.native.program, function, names, self.constants)
+        return StateText(self.prefix, self.native.program, function, names, self.constants, self.max_sizes)
 
     def _accessors(self, function: VMFunction) -> Iterator[str]:
         """Yield functions returning the addresses of inputs and outputs in the memories."""
@@ -234,9 +245,9 @@ class ModelText:
         for spec, member in zip(specs, members, strict=True):
             shape = c_comment(", ".join(map(str, spec.shape)))
             yield f"  {qualifier}{public_type(spec.dtype)} *{member}; /* {spec.dtype}[{shape}] */"
-        for symbol, member in () if names is None else names.sizes.items():
+        for symbol, member in () if names is None else names.input_sizes.items():
             yield f"  int64_t {member}; /* size {c_comment(symbol)} */"
-        if not specs and not (names is not None and names.sizes):
+        if not specs and not (names is not None and names.input_sizes):
             yield "  char unused;"
         yield "};"
 
@@ -334,15 +345,21 @@ class ModelText:
         pointers = [] if self._is_single else ["pools"]
         pointers += ["inputs"] if not is_placed or names.sizes else []
         pointers += [] if is_placed else ["outputs"]
-        pointers += ["state"] if names.states else []
+        state_text = self._state_text(function)
+        pointers += ["state", *state_text.buffers] if names.states else []
         pointers += memories.values()
         if not is_placed:
             pointers += [*(f"inputs->{name}" for name in names.inputs), *(f"outputs->{name}" for name in names.outputs)]
         yield f"  if ({' || '.join(f'!{pointer}' for pointer in pointers)}) return {upper}_BAD_ARGUMENT;"
         for name, memory in memories.items():
             yield f"  if ((uintptr_t){memory} % {upper}_{name.upper()}_ALIGNMENT) return {upper}_BAD_ARGUMENT;"
-        members = ", ".join(f"inputs->{member}" for member in names.sizes.values())
-        yield f"  if ({names.check}({members})) return {upper}_BAD_SIZE;"
+        size_values = [names.size_source(name) for name in names.sizes]
+        if state_text.buffers:
+            size_values = [names.size_variable(name) for name in names.sizes]
+            for name, variable in zip(names.sizes, size_values, strict=True):
+                yield f"  const int64_t {variable} = {names.size_source(name)};"
+        yield f"  if ({names.check}({', '.join(size_values)})) return {upper}_BAD_SIZE;"
+        yield from state_text.checks()
         if is_placed:
             argument = "workspace" if self._is_single else "pools"
             arguments = [f"{names.accessor('input', n)}({argument})" for n in names.inputs]
@@ -350,16 +367,23 @@ class ModelText:
         else:
             arguments = [*(f"inputs->{n}" for n in names.inputs), *(f"outputs->{n}" for n in names.outputs)]
         specs = (*function.params, *function.results)
-        arguments = self._state_text(function).with_states(arguments)
+        arguments = state_text.with_states(arguments)
         qualifiers = ["const "] * len(function.params) + [""] * len(function.results)
         arguments = [_as_inner(a, s, q) for a, s, q in zip(arguments, specs, qualifiers, strict=True)]
-        arguments += [f"inputs->{member}" for member in names.sizes.values()]
+        arguments += size_values
         arguments += [f"(char *){memory}" for memory in memories.values()]
         if self.constants.is_file:
             arguments.append("(const unsigned char *)constants")
             yield f"  const int32_t status = {self.prefix}_check_constants(constants, {upper}_CONSTANTS_SIZE);"
             yield "  if (status) return status;"
-        yield f"  return {names.body}({', '.join(arguments)}) ? {upper}_FAILED : {upper}_OK;"
+        yield from state_text.first_values()
+        call = f"{names.body}({', '.join(arguments)})"
+        if state_text.buffers:
+            yield f"  if ({call}) return {upper}_FAILED;"
+            yield from state_text.changes()
+            yield f"  return {upper}_OK;"
+        else:
+            yield f"  return {call} ? {upper}_FAILED : {upper}_OK;"
         yield "}"
 
     def _info(self, names: FunctionNames, side: Side, specs: Sequence[TensorSpec]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
-from byoc_core.dims import Dim, substitute, symbol
+from byoc_core.dims import Dim, shape_symbols, substitute, symbol
 from byoc_core.native.c_text import c_dim, c_identifier
 from byoc_core.vm.program import VMFunction
 
@@ -115,9 +115,14 @@ class FunctionNames:
         inputs: members of the structure of inputs, in order.
         outputs: members of the structure of outputs, in order.
         states: members of the structure of states, in order; empty for a function without states.
+        capacities: members of the structure of states with the elements of a buffer, in order of the states; ``None``
+            for a state of known size, an array in the structure.
+        lengths: members of the structure of states with the rows of moving lengths, by symbol.
+        decided: members of the structure of states with the sizes decided by the first run, by symbol.
         state_structure: the structure of the values kept from call to call.
         init_state: the function setting the values before the first call.
-        sizes: members of the structure of inputs for symbolic sizes, by symbol, sorted.
+        sizes: members of the structure of inputs for symbolic sizes, by symbol, sorted; moving lengths have names
+            here too, but no members.
     """
 
     def __init__(
@@ -143,7 +148,27 @@ class FunctionNames:
         self.inputs = names[: len(function.inputs)]
         self.sizes: Mapping[str, str] = MappingProxyType(dict(zip(symbols, names[len(function.inputs) :], strict=True)))
         self.outputs = unique_names((spec.name for spec in function.outputs), (), is_free)
-        self.states = unique_names((function.params[state.param].name for state in function.states), (), is_free)
+        specs = [function.params[state.param] for state in function.states]
+        moving = [
+            str(spec.shape[slot.axis])
+            for slot, spec in zip(function.states, specs, strict=True)
+            if slot.axis is not None
+        ]
+        moving = list(dict.fromkeys(moving))
+        fixed = sorted(shape_symbols(dim for spec in specs for dim in spec.shape) - set(moving))
+        buffers = [index for index, spec in enumerate(specs) if shape_symbols(spec.shape)]
+        hints = [
+            *(spec.name for spec in specs),
+            *(f"{specs[index].name}_capacity" for index in buffers),
+            *moving,
+            *fixed,
+        ]
+        members = iter(unique_names(hints, (), is_free))
+        self.states = tuple(itertools.islice(members, len(specs)))
+        capacities = dict(zip(buffers, members, strict=False))
+        self.capacities = tuple(capacities.get(index) for index in range(len(specs)))
+        self.lengths: Mapping[str, str] = MappingProxyType(dict(zip(moving, members, strict=False)))
+        self.decided: Mapping[str, str] = MappingProxyType(dict(zip(fixed, members, strict=False)))
         self.state_structure = f"{self._stem}_state"
         self.init_state = f"{prefix}_init_state{self.suffix}"
         capital_names = Identifiers(map(self.bytes_macro, pools))
@@ -172,6 +197,19 @@ class FunctionNames:
         """Return the macro of the bytes of a pool."""
         return f"{self._stem.upper()}_{pool.upper()}_SIZE"
 
+    def capacity_macro(self, member: str) -> str:
+        """Return the macro of the elements of a state's buffer at the largest sizes."""
+        return f"{self._stem}_STATE_{member}_SIZE".upper()
+
+    @property
+    def input_sizes(self) -> Mapping[str, str]:
+        """The symbolic sizes passed by the caller, without moving lengths."""
+        return {name: member for name, member in self.sizes.items() if name not in self.lengths}
+
+    def size_source(self, name: str) -> str:
+        """Return the member holding a symbolic size in public functions."""
+        return f"state->{self.lengths[name]}" if name in self.lengths else f"inputs->{self.sizes[name]}"
+
     def largest_macro(self, name: str) -> str:
         """Return the macro of the largest size of a symbol."""
         return self._largest_macros[name]
@@ -187,6 +225,11 @@ class FunctionNames:
                 *(self.accessor(side, member) for side, members in sides for member in members),
                 *(self.shape(side, number) for side, members in sides for number in range(len(members))),
                 *((self.state_structure, self.init_state) if self.states else ()),
+                *(
+                    self.capacity_macro(n)
+                    for n, own in zip(self.states, self.capacities, strict=True)
+                    if own is not None
+                ),
                 *map(self.bytes_macro, self.pools),
                 *map(self.largest_macro, self.sizes),
             ]

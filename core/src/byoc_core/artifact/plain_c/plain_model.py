@@ -15,7 +15,8 @@ from byoc_core.artifact.plain_c.module_text import module_text
 from byoc_core.artifact.plain_c.names import FunctionNames, Identifiers, is_free_name, name_functions
 from byoc_core.artifact.plain_c.obstacles import check_plain
 from byoc_core.artifact.plain_c.raw_functions import ENDS, RawFunctions
-from byoc_core.errors import MemoryLimitError, OptionsError
+from byoc_core.dims import Dim
+from byoc_core.errors import OptionsError
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.c_text import c_identifier
 from byoc_core.native.plain_c import is_portable, plain_c_headers
@@ -23,6 +24,7 @@ from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.pools import Pool
+from byoc_core.vm.pool_placement import pools_of_intermediates
 from byoc_core.vm.program import Program
 from byoc_core.vm.verify import verify
 
@@ -44,6 +46,8 @@ class PlainModel:
         layouts: the workspaces of all functions, by name.
         pools: the memories of a run.
         constants: the constants.
+        state_buffers: the buffers of states of all functions, by name: member, member of the capacity, dtype, and
+            elements after a run.
     """
 
     name: str
@@ -53,6 +57,7 @@ class PlainModel:
     layouts: Mapping[str, WorkspaceLayout]
     pools: Sequence[Pool]
     constants: ConstantFiles
+    state_buffers: Mapping[str, Sequence[tuple[str, str, str, Dim]]]
 
     @property
     def is_portable(self) -> bool:
@@ -118,7 +123,7 @@ def plain_model(
     }
     texts = {file: module.get_source("c") for file, module in zip(sources, modules, strict=True)} or {"empty.c": ""}
     files |= {file: header.encode() for file, header in plain_c_headers(texts).items()}
-    return PlainModel(name, files, modules, names, layouts, writable, constant_files)
+    return PlainModel(name, files, modules, names, layouts, writable, constant_files, text.state_buffers())
 
 
 _HEADERS = (
@@ -191,19 +196,7 @@ def _writable_pools(
         other = capitals.setdefault(pool.name.upper(), pool.name)
         if other != pool.name:
             raise OptionsError(f"pool `{pool.name}`", f"differs from the pool `{other}` in capital letters alone")
-    writable = tuple(pool for pool in pools if "write" in pool.accesses)
-    constant_pools = [pool for pool in pools if "write" not in pool.accesses]
-    if pools and not writable:
-        raise OptionsError("option `pools`", "has no pool with access `write` for intermediates")
-    limits = [pool.nbytes for pool in constant_pools]
-    if limits and None not in limits and constants_nbytes > sum(limit or 0 for limit in limits):
-        raise MemoryLimitError(
-            f"pool {', '.join(f'`{pool.name}`' for pool in constant_pools)}",
-            "too small for the constants of the model",
-            got=f"{sum(limit or 0 for limit in limits):,} bytes",
-            expected=f"{constants_nbytes:,} bytes",
-        )
-    return writable or (DEFAULT_POOL,)
+    return pools_of_intermediates(pools, constants_nbytes) or (DEFAULT_POOL,)
 
 
 def _is_usable_pool(pool: str, name: str, fixed: Collection[str]) -> bool:
@@ -228,7 +221,7 @@ def _constants(executable: Executable, modules: Sequence[CSourceModule]) -> dict
 def _fixed_identifiers(name: str, constants: ConstantFiles, num_modules: int) -> list[str]:
     """Return the identifiers of the model itself."""
     lower = ["tensor", "pools", "constant_data", *(f"constants_{end}" for end in ("head", "size", "digest"))]
-    capitals = ["OK", "FAILED", "BAD_SIZE", "BAD_ARGUMENT", "BAD_CONSTANTS", "H_"]
+    capitals = ["OK", "FAILED", "BAD_SIZE", "BAD_ARGUMENT", "BAD_CONSTANTS", "STATE_FULL", "H_"]
     capitals += [f"CONSTANTS_{end}" for end in ("SECTION", "ATTRIBUTE", "ALIGNMENT", "SIZE", "PATH")]
     return [
         *(f"{name}_{text}" for text in lower),

@@ -15,6 +15,7 @@ from byoc_core.runtime.module import NDArray, Signature
 
 if TYPE_CHECKING:
     from byoc_core.artifact.executable import Executable
+    from byoc_core.vm.program import VMFunction
 
 __all__ = ["TestVector", "make_test_vector"]
 
@@ -67,7 +68,8 @@ def make_test_vector(
         names_text = ", ".join(names) or "no input"
         raise CallError("option `test_inputs`", f"names an unknown input `{unknown[0]}`", expected=names_text)
     arrays = {name: np.asarray(array, order="C") for name, array in (test_inputs or {}).items()}
-    for sizes in _candidate_sizes(signature, max_sizes, arrays):
+    program_function = next(item for item in executable.program.functions if item.name == function)
+    for sizes in _candidate_sizes(signature, max_sizes, arrays, _first_lengths(program_function)):
         generator = np.random.default_rng(_SEED)
         inputs = {
             spec.name: arrays[spec.name] if spec.name in arrays else draw_input(generator, spec, sizes)
@@ -86,14 +88,17 @@ def make_test_vector(
 
 
 def _candidate_sizes(
-    signature: Signature, max_sizes: Mapping[str, int] | None, test_inputs: Mapping[str, NDArray]
+    signature: Signature,
+    max_sizes: Mapping[str, int] | None,
+    test_inputs: Mapping[str, NDArray],
+    lengths: Mapping[str, int],
 ) -> Iterator[dict[str, int]]:
-    """Yield sizes of all symbols: implied by a given input, else the largest, else small sizes.
+    """Yield sizes of all symbols: implied by a given input, else the largest, else small sizes; ``lengths`` stay.
 
     Raises:
         CallError: a size of a given input exceeds the largest size.
     """
-    implied = _implied_sizes(signature, test_inputs)
+    implied = {**_implied_sizes(signature, test_inputs), **lengths}
     largest = dict(max_sizes or {})
     for name, size in implied.items():
         if size > largest.get(name, size):
@@ -103,7 +108,7 @@ def _candidate_sizes(
                 got=size,
                 expected=f"{largest[name]} or less",
             )
-    symbols = sorted({name for spec in signature.inputs for dim in spec.shape for name in symbols_of(dim)})
+    symbols = sorted({name for spec in signature.inputs for dim in spec.shape for name in symbols_of(dim)} | {*lengths})
     if largest:
         yield {name: implied.get(name, largest[name]) for name in symbols}
     if test_inputs and largest:
@@ -111,6 +116,11 @@ def _candidate_sizes(
     # Some models need even sizes, or equal sizes.
     for small in _SMALL_SIZES:
         yield {name: implied.get(name, min(small, largest.get(name, small))) for name in symbols}
+
+
+def _first_lengths(function: VMFunction) -> dict[str, int]:
+    """Return the moving lengths of states before the first call, by symbol."""
+    return {str(function.params[s.param].shape[s.axis]): 0 for s in function.states if s.axis is not None}
 
 
 def _implied_sizes(signature: Signature, test_inputs: Mapping[str, NDArray]) -> dict[str, int]:

@@ -15,9 +15,8 @@ from byoc_core.errors import OptionsError
 
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
-    from byoc_core.runtime.pools import Pool
 
-__all__ = ["ExportFormat", "export_model", "parse_pool"]
+__all__ = ["ExportFormat", "export_model"]
 
 
 class ExportFormat(StrEnum):
@@ -101,6 +100,7 @@ def export_model(
     """
     from byoc_core.cli.console import open_console
     from byoc_core.cli.inputs import parse_sizes
+    from byoc_core.cli.pools import parse_pool
 
     sizes = parse_sizes(max_size, "--max") or None
     if sizes and format in (ExportFormat.LIBRARY, ExportFormat.WHEEL):
@@ -132,28 +132,6 @@ def export_model(
         return
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
-
-
-def parse_pool(text: str) -> Pool:
-    """Return a pool from ``name=bytes``, ``name=any``, ``name=bytes:alignment`` or ``name=bytes:read``.
-
-    Raises:
-        OptionsError: the text has another form.
-    """
-    from byoc_core.runtime.pools import Pool
-
-    name, equals, rest = text.partition("=")
-    limit, *details = rest.split(":")
-    numbers = [item for item in details if item.isascii() and item.isdigit()]
-    is_limit = limit == "any" or (limit.isascii() and limit.isdigit())
-    if not (name and equals and is_limit) or len(numbers) > 1 or set(details) - {*numbers, "read"}:
-        raise OptionsError("--pool", "is malformed", got=repr(text), expected="NAME=BYTES[:ALIGNMENT][:read]")
-    return Pool(
-        name.strip(),
-        None if limit == "any" else int(limit),
-        alignment=int(numbers[0]) if numbers else 64,
-        accesses=frozenset({"read"}) if "read" in details else frozenset({"read", "write"}),
-    )
 
 
 def _export(

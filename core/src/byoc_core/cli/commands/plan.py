@@ -13,11 +13,12 @@ import typer
 from byoc_core.cli.bounds import MaxNodesOption
 from byoc_core.cli.console import print_text
 from byoc_core.cli.request import EXPLAIN_FLAGS, RequestFlags, takes_request
-from byoc_core.dims import Dim, shape_symbols
+from byoc_core.dims import Dim, evaluate, shape_symbols
 from byoc_core.errors import OptionsError, near_names
 
 if TYPE_CHECKING:
     from byoc_core.artifact.memory_need import MemoryNeed
+    from byoc_core.runtime.pools import Pool
     from byoc_core.vm.border_copies import BorderCopy
     from byoc_core.vm.memory_map import MemoryMap
     from byoc_core.vm.program import Program, VMFunction
@@ -51,26 +52,38 @@ def plan_memory(
             show_default=False,
         ),
     ] = None,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pool",
+            metavar="NAME=BYTES",
+            help="A memory of the host in order of preference, as for `byoc export`; repeat for several: sram=65536, "
+            "dram=any, flash=1000000:read (for constants only).",
+            show_default=False,
+        ),
+    ] = None,
     *,
     flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
 ) -> None:
     """Show the buffers of a model in the arena: bytes, live range, offset and purpose, and the arena's lower bound.
 
-    Each memory domain of a device has an arena of its own. Each copy between domains is listed with value and readers.
+    Each memory domain of a device has an arena of its own, and so has each pool of a domain. Each copy between domains
+    is listed with value and readers.
 
     The arena is the memory planned for a call: values between regions, and the workspaces taken by regions from the
     caller. Buffers without a common instruction may share bytes. The lower bound is the peak of live bytes: no plan is
     smaller. A model is compiled now, and no artifact is written. No code of an artifact runs.
     """
     from byoc_core.cli.inputs import parse_sizes
+    from byoc_core.cli.pools import parse_pool
     from byoc_core.cli.selection import check_output
 
     sizes = parse_sizes(dim)
     if output is not None:
         check_output(output, model)
     planned = _read(model, flags, max_nodes)
-    maps = _maps(planned.program, sizes)
+    maps = _maps(planned, sizes, [parse_pool(text) for text in pool or ()])
     needs = [planned.needs[found.function].at(sizes) for found in maps]
     if as_json:
         _print_json(planned, maps, needs, sizes)
@@ -111,15 +124,19 @@ def _read(model: Path, flags: RequestFlags, max_nodes: int | None) -> _PlannedMo
     return _PlannedModel(executable.program, constants_nbytes, needs)
 
 
-def _maps(program: Program, sizes: Mapping[str, int]) -> list[MemoryMap]:
-    """Return the map of each function for the given sizes.
+def _maps(planned: _PlannedModel, sizes: Mapping[str, int], pools: Sequence[Pool]) -> list[MemoryMap]:
+    """Return the map of each function, domain and pool for the given sizes; no two live buffers share bytes.
 
     Raises:
         OptionsError: a size is missing, or is no size of the program.
+        MemoryLimitError: a pool is too small.
     """
+    from byoc_core.errors import InternalError
     from byoc_core.vm.memory_map import memory_map
+    from byoc_core.vm.pool_placement import place_buffers, pools_of_intermediates
     from byoc_core.vm.program import HOST
 
+    program = planned.program
     symbols = sorted({name for function in program.functions for name in function.input_symbols})
     for name in sizes:
         if name not in symbols:
@@ -137,11 +154,26 @@ def _maps(program: Program, sizes: Mapping[str, int]) -> list[MemoryMap]:
             f"the plan depends on {', '.join(missing)}",
             expected=" ".join(f"--dim {name}=SIZE" for name in missing),
         )
-    return [
-        memory_map(program, function, sizes, domain)
-        for function in program.functions
-        for domain in (HOST, *sorted(set(function.domains) - {HOST}))
-    ]
+    writable = pools_of_intermediates(pools, planned.constants_nbytes)
+    maps: list[MemoryMap] = []
+    for function in program.functions:
+        if writable:
+            maps += place_buffers(
+                program, function, writable, lambda nbytes: evaluate(nbytes, sizes), sizes=sizes
+            ).maps()
+        else:
+            maps.append(memory_map(program, function, sizes))
+        maps += [
+            memory_map(program, function, sizes, domain, number)
+            for domain in sorted(set(function.domains) - {HOST})
+            for number, pool in enumerate(program.domains[domain - 1].pools or (None,))
+            if pool is None or pool.is_writable
+        ]
+    for found in maps:
+        overlap = found.find_overlap()
+        if overlap is not None:
+            raise InternalError(f"function `{found.function}`", f"has a plan with overlapping {' and '.join(overlap)}")
+    return maps
 
 
 def _planned_dims(function: VMFunction) -> Iterator[Dim]:
@@ -175,8 +207,10 @@ def _print_tables(
             console.print(table)
         else:
             console.print(f"`{found.function}` needs no arena{_domain_text(found)}{counted}", soft_wrap=True)
+        limit = () if found.limit_nbytes is None else (("limit", _grouped(found.limit_nbytes)),)
         for label, text in (
             ("arena", _grouped(found.arena_nbytes)),
+            *limit,
             ("lower bound", f"{_grouped(found.peak_nbytes or 0)}, the peak of live bytes"),
             ("ratio", f"{_ratio(found):.3f}"),
             ("without reuse", _grouped(found.total_nbytes)),
@@ -186,6 +220,10 @@ def _print_tables(
         ):
             console.print(f"{label:<14} {text}", soft_wrap=True)
         console.print()
+    for domain, used, read_only in _constant_pools(planned.program):
+        bound = "" if read_only.nbytes is None else f" of {_grouped(read_only.nbytes)}"
+        where = f"`{domain}`, pool `{read_only.name}`"
+        console.print(f"constants in {where}: {_grouped(used)}{bound} bytes, shared by all calls", soft_wrap=True)
     for function in planned.program.functions:
         copies = _copies_of(planned.program, function, sizes)
         if copies:
@@ -199,6 +237,18 @@ def _print_tables(
                 table.add_row(str(copy.instruction), _grouped(copy.nbytes), *row)
             console.print(table)
             console.print()
+
+
+def _constant_pools(program: Program) -> Iterator[tuple[str, int, Pool]]:
+    """Yield the pools for constants: the name of the domain, the bytes of constants, and the pool."""
+    from byoc_core.vm.constant_places import constants_by_domain, place_constants
+
+    sizes = constants_by_domain(program)
+    for number, domain in enumerate(program.domains, start=1):
+        locations = place_constants(domain, sizes.get(number, {}))
+        for pool in domain.pools:
+            if not pool.is_writable:
+                yield program.domain_name(number), locations.nbytes.get(pool.name, 0), pool
 
 
 def _copies_of(program: Program, function: VMFunction, sizes: Mapping[str, int]) -> list[BorderCopy]:
@@ -220,6 +270,8 @@ def _print_json(
         {
             "name": found.function,
             "domain": found.domain,
+            "pool": found.pool or None,
+            "limit_nbytes": found.limit_nbytes,
             "num_instructions": found.num_instructions,
             "alignment": found.alignment,
             "arena_nbytes": found.arena_nbytes,
@@ -255,6 +307,10 @@ def _print_json(
         "sizes": sizes,
         "constants_nbytes": planned.constants_nbytes,
         "functions": functions,
+        "constant_pools": [
+            {"domain": domain, "pool": pool.name, "nbytes": used, "limit_nbytes": pool.nbytes}
+            for domain, used, pool in _constant_pools(planned.program)
+        ],
         "copies": copies,
     }
     print_text(json.dumps(report, indent=2) + "\n")
@@ -270,7 +326,8 @@ def _draw(output: Path, title: str, maps: Sequence[MemoryMap]) -> None:
 
 
 def _domain_text(found: MemoryMap) -> str:
-    return "" if found.domain == "host" else f" in `{found.domain}`"
+    domain = "" if found.domain == "host" else f" in `{found.domain}`"
+    return f"{domain}, pool `{found.pool}`" if found.pool else domain
 
 
 def _ratio(found: MemoryMap) -> float:

@@ -14,6 +14,7 @@ from byoc_core.partitioning.claiming.claim_by_hook import claim_by_hook
 from byoc_core.partitioning.claiming.claim_filters import ClaimFilter, accept_all, backend_filter, join_filters
 from byoc_core.partitioning.claiming.fuse import FuseOpsByPattern
 from byoc_core.partitioning.log import PartitionLog
+from byoc_core.partitioning.op_sites import OpKey
 from byoc_core.pattern import Rejection
 from byoc_core.renamed import deprecated_name, renamed_fields, renamed_parameters
 
@@ -41,6 +42,8 @@ class PartitionRequest:
             backends are asked about every op.
         forbids_host: whether ops left on the host are an error of the build: a policy then leaves an op there only if
             no backend takes the op.
+        devices: the number of the device of each op placed by the user on another device than 0, by function and name
+            of the first result.
     """
 
     backends: Sequence[BackendHandle]
@@ -50,6 +53,7 @@ class PartitionRequest:
     registry: Backends = field(default_factory=find_registry, repr=False)
     answers: SupportAnswers | None = field(default=None, repr=False)
     forbids_host: bool = False
+    devices: Mapping[OpKey, int] = field(default_factory=dict)
 
     def claim_filter(self, backend: BackendHandle) -> ClaimFilter:
         """Return the condition on a backend's claims: the core's, then the user's."""

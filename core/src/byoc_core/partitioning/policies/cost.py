@@ -37,7 +37,8 @@ class ByCost:
     ops to backends; a composite stays whole. A border is paid for each value crossing the border, once for each other
     backend reading the value: the call, the transfer out of one device and into the other, and the change of layout
     between a backend preferring another order of axes (``byoc_layouts``) and a backend without. A region entered by
-    several values is therefore charged several calls.
+    several values is therefore charged several calls. A value passed between two devices of one memory, placed by the
+    user (``PartitionOptions.devices``), crosses a border too: directly, or by way of the host.
 
     If ops on the host are an error of the build (``fallback="error"``), an op stays there only if no backend takes the
     op. The result is expected to cost no more than any backend alone, nor than the host alone, and with ``margin=0`` no
@@ -295,7 +296,7 @@ class _CostExplanation:
     def refusal(self, source: str, binding: Binding, label: int) -> Rejection | None:
         """Return the reason against an op on a backend; ``None`` if the backend does not take the op at all."""
         body, labelling, item = self._items[op_key(source, binding)]
-        costs = body.problem.costs
+        costs, label = body.problem.costs, body.slot(op_key(source, binding)[1], label)
         unit = body.problem.units[label].get(item, (item,))
         backend_cost = sum(costs[member][label] for member in unit)
         if backend_cost == math.inf:

@@ -61,6 +61,7 @@ class MachineModel:
         call_seconds: for entering the machine.
         transfer_bytes_per_second: for moving data to the machine and back; 0 for a machine working in the host's
             memory.
+        peer_bytes_per_second: for moving data directly between two devices of one memory; 0 by way of the host.
     """
 
     flops_per_second: float
@@ -68,6 +69,7 @@ class MachineModel:
     op_seconds: float = 0.0
     call_seconds: float = 0.0
     transfer_bytes_per_second: float = 0.0
+    peer_bytes_per_second: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -80,7 +82,12 @@ class MachineModel:
     def estimate(self, flops: int, nbytes: int) -> Estimate:
         """Return the cost of work on the machine."""
         seconds = max(flops / self.flops_per_second, nbytes / self.bytes_per_second) + self.op_seconds
-        return Estimate(seconds, self.call_seconds, self.transfer_bytes_per_second)
+        return Estimate(
+            seconds,
+            self.call_seconds,
+            self.transfer_bytes_per_second,
+            peer_bytes_per_second=self.peer_bytes_per_second,
+        )
 
 
 HOST_MACHINE = MachineModel(flops_per_second=1e10, bytes_per_second=1e10, op_seconds=2e-6)
@@ -230,7 +237,14 @@ class BackendCosts:
         estimates = self._estimates.values()
         speeds = [estimate.bytes_per_second for estimate in estimates if estimate.bytes_per_second]
         changes = [estimate.layout_bytes_per_second for estimate in estimates if estimate.layout_bytes_per_second]
-        return Estimate(0.0, max(calls, default=0.0), min(speeds, default=0.0), min(changes, default=0.0))
+        peers = [estimate.peer_bytes_per_second for estimate in estimates if estimate.bytes_per_second]
+        return Estimate(
+            0.0,
+            max(calls, default=0.0),
+            min(speeds, default=0.0),
+            min(changes, default=0.0),
+            min(peers, default=0.0),
+        )
 
     def _sized(self, function: Function) -> Function | None:
         """Return the function with the expected sizes; ``None`` if the sizes do not fit an op."""

@@ -1,4 +1,7 @@
-"""The placement problems of a module's bodies: one item per op, one label per backend, the host's last."""
+"""The placement problems of a module's bodies: one item per op, and a label for each slot of ops, the host's last.
+
+A slot is a backend, or one of several numbered devices of a backend (:mod:`.cost_slots`).
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from byoc_core.partitioning.policies.cost_model import (
     guess_host,
     to_units,
 )
+from byoc_core.partitioning.policies.cost_slots import DeviceSlots
 from byoc_core.partitioning.policies.neighbours import Neighbours, Site, neighbours_of
 from byoc_core.partitioning.policies.placed import placement_key
 from byoc_core.partitioning.policies.placement import Cost, Flow, PlacementProblem
@@ -76,6 +80,7 @@ class Prices:
 
     Attributes:
         labels: the names of the backends, the host's last.
+        slots: the slots of ops.
         sizes: as given.
         refused: the ops with failed estimates, with the backends' names.
     """
@@ -94,6 +99,7 @@ class Prices:
         kept_off_host: Collection[OpKey] = (),
     ) -> None:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
+        self.slots = DeviceSlots(len(self.labels) - 1, request.devices)
         self.sizes = sizes
         self.refused: dict[tuple[str, OpKey], Rejection] = {}
         machine = machines.get(HOST_NAME)
@@ -110,7 +116,7 @@ class Prices:
         self._neighbours = neighbours_of(module)
         self._measured = [measured.get(name, {}) for name in self.labels]
         self._border_seconds = border_seconds
-        self._moves: dict[tuple[int, tuple[ExpectedOrder, ...]], list[list[int]]] = {}
+        self._moves: dict[tuple[int, tuple[ExpectedOrder, ...]], Sequence[Sequence[int]]] = {}
         self._orders = [orders.get(name, {}) for name in self.labels]
         self._host_filter = request.claim_filters(HOST_NAME)
         self._kept_off_host = kept_off_host
@@ -193,10 +199,11 @@ class Prices:
         return to_units(sum(found)) if found else None
 
     def moves(self, source: str, value: Var) -> Sequence[Sequence[int]]:
-        """Return the cost of moving a value in femtoseconds, by source label and target label.
+        """Return the cost of moving a value in femtoseconds, by source slot and target slot.
 
-        A move between two devices goes through the host's memory. A value changes its layout between two backends with
-        other orders of axes; the host has no permuted axes. All ops must have been priced before.
+        A move between two devices goes through the host's memory, except for direct copies between devices of one
+        backend. A value changes its layout between two backends with other orders of axes; the host has no permuted
+        axes. All ops must have been priced before.
 
         Args:
             source: the original function of the value.
@@ -206,10 +213,11 @@ class Prices:
         orders = tuple(permuted.get(key, ExpectedOrder()) for permuted in self._orders)
         if (nbytes, orders) not in self._moves:
             labels = range(len(self.labels))
-            self._moves[nbytes, orders] = [
+            moves = [
                 [0 if leaving == entering else self._move(leaving, entering, nbytes, orders) for entering in labels]
                 for leaving in labels
             ]
+            self._moves[nbytes, orders] = self.slots.expand(moves, [self._peer_move(label, nbytes) for label in labels])
         return self._moves[nbytes, orders]
 
     def _move(self, leaving: int, entering: int, nbytes: int, orders: Sequence[ExpectedOrder]) -> int:
@@ -222,6 +230,15 @@ class Prices:
             seconds += nbytes / border.bytes_per_second if border.bytes_per_second else 0.0
             if border.layout_bytes_per_second and order is not None and written != read:
                 seconds += nbytes / border.layout_bytes_per_second
+        return to_units(seconds)
+
+    def _peer_move(self, label: int, nbytes: int) -> int:
+        """Return the cost of moving a value between two devices of a backend in femtoseconds."""
+        border, (constant, seconds_per_byte) = self._borders[label], self._border_seconds
+        seconds = border.call_seconds + constant + seconds_per_byte * nbytes
+        if border.bytes_per_second:
+            is_direct = border.peer_bytes_per_second > 0
+            seconds += nbytes / border.peer_bytes_per_second if is_direct else 2 * nbytes / border.bytes_per_second
         return to_units(seconds)
 
     @functools.cached_property
@@ -252,19 +269,21 @@ class Prices:
         return sum(self._total_of(source, body) for source, body in bodies_of(module))
 
     def _total_of(self, source: str, function: Function) -> Cost:
-        host, label_of = len(self.labels) - 1, {name: label for label, name in enumerate(self.labels)}
+        label_of, host = {name: label for label, name in enumerate(self.labels)}, self.slots.host
         makers: dict[int, tuple[Var, int]] = {id(param): (param, host) for param in function.params}
         labels: dict[str, int] = {}
-        entered: dict[int, set[int]] = {}  # by the id of a value: the labels of readers elsewhere
+        entered: dict[int, set[int]] = {}  # by the id of a value: the slots of readers elsewhere
         for binding in function.bindings:
-            label = label_of.get(binding.codegen or "", host)
-            for op in members_of(binding):
+            label = label_of.get(binding.codegen or "", len(self.labels) - 1)
+            members = members_of(binding)
+            slot = self.slots.slot(label, source, members[-1].results[0].name)
+            for op in members:
                 labels[op.results[0].name] = label
             for operand in binding.operands:
-                if not isinstance(operand, Constant) and makers[id(operand)][1] != label:
-                    entered.setdefault(id(operand), set()).add(label)
+                if not isinstance(operand, Constant) and makers[id(operand)][1] != slot:
+                    entered.setdefault(id(operand), set()).add(slot)
             for result in binding.results:
-                makers[id(result)] = (result, label)
+                makers[id(result)] = (result, slot)
         for returned in function.results:
             if not isinstance(returned, Constant) and makers[id(returned)][1] != host:
                 entered.setdefault(id(returned), set()).add(host)
@@ -292,7 +311,7 @@ class Body:
 
     Attributes:
         source: as given.
-        problem: the problem.
+        problem: the problem; labels are slots.
         items: the item of each op, by the name of the first result.
     """
 
@@ -300,9 +319,10 @@ class Body:
         self.source = source
         self.items: dict[str, int] = {}
         self._prices = prices
-        self._host = len(prices.labels) - 1
+        self._host = prices.slots.host
         self._costs: list[list[Cost]] = []
         self._homes: list[int] = []
+        self._units = units
         flows = self._flows(function)
         for binding in function.bindings:
             self._set_costs(binding, units)
@@ -314,17 +334,27 @@ class Body:
         for name, item in self.items.items():
             backend = choice.get((self.source, name))
             if backend in self._prices.labels:  # others have the module's original claims
-                labels[item] = self._prices.labels.index(backend)
+                labels[item] = self.slot(name, self._prices.labels.index(backend))
         return labels
+
+    def slot(self, name: str, label: int) -> int:
+        """Return the slot of an op on a backend, by the name of the op's first result."""
+        unit = self._units[label].get((self.source, name)) if label < len(self._units) else None
+        return self._prices.slots.slot(label, self.source, name if unit is None else unit.ops[-1])
 
     def choice(self, labels: Sequence[int]) -> dict[OpKey, str]:
         """Return the backends of the ops given to a backend by labels."""
         named_labels = ((name, labels[item]) for name, item in self.items.items())
-        return {(self.source, name): self._prices.labels[label] for name, label in named_labels if label != self._host}
+        names, slots = self._prices.labels, self._prices.slots
+        return {(self.source, name): names[slots.label(label)] for name, label in named_labels if label != self._host}
 
     def label_name(self, label: int) -> str:
-        """Return a label for messages."""
-        return "the host" if label == self._host else f"`{self._prices.labels[label]}`"
+        """Return a slot for messages."""
+        if label == self._host:
+            return "the host"
+        slots = self._prices.slots
+        device = f" on device {slots.number(label)}" if slots.has_numbers else ""
+        return f"`{self._prices.labels[slots.label(label)]}`{device}"
 
     def _add_item(self, home: int) -> int:
         self._costs.append([math.inf] * (self._host + 1))
@@ -339,7 +369,9 @@ class Body:
         readers: dict[int, dict[int, None]] = {id(param): {} for param in function.params}
         for binding in function.bindings:
             claim = binding.codegen
-            item = self._add_item(self._prices.labels.index(claim) if claim in self._prices.labels else self._host)
+            backend = self._prices.labels.index(claim) if claim in self._prices.labels else len(self._prices.labels) - 1
+            last = members_of(binding)[-1].results[0].name
+            item = self._add_item(self._prices.slots.slot(backend, self.source, last))
             self.items[binding.results[0].name] = item
             for operand in binding.operands:
                 if not isinstance(operand, Constant):
@@ -358,18 +390,18 @@ class Body:
         name = binding.results[0].name
         item = self.items[name]
         home = self._homes[item]
-        self._costs[item][home] = self._prices.cost(self.source, binding, home)
+        self._costs[item][home] = self._prices.cost(self.source, binding, self._prices.slots.label(home))
         for label, backend_units in enumerate(units if binding.codegen is None else ()):
             unit = backend_units.get((self.source, name))
             if unit is not None:
                 share, rest = divmod(unit.cost, len(unit.ops))
-                self._costs[item][label] = share + (rest if name == unit.ops[0] else 0)
+                self._costs[item][self.slot(name, label)] = share + (rest if name == unit.ops[0] else 0)
 
     def _groups(self, units: Sequence[Mapping[OpKey, Unit]]) -> list[dict[int, tuple[int, ...]]]:
-        groups: list[dict[int, tuple[int, ...]]] = [{} for _ in self._prices.labels]
-        for group, backend_units in zip(groups, units, strict=False):
+        groups: list[dict[int, tuple[int, ...]]] = [{} for _ in range(len(self._prices.slots))]
+        for label, backend_units in enumerate(units):
             for name, item in self.items.items():
                 unit = backend_units.get((self.source, name))
                 if unit is not None and len(unit.ops) > 1:
-                    group[item] = tuple(self.items[op] for op in unit.ops)
+                    groups[self.slot(name, label)][item] = tuple(self.items[op] for op in unit.ops)
         return groups
