@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,7 +35,6 @@ from plugins.dnnl.tests.dnnl_region import NDArray, Region, emit, need_avx512
 from plugins.dnnl.tests.drawn_graphs import DrawnGraph
 from plugins.dnnl.tests.test_dnnl_fresh_sizes import counted
 
-ROOT = Path(__file__).parents[3]
 WIDTH = 256
 pytestmark = [
     pytest.mark.skipif(extension() is None, reason=extension_status()),
@@ -334,50 +331,6 @@ def test_eight_calls_bring_sizes_at_once() -> None:
         found = list(pool.map(lambda x: run(region, x, 2), inputs))
     for result, of_single in zip(found, expected, strict=True):
         np.testing.assert_allclose(result, of_single, rtol=1e-5, atol=1e-5)
-
-
-FORK = """
-import os, threading, warnings
-import numpy as np
-from plugins.dnnl.tests.test_dnnl_creation import WIDTH, layers, run
-warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
-region, other = layers(), layers()
-for item in (region, other):  # compiled before the threads, with all imports: a fork inside an import hangs the child
-    run(item, np.zeros((999, WIDTH), np.float32), 2)
-done = threading.Event()
-def plan():
-    rows = 300
-    while not done.is_set():
-        rows = rows % 300 + 301
-        run(region, np.zeros((rows, WIDTH), np.float32), 2)
-threads = [threading.Thread(target=plan) for _ in range(2)]
-for thread in threads: thread.start()
-for number in range(20):
-    child = os.fork()
-    if child == 0:
-        result = run(other, np.ones((700 + number, WIDTH), np.float32), 1 + number % 2)
-        os._exit(0 if np.array_equal(result[0], result[-1]) else 1)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status == 0, status
-done.set()
-for thread in threads: thread.join()
-print("planned in all children")
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
-def test_a_child_forked_beside_creating_threads_plans() -> None:
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
-    done = subprocess.run(
-        [sys.executable, "-c", FORK],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert (done.stdout.strip(), done.returncode) == ("planned in all children", 0), done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import prod
 
 from byoc_dnnl.capi import Argument
@@ -29,7 +30,7 @@ _KERNEL_NS = 0.4
 
 def is_small(plan: Plan) -> bool:
     """Return whether the estimated time of a plan with one thread is below :data:`SMALL_NS`."""
-    return sum(map(estimate_ns, plan.steps)) < SMALL_NS
+    return all(total < SMALL_NS for total in accumulate(map(estimate_ns, plan.steps)))
 
 
 def estimate_ns(step: AnyStep) -> float:

@@ -331,7 +331,7 @@ class PrimitiveFactory:
         request = (
             (name, engine.num_threads, number),
             tuple([arg.token if isinstance(arg, MemoryDesc) else _key(arg) for arg in arguments]),
-            tuple([post_op.request for post_op in post_ops]),
+            tuple([post_op.request for post_op in post_ops]) if post_ops else (),
             scaling and scaling.key,
         )
         found = engine.primitives.get(request, _MISSING)
