@@ -35,7 +35,7 @@ TESTS = (
     "core/tests/vm",
     "core/tests/runtime/csource/test_csource.py",
     "core/tests/runtime/test_vector_functions.py",
-    *(f"plugins/dnnl/tests/test_dnnl_{name}.py" for name in ("extension", "stored_payloads")),
+    *(f"plugins/dnnl/tests/test_dnnl_{name}.py" for name in ("creation", "extension", "stored_payloads")),
     "rt/tests",
     "--ignore=core/tests/vm/test_soak.py",
     *(

@@ -1,11 +1,10 @@
 #include "program.h"
 
-#include <pthread.h>
-
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void byoc_lock(void) { (void)pthread_mutex_lock(&mutex); }
 void byoc_unlock(void) { (void)pthread_mutex_unlock(&mutex); }
+void byoc_wait_for(pthread_cond_t *condition) { (void)pthread_cond_wait(condition, &mutex); }
 
 /* The gate: a fork closes the gate and waits until no thread is inside oneDNN. A lock of oneDNN held during the fork
  * would stay locked in the child for good.

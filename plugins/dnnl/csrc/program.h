@@ -6,6 +6,7 @@
 #ifndef BYOC_DNNL_PROGRAM_H_
 #define BYOC_DNNL_PROGRAM_H_
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -188,6 +189,9 @@ const char *byoc_find_fault(const Program *program, const Step *step);
 void byoc_lock(void);
 void byoc_unlock(void);
 int byoc_register_fork_handlers(void); /* call once; nonzero after a failure */
+
+/* With the lock held: waits for a condition, without the lock. A condition with waiters at a fork is unusable in the child. */
+void byoc_wait_for(pthread_cond_t *condition);
 
 /* Calls of oneDNN are between these two, without Python's lock: a fork holds Python's lock and waits for all threads
  * inside. A long stay lets forks pass now and then. */

@@ -150,43 +150,47 @@ def test_threads_plan_sizes_at_once() -> None:
 FORK = """
 import os, threading, warnings
 import numpy as np
-from plugins.dnnl.tests.test_dnnl_fresh_sizes import WIDTH, layers
+from plugins.dnnl.tests.test_dnnl_creation import WIDTH, layers, run
 warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
-region, other = layers(2), layers(2)
+region, other = layers(), layers()
 for item in (region, other):  # compiled before the threads, with all imports: a fork inside an import hangs the child
-    item.run(np.zeros((500, WIDTH), np.float32))
+    run(item, np.zeros((999, WIDTH), np.float32), NUMBER)
 done = threading.Event()
 def plan():
-    rows = 0
+    rows = 300
     while not done.is_set():
-        rows = rows % 300 + 1
-        region.run(np.zeros((rows, WIDTH), np.float32))
+        rows = rows % 300 + 301
+        run(region, np.zeros((rows, WIDTH), np.float32), NUMBER)
 threads = [threading.Thread(target=plan) for _ in range(2)]
 for thread in threads: thread.start()
-for number in range(20):
-    child = os.fork()
-    if child == 0:
-        (result,) = other.run(np.ones((400 + number, WIDTH), np.float32))
-        os._exit(0 if np.array_equal(result[0], result[-1]) else 1)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status == 0, status
-done.set()
-for thread in threads: thread.join()
+try:
+    for number in range(20):
+        child = os.fork()
+        if child == 0:
+            result = run(other, np.ones((700 + number, WIDTH), np.float32), 1 + number % NUMBER)
+            os._exit(0 if np.array_equal(result[0], result[-1]) else 1)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status == 0, status
+finally:
+    done.set()
+    for thread in threads: thread.join()
 print("planned in all children")
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
-def test_a_child_forked_beside_planning_plans() -> None:
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_a_child_forked_beside_planning_plans(num_threads: int) -> None:
+    """With two threads, the extension's threads create primitives beside the planning threads."""
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
     done = subprocess.run(
-        [sys.executable, "-c", FORK],
+        [sys.executable, "-c", FORK.replace("NUMBER", str(num_threads))],
         capture_output=True,
         text=True,
         timeout=180,
         check=False,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": str(num_threads)},
     )
     assert (done.stdout.strip(), done.returncode) == ("planned in all children", 0), done.stderr
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
 from byoc_core.errors import ExecutionError
 from byoc_dnnl.capi import Api, dims_array
 from byoc_dnnl.engine import open_engine
+from byoc_dnnl.extension import extension, extension_status
 from byoc_dnnl.handles import Engine, MemoryDesc
 from byoc_dnnl.library import load_library
 
@@ -18,11 +21,12 @@ NCHW16C = 78
 
 
 class _Counting(Api):
-    """A counter of the freeing calls."""
+    """A counter of the freeing calls, by Python and by the extension."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         super().__init__(library)
         self.freed: Counter[str] = Counter()
+        self._callbacks: list[object] = []
         for name, function in [*self._functions.items()]:
             if name.endswith("_destroy"):
 
@@ -31,9 +35,17 @@ class _Counting(Api):
                     return int(function(pointer))  # type: ignore[operator]
 
                 self._functions[name] = count
+                callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(count)
+                self._callbacks.append(callback)
+                self._destroyers[name] = ctypes.cast(callback, ctypes.c_void_p).value or 0
 
 
-def test_each_handle_is_freed_once() -> None:
+@pytest.mark.parametrize("has_extension", [True, False])
+def test_each_handle_is_freed_once(*, has_extension: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_extension:
+        monkeypatch.setattr("byoc_dnnl.capi.extension", lambda: None)
+    elif extension() is None:
+        pytest.skip(extension_status())
     library = load_library()
     api = _Counting(library.handle)
     desc = MemoryDesc(api, "dnnl_memory_desc_create_with_tag", 1, (ctypes.c_int64 * 12)(4), 3, 1)
@@ -116,3 +128,19 @@ def test_the_cache_of_primitives_is_off() -> None:
     capacity = ctypes.c_int(-1)
     open_engine().api.call("dnnl_get_primitive_cache_capacity", ctypes.byref(capacity))
     assert capacity.value == 0
+
+
+@pytest.mark.skipif(extension() is None, reason=extension_status())
+def test_owners_free_nothing_when_the_process_ends() -> None:
+    script = (
+        "import ctypes\n"
+        "from byoc_dnnl.extension import extension\n"
+        "native = extension()\n"
+        "callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda pointer: print('freed', pointer) or 0)\n"
+        "address = ctypes.cast(callback, ctypes.c_void_p).value\n"
+        "owners = [native.own(number, address) for number in (1, 2)]\n"
+        "owners.pop()\n"
+        "print('ending')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["freed 2", "ending", ""]

@@ -10,6 +10,9 @@ static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
 static PyMethodDef methods[] = {
     {"describe", (PyCFunction)(void (*)(void))byoc_describe, METH_FASTCALL,
      "Return the numbers of a memory description of oneDNN."},
+    {"own", (PyCFunction)(void (*)(void))byoc_own, METH_FASTCALL,
+     "Return an owner of an object of oneDNN, given the addresses of the object and of the function that frees it."},
+    {"stop_freeing", byoc_stop_freeing, METH_NOARGS, "Keep the objects of owners collected later: the process ends."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -43,9 +46,10 @@ PyMODINIT_FUNC PyInit__native(void) {
   for (size_t i = 0; i < sizeof constants / sizeof *constants; ++i)
     if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value)) goto fail;
   byoc_program_type = (PyTypeObject *)add_type(module, &byoc_program_spec);
-  PyObject *region_type = add_type(module, &byoc_region_spec);
-  if (!byoc_program_type || !region_type) goto fail;
-  Py_DECREF(region_type);
+  PyObject *region_type = add_type(module, &byoc_region_spec), *queue_type = add_type(module, &byoc_queue_spec);
+  Py_XDECREF(region_type);
+  Py_XDECREF(queue_type);
+  if (!byoc_program_type || !region_type || !queue_type) goto fail;
   return module;
 fail:
   Py_DECREF(module);

@@ -20,7 +20,12 @@ typedef struct {
  * sizes and axes of blocks. */
 PyObject *byoc_describe(PyObject *module, PyObject *const *args, Py_ssize_t num_args);
 
+/* own(object, destroy): an owner of an object of oneDNN: frees the object by the function at an address when collected.
+ * stop_freeing(): owners collected later free nothing. */
+PyObject *byoc_own(PyObject *module, PyObject *const *args, Py_ssize_t num_args);
+PyObject *byoc_stop_freeing(PyObject *module, PyObject *unused);
+
 extern PyTypeObject *byoc_program_type;
-extern PyType_Spec byoc_program_spec, byoc_region_spec;
+extern PyType_Spec byoc_program_spec, byoc_region_spec, byoc_queue_spec;
 
 #endif /* BYOC_DNNL_OBJECTS_H_ */

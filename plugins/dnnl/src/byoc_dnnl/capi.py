@@ -7,6 +7,7 @@ the values do not change.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_void_p
 from enum import IntEnum
@@ -15,6 +16,7 @@ from typing import Any
 from byoc_core.errors import ArtifactError, ExecutionError
 from byoc_core.runtime.threads import ForkGate
 
+from byoc_dnnl.extension import extension
 from byoc_dnnl.memo import Memo
 
 __all__ = [
@@ -370,13 +372,37 @@ class Api:
             self._add(library if name == _EXECUTE else locked, name, c_int, parameters)
         for name, (result, parameters) in _WITHOUT_STATUS.items():
             self._add(locked, name, result, parameters)
-        queries: list[Any] = [self._functions[f"dnnl_memory_desc_{name}"] for name in ("query", "get_size")]
-        self.desc_queries = tuple(ctypes.cast(query, c_void_p).value or 0 for query in queries)
+        self._destroyers = {name: self._address(name) for name in PARAMETERS if name.endswith("_destroy")}
+        self.desc_queries = tuple(self._address(f"dnnl_memory_desc_{name}") for name in ("query", "get_size"))
+
+    def _address(self, name: str) -> int:
+        function: Any = self._functions[name]
+        return ctypes.cast(function, c_void_p).value or 0
 
     def _add(self, library: ctypes.CDLL, name: str, result: object, parameters: tuple[object, ...]) -> None:
         function: Any = library[name]
         function.restype, function.argtypes = result, parameters
         self._functions[name] = function
+
+    def own(self, handle: object, destroy: str, pointer: c_void_p) -> object:
+        """Free an object when its handle is collected; return an object for the handle to hold.
+
+        Nothing is freed at the end of the process: the system frees everything, and libraries may be unloaded before.
+
+        Args:
+            handle: the handle.
+            destroy: the name of the function that frees the object.
+            pointer: the object.
+        """
+        native = extension()
+        if native is None:
+            return self._finalize(handle, destroy, pointer)
+        return native.own(pointer.value, self._destroyers[destroy])
+
+    def _finalize(self, handle: object, destroy: str, pointer: c_void_p) -> object:
+        finalizer = weakref.finalize(handle, self.function(destroy), pointer)
+        finalizer.atexit = False
+        return None
 
     def ask(self, name: str, *arguments: object) -> Any:
         """Call an infallible function and return its result."""

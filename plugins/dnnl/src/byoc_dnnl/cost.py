@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import prod
 
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.plan import AnyStep, Kernel, Plan, Step
 
-__all__ = ["is_small"]
+__all__ = ["SMALL_NS", "estimate_ns", "is_small"]
 
 SMALL_NS = 30_000
 """Plans below this time run in the calling thread: sleeping workers need some tens of microseconds to wake up, and
@@ -29,10 +30,11 @@ _KERNEL_NS = 0.4
 
 def is_small(plan: Plan) -> bool:
     """Return whether the estimated time of a plan with one thread is below :data:`SMALL_NS`."""
-    return sum(map(_estimate_ns, plan.steps)) < SMALL_NS
+    return all(total < SMALL_NS for total in accumulate(map(estimate_ns, plan.steps)))
 
 
-def _estimate_ns(step: AnyStep) -> float:
+def estimate_ns(step: AnyStep) -> float:
+    """Return the estimated time of a step in a single thread."""
     moved = sum(location.desc.nbytes for location in step.locations) / _BYTES_PER_NS
     if isinstance(step, Kernel):
         return prod(step.source.desc.sizes) * _KERNEL_NS

@@ -22,7 +22,7 @@ from byoc_dnnl.handles import Engine
 from byoc_dnnl.library import load_library
 from byoc_dnnl.lowerings import declines
 from byoc_dnnl.native import make_caller
-from byoc_dnnl.plan import Plan, Step
+from byoc_dnnl.plan import Step
 from byoc_dnnl.planning import ThreadedPlan, best_plan
 from byoc_dnnl.precision import Precision
 from byoc_dnnl.program import Program
@@ -225,7 +225,7 @@ class Region:
             with self._explaining():
                 choice = self._early_plans[number] if number in self._early_plans else self._best_plan(number, function)
                 self._early_plans.clear()
-                return self.reference if choice is None else self._build(number, *choice)
+                return self.reference if choice is None else self._build(number, choice)
         except ArtifactError:
             if self._is_static:
                 raise
@@ -251,13 +251,15 @@ class Region:
             raise ArtifactError(self._where, f"cannot be planned: {error}") from error
 
     def _best_plan(self, number: int, function: GraphFunction) -> ThreadedPlan | None:
-        return best_plan(open_engine(), number, function, self._ranges, self._precision, self._schedules)
+        options = (self._precision, self._schedules)
+        return best_plan(open_engine(), number, function, self._ranges, *options, creates=not self._is_static)
 
-    def _build(self, number: int, plan: Plan, planned_for: int) -> Program:
-        engine = open_engine()
-        with engine.threads(planned_for):
+    def _build(self, number: int, choice: ThreadedPlan) -> Program:
+        engine, plan = open_engine(), choice.plan
+        with engine.threads(choice.num_threads):
             computed = {digest: compute() for digest, compute in plan.constants.items()}
-            return Program(engine, plan, {**self._constants, **computed}, is_serial=planned_for < number)
+            constants, is_serial = {**self._constants, **computed}, choice.num_threads < number
+            return Program(engine, plan, constants, is_serial=is_serial, creation=choice.creation)
 
 
 class _CachedProgram:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from functools import cache
 from importlib import import_module
@@ -31,4 +32,5 @@ def _find() -> tuple[ModuleType | None, str]:
         module = import_module("byoc_dnnl._native")
     except ImportError as error:
         return None, f"the C extension is missing or cannot be loaded: {error}"
+    atexit.register(module.stop_freeing)
     return module, ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ class Handle:
         pointer: for callers that keep this object alive long enough.
     """
 
-    __slots__ = ("__weakref__", "api", "pointer")
+    __slots__ = ("__weakref__", "_owner", "api", "pointer")
     _destroy = ""
 
     def __init__(self, api: Api, create: str, *arguments: object) -> None:
@@ -31,8 +30,7 @@ class Handle:
 
     def _own(self, api: Api, pointer: ctypes.c_void_p) -> None:
         self.api, self.pointer = api, pointer
-        # At the end of the process the system frees everything, and libraries may be unloaded before.
-        weakref.finalize(self, api.function(self._destroy), pointer).atexit = False
+        self._owner = api.own(self, self._destroy, pointer)
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from byoc_dnnl.library import Library
+    from byoc_dnnl.post_ops import Attributes
 
 __all__ = [
     "Engine",
@@ -42,6 +43,9 @@ __all__ = [
 _NUM_PRIMITIVES = 128
 """Number of primitive descriptors kept in a generation: products take 60 kB each, others up to 10 kB."""
 
+_NUM_ATTRIBUTES = 64
+"""Number of attributes of primitives kept in a generation, up to 20 kB each."""
+
 
 class Engine(Handle):
     """The engine of the CPU, owner of all other objects.
@@ -53,14 +57,16 @@ class Engine(Handle):
     Attributes:
         primitives: recent primitive descriptors by request, and ``None`` for requests without an implementation
             (:class:`~byoc_dnnl.primitives.PrimitiveFactory`).
+        attributes: recent attributes of primitives, by post-ops and scales.
     """
 
-    __slots__ = ("_library", "_max_threads", "primitives")
+    __slots__ = ("_library", "_max_threads", "attributes", "primitives")
     _destroy = "dnnl_engine_destroy"
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self.primitives: Memo[PrimitiveDesc | None] = Memo(_NUM_PRIMITIVES)
+        self.attributes: Memo[Attributes] = Memo(_NUM_ATTRIBUTES)
         openmp = self.openmp
         self._max_threads: Callable[[], int] = (lambda: 1) if openmp is None else openmp.omp_get_max_threads
         library.api.call("dnnl_set_primitive_cache_capacity", 0)
@@ -180,6 +186,13 @@ class Primitive(Handle):
 
     def __init__(self, desc: PrimitiveDesc) -> None:
         super().__init__(desc.api, "dnnl_primitive_create", desc)
+
+    @classmethod
+    def owned(cls, api: Api, pointer: ctypes.c_void_p) -> Primitive:
+        """Return the owner of an existing primitive."""
+        primitive = cls.__new__(cls)
+        primitive._own(api, pointer)
+        return primitive
 
 
 class Memory(Handle):

@@ -161,6 +161,14 @@ class MemoryDesc(Handle):
 
     def permuted(self, axes: Sequence[int]) -> MemoryDesc:
         """Return the same memory with permuted axes: axis ``i`` of the result is ``axes[i]`` of this description."""
+        key = self.token, "axes", tuple(axes)
+        found = self.api.descs.get(key, None)
+        if found is None:
+            found = self.api.descs.put(key, self._permuted(axes))
+        assert isinstance(found, MemoryDesc)
+        return found
+
+    def _permuted(self, axes: Sequence[int]) -> MemoryDesc:
         if sorted(axes) != list(range(len(self.sizes))):
             problem = "cannot be permuted: the order must name each axis once"
             raise ArtifactError(f"a tensor of sizes {list(self.sizes)}", problem, got=list(axes))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from math import prod
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError
@@ -36,6 +37,9 @@ from byoc_dnnl.ranges import Need, Ranges
 from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.unstored_values import Flattened, Quantised
 
+if TYPE_CHECKING:
+    from byoc_dnnl.creation import Creation
+
 __all__ = ["Planner"]
 
 
@@ -55,6 +59,7 @@ class Planner:
             if oneDNN has no instructions for the dtype, possible with an artifact.
         schedules: the names of schedules chosen for calls, by the name of the result.
         collects: whether the names of schedules open to choice are collected.
+        creation: receives the steps with primitives, for their creation meanwhile.
 
     Attributes:
         offered: the collected names, by the name of the result.
@@ -72,8 +77,10 @@ class Planner:
         precision: Precision = "float32",
         schedules: Mapping[str, str] = MappingProxyType({}),
         collects: bool = False,
+        creation: Creation | None = None,
     ) -> None:
         self.engine = engine
+        self._creation = creation
         self.collects = collects
         self.offered: dict[str, tuple[str, ...]] = {}
         self._schedules = schedules
@@ -515,3 +522,5 @@ class Planner:
         """Add a step, with the calls computed by the step."""
         self._steps.append(step)
         self._computed.append(computed)
+        if self._creation is not None and isinstance(step, Step):
+            self._creation.add(step)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from byoc_core.runtime.graph.document import GraphFunction
 
 from byoc_dnnl.cost import is_small
+from byoc_dnnl.creation import Creation, begin_creation
 from byoc_dnnl.handles import Engine
 from byoc_dnnl.plan import Plan
 from byoc_dnnl.planner import Planner
@@ -16,8 +18,19 @@ from byoc_dnnl.ranges_constants import ConstantRanges
 
 __all__ = ["ThreadedPlan", "best_plan"]
 
-ThreadedPlan = tuple[Plan, int]
-"""A plan and the number of threads of the plan: the number of a call, or 1."""
+
+class ThreadedPlan(NamedTuple):
+    """A plan for a number of threads.
+
+    Attributes:
+        plan: the plan.
+        num_threads: the number of threads of the plan: the number of a call, or 1.
+        creation: the creation of the primitives, if begun.
+    """
+
+    plan: Plan
+    num_threads: int
+    creation: Creation | None = None
 
 
 def best_plan(
@@ -27,6 +40,8 @@ def best_plan(
     ranges: ConstantRanges,
     precision: Precision = "float32",
     schedules: Mapping[str, str] = MappingProxyType({}),
+    *,
+    creates: bool = False,
 ) -> ThreadedPlan | None:
     """Return the plan for a number of threads; ``None`` if oneDNN lacks primitives for a part of the function.
 
@@ -39,18 +54,26 @@ def best_plan(
         ranges: known facts about the constants.
         precision: the precision of float32 computations.
         schedules: the names of schedules chosen for nodes, by the name of the result.
+        creates: whether other threads create the primitives meanwhile, because a program follows.
     """
 
-    def plan_for(num_threads: int) -> Plan | None:
-        with engine.threads(num_threads):
-            planners = (
-                Planner(engine, function, ranges, strict=strict, precision=precision, schedules=schedules)
-                for strict in (True, False)
-            )
-            return next((plan for planner in planners if not isinstance(plan := planner.plan(), str)), None)
+    def attempt(num_threads: int, *, strict: bool) -> ThreadedPlan | None:
+        creation = begin_creation(engine, num_threads) if creates else None
+        found: Plan | str = ""
+        try:
+            found = Planner(
+                engine, function, ranges, strict=strict, precision=precision, schedules=schedules, creation=creation
+            ).plan()
+        finally:
+            if creation is not None and isinstance(found, str):
+                creation.cancel()
+        return None if isinstance(found, str) else ThreadedPlan(found, num_threads, creation)
 
-    plan = plan_for(number)
-    if plan is None or number == 1 or not is_small(plan):
-        return None if plan is None else (plan, number)
-    serial = plan_for(1)
-    return None if serial is None else (serial, 1)
+    def plan_for(num_threads: int) -> ThreadedPlan | None:
+        with engine.threads(num_threads):
+            return attempt(num_threads, strict=True) or attempt(num_threads, strict=False)
+
+    found = plan_for(number)
+    if found is None or number == 1 or not is_small(found.plan):
+        return found
+    return plan_for(1)

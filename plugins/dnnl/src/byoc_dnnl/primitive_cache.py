@@ -17,7 +17,7 @@ from byoc_core.runtime.threads import ForkLock
 
 from byoc_dnnl.handles import Primitive, PrimitiveDesc
 
-__all__ = ["primitive_of"]
+__all__ = ["has_primitive", "keep_primitive", "primitive_of"]
 
 _PRIMITIVES: dict[Hashable, tuple[Primitive, PrimitiveDesc]] = {}
 """Primitives by recipe, each with its descriptor."""
@@ -41,3 +41,21 @@ def primitive_of(desc: PrimitiveDesc) -> Primitive:
         if desc.recipe not in _PRIMITIVES:
             _PRIMITIVES[desc.recipe] = Primitive(desc), desc
         return _PRIMITIVES[desc.recipe][0]
+
+
+def has_primitive(desc: PrimitiveDesc) -> bool:
+    """Return whether a descriptor or recipe has a primitive already; a primitive without recipe may vanish at once."""
+    if desc.recipe is None:
+        return desc.primitive_ref is not None and desc.primitive_ref() is not None
+    return desc.recipe in _PRIMITIVES
+
+
+def keep_primitive(desc: PrimitiveDesc, primitive: Primitive) -> Primitive:
+    """Make a new primitive the primitive of a descriptor or recipe; return it, or the primitive found there already."""
+    if desc.recipe is None:
+        found = None if desc.primitive_ref is None else desc.primitive_ref()
+        if found is None:
+            desc.primitive_ref = weakref.ref(primitive)
+        return found or primitive
+    with _FORK_LOCK.lock:
+        return _PRIMITIVES.setdefault(desc.recipe, (primitive, desc))[0]

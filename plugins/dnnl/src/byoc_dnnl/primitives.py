@@ -331,7 +331,7 @@ class PrimitiveFactory:
         request = (
             (name, engine.num_threads, number),
             tuple([arg.token if isinstance(arg, MemoryDesc) else _key(arg) for arg in arguments]),
-            tuple([post_op.request for post_op in post_ops]),
+            tuple([post_op.request for post_op in post_ops]) if post_ops else (),
             scaling and scaling.key,
         )
         found = engine.primitives.get(request, _MISSING)
@@ -343,13 +343,20 @@ class PrimitiveFactory:
     def _created(
         self, name: str, arguments: Sequence[object], post_ops: Sequence[PostOp], scaling: Scaling | None, number: int
     ) -> PrimitiveDesc | None:
-        pointer, attributes = ctypes.c_void_p(), Attributes(self.engine, post_ops, scaling)
+        pointer, attributes = ctypes.c_void_p(), self._attributes(post_ops, scaling)
         status = self._api.attempt(name, ctypes.byref(pointer), *map(_pointers, arguments), attributes)
         if status in (Status.UNIMPLEMENTED, Status.INVALID_ARGUMENTS):
             return None
         if status != Status.SUCCESS:
             raise failure(name, status)
         return _passed_over(PrimitiveDesc(self._api, pointer), number)
+
+    def _attributes(self, post_ops: Sequence[PostOp], scaling: Scaling | None) -> Attributes:
+        """Return the attributes of a request; oneDNN copies the attributes into each descriptor."""
+        recent = self.engine.attributes
+        key = tuple([post_op.request for post_op in post_ops]), scaling and scaling.key
+        found = recent.get(key, None)
+        return found or recent.put(key, Attributes(self.engine, post_ops, scaling))
 
 
 class _Missing:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from byoc_core.runtime.module import NDArray
@@ -19,6 +19,9 @@ from byoc_dnnl.native import make_program, make_single
 from byoc_dnnl.plan import Buffer, Check, CoreStep, Kernel, Kind, Location, Plan, Step
 from byoc_dnnl.primitive_cache import primitive_of
 from byoc_dnnl.weights import Packed, shared_constants
+
+if TYPE_CHECKING:
+    from byoc_dnnl.creation import Creation
 
 __all__ = ["Frame", "Program"]
 
@@ -38,18 +41,24 @@ class Program:
         constants: arrays by digest, at least the constants of the plan.
         is_serial: whether the program runs in the calling thread alone, as planned, for any number of threads of a
             call.
+        creation: the creation of the primitives, if begun during planning.
 
     Attributes:
         parts: the parts of calls, if reported; see :attr:`~byoc_dnnl.plan.Plan.parts`.
     """
 
     def __init__(
-        self, engine: Engine, plan: Plan, constants: Mapping[str, NDArray], *, is_serial: bool = False
+        self,
+        engine: Engine,
+        plan: Plan,
+        constants: Mapping[str, NDArray],
+        *,
+        is_serial: bool = False,
+        creation: Creation | None = None,
     ) -> None:
         self.engine = engine
         self.plan = plan
         self.is_serial = is_serial
-        self.primitives = [primitive_of(step.desc) for step in plan.steps if isinstance(step, Step)]
         self.arrays: dict[Buffer, NDArray] = {}
         self._packed: list[Packed] = []
         for buffer in dict.fromkeys(location.buffer for step in plan.steps for location in step.locations):
@@ -62,6 +71,9 @@ class Program:
         self.numbers, self.storage = plan.lay_out()
         self.scratch_nbytes = plan.scratch_nbytes
         self.scratch_offset = round_up(self.storage.total)
+        created = [] if creation is None else creation.finish()
+        self.primitives = [primitive_of(step.desc) for step in plan.steps if isinstance(step, Step)]
+        created.clear()  # held by the program from here on
         self.native = make_program(self)
         self._frames: list[Frame] = []
         self.parts: tuple[tuple[str, str], ...] = ()

@@ -162,6 +162,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
         partial(form.to_value, planner),
         head=head,
         accepts_quantize=factors.scales is not None,
+        usual=planner.channels_last(form.target, target_dtype) if factors.scales is None else None,
     )
 
 

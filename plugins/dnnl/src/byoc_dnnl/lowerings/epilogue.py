@@ -40,6 +40,9 @@ BINARIES: Mapping[str, Algorithm] = {
     "subtract": Algorithm.BINARY_SUB,
 }
 
+_BEST_FAMILY = "brg"
+"""The prefix of the names of implementations by products of small blocks, the first choice of oneDNN."""
+
 _NARROW = ("bfloat16", "float16")
 _COMMUTATIVE = ("add", "maximum", "minimum", "multiply")
 """Ops with exchangeable operands."""
@@ -120,6 +123,7 @@ def add_with_followers(
     head: Sequence[Call] = (),
     *,
     accepts_quantize: bool = False,
+    usual: MemoryDesc | None = None,
 ) -> str | None:
     """Add a primitive for a call and as many followers as possible.
 
@@ -135,6 +139,7 @@ def add_with_followers(
         head: following calls also computed by the primitive, without post-ops.
         accepts_quantize: whether ``make`` respects the dtype decided by the last post-op (:func:`dtype_after`), so
             ``quantize`` may be the last of the calls.
+        usual: the usual layout of the result in the axes of the primitive, if known: tried first.
 
     Returns:
         The reason why there is no primitive, or ``None``.
@@ -144,7 +149,7 @@ def add_with_followers(
     own_calls = [call, *head]
     search = _Search(own_calls, planner, make, to_primitive, to_value, own_post_ops)
     end = _end_in_bytes(own_calls[-1], planner) if accepts_quantize else None
-    found = (end and search.up_to(end)) or search.longest_chain()
+    found = (end and search.up_to(end)) or (usual and search.whole_chain(usual)) or search.longest_chain()
     if found is None:
         return "oneDNN has only a reference implementation" if make(own_post_ops) else "oneDNN has no implementation"
     primitive, links, desc = found
@@ -202,6 +207,24 @@ class _Search:
     to_primitive: Shape
     to_value: Shape
     own: Sequence[PostOp]
+
+    def whole_chain(self, usual: MemoryDesc) -> _Found | None:
+        """Return all links, if the primitive is of oneDNN's best family and writes the usual layout; or ``None``.
+
+        All members of the family compute the same post-ops, so the primitive without links is a member too, and need
+        not be described.
+        """
+        desc = self.to_value(usual)
+        links = [] if desc is None else _links_after(self.calls, self.planner, desc, self.to_primitive)
+        if desc is None or not links:
+            return None
+        for candidate in (_with_overwrite(links, desc, self.planner), links):
+            found = self._make(candidate) if candidate else None
+            if found is None or not found.implementation.startswith(_BEST_FAMILY):
+                continue
+            if self._result(found) == desc and all(_keeps_nan(link, found) for link in links):
+                return found, candidate, desc
+        return None
 
     def longest_chain(self) -> _Found | None:
         """Return as many links as possible without a change of the primitive's implementation."""

@@ -186,6 +186,7 @@ def _add_product_of(
             arguments,
             lambda desc: _to_matrix(desc, result, sizes),
             lambda desc: desc if sizes == result else planner.row_major(result, result_dtype),
+            usual=target,
         )
 
     reason: str | None = "no matrix"

@@ -94,10 +94,10 @@ class PlanStore:
             found = best_plan(engine, number, form, self._ranges, self._precision, schedules)
             if found is None:
                 return None
-            plan, planned_for = found
+            plan = found.plan
             computed = {digest: compute() for digest, compute in plan.constants.items()}
             arrays = {**self._constants, **computed}
-            return plan_lines(plan, form, recorder, arrays, num_threads=number, planned_for=planned_for)
+            return plan_lines(plan, form, recorder, arrays, num_threads=number, planned_for=found.num_threads)
 
 
 def _forms(function: GraphFunction, sizes: Sequence[Mapping[str, int]]) -> list[GraphFunction]:

@@ -87,6 +87,10 @@ class Recorder(Api):
             self.objects[int(result)] = RecordedObject(name, (_pointer(primitive), _number(query), _number(index)))
         return result
 
+    def own(self, handle: object, destroy: str, pointer: ctypes.c_void_p) -> object:
+        """Free an object when the recorder is closed, or when its handle is collected later."""
+        return self._finalize(handle, destroy, pointer)
+
     def function(self, name: str) -> Callable[..., int]:
         """Return a function; a function that frees an object waits until the recorder is closed."""
         function = super().function(name)
