@@ -13,7 +13,7 @@ ops of the kernel count as computed along with this op. ``--keep-layers`` takes 
 new measurements of layers.
 ``--add-ops`` measures the ops of ``benchmarks.single_ops`` and adds their rows to a table of this machine;
 ``--add-random`` does this with seeded random ops.
-``--complete`` adds the ops missing from a table, as near to the limits of its machine as in the other table.
+``--complete`` adds the ops and forms of ops missing from a table, as near to the limits of its machine as in the other.
 ``--check`` prints the errors of the backends' estimates by op; ``--choices`` compares placements by cost with each
 backend alone.
 """
@@ -60,6 +60,8 @@ _SAME = 0.25
 """Rows nearer than this, by features, are near duplicates."""
 _OTHER_NUMBERS = 4.0
 """The distance of rows of other dtypes."""
+_FAR = 3.0
+"""Forms of an op farther than this from all measured forms are missing."""
 _LARGE_NBYTES = 1 << 17
 _SEED = 0
 """The seed of random ops in tables."""
@@ -138,15 +140,23 @@ def _measure_layers(findings: Findings, layers: Iterable[Layer], backend: str, o
 
 
 def complete(table: CostTable, other: CostTable) -> CostTable:
-    """Return a table with the rows of another table for missing ops: as near to the limits of its own machine."""
-    present = {row.op for row in table.rows}
+    """Return a table with the rows of another table for missing ops and forms of ops.
+
+    The new rows are as near to the limits of the machine as in the other table.
+    """
+    present = _by_op(table.rows)
     rows = list(table.rows)
     for row in other.rows:
-        if row.op not in present:
+        if all(_distance(row, own) > _FAR for own in present.get(row.op, ())):
             scale = _least_seconds(row, table) / _least_seconds(row, other)
             rows.append(replace(row, seconds=row.seconds * scale, parallel_seconds=row.parallel_seconds * scale))
     rows.sort(key=lambda row: row.op)
     return replace(table, rows=tuple(rows))
+
+
+def _distance(row: CostRow, other: CostRow) -> float:
+    differences = sum(abs(a - b) for a, b in zip(row.features, other.features, strict=True))
+    return differences + _OTHER_NUMBERS * (row.kind_of_numbers != other.kind_of_numbers)
 
 
 def _least_seconds(row: CostRow, table: CostTable) -> float:

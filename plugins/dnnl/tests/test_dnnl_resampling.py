@@ -107,7 +107,8 @@ def test_results_larger_than_the_caches_may_start_anywhere(method: str, order: t
     region, small = _region(shape, attrs, order), _region((2, 16, 9, 8), attrs | {"sizes": (18, 16)}, order)
     steps, small_steps = (_steps_behind_resize(source) for source in (region.source, small.source))
     assert [*small_steps, "reorder"] == steps or (order is not None and small_steps == steps == ["reorder"])
-    image = np.random.default_rng(0).standard_normal(region.function.params[0].type.shape).astype(np.float32)
+    source = shape if order is None else tuple(shape[order.index(axis)] for axis in range(4))
+    image = np.random.default_rng(0).standard_normal(source).astype(np.float32)
     buffer = np.empty(2 * 16 * 128 * 128 + 16, np.float32)
     (expected,) = region.run(image)
     for first in range(1, 16, 5):
