@@ -41,7 +41,7 @@ _MOST_FITTED = 600
 """The most rows of a regression; of more rows, every few count."""
 _FLOOR_SECONDS = 1e-7
 """The least seconds of the work of an op: smaller ops are mostly overhead."""
-_OTHERS = 32.0, 2.0, 0.5
+_DISTANCES = 32.0, 2.0, 0.5
 """Distances of rows with other dtypes, attributes or makers than the op."""
 
 
@@ -269,7 +269,7 @@ class _Rows:
         """The other properties of the rows: the distance between rows that differ, numbers of texts, and of rows."""
         return tuple(
             (distance, numbers, np.array([numbers[text] for text in texts]))
-            for distance, texts in zip(_OTHERS, zip(*map(_texts_of, self._rows), strict=True), strict=True)
+            for distance, texts in zip(_DISTANCES, zip(*map(_texts_of, self._rows), strict=True), strict=True)
             for numbers in ({text: number for number, text in enumerate(dict.fromkeys(texts))},)
         )
 
