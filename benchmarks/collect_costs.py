@@ -4,14 +4,16 @@
     python -m benchmarks.collect_costs --check light_squeezenet lenet
     python -m benchmarks.collect_costs --choices
     python -m benchmarks.collect_costs --backend dnnl --add-ops costs.json
+    python -m benchmarks.collect_costs --backend dnnl --add-random 300 costs.json
     python -m benchmarks.collect_costs --complete costs_avx2.json --with costs.json
 
 The first command builds models and layers with the backend alone, profiles each on one thread, models on two threads
 too if there are two processors, and writes the table. The time of a kernel belongs to the op with most work; the other
 ops of the kernel count as computed along with this op. ``--keep-layers`` takes the rows of a table in place of
 new measurements of layers.
-``--add-ops`` measures the ops of ``benchmarks.single_ops`` and adds their rows to a table of this machine.
-``--complete`` adds the ops missing from a table, as near to the limits of its machine as in the other table.
+``--add-ops`` measures the ops of ``benchmarks.single_ops`` and adds their rows to a table of this machine;
+``--add-random`` does this with seeded random ops.
+``--complete`` adds the ops and forms of ops missing from a table, as near to the limits of its machine as in the other.
 ``--check`` prints the errors of the backends' estimates by op; ``--choices`` compares placements by cost with each
 backend alone.
 """
@@ -38,7 +40,7 @@ from byoc_core.profiling import measure_peaks
 from byoc_core.tuning.op_times import MeasuredOp
 
 from benchmarks.cost_checks import check, choices
-from benchmarks.cost_layers import Layer, list_layers, list_ops
+from benchmarks.cost_layers import Layer, list_drawn, list_layers, list_ops
 from benchmarks.cost_measurement import (
     CALL_S,
     LAYER_S,
@@ -52,13 +54,17 @@ from benchmarks.cost_measurement import (
 
 __all__ = ["add_ops", "collect", "complete", "main"]
 
-_MAX_ROWS = 400
+_MAX_ROWS = 600
 """Rows of an op in a table."""
 _SAME = 0.25
 """Rows nearer than this, by features, are near duplicates."""
 _OTHER_NUMBERS = 4.0
 """The distance of rows of other dtypes."""
+_FAR = 3.0
+"""Forms of an op farther than this from all measured forms are missing."""
 _LARGE_NBYTES = 1 << 17
+_SEED = 0
+"""The seed of random ops in tables."""
 _CACHED_S = 2e-11
 """Seconds of a byte read from a cache: less is no change of layout."""
 
@@ -106,10 +112,12 @@ def collect(
     return CostTable(round(peaks.flops), round(peaks.bandwidth), tuple(rows), shares, CALL_S, borders)
 
 
-def add_ops(table: CostTable, backend: str, options: Mapping[str, str] = MappingProxyType({})) -> CostTable:
-    """Return a table with rows of the ops of networks in many forms, measured now, on the machine of the table."""
+def add_ops(
+    table: CostTable, layers: Iterable[Layer], backend: str, options: Mapping[str, str] = MappingProxyType({})
+) -> CostTable:
+    """Return a table with rows of single layers, measured now, on the machine of the table."""
     findings = Findings()
-    _measure_layers(findings, list_ops(), backend, options)
+    _measure_layers(findings, layers, backend, options)
     measured = {_untimed(row) for row in findings.rows}
     rows = [*(row for row in table.rows if _untimed(row) not in measured), *findings.rows]
     return replace(table, rows=tuple(row for group in _by_op(rows).values() for row in _thinned(group)))
@@ -132,15 +140,23 @@ def _measure_layers(findings: Findings, layers: Iterable[Layer], backend: str, o
 
 
 def complete(table: CostTable, other: CostTable) -> CostTable:
-    """Return a table with the rows of another table for missing ops: as near to the limits of its own machine."""
-    present = {row.op for row in table.rows}
+    """Return a table with the rows of another table for missing ops and forms of ops.
+
+    The new rows are as near to the limits of the machine as in the other table.
+    """
+    present = _by_op(table.rows)
     rows = list(table.rows)
     for row in other.rows:
-        if row.op not in present:
+        if all(_distance(row, own) > _FAR for own in present.get(row.op, ())):
             scale = _least_seconds(row, table) / _least_seconds(row, other)
             rows.append(replace(row, seconds=row.seconds * scale, parallel_seconds=row.parallel_seconds * scale))
     rows.sort(key=lambda row: row.op)
     return replace(table, rows=tuple(rows))
+
+
+def _distance(row: CostRow, other: CostRow) -> float:
+    differences = sum(abs(a - b) for a, b in zip(row.features, other.features, strict=True))
+    return differences + _OTHER_NUMBERS * (row.kind_of_numbers != other.kind_of_numbers)
 
 
 def _least_seconds(row: CostRow, table: CostTable) -> float:
@@ -235,6 +251,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--option", action="append", metavar="NAME=VALUE", help="an option of the measured backend")
     parser.add_argument("--keep-layers", type=Path, metavar="TABLE", help="a table with rows in place of layers")
     parser.add_argument("--add-ops", type=Path, metavar="TABLE", help="a table to get rows of measured single ops")
+    parser.add_argument("--add-random", nargs=2, metavar=("COUNT", "TABLE"), help="a table to get rows of random ops")
     parser.add_argument("--complete", type=Path, metavar="TABLE", help="a table with missing ops; with --with")
     parser.add_argument("--with", type=Path, metavar="TABLE", dest="other", help="the table with these ops")
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="models to measure")
@@ -246,14 +263,13 @@ def main(arguments: Sequence[str]) -> int:
         check(options.check or MODELS, backends)
     if options.choices is not None:
         choices(options.choices or MODELS, backends)
-    if len(backends) != 1 and (options.output or options.add_ops):
+    if len(backends) != 1 and (options.output or options.add_ops or options.add_random):
         parser.error("a table is of one backend: --backend NAME")
     pairs = dict(text.split("=", 1) for text in options.option or ())
     if options.add_ops is not None:
-        table = CostTable.from_text(options.add_ops.read_text("utf-8"), str(options.add_ops))
-        table = add_ops(table, backends[0], pairs)
-        options.add_ops.write_text(table.to_text(), encoding="utf-8")
-        print(f"{options.add_ops}: {len(table.rows)} rows, {options.add_ops.stat().st_size} bytes")
+        _extend(options.add_ops, list_ops(), backends[0], pairs)
+    if options.add_random is not None:
+        _extend(Path(options.add_random[1]), list_drawn(int(options.add_random[0]), _SEED), backends[0], pairs)
     if (options.complete is None) != (options.other is None):
         parser.error("--complete needs --with, and --with needs --complete")
     if options.complete is not None:
@@ -268,6 +284,12 @@ def main(arguments: Sequence[str]) -> int:
         options.output.write_text(table.to_text(), encoding="utf-8")
         print(f"{options.output}: {len(table.rows)} rows, {options.output.stat().st_size} bytes")
     return 0
+
+
+def _extend(path: Path, layers: Iterable[Layer], backend: str, options: Mapping[str, str]) -> None:
+    table = add_ops(CostTable.from_text(path.read_text("utf-8"), str(path)), layers, backend, options)
+    path.write_text(table.to_text(), encoding="utf-8")
+    print(f"{path}: {len(table.rows)} rows, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

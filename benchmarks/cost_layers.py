@@ -12,9 +12,10 @@ from byoc_core.ir import FunctionBuilder, IRModule, tensor
 from byoc_core.ops import default_ops
 from byoc_core.runtime.module import NDArray
 
+from benchmarks.random_ops import list_random_ops
 from benchmarks.single_ops import list_single_ops
 
-__all__ = ["Layer", "list_layers", "list_ops"]
+__all__ = ["Layer", "list_drawn", "list_layers", "list_ops"]
 
 Layer = tuple[str, IRModule, dict[str, NDArray]]
 """Name, module and inputs."""
@@ -99,6 +100,12 @@ def list_ops() -> Iterator[Layer]:
     for case in list_single_ops():
         if case.op in _RECURRENT:
             continue
+        yield case.name, byoc_core.from_onnx(case.to_onnx()), case.draw()
+
+
+def list_drawn(count: int, seed: int) -> Iterator[Layer]:
+    """Yield seeded random ops, a layer each."""
+    for case in list_random_ops(count, seed):
         yield case.name, byoc_core.from_onnx(case.to_onnx()), case.draw()
 
 

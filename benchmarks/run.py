@@ -95,6 +95,7 @@ FIGURES = {
         "benchmarks.quantised_weights", "run", 15, "products by weights of 4 bits, beside peers"
     ),
     "ops": Figure("benchmarks.ops", "run", 7, "single ops by cost and by each backend, beside ONNX Runtime", (), True),
+    "random-ops": Figure("benchmarks.ops", "run_random", 5, "random ops by cost and by each backend", (150,)),
     "precision": Figure("benchmarks.precision", "run", 7, "bfloat16 beside float32 factors, time and errors"),
     "math-accuracy": Figure("benchmarks.math_accuracy", "run", 1, "errors of C functions, over all of float32", (1,)),
     "math-speed": Figure("benchmarks.math_speed", "run", 31, "C functions beside ONNX Runtime's"),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["SingleOp", "list_single_ops"]
+__all__ = ["NDArray", "SingleOp", "list_single_ops"]
 
 NDArray = npt.NDArray[Any]
 Shape = Sequence[int]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from plugins.ccompiler.tests.bench import PORTABLE, Bench
 
-SPATIAL = {1: "W", 2: "HW"}
+SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
 def _ops(bench: Bench, function: Function) -> set[str]:
@@ -26,9 +26,12 @@ def _ops(bench: Bench, function: Function) -> set[str]:
 
 def _draw(rng: Random, bench: Bench, number: int) -> tuple[Function, list[NDArray]]:
     """Return a transposed convolution of whole numbers, whose sums are exact in any order, and its input."""
-    rank = rng.choice((1, 2, 2, 2))
+    rank = rng.choice((1, 2, 2, 2, 3))
     spatial, layout = SPATIAL[rank], rng.choice(("first", "last"))
-    taps, strides = [rng.randint(1, 5) for _ in range(rank)], [rng.randint(1, 3) for _ in range(rank)]
+    taps, strides = (
+        [rng.randint(1, 5 if rank < 3 else 3) for _ in range(rank)],
+        [rng.randint(1, 3) for _ in range(rank)],
+    )
     dilation = [rng.choice((1, 1, 2, 3)) for _ in range(rank)]
     reaches = [(tap - 1) * gap + 1 for tap, gap in zip(taps, dilation, strict=True)]
     sizes = [rng.randint(1, 5) for _ in range(rank)]

@@ -71,7 +71,7 @@ def test_the_other_rows_of_a_table_predict_a_row(op: str, isa: int, *, is_amd: b
     rows = [row for row in table.rows if row.op == op]
     assert len(rows) >= 5
     ratios = []
-    for row in rows:
+    for row in rows[:: max(1, len(rows) // 40)]:
         others = CostTable(table.flops, table.bandwidth, tuple(other for other in rows if other is not row))
         expected = others.seconds(row)
         assert expected is not None

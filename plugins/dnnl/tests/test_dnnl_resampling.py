@@ -97,3 +97,27 @@ def test_refusals(attrs: dict[str, Any], text: str) -> None:
     answer = region.judge(binding)
     assert isinstance(answer, Rejection)
     assert answer.text == f"`nn.resize`: {text}"
+
+
+@pytest.mark.parametrize("order", [None, (0, 3, 1, 2)])
+@pytest.mark.parametrize("method", ["nearest", "linear"])
+def test_results_larger_than_the_caches_may_start_anywhere(method: str, order: tuple[int, ...] | None) -> None:
+    """oneDNN writes these by instructions that fault at addresses not divisible by 64: a copy follows."""
+    shape, attrs = (2, 16, 64, 64), {"axes": (2, 3), "sizes": (128, 128), "method": method}
+    region, small = _region(shape, attrs, order), _region((2, 16, 9, 8), attrs | {"sizes": (18, 16)}, order)
+    steps, small_steps = (_steps_behind_resize(source) for source in (region.source, small.source))
+    assert [*small_steps, "reorder"] == steps or (order is not None and small_steps == steps == ["reorder"])
+    source = shape if order is None else tuple(shape[order.index(axis)] for axis in range(4))
+    image = np.random.default_rng(0).standard_normal(source).astype(np.float32)
+    buffer = np.empty(2 * 16 * 128 * 128 + 16, np.float32)
+    (expected,) = region.run(image)
+    for first in range(1, 16, 5):
+        out = buffer[first : first + expected.size].reshape(expected.shape)
+        region.module.get_function("f")(image, out)
+        np.testing.assert_array_equal(out, expected)
+
+
+def _steps_behind_resize(source: str) -> list[str]:
+    titles = [line.split("  ")[0].strip() for line in source.splitlines()]
+    (position,) = (index for index, title in enumerate(titles) if title.startswith("nn.resize"))
+    return titles[position + 1 :]

@@ -293,6 +293,22 @@ def test_constants_are_packed_by_plain_reorders(
     assert "a plain reorder is expected" in str(_refusal(c_runtime, tmp_path, _convolutions()[0].ir, change))
 
 
+def test_large_images_are_resized_into_aligned_memory(c_runtime: NativeLibrary, tmp_path: Path) -> None:
+    """oneDNN writes these by instructions that fault at addresses not divisible by 64."""
+
+    def change(text: str) -> str:
+        return re.sub(r"^location arena 0 \d+ ", "location argument 1 ", text, count=1, flags=re.MULTILINE)
+
+    region = Region()
+    x = region.builder.param("x", tensor((2, 16, 64, 64)))
+    region.finish(emit(region, "nn.resize", x, axes=(2, 3), sizes=(128, 128)))
+    array = region.draw(2, 16, 64, 64)
+    executable = build(region.ir)
+    function = load(executable, c_runtime, tmp_path)["f"]
+    assert_same_bits(function(array), results_of(byoc_core.VirtualMachine(executable), "f", [array]))
+    assert "an operand is not aligned" in str(_refusal(c_runtime, tmp_path, region.ir, change))
+
+
 def test_stored_plans_are_saved_with_a_loaded_module(tmp_path: Path) -> None:
     executable = build(_encoder()[0].ir)
     executable.save(tmp_path / "model.byoc")

@@ -1,7 +1,7 @@
 """Estimates of a backend from a table of measurements shipped with the backend.
 
 ``python -m benchmarks.collect_costs`` of the repository writes such tables. A row is an op with shapes, attributes and
-measured seconds. An estimate is the time of the most similar measured ops, scaled by the limits of the machine::
+measured seconds. An estimate is the time expected from similar measured ops, scaled by the limits of the machine::
 
     from byoc_core.authoring.cost_table import CostTable
 
@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.resources.abc import Traversable
 from typing import Any, Protocol
 
 import numpy as np
 
+from byoc_core.authoring.cost_regression import DistanceRegression
 from byoc_core.authoring.cost_rows import CostRow, Setting
 from byoc_core.backend import Estimate
 from byoc_core.errors import ArtifactError
@@ -35,13 +37,12 @@ from byoc_core.opset.families import find_op
 __all__ = ["CostRow", "CostTable", "Limits", "Setting", "is_amd"]
 
 _SCHEMA = 1
-_NUM_NEIGHBOURS = 3
+_MOST_FITTED = 600
+"""The most rows of a regression; of more rows, every few count."""
 _FLOOR_SECONDS = 1e-7
 """The least seconds of the work of an op: smaller ops are mostly overhead."""
-_OTHER_ATTRIBUTES = 1.0
-_OTHER_DTYPES = 4.0
-_OTHER_MAKER = 0.5
-"""Distances of rows with other attributes, dtypes or makers than the op."""
+_DISTANCES = 32.0, 2.0, 0.5
+"""Distances of rows with other dtypes, attributes or makers than the op."""
 
 
 class Limits(Protocol):
@@ -171,7 +172,7 @@ class CostTable:
             function: the function.
             num_threads: the number of threads of a call.
 
-        Cost: linear in the rows of the op.
+        Cost: linear in the rows of the op; cubic for the first estimate of an op.
         """
         constants = {
             id(param)
@@ -256,42 +257,80 @@ def _is_elementwise(op: str) -> bool:
 class _Rows:
     """Rows of an op or of a kind, as arrays."""
 
-    def __init__(self, rows: Sequence[CostRow], work: Any) -> None:
-        self._features = np.array([row.features for row in rows])
-        self._dtypes = np.array([row.kind_of_numbers for row in rows])
-        self._attributes = np.array([row.attributes for row in rows])
-        self._makers = np.array([row.maker for row in rows])
-        self._logs = np.array([math.log(max(row.seconds, 1e-12) / work(row)) for row in rows])
-        self._ratios = np.array([row.parallel_seconds / max(row.seconds, 1e-12) for row in rows])
-        ratios = self._ratios[self._ratios > 0]
-        self._usual_ratio = float(np.median(ratios)) if ratios.size else 1.0
+    def __init__(self, rows: Sequence[CostRow], work: Callable[[CostRow], float]) -> None:
+        self._rows, self._work = rows, work
+
+    @cached_property
+    def _features(self) -> Any:
+        return np.array([row.features for row in self._rows])
+
+    @cached_property
+    def _marks(self) -> tuple[tuple[float, Mapping[str, int], Any], ...]:
+        """The other properties of the rows: the distance between rows that differ, numbers of texts, and of rows."""
+        return tuple(
+            (distance, numbers, np.array([numbers[text] for text in texts]))
+            for distance, texts in zip(_DISTANCES, zip(*map(_texts_of, self._rows), strict=True), strict=True)
+            for numbers in ({text: number for number, text in enumerate(dict.fromkeys(texts))},)
+        )
+
+    @cached_property
+    def _logs(self) -> Any:
+        """The logarithms of seconds over the least seconds of the work."""
+        return np.array([math.log(max(row.seconds, 1e-12) / self._work(row)) for row in self._rows])
+
+    @cached_property
+    def _ratios(self) -> Any:
+        """Seconds on two threads over seconds on one; 0 if not measured."""
+        return np.array([row.parallel_seconds / max(row.seconds, 1e-12) for row in self._rows])
+
+    @cached_property
+    def _regression(self) -> tuple[Any, DistanceRegression]:
+        """The rows in use, and the regression of their logarithms."""
+        return self._fit(np.arange(len(self._rows)), self._logs)
+
+    @cached_property
+    def _parallel_regression(self) -> tuple[Any, DistanceRegression] | None:
+        """The rows with times on two threads in use, and the regression of the logarithms of the ratios."""
+        timed = np.flatnonzero(self._ratios)
+        return self._fit(timed, np.log(self._ratios[timed])) if timed.size else None
+
+    def _fit(self, used: Any, values: Any) -> tuple[Any, DistanceRegression]:
+        picked = np.linspace(0, len(used) - 1, min(len(used), _MOST_FITTED)).astype(int)
+        used, values = used[picked], values[picked]
+        distances = np.zeros((len(used), len(used)))
+        for column in self._features[used].T:
+            distances += np.abs(column[:, None] - column)
+        for distance, _, marks in self._marks:
+            distances += distance * (marks[used][:, None] != marks[used])
+        return used, DistanceRegression(distances, values)
 
     def efficiency(self, row: CostRow, num_threads: int = 1) -> float:
-        """Return seconds over the least seconds of the work: the mean of the most similar rows' logarithms."""
-        order, weights = self._nearest(row)
-        single = math.exp(float((self._logs[order] * weights).sum() / weights.sum()))
+        """Return seconds over the least seconds of the work: measured for such an op, or else expected."""
+        distances = np.abs(self._features - np.array(row.features)).sum(axis=1)
+        for (distance, numbers, marks), text in zip(self._marks, _texts_of(row), strict=True):
+            distances += distance * (marks != numbers.get(text, -1))
+        equal = np.flatnonzero(distances == 0)
+        single = math.exp(_expected(self._regression, distances, self._logs[equal]))
         if num_threads < 2:
             return single
-        has_ratio = self._ratios[order] > 0
-        ratio = self._usual_ratio
-        if has_ratio.any():
-            logs, ratio_weights = np.log(self._ratios[order][has_ratio]), weights[has_ratio]
-            ratio = math.exp(float((logs * ratio_weights).sum() / ratio_weights.sum()))
+        timed = equal[self._ratios[equal] > 0]
+        ratio = 1.0
+        if self._parallel_regression is not None:
+            ratio = math.exp(_expected(self._parallel_regression, distances, np.log(self._ratios[timed])))
         parallel = 2 * (1 - ratio)
         return single * max(1 - parallel + parallel / num_threads, 1 / num_threads)
 
-    def _nearest(self, row: CostRow) -> tuple[Any, Any]:
-        """Return the indices of the most similar rows, and their weights."""
-        distances = np.abs(self._features - np.array(row.features)).sum(axis=1)
-        distances += _OTHER_DTYPES * (self._dtypes != row.kind_of_numbers) + _OTHER_ATTRIBUTES * (
-            self._attributes != row.attributes
-        )
-        distances += _OTHER_MAKER * (self._makers != row.maker)
-        order = np.argsort(distances, kind="stable")[:_NUM_NEIGHBOURS]
-        nearest = distances[order]
-        if nearest[0] == 0:
-            order, nearest = order[nearest == 0], nearest[nearest == 0] + 1
-        return order, 1 / nearest**2
+
+def _texts_of(row: CostRow) -> tuple[str, str, str]:
+    return row.kind_of_numbers, row.attributes, row.maker
+
+
+def _expected(regression: tuple[Any, DistanceRegression], distances: Any, measured: Any) -> float:
+    """Return the mean of the values measured for an equal op, or else the expected value."""
+    if measured.size:
+        return float(measured.mean())
+    used, fitted = regression
+    return fitted.predict(distances[used])
 
 
 def _read_table(data: Any) -> CostTable:

@@ -209,6 +209,24 @@ static int32_t fail_fingerprint(const Building *self) {
       (int)self->plan->num_threads);
 }
 
+/* Returns whether oneDNN may write a result by instructions that fault outside of multiples of 64 bytes: resampling of
+ * tensors larger than the third cache. No processor's cache is as small as the limit. */
+static int needs_alignment(const Building *self, const StoredPrimitive *primitive, int64_t argument) {
+  enum { SRC = 1, MOST_UNALIGNED_NBYTES = 1 << 18 };
+  if (!primitive->is_resampling || argument != ARG_DST) return 0;
+  const Onednn *onednn = self->module->onednn;
+  int64_t nbytes = 0;
+  const int32_t arguments[] = {SRC, ARG_DST};
+  for (int32_t i = 0; i < 2; ++i) {
+    Layout layout;
+    if (!byoc_query_layout(onednn, onednn->primitive_desc_query_md(primitive->desc, QUERY_EXEC_ARG_MD, arguments[i]),
+                           &layout))
+      return 1;
+    nbytes += layout.nbytes;
+  }
+  return nbytes > MOST_UNALIGNED_NBYTES;
+}
+
 /* Checks a location as an argument of a primitive. */
 static int32_t check_argument(const Building *self, const StoredPrimitive *primitive, int64_t argument,
                               int64_t location, int64_t fingerprint) {
@@ -219,7 +237,8 @@ static int32_t check_argument(const Building *self, const StoredPrimitive *primi
   if (!byoc_query_layout(onednn, desc, &layout)) return byoc_damaged(&self->reader, "a layout is out of range");
   if (byoc_fingerprint(&layout) != fingerprint) return fail_fingerprint(self);
   if (check_extent(self, desc, memory->nbytes)) return -1;
-  if (layout.rank && byoc_itemsize(layout.dtype) > memory->alignment)
+  const int64_t alignment = needs_alignment(self, primitive, argument) ? ALIGNMENT : byoc_itemsize(layout.dtype);
+  if (layout.rank && (alignment > memory->alignment || layout.offset * byoc_itemsize(layout.dtype) % alignment))
     return byoc_damaged(&self->reader, "an operand is not aligned");
   if (is_written(argument) && !memory->is_writable)
     return byoc_damaged(&self->reader, "a step writes a constant or an input");

@@ -11,7 +11,7 @@ enum { MAX_POST_OPS = 32, MAX_SCALES = 8, MAX_SOURCES = 1024 };
 typedef struct {
   void *desc;      /* dnnl_primitive_desc_t */
   void *primitive; /* NULL until the first step */
-  int32_t is_reorder, num_post_ops, num_scales, num_zero_points;
+  int32_t is_reorder, is_resampling, num_post_ops, num_scales, num_zero_points;
   Desc operands[MAX_POST_OPS]; /* of the post-ops; NULL: no operand */
   struct {
     int32_t argument, mask;

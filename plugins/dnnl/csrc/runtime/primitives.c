@@ -315,7 +315,8 @@ int32_t byoc_read_primitive(Reader *reader, Objects *objects) {
   StoredPrimitive *primitives = byoc_reserve(objects->primitives, objects->num_primitives, sizeof *primitives);
   if (!primitives) return -1;
   objects->primitives = primitives;
-  StoredPrimitive primitive = {.is_reorder = kind->create == create_reorder};
+  StoredPrimitive primitive = {.is_reorder = kind->create == create_reorder,
+                               .is_resampling = kind->create == create_resampling};
   void *attributes = NULL;
   const int status = objects->onednn->primitive_attr_create(&attributes);
   if (status) return byoc_refused(reader, "attributes", status);

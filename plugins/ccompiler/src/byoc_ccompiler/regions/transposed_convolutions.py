@@ -28,7 +28,7 @@ from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["convolve_transposed"]
 
-_RANKS = (1, 2)
+_RANKS = (1, 2, 3)
 _MOST_WORK = 4
 """The most products for each product of the filter; others are products with zeros."""
 _LANES = 16

@@ -17,6 +17,7 @@ from byoc_dnnl.reference import numpy_kernel
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
+    from byoc_dnnl.memory_desc import MemoryDesc
     from byoc_dnnl.plan import Location
     from byoc_dnnl.planner import Planner
 
@@ -28,6 +29,9 @@ _NEAREST = Algorithm.RESAMPLING_NEAREST
 _MAX_SPATIAL = 3
 _MOST_OFF = 2.0**-22
 """The largest permitted distance from the op's coordinate: two units of float32, like the rounding of the weights."""
+_MOST_UNALIGNED_NBYTES = 1 << 18
+"""Bytes of operand and result up to which the result may start anywhere. Tensors larger than the third cache, which is
+larger everywhere, are written by oneDNN past the caches: by `vmovntps`, which faults outside of multiples of 64."""
 _COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "half_pixel_or_first", "half_pixel_for_nearest"),
     *("align_corners", "asymmetric"),
@@ -107,9 +111,8 @@ def _add(call: Call, planner: Planner, algorithm: Algorithm, axes: Sequence[int]
         primitive = planner.factory.resampling(algorithm, source, planner.any_layout([new[axis] for axis in order]))
         if primitive is not None and planner.accepts(primitive):
             target = primitive.memory_desc(Query.DST_MD)
-            result = planner.allocate_result(
-                call.output, target.permuted([order.index(axis) for axis in range(len(order))])
-            )
+            desc = target.permuted([order.index(axis) for axis in range(len(order))])
+            result = _allocate(call, planner, desc, source.nbytes + target.nbytes)
             arguments: dict[int, Location] = {
                 Argument.SRC: location.view_as(source),
                 Argument.DST: result.view_as(target),
@@ -124,6 +127,17 @@ def _add(call: Call, planner: Planner, algorithm: Algorithm, axes: Sequence[int]
     if primitive is None or not planner.accepts(primitive):
         return "oneDNN has only a reference implementation"
     location = planner.row_major_location(x)
-    written = planner.allocate_result(call.output, planner.row_major(new)).view_as(target)
-    planner.add_step(call.op, primitive, {Argument.SRC: location.view_as(source), Argument.DST: written})
+    written = _allocate(call, planner, planner.row_major(new), source.nbytes + target.nbytes)
+    planner.add_step(
+        call.op, primitive, {Argument.SRC: location.view_as(source), Argument.DST: written.view_as(target)}
+    )
     return None
+
+
+def _allocate(call: Call, planner: Planner, desc: MemoryDesc, nbytes: int) -> Location:
+    """Return memory for the result: an intermediate, which is aligned, if the caller's memory may fault."""
+    if nbytes <= _MOST_UNALIGNED_NBYTES:
+        return planner.allocate_result(call.output, desc)
+    location = planner.allocate_temporary(f"%{call.output}", desc)
+    planner.set_location(call.output, location)
+    return location
