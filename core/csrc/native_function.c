@@ -299,6 +299,12 @@ static size_t count_dims(const Argument *arguments, int32_t count) {
 
 typedef enum { DONE, UNFIT, REFUSED, RAISED } Outcome;
 
+static Outcome outcome_of(int32_t status) {
+  if (!status) return DONE;
+  if (PyErr_Occurred()) return RAISED;
+  return status == BYOC_STATE_UNAVAILABLE ? UNFIT : REFUSED;
+}
+
 /* Run a function on new results. */
 static Outcome run_new(const FunctionObject *self, void *state, PyObject *const *inputs, int is_tuple,
                        PyObject **result) {
@@ -311,7 +317,7 @@ static Outcome run_new(const FunctionObject *self, void *state, PyObject *const 
     PyErr_NoMemory();
     outcome = RAISED;
   }
-  if (outcome == DONE && run(self, state, &tables, results)) outcome = PyErr_Occurred() ? RAISED : REFUSED;
+  if (outcome == DONE) outcome = outcome_of(run(self, state, &tables, results));
   if (outcome == DONE && !(*result = adopt_all(self, results, is_tuple))) outcome = RAISED;
   if (results != stack_results) PyMem_Free(results);
   PyMem_Free(tables.block);
@@ -324,7 +330,7 @@ static Outcome run_into(const FunctionObject *self, void *state, PyObject *const
   const int32_t count = self->num_inputs + self->num_outputs;
   if (provide_tables(&tables, (size_t)count, count_dims(self->arguments, count))) return RAISED;
   Outcome outcome = describe(self->arguments, arrays, count, self->num_inputs, &tables) ? DONE : UNFIT;
-  if (outcome == DONE && run(self, state, &tables, NULL)) outcome = PyErr_Occurred() ? RAISED : REFUSED;
+  if (outcome == DONE) outcome = outcome_of(run(self, state, &tables, NULL));
   PyMem_Free(tables.block);
   return outcome;
 }

@@ -49,7 +49,8 @@ void byoc_raise_last(const byoc_native_machine *machine);
 PyObject *byoc_adopt(ProgramObject *program, const Argument *type, struct DLManagedTensorVersioned *tensor);
 
 /* Run a function on tuples of inputs and outputs (no outputs: new results), with a state if not NULL. Return the tuple
- * of results or outputs, None if an array does not fit, or the text of the reason for a refusal or failure. */
+ * of results or outputs, None if an array does not fit or the state is unavailable, or the text of the reason for a
+ * refusal or failure. */
 PyObject *byoc_run_native(const FunctionObject *function, void *state, PyObject *inputs, PyObject *outputs);
 
 #endif /* BYOC_NATIVE_FUNCTION_H_ */

@@ -46,6 +46,10 @@ typedef struct {
   void *context;
 } byoc_state_value;
 
+/* Returned by a call of a state, without an error set: nothing has run, because another call is under way, or the values
+ * have been taken. */
+enum { BYOC_STATE_UNAVAILABLE = INT32_MAX };
+
 /* The values taken out of a state. */
 typedef enum {
   BYOC_TAKEN_VALUES,  /* one buffer for each value */
@@ -76,14 +80,15 @@ typedef struct {
   int32_t (*new_state)(const void *function, const byoc_state_options *options, void **state);
   void (*free_state)(void *state);
   /* Run the function of a state, as `run` and `run_into`. After an error the values are the values before the call; if
-   * `pause` has ended the call, there are none, and the state is spoiled. A call during another call is an error. */
+   * `pause` has ended the call, there are none, and the state is spoiled. Return BYOC_STATE_UNAVAILABLE during another
+   * call. */
   int32_t (*run_state)(void *state, const DLTensor *const *inputs, int32_t num_inputs,
                        struct DLManagedTensorVersioned **results, int32_t num_results, const byoc_pause *pause);
   int32_t (*run_state_into)(void *state, const DLTensor *const *inputs, int32_t num_inputs, DLTensor *const *outputs,
                             int32_t num_outputs, const byoc_pause *pause);
   /* Measure a state, perhaps during a call. */
   byoc_state_size (*measure_state)(const void *state);
-  /* Take the buffers of all values, and the rows in use of moving lengths; later calls are errors until values are
+  /* Take the buffers of all values, and the rows in use of moving lengths; the state is unavailable until values are
    * given. An error during a call. */
   int32_t (*take_values)(void *state, struct DLManagedTensorVersioned **buffers, int64_t *rows, byoc_taken *taken);
   /* Give values to a state without values; NULL: the next call is the first. After an error nothing is released. */

@@ -44,19 +44,31 @@ static int32_t new_state(const void *function, const byoc_state_options *options
 
 static void free_state(void *state) { byoc_rt_free_state(state); }
 
+/* Take a state with values, or before the first call, for a call; return 0 if another call or machine has it. */
+static int hold_available(byoc_rt_state *state) {
+  if (rt_hold_state(state)) return 0;
+  if (!state->is_taken) return 1;
+  rt_release_state(state);
+  return 0;
+}
+
 static int32_t run_state(void *state, const DLTensor *const *inputs, int32_t num_inputs,
                          struct DLManagedTensorVersioned **results, int32_t num_results, const byoc_pause *pause) {
+  if (!hold_available(state)) return BYOC_STATE_UNAVAILABLE;
   const rt_pauses before = rt_begin_pauses(pause);
-  const int32_t status = byoc_rt_run_state(state, inputs, num_inputs, results, num_results);
+  const int32_t status = rt_run_held_state(state, inputs, num_inputs, results, num_results);
   rt_end_pauses(before);
+  rt_release_state(state);
   return status;
 }
 
 static int32_t run_state_into(void *state, const DLTensor *const *inputs, int32_t num_inputs, DLTensor *const *outputs,
                               int32_t num_outputs, const byoc_pause *pause) {
+  if (!hold_available(state)) return BYOC_STATE_UNAVAILABLE;
   const rt_pauses before = rt_begin_pauses(pause);
-  const int32_t status = byoc_rt_run_state_into(state, inputs, num_inputs, outputs, num_outputs);
+  const int32_t status = rt_run_held_state_into(state, inputs, num_inputs, outputs, num_outputs);
   rt_end_pauses(before);
+  rt_release_state(state);
   return status;
 }
 

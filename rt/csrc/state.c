@@ -118,7 +118,6 @@ int32_t rt_hold_state(byoc_rt_state *state) {
 void rt_release_state(byoc_rt_state *state) { atomic_store(&state->holder, 0); }
 
 static int32_t check_usable(const byoc_rt_state *state) {
-  if (state->is_taken) return fail(state, "has no values: another machine has taken the values");
   if (!state->is_spoiled) return 0;
   return fail(state, "is spoiled: an earlier call did not end. Call byoc_rt_reset_state, or byoc_rt_restore_state.");
 }

@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -259,23 +260,35 @@ def test_refused_calls_end_the_use_of_the_native_machine(tmp_path: Path, caplog:
     assert len(caplog.records) == 1
 
 
+def start_call(machine: VirtualMachine) -> threading.Thread:
+    """Start a call of half a second on a state with a value, and return the thread in the middle of the call."""
+    for _ in range(10):
+        machine.state().reset()
+        machine["main"](vector(1))
+        thread = threading.Thread(target=machine["main"], args=(vector(2000),))
+        thread.start()
+        time.sleep(0.1)
+        if outcome_of(machine.state().__getitem__, "old")[0] is CallError:
+            break
+        thread.join()
+    return thread
+
+
 def test_a_state_serves_one_call_at_a_time(tmp_path: Path) -> None:
     machine = VirtualMachine(worker(tmp_path))
     main, state = machine["main"], machine.state()
-    main(vector(1))
-    thread = threading.Thread(target=main, args=(vector(2000),))
-    thread.start()
+    thread = start_call(machine)
     uses: list[Any] = [
         lambda: state["old"],
         state.fork,
         lambda: state.save(tmp_path / "saved"),
         lambda: main(vector(0)),
     ]
-    refused = False
-    while thread.is_alive() and not refused:  # a use before the call begins is no error
-        refused = all(outcome_of(use)[0] is CallError for use in uses)
+    for use in uses:
+        kind, text = outcome_of(use)
+        assert kind is CallError
+        assert "is in use by another call" in text
     thread.join()
-    assert refused
     np.testing.assert_array_equal(state["old"], [2001, 4, 6, 8])
     assert main.machine.name == "native"
 
@@ -315,11 +328,7 @@ def test_threads_on_one_state_run_alone_or_are_refused(tmp_path: Path) -> None:
 def test_a_child_forked_amid_a_call_finds_the_state_spoiled(tmp_path: Path) -> None:
     machine = VirtualMachine(worker(tmp_path))
     main, state = machine["main"], machine.state()
-    main(vector(1))
-    thread = threading.Thread(target=main, args=(vector(2000),))
-    thread.start()
-    while outcome_of(state.__getitem__, "old")[0] is not CallError:
-        assert thread.is_alive()
+    thread = start_call(machine)
     child = os.fork()
     if not child:  # pragma: no cover - another process
         spoiled = outcome_of(main, vector(1))

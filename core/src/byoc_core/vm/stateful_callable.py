@@ -155,7 +155,10 @@ class StatefulCallable(VMCallable):
     def _run_natively(
         self, native: NativeStates, state: State, values: Sequence[object], out: Mapping[str, object] | None
     ) -> tuple[NDArray, ...] | str | None:
-        """Return the results of the native machine; the reason for a refusal, or ``None`` for unfit arguments."""
+        """Return the results of the native machine; the reason for a refusal, or ``None`` if Python has to look.
+
+        Arguments may be unfit or wrong, or the state may be in use.
+        """
         found: tuple[NDArray, ...] | str | None = None
         if not out:
             found = state.move_to(native).run(tuple(values), ())
