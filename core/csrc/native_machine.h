@@ -46,8 +46,8 @@ typedef struct {
   void *context;
 } byoc_state_value;
 
-/* Returned by a call of a state, without an error set: nothing has run, because another call is under way, or the values
- * have been taken. */
+/* Returned by a call of a state, without an error set: nothing has run, because another call is under way, or the
+ * values have been taken. */
 enum { BYOC_STATE_UNAVAILABLE = INT32_MAX };
 
 /* The values taken out of a state. */

@@ -126,8 +126,8 @@ static int64_t *describe_value(const Argument *type, PyObject *value, PyObject *
                                byoc_state_value *described) {
   enum { REQUIRED = NPY_ARRAY_CARRAY };
   PyArrayObject *array = (PyArrayObject *)value;
-  if (!PyArray_CheckExact(value) || PyArray_NDIM(array) != type->ndim || (PyArray_FLAGS(array) & REQUIRED) != REQUIRED ||
-      !PyArray_EquivTypes(PyArray_DESCR(array), type->descr)) {
+  if (!PyArray_CheckExact(value) || PyArray_NDIM(array) != type->ndim ||
+      (PyArray_FLAGS(array) & REQUIRED) != REQUIRED || !PyArray_EquivTypes(PyArray_DESCR(array), type->descr)) {
     PyErr_SetString(PyExc_ValueError, "a buffer of a state has another type, or is not compact");
     return NULL;
   }

@@ -133,13 +133,15 @@ FOR_REALS(TEST, equal, x == y)
 const rt_functions rt_equal = {{[RT_T_BOOL] = RT_LOOPS(equal_1), SHARED_TABLE(equal), REAL_TABLE(equal)}};
 FOR_SIZES(TEST, not_equal, x != y)
 FOR_REALS(TEST, not_equal, x != y)
-const rt_functions rt_not_equal = {{[RT_T_BOOL] = RT_LOOPS(not_equal_1), SHARED_TABLE(not_equal), REAL_TABLE(not_equal)}};
+const rt_functions rt_not_equal = {
+    {[RT_T_BOOL] = RT_LOOPS(not_equal_1), SHARED_TABLE(not_equal), REAL_TABLE(not_equal)}};
 FOR_INTEGERS(TEST, less, x < y)
 FOR_REALS(TEST, less, x < y)
 const rt_functions rt_less = {{[RT_T_BOOL] = RT_LOOPS(less_1), SIGNED_TABLE(less), REAL_TABLE(less)}};
 FOR_INTEGERS(TEST, less_equal, x <= y)
 FOR_REALS(TEST, less_equal, x <= y)
-const rt_functions rt_less_equal = {{[RT_T_BOOL] = RT_LOOPS(less_equal_1), SIGNED_TABLE(less_equal), REAL_TABLE(less_equal)}};
+const rt_functions rt_less_equal = {
+    {[RT_T_BOOL] = RT_LOOPS(less_equal_1), SIGNED_TABLE(less_equal), REAL_TABLE(less_equal)}};
 FOR_INTEGERS(TEST, greater, x > y)
 FOR_REALS(TEST, greater, x > y)
 const rt_functions rt_greater = {{[RT_T_BOOL] = RT_LOOPS(greater_1), SIGNED_TABLE(greater), REAL_TABLE(greater)}};

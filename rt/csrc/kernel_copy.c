@@ -130,7 +130,8 @@ static void copy_block_4(char *restrict target, int64_t to, const char *restrict
     for (int i = 0; i < 4; ++i) {
       const four a = block[4 * i][k], b = block[4 * i + 1][k], c = block[4 * i + 2][k], d = block[4 * i + 3][k];
       const four ac_low = __builtin_shufflevector(a, c, 0, 4, 1, 5), bd_low = __builtin_shufflevector(b, d, 0, 4, 1, 5);
-      const four ac_high = __builtin_shufflevector(a, c, 2, 6, 3, 7), bd_high = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+      const four ac_high = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+      const four bd_high = __builtin_shufflevector(b, d, 2, 6, 3, 7);
       const four lines[] = {
           __builtin_shufflevector(ac_low, bd_low, 0, 4, 1, 5), __builtin_shufflevector(ac_low, bd_low, 2, 6, 3, 7),
           __builtin_shufflevector(ac_high, bd_high, 0, 4, 1, 5), __builtin_shufflevector(ac_high, bd_high, 2, 6, 3, 7)};

@@ -1,9 +1,9 @@
 /* Macros for functions over elements (rt_inner) of one or two operands.
  *
  * RT_UNARY(name, T, R, expression) makes a function from elements `x` of type T to elements of type R; RT_BINARY
- * takes `x` and `y`. The expression sees the parameters of the call as `p`, an array of doubles. Results share no memory
- * with operands. RT_LOOPS(name) names the function in a table (rt_loops): on x86 there is a second function, `name_wide`,
- * whose loop over compact elements has vectors of 32 bytes. */
+ * takes `x` and `y`. The expression sees the parameters of the call as `p`, an array of doubles. Results share no
+ * memory with operands. RT_LOOPS(name) names the function in a table (rt_loops): on x86 there is a second function,
+ * `name_wide`, whose loop over compact elements has vectors of 32 bytes. */
 #ifndef BYOC_RT_KERNEL_LOOPS_H_
 #define BYOC_RT_KERNEL_LOOPS_H_
 
