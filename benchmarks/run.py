@@ -56,6 +56,7 @@ FIGURES = {
         "benchmarks.new_sizes", "run", 50, "first calls of sizes over later calls, beside ONNX Runtime", has_models=True
     ),
     "decoding": Figure("benchmarks.decoding", "run", 5, "tokens per second of decoders, with states and without"),
+    "decode-steps": Figure("benchmarks.decode_steps", "run", 21, "steps of decoders with states on both machines"),
     "decoding-memory": Figure(
         "benchmarks.decoding_memory", "run", 3, "peak memory of decoders with states, over the need"
     ),

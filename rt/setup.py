@@ -24,9 +24,12 @@ INCLUDES = ["src/byoc_rt/include", *map(str, FOLDERS)]
 
 COMPILE_ARGUMENTS = [
     "-std=c11",
-    "-O2",
+    "-O3",
     "-g0",
     "-ffp-contract=off",  # products round where the code says so, as in numpy
+    # Loops over functions of floats vectorise; no code reads errno of such a function, or flags of exceptions.
+    "-fno-math-errno",
+    "-fno-trapping-math",
     "-fvisibility=hidden",
     "-pthread",
     "-Wall",

@@ -1,23 +1,15 @@
 /* Calls of functions by a native machine (native_machine.h): numpy arrays in, numpy arrays out. */
-#include "objects.h"
+#include "native_function.h"
 
 #include <string.h>
 
-#include "native_machine.h"
 #include "threads.h"
 
 static const char RESULT_NAME[] = "byoc_native_result";
 
 /* ---- Programs ---------------------------------------------------------------------------------------------------- */
 
-/* An artifact loaded by a native machine. */
-typedef struct {
-  PyObject_HEAD
-  const byoc_native_machine *machine;
-  void *program;
-  Py_buffer data;
-} ProgramObject;
-
+PyTypeObject *byoc_native_function_type;
 static PyTypeObject *program_type;
 
 /* Return the machine's last error in this thread; names in the text may be any bytes. */
@@ -26,7 +18,7 @@ static PyObject *last_error(const byoc_native_machine *machine) {
   return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
-static void raise_last(const byoc_native_machine *machine) {
+void byoc_raise_last(const byoc_native_machine *machine) {
   PyObject *text = last_error(machine);
   if (text) PyErr_SetObject(PyExc_RuntimeError, text);
   Py_XDECREF(text);
@@ -52,7 +44,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     const char *path = PyBytes_AsString(PyTuple_GetItem(runtimes, i));
     if (!path) return NULL;
     if (machine->add_runtime(path)) {
-      raise_last(machine);
+      byoc_raise_last(machine);
       return NULL;
     }
   }
@@ -64,7 +56,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return NULL;
   }
   if (machine->load(self->data.buf, (size_t)self->data.len, &self->program)) {
-    raise_last(machine);
+    byoc_raise_last(machine);
     self->program = NULL;
     Py_DECREF((PyObject *)self);
     return NULL;
@@ -92,24 +84,6 @@ static PyType_Spec program_spec = {"byoc_core._native.NativeProgram", sizeof(Pro
 
 /* ---- Functions --------------------------------------------------------------------------------------------------- */
 
-/* The type of an input or output. */
-typedef struct {
-  DLDataType dtype;
-  int32_t ndim;
-  PyArray_Descr *descr;
-} Argument;
-
-/* A function of a program, for callers. */
-typedef struct {
-  PyObject_HEAD
-  ProgramObject *program;
-  const void *function;
-  Argument *arguments; /* inputs, then outputs */
-  int32_t num_inputs, num_outputs;
-  int num_threads; /* requested by a call; 0: the number of the process; negative: the function uses no threads */
-  PyObject *unfit, *refused;
-} FunctionObject;
-
 static int read_argument(PyObject *item, Argument *out) {
   int code, bits, ndim;
   PyArray_Descr *descr;
@@ -125,17 +99,22 @@ static int read_argument(PyObject *item, Argument *out) {
   return 0;
 }
 
-static int read_arguments(PyObject *items, Argument *out) {
+int byoc_read_arguments(PyObject *items, Argument *out) {
   for (Py_ssize_t i = 0; i < PyTuple_Size(items); ++i)
     if (read_argument(PyTuple_GetItem(items, i), &out[i])) return -1;
   return 0;
+}
+
+void byoc_free_arguments(Argument *arguments, int32_t count) {
+  for (int32_t i = 0; arguments && i < count; ++i) Py_XDECREF((PyObject *)arguments[i].descr);
+  PyMem_Free(arguments);
 }
 
 static int find_function(FunctionObject *self, const char *name) {
   const byoc_native_machine *machine = self->program->machine;
   int32_t num_inputs, num_outputs;
   if (machine->find_function(self->program->program, name, &num_inputs, &num_outputs, &self->function)) {
-    raise_last(machine);
+    byoc_raise_last(machine);
     return -1;
   }
   if (num_inputs == self->num_inputs && num_outputs == self->num_outputs) return 0;
@@ -161,8 +140,8 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   self->refused = Py_NewRef(refused);
   self->arguments = PyMem_Calloc((size_t)self->num_inputs + (size_t)self->num_outputs + 1, sizeof *self->arguments);
   if (!self->arguments) PyErr_NoMemory();
-  if (!self->arguments || read_arguments(inputs, self->arguments) ||
-      read_arguments(outputs, self->arguments + self->num_inputs) || find_function(self, name)) {
+  if (!self->arguments || byoc_read_arguments(inputs, self->arguments) ||
+      byoc_read_arguments(outputs, self->arguments + self->num_inputs) || find_function(self, name)) {
     Py_DECREF((PyObject *)self);
     return NULL;
   }
@@ -239,18 +218,28 @@ static int32_t check_signals(void *context) {
   return has_raised;
 }
 
-/* Run a function on arguments; `results` is NULL if outputs follow the inputs. */
-static int32_t run(const FunctionObject *self, Tables *tables, struct DLManagedTensorVersioned **results) {
+/* Run a function on arguments in this thread without the interpreter lock. */
+static int32_t run_unlocked(const FunctionObject *self, void *state, Tables *tables,
+                            struct DLManagedTensorVersioned **results, const byoc_pause *pause) {
   const byoc_native_machine *machine = self->program->machine;
   const DLTensor *const *inputs = (const DLTensor *const *)tables->pointers;
+  DLTensor *const *outputs = tables->pointers + self->num_inputs;
+  const int32_t num_inputs = self->num_inputs, num_outputs = self->num_outputs;
+  if (!state)
+    return results ? machine->run(self->function, inputs, num_inputs, results, num_outputs, pause)
+                   : machine->run_into(self->function, inputs, num_inputs, outputs, num_outputs, pause);
+  return results ? machine->run_state(state, inputs, num_inputs, results, num_outputs, pause)
+                 : machine->run_state_into(state, inputs, num_inputs, outputs, num_outputs, pause);
+}
+
+/* Run a function on arguments; `results` is NULL if outputs follow the inputs. */
+static int32_t run(const FunctionObject *self, void *state, Tables *tables,
+                   struct DLManagedTensorVersioned **results) {
   const byoc_call call = self->num_threads < 0 ? (byoc_call){0} : byoc_threads_enter(self->num_threads);
-  PyThreadState *state = PyEval_SaveThread();
-  const byoc_pause pause = {check_signals, &state};
-  const int32_t status =
-      results ? machine->run(self->function, inputs, self->num_inputs, results, self->num_outputs, &pause)
-              : machine->run_into(self->function, inputs, self->num_inputs, tables->pointers + self->num_inputs,
-                                  self->num_outputs, &pause);
-  PyEval_RestoreThread(state);
+  PyThreadState *thread = PyEval_SaveThread();
+  const byoc_pause pause = {check_signals, &thread};
+  const int32_t status = run_unlocked(self, state, tables, results, &pause);
+  PyEval_RestoreThread(thread);
   if (self->num_threads >= 0) byoc_threads_leave(call);
   return status;
 }
@@ -261,26 +250,29 @@ static void release_result(PyObject *capsule) {
   Py_DECREF((PyObject *)program);
 }
 
-/* Return a result as an array with the result's memory; take over the result. The array keeps the program. */
-static PyObject *adopt(const FunctionObject *self, int32_t index, struct DLManagedTensorVersioned *result) {
-  const Argument *output = &self->arguments[self->num_inputs + index];
-  const byoc_native_machine *machine = self->program->machine;
+PyObject *byoc_adopt(ProgramObject *program, const Argument *type, struct DLManagedTensorVersioned *result) {
+  const byoc_native_machine *machine = program->machine;
   const DLTensor *tensor = machine->tensor_of(result);
   npy_intp shape[BYOC_MAX_NDIM];
-  for (int32_t axis = 0; axis < output->ndim; ++axis) shape[axis] = (npy_intp)tensor->shape[axis];
+  for (int32_t axis = 0; axis < type->ndim; ++axis) shape[axis] = (npy_intp)tensor->shape[axis];
   PyObject *capsule = PyCapsule_New(result, RESULT_NAME, NULL);
   if (!capsule) {
     machine->release(result);
     return NULL;
   }
-  (void)PyCapsule_SetContext(capsule, Py_NewRef((PyObject *)self->program));
+  (void)PyCapsule_SetContext(capsule, Py_NewRef((PyObject *)program));
   (void)PyCapsule_SetDestructor(capsule, release_result);
-  Py_INCREF((PyObject *)output->descr);
-  PyObject *array = PyArray_NewFromDescr(&PyArray_Type, output->descr, output->ndim, shape, NULL,
+  Py_INCREF((PyObject *)type->descr);
+  PyObject *array = PyArray_NewFromDescr(&PyArray_Type, type->descr, type->ndim, shape, NULL,
                                          (char *)tensor->data + tensor->byte_offset, NPY_ARRAY_CARRAY, NULL);
   if (!array) Py_DECREF(capsule);
   else if (PyArray_SetBaseObject((PyArrayObject *)array, capsule)) Py_CLEAR(array);
   return array;
+}
+
+/* Return a result as an array; take over the result. */
+static PyObject *adopt(const FunctionObject *self, int32_t index, struct DLManagedTensorVersioned *result) {
+  return byoc_adopt(self->program, &self->arguments[self->num_inputs + index], result);
 }
 
 /* Return the results as an array, or a tuple unless there is exactly one; take over the results. */
@@ -307,8 +299,15 @@ static size_t count_dims(const Argument *arguments, int32_t count) {
 
 typedef enum { DONE, UNFIT, REFUSED, RAISED } Outcome;
 
+static Outcome outcome_of(int32_t status) {
+  if (!status) return DONE;
+  if (PyErr_Occurred()) return RAISED;
+  return status == BYOC_STATE_UNAVAILABLE ? UNFIT : REFUSED;
+}
+
 /* Run a function on new results. */
-static Outcome run_new(const FunctionObject *self, PyObject *const *inputs, int is_tuple, PyObject **result) {
+static Outcome run_new(const FunctionObject *self, void *state, PyObject *const *inputs, int is_tuple,
+                       PyObject **result) {
   Tables tables;
   struct DLManagedTensorVersioned *stack_results[STACK_ARGUMENTS], **results = stack_results;
   if (provide_tables(&tables, (size_t)self->num_inputs, count_dims(self->arguments, self->num_inputs))) return RAISED;
@@ -318,7 +317,7 @@ static Outcome run_new(const FunctionObject *self, PyObject *const *inputs, int 
     PyErr_NoMemory();
     outcome = RAISED;
   }
-  if (outcome == DONE && run(self, &tables, results)) outcome = PyErr_Occurred() ? RAISED : REFUSED;
+  if (outcome == DONE) outcome = outcome_of(run(self, state, &tables, results));
   if (outcome == DONE && !(*result = adopt_all(self, results, is_tuple))) outcome = RAISED;
   if (results != stack_results) PyMem_Free(results);
   PyMem_Free(tables.block);
@@ -326,12 +325,12 @@ static Outcome run_new(const FunctionObject *self, PyObject *const *inputs, int 
 }
 
 /* Run a function into outputs that follow the inputs in `arrays`. */
-static Outcome run_into(const FunctionObject *self, PyObject *const *arrays) {
+static Outcome run_into(const FunctionObject *self, void *state, PyObject *const *arrays) {
   Tables tables;
   const int32_t count = self->num_inputs + self->num_outputs;
   if (provide_tables(&tables, (size_t)count, count_dims(self->arguments, count))) return RAISED;
   Outcome outcome = describe(self->arguments, arrays, count, self->num_inputs, &tables) ? DONE : UNFIT;
-  if (outcome == DONE && run(self, &tables, NULL)) outcome = PyErr_Occurred() ? RAISED : REFUSED;
+  if (outcome == DONE) outcome = outcome_of(run(self, state, &tables, NULL));
   PyMem_Free(tables.block);
   return outcome;
 }
@@ -348,30 +347,41 @@ static PyObject *function_call(FunctionObject *self, PyObject *args, PyObject *k
   PyObject *stack_inputs[STACK_ARGUMENTS], **inputs = stack_inputs, *result = NULL;
   const Py_ssize_t count = PyTuple_Size(args);
   Outcome outcome = UNFIT;
+  if (self->unfit == Py_None) {
+    PyErr_SetString(PyExc_TypeError, "a function with states is called by NativeState.run");
+    return NULL;
+  }
   if (count == self->num_inputs && (!kwargs || !PyDict_Size(kwargs))) {
     if (count > STACK_ARGUMENTS && !(inputs = PyMem_Calloc((size_t)count, sizeof *inputs))) return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; ++i) inputs[i] = PyTuple_GetItem(args, i);
-    outcome = run_new(self, inputs, 0, &result);
+    outcome = run_new(self, NULL, inputs, 0, &result);
     if (inputs != stack_inputs) PyMem_Free(inputs);
   }
   if (outcome == UNFIT) return PyObject_Call(self->unfit, args, kwargs);
   return outcome == REFUSED ? call_refused(self, args) : result;
 }
 
-static PyObject *function_run(FunctionObject *self, PyObject *args) {
-  PyObject *inputs, *outputs, *result = NULL;
-  if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &inputs, &PyTuple_Type, &outputs)) return NULL;
+PyObject *byoc_run_native(const FunctionObject *self, void *state, PyObject *inputs, PyObject *outputs) {
+  PyObject *result = NULL;
   const Py_ssize_t num_inputs = PyTuple_Size(inputs), num_outputs = PyTuple_Size(outputs);
   if (num_inputs != self->num_inputs || (num_outputs && num_outputs != self->num_outputs)) Py_RETURN_NONE;
-  PyObject **arrays = PyMem_Calloc((size_t)(num_inputs + num_outputs) + 1, sizeof *arrays);
-  if (!arrays) return PyErr_NoMemory();
+  PyObject *stack_arrays[STACK_ARGUMENTS], **arrays = stack_arrays;
+  if (num_inputs + num_outputs > STACK_ARGUMENTS &&
+      !(arrays = PyMem_Calloc((size_t)(num_inputs + num_outputs), sizeof *arrays)))
+    return PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < num_inputs; ++i) arrays[i] = PyTuple_GetItem(inputs, i);
   for (Py_ssize_t i = 0; i < num_outputs; ++i) arrays[num_inputs + i] = PyTuple_GetItem(outputs, i);
-  const Outcome outcome = num_outputs ? run_into(self, arrays) : run_new(self, arrays, 1, &result);
-  PyMem_Free(arrays);
+  const Outcome outcome = num_outputs ? run_into(self, state, arrays) : run_new(self, state, arrays, 1, &result);
+  if (arrays != stack_arrays) PyMem_Free(arrays);
   if (outcome == UNFIT) Py_RETURN_NONE;
   if (outcome == REFUSED) return last_error(self->program->machine);
   return outcome == DONE && num_outputs ? Py_NewRef(outputs) : result;
+}
+
+static PyObject *function_run(FunctionObject *self, PyObject *args) {
+  PyObject *inputs, *outputs;
+  if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &inputs, &PyTuple_Type, &outputs)) return NULL;
+  return byoc_run_native(self, NULL, inputs, outputs);
 }
 
 static int function_traverse(FunctionObject *self, visitproc visit, void *arg) {
@@ -391,9 +401,7 @@ static void function_dealloc(FunctionObject *self) {
   PyTypeObject *type = Py_TYPE((PyObject *)self);
   PyObject_GC_UnTrack(self);
   function_clear(self);
-  for (int32_t i = 0; self->arguments && i < self->num_inputs + self->num_outputs; ++i)
-    Py_XDECREF((PyObject *)self->arguments[i].descr);
-  PyMem_Free(self->arguments);
+  byoc_free_arguments(self->arguments, self->num_inputs + self->num_outputs);
   Py_XDECREF((PyObject *)self->program);
   PyObject_GC_Del(self);
   Py_DECREF(type);
@@ -409,7 +417,7 @@ static PyMethodDef function_methods[] = {
 static PyType_Slot function_slots[] = {
     {Py_tp_doc, "NativeFunction(program, name, inputs, outputs, num_threads, unfit, refused)\n--\n\nA function of a "
                 "program, for callers. unfit(*arguments) is called for arguments that do not fit, and "
-                "refused(reason, arguments) if the machine refuses a call, or fails."},
+                "refused(reason, arguments) if the machine refuses a call, or fails; None for a function with states."},
     {Py_tp_new, function_new},
     {Py_tp_call, function_call},
     {Py_tp_methods, function_methods},
@@ -422,13 +430,17 @@ static PyType_Slot function_slots[] = {
 static PyType_Spec function_spec = {"byoc_core._native.NativeFunction", sizeof(FunctionObject), 0,
                                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, function_slots};
 
+/* Add a type to the module; return a reference, or NULL with an exception. */
+static PyTypeObject *add_native_type(PyObject *module, PyType_Spec *spec) {
+  PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+  if (type && PyModule_AddType(module, type)) Py_CLEAR(type);
+  return type;
+}
+
 int byoc_add_native_types(PyObject *module) {
-  PyObject *program = PyType_FromModuleAndSpec(module, &program_spec, NULL);
-  if (!program) return -1;
-  program_type = (PyTypeObject *)program; /* as long as the module */
-  if (PyModule_AddType(module, program_type)) return -1;
-  PyObject *function = PyType_FromModuleAndSpec(module, &function_spec, NULL);
-  const int status = function ? PyModule_AddType(module, (PyTypeObject *)function) : -1;
-  Py_XDECREF(function);
-  return status;
+  program_type = add_native_type(module, &program_spec);
+  byoc_native_function_type = program_type ? add_native_type(module, &function_spec) : NULL;
+  PyTypeObject *state_type = byoc_native_function_type ? add_native_type(module, &byoc_native_state_spec) : NULL;
+  Py_XDECREF((PyObject *)state_type);
+  return state_type ? 0 : -1;
 }

@@ -30,20 +30,23 @@
 #define TEST(name, T, expression) RT_BINARY(name, T, uint8_t, expression)
 #define CALL(name, T, function) RT_BINARY(name, T, T, function##_##T(x, y))
 
-#define UNSIGNED_TABLE(name)                                                               \
-  [RT_T_U8] = name##_1, [RT_T_U16] = name##_2, [RT_T_U32] = name##_4, [RT_T_U64] = name##_8
-#define SHARED_TABLE(name)                                                                 \
-  [RT_T_I8] = name##_1, [RT_T_I16] = name##_2, [RT_T_I32] = name##_4, [RT_T_I64] = name##_8, UNSIGNED_TABLE(name)
-#define SIGNED_TABLE(name)                                                                 \
-  [RT_T_I8] = name##_i1, [RT_T_I16] = name##_i2, [RT_T_I32] = name##_i4, [RT_T_I64] = name##_i8, UNSIGNED_TABLE(name)
-#define REAL_TABLE(name) [RT_T_F32] = name##_f, [RT_T_F64] = name##_d
+#define UNSIGNED_TABLE(name)                                          \
+  [RT_T_U8] = RT_LOOPS(name##_1), [RT_T_U16] = RT_LOOPS(name##_2),    \
+  [RT_T_U32] = RT_LOOPS(name##_4), [RT_T_U64] = RT_LOOPS(name##_8)
+#define SHARED_TABLE(name)                                            \
+  [RT_T_I8] = RT_LOOPS(name##_1), [RT_T_I16] = RT_LOOPS(name##_2),    \
+  [RT_T_I32] = RT_LOOPS(name##_4), [RT_T_I64] = RT_LOOPS(name##_8), UNSIGNED_TABLE(name)
+#define SIGNED_TABLE(name)                                            \
+  [RT_T_I8] = RT_LOOPS(name##_i1), [RT_T_I16] = RT_LOOPS(name##_i2),  \
+  [RT_T_I32] = RT_LOOPS(name##_i4), [RT_T_I64] = RT_LOOPS(name##_i8), UNSIGNED_TABLE(name)
+#define REAL_TABLE(name) [RT_T_F32] = RT_LOOPS(name##_f), [RT_T_F64] = RT_LOOPS(name##_d)
 
 /* ---- Arithmetic -------------------------------------------------------------------------------------------------- */
 
 FOR_SIZES(SAME, add, U(x) + U(y))
 FOR_REALS(SAME, add, x + y)
 RT_BINARY(either, uint8_t, uint8_t, x | y)
-const rt_functions rt_add = {{[RT_T_BOOL] = either, SHARED_TABLE(add), REAL_TABLE(add)}};
+const rt_functions rt_add = {{[RT_T_BOOL] = RT_LOOPS(either), SHARED_TABLE(add), REAL_TABLE(add)}};
 
 FOR_SIZES(SAME, subtract, U(x) - U(y))
 FOR_REALS(SAME, subtract, x - y)
@@ -52,7 +55,7 @@ const rt_functions rt_subtract = {{SHARED_TABLE(subtract), REAL_TABLE(subtract)}
 FOR_SIZES(SAME, multiply, U(x) * U(y))
 FOR_REALS(SAME, multiply, x *y)
 RT_BINARY(both, uint8_t, uint8_t, x &y)
-const rt_functions rt_multiply = {{[RT_T_BOOL] = both, SHARED_TABLE(multiply), REAL_TABLE(multiply)}};
+const rt_functions rt_multiply = {{[RT_T_BOOL] = RT_LOOPS(both), SHARED_TABLE(multiply), REAL_TABLE(multiply)}};
 
 /* Quotients truncate; a quotient by zero is 0, by -1 the negative with wrap-around. Remainders of both are 0. */
 #define IS_NEGATIVE(value) ((value) < 1 && (value) != 0)
@@ -92,10 +95,10 @@ int32_t rt_run_modulo(rt_call *call, const void *context) {
 /* NaN if either is NaN. */
 FOR_INTEGERS(SAME, maximum, x > y ? x : y)
 FOR_REALS(SAME, maximum, x >= y || x != x ? x : y)
-const rt_functions rt_maximum = {{[RT_T_BOOL] = either, SIGNED_TABLE(maximum), REAL_TABLE(maximum)}};
+const rt_functions rt_maximum = {{[RT_T_BOOL] = RT_LOOPS(either), SIGNED_TABLE(maximum), REAL_TABLE(maximum)}};
 FOR_INTEGERS(SAME, minimum, x < y ? x : y)
 FOR_REALS(SAME, minimum, x <= y || x != x ? x : y)
-const rt_functions rt_minimum = {{[RT_T_BOOL] = both, SIGNED_TABLE(minimum), REAL_TABLE(minimum)}};
+const rt_functions rt_minimum = {{[RT_T_BOOL] = RT_LOOPS(both), SIGNED_TABLE(minimum), REAL_TABLE(minimum)}};
 
 static uint64_t power_of(uint64_t base, uint64_t exponent) {
   uint64_t result = 1;
@@ -127,27 +130,29 @@ const rt_functions rt_prelu = {{SIGNED_TABLE(prelu), REAL_TABLE(prelu)}};
 
 FOR_SIZES(TEST, equal, x == y)
 FOR_REALS(TEST, equal, x == y)
-const rt_functions rt_equal = {{[RT_T_BOOL] = equal_1, SHARED_TABLE(equal), REAL_TABLE(equal)}};
+const rt_functions rt_equal = {{[RT_T_BOOL] = RT_LOOPS(equal_1), SHARED_TABLE(equal), REAL_TABLE(equal)}};
 FOR_SIZES(TEST, not_equal, x != y)
 FOR_REALS(TEST, not_equal, x != y)
-const rt_functions rt_not_equal = {{[RT_T_BOOL] = not_equal_1, SHARED_TABLE(not_equal), REAL_TABLE(not_equal)}};
+const rt_functions rt_not_equal = {
+    {[RT_T_BOOL] = RT_LOOPS(not_equal_1), SHARED_TABLE(not_equal), REAL_TABLE(not_equal)}};
 FOR_INTEGERS(TEST, less, x < y)
 FOR_REALS(TEST, less, x < y)
-const rt_functions rt_less = {{[RT_T_BOOL] = less_1, SIGNED_TABLE(less), REAL_TABLE(less)}};
+const rt_functions rt_less = {{[RT_T_BOOL] = RT_LOOPS(less_1), SIGNED_TABLE(less), REAL_TABLE(less)}};
 FOR_INTEGERS(TEST, less_equal, x <= y)
 FOR_REALS(TEST, less_equal, x <= y)
-const rt_functions rt_less_equal = {{[RT_T_BOOL] = less_equal_1, SIGNED_TABLE(less_equal), REAL_TABLE(less_equal)}};
+const rt_functions rt_less_equal = {
+    {[RT_T_BOOL] = RT_LOOPS(less_equal_1), SIGNED_TABLE(less_equal), REAL_TABLE(less_equal)}};
 FOR_INTEGERS(TEST, greater, x > y)
 FOR_REALS(TEST, greater, x > y)
-const rt_functions rt_greater = {{[RT_T_BOOL] = greater_1, SIGNED_TABLE(greater), REAL_TABLE(greater)}};
+const rt_functions rt_greater = {{[RT_T_BOOL] = RT_LOOPS(greater_1), SIGNED_TABLE(greater), REAL_TABLE(greater)}};
 FOR_INTEGERS(TEST, greater_equal, x >= y)
 FOR_REALS(TEST, greater_equal, x >= y)
 const rt_functions rt_greater_equal = {
-    {[RT_T_BOOL] = greater_equal_1, SIGNED_TABLE(greater_equal), REAL_TABLE(greater_equal)}};
+    {[RT_T_BOOL] = RT_LOOPS(greater_equal_1), SIGNED_TABLE(greater_equal), REAL_TABLE(greater_equal)}};
 
-const rt_functions rt_logical_and = {{[RT_T_BOOL] = both}};
-const rt_functions rt_logical_or = {{[RT_T_BOOL] = either}};
-const rt_functions rt_logical_xor = {{[RT_T_BOOL] = not_equal_1}};
+const rt_functions rt_logical_and = {{[RT_T_BOOL] = RT_LOOPS(both)}};
+const rt_functions rt_logical_or = {{[RT_T_BOOL] = RT_LOOPS(either)}};
+const rt_functions rt_logical_xor = {{[RT_T_BOOL] = RT_LOOPS(not_equal_1)}};
 
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
 

@@ -273,8 +273,63 @@ static void store_reals_as_integers(block *values, rt_type type, char *target, i
   store_integers(values, type, target, stride, count);
 }
 
+#define PAIR(to, from) ((to) * RT_NUM_TYPES + (from))
+
+#define DIRECT(TO, T, FROM, S, expression)           \
+  case PAIR(TO, FROM): {                             \
+    const S *restrict elements = (const S *)source;  \
+    T *restrict results = (T *)target;               \
+    for (int64_t i = 0; i < count; ++i) {            \
+      const S x = elements[i];                       \
+      results[i] = (T)(expression);                  \
+    }                                                \
+    return 1;                                        \
+  }
+
+#define DIRECT_FROM_REAL(FROM, S)                  \
+  DIRECT(RT_T_I32, int32_t, FROM, S, x)            \
+  DIRECT(RT_T_I64, int64_t, FROM, S, x)            \
+  DIRECT(RT_T_BOOL, uint8_t, FROM, S, x != 0)
+
+#define DIRECT_FROM_INTEGER(FROM, S)               \
+  DIRECT(RT_T_F32, float, FROM, S, x)              \
+  DIRECT(RT_T_F64, double, FROM, S, x)             \
+  DIRECT(RT_T_BOOL, uint8_t, FROM, S, x != 0)
+
+/* Convert compact elements of the most frequent pairs of types in one loop; return 0 for other pairs. */
+static int convert_directly(rt_type to, char *target, rt_type from, const char *source, int64_t count) {
+  switch (PAIR(to, from)) {
+    DIRECT(RT_T_F64, double, RT_T_F32, float, x)
+    DIRECT(RT_T_F32, float, RT_T_F64, double, x)
+    DIRECT_FROM_REAL(RT_T_F32, float)
+    DIRECT_FROM_REAL(RT_T_F64, double)
+    DIRECT_FROM_INTEGER(RT_T_I32, int32_t)
+    DIRECT_FROM_INTEGER(RT_T_I64, int64_t)
+    DIRECT_FROM_INTEGER(RT_T_U8, uint8_t)
+    DIRECT_FROM_INTEGER(RT_T_I8, int8_t)
+    DIRECT(RT_T_F32, float, RT_T_BOOL, uint8_t, x)
+    DIRECT(RT_T_F64, double, RT_T_BOOL, uint8_t, x)
+    DIRECT(RT_T_I32, int32_t, RT_T_BOOL, uint8_t, x)
+    DIRECT(RT_T_I64, int64_t, RT_T_BOOL, uint8_t, x)
+    DIRECT(RT_T_I32, int32_t, RT_T_U8, uint8_t, x)
+    DIRECT(RT_T_I64, int64_t, RT_T_U8, uint8_t, x)
+    DIRECT(RT_T_I32, int32_t, RT_T_I8, int8_t, x)
+    DIRECT(RT_T_I64, int64_t, RT_T_I8, int8_t, x)
+    DIRECT(RT_T_I64, int64_t, RT_T_I32, int32_t, x)
+    DIRECT(RT_T_I32, uint32_t, RT_T_I64, int64_t, x)
+    DIRECT(RT_T_I8, uint8_t, RT_T_I32, int32_t, x)
+    DIRECT(RT_T_U8, uint8_t, RT_T_I32, int32_t, x)
+    DIRECT(RT_T_I8, uint8_t, RT_T_I64, int64_t, x)
+    DIRECT(RT_T_U8, uint8_t, RT_T_I64, int64_t, x)
+    default:
+      return 0;
+  }
+}
+
 void rt_convert(rt_type to, char *target, int64_t target_stride, rt_type from, const char *source,
                 int64_t source_stride, int64_t count) {
+  const int is_compact = source_stride == rt_type_nbytes(from) && target_stride == rt_type_nbytes(to);
+  if (is_compact && convert_directly(to, target, from, source, count)) return;
   const int from_real = rt_type_in(from, RT_FLOATS), to_real = rt_type_in(to, RT_FLOATS);
   block values;
   for (int64_t start = 0; start < count; start += BLOCK) {

@@ -4,11 +4,16 @@
 
 #include "kernel.h"
 
+/* A function over elements, and the same function with wider vectors, for processors with AVX2. */
+typedef struct {
+  rt_inner plain, wide;
+} rt_loops;
+
 /* The functions of an op, by the type of the operands. An operand of another type is converted to a type with a
  * function: narrow floats to float32 or float64, float32 to float64, narrow integers to 8 bits; the result is
  * converted back. */
 typedef struct {
-  rt_inner inner[RT_NUM_TYPES];
+  rt_loops inner[RT_NUM_TYPES];
 } rt_functions;
 
 /* Apply functions to the first `count` operands, broadcast together; `context` goes to the function. Result 0 has

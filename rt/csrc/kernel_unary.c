@@ -19,9 +19,13 @@
   F(name##_f, float, __VA_ARGS__) \
   F(name##_d, double, __VA_ARGS__)
 #define SAME(name, T, expression) RT_UNARY(name, T, T, expression)
-#define UNSIGNED_TABLE(name) [RT_T_U8] = name##_1, [RT_T_U16] = name##_2, [RT_T_U32] = name##_4, [RT_T_U64] = name##_8
-#define SIGNED_TABLE(name) [RT_T_I8] = name##_i1, [RT_T_I16] = name##_i2, [RT_T_I32] = name##_i4, [RT_T_I64] = name##_i8
-#define REAL_TABLE(name) [RT_T_F32] = name##_f, [RT_T_F64] = name##_d
+#define UNSIGNED_TABLE(name)                                          \
+  [RT_T_U8] = RT_LOOPS(name##_1), [RT_T_U16] = RT_LOOPS(name##_2),    \
+  [RT_T_U32] = RT_LOOPS(name##_4), [RT_T_U64] = RT_LOOPS(name##_8)
+#define SIGNED_TABLE(name)                                            \
+  [RT_T_I8] = RT_LOOPS(name##_i1), [RT_T_I16] = RT_LOOPS(name##_i2),  \
+  [RT_T_I32] = RT_LOOPS(name##_i4), [RT_T_I64] = RT_LOOPS(name##_i8)
+#define REAL_TABLE(name) [RT_T_F32] = RT_LOOPS(name##_f), [RT_T_F64] = RT_LOOPS(name##_d)
 
 /* ---- Exact functions --------------------------------------------------------------------------------------------- */
 
@@ -51,12 +55,12 @@ REALS(SAME, reciprocal, 1 / x)
 const rt_functions rt_reciprocal = {{REAL_TABLE(reciprocal)}};
 
 RT_UNARY(logical_not_1, uint8_t, uint8_t, !x)
-const rt_functions rt_logical_not = {{[RT_T_BOOL] = logical_not_1}};
+const rt_functions rt_logical_not = {{[RT_T_BOOL] = RT_LOOPS(logical_not_1)}};
 SIZES(SAME, bitwise_not, ~x)
-const rt_functions rt_bitwise_not = {{[RT_T_I8] = bitwise_not_1,
-                                      [RT_T_I16] = bitwise_not_2,
-                                      [RT_T_I32] = bitwise_not_4,
-                                      [RT_T_I64] = bitwise_not_8,
+const rt_functions rt_bitwise_not = {{[RT_T_I8] = RT_LOOPS(bitwise_not_1),
+                                      [RT_T_I16] = RT_LOOPS(bitwise_not_2),
+                                      [RT_T_I32] = RT_LOOPS(bitwise_not_4),
+                                      [RT_T_I64] = RT_LOOPS(bitwise_not_8),
                                       UNSIGNED_TABLE(bitwise_not)}};
 
 #define TEST(name, T, expression) RT_UNARY(name, T, uint8_t, expression)
@@ -110,7 +114,7 @@ int32_t rt_run_leaky_relu(rt_call *call, const void *context) {
 
 #define FUNCTION(name, expression)                    \
   RT_UNARY(name##_d, double, double, expression)      \
-  const rt_functions rt_##name = {{[RT_T_F64] = name##_d}};
+  const rt_functions rt_##name = {{[RT_T_F64] = RT_LOOPS(name##_d)}};
 
 FUNCTION(exp, exp(x))
 FUNCTION(log, log(x))
@@ -172,7 +176,8 @@ static double tanh_gelu(double x) {
 
 RT_UNARY(gelu_d, double, double, gelu(x))
 RT_UNARY(tanh_gelu_d, double, double, tanh_gelu(x))
-static const rt_functions gelu_functions = {{[RT_T_F64] = gelu_d}}, tanh_gelu_functions = {{[RT_T_F64] = tanh_gelu_d}};
+static const rt_functions gelu_functions = {{[RT_T_F64] = RT_LOOPS(gelu_d)}};
+static const rt_functions tanh_gelu_functions = {{[RT_T_F64] = RT_LOOPS(tanh_gelu_d)}};
 
 int32_t rt_run_gelu(rt_call *call, const void *context) {
   (void)context;
@@ -181,30 +186,54 @@ int32_t rt_run_gelu(rt_call *call, const void *context) {
 
 /* ---- Choice and conversion --------------------------------------------------------------------------------------- */
 
-#define CHOOSE(NBYTES)                                 \
-  for (int64_t i = 0; i < count; ++i) {               \
-    memcpy(target, *condition ? x : y, NBYTES);       \
-    condition += strides[0];                          \
-    x += strides[1];                                  \
-    y += strides[2];                                  \
-    target += strides[3];                             \
-  }                                                   \
-  break
+/* Choose between elements without branches: loops over compact elements have vectors. */
+#define CHOOSE(T)                                                                                        \
+  static void choose_##T(char *const *data, const int64_t *strides, int64_t count) {                    \
+    const int64_t nbytes = sizeof(T);                                                                   \
+    const uint8_t *restrict condition = (const uint8_t *)data[0];                                       \
+    if (strides[0] == 1 && strides[1] == nbytes && strides[2] == nbytes && strides[3] == nbytes) {      \
+      const T *restrict x = (const T *)data[1], *restrict y = (const T *)data[2];                       \
+      T *restrict target = (T *)data[3];                                                                \
+      for (int64_t i = 0; i < count; ++i) {                                                             \
+        const T mask = (T)-(T)(condition[i] != 0);                                                      \
+        target[i] = (T)((x[i] & mask) | (y[i] & (T)~mask));                                             \
+      }                                                                                                 \
+      return;                                                                                           \
+    }                                                                                                   \
+    for (int64_t i = 0; i < count; ++i) {                                                               \
+      const char *chosen = condition[i * strides[0]] ? data[1] + i * strides[1] : data[2] + i * strides[2]; \
+      *(T *)(data[3] + i * strides[3]) = *(const T *)chosen;                                            \
+    }                                                                                                   \
+  }
+CHOOSE(uint8_t)
+CHOOSE(uint16_t)
+CHOOSE(uint32_t)
+
+/* Choose between elements of `nbytes` bytes, aligned to less than their size (complex64). */
+static void choose_long(char *const *data, const int64_t *strides, int64_t count, int64_t nbytes) {
+  for (int64_t i = 0; i < count; ++i) {
+    const char *chosen = data[0][i * strides[0]] ? data[1] + i * strides[1] : data[2] + i * strides[2];
+    memcpy(data[3] + i * strides[3], chosen, (size_t)nbytes);
+  }
+}
 
 static void choose(const void *context, char *const *data, const int64_t *strides, int64_t count) {
-  const char *condition = data[0], *x = data[1], *y = data[2];
-  char *target = data[3];
-  switch (*(const int64_t *)context) {
+  const int64_t nbytes = *(const int64_t *)context;
+  switch (nbytes) {
     case 1:
-      CHOOSE(1);
+      choose_uint8_t(data, strides, count);
+      break;
     case 2:
-      CHOOSE(2);
+      choose_uint16_t(data, strides, count);
+      break;
     case 4:
-      CHOOSE(4);
+      choose_uint32_t(data, strides, count);
+      break;
     case 8:
-      CHOOSE(8);
+      choose_long(data, strides, count, 8);
+      break;
     default:
-      CHOOSE(16);
+      choose_long(data, strides, count, 16);
   }
 }
 

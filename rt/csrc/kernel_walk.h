@@ -14,8 +14,8 @@ typedef void (*rt_inner)(const void *context, char *const *data, const int64_t *
 void rt_walk(int num, char *const *data, const int64_t *const *strides, int32_t rank, const int64_t *shape,
              rt_inner inner, const void *context);
 
-/* Copy elements of `nbytes` bytes (1, 2, 4, 8 or 16) between arrays of the same shape. */
+/* Copy elements of `nbytes` bytes (1, 2, 4, 8 or 16) between arrays of the same shape without common memory. */
 void rt_copy_strided(char *target, const int64_t *target_strides, const char *source, const int64_t *source_strides,
-                      int32_t rank, const int64_t *shape, int64_t nbytes);
+                     int32_t rank, const int64_t *shape, int64_t nbytes);
 
 #endif /* BYOC_RT_KERNEL_WALK_H_ */

@@ -146,6 +146,12 @@ int32_t rt_begin_state(byoc_rt_state *state, rt_frame *frame);
 /* End a call: keep the new values after a status of 0, else refuse further calls. */
 void rt_end_state(byoc_rt_state *state, const rt_frame *frame, int32_t status);
 
+/* As byoc_rt_run_state and byoc_rt_run_state_into, for the holder of a state. */
+int32_t rt_run_held_state(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
+                          DLManagedTensorVersioned **results, int32_t num_results);
+int32_t rt_run_held_state_into(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
+                               DLTensor *const *outputs, int32_t num_outputs);
+
 /* Take a state for one call or change at a time. Return nonzero after setting an error: NULL, or in use. */
 int32_t rt_hold_state(byoc_rt_state *state);
 void rt_release_state(byoc_rt_state *state);

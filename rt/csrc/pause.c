@@ -14,8 +14,11 @@ rt_pauses rt_begin_pauses(const byoc_pause *pause) {
 
 void rt_end_pauses(rt_pauses before) { current = before; }
 
+int rt_is_ended(void) { return current.is_ended; }
+
 int32_t rt_pause(void) {
   if (!current.pause || !current.pause->check(current.pause->context)) return 0;
+  current.is_ended = 1;
   return byoc_rt_fail(BYOC_RT_EXECUTION, "the caller has ended the call");
 }
 

@@ -10,6 +10,7 @@ typedef struct {
   const byoc_pause *pause; /* NULL: none */
   int64_t start;           /* milliseconds: of the call, or the last pause; 0: no step yet */
   uint32_t num_steps; /* wraps around */
+  int is_ended;       /* whether the caller has ended the call */
 } rt_pauses;
 
 /* Begin a call with pauses in this thread; return the pauses of the call around, for rt_end_pauses. */
@@ -21,5 +22,8 @@ int32_t rt_pause(void);
 
 /* Count a step; pause if the last pause was about a tenth of a second ago. Return as rt_pause. */
 int32_t rt_pause_after_step(void);
+
+/* Return whether the caller has ended the call under way in this thread. */
+int rt_is_ended(void);
 
 #endif /* BYOC_RT_PAUSE_H_ */

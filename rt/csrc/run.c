@@ -104,11 +104,16 @@ int32_t byoc_rt_run(const byoc_rt_function *function, const DLTensor *const *inp
   return status ? status : run_new(function, NULL, inputs, num_inputs, results, num_results);
 }
 
+int32_t rt_run_held_state(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
+                          DLManagedTensorVersioned **results, int32_t num_results) {
+  return run_new(byoc_rt_state_function(state), state, inputs, num_inputs, results, num_results);
+}
+
 int32_t byoc_rt_run_state(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
                           DLManagedTensorVersioned **results, int32_t num_results) {
   int32_t status = rt_hold_state(state);
   if (status) return status;
-  status = run_new(byoc_rt_state_function(state), state, inputs, num_inputs, results, num_results);
+  status = rt_run_held_state(state, inputs, num_inputs, results, num_results);
   rt_release_state(state);
   return status;
 }
@@ -178,11 +183,16 @@ int32_t byoc_rt_run_into(const byoc_rt_function *function, const DLTensor *const
   return status ? status : run_given(function, NULL, inputs, num_inputs, outputs, num_outputs);
 }
 
+int32_t rt_run_held_state_into(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
+                               DLTensor *const *outputs, int32_t num_outputs) {
+  return run_given(byoc_rt_state_function(state), state, inputs, num_inputs, outputs, num_outputs);
+}
+
 int32_t byoc_rt_run_state_into(byoc_rt_state *state, const DLTensor *const *inputs, int32_t num_inputs,
                                DLTensor *const *outputs, int32_t num_outputs) {
   int32_t status = rt_hold_state(state);
   if (status) return status;
-  status = run_given(byoc_rt_state_function(state), state, inputs, num_inputs, outputs, num_outputs);
+  status = rt_run_held_state_into(state, inputs, num_inputs, outputs, num_outputs);
   rt_release_state(state);
   return status;
 }

@@ -1,32 +1,16 @@
 /* The values kept from call to call, as in byoc_core/vm/state.py. */
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dtypes.h"
-#include "machine.h"
+#include "pause.h"
+#include "process.h"
+#include "state.h"
 #include "status.h"
 #include "tensor.h"
 
 enum { FIRST_ROWS = 16 };
 static const int64_t DEFAULT_LIMIT = INT32_MAX;
-
-/* A value in a buffer with room for more rows of a moving length. */
-typedef struct {
-  DLManagedTensorVersioned *buffer;
-  DLTensor value; /* the rows in use */
-} kept_value;
-
-struct byoc_rt_state {
-  const byoc_rt_function *function;
-  int64_t capacity, limit;
-  atomic_int is_held;
-  _Atomic(int64_t) length; /* rows of the longest moving length, read during calls too */
-  int has_values; /* a call or a restoration has ended */
-  int is_spoiled; /* a call failed, and the values may be of neither call */
-  int32_t num_values;
-  kept_value *values; /* by state of the function; the shapes of all values lie behind */
-};
 
 static const rt_state_slot *slot_of(const byoc_rt_state *state, int32_t index) {
   return &state->function->vm->states[index];
@@ -73,23 +57,28 @@ static DLManagedTensorVersioned *new_buffer(const byoc_rt_state *state, int32_t 
   return rt_new_tensor(spec->dtype, spec->ndim, roomy, state->function->where);
 }
 
-/* Put a value of a shape, with undefined elements, into a buffer; free the older buffer. */
-static void place_value(kept_value *kept, DLManagedTensorVersioned *buffer, const int64_t *shape) {
+static int64_t buffer_nbytes(const DLManagedTensorVersioned *buffer) {
+  return buffer ? (int64_t)rt_value_nbytes(&buffer->dl_tensor) : 0;
+}
+
+void rt_place_value(byoc_rt_state *state, int32_t index, DLManagedTensorVersioned *buffer, const int64_t *shape) {
+  kept_value *kept = &state->values[index];
+  atomic_fetch_add(&state->nbytes, buffer_nbytes(buffer) - buffer_nbytes(kept->buffer));
   rt_free_tensor(kept->buffer);
   kept->buffer = buffer;
   kept->value.data = buffer->dl_tensor.data;
   for (int32_t axis = 0; axis < kept->value.ndim; ++axis) kept->value.shape[axis] = shape[axis];
 }
 
-/* Return the bytes of a value: its rows lie one after the other, because all axes before the axis of rows have size 1. */
-static size_t nbytes_of(const DLTensor *value) {
+/* The rows of a value lie one after the other, because all axes before the axis of rows have size 1. */
+size_t rt_value_nbytes(const DLTensor *value) {
   int64_t nbytes = 0;
   (void)rt_count_bytes(value->shape, value->ndim, rt_itemsize(value->dtype), &nbytes);
   return (size_t)nbytes;
 }
 
 /* Make room for the rows of a new value. */
-static int32_t reserve(const byoc_rt_state *state, int32_t index, const int64_t *shape) {
+static int32_t reserve(byoc_rt_state *state, int32_t index, const int64_t *shape) {
   kept_value *kept = &state->values[index];
   const int32_t axis = slot_of(state, index)->axis;
   const int64_t room = kept->buffer->dl_tensor.shape[axis];
@@ -97,29 +86,36 @@ static int32_t reserve(const byoc_rt_state *state, int32_t index, const int64_t 
   if (shape[axis] <= room) return 0;
   DLManagedTensorVersioned *larger = new_buffer(state, index, shape, room);
   if (!larger) return rt_error_status();
-  memcpy(larger->dl_tensor.data, kept->value.data, nbytes_of(&kept->value));
-  place_value(kept, larger, kept->value.shape);
+  memcpy(larger->dl_tensor.data, kept->value.data, rt_value_nbytes(&kept->value));
+  atomic_fetch_add(&state->moved_nbytes, (int64_t)rt_value_nbytes(&kept->value));
+  rt_place_value(state, index, larger, kept->value.shape);
   return 0;
 }
 
-/* The program may be unloaded already. */
-static void free_buffers(byoc_rt_state *state) {
+void rt_free_values(byoc_rt_state *state) {
   for (int32_t i = 0; i < state->num_values; ++i) {
     rt_free_tensor(state->values[i].buffer);
     state->values[i].buffer = NULL;
   }
+  atomic_store(&state->nbytes, 0);
 }
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
 int32_t rt_hold_state(byoc_rt_state *state) {
   if (!state) return fail_null();
-  if (!atomic_exchange(&state->is_held, 1)) return 0;
+  const int process = rt_process();
+  int holder = 0;
+  if (atomic_compare_exchange_strong(&state->holder, &holder, process)) return 0;
+  if (holder != process && atomic_compare_exchange_strong(&state->holder, &holder, process)) {
+    state->is_spoiled = 1; /* forked during a call of the parent, perhaps amid a new value */
+    return 0;
+  }
   return fail(state, "is in use by another call. Give each sequence of calls a state: byoc_rt_new_state, or "
                      "byoc_rt_fork_state.");
 }
 
-void rt_release_state(byoc_rt_state *state) { atomic_store(&state->is_held, 0); }
+void rt_release_state(byoc_rt_state *state) { atomic_store(&state->holder, 0); }
 
 static int32_t check_usable(const byoc_rt_state *state) {
   if (!state->is_spoiled) return 0;
@@ -156,7 +152,7 @@ static int32_t bind_inputs(const byoc_rt_state *state, rt_frame *frame) {
 }
 
 /* Make the value before the first call. */
-static int32_t make_first_value(const byoc_rt_state *state, int32_t index, const rt_frame *frame) {
+static int32_t make_first_value(byoc_rt_state *state, int32_t index, const rt_frame *frame) {
   const rt_vm_function *vm = state->function->vm;
   const rt_spec *spec = spec_of(state, index);
   const int32_t initial = vm->states[index].initial;
@@ -168,11 +164,11 @@ static int32_t make_first_value(const byoc_rt_state *state, int32_t index, const
   }
   DLManagedTensorVersioned *buffer = new_buffer(state, index, shape, 0);
   if (!buffer) return rt_error_status();
-  place_value(kept, buffer, shape);
+  rt_place_value(state, index, buffer, shape);
   if (initial >= 0)
-    memcpy(kept->value.data, state->function->program->vm_constants[initial]->data, nbytes_of(&kept->value));
+    memcpy(kept->value.data, state->function->program->vm_constants[initial]->data, rt_value_nbytes(&kept->value));
   else
-    memset(kept->value.data, 0, nbytes_of(&kept->value));
+    memset(kept->value.data, 0, rt_value_nbytes(&kept->value));
   return 0;
 }
 
@@ -198,11 +194,10 @@ int32_t rt_begin_state(byoc_rt_state *state, rt_frame *frame) {
     if (vm->states[i].axis >= 0) status = reserve(state, i, result->shape);
     frame->frame.tensors[vm->states[i].param].data = result->data = state->values[i].value.data;
   }
-  return status;
+  return !status && state->is_safe ? rt_save_values(state) : status;
 }
 
-/* Find the rows of the moving lengths: of the longest, if several. */
-static void set_length(byoc_rt_state *state) {
+void rt_set_length(byoc_rt_state *state) {
   int64_t longest = 0;
   for (int32_t i = 0; i < state->num_values && state->has_values; ++i) {
     const int32_t axis = slot_of(state, i)->axis;
@@ -213,6 +208,10 @@ static void set_length(byoc_rt_state *state) {
 
 void rt_end_state(byoc_rt_state *state, const rt_frame *frame, int32_t status) {
   const rt_vm_function *vm = state->function->vm;
+  if (status && state->is_safe && !rt_is_ended()) {
+    rt_return_to_saved(state);
+    return;
+  }
   state->has_values = 1;
   state->is_spoiled = status != 0;
   for (int32_t i = 0; i < vm->num_states && !status; ++i) {
@@ -221,7 +220,7 @@ void rt_end_state(byoc_rt_state *state, const rt_frame *frame, int32_t status) {
     const DLTensor *result = &frame->frame.tensors[vm->first_result + slot->result];
     state->values[i].value.shape[slot->axis] = result->shape[slot->axis];
   }
-  set_length(state);
+  rt_set_length(state);
 }
 
 /* ---- States ------------------------------------------------------------------------------------------------------ */
@@ -241,14 +240,14 @@ static int32_t check_options(const byoc_rt_state_options *options) {
   return 0;
 }
 
-/* Make a state without values. */
-static byoc_rt_state *make_state(const byoc_rt_function *function, int64_t capacity, int64_t limit) {
+byoc_rt_state *rt_make_state(const byoc_rt_function *function, int64_t capacity, int64_t limit,
+                             const uint8_t *overwrites) {
   const rt_vm_function *vm = function->vm;
   size_t num_axes = 0;
   for (int32_t i = 0; i < vm->num_states; ++i) num_axes += (size_t)vm->params[vm->states[i].param].ndim;
   const size_t num_values = (size_t)vm->num_states;
   byoc_rt_state *state =
-      calloc(1, sizeof *state + num_values * sizeof *state->values + num_axes * sizeof(int64_t));
+      calloc(1, sizeof *state + num_values * (sizeof *state->values + 1) + num_axes * sizeof(int64_t));
   if (!state) {
     (void)byoc_rt_fail(BYOC_RT_MEMORY, "function `%s`: no memory for a state", vm->name);
     return NULL;
@@ -265,6 +264,9 @@ static byoc_rt_state *make_state(const byoc_rt_function *function, int64_t capac
         (DLTensor){.device = {kDLCPU, 0}, .ndim = spec->ndim, .dtype = spec->dtype, .shape = shape};
     shape += spec->ndim;
   }
+  state->overwrites = (uint8_t *)shape;
+  state->is_safe = overwrites != NULL;
+  if (overwrites) memcpy(state->overwrites, overwrites, num_values);
   return state;
 }
 
@@ -277,13 +279,14 @@ int32_t byoc_rt_new_state(const byoc_rt_function *function, const byoc_rt_state_
   const int32_t status = check_options(options);
   if (status) return status;
   const int64_t limit = options && options->limit ? options->limit : DEFAULT_LIMIT;
-  *state = make_state(function, options ? options->capacity : 0, limit);
+  *state = rt_make_state(function, options ? options->capacity : 0, limit, NULL);
   return *state ? 0 : rt_error_status();
 }
 
 void byoc_rt_free_state(byoc_rt_state *state) {
   if (!state) return;
-  free_buffers(state);
+  rt_free_values(state);
+  for (int32_t i = 0; i < state->num_values; ++i) free(state->values[i].saved);
   free(state);
 }
 
@@ -319,9 +322,9 @@ const DLTensor *byoc_rt_state_value(byoc_rt_state *state, int32_t index) {
 int32_t byoc_rt_reset_state(byoc_rt_state *state) {
   const int32_t status = rt_hold_state(state);
   if (status) return status;
-  free_buffers(state);
+  rt_free_values(state);
   state->has_values = state->is_spoiled = 0;
-  set_length(state);
+  rt_set_length(state);
   rt_release_state(state);
   return 0;
 }
@@ -332,12 +335,12 @@ static int32_t copy_values(byoc_rt_state *state, const DLTensor *const *values) 
     DLManagedTensorVersioned *buffer = new_buffer(state, i, values[i]->shape, 0);
     if (!buffer) return rt_error_status();
     kept_value *kept = &state->values[i];
-    place_value(kept, buffer, values[i]->shape);
-    if (nbytes_of(&kept->value)) rt_copy_tensor(values[i], &kept->value, rt_itemsize(kept->value.dtype));
-    if (kept->value.dtype.code == kDLBool) rt_clean_bools(kept->value.data, (int64_t)nbytes_of(&kept->value));
+    rt_place_value(state, i, buffer, values[i]->shape);
+    if (rt_value_nbytes(&kept->value)) rt_copy_tensor(values[i], &kept->value, rt_itemsize(kept->value.dtype));
+    if (kept->value.dtype.code == kDLBool) rt_clean_bools(kept->value.data, (int64_t)rt_value_nbytes(&kept->value));
   }
   state->has_values = 1;
-  set_length(state);
+  rt_set_length(state);
   return 0;
 }
 
@@ -361,7 +364,7 @@ static int32_t check_sizes(const byoc_rt_state *state, const DLTensor *const *va
 
 /* Make a state of copies of tensors; NULL after setting an error. */
 static byoc_rt_state *state_of_values(const byoc_rt_state *like, const DLTensor *const *values) {
-  byoc_rt_state *state = make_state(like->function, like->capacity, like->limit);
+  byoc_rt_state *state = rt_make_state(like->function, like->capacity, like->limit, NULL);
   if (state && copy_values(state, values)) {
     byoc_rt_free_state(state);
     return NULL;
@@ -379,13 +382,13 @@ static int32_t restore(byoc_rt_state *state, const DLTensor *const *values) {
   byoc_rt_state *copied = state_of_values(state, values);
   if (!copied) return rt_error_status();
   for (int32_t i = 0; i < state->num_values; ++i) { /* the copies change owners */
-    place_value(&state->values[i], copied->values[i].buffer, copied->values[i].value.shape);
+    rt_place_value(state, i, copied->values[i].buffer, copied->values[i].value.shape);
     copied->values[i].buffer = NULL;
   }
   byoc_rt_free_state(copied);
   state->has_values = 1;
   state->is_spoiled = 0;
-  set_length(state);
+  rt_set_length(state);
   return 0;
 }
 
@@ -404,7 +407,7 @@ int32_t byoc_rt_restore_state(byoc_rt_state *state, const DLTensor *const *value
 /* Make a copy of a state; NULL after setting an error. */
 static byoc_rt_state *copy_state(const byoc_rt_state *state) {
   if (check_usable(state)) return NULL;
-  if (!state->has_values) return make_state(state->function, state->capacity, state->limit);
+  if (!state->has_values) return rt_make_state(state->function, state->capacity, state->limit, NULL);
   const DLTensor **values = calloc((size_t)state->num_values, sizeof *values);
   if (!values) {
     (void)byoc_rt_fail(BYOC_RT_MEMORY, "function `%s`: no memory for a state", state->function->vm->name);

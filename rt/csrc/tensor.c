@@ -75,7 +75,9 @@ DLManagedTensorVersioned *rt_new_tensor(DLDataType dtype, int32_t ndim, const in
   return tensor;
 }
 
-void rt_free_tensor(DLManagedTensorVersioned *tensor) { free(tensor); }
+void rt_free_tensor(DLManagedTensorVersioned *tensor) {
+  if (tensor) tensor->deleter(tensor);
+}
 
 void rt_copy_tensor(const DLTensor *source, const DLTensor *target, int64_t itemsize) {
   DLTensor tensors[2] = {*source, *target};

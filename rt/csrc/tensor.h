@@ -23,7 +23,7 @@ int rt_find_extent(const int64_t *shape, const int64_t *strides, int32_t ndim, i
  * names `where`. */
 DLManagedTensorVersioned *rt_new_tensor(DLDataType dtype, int32_t ndim, const int64_t *shape, const char *where);
 
-/* Free a tensor of rt_new_tensor; NULL is ignored. */
+/* Release a tensor by its deleter; NULL is ignored. */
 void rt_free_tensor(DLManagedTensorVersioned *tensor);
 
 /* Copy the elements of a tensor of any strides into a compact tensor, or between compact tensors; the shapes are equal,

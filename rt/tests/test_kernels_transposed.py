@@ -1,4 +1,4 @@
-"""Copies of transposed arrays in tiles: all permutations of axes shorter and longer than a tile."""
+"""Copies of transposed arrays in blocks: all permutations of axes shorter and longer than a block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from rt.tests.runner import NativeLibrary
 from rt.tests.saved import load_saved
 
-SHAPES = [(70, 33), (3, 40, 65), (33, 2, 34, 1), (17, 1, 33, 3), (64, 31, 2), (32, 16)]
+SHAPES = [(70, 33), (3, 40, 65), (33, 2, 34, 1), (17, 1, 33, 3), (64, 31, 2), (32, 16), (2, 130, 70), (5, 4, 64, 3)]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64", "complex128"])

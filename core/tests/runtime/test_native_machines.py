@@ -78,15 +78,15 @@ def test_a_file_without_a_machine_is_a_warning(monkeypatch: pytest.MonkeyPatch) 
 
 @needs_compiler
 def test_another_version_of_the_interface_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "library", compiled(tmp_path, 2))
+    monkeypatch.setitem(globals(), "library", compiled(tmp_path, 3))
     reason = machines(f"{HERE}:find_library").open()
     assert isinstance(reason, str)
-    assert "has another version of the interface; got 2, expected 1" in reason
+    assert "has another version of the interface; got 3, expected 2" in reason
 
 
 @needs_compiler
 def test_a_machine_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "library", compiled(tmp_path, 1))
+    monkeypatch.setitem(globals(), "library", compiled(tmp_path, 2))
     found = machines(f"{HERE}:find_library")
     machine = found.open()
     assert isinstance(machine, NativeMachine)

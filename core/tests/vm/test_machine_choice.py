@@ -78,9 +78,15 @@ def test_a_request_that_cannot_be_met_is_an_error(loaded: Executable, monkeypatc
 
 OPS = [
     ('R.Tensor((64, 64), "float32")', "R.matmul(x, x)", False),
-    ('R.Tensor(("n",), "float32")', "R.add(x, x)", False),
+    ('R.Tensor(("n",), "float32")', "R.add(x, x)", True),
+    ('R.Tensor(("n",), "float16")', "R.add(x, x)", False),
+    ('R.Tensor(("n",), "float16")', "R.less(x, x)", False),
+    ('R.Tensor(("n",), "int64")', "R.divide(x, x)", True),
     ('R.Tensor((8, 8), "float32")', "R.add(x, x)", True),
-    ('R.Tensor((33, 32), "float32")', "R.add(x, x)", False),
+    ('R.Tensor((33, 32), "bfloat16")', "R.add(x, x)", False),
+    ('R.Tensor((33, 32), "int64")', "R.sum(x, axis=[1])", True),
+    ('R.Tensor((33, 64), "int64")', "R.sum(x, axis=[0])", True),
+    ('R.Tensor(("n", 64), "int64")', "R.sum(x, axis=[1])", False),
     ('R.Tensor((8, 8), "float32")', "R.exp(x)", False),
     ('R.Tensor((8, 8), "float32")', "R.sum(x, axis=[0])", False),
     ('R.Tensor((8, 8), "int64")', "R.sum(x, axis=[0])", True),
@@ -92,7 +98,7 @@ OPS = [
 
 @pytest.mark.parametrize(("type_", "op", "is_native"), OPS)
 def test_ops_better_run_by_numpy(type_: str, op: str, is_native: bool) -> None:
-    """Exact ops on small arrays and moves of elements run natively; roundings and large loops do not."""
+    """Exact ops on elements or small arrays, and moves, run natively; roundings and large sums do not."""
     text = f"@R.ir_module\nclass M:\n    @R.function\n    def main(x: {type_}):\n        y = {op}\n        return y\n"
     executable = byoc_core.build(byoc_core.parse(text), [])
     expected = None if is_native else op.removeprefix("R.").partition("(")[0]

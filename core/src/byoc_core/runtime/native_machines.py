@@ -28,7 +28,7 @@ from byoc_core.runtime.extension import extension, extension_status
 
 __all__ = ["NativeMachine", "NativeMachines", "native_machines"]
 
-_VERSION = 1
+_VERSION = 2
 _TABLE = "byoc_native_machine_table"
 
 

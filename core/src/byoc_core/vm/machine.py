@@ -146,7 +146,7 @@ class VirtualMachine:
         if len(self._callables) < len(linked):
             from byoc_core.vm.stateful_callable import stateful_callables
 
-            self._callables |= stateful_callables(linked, constants, choices)
+            self._callables |= stateful_callables(linked, constants, choices, requested_threads)
 
     @property
     def functions(self) -> tuple[str, ...]:

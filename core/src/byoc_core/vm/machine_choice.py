@@ -117,11 +117,10 @@ def choose_machines(
             obstacles = {name: found or _host_obstacle(executable, linked, name) for name, found in obstacles.items()}
         if isinstance(machine, str) or not all(obstacles.values()):
             program = machine if isinstance(machine, str) else _load(machine, executable)
-    reason = "Python would run instructions in each call" if request.machine == AUTO else _REQUESTED
     choices = {
         name: MachineChoice(PYTHON, found or program)
         if found or isinstance(program, str)
-        else MachineChoice(NATIVE, reason, program)
+        else MachineChoice(NATIVE, _native_reason(linked[name], request.machine), program)
         for name, found in obstacles.items()
     }
     if request.machine == NATIVE and request.is_strict:
@@ -135,12 +134,24 @@ def _obstacle(executable: ExecutableLike, function: LinkedFunction, machine: Mac
     """Return a reason of the program against the native machine for a function; empty without."""
     if executable.program.domains:
         return "the program has memory of devices"
+    if machine != AUTO:
+        return ""
     if function.function.states:
-        return "the function keeps states"
+        from byoc_core.vm.native_states import find_costly_state
+
+        name = find_costly_state(function.program, function.function)
+        return "" if name is None else f"each call overwrites the large state `{name}`, and would save the old value"
     calls = function.call_list
-    if machine == AUTO and calls is not None and calls.is_complete and not calls.has_python_steps:
+    if calls is not None and calls.is_complete and not calls.has_python_steps:
         return "Python runs no instruction"
     return ""
+
+
+def _native_reason(function: LinkedFunction, machine: Machine) -> str:
+    if machine != AUTO:
+        return _REQUESTED
+    work = "handle states" if function.function.states else "run instructions"
+    return f"Python would {work} in each call"
 
 
 def _host_obstacle(executable: ExecutableLike, linked: Mapping[str, LinkedFunction], name: str) -> str:

@@ -6,7 +6,7 @@ gets the result, or the exact error, of Python's machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from byoc_core.dtypes import dtype_info, to_numpy
@@ -15,11 +15,39 @@ from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.frame import Sizes
 from byoc_core.vm.linked_function import LinkedFunction
 
-__all__ = ["NativeRun"]
+__all__ = ["NativeRun", "Refusals", "describe_arguments"]
 
 _MAX_REFUSALS = 3
 
-Run = Callable[[Sequence[Any], Sequence[Any] | None, Sizes], list[Any]]
+
+class Refusals:
+    """The calls of a function refused by a native machine and run by Python's machine.
+
+    Args:
+        function: the name of the function.
+        on_end: called once all later calls are run by Python's machine.
+
+    Attributes:
+        end_reason: the reason for running all later calls by Python's machine; empty before.
+    """
+
+    def __init__(self, function: str, on_end: Callable[[], object] = lambda: None) -> None:
+        self._function = function
+        self._on_end = on_end
+        self._count = 0
+        self.end_reason = ""
+
+    def count(self, reason: str) -> None:
+        """Count a refused call; too many end the use of the native machine, with a warning."""
+        self._count += 1
+        if self._count < _MAX_REFUSALS or self.end_reason:
+            return
+        self.end_reason = f"the native machine has refused {self._count} calls: {reason}"
+        self._on_end()
+        import logging
+
+        logger = logging.getLogger("byoc_core")
+        logger.warning("function `%s` is run by Python's machine: %s", self._function, self.end_reason)
 
 
 class NativeRun:
@@ -34,7 +62,6 @@ class NativeRun:
 
     Attributes:
         call: the function as a callable with positional arguments.
-        end_reason: the reason for running all later calls by Python's machine; empty before.
     """
 
     def __init__(
@@ -49,20 +76,23 @@ class NativeRun:
         module = extension()
         assert module is not None
         self._linked = linked
-        self._num_refusals = 0
+        self._refusals = Refusals(function.name, on_end)
         self._has_early_results = all(linked.early_results)
-        self._on_end = on_end
-        self.end_reason = ""
         self._native = module.NativeFunction(
             program,
             function.name,
-            tuple(map(_argument, function.params)),
-            tuple(map(_argument, function.results)),
+            describe_arguments(function.params),
+            describe_arguments(function.results),
             -1 if num_threads is None else num_threads,
             unfit,
             self._call_refused,
         )
         self.call: Callable[..., Any] = self._native
+
+    @property
+    def end_reason(self) -> str:
+        """The reason for running all later calls by Python's machine; empty before."""
+        return self._refusals.end_reason
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any] | None, sizes: Sizes) -> list[Any]:
         """Run the function on checked inputs; see :meth:`LinkedFunction.run`."""
@@ -75,7 +105,7 @@ class NativeRun:
         if not isinstance(returned, tuple):
             results = self._linked.run(inputs, outputs, sizes)
             if returned is not None:
-                self._count_refusal(returned)
+                self._refusals.count(returned)
             return results
         results = [*returned]
         for index, output in enumerate(outputs or ()):
@@ -93,20 +123,13 @@ class NativeRun:
     def _call_refused(self, reason: str, inputs: tuple[Any, ...]) -> NDArray | tuple[NDArray, ...]:
         arrays, sizes = self._linked.accept(inputs)
         results = self._linked.run(arrays, None, sizes)
-        self._count_refusal(reason)
+        self._refusals.count(reason)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _count_refusal(self, reason: str) -> None:
-        """Count a call refused by the native machine and run by Python's machine."""
-        self._num_refusals += 1
-        if self._num_refusals < _MAX_REFUSALS or self.end_reason:
-            return
-        self.end_reason = f"the native machine has refused {self._num_refusals} calls: {reason}"
-        self._on_end()
-        import logging
 
-        logger = logging.getLogger("byoc_core")
-        logger.warning("function `%s` is run by Python's machine: %s", self._linked.function.name, self.end_reason)
+def describe_arguments(specs: Iterable[TensorSpec]) -> tuple[tuple[int, int, int, Any], ...]:
+    """Return arguments as described to the extension: dtype code, bits, rank, dtype."""
+    return tuple(map(_argument, specs))
 
 
 def _argument(spec: TensorSpec) -> tuple[int, int, int, Any]:

@@ -4,7 +4,8 @@ A native machine spares some microseconds of Python for each step. Two kinds of 
 
 - ops with roundings: the functions of numpy and of a C library round differently, and results must not depend on the
   machine;
-- arithmetic on larger arrays: numpy has vectors and a BLAS.
+- sums, products of matrices and other arithmetic across elements, on larger arrays: numpy has vectors and a BLAS.
+  Elementwise arithmetic has vectors on both machines, except on floats of less than 32 bits.
 """
 
 from __future__ import annotations
@@ -43,19 +44,30 @@ def find_numpy_op(modules: Iterable[RuntimeModule], symbols: Sequence[str]) -> s
             continue
         for symbol in symbols:
             function = module.document.functions.get(symbol)
-            for node in () if function is None else function.walk():
-                if node.body is None and not _runs_natively(node):
+            if function is None:
+                continue
+            nodes = [node for node in function.walk() if node.body is None]
+            outputs = [tensor for node in nodes for tensor in node.outputs]
+            has_narrow_floats = any(map(_is_narrow_float, (*function.values, *outputs)))
+            for node in nodes:
+                if not _runs_natively(node, has_vectors=not has_narrow_floats):
                     return node.op
     return None
 
 
-def _runs_natively(node: GraphNode) -> bool:
+def _is_narrow_float(tensor: GraphTensor) -> bool:
+    info = dtype_info(tensor.dtype)
+    return info.kind == "float" and info.bits < 32
+
+
+def _runs_natively(node: GraphNode, *, has_vectors: bool) -> bool:
     op = find_op(node.op)
     if op is None:  # an op of a plugin: the native machine knows whether it has a kernel
         return True
     if op.flops is no_flops or op.traits & _MOVING:
         return True
-    return _is_exact(op, node.outputs) and all(map(_is_small, node.outputs))
+    is_fast = (has_vectors and Trait.ELEMENTWISE in op.traits) or all(map(_is_small, node.outputs))
+    return is_fast and _is_exact(op, node.outputs)
 
 
 def _is_exact(op: OpDef, outputs: Iterable[GraphTensor]) -> bool:

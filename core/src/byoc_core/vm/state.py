@@ -20,6 +20,8 @@ from byoc_core.runtime.threads import ForkLock
 from byoc_core.vm.state_buffers import StateBuffer, assign, first_rows, new_buffer, on_host
 
 if TYPE_CHECKING:
+    from byoc_core._native import NativeState
+    from byoc_core.vm.native_states import NativeStates
     from byoc_core.vm.program import StateSlot
 
 __all__ = ["MAX_LENGTH", "State", "StateInfo"]
@@ -72,7 +74,8 @@ class State:
     decides the sizes. A buffer with a moving length has room for more rows than used. Without room, the buffer is
     replaced by a buffer of twice the rows.
 
-    A value used by the functions of a device lies in the memory of the device, and stays there from call to call.
+    A value used by the functions of a device lies in the memory of the device, and stays there from call to call. Calls
+    by a native machine keep the buffers there; all other uses take the buffers back, without a copy.
 
     A state serves one call at a time: a second call at the same time is an error. If a call fails after the function
     has started, the values may be of neither call, and further calls are errors until :meth:`reset` or :meth:`load`.
@@ -82,9 +85,6 @@ class State:
         infos: the states of the function.
         capacity: the rows of each moving length for which room is made at once.
         limit: the maximum rows of each moving length.
-
-    Attributes:
-        moved_nbytes: the bytes copied to larger buffers so far.
 
     Raises:
         OptionsError: ``capacity`` or ``limit`` is no number of rows, or ``capacity`` is over ``limit``.
@@ -100,7 +100,7 @@ class State:
                 )
         if capacity > limit:
             raise OptionsError("capacity", "is over the limit", got=capacity, expected=f"at most {limit}")
-        self.moved_nbytes = 0
+        self._moved_nbytes = 0
         self._where = f"state of function `{function}`"
         self._infos = tuple(infos)
         # Computed once, because every call asks: symbols of moving lengths, and the lengths after a call.
@@ -115,6 +115,10 @@ class State:
         self._is_spoiled = False
         self._guard = ForkLock()
         self._holder: int | None = None  # the process in a call; a forked child is in no call of its parent
+        # The native machine holds the buffers, perhaps in a call, if `_is_native`; else no call there succeeds.
+        self._native: NativeState | None = None
+        self._native_owner: NativeStates | None = None
+        self._is_native = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -124,12 +128,22 @@ class State:
     @property
     def length(self) -> int:
         """The rows of the moving lengths: of the longest, if several."""
+        if self._is_native and self._native is not None:
+            return self._native.size()[0]
         return max((length for info, length in self._moving()), default=0)
 
     @property
     def nbytes(self) -> int:
         """The bytes of all buffers, unused rows included; 0 before the first call."""
+        if self._is_native and self._native is not None:
+            return self._native.size()[1]
         return sum(buffer.nbytes for buffer in self._buffers or ())
+
+    @property
+    def moved_nbytes(self) -> int:
+        """The bytes copied to larger buffers so far."""
+        is_elsewhere = self._is_native and self._native is not None
+        return self._moved_nbytes + (self._native.size()[2] if is_elsewhere and self._native else 0)
 
     def __getitem__(self, name: str) -> NDArray:
         """Return a copy of the value of a state.
@@ -171,7 +185,8 @@ class State:
         with self._hold():
             self._check_usable()
             twin.__dict__.update(self.__dict__)
-            twin._guard, twin._holder, twin.moved_nbytes = ForkLock(), None, 0
+            twin._guard, twin._holder, twin._moved_nbytes = ForkLock(), None, 0
+            twin._native, twin._native_owner = None, None
             twin._lengths, twin._unused_buffers = [*self._lengths], None
             if self._buffers is not None:
                 twin._buffers = [self._like(index, buffer) for index, buffer in enumerate(self._buffers)]
@@ -290,7 +305,14 @@ class State:
                 raise
 
     def known_sizes(self) -> dict[str, int]:
-        """Return the sizes known before the inputs of a call: moving lengths, and sizes decided by the first call."""
+        """Return the sizes known before the inputs of a call: moving lengths, and sizes decided by the first call.
+
+        Raises:
+            CallError: a native machine runs a call.
+        """
+        if self._is_native:
+            with self._hold():
+                pass  # the values are back
         lengths = {symbol: n for symbol, n in zip(self._symbols, self._lengths, strict=True) if symbol is not None}
         return {**self._sizes, **lengths}
 
@@ -341,7 +363,7 @@ class State:
             used = self._lengths[index]
             source, target = (first_rows(each, axis, used) for each in (buffer, larger))
             assign(target, source)
-            self.moved_nbytes += source.nbytes
+            self._moved_nbytes += source.nbytes
             self._buffers[index] = larger
 
     def write(self, lengths: Sequence[int]) -> list[StateBuffer]:
@@ -352,6 +374,24 @@ class State:
     def finish(self, lengths: Sequence[int]) -> None:
         """Take over the moving lengths after a successful call."""
         self._lengths = [*lengths]
+
+    def move_to(self, owner: NativeStates) -> NativeState:
+        """Return the values in buffers of a native machine; moved there if needed.
+
+        Another use of the state may take the values back at any time: a call of the native machine fails then.
+
+        Raises:
+            CallError: as :meth:`calling`.
+        """
+        native = self._native
+        if native is None or not self._is_native or self._native_owner is not owner:
+            with self.calling(owner.infos):
+                if self._native is None or self._native_owner is not owner:
+                    self._native, self._native_owner = owner.new_state(self._capacity, self._limit), owner
+                native = self._native
+                native.give(None if self._buffers is None else tuple(self._buffers), tuple(self._lengths))
+                self._is_native, self._buffers, self._unused_buffers = True, None, None
+        return native
 
     def spoil(self) -> None:
         """Refuse further calls: a call failed, and the values may be of neither call."""
@@ -450,15 +490,41 @@ class State:
                     self._is_spoiled = True
                 self._holder = os.getpid()
         if not is_free:
-            raise CallError(
-                self._where,
-                "is in use by another call",
-                hint="Give each sequence of calls a state: new_state(), or fork().",
-            )
+            raise self._in_use()
         try:
+            if self._is_native:
+                self._take_back()
             yield
         finally:
             self._holder = None
+
+    def _take_back(self) -> None:
+        """Take the buffers back from the native machine.
+
+        Raises:
+            CallError: the native machine runs a call.
+        """
+        assert self._native is not None
+        try:
+            is_spoiled, buffers, lengths, moved_nbytes = self._native.take()
+        except RuntimeError:
+            raise self._in_use() from None
+        self._is_native = False
+        self._moved_nbytes += moved_nbytes
+        self._is_spoiled = is_spoiled
+        if buffers is None:
+            self._lengths = [0] * len(self._infos)
+            return
+        self._buffers, self._lengths = [*buffers], [*lengths]
+        values = [value for value in self._values(self._buffers) if isinstance(value, np.ndarray)]
+        self._sizes = self._own_sizes(self._check_values(self._where, values))
+
+    def _in_use(self) -> CallError:
+        return CallError(
+            self._where,
+            "is in use by another call",
+            hint="Give each sequence of calls a state: new_state(), or fork().",
+        )
 
     def __repr__(self) -> str:
         return f"<{self._where}: {', '.join(self.names)}; length {self.length}>"

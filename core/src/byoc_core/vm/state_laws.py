@@ -34,6 +34,7 @@ __all__ = [
     "check_stale_reads",
     "check_state_slots",
     "find_stale_reads",
+    "overwritten_states",
     "state_copies",
 ]
 
@@ -289,3 +290,12 @@ def state_copies(program: Program, function: VMFunction) -> tuple[StateCopy, ...
             target = registers[call.results[0]]
             copies.append(StateCopy(state, index, nbytes_of(target.shape, target.dtype)))
     return tuple(copies)
+
+
+def overwritten_states(program: Program, function: VMFunction) -> frozenset[int]:
+    """Return the numbers of the states with old values destroyed by a call: after a failed call, these are gone."""
+    if not function.states:
+        return frozenset()
+    aliases = StateAliases(program, function, Footprints(program, function))
+    calls = (instruction for instruction in function.code if isinstance(instruction, Call))
+    return frozenset(state for call in calls for state, _ in aliases.destroyed_by(call))

@@ -10,16 +10,18 @@ import numpy as np
 from byoc_core.dims import LinearTerms, linear_terms, shape_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, ExecutionError
-from byoc_core.runtime.arguments import argument_places, bind_symbols, concrete_shape
+from byoc_core.runtime.arguments import argument_places, as_output, bind_symbols, concrete_shape
+from byoc_core.runtime.device_arrays import DeviceArray
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.bound_arguments import fix_arguments
 from byoc_core.vm.bound_call import BoundCall
 from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.machine_choice import MachineChoice
+from byoc_core.vm.native_states import NativeStates
 from byoc_core.vm.program import HOST
 from byoc_core.vm.state import MAX_LENGTH, State, StateInfo
 from byoc_core.vm.state_buffers import StateBuffer
-from byoc_core.vm.vm_callable import VMCallable, check_names
+from byoc_core.vm.vm_callable import VMCallable, check_names, other_shape
 
 __all__ = ["StatefulCallable", "bind_linear", "stateful_callables"]
 
@@ -30,35 +32,50 @@ class StatefulCallable(VMCallable):
     Args:
         linked: the function.
         infos: the states of the function.
-        choice: the machine of the function: Python's, with the reason.
+        choice: the machine of the function.
+        num_threads: the number of threads of a call, in the sense of :class:`NativeStates`.
     """
 
     __slots__ = (
         "_infos",
+        "_input_keys",
         "_input_places",
         "_linear_shapes",
         "_locations",
+        "_native_states",
+        "_output_names",
         "_output_places",
         "_plain_inputs",
         "_plain_outputs",
         "_state",
     )
 
-    def __init__(self, linked: LinkedFunction, infos: Sequence[StateInfo], choice: MachineChoice) -> None:
+    def __init__(
+        self, linked: LinkedFunction, infos: Sequence[StateInfo], choice: MachineChoice, num_threads: int | None
+    ) -> None:
         function = linked.function
         self._linked = linked
         self._choice, self._native, self._run_linked = choice, None, linked.run
         self._infos = tuple(infos)
         self._plain_inputs, self._plain_outputs = function.inputs, function.outputs
         self._input_names = tuple(spec.name for spec in self._plain_inputs)
+        self._input_keys = frozenset(self._input_names)
+        self._output_names = tuple(spec.name for spec in self._plain_outputs)
         state_params = {info.slot.param for info in infos}
         self._input_places = tuple(index for index in range(len(function.params)) if index not in state_params)
         state_results = {info.slot.result for info in infos}
         self._output_places = tuple(index for index in range(len(function.results)) if index not in state_results)
         self._locations = argument_places(f"function `{self.name}`", "input", self._plain_inputs)
         self._linear_shapes = _linear_shapes(self._plain_inputs)
+        self._native_states: NativeStates | None = None
         self._call = self._call_checked
         self._state = self.new_state()
+        if choice.program is not None:
+            self._native_states = NativeStates(linked, self._infos, choice.program, num_threads)
+
+    @property
+    def _native_calls(self) -> NativeStates | None:
+        return self._native_states
 
     @property
     def params(self) -> tuple[TensorSpec, ...]:
@@ -93,9 +110,10 @@ class StatefulCallable(VMCallable):
         on_device: bool = False,
     ) -> Any:
         """Run the function on named inputs; see :meth:`byoc_core.VirtualMachine.run`."""
-        where = f"function `{self.name}`"
-        check_names(where, "input", inputs, self.params, complete=True)
-        check_names(where, "output", out or {}, self.results, complete=False)
+        if out or type(inputs) is not dict or inputs.keys() != self._input_keys:
+            where = f"function `{self.name}`"
+            check_names(where, "input", inputs, self.params, complete=True)
+            check_names(where, "output", out or {}, self.results, complete=False)
         values = [inputs[name] for name in self._input_names]
         return self._run_on(self._state if state is None else state, values, out, on_device=on_device)
 
@@ -187,6 +205,65 @@ class StatefulCallable(VMCallable):
                 got=len(values),
                 expected=f"{len(self._plain_inputs)} ({', '.join(self._input_names)})" if values else "none",
             )
+        native = self._native_states
+        found: tuple[NDArray, ...] | str | None = None
+        if native is not None and not (native.end_reason or on_device or (out and _has_device_arrays(out))):
+            found = self._run_natively(native, state, values, out)
+        if not isinstance(found, tuple):
+            refusal, found = found, self._run_by_python(state, values, out, on_device=on_device)
+            if native is not None and refusal is not None:
+                native.refusals.count(refusal)
+        return found[0] if len(found) == 1 else found
+
+    def _run_natively(
+        self, native: NativeStates, state: State, values: Sequence[object], out: Mapping[str, object] | None
+    ) -> tuple[NDArray, ...] | str | None:
+        """Return the results of the native machine; the reason for a refusal, or ``None`` if Python has to look.
+
+        Arguments may be unfit or wrong, or the state may be in use.
+        """
+        found: tuple[NDArray, ...] | str | None = None
+        if not out:
+            found = state.move_to(native).run(tuple(values), ())
+        elif len(out) == len(self._output_names):
+            found = state.move_to(native).run(tuple(values), tuple([out[name] for name in self._output_names]))
+        if found is None or (out and isinstance(found, str)):  # a buffer may share memory with an input
+            found = self._run_converted(native, state, values, out or {})
+        return found
+
+    def _run_converted(
+        self, native: NativeStates, state: State, values: Sequence[object], out: Mapping[str, object]
+    ) -> tuple[NDArray, ...] | str | None:
+        """Run the native machine on converted inputs, and copy results into buffers of the caller."""
+        specs = self._plain_outputs
+        all_locations = argument_places(f"function `{self.name}`", "output", self._linked.function.results)
+        locations = [all_locations[index] for index in self._output_places]
+        is_early = [self._linked.early_results[index] for index in self._output_places]
+        try:
+            with state.calling(self._infos):
+                arrays, sizes = self._accept(values, state.known_sizes())
+                buffers = {i: as_output(out[s.name], s, locations[i]) for i, s in enumerate(specs) if s.name in out}
+                early = [i for i in buffers if is_early[i]]
+                early_specs = [specs[i] for i in early]
+                bind_symbols(early_specs, [buffers[i] for i in early], [locations[i] for i in early], sizes=sizes)
+        except CallError:
+            return None  # Python's machine raises the first error in its order of checks
+        found = state.move_to(native).run(tuple(arrays), ())
+        if not isinstance(found, tuple):
+            return found
+        results = [*found]
+        for index, buffer in buffers.items():
+            if results[index].shape != buffer.shape:
+                with state.calling(self._infos):
+                    state.spoil()
+                raise other_shape(locations[index], buffer, results[index])
+            buffer[...] = results[index]
+            results[index] = buffer
+        return tuple(results)
+
+    def _run_by_python(
+        self, state: State, values: Sequence[object], out: Mapping[str, object] | None, *, on_device: bool
+    ) -> tuple[NDArray, ...]:
         with state.calling(self._infos):
             arrays, sizes = self._accept(values, state.known_sizes())
             results = self._advance(
@@ -195,8 +272,7 @@ class StatefulCallable(VMCallable):
                 sizes,
                 lambda arguments, buffers: self._run_into(arguments, sizes, out or {}, buffers, on_device=on_device),
             )
-        found = tuple(results[index] for index in self._output_places)
-        return found[0] if len(found) == 1 else found
+        return tuple(results[index] for index in self._output_places)
 
     def _advance(
         self,
@@ -287,8 +363,15 @@ def bind_linear(
     return sizes
 
 
+def _has_device_arrays(buffers: Mapping[str, object]) -> bool:
+    return any(isinstance(buffer, DeviceArray) for buffer in buffers.values())
+
+
 def stateful_callables(
-    linked: Mapping[str, LinkedFunction], constants: Mapping[str, NDArray], choices: Mapping[str, MachineChoice]
+    linked: Mapping[str, LinkedFunction],
+    constants: Mapping[str, NDArray],
+    choices: Mapping[str, MachineChoice],
+    num_threads: int | None,
 ) -> dict[str, StatefulCallable]:
     """Return the functions with states as callables, by name.
 
@@ -296,6 +379,7 @@ def stateful_callables(
         linked: all functions, by name.
         constants: the constants of the program, by digest.
         choices: the machine of each function.
+        num_threads: the number of threads of a call, in the sense of :class:`NativeStates`.
     """
     found = {}
     for name, target in linked.items():
@@ -313,5 +397,5 @@ def stateful_callables(
             for domain in [function.domain_of(slot.param)]
         ]
         if infos:
-            found[name] = StatefulCallable(target, infos, choices[name])
+            found[name] = StatefulCallable(target, infos, choices[name], num_threads)
     return found

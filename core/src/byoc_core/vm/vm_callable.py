@@ -20,9 +20,10 @@ from byoc_core.vm.machine_choice import PYTHON, MachineChoice
 
 if TYPE_CHECKING:
     from byoc_core.vm.native_run import NativeRun
+    from byoc_core.vm.native_states import NativeStates
     from byoc_core.vm.state import State
 
-__all__ = ["VMCallable", "check_names"]
+__all__ = ["VMCallable", "check_names", "other_shape"]
 
 
 class VMCallable:
@@ -56,8 +57,13 @@ class VMCallable:
     @property
     def machine(self) -> MachineChoice:
         """The machine that runs the function, with the reason."""
-        native = self._native
+        native = self._native_calls
         return self._choice if native is None or not native.end_reason else MachineChoice(PYTHON, native.end_reason)
+
+    @property
+    def _native_calls(self) -> NativeRun | NativeStates | None:
+        """The calls by a native machine; ``None`` for Python's machine."""
+        return self._native
 
     @property
     def params(self) -> tuple[TensorSpec, ...]:
@@ -235,12 +241,7 @@ class VMCallable:
         for index, target in targets.items():
             if index not in early:
                 if results[index].shape != target.shape:
-                    raise CallError(
-                        locations[index],
-                        "has another shape than the result",
-                        got=list(target.shape),
-                        expected=list(results[index].shape),
-                    )
+                    raise other_shape(locations[index], target, results[index])
                 target[...] = results[index]
             results[index] = caller_buffers[index]
         if finish is not None:
@@ -249,6 +250,11 @@ class VMCallable:
 
     def __repr__(self) -> str:
         return f"<VM function {self.name}>"
+
+
+def other_shape(where: str, buffer: NDArray, result: NDArray) -> CallError:
+    """Return the error of a buffer that does not fit a result of a size learnt by the run."""
+    return CallError(where, "has another shape than the result", got=list(buffer.shape), expected=list(result.shape))
 
 
 def check_names(

@@ -12,7 +12,8 @@ import typer
 from byoc_core.cli.bounds import MaxNodesOption
 from byoc_core.cli.console import print_text
 from byoc_core.cli.request import EXPLAIN_FLAGS, RequestFlags, takes_request
-from byoc_core.cli.selection import RequireOffloadOption, SizeOption
+from byoc_core.cli.selection import AllowNativeOption, RequireOffloadOption, SizeOption
+from byoc_core.cli.session_machines import MachineOption, find_machines, machines_to_data, print_machines
 from byoc_core.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def explain_offload(
         bool, typer.Option("--kernels", help="Show the loops, the estimate and the source of each generated kernel.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    machine: MachineOption = False,
+    allow_native: AllowNativeOption = False,
     page: Annotated[
         Path | None,
         typer.Option(
@@ -69,7 +72,12 @@ def explain_offload(
         raise OptionsError("--ir and --json", "exclude each other")
     if as_ir and kernels:
         raise OptionsError("--ir and --kernels", "exclude each other")
+    if machine and (as_ir or kernels):
+        raise OptionsError("--machine", "does not go with --ir and --kernels")
     explanation, report = _read(model, flags, dim, max_nodes, as_ir=as_ir, kernels=kernels)
+    machines = find_machines(model, flags, max_nodes, allow_native=allow_native) if machine else {}
+    if machine:
+        report = {**report, "machines": machines_to_data(machines)}
     if as_ir and explanation is not None:
         print_text(explanation.to_script())
     elif as_json:
@@ -78,6 +86,7 @@ def explain_offload(
         print_text(explanation.report_kernels() + "\n")
     else:
         _print_tables(report, only_host=only_host, list_all=list_all)
+        print_machines(machines)
     if page is not None:
         _write_page(page, report, model.name)
     if required is not None:

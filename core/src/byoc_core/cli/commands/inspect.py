@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from byoc_core.cli.bounds import MaxNodesOption
+from byoc_core.cli.selection import AllowNativeOption
+from byoc_core.cli.session_machines import MachineOption
 from byoc_core.errors import OptionsError
 
 __all__ = ["inspect_file"]
@@ -44,8 +46,12 @@ def inspect_file(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     max_nodes: MaxNodesOption = None,
+    machine: MachineOption = False,
+    allow_native: AllowNativeOption = False,
 ) -> None:
-    """Show the contents and the needs of a model or of an artifact. Compiles nothing, and runs no code from the file.
+    """Show the contents and the needs of a model or of an artifact.
+
+    Compiles nothing, and runs no code from the file without --machine.
 
     For an ONNX model: producer, operator sets, inputs and outputs; each operator with its number of nodes and their
     import: by the core, by a function, by a plugin, by the package onnx, or missing; the weights; FLOPs by op and by
@@ -59,18 +65,22 @@ def inspect_file(
     from byoc_core.cli.console import print_text
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.selection import is_artifact, refuse_flags
+    from byoc_core.cli.session_machines import find_machines, machines_to_data, print_machines
 
     sizes = parse_sizes(dim)
     if file.suffix != ".byoc" and not is_artifact(file):
-        _refuse_artifact_flags(file, {"--program": program, "--members": members})
+        _refuse_artifact_flags(file, {"--program": program, "--members": members, "--machine": machine})
         _inspect_model(file, sizes, _TOP if top is None else top, max_nodes, as_json=as_json)
         return
     refuse_flags(file, {"--top": top is not None, "--max-nodes": max_nodes is not None})
     artifact = inspect(file)
+    machines = find_machines(file, None, allow_native=allow_native) if machine else {}
     if as_json:
-        print_text(json.dumps(artifact_to_data(artifact, sizes), indent=2) + "\n")
+        data = artifact_to_data(artifact, sizes)
+        print_text(json.dumps({**data, "machines": machines_to_data(machines)} if machine else data, indent=2) + "\n")
     else:
         print_artifact(artifact, sizes, program=program, members=members)
+        print_machines(machines)
 
 
 def _inspect_model(file: Path, sizes: Mapping[str, int], top: int, max_nodes: int | None, *, as_json: bool) -> None:
