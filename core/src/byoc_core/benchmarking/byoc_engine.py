@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from byoc_core.benchmarking.engine import EngineTask, OpenedEngine
@@ -34,11 +35,16 @@ def open_engine(task: EngineTask) -> OpenedEngine:
     machine = VirtualMachine(load(task.file, allow_native=True), num_threads=task.num_threads)
     resources = ExitStack()
     resources.enter_context(limited_blas(task.num_threads))
+    function = machine[task.function]
     call: Callable[[], NDArray | tuple[NDArray, ...]]
-    try:
-        call = machine.bind(task.function, task.inputs)
-    except CallError:
-        call = _unbound_call(machine[task.function], task)
+    if function.has_states:
+        call = _call_on_first_states(function, task)
+    else:
+        try:
+            call = machine.bind(task.function, task.inputs)
+        except CallError:
+            arrays = [task.inputs[param.name] for param in function.params]
+            call = partial(function, *arrays)
 
     def read_outputs() -> Sequence[NDArray]:
         results = call()
@@ -47,11 +53,8 @@ def open_engine(task: EngineTask) -> OpenedEngine:
     return OpenedEngine(call, read_outputs, __version__, resources)
 
 
-def _unbound_call(function: VMCallable, task: EngineTask) -> Callable[[], NDArray | tuple[NDArray, ...]]:
+def _call_on_first_states(function: VMCallable, task: EngineTask) -> Callable[[], NDArray | tuple[NDArray, ...]]:
     """Return calls with results in fresh arrays, each on the same values of states."""
-    if not function.has_states:
-        arrays = [task.inputs[param.name] for param in function.params]
-        return lambda: function(*arrays)
     start, current = function.new_state(), function.new_state()
 
     def call() -> NDArray | tuple[NDArray, ...]:
