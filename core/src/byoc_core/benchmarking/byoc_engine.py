@@ -35,10 +35,11 @@ def open_engine(task: EngineTask) -> OpenedEngine:
     resources = ExitStack()
     resources.enter_context(limited_blas(task.num_threads))
     call: Callable[[], NDArray | tuple[NDArray, ...]]
+    function = machine[task.function]
     try:
-        call = machine.bind(task.function, task.inputs)
+        call = _unbound_call(function, task) if function.has_states else function.bind(task.inputs)
     except CallError:
-        call = _unbound_call(machine[task.function], task)
+        call = _unbound_call(function, task)
 
     def read_outputs() -> Sequence[NDArray]:
         results = call()
