@@ -18,6 +18,9 @@ _UNOPTIMISED = ("L1-*-compile*", "L2-op[*]", "L2-layouts[*]", "L2-random-graphs*
 acceptance of C by the compiler.
 """
 
+_OPTIMISED = ("ccompiler", "cblas", "opencl")
+"""The packages with tests of unoptimised code by default, and of optimised code in ``nox -s thorough``."""
+
 _UNOPTIMISED_KERNELS = {"PYOPENCL_BUILD_OPTIONS": "-cl-opt-disable"}
 """PoCL optimises kernels for longer than the kernels run."""
 
@@ -82,16 +85,18 @@ def conformance(session: nox.Session) -> None:
 def thorough(session: nox.Session) -> None:
     """Run properties and the kit on more random examples, all faults of the kit, more calls, and plugins together.
 
-    Generated C is optimised in all tests of ccompiler and of the zoo's networks.
+    C and kernels are optimised in all tests of ccompiler, cblas, opencl and the zoo's networks. Every backend runs the
+    zoo's networks in all styles, and every opset all cases.
     """
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
-    folders = [f"{folder}/tests" for name, folder in PACKAGES.items() if name != "ccompiler"]
+    folders = [f"{folder}/tests" for name, folder in PACKAGES.items() if name not in _OPTIMISED]
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_EXAMPLES": "thorough"}
     session.run("pytest", "-n", count_workers(session), "-m", "hypothesis", *folders, *session.posargs, env=environment)
     soaks = ("core/tests/vm/test_soak.py", "plugins/dnnl/tests/test_dnnl_memory.py")
-    optimised = ("core/tests/models", f"{PACKAGES['ccompiler']}/tests")
-    unfiltered = ("conformance/tests/test_fakes.py", *soaks, *optimised)
+    optimised = ("core/tests/models", *(f"{PACKAGES[name]}/tests" for name in _OPTIMISED))
+    all_cases = ("conformance/tests/test_fakes.py", "core/tests/frontend/test_onnx_ops_data_sizes.py")
+    unfiltered = (*all_cases, *soaks, *optimised)
     session.run("pytest", "-n", count_workers(session), *unfiltered, env=environment)
     session.run("python", "-m", "conformance.tests.planted_faults", "--jobs", count_workers(session))
     for name in ("host", *BACKENDS):
