@@ -7,6 +7,9 @@ examples are fewer, and counterexamples are not shrunk: mutation testing needs o
 
 The threads of a BLAS spin between products. Beside other test processes the spinning costs several times the
 processor time of the tests. ``nox -s pythons`` runs with threads of numpy's BLAS.
+
+OpenCL drivers compile kernels without optimisation, except in ``nox -s thorough``: PoCL optimises for longer than the
+kernels run.
 """
 
 from __future__ import annotations
@@ -19,8 +22,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+IS_THOROUGH = os.environ.get("BYOC_EXAMPLES") == "thorough"
 for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # read when numpy is imported: no plugin of pytest imports numpy
+if not IS_THOROUGH:
+    os.environ.setdefault("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")  # read at each build of a program
 
 settings.register_profile(
     "local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, max_examples=25

@@ -18,14 +18,25 @@ _UNOPTIMISED = ("L1-*-compile*", "L2-op[*]", "L2-layouts[*]", "L2-random-graphs*
 acceptance of C by the compiler.
 """
 
+_OPTIMISED = ("ccompiler", "cblas", "opencl")
+"""The packages with tests of unoptimised code by default, and of optimised code in ``nox -s thorough``."""
+
+_UNOPTIMISED_KERNELS = {"PYOPENCL_BUILD_OPTIONS": "-cl-opt-disable"}
+"""PoCL optimises kernels for longer than the kernels run."""
+
+
+def _optimise_partly(backend: str) -> Mapping[str, Sequence[str]]:
+    """Return the runs of a backend with optimised C, except for the unoptimised tests."""
+    unoptimised = tuple(word for tests in _UNOPTIMISED for word in ("--only", tests))
+    return {
+        backend: tuple(word for tests in _UNOPTIMISED for word in ("--except", tests)),
+        f"{backend}-unoptimised": (*unoptimised, "--option", "opt_level=0"),
+    }
+
+
 PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "ccompiler": {
-        "ccompiler": tuple(word for tests in _UNOPTIMISED for word in ("--except", tests)),
-        "ccompiler-unoptimised": (
-            *(word for tests in _UNOPTIMISED for word in ("--only", tests)),
-            *("--option", "opt_level=0"),
-        ),
-    },
+    "cblas": _optimise_partly("cblas"),
+    "ccompiler": _optimise_partly("ccompiler"),
     "opencl": {"opencl": ("--except", "L2-op[*]")},
 }
 """Runs of the kit by folder of the report, for a backend with several runs or without some promises.
@@ -33,7 +44,8 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
 gcc optimises the C of all pairs of attributes for four minutes, and of the other unoptimised tests for two. Optimised C
 of all ops is judged on ONNX's cases, patterns, offered schedules, blocks and dynamic sizes; ``nox -s thorough`` judges
 optimised C in all tests.
-PoCL compiles the kernels of all pairs for five minutes; the plugin's tests compute a case of each op.
+PoCL compiles the kernels of all pairs for five minutes; the plugin's tests compute a case of each op. All kernels are
+compiled without optimisation, except in ``nox -s thorough``.
 """
 
 
@@ -50,13 +62,16 @@ def conformance(session: nox.Session) -> None:
     broken = []
     for name in ("host", *BACKENDS):
         for folder, choice in PARTS.get(name, {name: ()}).items():
-            if name in subjects and not keeps_promises(session, name, *choice, folder=folder):
+            if name not in subjects:
+                continue
+            if not keeps_promises(session, name, *choice, folder=folder, variables=_UNOPTIMISED_KERNELS):
                 broken.append(folder)
     if "together" in subjects:
         for name in FIRST_TOGETHER:
             kit_options = [f"--with={other}" for other in BACKENDS if other != name]
             kit_options += [f"--level={level}" for level in ("L3", "L4")]
-            if not keeps_promises(session, name, *kit_options, folder=f"{name}-with-others"):
+            folder = f"{name}-with-others"
+            if not keeps_promises(session, name, *kit_options, folder=folder, variables=_UNOPTIMISED_KERNELS):
                 broken.append(f"{name} with others")
     if "packages" in subjects:
         counts = ("--jobs", count_workers(session), "--examples", str(KIT_EXAMPLES))
@@ -70,16 +85,18 @@ def conformance(session: nox.Session) -> None:
 def thorough(session: nox.Session) -> None:
     """Run properties and the kit on more random examples, all faults of the kit, more calls, and plugins together.
 
-    Generated C is optimised in all tests of ccompiler and of the zoo's networks.
+    C and kernels are optimised in all tests of ccompiler, cblas, opencl and the zoo's networks. Every backend runs the
+    zoo's networks in all styles, and every opset all cases.
     """
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
-    folders = [f"{folder}/tests" for name, folder in PACKAGES.items() if name != "ccompiler"]
+    folders = [f"{folder}/tests" for name, folder in PACKAGES.items() if name not in _OPTIMISED]
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_EXAMPLES": "thorough"}
     session.run("pytest", "-n", count_workers(session), "-m", "hypothesis", *folders, *session.posargs, env=environment)
     soaks = ("core/tests/vm/test_soak.py", "plugins/dnnl/tests/test_dnnl_memory.py")
-    optimised = ("core/tests/models", f"{PACKAGES['ccompiler']}/tests")
-    unfiltered = ("conformance/tests/test_fakes.py", *soaks, *optimised)
+    optimised = ("core/tests/models", *(f"{PACKAGES[name]}/tests" for name in _OPTIMISED))
+    all_cases = ("conformance/tests/test_fakes.py", "core/tests/frontend/test_onnx_ops_data_sizes.py")
+    unfiltered = (*all_cases, *soaks, *optimised)
     session.run("pytest", "-n", count_workers(session), *unfiltered, env=environment)
     session.run("python", "-m", "conformance.tests.planted_faults", "--jobs", count_workers(session))
     for name in ("host", *BACKENDS):

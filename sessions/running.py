@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import nox
 
@@ -62,15 +64,29 @@ def run_tests(session: nox.Session, *arguments: str, **variables: str) -> None:
 
 
 def keeps_promises(
-    session: nox.Session, backend: str, *arguments: str, folder: str = "", examples: int = KIT_EXAMPLES
+    session: nox.Session,
+    backend: str,
+    *arguments: str,
+    folder: str = "",
+    examples: int = KIT_EXAMPLES,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
-    """Run the kit on a backend, leave the report, and return whether all promises are kept."""
+    """Run the kit on a backend, leave the report, and return whether all promises are kept.
+
+    Args:
+        session: the session.
+        backend: the backend.
+        arguments: of ``byoc conformance``.
+        folder: the folder of the report; by default the name of the backend.
+        examples: the number of examples.
+        variables: environment variables by name.
+    """
     report = REPORTS / (folder or backend)
     shutil.rmtree(report, ignore_errors=True)
     cache = Path(os.environ["BYOC_CACHE_DIR"]) / "kit"  # by itself: a cache drops its oldest entries
     command = ("byoc", "conformance", backend, "--jobs", count_workers(session), "--examples", str(examples))
     try:
-        session.run(*command, "--report", str(report), *arguments, env={"BYOC_CACHE_DIR": str(cache)})
+        session.run(*command, "--report", str(report), *arguments, env={"BYOC_CACHE_DIR": str(cache), **variables})
     except nox.command.CommandFailed:
         return False
     return True

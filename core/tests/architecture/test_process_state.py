@@ -52,6 +52,8 @@ STATE = {
     "kernels.tokens.compile_expression": "of a regular expression",
     "opset.delegated.delegated_op": "of a name",
     "kernels.numpy_kernel._takes_out": "of a kernel",
+    "native.linked_files._digest": "of a file, by the status of the file",
+    "native.linked_files._name": "of a library, by the status of the file",
     "pattern.plan.plan_of": "of a pattern",
     "runtime.graph.kernel_engine._misfit": "of a kernel and how it is called",
     # Empty, and never written.

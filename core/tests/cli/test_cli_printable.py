@@ -51,7 +51,11 @@ def save_model(path: str, name: str, op: str = "CumSum") -> None:
     Path(path).write_bytes(model.SerializeToString())
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=settings().max_examples // 6,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
 @given(name=names)
 @example(name=HOSTILE)
 def test_no_command_prints_what_a_terminal_obeys(byoc: RunByoc, name: str) -> None:
@@ -90,7 +94,11 @@ def test_no_command_prints_what_a_terminal_obeys(byoc: RunByoc, name: str) -> No
     assert byoc("inspect", "m.byoc").code == 0
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=settings().max_examples // 6,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
 @given(name=names)
 @example(name=HOSTILE)
 def test_names_in_errors_are_printable(byoc: RunByoc, name: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 import byoc_core
 import numpy as np
@@ -19,42 +20,83 @@ from core.tests.frontend.onnx_bombs import BOMBS, REFUSED, concat_tenfold, funct
 _ADDRESS_SPACE = 3 << 30
 _RESIDENT_KIB = 1 << 20
 _SECONDS = 240
-_CHILD = """
-import resource, sys
+_SERVER = """
+import os, resource, signal, sys, traceback
 import byoc_core
 from byoc_core.errors import ByocError
 from byoc_core.frontend.onnx import from_onnx
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
-try:
-    byoc_core.build(from_onnx(sys.argv[1]), [])
-    print("built")
-except ByocError as error:
-    print(type(error).__name__, error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+def build(path):
+    signal.alarm(int(sys.argv[2]))
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
+    try:
+        byoc_core.build(from_onnx(path), [])
+        print("built")
+    except ByocError as error:
+        print(type(error).__name__, error)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
+
+byoc_core.build(from_onnx(sys.argv[3]), [])  # imports everything once, for all children
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        try:
+            build(line.strip())
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0)
+    print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+"""A process building each named model in a forked child of bounded memory and time: imports take the longest."""
+
+Build = Callable[[ModelProto], tuple[str, int]]
 
 
-def _build(model: ModelProto, folder: Path) -> tuple[str, int]:
-    """Build a model in a process of bounded memory; return the output and the peak memory in KiB."""
-    path = folder / "model.onnx"
-    path.write_bytes(model.SerializeToString())
-    command = [sys.executable, "-c", _CHILD, str(path), str(_ADDRESS_SPACE)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    assert done.returncode == 0, done.stderr
-    said, peak = done.stdout.splitlines()
-    return said, int(peak)
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
+    """Return a function building a model in a process of bounded memory: the output, and the peak memory in KiB."""
+    folder = tmp_path_factory.mktemp("bombs")
+    plain, path = folder / "plain.onnx", folder / "model.onnx"
+    plain.write_bytes(_new_chain(1).SerializeToString())
+    command = [sys.executable, "-c", _SERVER, str(_ADDRESS_SPACE), str(_SECONDS), str(plain)]
+    with (
+        (folder / "errors.txt").open("w+") as errors,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as server,
+    ):
+        requests, replies = server.stdin, server.stdout
+        assert requests is not None
+        assert replies is not None
+
+        def ask(model: ModelProto) -> tuple[str, int]:
+            path.write_bytes(model.SerializeToString())
+            requests.write(f"{path}\n")
+            requests.flush()
+            lines = list(takewhile(lambda line: not line.startswith("status"), replies))
+            assert len(lines) == 2, f"{lines}\n{(folder / 'errors.txt').read_text()}"
+            return lines[0].rstrip("\n"), int(lines[1])
+
+        yield ask
+        requests.close()
+
+
+def _new_chain(length: int) -> ModelProto:
+    """Return a model of a chain of ops."""
+    nodes = [helper.make_node("Relu", [f"x{k}"], [f"x{k + 1}"]) for k in range(length)]
+    value = helper.make_tensor_value_info("x0", 1, [4]), helper.make_tensor_value_info(f"x{length}", 1, [4])
+    graph = helper.make_graph(nodes, "g", value[:1], value[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_costs_too_much_stays_in_the_program(name: str, tmp_path: Path) -> None:
-    said, peak = _build(BOMBS[name](), tmp_path)
+def test_what_costs_too_much_stays_in_the_program(name: str, build: Build) -> None:
+    said, peak = build(BOMBS[name]())
     assert said == "built"
     assert peak < _RESIDENT_KIB * (2 if name == "many_constants_of_shape" else 1)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_stands_for_too_much_is_refused(name: str, tmp_path: Path) -> None:
-    said, peak = _build(REFUSED[name](), tmp_path)
+def test_what_stands_for_too_much_is_refused(name: str, build: Build) -> None:
+    said, peak = build(REFUSED[name]())
     assert said.startswith("FrontendError")
     assert "expand to too many nodes" in said or "nested too deeply" in said
     assert peak < _RESIDENT_KIB
@@ -71,10 +113,7 @@ def test_the_error_names_the_bound_and_how_to_raise_it() -> None:
 
 
 def test_the_bound_of_nodes_is_the_users() -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])]
-    value = helper.make_tensor_value_info("x", 1, [4]), helper.make_tensor_value_info("y", 1, [4])
-    graph = helper.make_graph(nodes, "g", value[:1], value[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model = _new_chain(2)
     assert len(from_onnx(model, max_nodes=4)["main"].bindings) == 2
     with pytest.raises(FrontendError, match="got 4 or more, expected at most 3 for a model with 2 declared nodes"):
         from_onnx(model, max_nodes=3)

@@ -1,4 +1,4 @@
-"""The zoo's own networks in their small sizes: each spelling on each backend, at all sizes, from one build."""
+"""The zoo's own networks in their small sizes: each style on the host, each network on each backend, at all sizes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from benchmarks.zoo.built_model import BuiltModel
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.network_check import ModelCheck, check_symbolic
 from benchmarks.zoo.networks import NETWORKS
-from core.tests.models.zoo_backends import HOST, dynamic_backends, list_backends, result_options
+from core.tests.models.zoo_backends import HOST, OPTIMISED, choose_trials, list_backends, result_options
 
 _MODELS = [(name, style) for name in NETWORKS for style in STYLES]
-_OPTIMISED = {("bert", "exported17"), ("efficientnet", "exported17")}
-"""Models built as users build models, with optimised C; the results of all others are tested without optimisation."""
-_DECODERS = [(name, style) for name, style in _MODELS if NETWORKS[name].has_cache]
+_TRIALS = choose_trials(list(NETWORKS))
 
 
 @cache
@@ -30,12 +28,11 @@ def _check(name: str, style: str) -> ModelCheck:
 
 @cache
 def _build(name: str, style: str, backend: str) -> BuiltModel:
-    options = None if (name, style) in _OPTIMISED else result_options(backend)
+    options = None if (name, style) in OPTIMISED else result_options(backend)
     return _check(name, style).build(list_backends(backend), options)
 
 
-@pytest.mark.parametrize("backend", dynamic_backends())
-@pytest.mark.parametrize(("name", "style"), _MODELS)
+@pytest.mark.parametrize(("name", "style", "backend"), _TRIALS)
 def test_network_equals_onnx_runtime_at_all_sizes(name: str, style: str, backend: str) -> None:
     built = _build(name, style, backend)
     found = _check(name, style).compare_sizes(built)
@@ -44,8 +41,7 @@ def test_network_equals_onnx_runtime_at_all_sizes(name: str, style: str, backend
     assert (built.offloaded_share > 0) == (backend != HOST)
 
 
-@pytest.mark.parametrize("backend", dynamic_backends())
-@pytest.mark.parametrize(("name", "style"), _DECODERS)
+@pytest.mark.parametrize(("name", "style", "backend"), [trial for trial in _TRIALS if NETWORKS[trial[0]].has_cache])
 def test_decoding_with_a_cache_equals_one_run_over_all_tokens(name: str, style: str, backend: str) -> None:
     accuracy = _check(name, style).compare_decoding(_build(name, style, backend))
     assert accuracy is not None

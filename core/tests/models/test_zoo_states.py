@@ -14,12 +14,11 @@ from byoc_core.dims import symbols_of
 
 from benchmarks.zoo.accuracy import Array
 from benchmarks.zoo.built_model import BuiltModel
-from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.network_check import ModelCheck
 from benchmarks.zoo.networks import NETWORKS
-from core.tests.models.zoo_backends import HOST, dynamic_backends, list_backends, result_options
+from core.tests.models.zoo_backends import HOST, choose_trials, list_backends, result_options
 
-_DECODERS = [(name, style) for name in NETWORKS for style in STYLES if NETWORKS[name].has_cache]
+_DECODERS = [name for name in NETWORKS if NETWORKS[name].has_cache]
 
 
 @cache
@@ -46,8 +45,7 @@ def _stateful_run(executable: Executable) -> BuiltModel:
     return BuiltModel(run, float(executable.report_data["offloaded_share"]))
 
 
-@pytest.mark.parametrize("backend", dynamic_backends())
-@pytest.mark.parametrize(("name", "style"), _DECODERS)
+@pytest.mark.parametrize(("name", "style", "backend"), choose_trials(_DECODERS))
 def test_decoding_with_states(name: str, style: str, backend: str, tmp_path: Path) -> None:
     executable = _build(name, style, backend)
     executable.save(tmp_path / "decoder.byoc")

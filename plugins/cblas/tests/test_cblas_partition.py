@@ -13,6 +13,7 @@ from byoc_cblas.options import CblasOptions
 from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.ir import COMPOSITE
 from byoc_core.partitioning import FuseOpsByPattern, RunCodegen
+from byoc_core.runtime.csource import CSourceModule
 
 from plugins.cblas.tests.judged_layers import build_layer, module_text, numbers, run_layer
 
@@ -186,7 +187,8 @@ def test_two_backends_share_a_function_and_an_arena() -> None:
 def test_without_a_library_the_host_computes() -> None:
     module = byoc_core.parse(module_text(OPERANDS, "float32", [DENSE, "s = R.nn.bias_add(p, b)"]))
     options = {"cblas": {"library": "/no/such/libblas.so"}}
-    status = backend.byoc_compile_status(CompileContext("cblas", CblasOptions(library="/no/such/libblas.so")))
+    context = CompileContext("cblas", CblasOptions.model_validate(options["cblas"]))
+    status = backend.byoc_compile_status(context)
     assert not status.ok
     assert status.reason == "the library `/no/such/libblas.so` does not exist"
     with pytest.warns(
@@ -205,3 +207,12 @@ def test_an_mlp_is_a_single_region_without_memory_of_its_own() -> None:
     (module,) = executable.modules
     assert [name.rpartition("_")[2] for name in module.function_names] == ["step0", "step1", "0"]
     assert "malloc(" not in executable.get_source().partition("byoc_cblas_matmul_float(")[2].partition("wrapper")[0]
+
+
+@pytest.mark.parametrize("opt_level", [None, 1])
+def test_the_c_around_calls_has_the_level_of_the_option(opt_level: int | None) -> None:
+    module = byoc_core.parse(module_text({"x": (2, 4), "w": (3, 4)}, "float32", [DENSE]))
+    options = {} if opt_level is None else {"cblas": {"opt_level": opt_level}}
+    (compiled,) = byoc_core.build(module, backends=[backend], options=options, fallback="error").modules
+    assert isinstance(compiled, CSourceModule)
+    assert compiled.options.opt_level == (3 if opt_level is None else opt_level)

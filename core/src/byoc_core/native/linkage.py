@@ -6,7 +6,6 @@ library requests the file by name. No folder is recorded, only ``$ORIGIN``, the 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.native.compiler_process import run_compiler, write_files
-from byoc_core.native.elf import read_dynamic_names
+from byoc_core.native.linked_files import file_digest, library_name
 
 __all__ = [
     "Linkage",
@@ -129,7 +128,7 @@ def find_linkage(
                 flags.append(found)
                 continue
             if os.path.dirname(found) in library_dirs:  # noqa: PTH120 - as `absolute_paths`
-                shared.append((_own_name(found), found))
+                shared.append((library_name(found), found))
                 flags.append(shared[-1][0])
                 continue
         flags.append(f"-l{name}")
@@ -182,14 +181,8 @@ def _find(
     return None, False
 
 
-def _own_name(path: str) -> str:
-    """Return the name recorded by the linker for a shared library: its own name, else its file's name."""
-    names = read_dynamic_names(Path(path).read_bytes())
-    return (names.name if names is not None else "") or Path(path).name
-
-
 def _digest(path: str, where: str) -> str:
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return file_digest(path)
     except OSError as error:
         raise ToolchainError(where, f"cannot be read: {error}") from error

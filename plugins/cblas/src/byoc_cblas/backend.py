@@ -13,6 +13,7 @@ from byoc_core.backend.hooks import (
     hookimpl,
 )
 from byoc_core.ir import Binding, Function
+from byoc_core.native.toolchain import BuildOptions
 from byoc_core.pattern import CompositePattern
 
 from byoc_cblas.layer import find_layers, read_layer
@@ -34,7 +35,7 @@ def byoc_backend_info() -> BackendInfo:
 @hookimpl
 def byoc_compile_status(context: CompileContext) -> Status:
     """Return the library in use, or the missing part with the remedy."""
-    return library_status(_choice(context))
+    return library_status(_options(context).library)
 
 
 @hookimpl
@@ -49,16 +50,18 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
     layer = read_layer([binding])
     if isinstance(layer, Rejection):
         return layer
-    library = find_library(_choice(context))
+    library = find_library(_options(context).library)
     return Rejection("library", library.reason) if isinstance(library, Missing) else Support()
 
 
 @hookimpl
 def byoc_lower(function: Function, builder: LoweringBuilder, context: CompileContext) -> Rejection | None:
     """Lower each layer of a region to calls of the library."""
-    library = find_library(_choice(context))
+    options = _options(context)
+    library = find_library(options.library)
     if isinstance(library, Missing):
         return Rejection("library", library.reason)
+    builder.options = BuildOptions(opt_level=options.opt_level)
     builder.include(PARALLEL_HEADER)
     builder.include("byoc_fork_gate.h")
     builder.link(libraries=[library.name], library_dirs=[library.folder] if library.folder else [])
@@ -71,6 +74,5 @@ def byoc_lower(function: Function, builder: LoweringBuilder, context: CompileCon
     return None
 
 
-def _choice(context: CompileContext) -> str:
-    options = context.options if isinstance(context.options, CblasOptions) else CblasOptions.model_validate({})
-    return options.library
+def _options(context: CompileContext) -> CblasOptions:
+    return context.options if isinstance(context.options, CblasOptions) else CblasOptions.model_validate({})

@@ -93,11 +93,11 @@ def _forgets_the_middle(call: Call, num_inputs: int) -> Call:
 
 
 def _uses_a_second_thread(call: Call, num_inputs: int) -> Call:
-    """Sort arrays of the size of a large result in another thread, for any number of threads."""
+    """Sort a sixteenth as many elements as a large result in another thread, for any number of threads."""
 
     def run(*arrays: NDArray) -> object:
         size = arrays[-1].size
-        helper = threading.Thread(target=lambda: np.sort(np.random.default_rng(0).random(size)))
+        helper = threading.Thread(target=lambda: np.sort(np.random.default_rng(0).random(size // 16)))
         if size >= 200_000:
             helper.start()
         returned = call(*arrays)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 
 from byoc_core.authoring.c.expressions import Address, Buffer, Expression, Load, Size, Variable
 from byoc_core.authoring.c.operands import operands_of, rebuilt
@@ -58,39 +60,40 @@ __all__ = [
 Replacement = Callable[[Expression], Expression]
 
 
+def _condition_and_offset(statement: Alias) -> tuple[Expression, ...]:
+    return (statement.offset,) if statement.condition is None else (statement.offset, statement.condition)
+
+
+# Tables by type, because passes and the verifier ask for every statement of a source, again and again.
+_EXPRESSIONS: Mapping[type[Statement], Callable[[Any], tuple[Expression, ...]]] = {
+    **dict.fromkeys((Let, Declare, Assign), lambda statement: (statement.value,)),
+    Alias: _condition_and_offset,
+    Store: attrgetter("index", "value"),
+    Copy: attrgetter("target_index", "source_index", "count"),
+    Clear: attrgetter("index", "count"),
+    For: attrgetter("start", "stop"),
+    **dict.fromkeys((While, If), lambda statement: (statement.condition,)),
+    Evaluate: lambda statement: (statement.call,),
+    Fail: attrgetter("values"),
+    Return: lambda statement: () if statement.value is None else (statement.value,),
+    RawStatement: attrgetter("reads"),
+}
+_BLOCKS: Mapping[type[Statement], Callable[[Any], tuple[Block, ...]]] = {
+    **dict.fromkeys((For, While, Dispatch), lambda statement: (statement.body,)),
+    If: attrgetter("then", "otherwise"),
+}
+
+
 def expressions_of(statement: Statement) -> tuple[Expression, ...]:
     """Return the expressions of a statement itself, without expressions of inner blocks or below another expression."""
-    match statement:
-        case Let(_, value) | Declare(_, value) | Assign(_, value):
-            return (value,)
-        case Alias():
-            return (statement.offset,) if statement.condition is None else (statement.offset, statement.condition)
-        case Store():
-            return (statement.index, statement.value)
-        case Copy():
-            return (statement.target_index, statement.source_index, statement.count)
-        case Clear():
-            return (statement.index, statement.count)
-        case For():
-            return (statement.start, statement.stop)
-        case While() | If():
-            return (statement.condition,)
-        case Evaluate(call):
-            return (call,)
-        case Fail():
-            return statement.values
-        case Return(value):
-            return () if value is None else (value,)
-        case RawStatement():
-            return statement.reads
-    return ()
+    found = _EXPRESSIONS.get(type(statement))
+    return () if found is None else found(statement)
 
 
 def blocks_of(statement: Statement) -> tuple[Block, ...]:
     """Return the blocks inside a statement."""
-    if isinstance(statement, (For, While, Dispatch)):
-        return (statement.body,)
-    return (statement.then, statement.otherwise) if isinstance(statement, If) else ()
+    found = _BLOCKS.get(type(statement))
+    return () if found is None else found(statement)
 
 
 def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> Statement:
@@ -112,8 +115,9 @@ def statements_in(block: Block) -> Iterator[Statement]:
     while pending:
         statement = pending.pop()
         yield statement
-        for inner in reversed(blocks_of(statement)):
-            pending += reversed(inner)
+        if inner_blocks := blocks_of(statement):
+            for inner in reversed(inner_blocks):
+                pending += reversed(inner)
 
 
 def expressions_in(block: Block) -> Iterator[Expression]:
@@ -143,9 +147,13 @@ def variables_in(expression: Expression) -> Iterator[Variable]:
 def map_expression(expression: Expression, change: Replacement) -> Expression:
     """Return an expression with changed parts, operands first."""
     operands = operands_of(expression)
-    mapped = tuple(map_expression(operand, change) for operand in operands)
-    is_same = all(new is old for new, old in zip(mapped, operands, strict=True))
-    return change(expression if is_same else rebuilt(expression, mapped))
+    if not operands:
+        return change(expression)
+    mapped = [map_expression(operand, change) for operand in operands]
+    for new, old in zip(mapped, operands, strict=True):
+        if new is not old:
+            return change(rebuilt(expression, tuple(mapped)))
+    return change(expression)
 
 
 def map_own(statement: Statement, change: Replacement) -> Statement:
