@@ -1,4 +1,8 @@
-"""Constants in the layouts of primitives and in the forms of derivations, shared by all programs of the process."""
+"""Constants in the layouts of primitives and in the forms of derivations, shared by all programs of the process.
+
+A packed constant is known by the digest of the constant and the layouts, and is compared byte by byte with arrays
+stored in artifacts: if another backend has stored the same packed form, the stored array is used.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from byoc_dnnl.capi import FORK_GATE, Argument, Query
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, Memory, MemoryDesc, Primitive, Stream, argument_block
 from byoc_dnnl.plan import Buffer, Packing
+from byoc_dnnl.stored_arrays import StoredArrays
 
 __all__ = ["Packed", "SharedConstants", "shared_constants"]
 
@@ -73,7 +78,13 @@ class SharedConstants:
 
     def __init__(self) -> None:
         self._families: weakref.WeakValueDictionary[str, _Family] = weakref.WeakValueDictionary()
+        self._stored: weakref.WeakSet[StoredArrays] = weakref.WeakSet()
         self._fork_lock = ForkLock()
+
+    def offer(self, stored: StoredArrays) -> None:
+        """Use arrays of an artifact in place of equal packed constants, as long as the object of these arrays lives."""
+        with self._fork_lock.lock:
+            self._stored.add(stored)
 
     def __len__(self) -> int:
         """Return the number of packed constants; each layout counts."""
@@ -103,7 +114,9 @@ class SharedConstants:
             family = self._families.setdefault(digest, _Family())
             found = next((packed for packed in list(family.members) if packed.is_packed_from(forms, source)), None)
             if found is None:
-                found = Packed(family, forms, make())
+                packed = make()
+                twins = (stored.find(packed) for stored in list(self._stored))
+                found = Packed(family, forms, next((twin for twin in twins if twin is not None), packed))
                 found.add_source(source)
         give_back_pages(source)
         return found
