@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import numpy as np
 from byoc_core.runtime.module import NDArray
+
+from byoc_dnnl.arrays import are_equal, bytes_of
 
 __all__ = ["StoredArrays"]
 
 _LEAST_NBYTES = 1 << 16
 """Smaller packed constants are not looked for."""
-
-_BLOCK_NBYTES = 1 << 16
 
 
 class StoredArrays:
@@ -37,11 +36,10 @@ class StoredArrays:
         """
         if array.nbytes < _LEAST_NBYTES:
             return None
-        packed = _bytes_of(array)
+        packed = bytes_of(array)
         for digest in self._sizes().get(array.nbytes, ()):
-            stored = _bytes_of(self._arrays[digest])
-            starts = range(0, array.nbytes, _BLOCK_NBYTES)
-            if all(np.array_equal(stored[i : i + _BLOCK_NBYTES], packed[i : i + _BLOCK_NBYTES]) for i in starts):
+            stored = bytes_of(self._arrays[digest])
+            if are_equal(stored, packed):
                 return stored
         return None
 
@@ -54,7 +52,3 @@ class StoredArrays:
                     found.setdefault(self._arrays[digest].nbytes, []).append(digest)
             self._by_nbytes = found
         return self._by_nbytes
-
-
-def _bytes_of(array: NDArray) -> NDArray:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

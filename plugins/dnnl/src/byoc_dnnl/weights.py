@@ -10,11 +10,10 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 
-import numpy as np
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.threads import ForkLock
 
-from byoc_dnnl.arrays import address_of, aligned, aligned_in_large_pages, give_back_pages
+from byoc_dnnl.arrays import address_of, aligned, aligned_in_large_pages, are_equal, bytes_of, give_back_pages
 from byoc_dnnl.capi import FORK_GATE, Argument, Query
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, Memory, MemoryDesc, Primitive, Stream, argument_block
@@ -58,10 +57,13 @@ class Packed:
         live_sources = [array for reference in self._sources if (array := reference()) is not None]
         if any(array is source for array in live_sources):
             return True
-        if live_sources and np.array_equal(_bytes_of(live_sources[0]), _bytes_of(source)):
+        if not live_sources:
+            return False
+        is_equal = are_equal(bytes_of(live_sources[0]), bytes_of(source))
+        give_back_pages(live_sources[0])
+        if is_equal:
             self.add_source(source)
-            return True
-        return False
+        return is_equal
 
 
 class _Family:
@@ -104,7 +106,7 @@ class SharedConstants:
 
         def derived() -> NDArray:
             array = aligned_in_large_pages(buffer.nbytes)
-            array[...] = _bytes_of(buffer.read(source))
+            array[...] = bytes_of(buffer.read(source))
             return array
 
         return self._share(buffer.digest, buffer.derivation, source, derived)
@@ -141,7 +143,3 @@ def _execute(engine: Engine, packing: Packing, source: NDArray) -> NDArray:
         engine.api.call("dnnl_primitive_execute", primitive, stream, len(block), block)
     engine.api.call("dnnl_stream_wait", stream)
     return array
-
-
-def _bytes_of(array: NDArray) -> NDArray:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
