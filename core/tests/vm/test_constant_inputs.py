@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import byoc_core
 import numpy as np
+import pytest
+from byoc_core.errors import LinkError
 from byoc_core.ir import IRModule, Var, tensor
 from byoc_core.ops import FunctionBuilder
 from byoc_core.runtime.module import (
@@ -50,12 +52,12 @@ class Adding(RuntimeModule):
         np.add(x, y, out=out)
 
 
-def executable(module: Adding) -> byoc_core.Executable:
+def executable(module: Adding, size: int = 3) -> byoc_core.Executable:
     """Return ``(x + [0, 1, 2]) + x``, each sum a call of the module."""
     fb = FunctionBuilder("main")
     x = fb.param("x", tensor((3,)))
     out_types = [tensor((3,))]
-    first = fb.emit("call_dps_packed", x, np.arange(3, dtype=np.float32), symbol="add", out_types=out_types)
+    first = fb.emit("call_dps_packed", x, np.arange(size, dtype=np.float32), symbol="add", out_types=out_types)
     assert isinstance(first, Var)
     result = fb.emit("call_dps_packed", first, x, symbol="add", out_types=out_types)
     ir = IRModule({"main": fb.finish(result)}, fb.constants, {"external_mods": (module,)})  # type: ignore[arg-type]
@@ -86,3 +88,10 @@ def test_a_function_of_the_caller_learns_nothing() -> None:
 
 def test_modules_without_the_method_run_as_before() -> None:
     assert RuntimeModule.find_for_constants(Adding(), "add", {}).name == "add"
+
+
+def test_a_constant_of_another_type_is_refused_before_the_module_sees_it() -> None:
+    module = Adding()
+    with pytest.raises(LinkError, match="register c0 does not fit `t` of the inputs of `add`"):
+        VirtualMachine(executable(module, size=4))
+    assert module.constants_of_calls == []

@@ -17,6 +17,7 @@ from byoc_core.runtime.module import (
     NDArray,
     PackedFunction,
     RuntimeModule,
+    Signature,
     TensorSpec,
 )
 from byoc_core.runtime.workspaces import takes_workspace
@@ -234,13 +235,23 @@ class _Linker:
         """Return the function of an external call; a module learns the constants among the inputs."""
         name = self._target.program.externs[call.callee]
         constants = {n: self._constants[r] for n, r in enumerate(call.args) if r in self._constants}
+        plain = self._externs[call.callee]
         is_on_host = self._target.program.domain_of(call.callee) == HOST
         if not constants or not is_on_host or name in self._replaced or name not in self._owners:
-            return self._externs[call.callee]
+            return plain
+        if not isinstance(plain, PackedFunction) or plain.signature is None or not self._fits(call, plain.signature):
+            return plain  # a misfit is refused by the check of the signature
         key = call.callee, call.args
         if key not in self._found:
             self._found[key] = self._owners[name].find_for_constants(name, constants)
         return self._found[key]
+
+    def _fits(self, call: Call, signature: Signature) -> bool:
+        """Return whether the registers passed to a function have the types of its inputs."""
+        if len(call.args) != len(signature.inputs):
+            return False
+        registers = [self._registers[number] for number in call.args]
+        return all(_has_type(register, spec) for register, spec in zip(registers, signature.inputs, strict=True))
 
     def _extern(self, index: int, call: Call, outputs: Sequence[int]) -> Extern:
         function = self._callee(call)
@@ -259,9 +270,7 @@ class _Linker:
         if len(registers) != len(specs):
             raise LinkError(where, f"wrong number of {role} of `{name}`", got=len(registers), expected=len(specs))
         for register, spec in zip(registers, specs, strict=True):
-            fits = register.dtype == spec.dtype and len(register.shape) == len(spec.shape)
-            sizes = zip(register.shape, spec.shape, strict=False)
-            if not fits or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes):
+            if not _has_type(register, spec):
                 raise LinkError(
                     where,
                     f"register {register} does not fit `{spec.name}` of the {role} of `{name}`",
@@ -366,6 +375,13 @@ class _Linker:
             if self._target.function.states:
                 return Step.of(_copy_unless_in_place, (*call.args, *call.results), index)
         return Step.of(_BUILTINS[builtin], (*call.args, *call.results), index)
+
+
+def _has_type(register: Register, spec: TensorSpec) -> bool:
+    """Return whether a register has the type of an argument, as far as sizes are numbers."""
+    fits = register.dtype == spec.dtype and len(register.shape) == len(spec.shape)
+    sizes = zip(register.shape, spec.shape, strict=False)
+    return fits and not any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
 
 
 def _with_read_only_inputs(function: Callable[..., object], num_inputs: int) -> Callable[..., object]:
