@@ -60,6 +60,9 @@ FIGURES = {
     "decoding-memory": Figure(
         "benchmarks.decoding_memory", "run", 3, "peak memory of decoders with states, over the need"
     ),
+    "entry-weights": Figure(
+        "benchmarks.entry_weights", "run", 1, "bytes of weights of two entries, in artifacts and in memory"
+    ),
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of calls of tiny models, by callgrind"),
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "soak-dnnl": Figure("benchmarks.soak_dnnl", "run", 1, "memory after calls and loads by dnnl", (10_000,)),

@@ -259,11 +259,11 @@ def test_reports_tell_the_schedule(bench: Bench) -> None:
     [
         *(
             (VectorUnit(32, 16), rows, 1024, streams)
-            for rows, streams in ((1, 4), (2, 4), (3, 4), (4, 3), (5, 1), (7, 1))
+            for rows, streams in ((1, 4), (2, 3), (3, 2), (4, 3), (5, 1), (7, 1))
         ),
-        *((VectorUnit(64, 32), rows, 1024, streams) for rows, streams in ((1, 4), (6, 4), (7, 1))),
+        *((VectorUnit(64, 32), rows, 1024, streams) for rows, streams in ((1, 2), (3, 2), (4, 4), (6, 4), (7, 1))),
         (VectorUnit(32, 16), 1, 8, 1),
-        (VectorUnit(32, 16), 1, 128, 2),  # four items remain for threads
+        (VectorUnit(32, 16), 1, 128, 2),  # three items remain for threads
     ],
 )
 def test_few_rows_read_several_panels_of_constants(
@@ -283,6 +283,23 @@ def test_few_rows_read_several_panels_of_constants(
         wide = choose(replace(p, num_columns=width, right=in_place, num_rows=1), VectorUnit(32, 16))
         assert isinstance(wide, PanelSchedule)
         assert (wide.right, wide.vectors) == (RightOperand.IN_PLACE, vectors)
+
+
+@pytest.mark.parametrize("unit", [VectorUnit(32, 16), VectorUnit(64, 32), VectorUnit(16, 32)])
+@pytest.mark.parametrize("columns", [24, 384, 1000, 8192])
+def test_products_of_one_to_three_rows_read_the_panels_of_many_rows(
+    bench: Bench, unit: VectorUnit, columns: int
+) -> None:
+    right = Matrix(bench.builder().const(np.ones((64, columns), "float32")), (), (), columns, 1)
+
+    def panels_of(rows: Dim) -> int:
+        left = Matrix(Var("x", tensor((rows, 64))), (), (), 64, 1)
+        schedule = choose(Product("float32", (), rows, columns, 64, left, right), unit)
+        assert isinstance(schedule, PanelSchedule)
+        assert schedule.right is RightOperand.CONSTANT
+        return schedule.vectors
+
+    assert len({panels_of(rows) for rows in (1, 2, 3, 64, 1000, symbol("n"))}) == 1
 
 
 def _rounded(bench: Bench, rows: int) -> Function:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -240,6 +242,53 @@ def test_other_numbers_of_threads_use_the_same_layouts(c_runtime: NativeLibrary,
         function = c_runtime.load(tmp_path / "model.byoc", num_threads=number)["f"]
         expected = results_of(byoc_core.VirtualMachine(executable, num_threads=number), "f", [array])
         assert_same_bits(function(array), expected)
+
+
+def _anonymous_nbytes() -> int:
+    """Return the resident bytes of this process outside of files."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident pages are counted on Linux only")
+def test_loaded_artifacts_share_packed_constants(c_runtime: NativeLibrary, tmp_path: Path) -> None:
+    depth, columns = 2048, 5120  # larger than any memory that malloc keeps
+    nbytes = 4 * depth * columns
+
+    def product(seed: int) -> Path:
+        region = Region()
+        x, weight = region.builder.param("x", tensor((64, depth))), draw(seed, depth, columns)
+        executable = build(region.finish(emit(region, "matmul", x, region.builder.const(weight))).ir)
+        assert "\npack " in plans_of(executable)
+        executable.save(tmp_path / f"model{seed}.byoc")
+        return tmp_path / f"model{seed}.byoc"
+
+    def draw(seed: int, *shape: int) -> NDArray:
+        return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+    def load_again(path: Path) -> tuple[NativeProgram, int]:
+        gc.collect()
+        before = _anonymous_nbytes()
+        program = c_runtime.load(path, num_threads=1)
+        program["f"](x)
+        return program, _anonymous_nbytes() - before
+
+    path, other = product(0), product(1)
+    x = draw(2, 64, depth)
+    first, first_growth = load_again(path)
+    expected = [array.copy() for array in first["f"](x)]  # results keep the program
+    second, second_growth = load_again(path)
+    third, third_growth = load_again(other)
+    assert first_growth > 0.9 * nbytes
+    assert second_growth < 0.5 * nbytes
+    assert third_growth > 0.9 * nbytes  # other weights of the same shape
+    del first
+    assert_same_bits(second["f"](x), expected)
+    before = _anonymous_nbytes()
+    del second
+    gc.collect()
+    assert before - _anonymous_nbytes() > 0.9 * nbytes  # the last user frees the packed constant
+    np.testing.assert_allclose(third["f"](x)[0], x @ draw(1, depth, columns), rtol=1e-3, atol=1e-3)
 
 
 def test_other_layouts_than_in_the_plan_are_an_error(c_runtime: NativeLibrary, tmp_path: Path) -> None:

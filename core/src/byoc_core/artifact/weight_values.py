@@ -13,6 +13,7 @@ from byoc_core.artifact.weight_table import Derivation, FixedWeightEntry, Weight
 from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name, to_numpy
 from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError, WeightsError, near_names
+from byoc_core.runtime.aligned_arrays import aligned_copy, aligned_empty
 from byoc_core.runtime.module import NDArray, PackedFunction
 from byoc_core.vm.program import ConstantRef
 
@@ -202,7 +203,7 @@ def _derive(
     ):
         raise ArtifactError(f"{where}, derivation `{derivation.function}`", "has another signature than in the table")
     shapes = [tuple(int(str(dim)) for dim in spec.shape) for spec in signature.outputs]
-    results = [np.empty(shape, to_numpy(s.dtype)) for s, shape in zip(signature.outputs, shapes, strict=True)]
+    results = [aligned_empty(shape, to_numpy(s.dtype)) for s, shape in zip(signature.outputs, shapes, strict=True)]
     try:
         function(*operands, *results)
     except ExecutionError as error:
@@ -227,7 +228,7 @@ def executable_with_weights(
 
     table = executable.weights
     checked = check_values(table, values, _EXECUTABLE)
-    owned = {name: np.array(array, order="C") if copies else array for name, array in checked.items()}
+    owned = {name: aligned_copy(array) if copies else array for name, array in checked.items()}
     replaced = replace_weights(
         table,
         executable.program.constants,

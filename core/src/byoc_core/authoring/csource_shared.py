@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from byoc_core.authoring.csource_kernels import KernelRecord
 from byoc_core.authoring.csource_types import C_TYPES, NameTable, c_literal, c_type
 from byoc_core.dims import Dim
 from byoc_core.errors import CodegenError
 from byoc_core.ir import Constant, ConstantStore, TensorType, Value, Var
+from byoc_core.runtime.aligned_arrays import ARRAY_ALIGNMENT, aligned_copy
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "Definitions", "tensor_type"]
 
-WORKSPACE_ALIGNMENT = 64
+WORKSPACE_ALIGNMENT = ARRAY_ALIGNMENT
 """Alignment of scratch memory in bytes, promised by :class:`~byoc_core.runtime.module.CallTraits`."""
 
 _LITERAL_NBYTES = 64
@@ -75,7 +74,7 @@ class ConstantPool:
         The array is copied to memory aligned to :data:`WORKSPACE_ALIGNMENT` bytes, like constants of a mapped artifact.
         """
         store = ConstantStore()
-        constant = store.add(_aligned(array))
+        constant = store.add(aligned_copy(array))
         self.arrays = {constant.digest: store[constant.digest], **self.arrays}
         return constant
 
@@ -89,17 +88,6 @@ class ConstantPool:
             return name
         self.table.append(constant.digest)
         return f"(const {c_type(dtype)} *)byoc_constants[{len(self.table) - 1}]"
-
-
-def _aligned(array: NDArray) -> NDArray:
-    """Return a read-only copy of an array, beginning at a multiple of :data:`WORKSPACE_ALIGNMENT`."""
-    memory = np.empty(array.nbytes + WORKSPACE_ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    for view in (memory, copy):
-        view.flags.writeable = False
-    return copy
 
 
 class Definitions:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from byoc_core.ir.constants import Constant
-    from byoc_core.ir.module import IRModule
+    from byoc_core.ir.module import Function, IRModule
 
 __all__ = [
     "BackendInfo",
@@ -130,6 +130,9 @@ class CompileContext:
         constants: arrays by digest.
         module: the module being compiled, if any.
         num_threads: the expected number of threads of a call, for estimates. Compiled code runs on any number.
+        weights: for ``byoc_codegen`` and ``byoc_generated_kernels``: by function name, the numbers of the parameters
+            that get a swappable weight in every call. The values are unknown, but may be rearranged before any call
+            (:attr:`CodegenResult.prepared_weights`).
     """
 
     backend: str
@@ -137,6 +140,7 @@ class CompileContext:
     constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
     module: IRModule | None = None
     num_threads: int = 1
+    weights: Mapping[str, frozenset[int]] = field(default_factory=lambda: MappingProxyType({}))
 
     def constant(self, constant: Constant) -> NDArray:
         """Return the read-only array of a ``Constant`` operand.
@@ -162,12 +166,16 @@ class CodegenResult:
         constants: arrays by digest, cited by the module but not held by the IR module's store yet.
         rejections: the reason for each function rejected after all, by function name.
         lowered: modules made by the core of functions lowered by ``byoc_lower``; a hook leaves the field empty.
+        prepared_weights: by function name, and by the number of a parameter in :attr:`CompileContext.weights`: a
+            function of the weight alone with a single result of the weight's type, such as a packed form. The compiled
+            function gets the result in place of the weight. The result is computed once for each value of the weight.
     """
 
     module: RuntimeModule | None
     constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
     rejections: Mapping[str, Rejection] = field(default_factory=lambda: MappingProxyType({}))
     lowered: tuple[RuntimeModule, ...] = ()
+    prepared_weights: Mapping[str, Mapping[int, Function]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def modules(self) -> tuple[RuntimeModule, ...]:

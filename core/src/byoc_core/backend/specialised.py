@@ -129,6 +129,7 @@ class SpecialisedBackend(BackendHandle):
         """Compile functions; functions with symbols once for each set of sizes."""
         if not any(map(symbols_in, functions)):
             return self._inner.codegen(functions, context)
+        context = replace(context, weights={})  # several sizes may want several forms of a weight
         variants: list[Variant] = []
         compiled: list[Function] = []
         rejections: dict[str, Rejection] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from byoc_core.artifact import Executable
@@ -16,12 +17,13 @@ from byoc_core.driver.frozen import keep_frozen
 from byoc_core.driver.handover import RegionHandover
 from byoc_core.driver.pipeline import inserted_passes
 from byoc_core.driver.stages import Stage
-from byoc_core.driver.swappable import bind_weights, link_weights
+from byoc_core.driver.swappable import bind_weights, link_weights, separate_weight_forms
 from byoc_core.ir import IRModule
 from byoc_core.ir.output_names import name_outputs
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import copies_data, lower
 from byoc_core.partitioning import build_report
+from byoc_core.partitioning.weight_forms import WeightForms
 from byoc_core.transform import trace_sizes
 from byoc_core.transform.hoist_weights import HoistedWeights
 
@@ -38,6 +40,7 @@ class Compiled:
         module: the module with external calls in place of the regions.
         report_data: the backend of each op, and the reasons against other backends.
         weights: the swappable weights, parameters of :attr:`module`.
+        weight_params: by region, the numbers of the parameters that get a swappable weight in every call.
     """
 
     compilation: Compilation
@@ -45,6 +48,7 @@ class Compiled:
     module: IRModule
     report_data: dict[str, Any]
     weights: tuple[HoistedWeights, ...] = ()
+    weight_params: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 def compile_regions(carved: Carved) -> Compiled:
@@ -60,15 +64,17 @@ def compile_regions(carved: Carved) -> Compiled:
     compilation = prepared.compilation
     compilation.observers.begin(Stage.COMPILE)
     handover = RegionHandover(prepared)
-    codegen = replace(compilation.codegen(), handover=handover)
+    forms = WeightForms({item.function.name: item.inputs for item in prepared.weights})
+    codegen = replace(compilation.codegen(), handover=handover, weights=forms)
     with keep_frozen(module, prepared.offloading):
         compiled = compilation.observers.sequence([codegen], Stage.COMPILE, verify_input=False)(module)
+    compiled, weights = separate_weight_forms(compiled, prepared.weights, forms.by_symbol)
     partitioned = module.with_functions({**module.functions, **handover.moved})
     passes = inserted_passes(compilation, Stage.AFTER_CODEGEN, prepared.offloading)
     if passes:
         compiled = compilation.observers.sequence(passes, Stage.AFTER_CODEGEN, verify_input=False)(compiled)
     report = _report(carved, handover, partitioned, compiled)
-    return Compiled(compilation, partitioned, compiled, report, prepared.weights)
+    return Compiled(compilation, partitioned, compiled, report, weights, forms.params)
 
 
 def link(compiled: Compiled) -> Executable:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from byoc_core.backend import BackendHandle
-from byoc_core.driver.compilation import Compilation
 from byoc_core.driver.compile import Compiled
 from byoc_core.errors import ByocError
-from byoc_core.ir import Function, IRModule
+from byoc_core.ir import Function
 from byoc_core.ir.printer import EXTERNAL_FUNCTIONS
 
 __all__ = ["report_kernels"]
@@ -25,19 +25,18 @@ def report_kernels(compiled: Compiled) -> list[dict[str, Any]]:
     for function in compiled.module.attrs.get(EXTERNAL_FUNCTIONS, {}).values():
         by_backend.setdefault(str(function.attrs["Codegen"]), []).append(function)
     handles = [handle for handle in compiled.compilation.backends if handle.name in by_backend]
-    return [_report(compiled.compilation, handle, by_backend[handle.name], compiled.module) for handle in handles]
+    return [_report(compiled, handle, by_backend[handle.name]) for handle in handles]
 
 
-def _report(
-    compilation: Compilation, handle: BackendHandle, functions: Sequence[Function], module: IRModule
-) -> dict[str, Any]:
+def _report(compiled: Compiled, handle: BackendHandle, functions: Sequence[Function]) -> dict[str, Any]:
     item: dict[str, Any] = {"backend": handle.name, "kernels": []}
     if not handle.reports_kernels:
         return {**item, "text": "reports no generated kernels"}
     try:
-        kernels = handle.generated_kernels(functions, handle.context(module, compilation.options(handle)))
+        context = handle.context(compiled.module, compiled.compilation.options(handle))
+        kernels = handle.generated_kernels(functions, replace(context, weights=compiled.weight_params))
     except ByocError as error:
-        if compilation.request.is_strict:
+        if compiled.compilation.request.is_strict:
             raise
         return {**item, "text": str(error)}
     return {**item, "kernels": [kernel.to_data() for kernel in kernels]}

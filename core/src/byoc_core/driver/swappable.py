@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from byoc_core.artifact import Executable
@@ -14,12 +14,13 @@ from byoc_core.backend.info import CodegenResult
 from byoc_core.driver.weight_names import name_weights
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import InternalError
-from byoc_core.ir import Binding, Constant, IRModule, Value
+from byoc_core.ir import Binding, Constant, Function, IRModule, Value
 from byoc_core.pattern import Rejection
+from byoc_core.transform.hoist_weight_forms import hoist_weight_forms
 from byoc_core.transform.hoist_weights import DerivedValue, HoistedWeights, hoist_weights
 from byoc_core.transform.infer_types import retype
 
-__all__ = ["bind_weights", "link_weights", "separate_weights"]
+__all__ = ["bind_weights", "link_weights", "separate_weight_forms", "separate_weights"]
 
 
 def separate_weights(module: IRModule, host: BackendHandle) -> tuple[IRModule, tuple[HoistedWeights, ...]]:
@@ -35,6 +36,22 @@ def separate_weights(module: IRModule, host: BackendHandle) -> tuple[IRModule, t
             hoisted.append(found)
             module = module.with_function(found.function)
     return module, tuple(hoisted)
+
+
+def separate_weight_forms(
+    module: IRModule, hoisted: Sequence[HoistedWeights], forms: Mapping[str, Mapping[int, Function]]
+) -> tuple[IRModule, tuple[HoistedWeights, ...]]:
+    """Return a compiled module that passes weights in the forms asked for, and the weights with these forms.
+
+    Args:
+        module: the compiled module.
+        hoisted: the weights of each function.
+        forms: by symbol of an external function and number of the parameter, a function of the weight alone.
+    """
+    items = tuple(hoist_weight_forms(item, module[item.function.name], forms) for item in hoisted)
+    for item in items:
+        module = module.with_function(item.function)
+    return module, items
 
 
 def bind_weights(module: IRModule, hoisted: Sequence[HoistedWeights]) -> IRModule:

@@ -27,6 +27,7 @@ from byoc_core.ir.verifier import check_global_symbols
 from byoc_core.opset.device_numbers import MAX_DEVICE_NUMBER
 from byoc_core.partitioning.claiming.claim_filters import core_refusal
 from byoc_core.partitioning.compiled_regions import record_compiled
+from byoc_core.partitioning.weight_forms import WeightForms
 from byoc_core.pattern import Rejection
 from byoc_core.transform.dead_code import RemoveUnusedFunctions
 from byoc_core.transform.pass_ import Pass
@@ -53,6 +54,7 @@ class RunCodegen(Pass):
         backends: plugin objects, or handles, to use under their names instead of installed plugins.
         handover: the handling of refused functions; by default a refusal is an error.
         registry: the backends available by name; by default the backends installed for this process.
+        weights: the swappable weights, and receives the forms of weights that compiled functions ask for.
     """
 
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class RunCodegen(Pass):
     backends: Sequence[object] = ()
     handover: Handover | None = None
     registry: Backends | None = None
+    weights: WeightForms = field(default_factory=WeightForms)
 
     def __call__(self, module: IRModule) -> IRModule:
         """Return the module with external calls.
@@ -126,8 +129,10 @@ class RunCodegen(Pass):
         ready = [lifted[f.name].function if f.name in lifted else f for f in functions]
         refusals = {f.name: refusal for f in ready if (refusal := _static_refusal(f, handle)) is not None}
         accepted = [f for f in ready if f.name not in refusals]
+        context = replace(context, weights=self.weights.find_params(module, accepted))
         for group in handle.codegen_groups(accepted):
             result = handle.codegen(group, context)
+            self.weights.record(result, accepted, context)
             refusals.update(result.rejections)
             for digest, array in result.constants.items():
                 if module.constants.add(array).digest != digest:

@@ -19,6 +19,7 @@ __all__ = [
     "CallStep",
     "CallSteps",
     "CallTraits",
+    "ConstantInput",
     "MemoryDomain",
     "NDArray",
     "NativeEntry",
@@ -124,6 +125,20 @@ class CallSteps:
 
     buffers: tuple[TensorSpec, ...]
     steps: tuple[CallStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantInput:
+    """An input with the same array in every call: a constant of the program, such as a swappable weight.
+
+    Attributes:
+        digest: the digest of the constant. Nobody has checked the digest of a large constant in a file: equal digests
+            are a hint, not a proof, of equal arrays.
+        array: the array, read-only.
+    """
+
+    digest: str
+    array: NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +249,19 @@ class RuntimeModule(ABC):
             from byoc_core.runtime.staged import stage_function
 
             return stage_function(self, name)
+        return self.find_function(name)
+
+    def find_for_constants(self, name: str, constants: Mapping[int, ConstantInput]) -> PackedFunction:
+        """Return a function for callers that pass the same arrays for some inputs in every call.
+
+        The signature is that of :meth:`find_function`: the caller still passes all inputs. A module that rearranges
+        weights overrides this method, and rearranges these arrays once. Called when a machine is made, before
+        :meth:`prepare`, for functions with arrays of the host.
+
+        Args:
+            name: a name in :attr:`function_names`.
+            constants: the inputs with the same array in every call, by number.
+        """
         return self.find_function(name)
 
     def find_signature(self, name: str) -> Signature | None:

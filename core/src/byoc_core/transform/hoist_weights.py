@@ -11,7 +11,7 @@ from byoc_core.ir.cloning import clone_function
 from byoc_core.ir.weights import FIXED_WEIGHTS, WEIGHTS, FixedWeight, fixed_weights_of, weights_of
 from byoc_core.transform.fold_constants import may_compute_once
 
-__all__ = ["DerivedValue", "HoistedWeights", "hoist_weights"]
+__all__ = ["DerivedValue", "HoistedWeights", "fresh_name", "hoist_weights"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def hoist_weights(function: Function, is_supported: Callable[[Binding], bool]) -
         sources = _sources(group, names)
         symbol = f"{function.name}_weights{len(derivations)}"
         for index, value in enumerate(results):
-            inputs[_fresh(f"{value.name}.derived", inputs, params)] = DerivedValue(len(derivations), index)
+            inputs[fresh_name(f"{value.name}.derived", inputs, params)] = DerivedValue(len(derivations), index)
             new_params.append(value)
         derived = Function(
             symbol,
@@ -163,7 +163,8 @@ def _sources(group: Sequence[Binding], names: Mapping[Var, str]) -> dict[Var, st
     return {param: name for param, name in names.items() if param in read}
 
 
-def _fresh(name: str, *names: Iterable[str]) -> str:
+def fresh_name(name: str, *names: Iterable[str]) -> str:
+    """Return a name absent from the others: the given name, or the name with a number."""
     used_names = {text for group in names for text in group}
     candidate, number = name, 0
     while candidate in used_names:

@@ -10,7 +10,16 @@ import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, LinkError, near_names
 from byoc_core.runtime.devices import Device
-from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, TensorSpec
+from byoc_core.runtime.module import (
+    CallTraits,
+    ConstantInput,
+    NativeEntry,
+    NDArray,
+    PackedFunction,
+    RuntimeModule,
+    Signature,
+    TensorSpec,
+)
 from byoc_core.runtime.workspaces import takes_workspace
 from byoc_core.vm.device_run import MachineDevices
 from byoc_core.vm.device_steps import allocate_step, copy_step, device_step, wait_steps
@@ -55,12 +64,13 @@ def link(
     arrays = _resolve_constants(program, constants)
     runtimes = [None if name in externs else owners[name].type_key for name in program.externs]
     on_devices = MachineDevices(program, devices, arrays) if devices else None
+    inputs = [ConstantInput(ref.digest, constants[ref.digest]) for ref in program.constants]
     linked = [
         LinkedFunction(program, function, arrays, runtimes, num_threads, record, on_devices)
         for function in program.functions
     ]
     for target in linked:
-        _Linker(target, resolved, owners, frozenset(externs), linked).link(native=native)
+        _Linker(target, resolved, owners, frozenset(externs), linked, inputs).link(native=native)
     return {target.function.name: target for target in linked}
 
 
@@ -120,6 +130,7 @@ class _Linker:
         owners: Mapping[str, RuntimeModule],
         replaced: frozenset[str],
         functions: Sequence[LinkedFunction],
+        constants: Sequence[ConstantInput],
     ) -> None:
         self._target = target
         self._externs = externs
@@ -128,6 +139,9 @@ class _Linker:
         self._functions = functions
         self._registers = target.program.registers(target.function)
         self._frame = len(self._registers)
+        indexes = enumerate(target.function.constants, start=target.first_constant)
+        self._constants = {register: constants[index] for register, index in indexes}
+        self._found: dict[tuple[int, tuple[int, ...]], Extern] = {}
 
     def link(self, *, native: bool) -> None:
         code = self._target.function.code
@@ -145,7 +159,7 @@ class _Linker:
         """Return the native entry of the called function, if present and if all registers of the call are passed."""
         if not isinstance(instruction, Call) or instruction.kind is not CallKind.EXTERN:
             return None
-        function = self._externs[instruction.callee]
+        function = self._callee(instruction)
         if not isinstance(function, PackedFunction) or function.native is None:
             return None
         outputs, workspace = self._results(index, instruction)
@@ -217,8 +231,30 @@ class _Linker:
                 expected=expected or "the host's",
             )
 
+    def _callee(self, call: Call) -> Extern:
+        """Return the function of an external call; a module learns the constants among the inputs."""
+        name = self._target.program.externs[call.callee]
+        constants = {n: self._constants[r] for n, r in enumerate(call.args) if r in self._constants}
+        plain = self._externs[call.callee]
+        is_on_host = self._target.program.domain_of(call.callee) == HOST
+        if not constants or not is_on_host or name in self._replaced or name not in self._owners:
+            return plain
+        if not isinstance(plain, PackedFunction) or plain.signature is None or not self._fits(call, plain.signature):
+            return plain  # a misfit is refused by the check of the signature
+        key = call.callee, call.args
+        if key not in self._found:
+            self._found[key] = self._owners[name].find_for_constants(name, constants)
+        return self._found[key]
+
+    def _fits(self, call: Call, signature: Signature) -> bool:
+        """Return whether the registers passed to a function have the types of its inputs."""
+        if len(call.args) != len(signature.inputs):
+            return False
+        registers = [self._registers[number] for number in call.args]
+        return all(_has_type(register, spec) for register, spec in zip(registers, signature.inputs, strict=True))
+
     def _extern(self, index: int, call: Call, outputs: Sequence[int]) -> Extern:
-        function = self._externs[call.callee]
+        function = self._callee(call)
         if isinstance(function, PackedFunction) and function.signature is not None:
             for role, numbers, specs in (
                 ("inputs", call.args, function.signature.inputs),
@@ -234,9 +270,7 @@ class _Linker:
         if len(registers) != len(specs):
             raise LinkError(where, f"wrong number of {role} of `{name}`", got=len(registers), expected=len(specs))
         for register, spec in zip(registers, specs, strict=True):
-            fits = register.dtype == spec.dtype and len(register.shape) == len(spec.shape)
-            sizes = zip(register.shape, spec.shape, strict=False)
-            if not fits or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes):
+            if not _has_type(register, spec):
                 raise LinkError(
                     where,
                     f"register {register} does not fit `{spec.name}` of the {role} of `{name}`",
@@ -341,6 +375,13 @@ class _Linker:
             if self._target.function.states:
                 return Step.of(_copy_unless_in_place, (*call.args, *call.results), index)
         return Step.of(_BUILTINS[builtin], (*call.args, *call.results), index)
+
+
+def _has_type(register: Register, spec: TensorSpec) -> bool:
+    """Return whether a register has the type of an argument, as far as sizes are numbers."""
+    fits = register.dtype == spec.dtype and len(register.shape) == len(spec.shape)
+    sizes = zip(register.shape, spec.shape, strict=False)
+    return fits and not any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
 
 
 def _with_read_only_inputs(function: Callable[..., object], num_inputs: int) -> Callable[..., object]:

@@ -140,7 +140,14 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
     if not accepted:
         return CodegenResult(None, rejections=rejections)
     toolchain = find_toolchain(options.target)
-    module = _codegen(context, build).generate(*_prepared(accepted, context))
+    codegen, prepared_weights = _codegen(context, build), {}
+    module = codegen.generate(*_prepared(accepted, context))
+    if isinstance(codegen, FusedCodegen):
+        params = {function.name: function.params for function in accepted}
+        prepared_weights = {
+            name: {number: order.to_function(params[name][number].type) for number, order in orders.items()}
+            for name, orders in codegen.panel_orders.items()
+        }
     if options.keep_source is not None:
         try:
             toolchain.keep_source(options.keep_source, module.function_names[0], module.get_source(), build)
@@ -148,7 +155,7 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
             raise OptionsError(error.where, error.problem, got=error.got, hint=error.hint) from error
     module.build()
     new_constants = {digest: array for digest, array in module.constants.items() if digest not in context.constants}
-    return CodegenResult(module, constants=new_constants, rejections=rejections)
+    return CodegenResult(module, new_constants, rejections, prepared_weights=prepared_weights)
 
 
 @hookimpl
@@ -163,8 +170,8 @@ def _codegen(context: CompileContext, build: BuildOptions) -> CSourceCodegen:
     if options.tutorial:
         return CSourceCodegen(build)
     if options.portable:
-        return FusedCodegen(build, NO_VECTORS, options)
-    return FusedCodegen(build, _vector_unit(options), options)
+        return FusedCodegen(build, NO_VECTORS, options, context.weights)
+    return FusedCodegen(build, _vector_unit(options), options, context.weights)
 
 
 def _vector_unit(options: CCompilerOptions) -> VectorUnit:

@@ -7,8 +7,9 @@ kernel without declaration may already hold another tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from byoc_core.authoring.csource import (
@@ -31,6 +32,8 @@ from byoc_ccompiler.in_place import in_place_pairs
 from byoc_ccompiler.kernel import Group, Kernel, KernelContext
 from byoc_ccompiler.kernels.composites import take_apart
 from byoc_ccompiler.kernels.depthwise import write_chain
+from byoc_ccompiler.kernels.panel_order import PanelOrder
+from byoc_ccompiler.kernels.products import read_as_matrices
 from byoc_ccompiler.kernels.rows import write_rows
 from byoc_ccompiler.loads import form_loads, move_before_norms
 from byoc_ccompiler.memory_plan import MemoryPlan, plan_memory
@@ -58,16 +61,26 @@ class FusedCodegen(CSourceCodegen):
         build: the options of compiling the C.
         unit: the vector registers targeted by kernels.
         options: the user's options.
+        weights: by function name, the numbers of the parameters for swappable weights.
 
     Attributes:
         offered: receives the names of schedules open to choice, by the name of the op's result, if not ``None``.
+        panel_orders: receives, by function name and number of the parameter, the order of a weight read by the code.
     """
 
-    def __init__(self, build: BuildOptions, unit: VectorUnit, options: CCompilerOptions) -> None:
+    def __init__(
+        self,
+        build: BuildOptions,
+        unit: VectorUnit,
+        options: CCompilerOptions,
+        weights: Mapping[str, Collection[int]] = MappingProxyType({}),
+    ) -> None:
         super().__init__(build)
         self.unit = unit
         self.user_options = options
         self.offered: dict[str, tuple[str, ...]] | None = None
+        self._weights = weights
+        self.panel_orders: dict[str, dict[int, PanelOrder]] = {}
 
     def visit_function(self, scope: FunctionScope) -> None:
         """Add the kernels of a function, the workspace, and the calls of the kernels."""
@@ -90,6 +103,9 @@ class FusedCodegen(CSourceCodegen):
         context = KernelContext(scope, self.unit, self.user_options, strides)
         if self.offered is not None:
             context = replace(context, offered=self.offered)
+        params = scope.function.params
+        weights = {params[number] for number in self._weights.get(scope.function.name, ())}
+        context = replace(context, prepackable=read_as_matrices(steps, results) & weights)
         kernels = []
         for group in memory.groups:
             produced = [result for step in group.steps for result in step.binding.results]
@@ -100,6 +116,10 @@ class FusedCodegen(CSourceCodegen):
                 kernel.shared |= {results[output], scope.function.params[source]}
             _writer_of(group)(kernel)
             kernels.append(kernel)
+        numbers = {param: number for number, param in enumerate(params)}
+        orders = {numbers[param]: order for param, order in context.panel_orders.items() if isinstance(param, Var)}
+        if orders:
+            self.panel_orders[scope.function.name] = orders
         loops = [loop for kernel in kernels for loop in kernel.parallel_loops]
         has_team = any(loop.is_worth_waking for loop in loops)
         if has_team:

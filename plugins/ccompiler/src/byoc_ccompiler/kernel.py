@@ -54,6 +54,7 @@ from byoc_core.authoring.layouts import compact_layout
 from byoc_core.dims import Dim
 from byoc_core.ir import Binding, Constant, Value, Var
 
+from byoc_ccompiler.kernels.panel_order import PanelOrder
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.portable import PORTABLE, has_large_arrays, move_arrays, plain_function
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -113,6 +114,8 @@ class KernelContext:
         calls: the estimated work of these functions, beside the functions likewise.
         plain_functions: the forms for any C compiler of these functions, beside the functions likewise.
         offered: the names of schedules open to choice, by the name of the op's result; ``None`` if nobody asks.
+        prepackable: swappable weights read by a single product, possibly in the order of panels.
+        panel_orders: receives the order in which a kernel reads such a weight.
     """
 
     scope: FunctionScope
@@ -124,6 +127,8 @@ class KernelContext:
     calls: KnownCalls = field(default_factory=dict)
     plain_functions: dict[int, tuple[Function, Function]] = field(default_factory=dict)
     offered: dict[str, tuple[str, ...]] | None = None
+    prepackable: frozenset[Value] = frozenset()
+    panel_orders: dict[Value, PanelOrder] = field(default_factory=dict)
 
     def plain(self, function: Function) -> Function:
         """Return the form for any C compiler of a C function shared by kernels, computed once."""

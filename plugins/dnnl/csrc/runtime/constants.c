@@ -38,7 +38,10 @@ static const PackedConstant *find_packed(const Module *module, const void *sourc
 static void free_packed(const Onednn *onednn, PackedConstant *packed) {
   if (packed->source_desc) (void)onednn->memory_desc_destroy(packed->source_desc);
   if (packed->target_desc) (void)onednn->memory_desc_destroy(packed->target_desc);
-  free(packed->memory);
+  if (packed->block)
+    byoc_release_block(packed->block);
+  else
+    free(packed->memory);
   free(packed);
 }
 
@@ -99,6 +102,12 @@ const PackedConstant *byoc_pack_constant(Module *module, const Reader *reader, S
   if (pack(module, reader, primitive, packed, source_desc, target_desc)) {
     free_packed(module->onednn, packed);
     return NULL;
+  }
+  packed->block = byoc_share_block(packed->memory, packed->nbytes);
+  packed->memory = packed->block ? packed->block->memory : NULL;
+  if (!packed->block) {
+    free_packed(module->onednn, packed);
+    return no_memory(module);
   }
   packed->next = module->packed;
   module->packed = packed;

@@ -6,6 +6,7 @@
 
 #include "byoc_rt.h"
 #include "objects.h"
+#include "packed_blocks.h"
 
 enum { MAX_TENSOR_NDIM = 32, ALIGNMENT = 64 };
 
@@ -16,13 +17,14 @@ typedef struct CitedConstant {
   char digest[MAX_WORD_NBYTES];
 } CitedConstant;
 
-/* A constant in the layout of a primitive, shared by the programs of a module. */
+/* A constant in the layout of a primitive, shared by the programs of a module; modules share the bytes. */
 typedef struct PackedConstant {
   struct PackedConstant *next;
   const void *source;              /* the address of the constant */
   void *source_desc, *target_desc; /* copies */
-  void *memory;
+  void *memory;                    /* belongs to the block, once there is a block */
   int64_t nbytes;
+  PackedBlock *block;
 } PackedConstant;
 
 /* A program made of a plan, for a number of threads. */

@@ -12,9 +12,19 @@ from contextlib import suppress
 import numpy as np
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["ALIGNMENT", "address_of", "aligned", "aligned_in_large_pages", "give_back_pages", "round_up"]
+__all__ = [
+    "ALIGNMENT",
+    "address_of",
+    "aligned",
+    "aligned_in_large_pages",
+    "are_equal",
+    "bytes_of",
+    "give_back_pages",
+    "round_up",
+]
 
 ALIGNMENT = 64
+_BLOCK_NBYTES = 1 << 16
 _LARGE_PAGE = 1 << 21
 
 
@@ -49,6 +59,19 @@ def aligned_in_large_pages(nbytes: int) -> NDArray:
     with suppress(OSError):  # a system without large pages
         mapping.madvise(mmap.MADV_HUGEPAGE, start, nbytes - nbytes % _LARGE_PAGE)
     return allocation[start : start + nbytes]
+
+
+def bytes_of(array: NDArray) -> NDArray:
+    """Return the bytes of an array in row-major order, on one axis."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def are_equal(first: NDArray, second: NDArray) -> bool:
+    """Return whether two arrays of bytes are equal, block by block, up to the first difference."""
+    blocks = range(0, first.nbytes, _BLOCK_NBYTES)
+    return first.nbytes == second.nbytes and all(
+        np.array_equal(first[start : start + _BLOCK_NBYTES], second[start : start + _BLOCK_NBYTES]) for start in blocks
+    )
 
 
 def give_back_pages(array: NDArray) -> None:

@@ -11,13 +11,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
+from byoc_core.dims import shape_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
 from byoc_core.runtime.graph import BuiltFunction, GraphEngine, GraphModule, check_function_types
 from byoc_core.runtime.graph.document import GraphDocument, GraphFunction, GraphNode, GraphTensor, print_document
-from byoc_core.runtime.module import NativeEntry, NDArray, Signature
+from byoc_core.runtime.module import ConstantInput, NativeEntry, NDArray, PackedFunction, Signature
 from byoc_core.runtime.threads import ForkLock, num_threads
 
+from byoc_dnnl.constant_inputs import with_constant_inputs
 from byoc_dnnl.handles import Engine
 from byoc_dnnl.library import load_library
 from byoc_dnnl.lowerings import declines
@@ -30,6 +32,8 @@ from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.reference import Reference
 from byoc_dnnl.static_form import Shapes, StaticForms, print_call, solve_sizes, static_shapes
 from byoc_dnnl.stored.plans import StoredPlans
+from byoc_dnnl.stored_arrays import StoredArrays
+from byoc_dnnl.weights import shared_constants
 
 if TYPE_CHECKING:
     from byoc_dnnl._native import Program as NativeProgram
@@ -329,9 +333,14 @@ class DnnlEngine(GraphEngine):
         self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
     ) -> BuiltFunction:
         """Build a region for a function, with primitives for the current number of threads."""
+        region = self.build_region(function, constants)
+        return BuiltFunction(region, native=region.native)
+
+    def build_region(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Region:
+        """Return a region for a function, with primitives for the current number of threads."""
         region = Region(function, constants, self.precision, self.schedules.get(function.name, {}))
         self._regions.add(region)
-        return BuiltFunction(region, native=region.native)
+        return region
 
 
 class DnnlModule(GraphModule):
@@ -357,6 +366,31 @@ class DnnlModule(GraphModule):
         self.schedules = schedules
         self.stored = stored
         super().__init__(document, constants, DnnlEngine(precision, schedules))
+        self._offered: StoredArrays | None = None
+        self._for_constants: weakref.WeakValueDictionary[tuple[object, ...], Region] = weakref.WeakValueDictionary()
+
+    def offer(self, stored: StoredArrays) -> None:
+        """Use arrays of the module's artifact in place of equal packed constants, as long as the module lives."""
+        self._offered = stored
+        shared_constants().offer(stored)
+
+    def find_for_constants(self, name: str, constants: Mapping[int, ConstantInput]) -> PackedFunction:
+        """Return a function with constants in place of some inputs, packed like all constants.
+
+        Machines on the same arrays share the function, and machines on equal arrays the packed constants.
+        """
+        function, inputs = self.find_function(name), self.document.functions[name].inputs
+        found = {number: item for number, item in constants.items() if not shape_symbols(inputs[number].shape)}
+        if not found:
+            return function
+        key = (name, *((number, id(item.array)) for number, item in sorted(found.items())))
+        region = self._for_constants.get(key)  # a region holds its arrays, so no other arrays have these identities
+        if region is None:
+            fixed = with_constant_inputs(self.document.functions[name], found)
+            arrays = {**super().constants, **{item.digest: item.array for item in found.values()}}
+            assert isinstance(self.engine, DnnlEngine)
+            region = self._for_constants[key] = self.engine.build_region(fixed, arrays)
+        return PackedFunction(name, region, function.signature, region.native)
 
     @property
     def constants(self) -> Mapping[str, NDArray]:
@@ -375,9 +409,10 @@ class DnnlModule(GraphModule):
             region.prepare()
 
     def regions(self) -> Iterator[tuple[str, Region]]:
-        """Yield the functions, by name."""
+        """Yield the functions, by name; a function for known inputs in place of the function for any inputs."""
+        latest = {str(key[0]): region for key, region in list(self._for_constants.items())}
         for name in self.function_names:
-            impl = self.find_function(name).impl
+            impl = latest.get(name) or self.find_function(name).impl
             assert isinstance(impl, Region)
             yield name, impl
 

@@ -14,6 +14,7 @@ from byoc_dnnl.native import extension_status
 from byoc_dnnl.payload import Payload, join_payload, split_payload
 from byoc_dnnl.stored.grammar import cited_digests
 from byoc_dnnl.stored.plans import StoredPlans
+from byoc_dnnl.stored_arrays import StoredArrays
 
 __all__ = ["byoc_check_payload", "byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
 
@@ -63,7 +64,9 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
         cited = {digest: context.constant(digest) for digest in cited_digests(parts.plans)}
         stored = StoredPlans(parts.plans, cited)
     constants = {digest: context.constant(digest) for digest in digests}
-    return DnnlModule(document, constants, parts.precision, parts.schedules, stored)
+    module = DnnlModule(document, constants, parts.precision, parts.schedules, stored)
+    module.offer(StoredArrays(context.constants, digests))
+    return module
 
 
 @hookimpl

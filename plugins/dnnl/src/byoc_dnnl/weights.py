@@ -1,4 +1,8 @@
-"""Constants in the layouts of primitives and in the forms of derivations, shared by all programs of the process."""
+"""Constants in the layouts of primitives and in the forms of derivations, shared by all programs of the process.
+
+A packed constant is known by the digest of the constant and the layouts, and is compared byte by byte with arrays
+stored in artifacts: if another backend has stored the same packed form, the stored array is used.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,15 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 
-import numpy as np
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.threads import ForkLock
 
-from byoc_dnnl.arrays import address_of, aligned, aligned_in_large_pages, give_back_pages
+from byoc_dnnl.arrays import address_of, aligned, aligned_in_large_pages, are_equal, bytes_of, give_back_pages
 from byoc_dnnl.capi import FORK_GATE, Argument, Query
 from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, Memory, MemoryDesc, Primitive, Stream, argument_block
 from byoc_dnnl.plan import Buffer, Packing
+from byoc_dnnl.stored_arrays import StoredArrays
 
 __all__ = ["Packed", "SharedConstants", "shared_constants"]
 
@@ -53,10 +57,13 @@ class Packed:
         live_sources = [array for reference in self._sources if (array := reference()) is not None]
         if any(array is source for array in live_sources):
             return True
-        if live_sources and np.array_equal(_bytes_of(live_sources[0]), _bytes_of(source)):
+        if not live_sources:
+            return False
+        is_equal = are_equal(bytes_of(live_sources[0]), bytes_of(source))
+        give_back_pages(live_sources[0])
+        if is_equal:
             self.add_source(source)
-            return True
-        return False
+        return is_equal
 
 
 class _Family:
@@ -73,7 +80,13 @@ class SharedConstants:
 
     def __init__(self) -> None:
         self._families: weakref.WeakValueDictionary[str, _Family] = weakref.WeakValueDictionary()
+        self._stored: weakref.WeakSet[StoredArrays] = weakref.WeakSet()
         self._fork_lock = ForkLock()
+
+    def offer(self, stored: StoredArrays) -> None:
+        """Use arrays of an artifact in place of equal packed constants, as long as the object of these arrays lives."""
+        with self._fork_lock.lock:
+            self._stored.add(stored)
 
     def __len__(self) -> int:
         """Return the number of packed constants; each layout counts."""
@@ -93,7 +106,7 @@ class SharedConstants:
 
         def derived() -> NDArray:
             array = aligned_in_large_pages(buffer.nbytes)
-            array[...] = _bytes_of(buffer.read(source))
+            array[...] = bytes_of(buffer.read(source))
             return array
 
         return self._share(buffer.digest, buffer.derivation, source, derived)
@@ -103,7 +116,9 @@ class SharedConstants:
             family = self._families.setdefault(digest, _Family())
             found = next((packed for packed in list(family.members) if packed.is_packed_from(forms, source)), None)
             if found is None:
-                found = Packed(family, forms, make())
+                packed = make()
+                twins = (stored.find(packed) for stored in list(self._stored))
+                found = Packed(family, forms, next((twin for twin in twins if twin is not None), packed))
                 found.add_source(source)
         give_back_pages(source)
         return found
@@ -128,7 +143,3 @@ def _execute(engine: Engine, packing: Packing, source: NDArray) -> NDArray:
         engine.api.call("dnnl_primitive_execute", primitive, stream, len(block), block)
     engine.api.call("dnnl_stream_wait", stream)
     return array
-
-
-def _bytes_of(array: NDArray) -> NDArray:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

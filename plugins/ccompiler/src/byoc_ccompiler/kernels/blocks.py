@@ -20,6 +20,7 @@ from byoc_core.runtime.module import NDArray
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_location
+from byoc_ccompiler.kernels.panel_order import PanelOrder
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.product_schedules import PanelSchedule, RightOperand, check_laws
 from byoc_ccompiler.kernels.tiles import in_lanes, multiply
@@ -142,6 +143,9 @@ class PanelKernel:
         operand, weights = p.right.value, p.weight_matrix(kernel)
         if right is RightOperand.CONSTANT and weights is not None:
             operand = kernel.scope.constants.derive(packed_panels(weights, self.panel_width, self.lanes))
+        elif right is RightOperand.CONSTANT:
+            order = PanelOrder(int(str(p.depth)), int(str(p.num_columns)), self.panel_width, p.right.row_step == 1)
+            kernel.context.panel_orders[operand] = order
         self.right = kernel.source(operand, "weights")
 
     def block(self) -> c.Block:

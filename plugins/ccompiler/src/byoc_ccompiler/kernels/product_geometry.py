@@ -45,12 +45,33 @@ class Matrix:
         return sum(map(index_term, indices[first:], self.batch_dims, batch[first:], self.batch_strides), c.Size(0))
 
 
+def _may_prepack(value: Value, kernel: Kernel) -> bool:
+    """Return whether a swappable weight of this kernel may arrive in panels: the columns fill vectors."""
+    if value not in kernel.context.prepackable:
+        return False
+    step, shape = kernel.group.steps[0], shape_of(value)
+    depth, columns = shape[::-1] if step.op == "nn.dense" else shape
+    is_known = isinstance(depth, int) and isinstance(columns, int) and depth * columns > 0
+    return is_known and columns % kernel.unit.lanes(dtype_of(value)) == 0
+
+
 @dataclass(frozen=True, slots=True)
 class Product:
     """``result[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]``, all of equal dtype.
 
     The first axes of the result are the batch axes. Rows run over the following axes except the last; the last axis is
     the column axis. A result without a column axis has a single column.
+
+    Attributes:
+        dtype: of the operands and the result.
+        batch: the batch axes.
+        num_rows: the rows of all axes between the batch axes and the column axis.
+        num_columns: the columns.
+        depth: the steps of a sum.
+        left: the left operand.
+        right: the right operand.
+        has_columns: whether the result has a column axis.
+        may_prepack: whether the right operand is a swappable weight that may arrive in panels.
     """
 
     dtype: str
@@ -61,6 +82,7 @@ class Product:
     left: Matrix
     right: Matrix
     has_columns: bool = True
+    may_prepack: bool = False
 
     @classmethod
     def of_kernel(cls, kernel: Kernel) -> Product:
@@ -68,6 +90,7 @@ class Product:
         step = kernel.group.steps[0]
         x, y = step.operands
         space, dtype, depth = shape_of(step.result), dtype_of(step.result), shape_of(x)[-1]
+        is_prepackable = _may_prepack(y, kernel)
         left, right = Matrix.of(kernel, x), Matrix.of(kernel, y)
         if step.op == "nn.dense":
             right = right.transposed()
@@ -85,7 +108,8 @@ class Product:
         first, row_step = next((axis, apart) for axis, apart in enumerate(steps) if apart is not None)
         left = replace(left, batch_dims=lead[:first], batch_strides=strides[:first], row_step=row_step)
         right = replace(right, batch_dims=(), batch_strides=())
-        return cls(dtype, lead[:first], product(lead[first:]), space[-1], depth, left, right)
+        rows = product(lead[first:])
+        return cls(dtype, lead[:first], rows, space[-1], depth, left, right, may_prepack=is_prepackable)
 
     def position(self, index: c.Expression) -> tuple[c.Block, tuple[c.Variable, ...]]:
         """Return the statements declaring the batch position of a row-major index, and the declared variables."""
@@ -116,6 +140,11 @@ class Product:
     def has_ragged_columns(self, lanes: int) -> bool:
         """Return whether the last columns may not fill a vector."""
         return self.known_columns is None or self.known_columns % lanes != 0
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the right operand is a single matrix known before all calls, so that its panels cost no call."""
+        return self.weights is not None or self.may_prepack
 
     @property
     def weights(self) -> Constant | None:

@@ -41,9 +41,9 @@ _FEW_ROWS, _ROWS_AT_ONCE, _ROWS_WAITING = 12, 48, 192
 _NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
 """Bytes sure to stay in the nearest cache, or in the next cache, while a kernel runs."""
 
-_MOST_STREAMED_ROWS, _STREAMS, _LEAST_STREAMS, _LEAST_ITEMS = 6, 4, 3, 4
-"""Rows for which reading a large right operand takes longer than multiplying; panels read at a time, at most and at
-least; and items left for threads."""
+_MOST_STREAMED_ROWS, _STREAMS, _LEAST_STREAMS, _STREAMED_VECTORS, _LEAST_ITEMS = 6, 4, 3, 8, 3
+"""Rows for which reading a large right operand takes longer than multiplying; narrow panels read at a time, at most and
+at least; vectors of wide panels read at a time; and items left for threads."""
 
 _ROWS_OF_DOTS = 16
 """Rows, or columns, for which a search tries dot products."""
@@ -67,7 +67,7 @@ class RightOperand(StrEnum):
     """The source of the panels of the right operand.
 
     Attributes:
-        CONSTANT: weights, packed during code generation.
+        CONSTANT: weights, packed during code generation; swappable weights, packed when the value is known.
         IN_PLACE: the operand unchanged, columns side by side; last columns not filling a vector are packed.
         PACKED: scratch memory; each item packs a panel, for all rows of a matrix.
         PACKED_APART: scratch memory; a separate loop packs all panels of the only matrix.
@@ -127,7 +127,7 @@ class PanelSchedule(SizedSchedule):
             "panels hold floats": p.dtype in FLOATS,
             "rows divide into full chunks": all_meet or self.outer % self.chunk == 0,
             "an item packing a panel computes all rows": all_meet or not self.packs_inside(p, unit),
-            "constant panels hold weights": right is not RightOperand.CONSTANT or p.weights is not None,
+            "constant panels hold weights": right is not RightOperand.CONSTANT or p.has_weights,
             "columns read in place are contiguous": right is not RightOperand.IN_PLACE or p.right.column_step == 1,
             "panels packed apart belong to a single matrix": right is not RightOperand.PACKED_APART or p.batch == (),
             "panels at once are whole constants, and meet few rows": self.panels_at_once == 1 or self._has_few_rows(p),
@@ -215,7 +215,7 @@ def choose(p: Product, unit: VectorUnit) -> PanelSchedule | DotSchedule | Stretc
     if p.dtype not in FLOATS:
         return StretchSchedule(_AT_HAND)
     has_few_columns = p.known_columns is not None and p.known_columns <= _FEW_DOT_COLUMNS
-    has_few_rows = p.weights is None and p.known_rows is not None and p.known_rows <= _FEW_DOT_ROWS
+    has_few_rows = not p.has_weights and p.known_rows is not None and p.known_rows <= _FEW_DOT_ROWS
     if p.right.row_step == 1 and p.left.column_step == 1 and (has_few_columns or has_few_rows):
         return _choose_dots(p, unit)
     return _choose_panels(p, unit)
@@ -243,7 +243,7 @@ def _choose_panels(p: Product, unit: VectorUnit) -> PanelSchedule:
     # Rows staying in the cache meet all panels, if the panels do not stay.
     stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
     outer = chunk if is_cached else max(1, stay // chunk) * chunk
-    if p.weights is not None:
+    if p.has_weights:
         right = RightOperand.CONSTANT
     elif p.right.column_step == 1 and (has_few_rows or (is_near and not p.has_ragged_columns(unit.lanes(p.dtype)))):
         right = RightOperand.IN_PLACE
@@ -274,13 +274,19 @@ def _with_streams(schedule: PanelSchedule, p: Product, unit: VectorUnit) -> Pane
             return schedule
         most = max((size for size in range(1, 2 * _STREAMS + 1) if unit.rows_for(size) >= rows), default=1)
         return replace(schedule, vectors=max(schedule.vectors, min(most, needed)))
-    if schedule.right is not RightOperand.CONSTANT or room < _LEAST_STREAMS:
+    if schedule.right is not RightOperand.CONSTANT:
         return schedule
-    vectors = min(2 if rows == 1 else 1, needed)
     nbytes = p.depth * columns * dtype_info(p.dtype).itemsize
     items = 1 if isinstance(nbytes, int) and nbytes <= _NEAR_NBYTES else _LEAST_ITEMS
-    streams = max(1, min(_STREAMS, room // vectors, needed // vectors // items))
-    return schedule if streams == 1 else replace(schedule, vectors=vectors, panels_at_once=streams)
+
+    def streams(vectors: int, most: int) -> int:
+        return max(1, min(most, room // vectors, needed // vectors // items))
+
+    # With panels as for many rows, both products share the packed weights: prompt and step of a decoder, for example.
+    if room // schedule.vectors > 1:
+        return replace(schedule, panels_at_once=streams(schedule.vectors, _STREAMED_VECTORS // schedule.vectors))
+    narrow = streams(1, _STREAMS) if room >= _LEAST_STREAMS else 1
+    return schedule if narrow == 1 else replace(schedule, vectors=1, panels_at_once=narrow)
 
 
 def panel_vectors(unit: VectorUnit, dtype: str, columns: Dim) -> tuple[int, int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope, c_suffix
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import ceildiv, product
-from byoc_core.ir import Binding
+from byoc_core.ir import Binding, Value
 
 from byoc_ccompiler.family import Access, KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
@@ -33,9 +35,18 @@ from byoc_ccompiler.size_checks import require_broadcast
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["FAMILY"]
+__all__ = ["FAMILY", "read_as_matrices"]
 
 _OPS, _ZERO = frozenset({"nn.dense", "matmul"}), c.Size(0)
+
+
+def read_as_matrices(steps: Sequence[Step], results: Sequence[Value]) -> frozenset[Value]:
+    """Return the values read once, as the matrix on the right of a product, and nowhere else."""
+    reads = Counter(operand for step in steps for operand in step.operands)
+    reads.update(results)
+    products = [step for step in steps if step.op in _OPS]
+    matrices = {step.operands[1] for step in products if len(shape_of(step.operands[1])) == 2}
+    return frozenset(value for value in matrices if reads[value] == 1)
 
 
 def _write(kernel: Kernel) -> None:
