@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import byoc_core
 import numpy as np
@@ -155,19 +153,3 @@ def test_a_tied_embedding_is_packed_beside_its_table() -> None:
     found = VirtualMachine(executable)["main"](np.arange(5))
     reference = values["table"][:5].astype(np.float64) @ values["table"].T
     np.testing.assert_allclose(found, reference, rtol=1e-4, atol=1e-4)
-
-
-def test_the_c_runtime_reads_packed_weights(tmp_path: Path) -> None:
-    byoc_rt = pytest.importorskip("byoc_rt")
-    from rt.tests.runner import NativeLibrary
-
-    module, shapes = perceptron(3, [32, 80, 48], ["matmul", "nn.dense"])  # a full panel and a narrower one
-    executable = build(declare_weights(module, draw(shapes, 0)))
-    swapped = executable.with_weights(draw(shapes, 1))
-    x = np.random.default_rng(2).standard_normal((3, 32)).astype(np.float32)
-    library = NativeLibrary(Path(os.environ.get("BYOC_RT_LIBRARY") or byoc_rt.library_path()))
-    for item in (executable, swapped):
-        item.save(tmp_path / "model.byoc")
-        (found,) = library.load(tmp_path / "model.byoc")["main"](x)
-        np.testing.assert_array_equal(found, VirtualMachine(item)["main"](x))
-    assert packed_names(swapped) == set(shapes)

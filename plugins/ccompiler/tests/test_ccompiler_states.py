@@ -8,9 +8,7 @@ from typing import Any
 
 import byoc_core
 import numpy as np
-import pytest
 from byoc_core import VirtualMachine, parse
-from byoc_core.errors import CodegenError
 from byoc_core.ir import IRModule
 from byoc_core.transform import KeepStates, evaluate_function
 from byoc_core.vm import Call, CallKind
@@ -82,12 +80,3 @@ def test_no_kernel_copies_a_cache() -> None:
     caches = {number for state in main.states for number in (state.param, len(main.params) + state.result)}
     readers = [call for call in main.code if isinstance(call, Call) and call.kind is CallKind.EXTERN]
     assert [not caches.isdisjoint(call.args) for call in readers] == [False, False, True]
-
-
-def test_exported_c_names_states_of_unknown_sizes_as_the_reason(tmp_path: Path) -> None:
-    executable = byoc_core.build(parse(AVERAGE), ["ccompiler"])
-    with pytest.raises(CodegenError, match="the state `h`, of a size unknown before the first call"):
-        executable.export_c(tmp_path, max_sizes={"n": 4})
-    caches = byoc_core.build(cache_module(), ["ccompiler"])
-    with pytest.raises(CodegenError, match="the state `past_k`, of a size unknown before the first call"):
-        caches.export_c(tmp_path)

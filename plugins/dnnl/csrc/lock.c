@@ -52,6 +52,7 @@ static void in_parent(void) {
 /* The threads waiting for the conditions do not exist in the child. */
 static void in_child(void) {
   atomic_store(&num_forks, 0);
+  atomic_store(&num_inside, 0); /* a thread about to see the fork had counted itself */
   is_empty = is_open = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
   byoc_unlock();
 }

@@ -25,7 +25,7 @@ from byoc_dnnl.extension import extension, extension_status
 from byoc_dnnl.handles import Primitive
 from byoc_dnnl.library import load_library
 from byoc_dnnl.lowerings.epilogue import _Search
-from byoc_dnnl.plan import Step
+from byoc_dnnl.plan import Plan, Step
 from byoc_dnnl.planner import Planner
 from byoc_dnnl.program import Program
 from hypothesis import given, settings
@@ -250,23 +250,71 @@ class _Outcomes:
 def test_a_primitive_to_be_kept_is_kept_after_a_refusal() -> None:
     need_avx512()
     built, canceled = convolution(), list[Creation]()
-    cancel = Creation.cancel
+    close = Creation.close
 
-    def cancel_late(self: Creation) -> None:
+    def close_late(self: Creation) -> None:
         canceled.append(self)
         self._queue = _Outcomes(self._queue, lambda outcomes: outcomes)  # type: ignore[assignment]
-        cancel(self)
+        close(self)
 
     with pytest.MonkeyPatch.context() as patch:
         original = Planner.plan
         patch.setattr(Planner, "plan", lambda self: original(self) and "refused")
-        patch.setattr(Creation, "cancel", cancel_late)
+        patch.setattr(Creation, "close", close_late)
         assert built._best_plan(2, built._forms.at({"n": 11})) is None
     recipes = {desc.recipe for creation in canceled for desc in creation._added}
     assert len(canceled) == 2  # a strict plan, and another
     assert recipes
     assert recipes <= {None, *primitive_cache._PRIMITIVES}
     assert recipes != {None}
+
+
+def test_primitives_are_kept_if_the_weights_cannot_be_packed() -> None:
+    need_avx512()
+    built = convolution()
+    closed = list[Creation]()
+    close = Creation.close
+
+    def close_late(self: Creation) -> None:
+        closed.append(self)
+        self._queue = _Outcomes(self._queue, lambda outcomes: outcomes)  # type: ignore[assignment]
+        close(self)
+
+    choice = built._best_plan(2, built._forms.at({"n": 13}))
+    assert choice is not None
+    assert choice.creation is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Creation, "close", close_late)
+        patch.setattr(Plan, "lay_out", lambda _: (_ for _ in ()).throw(MemoryError("a test")))
+        with pytest.raises(MemoryError, match="a test"):
+            built._build(2, choice)
+    recipes = {desc.recipe for creation in closed for desc in creation._added} - {None}
+    assert recipes
+    assert recipes <= set(primitive_cache._PRIMITIVES)
+
+
+@pytest.mark.parametrize("is_added", [False, True])
+def test_an_interrupted_planner_raises_the_interrupt(*, is_added: bool) -> None:
+    region = layers()
+
+    class Interrupted(_Outcomes):
+        def add(self, address: int, desc: object) -> None:
+            if is_added:
+                super().add(address, desc)
+            raise KeyboardInterrupt
+
+    add = Creation.add
+
+    def add_once(self: Creation, step: Step) -> None:
+        if not isinstance(self._queue, Interrupted):
+            self._queue = Interrupted(self._queue, lambda outcomes: outcomes)  # type: ignore[assignment]
+        add(self, step)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Creation, "add", add_once)
+        with pytest.raises(KeyboardInterrupt):
+            program_of(region, 311, 2)
+    assert program_of(region, 311, 2) is not None
 
 
 def test_a_planner_that_raises_leaves_no_thread() -> None:

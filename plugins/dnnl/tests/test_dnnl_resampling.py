@@ -104,9 +104,10 @@ def test_refusals(attrs: dict[str, Any], text: str) -> None:
 def test_results_larger_than_the_caches_may_start_anywhere(method: str, order: tuple[int, ...] | None) -> None:
     """oneDNN writes these by instructions that fault at addresses not divisible by 64: a copy follows."""
     shape, attrs = (2, 16, 64, 64), {"axes": (2, 3), "sizes": (128, 128), "method": method}
-    region, small = _region(shape, attrs, order), _region((2, 16, 9, 8), attrs | {"sizes": (18, 16)}, order)
+    region, small = _region(shape, attrs, order), _region((2, 16, 4, 4), attrs | {"sizes": (8, 8)}, order)
     steps, small_steps = (_steps_behind_resize(source) for source in (region.source, small.source))
-    assert [*small_steps, "reorder"] == steps or (order is not None and small_steps == steps == ["reorder"])
+    assert steps == ["reorder"]
+    assert small_steps == ([] if order is None else ["reorder"])  # behind channels last a copy follows anyway
     source = shape if order is None else tuple(shape[order.index(axis)] for axis in range(4))
     image = np.random.default_rng(0).standard_normal(source).astype(np.float32)
     buffer = np.empty(2 * 16 * 128 * 128 + 16, np.float32)

@@ -291,3 +291,21 @@ def test_the_devices_of_a_driver_share_a_context() -> None:
     platforms = [device._device.platform for device in found]  # type: ignore[attr-defined]
     pairs = [(one, two) for one in range(len(found)) for two in range(len(found))]
     assert all(found[one].copies_to(found[two]) == (platforms[one] == platforms[two]) for one, two in pairs)
+
+
+def test_devices_that_cannot_be_opened_together_have_contexts_of_their_own(
+    parts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = cl.Context
+
+    def open_single(devices: list[Any]) -> Any:
+        if len(devices) > 1:
+            raise cl.RuntimeError("clCreateContext", "a device is in use", cl.status_code.DEVICE_NOT_AVAILABLE)
+        return opened(devices)
+
+    monkeypatch.setattr(cl, "Context", open_single)
+    context = SharedContext(parts)
+    devices = [CountedDevice(part, index, context) for index, part in enumerate(parts)]
+    assert not devices[0].copies_to(devices[1])
+    assert devices[0].copies_to(devices[0])
+    assert devices[0]._context == context.open(parts[0])

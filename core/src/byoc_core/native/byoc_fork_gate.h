@@ -30,7 +30,10 @@ static inline void byoc_before_fork(void) {
 static inline void byoc_after_fork(void) { atomic_fetch_sub(&byoc_num_forks, 1); }
 
 /* Other forking threads do not exist in the child. */
-static inline void byoc_in_child(void) { atomic_store(&byoc_num_forks, 0); }
+static inline void byoc_in_child(void) {
+  atomic_store(&byoc_num_forks, 0);
+  atomic_store(&byoc_num_inside, 0); /* a thread about to see the fork had counted itself */
+}
 
 static inline void byoc_register_gate(void) {
   (void)pthread_atfork(byoc_before_fork, byoc_after_fork, byoc_in_child); /* out of memory: no gate */

@@ -30,7 +30,6 @@ static void create_next(CreationQueue *queue) {
     return;
   }
   const int32_t index = queue->first_waiting++;
-  queue->creations[index].state = BEGUN;
   const void *desc = queue->creations[index].desc;
   byoc_unlock();
   void *primitive = NULL;
@@ -39,8 +38,6 @@ static void create_next(CreationQueue *queue) {
   Creation *creation = &queue->creations[index]; /* perhaps moved meanwhile */
   creation->primitive = status ? NULL : primitive;
   creation->status = status;
-  creation->state = CREATED;
-  if (has_threads(queue)) (void)pthread_cond_broadcast(&queue->changed);
   byoc_unlock();
 }
 
@@ -100,7 +97,7 @@ static int grow(CreationQueue *queue) {
 int byoc_add_creation(CreationQueue *queue, const void *desc) {
   byoc_lock();
   const int status = grow(queue);
-  if (!status) queue->creations[queue->num_creations++] = (Creation){.desc = desc, .state = WAITING};
+  if (!status) queue->creations[queue->num_creations++] = (Creation){.desc = desc};
   const int32_t num_waiting = queue->num_creations - queue->first_waiting;
   if (has_threads(queue)) (void)pthread_cond_broadcast(&queue->changed);
   byoc_unlock();
@@ -111,7 +108,7 @@ int byoc_add_creation(CreationQueue *queue, const void *desc) {
 
 void byoc_cancel_creations(CreationQueue *queue) {
   byoc_lock();
-  while (has_waiting(queue)) queue->creations[queue->first_waiting++].state = CANCELED;
+  queue->first_waiting = queue->num_creations;
   byoc_unlock();
 }
 

@@ -18,11 +18,8 @@ typedef struct {
 typedef struct {
   const void *desc;
   void *primitive; /* owned until taken */
-  int32_t state, status;
+  int32_t status;
 } Creation;
-
-/* States of a creation; a canceled creation never begins. */
-enum { WAITING, BEGUN, CREATED, CANCELED };
 
 enum { MAX_CREATING_THREADS = 8 };
 

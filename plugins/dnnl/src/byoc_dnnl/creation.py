@@ -60,6 +60,7 @@ class Creation:
         self._seen: dict[object, PrimitiveDesc] = {}
         self._postponed: list[PrimitiveDesc] = []
         self._added: list[PrimitiveDesc] = []
+        self._is_finished = False
 
     def add(self, step: Step) -> None:
         """Create the primitive of a step, unless an equal step has a primitive already."""
@@ -73,8 +74,8 @@ class Creation:
             self._ns += estimate_ns(step)
         if self._ns >= SMALL_NS and self._postponed:
             for postponed in self._postponed:
+                self._added.append(postponed)  # first, in case the thread is interrupted in between
                 self._queue.add(postponed.pointer.value or 0, postponed)
-            self._added += self._postponed
             self._postponed.clear()
 
     def finish(self) -> list[Primitive]:
@@ -83,16 +84,22 @@ class Creation:
         Raises:
             ExecutionError: oneDNN failed to create a primitive.
         """
+        self._is_finished = True
         return self._take(self._queue.finish())
 
-    def cancel(self) -> None:
-        """Cancel all creations not yet begun. Primitives with a recipe are kept, since freeing them leaks memory."""
-        self._take([(address, 0) for address, _ in self._queue.finish(True)])
+    def close(self) -> None:
+        """Cancel all creations not yet begun, unless finished.
+
+        Primitives with a recipe are kept, since freeing them leaks memory.
+        """
+        if not self._is_finished:
+            self._is_finished = True
+            self._take([(address, 0) for address, _ in self._queue.finish(True)])
 
     def _take(self, created: list[tuple[int, int]]) -> list[Primitive]:
         """Return the primitives at the addresses, and find them by their descriptors from now on."""
         api, primitives = self._engine.api, []
-        for desc, (address, _) in zip(self._added, created, strict=True):
+        for desc, (address, _) in zip(self._added, created, strict=False):  # of an interrupted thread, without the last
             if address:
                 primitives.append(keep_primitive(desc, Primitive.owned(api, ctypes.c_void_p(address))))
         for _, status in created:

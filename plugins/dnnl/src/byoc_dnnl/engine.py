@@ -260,10 +260,14 @@ class Region:
 
     def _build(self, number: int, choice: ThreadedPlan) -> Program:
         engine, plan = open_engine(), choice.plan
-        with engine.threads(choice.num_threads):
-            computed = {digest: compute() for digest, compute in plan.constants.items()}
-            constants, is_serial = {**self._constants, **computed}, choice.num_threads < number
-            return Program(engine, plan, constants, is_serial=is_serial, creation=choice.creation)
+        try:
+            with engine.threads(choice.num_threads):
+                computed = {digest: compute() for digest, compute in plan.constants.items()}
+                constants, is_serial = {**self._constants, **computed}, choice.num_threads < number
+                return Program(engine, plan, constants, is_serial=is_serial, creation=choice.creation)
+        finally:
+            if choice.creation is not None:
+                choice.creation.close()
 
 
 class _CachedProgram:

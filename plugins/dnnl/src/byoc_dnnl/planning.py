@@ -66,7 +66,7 @@ def best_plan(
             ).plan()
         finally:
             if creation is not None and isinstance(found, str):
-                creation.cancel()
+                creation.close()
         return None if isinstance(found, str) else ThreadedPlan(found, num_threads, creation)
 
     def plan_for(num_threads: int) -> ThreadedPlan | None:

@@ -104,6 +104,8 @@ class OpenClEvent:
 class SharedContext:
     """The OpenCL context of some devices of a driver, opened by the first use: devices of a context copy directly.
 
+    If the driver cannot open all devices together, each device has a context of its own.
+
     Args:
         devices: the devices, or parts of devices.
     """
@@ -111,14 +113,20 @@ class SharedContext:
     def __init__(self, devices: Sequence[cl.Device]) -> None:
         self._devices = list(devices)
         self._lock = threading.Lock()
-        self._opened: cl.Context | None = None
+        self._opened: dict[cl.Device, cl.Context] = {}
 
-    def open(self) -> cl.Context:
-        """Return the context."""
+    def open(self, device: cl.Device) -> cl.Context:
+        """Return the context of one of the devices."""
         with self._lock:
-            if self._opened is None:
-                self._opened = cl.Context(self._devices)
-            return self._opened
+            if not self._opened:
+                try:
+                    self._opened = dict.fromkeys(self._devices, cl.Context(self._devices))
+                except cl.Error:  # a device in use by another process, say
+                    if len(self._devices) == 1:
+                        raise
+            if device not in self._opened:
+                self._opened[device] = cl.Context([device])
+            return self._opened[device]
 
 
 class OpenClDevice(Device):
@@ -162,7 +170,7 @@ class OpenClDevice(Device):
     @property
     def _context(self) -> cl.Context:
         self._check_process()
-        return self._shared.open()
+        return self._shared.open(self._device)
 
     def _check_process(self) -> None:
         """Check for use in a forked child: drivers and their threads do not survive a fork."""
@@ -268,7 +276,7 @@ class OpenClDevice(Device):
 
     def copies_to(self, peer: Device) -> bool:
         """Return whether another device has the same context."""
-        return isinstance(peer, OpenClDevice) and peer._shared is self._shared
+        return isinstance(peer, OpenClDevice) and peer._context == self._context
 
     def copy_to_peer(
         self, source: DeviceTensor, stream: object, peer: Device, target: DeviceTensor, peer_stream: object

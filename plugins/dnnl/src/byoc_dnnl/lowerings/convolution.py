@@ -127,6 +127,8 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
     image_view = None if has_groups or factors.left_dtype != image.desc.dtype else form.axes.to_primitive(image.desc)
     image_layout = image_view if image_view is not None and stays_in_blocks(planner, image_view, form.target) else None
 
+    is_usual = factors.scales is None and not image.desc.is_blocked()
+
     def numbered(layout: Layout, post_ops: Sequence[PostOp], number: int) -> PrimitiveDesc | None:
         source_desc = layout(form.source, factors.left_dtype)
         weights = planner.any_layout(form.weights.desc.sizes, factors.right_dtype)
@@ -162,7 +164,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
         partial(form.to_value, planner),
         head=head,
         accepts_quantize=factors.scales is not None,
-        usual=planner.channels_last(form.target, target_dtype) if factors.scales is None else None,
+        usual=planner.channels_last(form.target, target_dtype) if is_usual else None,
     )
 
 

@@ -211,8 +211,8 @@ class _Search:
     def whole_chain(self, usual: MemoryDesc) -> _Found | None:
         """Return all links, if the primitive is of oneDNN's best family and writes the usual layout; or ``None``.
 
-        All members of the family compute the same post-ops, so the primitive without links is a member too, and need
-        not be described.
+        The members of the family compute the same post-ops. So the primitive without links is nearly always a member
+        too, and is not described.
         """
         desc = self.to_value(usual)
         links = [] if desc is None else _links_after(self.calls, self.planner, desc, self.to_primitive)

@@ -29,9 +29,10 @@ _NEAREST = Algorithm.RESAMPLING_NEAREST
 _MAX_SPATIAL = 3
 _MOST_OFF = 2.0**-22
 """The largest permitted distance from the op's coordinate: two units of float32, like the rounding of the weights."""
-_MOST_UNALIGNED_NBYTES = 1 << 18
-"""Bytes of operand and result up to which the result may start anywhere. Tensors larger than the third cache, which is
-larger everywhere, are written by oneDNN past the caches: by `vmovntps`, which faults outside of multiples of 64."""
+_MOST_UNALIGNED_NBYTES = 1 << 14
+"""Bytes of operand and result up to which the result may start anywhere. Tensors larger than a core's share of the
+third cache are written past the caches: by `vmovntps`, which faults outside of multiples of 64. Virtual machines of
+many cores may state shares below 256 KiB."""
 _COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "half_pixel_or_first", "half_pixel_for_nearest"),
     *("align_corners", "asymmetric"),
