@@ -1,0 +1,114 @@
+"""Values of states that move between Python's machine and the native machine: many moves, interrupted moves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from byoc_core import VirtualMachine
+from byoc_core.artifact import Executable
+from byoc_core.native.toolchain import Toolchain
+from byoc_core.plugin.installation import using
+from byoc_core.vm import Builtin, Program, Ret
+from byoc_core.vm.program import StateSlot
+
+from core.tests.native_machine_installation import installation_with_machines
+from rt.tests.test_sessions import load_saved
+from rt.tests.written_programs import builtin, function_of, spec
+
+pytestmark = pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler")
+
+NDArray = npt.NDArray[Any]
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> Iterator[None]:
+    """Install the library under test as the only native machine."""
+    with using(installation_with_machines({"rt": "rt.tests.machine_under_test:find_library"})):
+        yield
+
+
+def memory(folder: Path) -> Executable:
+    """Return a function with the old value as the result, and the input as the new value."""
+    code = [builtin(Builtin.COPY, [1], [2]), builtin(Builtin.COPY, [0], [3]), Ret((2, 3))]
+    params, results = [spec("x", 4), spec("old", 4)], [spec("y", 4), spec("new", 4)]
+    function = function_of(params, results, code, states=[StateSlot(1, 1)])
+    return load_saved(Executable(Program((function,)), [], is_own=True), folder)
+
+
+def vector(first: float) -> NDArray:
+    return np.array([first, 2, 3, 4], np.float32)
+
+
+# ---- Many moves ------------------------------------------------------------------------------------------------------
+
+MOVES = """
+import gc
+import sys
+
+import byoc_core
+import numpy as np
+from byoc_core.plugin.installation import using
+
+from core.tests.native_machine_installation import installation_with_machines
+from rt.tests.test_sessions_memory import STATM, resident_nbytes
+
+with using(installation_with_machines({"rt": "rt.tests.machine_under_test:find_library"})):
+    machine = byoc_core.VirtualMachine(byoc_core.load(sys.argv[1]), machine="native")
+main, state = machine["main"], machine.new_state()
+assert main.machine.name == "native"
+x = {"x": np.ones(4, np.float32)}
+
+
+def move(count):
+    for _ in range(count):
+        machine.run("main", x, state=state)
+        state["old"]
+
+
+move(1_000)
+before = resident_nbytes() if STATM.exists() else 0
+move(200_000)
+grown = resident_nbytes() - before if STATM.exists() else 0
+assert np.array_equal(state["old"], x["x"])
+machine.run("main", x, state=state)
+del state
+gc.collect()
+print("ended", grown)
+"""
+
+
+def test_many_moves_leave_no_memory_and_no_chain(tmp_path: Path) -> None:
+    """A chain of arrays around arrays, one for each move, would overflow the stack when freed."""
+    memory(tmp_path).save(tmp_path / "moves.byoc")
+    found = subprocess.run(
+        [sys.executable, "-c", MOVES, str(tmp_path / "moves.byoc")], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    text, grown = found.stdout.split()
+    assert text == "ended"
+    assert int(grown) < 5_000_000
+
+
+def test_a_given_array_comes_back_as_itself(tmp_path: Path) -> None:
+    machine = VirtualMachine(memory(tmp_path), machine="native")
+    state: Any = machine.new_state()
+    machine.run("main", {"x": vector(1)}, state=state)
+    assert np.array_equal(state["old"], vector(1))
+    first = state._buffers[0]
+    machine.run("main", {"x": vector(7)}, state=state)
+    assert state._buffers is None
+    assert np.array_equal(state["old"], vector(7))
+    assert state._buffers[0] is first
+    # values given without being taken first: an interrupt may lie in between
+    native, given = state._native, vector(9)
+    native.give((first,), (0,))
+    native.give((given,), (0,))
+    assert native.take()[1][0] is given
+    assert sys.getrefcount(given) == 2
