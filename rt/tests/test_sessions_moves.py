@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pytest
 from byoc_core import VirtualMachine
 from byoc_core.artifact import Executable
+from byoc_core.errors import CallError
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.plugin.installation import using
-from byoc_core.vm import Builtin, Program, Ret
+from byoc_core.vm import Builtin, Instruction, Program, Ret
 from byoc_core.vm.program import StateSlot
 
 from core.tests.native_machine_installation import installation_with_machines
@@ -36,7 +37,7 @@ def _installed() -> Iterator[None]:
 
 def memory(folder: Path) -> Executable:
     """Return a function with the old value as the result, and the input as the new value."""
-    code = [builtin(Builtin.COPY, [1], [2]), builtin(Builtin.COPY, [0], [3]), Ret((2, 3))]
+    code: list[Instruction] = [builtin(Builtin.COPY, [1], [2]), builtin(Builtin.COPY, [0], [3]), Ret((2, 3))]
     params, results = [spec("x", 4), spec("old", 4)], [spec("y", 4), spec("new", 4)]
     function = function_of(params, results, code, states=[StateSlot(1, 1)])
     return load_saved(Executable(Program((function,)), [], is_own=True), folder)
@@ -110,5 +111,35 @@ def test_a_given_array_comes_back_as_itself(tmp_path: Path) -> None:
     native, given = state._native, vector(9)
     native.give((first,), (0,))
     native.give((given,), (0,))
-    assert native.take()[1][0] is given
+    taken = native.take()[1]
+    assert taken is not None
+    assert taken[0] is given
+    del taken
     assert sys.getrefcount(given) == 2
+
+
+# ---- Overlapping buffers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_overlapping_buffers_are_refused_as_by_python(tmp_path: Path, is_whole: bool) -> None:
+    code: list[Instruction] = [builtin(Builtin.COPY, [0], [2]), builtin(Builtin.COPY, [1], [3])]
+    code += [builtin(Builtin.COPY, [0], [4]), Ret((2, 3, 4))]
+    params, results = [spec("x", 4), spec("old", 4)], [spec("y", 4), spec("z", 4), spec("new", 4)]
+    function = function_of(params, results, code, states=[StateSlot(1, 2)])
+    executable = load_saved(Executable(Program((function,)), [], is_own=True), tmp_path)
+    for name in ("python", "native"):
+        machine = VirtualMachine(executable, machine=name)
+        state = machine.new_state()
+        machine.run("main", {"x": vector(1)}, state=state)
+        buffer = np.zeros(6, np.float32)
+        out = {"y": buffer[:4], "z": buffer[:4] if is_whole else buffer[2:]}
+        with pytest.raises(CallError, match="output 1 `z`.*overlaps another output.*output 0 `y`"):
+            machine.run("main", {"x": vector(7)}, out=out, state=state)
+        assert not buffer.any()
+        assert np.array_equal(state["old"], vector(1))
+        x = np.arange(8, dtype=np.float32)  # a buffer may share the memory of an input
+        out = {"y": x[2:6], "z": np.empty(4, np.float32)}
+        machine.run("main", {"x": x[:4]}, out=out, state=state)
+        assert np.array_equal(x, [0, 1, 0, 1, 2, 3, 6, 7])
+        assert np.array_equal(out["z"], vector(1))
