@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from byoc_core.native.toolchain import Toolchain
 from byoc_core.plugin.installation import using
 from byoc_core.vm import Builtin, Instruction, Program, Ret
 from byoc_core.vm.program import StateSlot
+from byoc_core.vm.state import State
 
 from core.tests.native_machine_installation import installation_with_machines
 from rt.tests.test_sessions import load_saved
@@ -134,7 +136,7 @@ def test_overlapping_buffers_are_refused_as_by_python(tmp_path: Path, is_whole: 
         machine.run("main", {"x": vector(1)}, state=state)
         buffer = np.zeros(6, np.float32)
         out = {"y": buffer[:4], "z": buffer[:4] if is_whole else buffer[2:]}
-        with pytest.raises(CallError, match="output 1 `z`.*overlaps another output.*output 0 `y`"):
+        with pytest.raises(CallError, match=r"output 1 `z`.*overlaps another output.*output 0 `y`"):
             machine.run("main", {"x": vector(7)}, out=out, state=state)
         assert not buffer.any()
         assert np.array_equal(state["old"], vector(1))
@@ -143,3 +145,86 @@ def test_overlapping_buffers_are_refused_as_by_python(tmp_path: Path, is_whole: 
         machine.run("main", {"x": x[:4]}, out=out, state=state)
         assert np.array_equal(x, [0, 1, 0, 1, 2, 3, 6, 7])
         assert np.array_equal(out["z"], vector(1))
+
+
+# ---- Interrupted moves -----------------------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """The native values of a state; an event follows each take, before Python has the values."""
+
+    def __init__(self, native: Any, event: Callable[[], None]) -> None:
+        self._native, self._event = native, event
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def take(self) -> Any:
+        taken = self._native.take()
+        self._event()
+        return taken
+
+
+def begun(folder: Path) -> tuple[VirtualMachine, Any]:
+    """Return a machine with a state whose values the native machine has."""
+    machine = VirtualMachine(memory(folder), machine="native")
+    machine.run("main", {"x": vector(1)})
+    return machine, machine.state()
+
+
+def assert_spoiled_until_reset(machine: VirtualMachine) -> None:
+    for use in (lambda: machine.run("main", {"x": vector(2)}), lambda: machine.state()["old"], machine.state().fork):
+        with pytest.raises(CallError, match="is spoiled: an earlier call did not end"):
+            use()
+    machine.state().reset()
+    assert not np.any(machine.run("main", {"x": vector(2)}))
+    assert np.array_equal(machine.run("main", {"x": vector(3)}), vector(2))
+
+
+def test_values_lost_by_an_interrupt_spoil_the_state(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    machine, state = begun(tmp_path)
+    native = state._native
+    state._native = Interrupted(native, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        state["old"]
+    state._native = native
+    assert_spoiled_until_reset(machine)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_values_lost_by_a_fork_spoil_the_state_of_the_child(tmp_path: Path) -> None:
+    statuses = []
+
+    def fork() -> None:
+        child = os.fork()
+        if not child:  # pragma: no cover - another process
+            state._native = native
+            try:
+                assert_spoiled_until_reset(machine)
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        statuses.append(os.waitpid(child, 0)[1])
+
+    machine, state = begun(tmp_path)
+    native = state._native
+    state._native = Interrupted(native, fork)
+    assert np.array_equal(state["old"], vector(1))
+    assert statuses == [0]
+
+
+def test_an_interrupt_amid_the_return_of_values_spoils_the_state(tmp_path: Path) -> None:
+    machine, state = begun(tmp_path)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(State, "_own_sizes", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            state["old"]
+    assert_spoiled_until_reset(machine)

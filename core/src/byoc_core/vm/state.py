@@ -509,15 +509,17 @@ class State:
             is_spoiled, buffers, lengths, moved_nbytes = self._native.take()
         except RuntimeError:
             raise self._in_use() from None
-        self._is_native = False
-        self._moved_nbytes += moved_nbytes
-        self._is_spoiled = is_spoiled
+        # `_is_native` is last: after an interrupt before, or in a child forked before, a second take reports the state
+        # spoiled.
+        self._is_spoiled |= is_spoiled
         if buffers is None:
-            self._lengths = [0] * len(self._infos)
-            return
-        self._buffers, self._lengths = [*buffers], [*lengths]
-        values = [value for value in self._values(self._buffers) if isinstance(value, np.ndarray)]
-        self._sizes = self._own_sizes(self._check_values(self._where, values))
+            self._buffers, self._lengths, self._sizes = None, [0] * len(self._infos), {}
+        else:
+            self._buffers, self._lengths = [*buffers], [*lengths]
+            values = [value for value in self._values(self._buffers) if isinstance(value, np.ndarray)]
+            self._sizes = self._own_sizes(self._check_values(self._where, values))
+        self._moved_nbytes += moved_nbytes
+        self._is_native = False
 
     def _in_use(self) -> CallError:
         return CallError(
