@@ -189,7 +189,8 @@ class VirtualMachine:
             name: the name of the function.
             capacity: the rows of moving lengths for which room is made at once. With more rows, buffers are replaced by
                 buffers of twice the rows.
-            limit: the maximum rows of moving lengths; a longer value is an error, before anything runs.
+            limit: the maximum rows of moving lengths, at most 2**31 - 1; a longer value is an error, before anything
+                runs.
 
         Raises:
             CallError: there is no such function, or the function has no states.

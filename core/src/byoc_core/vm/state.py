@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_LENGTH", "State", "StateInfo"]
 
 MAX_LENGTH = 2**31 - 1
-"""The default limit of a moving length, in rows."""
+"""The maximum limit of a moving length, in rows, and the default."""
 
 _FIRST_ROWS = 16
 
@@ -87,7 +87,8 @@ class State:
         limit: the maximum rows of each moving length.
 
     Raises:
-        OptionsError: ``capacity`` or ``limit`` is no number of rows, or ``capacity`` is over ``limit``.
+        OptionsError: ``capacity`` or ``limit`` is no number of rows, ``limit`` is over :data:`MAX_LENGTH`, or
+            ``capacity`` is over ``limit``.
     """
 
     def __init__(
@@ -98,6 +99,8 @@ class State:
                 raise OptionsError(
                     name, "is no number of rows", got=repr(rows), expected=f"an integer, {least} or more"
                 )
+        if limit > MAX_LENGTH:
+            raise OptionsError("limit", "is over the maximum", got=limit, expected=f"at most {MAX_LENGTH}")
         if capacity > limit:
             raise OptionsError("capacity", "is over the limit", got=capacity, expected=f"at most {limit}")
         self._moved_nbytes = 0
