@@ -106,7 +106,7 @@ def test_a_given_array_comes_back_as_itself(tmp_path: Path) -> None:
     assert np.array_equal(state["old"], vector(1))
     first = state._buffers[0]
     machine.run("main", {"x": vector(7)}, state=state)
-    assert state._buffers is None
+    assert (state._is_native, state._buffers) == (True, None)
     assert np.array_equal(state["old"], vector(7))
     assert state._buffers[0] is first
     # values given without being taken first: an interrupt may lie in between
@@ -197,7 +197,7 @@ def test_values_lost_by_an_interrupt_spoil_the_state(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_values_lost_by_a_fork_spoil_the_state_of_the_child(tmp_path: Path) -> None:
-    statuses = []
+    statuses: list[int] = []
 
     def fork() -> None:
         child = os.fork()
@@ -228,3 +228,52 @@ def test_an_interrupt_amid_the_return_of_values_spoils_the_state(tmp_path: Path)
         with pytest.raises(KeyboardInterrupt):
             state["old"]
     assert_spoiled_until_reset(machine)
+
+
+# ---- Refused moves ---------------------------------------------------------------------------------------------------
+
+
+class Refusing:
+    """The native values of a state, or their machine; the first use of a method is refused by an error."""
+
+    def __init__(self, target: Any, method: str, error: Exception) -> None:
+        self._target, self._method, self._errors = target, method, [error]
+
+    def __getattr__(self, name: str) -> Any:
+        return self._refuse if name == self._method and self._errors else getattr(self._target, name)
+
+    def _refuse(self, *_: Any) -> None:
+        raise self._errors.pop()
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (RuntimeError("another thread holds the state"), "is in use by another call"),
+        (MemoryError(), "does not fit into memory of the native machine"),
+    ],
+)
+def test_a_refused_move_leaves_the_values_to_python(tmp_path: Path, error: Exception, text: str) -> None:
+    machine, state = begun(tmp_path)
+    assert np.array_equal(state["old"], vector(1))
+    state._native = Refusing(state._native, "give", error)
+    with pytest.raises(CallError, match=text) as caught:
+        machine.run("main", {"x": vector(2)})
+    assert caught.value.__cause__ is error
+    assert np.array_equal(state["old"], vector(1))
+    assert np.array_equal(machine.run("main", {"x": vector(2)}), vector(1))
+    assert np.array_equal(state["old"], vector(2))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no memory for a state"), MemoryError()])
+def test_a_native_machine_without_memory_leaves_the_values_to_python(tmp_path: Path, error: Exception) -> None:
+    machine = VirtualMachine(memory(tmp_path), machine="native")
+    main: Any = machine["main"]
+    main._native_states = Refusing(main._native_states, "new_state", error)
+    with pytest.raises(CallError, match="does not fit into memory of the native machine") as caught:
+        main(vector(1))
+    assert caught.value.__cause__ is error
+    with pytest.raises(CallError, match="no value of `old` before the first call"):
+        machine.state()["old"]
+    assert not np.any(main(vector(1)))
+    assert np.array_equal(main(vector(2)), vector(1))

@@ -389,10 +389,7 @@ class State:
         native = self._native
         if native is None or not self._is_native or self._native_owner is not owner:
             with self.calling(owner.infos):
-                if self._native is None or self._native_owner is not owner:
-                    self._native, self._native_owner = owner.new_state(self._capacity, self._limit), owner
-                native = self._native
-                native.give(None if self._buffers is None else tuple(self._buffers), tuple(self._lengths))
+                native = self._give_to(owner)
                 self._is_native, self._buffers, self._unused_buffers = True, None, None
         return native
 
@@ -501,6 +498,25 @@ class State:
         finally:
             self._holder = None
 
+    def _give_to(self, owner: NativeStates) -> NativeState:
+        """Give the values to a native machine; on an error, Python keeps the values.
+
+        Raises:
+            CallError: another call looks at the native values at this moment, or the values do not fit into memory.
+        """
+        try:
+            if self._native is None or self._native_owner is not owner:
+                self._native, self._native_owner = owner.new_state(self._capacity, self._limit), owner
+        except (MemoryError, RuntimeError) as error:
+            raise self._no_memory() from error
+        try:
+            self._native.give(None if self._buffers is None else tuple(self._buffers), tuple(self._lengths))
+        except MemoryError as error:
+            raise self._no_memory() from error
+        except RuntimeError as error:
+            raise self._in_use() from error
+        return self._native
+
     def _take_back(self) -> None:
         """Take the buffers back from the native machine.
 
@@ -523,6 +539,9 @@ class State:
             self._sizes = self._own_sizes(self._check_values(self._where, values))
         self._moved_nbytes += moved_nbytes
         self._is_native = False
+
+    def _no_memory(self) -> CallError:
+        return CallError(self._where, "does not fit into memory of the native machine")
 
     def _in_use(self) -> CallError:
         return CallError(
