@@ -244,6 +244,9 @@ class VirtualMachine:
         Change the contents of the inputs, call, and read the results: always the same arrays. Calls from several
         threads wait for each other; a nested call (for example by an extern) is a ``RuntimeError``.
 
+        Bound calls of a function with states run on Python's machine: :meth:`run` is faster if the native machine runs
+        the function.
+
         Args:
             name: the name of the function.
             inputs: every input, by name: C-contiguous and aligned arrays of the host, readable without conversion.
