@@ -54,7 +54,7 @@ enum { BYOC_STATE_UNAVAILABLE = INT32_MAX };
 typedef enum {
   BYOC_TAKEN_VALUES,  /* one buffer for each value */
   BYOC_TAKEN_NONE,    /* there are none before the first call */
-  BYOC_TAKEN_SPOILED, /* a call did not end, and left no values */
+  BYOC_TAKEN_SPOILED, /* a call did not end, and left no values; or the values have been taken already */
 } byoc_taken;
 
 typedef struct {

@@ -1,12 +1,19 @@
 /* States of functions run by a native machine: the values kept from call to call. */
 #include "native_function.h"
 
+/* An array whose memory the machine has as the buffer of a value, until the machine releases the buffer. */
+typedef struct Given {
+  PyObject *array;
+  struct Given **place; /* among the given arrays of the state */
+} Given;
+
 /* A state of a function. */
 typedef struct {
   PyObject_HEAD
   FunctionObject *function;
   void *state;
   Argument *values; /* types, in order */
+  Given **given;    /* by value; NULL: the buffer is the machine's own, or there is none */
   int32_t num_values;
 } StateObject;
 
@@ -28,8 +35,9 @@ static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
   self->function = (FunctionObject *)Py_NewRef(function);
   self->num_values = (int32_t)num_overwrites;
   self->values = PyMem_Calloc((size_t)num_overwrites + 1, sizeof *self->values);
-  if (!self->values) PyErr_NoMemory();
-  if (!self->values || byoc_read_arguments(values, self->values)) {
+  self->given = PyMem_Calloc((size_t)num_overwrites + 1, sizeof(Given *));
+  if (!self->values || !self->given) PyErr_NoMemory();
+  if (!self->values || !self->given || byoc_read_arguments(values, self->values)) {
     Py_DECREF((PyObject *)self);
     return NULL;
   }
@@ -48,6 +56,7 @@ static void state_dealloc(StateObject *self) {
   PyTypeObject *type = Py_TYPE((PyObject *)self);
   if (self->state) self->function->program->machine->free_state(self->state);
   byoc_free_arguments(self->values, self->num_values);
+  PyMem_Free((void *)self->given);
   Py_XDECREF((PyObject *)self->function);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -65,14 +74,22 @@ static PyObject *state_size(StateObject *self, PyObject *unused) {
   return Py_BuildValue("LLL", (long long)size.length, (long long)size.nbytes, (long long)size.moved_nbytes);
 }
 
+/* Return a buffer as an array; take over the buffer. A given array comes back as the same array: an array around an
+ * array would grow into a chain with each move. */
+static PyObject *adopt_buffer(StateObject *self, int32_t index, struct DLManagedTensorVersioned *buffer) {
+  if (!self->given[index]) return byoc_adopt(self->function->program, &self->values[index], buffer);
+  PyObject *array = Py_NewRef(self->given[index]->array);
+  self->function->program->machine->release(buffer);
+  return array;
+}
+
 /* Return buffers as a tuple of arrays; take over all buffers. */
 static PyObject *adopt_buffers(StateObject *self, struct DLManagedTensorVersioned **buffers) {
-  ProgramObject *program = self->function->program;
   PyObject *arrays = PyTuple_New(self->num_values);
   for (int32_t i = 0; i < self->num_values; ++i) {
     PyObject *array = NULL;
-    if (arrays) array = byoc_adopt(program, &self->values[i], buffers[i]);
-    else program->machine->release(buffers[i]);
+    if (arrays) array = adopt_buffer(self, i, buffers[i]);
+    else self->function->program->machine->release(buffers[i]);
     if (!array) Py_CLEAR(arrays);
     else (void)PyTuple_SetItem(arrays, i, array);
   }
@@ -115,13 +132,16 @@ static PyObject *state_take(StateObject *self, PyObject *unused) {
 }
 
 /* Called by any thread, perhaps amid a call without the interpreter lock. */
-static void release_array(void *array) {
+static void release_given(void *context) {
+  Given *given = context;
   const PyGILState_STATE state = PyGILState_Ensure();
-  Py_DECREF((PyObject *)array);
+  if (*given->place == given) *given->place = NULL;
+  Py_DECREF(given->array);
+  PyMem_Free(given);
   PyGILState_Release(state);
 }
 
-/* Describe an array; return the place behind its sizes, or NULL with an exception. */
+/* Describe an array; return the place behind its sizes, or NULL with an exception. The context is still to be set. */
 static int64_t *describe_value(const Argument *type, PyObject *value, PyObject *rows, int64_t *dims,
                                byoc_state_value *described) {
   enum { REQUIRED = NPY_ARRAY_CARRAY };
@@ -131,7 +151,7 @@ static int64_t *describe_value(const Argument *type, PyObject *value, PyObject *
     PyErr_SetString(PyExc_ValueError, "a buffer of a state has another type, or is not compact");
     return NULL;
   }
-  *described = (byoc_state_value){.release = release_array, .context = value, .rows = PyLong_AsLongLong(rows)};
+  *described = (byoc_state_value){.release = release_given, .rows = PyLong_AsLongLong(rows)};
   described->buffer = (DLTensor){.data = PyArray_DATA(array),
                                  .device = {kDLCPU, 0},
                                  .ndim = type->ndim,
@@ -139,6 +159,14 @@ static int64_t *describe_value(const Argument *type, PyObject *value, PyObject *
                                  .shape = dims};
   for (int32_t axis = 0; axis < type->ndim; ++axis) *dims++ = PyArray_DIM(array, axis);
   return PyErr_Occurred() ? NULL : dims;
+}
+
+/* Return a context for an array, to stand at a place among the given arrays; NULL with an exception. */
+static Given *new_given(PyObject *array, Given **place) {
+  Given *given = PyMem_Calloc(1, sizeof *given);
+  if (given) *given = (Given){Py_NewRef(array), place};
+  else PyErr_NoMemory();
+  return given;
 }
 
 static int give(StateObject *self, PyObject *arrays, PyObject *rows) {
@@ -155,11 +183,18 @@ static int give(StateObject *self, PyObject *arrays, PyObject *rows) {
   for (int32_t i = 0; i < self->num_values && dims; ++i)
     dims = describe_value(&self->values[i], PyTuple_GetItem(arrays, i), PyTuple_GetItem(rows, i), dims, &values[i]);
   int status = dims ? 0 : -1;
-  for (int32_t i = 0; i < self->num_values && !status; ++i) Py_INCREF((PyObject *)values[i].context);
+  int32_t count = 0;
+  for (; count < self->num_values && !status; ++count) {
+    values[count].context = new_given(PyTuple_GetItem(arrays, count), &self->given[count]);
+    if (!values[count].context) status = -1;
+  }
   if (!status && machine->give_values(self->state, values)) {
     byoc_raise_last(machine);
-    for (int32_t i = 0; i < self->num_values; ++i) Py_DECREF((PyObject *)values[i].context);
     status = -1;
+  }
+  for (int32_t i = 0; i < count; ++i) {
+    if (!status) self->given[i] = values[i].context;
+    else if (values[i].context) release_given(values[i].context);
   }
   PyMem_Free(values);
   return status;

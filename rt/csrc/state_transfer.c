@@ -37,7 +37,9 @@ void rt_return_to_saved(byoc_rt_state *state) {
 int32_t rt_take_values(byoc_rt_state *state, DLManagedTensorVersioned **buffers, int64_t *rows, byoc_taken *taken) {
   const int32_t status = rt_hold_state(state);
   if (status) return status;
-  *taken = state->is_spoiled ? BYOC_TAKEN_SPOILED : state->has_values ? BYOC_TAKEN_VALUES : BYOC_TAKEN_NONE;
+  /* Values taken before are lost: the taker was interrupted, or is the parent of this process. */
+  const int is_spoiled = state->is_spoiled || state->is_taken;
+  *taken = is_spoiled ? BYOC_TAKEN_SPOILED : state->has_values ? BYOC_TAKEN_VALUES : BYOC_TAKEN_NONE;
   for (int32_t i = 0; i < state->num_values && *taken == BYOC_TAKEN_VALUES; ++i) {
     const int32_t axis = state->function->vm->states[i].axis;
     rows[i] = axis >= 0 ? state->values[i].value.shape[axis] : 0;

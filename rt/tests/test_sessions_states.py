@@ -27,7 +27,7 @@ from byoc_core.profiling import Peaks
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallTraits, Signature
 from byoc_core.vm import Builtin, CallKind, DynamicTensor, Goto, If, Instruction, Program, Ret
-from byoc_core.vm.native_states import find_costly_state
+from byoc_core.vm.native_states import find_costly_state, find_unknown_size
 from byoc_core.vm.program import StateSlot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -429,6 +429,46 @@ def test_large_overwritten_values_stay_with_python(
         z = np.arange(3 if axis == 0 else rows[0], dtype=np.float32)
         assert_same_bits(tuple_of(requested(x, z)), tuple_of(automatic(x, z)))
         assert_same_bits([requested.state["old"]], [z])
+
+
+def product(*extra: str) -> Executable:
+    """Return a function with states of shape ``n*m`` and of other shapes, replaced by inputs."""
+    shapes = [("n * m",), *((dim,) for dim in extra)]
+    count = len(shapes)
+    params = [spec("x", "n", "m"), *(spec(f"z{i}", *shape) for i, shape in enumerate(shapes))]
+    params += [spec(f"old{i}", *shape) for i, shape in enumerate(shapes)]
+    results = [spec("y", "n", "m"), *(spec(f"new{i}", *shape) for i, shape in enumerate(shapes))]
+    places = range(1 + count)
+    code: list[Instruction] = [builtin(Builtin.COPY, [i], [len(params) + i]) for i in places]
+    slots = [StateSlot(1 + count + i, 1 + i) for i in range(count)]
+    ret = Ret(tuple(len(params) + i for i in places))
+    function = function_of(params, results, [*code, ret], states=slots)
+    return Executable(Program((function,)), [], is_own=True)
+
+
+@pytest.mark.parametrize(("extra", "unknown"), [((), "m"), (("2*n",), "m"), (("2*n", "m+1"), None)])
+def test_sizes_unknown_from_the_values_stay_with_python(
+    tmp_path: Path, extra: tuple[str, ...], unknown: str | None
+) -> None:
+    """The first call decides each size. A product does not determine a factor if the other factor is 0."""
+    executable = load_saved(product(*extra), tmp_path)
+    assert find_unknown_size(executable.program.functions[0]) == unknown
+    outcomes = []
+    for name in ("python", "auto"):
+        main = VirtualMachine(executable, machine=name)["main"]
+        reason = "native (Python would handle states in each call)"
+        if unknown is not None:
+            reason = f"python (the shapes of the states do not determine the size `{unknown}`)"
+        assert str(main.machine) == (reason if name == "auto" else "python (as requested)")
+        found = []
+        for n, m in ((2, 3), (2, 3), (3, 2), (1, 6), (2, 3)):
+            sizes = {"2*n": 2 * n, "m+1": m + 1}
+            values = [np.full(size, m, np.float32) for size in (n * m, *(sizes[dim] for dim in extra))]
+            found.append(outcome_of(main, np.ones((n, m), np.float32), *values))
+        outcomes.append(found)
+    for found, expected in zip(outcomes[1], outcomes[0], strict=True):
+        assert_same_outcome(found, expected)
+    assert [isinstance(found[0], type) for found in outcomes[0]] == [False, False, True, True, False]
 
 
 JOURNAL = """

@@ -261,11 +261,14 @@ def test_bad_numbers_of_rows() -> None:
     for options, message in (
         ({"capacity": -1}, "capacity: is no number of rows; got -1, expected an integer, 0 or more"),
         ({"limit": 0}, "limit: is no number of rows; got 0, expected an integer, 1 or more"),
+        ({"limit": 2**31}, "limit: is over the maximum; got 2147483648, expected at most 2147483647"),
+        ({"limit": 2**63, "capacity": 2**63}, "limit: is over the maximum"),
         ({"capacity": True}, "capacity: is no number of rows; got True"),
         ({"capacity": 5, "limit": 4}, "capacity: is over the limit; got 5, expected at most 4"),
     ):
         with pytest.raises(OptionsError, match=message):
             vm.new_state(**options)
+    vm.new_state(limit=2**31 - 1)
 
 
 def test_values_before_the_first_call() -> None:

@@ -189,7 +189,8 @@ class VirtualMachine:
             name: the name of the function.
             capacity: the rows of moving lengths for which room is made at once. With more rows, buffers are replaced by
                 buffers of twice the rows.
-            limit: the maximum rows of moving lengths; a longer value is an error, before anything runs.
+            limit: the maximum rows of moving lengths, at most 2**31 - 1; a longer value is an error, before anything
+                runs.
 
         Raises:
             CallError: there is no such function, or the function has no states.
@@ -242,6 +243,9 @@ class VirtualMachine:
 
         Change the contents of the inputs, call, and read the results: always the same arrays. Calls from several
         threads wait for each other; a nested call (for example by an extern) is a ``RuntimeError``.
+
+        Bound calls of a function with states run on Python's machine: :meth:`run` is faster if the native machine runs
+        the function.
 
         Args:
             name: the name of the function.

@@ -137,14 +137,22 @@ def _obstacle(executable: ExecutableLike, function: LinkedFunction, machine: Mac
     if machine != AUTO:
         return ""
     if function.function.states:
-        from byoc_core.vm.native_states import find_costly_state
-
-        name = find_costly_state(function.program, function.function)
-        return "" if name is None else f"each call overwrites the large state `{name}`, and would save the old value"
+        return _state_obstacle(function)
     calls = function.call_list
     if calls is not None and calls.is_complete and not calls.has_python_steps:
         return "Python runs no instruction"
     return ""
+
+
+def _state_obstacle(function: LinkedFunction) -> str:
+    """Return a reason of the states against the native machine for a function; empty without."""
+    from byoc_core.vm.native_states import find_costly_state, find_unknown_size
+
+    symbol = find_unknown_size(function.function)
+    if symbol is not None:
+        return f"the shapes of the states do not determine the size `{symbol}`"
+    name = find_costly_state(function.program, function.function)
+    return "" if name is None else f"each call overwrites the large state `{name}`, and would save the old value"
 
 
 def _native_reason(function: LinkedFunction, machine: Machine) -> str:

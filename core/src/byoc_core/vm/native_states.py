@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from byoc_core.dims import bound_symbols, shape_symbols
 from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.extension import extension
 from byoc_core.vm.linked_function import LinkedFunction
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from byoc_core._native import NativeState
     from byoc_core.vm.state import StateInfo
 
-__all__ = ["NativeStates", "find_costly_state"]
+__all__ = ["NativeStates", "find_costly_state", "find_unknown_size"]
 
 _MAX_SAVED_NBYTES = 1 << 20
 """The bytes of an old value saved before each call: the copy takes some ten microseconds."""
@@ -91,3 +92,14 @@ def find_costly_state(program: Program, function: VMFunction) -> str | None:
         if state.axis is not None or prod(sizes) * dtype_info(spec.dtype).itemsize > _MAX_SAVED_NBYTES:
             return spec.name
     return None
+
+
+def find_unknown_size(function: VMFunction) -> str | None:
+    """Return the first symbol not determined by the shapes of the old values, as with a lone ``n*m``; ``None`` without.
+
+    The native machine knows the sizes of the first call by the shapes of the values alone: it would accept a later call
+    with another ``n`` and the same ``n*m``.
+    """
+    shapes = [function.params[state.param].shape for state in function.states]
+    symbols = shape_symbols(dim for shape in shapes for dim in shape)
+    return min(symbols - bound_symbols(shapes), default=None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_LENGTH", "State", "StateInfo"]
 
 MAX_LENGTH = 2**31 - 1
-"""The default limit of a moving length, in rows."""
+"""The maximum limit of a moving length, in rows, and the default."""
 
 _FIRST_ROWS = 16
 
@@ -87,7 +87,8 @@ class State:
         limit: the maximum rows of each moving length.
 
     Raises:
-        OptionsError: ``capacity`` or ``limit`` is no number of rows, or ``capacity`` is over ``limit``.
+        OptionsError: ``capacity`` or ``limit`` is no number of rows, ``limit`` is over :data:`MAX_LENGTH`, or
+            ``capacity`` is over ``limit``.
     """
 
     def __init__(
@@ -98,6 +99,8 @@ class State:
                 raise OptionsError(
                     name, "is no number of rows", got=repr(rows), expected=f"an integer, {least} or more"
                 )
+        if limit > MAX_LENGTH:
+            raise OptionsError("limit", "is over the maximum", got=limit, expected=f"at most {MAX_LENGTH}")
         if capacity > limit:
             raise OptionsError("capacity", "is over the limit", got=capacity, expected=f"at most {limit}")
         self._moved_nbytes = 0
@@ -386,10 +389,7 @@ class State:
         native = self._native
         if native is None or not self._is_native or self._native_owner is not owner:
             with self.calling(owner.infos):
-                if self._native is None or self._native_owner is not owner:
-                    self._native, self._native_owner = owner.new_state(self._capacity, self._limit), owner
-                native = self._native
-                native.give(None if self._buffers is None else tuple(self._buffers), tuple(self._lengths))
+                native = self._give_to(owner)
                 self._is_native, self._buffers, self._unused_buffers = True, None, None
         return native
 
@@ -498,6 +498,25 @@ class State:
         finally:
             self._holder = None
 
+    def _give_to(self, owner: NativeStates) -> NativeState:
+        """Give the values to a native machine; on an error, Python keeps the values.
+
+        Raises:
+            CallError: another call looks at the native values at this moment, or the values do not fit into memory.
+        """
+        try:
+            if self._native is None or self._native_owner is not owner:
+                self._native, self._native_owner = owner.new_state(self._capacity, self._limit), owner
+        except (MemoryError, RuntimeError) as error:
+            raise self._no_memory() from error
+        try:
+            self._native.give(None if self._buffers is None else tuple(self._buffers), tuple(self._lengths))
+        except MemoryError as error:
+            raise self._no_memory() from error
+        except RuntimeError as error:
+            raise self._in_use() from error
+        return self._native
+
     def _take_back(self) -> None:
         """Take the buffers back from the native machine.
 
@@ -509,15 +528,20 @@ class State:
             is_spoiled, buffers, lengths, moved_nbytes = self._native.take()
         except RuntimeError:
             raise self._in_use() from None
-        self._is_native = False
-        self._moved_nbytes += moved_nbytes
-        self._is_spoiled = is_spoiled
+        # `_is_native` is last: after an interrupt before, or in a child forked before, a second take reports the state
+        # spoiled.
+        self._is_spoiled |= is_spoiled
         if buffers is None:
-            self._lengths = [0] * len(self._infos)
-            return
-        self._buffers, self._lengths = [*buffers], [*lengths]
-        values = [value for value in self._values(self._buffers) if isinstance(value, np.ndarray)]
-        self._sizes = self._own_sizes(self._check_values(self._where, values))
+            self._buffers, self._lengths, self._sizes = None, [0] * len(self._infos), {}
+        else:
+            self._buffers, self._lengths = [*buffers], [*lengths]
+            values = [value for value in self._values(self._buffers) if isinstance(value, np.ndarray)]
+            self._sizes = self._own_sizes(self._check_values(self._where, values))
+        self._moved_nbytes += moved_nbytes
+        self._is_native = False
+
+    def _no_memory(self) -> CallError:
+        return CallError(self._where, "does not fit into memory of the native machine")
 
     def _in_use(self) -> CallError:
         return CallError(

@@ -10,7 +10,7 @@ import numpy as np
 from byoc_core.dims import LinearTerms, linear_terms, shape_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, ExecutionError
-from byoc_core.runtime.arguments import argument_places, as_output, bind_symbols, concrete_shape
+from byoc_core.runtime.arguments import argument_places, as_output, bind_symbols, concrete_shape, separate_outputs
 from byoc_core.runtime.device_arrays import DeviceArray
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.bound_arguments import fix_arguments
@@ -246,6 +246,7 @@ class StatefulCallable(VMCallable):
                 early = [i for i in buffers if is_early[i]]
                 early_specs = [specs[i] for i in early]
                 bind_symbols(early_specs, [buffers[i] for i in early], [locations[i] for i in early], sizes=sizes)
+                separate_outputs(arrays, [*buffers.values()], [locations[i] for i in buffers])  # only for the errors
         except CallError:
             return None  # Python's machine raises the first error in its order of checks
         found = state.move_to(native).run(tuple(arrays), ())
