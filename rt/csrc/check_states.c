@@ -59,6 +59,27 @@ static int32_t check_slot(const place *self, const rt_program *program, const rt
   return slot->initial < 0 ? 0 : check_initial(self, program, slot);
 }
 
+/* Check that no moving length is in the size of an axis that does not move: no value could have this size later. */
+static int32_t check_fixed_axes(rt_pool *pool, const rt_vm_function *function, const char *where) {
+  uint8_t *is_moving = rt_take(pool, (size_t)rt_num_sizes(function->dims), 1); /* by symbol */
+  if (!is_moving) return rt_error_status();
+  for (int32_t i = 0; i < function->num_states; ++i) {
+    const rt_state_slot *slot = &function->states[i];
+    if (slot->axis >= 0) is_moving[function->params[slot->param].dims[slot->axis]] = 1;
+  }
+  for (int32_t i = 0; i < function->num_states; ++i) {
+    const rt_state_slot *slot = &function->states[i];
+    const rt_spec *spec = &function->params[slot->param];
+    for (int32_t axis = 0; axis < spec->ndim; ++axis) {
+      const int32_t *symbols, count = rt_symbols_of(function->dims, spec->dims[axis], &symbols);
+      for (int32_t k = 0; axis != slot->axis && k < count; ++k)
+        if (is_moving[symbols[k]])
+          return fail(&(place){where, function, i}, "has a moving length on an axis that does not move");
+    }
+  }
+  return 0;
+}
+
 int32_t rt_check_states(rt_pool *pool, const rt_program *program, const rt_vm_function *function, const char *where) {
   if (!function->num_states) return 0;
   uint8_t *params = rt_take(pool, (size_t)function->num_params, 1);
@@ -72,5 +93,5 @@ int32_t rt_check_states(rt_pool *pool, const rt_program *program, const rt_vm_fu
       return fail(&self, "a parameter or result is missing, or belongs to two states");
     status = check_slot(&self, program, slot);
   }
-  return status;
+  return status ? status : check_fixed_axes(pool, function, where);
 }

@@ -306,7 +306,7 @@ int32_t rt_decode_program(rt_pool *pool, const uint8_t *data, size_t nbytes, con
   if (nbytes < self.position || memcmp(data, MAGIC, sizeof MAGIC))
     return byoc_rt_fail(BYOC_RT_ARTIFACT, "%s: is malformed: bytecode: is not a VM program", where);
   const int version = data[sizeof MAGIC] | data[sizeof MAGIC + 1] << 8;
-  if (version == RT_PROGRAM_WITH_DOMAINS)
+  if (version >= RT_PROGRAM_WITH_DOMAINS && version <= RT_PROGRAM_WITH_POOLS)
     return byoc_rt_fail(BYOC_RT_UNSUPPORTED,
                         "%s: keeps tensors in the memory of a device, and this runtime knows none. Run the artifact by "
                         "byoc-core.",

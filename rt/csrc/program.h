@@ -13,7 +13,8 @@ enum { /* versions of the binary form */
   RT_PLAIN_PROGRAM = 1,
   RT_PROGRAM_WITH_VIEWS = 2,
   RT_PROGRAM_WITH_STATES = 3,
-  RT_PROGRAM_WITH_DOMAINS = 4
+  RT_PROGRAM_WITH_DOMAINS = 4, /* the first version of programs of devices */
+  RT_PROGRAM_WITH_POOLS = 6    /* the last version of programs of devices */
 };
 
 typedef enum {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -332,6 +332,21 @@ def test_rows_lie_behind_axes_of_size_1(native: NativeLibrary) -> None:
         return replace(with_shapes(main, (4, "p"), (4, "p+n")), states=(slot,))
 
     check(lambda: changed_rows(native, change), "behind an axis of a size other than 1", Status.ARTIFACT)
+
+
+def test_a_moving_length_is_on_no_axis_that_does_not_move(native: NativeLibrary) -> None:
+    text = "function `main`, state 0: has a moving length on an axis that does not move"
+    check(lambda: changed_rows(native, lambda main: with_shapes(main, ("p", "p"), ("p+n", "p"))), text, Status.ARTIFACT)
+
+    def with_other(shape: Sequence[Any], axis: int | None) -> Callable[[Any], Any]:
+        def change(main: Any) -> Any:
+            params, results = (*main.params, spec("k", *shape)), (*main.results, spec("l", *shape))
+            return replace(main, params=params, results=results, states=(StateSlot(2, 2, axis=axis), *main.states))
+
+        return change
+
+    for shape, axis in ((("p",), None), (("p*2+n",), None), (("q", "p"), 0)):
+        check(lambda s=shape, a=axis: changed_rows(native, with_other(s, a)), text, Status.ARTIFACT)
 
 
 def written(after: Sequence[Any], *others: Any) -> Executable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from byoc_core.native.toolchain import Toolchain
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.runtime.pools import Pool
 from byoc_core.vm import Builtin, Call, Ret, VMFunction
+from byoc_core.vm.program import StateSlot
 
 from core.tests.artifact.exported_model import (
     OK,
@@ -127,6 +129,21 @@ def test_sizes_have_any_names(tmp_path: Path, compiler: str) -> None:
     header = (tmp_path / "bounded" / "model.h").read_text()
     macros = [line.split()[1] for line in header.splitlines() if line.startswith("#define MODEL_MAX_")]
     assert len({*macros}) == len(symbols)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_states_of_moving_length_have_any_names(tmp_path: Path, compiler: str) -> None:
+    states = dict.fromkeys([*hostile(), "past", "Past", "PAST", "past_size"])
+    specs = [tensor("rows", "n"), *(tensor(name, f"p{number}") for number, name in enumerate(states))]
+    slots = tuple(StateSlot(number, number, axis=0) for number in range(1, len(specs)))
+    main = replace(copies("main", specs, specs), states=slots)
+    largest = {"n": 2, **{f"p{number}": 3 + number for number in range(len(states))}}
+    executable_of((main,)).export_c(tmp_path, max_sizes=largest)
+    make(tmp_path, compiler)
+    header = (tmp_path / "model.h").read_text()
+    macros = [line.split() for line in header.splitlines() if line.startswith("#define MODEL_STATE_")]
+    sizes = {name: int(size) for _, name, size in macros if name != "MODEL_STATE_FULL"}
+    assert [*sizes.values()] == list(range(3, 3 + len(states)))
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,9 +14,12 @@ import pytest
 from byoc_core.artifact import inspect, is_trusted, list_weights, share_weights, swap_weights, verify
 from byoc_core.artifact.archive import map_file, read_archive
 from byoc_core.artifact.weight_table import encode_weights
+from byoc_core.artifact.weight_values import ReplacedWeights, replace_weights
 from byoc_core.errors import ArtifactError, ByocError, WeightsError
 from byoc_core.ir import FixedWeight, IRModule, declare_weights, merge_modules, tensor
 from byoc_core.ops import FunctionBuilder
+from byoc_core.runtime.aligned_arrays import aligned_empty
+from byoc_core.runtime.module import PackedFunction, Signature, TensorSpec
 from byoc_core.vm import VirtualMachine
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -325,3 +329,43 @@ def test_tables_of_strangers_are_checked(
         swap_weights(tmp_path / "strange.byoc", {"w": W1, "b": B1}, tmp_path / "out.byoc")
     assert message in str(caught.value)
     assert not (tmp_path / "out.byoc").exists()
+
+
+@pytest.mark.parametrize("shape", [(1 << 33, 1 << 33), (1 << 62,), (3, 5)])
+@pytest.mark.parametrize("is_cited", [False, True])
+def test_results_of_strange_derivations_take_no_memory(
+    artifact: Path, shape: tuple[int, ...], is_cited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stranger changes the derivation alone, or the constants too."""
+    executable = byoc_core.load(artifact)
+    table, constants = executable.weights, list(executable.program.constants)
+    (derivation,) = table.derivations
+    ((number,),) = derivation.outputs
+    if is_cited:
+        constants[number] = replace(constants[number], shape=shape)
+    signature = Signature(inputs=(TensorSpec("w", "float32", (4, 3)),), outputs=(TensorSpec("r", "float32", shape),))
+    function = PackedFunction(derivation.function, lambda _weight, result: result.fill(1), signature)
+    asked = []
+
+    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        asked.append(shape)
+        return aligned_empty(shape, dtype)
+
+    monkeypatch.setattr("byoc_core.artifact.weight_values.aligned_empty", allocate)
+
+    def swap() -> ReplacedWeights:
+        stored = executable.constants.__getitem__
+        return replace_weights(table, constants, {"w": W1}, stored, lambda _name: function, "it")
+
+    if not is_cited:
+        expected = f"it, table of weights: gives a constant a value of another type; got float32{list(shape)}, "
+        with pytest.raises(ArtifactError) as caught:
+            swap()
+        assert str(caught.value) == f"{expected}expected float32[3, 4]"
+        assert asked == []
+    elif shape == (3, 5):
+        assert swap().constants[number].shape == shape
+        assert asked == [shape]
+    else:
+        with pytest.raises(WeightsError, match="a constant cannot be computed from `w`: array: cannot be allocated"):
+            swap()

@@ -25,7 +25,7 @@ from byoc_core.vm.memory_map import memory_map
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.tests.devices.several_devices import check_freed
+from core.tests.devices.several_devices import check_freed, placed
 from core.tests.devices.test_device_laws import PROGRAM, tensor, with_function
 from core.tests.devices.test_device_property import HOSTED, straight_line
 from core.tests.devices.toys import DeviceToy, build_on, run_on
@@ -164,6 +164,45 @@ def test_a_call_without_room_in_a_pool_takes_other_memory_and_an_error_names_the
         hungry["main"](X)
     del machine, twin, hungry, each
     check_freed([device, small])
+
+
+def test_constants_without_room_in_a_read_only_pool_take_other_memory() -> None:
+    device = pooled(SRAM, DRAM, replace(ROM, nbytes=16))
+    executable = built(device)
+    machines = [run_on(executable, device) for _ in range(3)]
+    assert device.pool_bytes["rom"] == 16  # of the first machine
+    for machine in machines:
+        for have, want in zip(machine["main"](X), evaluate_function(CHAIN, "main", [X]), strict=True):
+            np.testing.assert_array_equal(have, want)
+    machines.clear()
+    del machine
+    check_freed([device])
+    again = run_on(executable, device)
+    assert device.pool_bytes["rom"] == 16
+    del again
+    unlimited = pooled(SRAM, DRAM, Pool("rom", accesses=READ))
+    unlimited.failing_allocation = 0
+    with pytest.raises(ExecutionError, match=r"constants: device `npu:0` cannot allocate 16 bytes in pool `rom`"):
+        run_on(built(unlimited), unlimited)
+    check_freed([device, unlimited])
+
+
+@pytest.mark.parametrize(("limit", "taken"), [(64, 32), (16, 16)])
+def test_two_domains_of_a_device_share_the_read_only_pool(limit: int, taken: int) -> None:
+    module = R.parse(
+        """
+def main(x: R.Tensor((4, 4))):
+    a = R.add(x, R.const([1, 2, 3, 4], "float32"))
+    b = R.exp(a)
+    c = R.add(b, R.const([1, 2, 3, 4], "float32"))
+    return c
+"""
+    )
+    device = pooled(SRAM, DRAM, replace(ROM, nbytes=limit), peer_copies=True)
+    executable = placed(module, DeviceToy(domain=device.domain), devices_from={"b": 1})
+    machine = VirtualMachine(executable, devices={"npu:0": device, "npu:1": device})
+    assert device.pool_bytes["rom"] == taken
+    np.testing.assert_array_equal(machine["main"](X), evaluate_function(module, "main", [X])[0])
 
 
 def test_functions_and_threads_share_the_scarce_pool() -> None:

@@ -98,6 +98,19 @@ def main(x: R.Tensor((2, 3)), h: R.Tensor(("p", 3)), k: R.Tensor(("p", 3))):
     return a, b
 """
 
+
+def two_states(shape: str, second: str, added: str) -> IRModule:
+    """Return a module with a state of moving length `p` after a state of a shape."""
+    return parse_module(f"""
+@R.function
+def main(x: R.Tensor(("n", 3)), k: R.Tensor({shape}), h: R.Tensor(("p", 3))):
+    R.func_attr({{"input_names": ("x", "k", "h"), "output_names": ("a", "b"), "states": ({second}, ("h", "b", 0))}})
+    a = {added}
+    b = R.concat(h, x, axis=0)
+    return a, b
+""")
+
+
 LAWS: dict[str, tuple[Callable[[], IRModule], str]] = {
     "another output": (
         lambda: module('(("h", "z"),)'),
@@ -159,6 +172,20 @@ LAWS: dict[str, tuple[Callable[[], IRModule], str]] = {
         lambda: parse_module(APART),
         "function `main`, state `k`: grows to another length than other states of p rows; got p+4, expected p+2",
     ),
+    "a moving length of another state": (
+        lambda: two_states('("p", 3)', '("k", "a")', "R.nn.relu(k)"),
+        (
+            "function `main`, state `k`: has the moving length p on an axis that does not move; "
+            'got R.Tensor(("p", 3), "float32"). Use another symbol, or declare the axis as a moving length.'
+        ),
+    ),
+    "a moving length on a later axis of another moving state": (
+        lambda: two_states('("q", "p")', '("k", "a", 0)', "R.concat(k, k, axis=0)"),
+        (
+            "function `main`, state `k`: has the moving length p on an axis that does not move; "
+            'got R.Tensor(("q", "p"), "float32"). Use another symbol, or declare the axis as a moving length.'
+        ),
+    ),
     "a size of the state alone": (
         lambda: module(past='("n", 3)', added="R.nn.relu(h)"),
         (
@@ -205,6 +232,10 @@ def test_each_law(law: str) -> None:
         verify(broken)
     first_line = str(caught.value).partition("\n")[0]
     assert first_line == message
+
+
+def test_states_may_share_a_moving_length() -> None:
+    verify(two_states('("p", 3)', '("k", "a", 0)', "R.concat(k, x, axis=0)"))
 
 
 def test_a_moving_length_is_lawful() -> None:

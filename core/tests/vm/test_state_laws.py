@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.dims import symbol
+from byoc_core.dims import parse_dim, symbol
 from byoc_core.errors import LinkError, ProgramError
 from byoc_core.runtime.module import CallTraits
 from byoc_core.vm import (
@@ -150,6 +150,22 @@ def moving_with(*states: StateSlot, **changes: Any) -> Program:
     return Program((replace(main, states=states, results=results, **changes),))
 
 
+def with_shapes(old: tuple[Any, ...], new: tuple[Any, ...]) -> Program:
+    """Return a program with a state of moving length, of other shapes."""
+    (main,) = moving(views=()).functions
+    params, results = (main.params[0], spec("h", *old)), (main.results[0], spec("g", *new))
+    return Program((replace(main, params=params, results=results),))
+
+
+def moving_and(*shape: str, axis: int | None = None) -> Program:
+    """Return a program with a state of moving length `p`, and before it a state of a shape."""
+    (main,) = moving(views=()).functions
+    dims = [parse_dim(text) for text in shape]
+    other = spec("k", *dims), spec("l", *dims)
+    params, results = (*main.params, other[0]), (*main.results, other[1])
+    return Program((replace(main, params=params, results=results, states=(StateSlot(2, 2, axis=axis), *main.states)),))
+
+
 SLOTS: dict[str, tuple[Program, str]] = {
     "no param": (program(states=(StateSlot(3, 1),)), "state 0: names a missing param; got 3, expected less than 3"),
     "no result": (program(states=(StateSlot(1, 2),)), "state 0: names a missing result; got 2, expected less than 2"),
@@ -186,6 +202,22 @@ SLOTS: dict[str, tuple[Program, str]] = {
     "lengths growing apart": (
         moving_with(StateSlot(0, 1, axis=0), StateSlot(1, 0, axis=0), params=(spec("x", P, 2), spec("h", P, 2))),
         "state 1: grows to another length than other states of p rows; got 2*p",
+    ),
+    "a moving length of another state": (
+        moving_and("p"),
+        "state 0: has the moving length p on an axis that does not move; got [p]",
+    ),
+    "a moving length inside a size of another state": (
+        moving_and("p+1"),
+        "state 0: has the moving length p on an axis that does not move; got [p+1]",
+    ),
+    "a moving length on a later axis of another moving state": (
+        moving_and("q", "p", axis=0),
+        "state 0: has the moving length p on an axis that does not move; got [q, p]",
+    ),
+    "a moving length on two axes": (
+        with_shapes((P, P), (P + N, P)),
+        "state 0: has the moving length p on an axis that does not move; got [p, p]",
     ),
 }
 

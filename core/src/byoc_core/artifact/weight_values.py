@@ -78,7 +78,7 @@ def replace_weights(
         if not any(weight.name in arrays for weight in inputs):
             continue
         operands = [added[w.digest] if w.digest in added else find_stored(w.digest) for w in inputs]
-        results = _derive(derivation, find_function(derivation.function), operands, inputs, where)
+        results = _derive(derivation, find_function(derivation.function), operands, inputs, changed, where)
         for numbers, result in zip(derivation.outputs, results, strict=True):
             digest = digest_of(result)
             added[digest] = result
@@ -172,7 +172,7 @@ def _contiguous(value: NDArray) -> NDArray:
     return array
 
 
-def _replaced(reference: ConstantRef, digest: str, dtype: str, shape: tuple[int, ...], where: str) -> ConstantRef:
+def _check_constant(reference: ConstantRef, dtype: str, shape: tuple[int, ...], where: str) -> None:
     if (reference.dtype, reference.shape) != (dtype, shape):
         raise ArtifactError(
             f"{where}, table of weights",
@@ -180,17 +180,26 @@ def _replaced(reference: ConstantRef, digest: str, dtype: str, shape: tuple[int,
             got=f"{dtype}{list(shape)}",
             expected=f"{reference.dtype}{list(reference.shape)}",
         )
+
+
+def _replaced(reference: ConstantRef, digest: str, dtype: str, shape: tuple[int, ...], where: str) -> ConstantRef:
+    _check_constant(reference, dtype, shape, where)
     return replace(reference, digest=digest)
 
 
 def _derive(
-    derivation: Derivation, function: PackedFunction, operands: Sequence[NDArray], inputs: Sequence[Weight], where: str
+    derivation: Derivation,
+    function: PackedFunction,
+    operands: Sequence[NDArray],
+    inputs: Sequence[Weight],
+    constants: Mapping[int, ConstantRef],
+    where: str,
 ) -> Sequence[NDArray]:
     """Run a derivation.
 
     Raises:
-        ArtifactError: the function has another signature.
-        WeightsError: the function fails on the values.
+        ArtifactError: the function has another signature, or a result has another type than a constant.
+        WeightsError: the function fails on the values, or there is no memory for the results.
     """
     signature = function.signature
     expected = [(weight.dtype, weight.shape) for weight in inputs]
@@ -203,8 +212,11 @@ def _derive(
     ):
         raise ArtifactError(f"{where}, derivation `{derivation.function}`", "has another signature than in the table")
     shapes = [tuple(int(str(dim)) for dim in spec.shape) for spec in signature.outputs]
-    results = [aligned_empty(shape, to_numpy(s.dtype)) for s, shape in zip(signature.outputs, shapes, strict=True)]
+    for numbers, spec, shape in zip(derivation.outputs, signature.outputs, shapes, strict=True):
+        for number in numbers:
+            _check_constant(constants[number], spec.dtype, shape, where)
     try:
+        results = [aligned_empty(shape, to_numpy(s.dtype)) for s, shape in zip(signature.outputs, shapes, strict=True)]
         function(*operands, *results)
     except ExecutionError as error:
         names = ", ".join(f"`{weight.name}`" for weight in inputs)

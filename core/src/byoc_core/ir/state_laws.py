@@ -3,7 +3,8 @@
 Names: inputs and outputs of a function with states have explicit names, each used once; a state names an input and an
 output, and no other state names either. Types: input and output are tensors of known rank and equal dtype; their shapes
 are equal, except along the axis of a moving length. There, the size of the input is a symbol, the output is provably
-not shorter, and states with the same symbol grow alike. All axes before a moving axis have size 1: earlier rows stay at
+not shorter, and states with the same symbol grow alike; a moving length is in no size of another axis of a state. All
+axes before a moving axis have size 1: earlier rows stay at
 the beginning of a buffer with room for more rows. The inputs determine the sizes of the output. The inputs without
 states determine all sizes of a state but a moving length: the first call knows no other sizes. The initial constant is
 in the store, and has the type of the input; a moving length has none: it begins with 0 rows. Calls: no function of the
@@ -68,6 +69,7 @@ def _check_function(module: IRModule, function: Function) -> None:
             used.add((role, name))
         _check_state(module, function, state)
     _check_lengths(module, function)
+    _check_fixed_axes(module, function)
     _check_first_sizes(module, function)
 
 
@@ -82,6 +84,20 @@ def _check_lengths(module: IRModule, function: Function) -> None:
                 where = f"function `{function.name}`, state `{state.input}`"
                 problem = f"grows to another length than other states of {old} rows"
                 raise _failure(module, function, where, problem, new, lengths[old])
+
+
+def _check_fixed_axes(module: IRModule, function: Function) -> None:
+    """Check that no moving length is in the size of an axis that does not move: no value could have this size later."""
+    states = [(state, state_values(function, state)[0]) for state in states_of(function)]
+    moving = {str(_shape(param.type)[state.axis]) for state, param in states if state.axis is not None}
+    for state, param in states:
+        fixed = [dim for axis, dim in enumerate(_shape(param.type)) if axis != state.axis]
+        misplaced = ", ".join(sorted(moving & shape_symbols(fixed)))
+        if misplaced:
+            where = f"function `{function.name}`, state `{state.input}`"
+            problem = f"has the moving length {misplaced} on an axis that does not move"
+            hint = "Use another symbol, or declare the axis as a moving length."
+            raise _failure(module, function, where, problem, param.type, hint=hint)
 
 
 def _check_first_sizes(module: IRModule, function: Function) -> None:

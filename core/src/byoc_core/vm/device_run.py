@@ -108,11 +108,34 @@ class MachineDevices:
         """
         return allocate_memory(self[domain], nbytes, where, pool)
 
+    def allocate_preferring(self, domain: int, nbytes: int, where: str, pool: Pool | None) -> DeviceMemory:
+        """Return memory in a pool; if a pool with a limit has no room, return memory chosen by the device.
+
+        Raises:
+            ExecutionError: the device has no such memory left, or failed otherwise.
+        """
+        if pool is not None:
+            try:
+                return self.allocate(domain, nbytes, where, pool.name)
+            except ExecutionError as error:
+                if pool.nbytes is None or not isinstance(error.__cause__, MemoryError):
+                    raise
+        return self.allocate(domain, nbytes, where)
+
     def _upload(self, domain: int, sizes: Mapping[int, int], constants: Sequence[NDArray]) -> None:
-        """Copy constants into one buffer for each pool of a device, and wait for the copies."""
+        """Copy constants into one buffer for each pool of a device, and wait for the copies.
+
+        Without room in a pool, because another domain or machine fills the pool, the buffer lies in memory chosen by
+        the device.
+        """
         device = self[domain]
-        found = place_constants(self._program.domains[domain - 1], sizes)
-        memories = {pool: self.allocate(domain, nbytes, "constants", pool) for pool, nbytes in found.nbytes.items()}
+        declared = self._program.domains[domain - 1]
+        found = place_constants(declared, sizes)
+        pools: dict[str | None, Pool] = {pool.name: pool for pool in declared.pools}
+        memories = {
+            name: self.allocate_preferring(domain, nbytes, "constants", pools.get(name))
+            for name, nbytes in found.nbytes.items()
+        }
         self._memories += memories.values()
         try:
             stream = device.new_stream()
@@ -192,19 +215,11 @@ class DeviceRun:
             self._maps.pop(key, None)
             if arena is None or arena.nbytes < size:
                 arena = None  # freed before the larger arena is allocated
-                arena = self._new_arena(domain, size, self._devices.program.pool(domain, number))
+                pool = self._devices.program.pool(domain, number)
+                arena = self._devices.allocate_preferring(domain, size, self._where, pool)
             self._arenas[key] = arena
             if self._devices[domain].domain.host_accessible:
                 self._maps[key] = self._devices[domain].map(arena.buffer)
-
-    def _new_arena(self, domain: int, nbytes: int, pool: Pool | None) -> DeviceMemory:
-        if pool is not None:
-            try:
-                return self._devices.allocate(domain, nbytes, self._where, pool.name)
-            except ExecutionError as error:
-                if pool.nbytes is None or not isinstance(error.__cause__, MemoryError):
-                    raise
-        return self._devices.allocate(domain, nbytes, self._where)
 
     def content_at(
         self, number: int, memory: tuple[int, int], offset: int, dtype: str, shape: tuple[int, ...]

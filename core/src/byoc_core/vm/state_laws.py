@@ -148,8 +148,8 @@ def check_state_slots(program: Program, function: VMFunction) -> None:
 
     Raises:
         ProgramError: a slot names a missing param, result, axis or constant, a param or result is in two slots, types
-            do not fit, the inputs do not determine the size of the result, or a function of the program calls a
-            function with states.
+            do not fit, the inputs do not determine the size of the result, a moving length is the size of another
+            axis of a state, or a function of the program calls a function with states.
     """
     params: set[int] = set()
     results: set[int] = set()
@@ -171,6 +171,7 @@ def check_state_slots(program: Program, function: VMFunction) -> None:
             symbol = function.params[state.param].shape[state.axis]
             if lengths.setdefault(symbol, length) != length:
                 raise ProgramError(where, f"grows to another length than other states of {symbol} rows", got=length)
+    _check_fixed_axes(function)
     for caller in program.functions if function.states else ():
         for index, call in enumerate(caller.code):
             if not isinstance(call, Call) or call.kind is not CallKind.FUNCTION:
@@ -178,6 +179,19 @@ def check_state_slots(program: Program, function: VMFunction) -> None:
             if program.functions[call.callee : call.callee + 1] == (function,):
                 where = f"function `{caller.name}`, instruction {index}"
                 raise ProgramError(where, f"calls `{function.name}`, a function with states")
+
+
+def _check_fixed_axes(function: VMFunction) -> None:
+    """Check that no moving length is in the size of an axis that does not move: no value could have this size later."""
+    shapes = [function.params[state.param].shape for state in function.states]
+    pairs = list(zip(function.states, shapes, strict=True))
+    moving = {str(shape[state.axis]) for state, shape in pairs if state.axis is not None}
+    for number, (state, shape) in enumerate(pairs):
+        misplaced = sorted(moving & shape_symbols(dim for axis, dim in enumerate(shape) if axis != state.axis))
+        if misplaced:
+            where = f"function `{function.name}`, state {number}"
+            problem = f"has the moving length {', '.join(misplaced)} on an axis that does not move"
+            raise ProgramError(where, problem, got=f"[{', '.join(map(str, shape))}]")
 
 
 def _check_types(program: Program, function: VMFunction, state: StateSlot, where: str) -> None:

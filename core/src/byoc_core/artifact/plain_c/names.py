@@ -175,6 +175,11 @@ class FunctionNames:
         self._largest_macros = {
             name: capital_names.allocate(f"{self._stem}_MAX_{self.sizes[name]}".upper()) for name in symbols
         }
+        self._capacity_macros = {
+            member: capital_names.allocate(f"{self._stem}_STATE_{member}_SIZE".upper())
+            for member, own in zip(self.states, self.capacities, strict=True)
+            if own is not None
+        }
         self._symbols: dict[str, Dim] = {name: symbol(member) for name, member in self.sizes.items()}
 
     def info(self, side: Side) -> str:
@@ -199,7 +204,7 @@ class FunctionNames:
 
     def capacity_macro(self, member: str) -> str:
         """Return the macro of the elements of a state's buffer at the largest sizes."""
-        return f"{self._stem}_STATE_{member}_SIZE".upper()
+        return self._capacity_macros[member]
 
     @property
     def input_sizes(self) -> Mapping[str, str]:
@@ -225,11 +230,7 @@ class FunctionNames:
                 *(self.accessor(side, member) for side, members in sides for member in members),
                 *(self.shape(side, number) for side, members in sides for number in range(len(members))),
                 *((self.state_structure, self.init_state) if self.states else ()),
-                *(
-                    self.capacity_macro(n)
-                    for n, own in zip(self.states, self.capacities, strict=True)
-                    if own is not None
-                ),
+                *self._capacity_macros.values(),
                 *map(self.bytes_macro, self.pools),
                 *map(self.largest_macro, self.sizes),
             ]
