@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from byoc_core.errors import OptionsError, PluginError
 from byoc_core.ir import IRModule, tensor
 from byoc_core.runtime.threads import num_threads, set_num_threads
 from byoc_dnnl.engine import DnnlModule
+from byoc_dnnl.library import load_library
 from byoc_dnnl.payload import join_payload, split_payload
 from byoc_dnnl.runtime import byoc_check_payload, byoc_save_module
 from byoc_dnnl.stored.grammar import cited_digests
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from rt.tests.runner import NativeFunction, NativeLibrary, NativeProgram
 
 NDArray = npt.NDArray[Any]
+ROOT = Path(__file__).parents[3]
 
 
 def build(module: IRModule, sizes: Sequence[Mapping[str, int]] = ({},), **options: Any) -> Executable:
@@ -251,7 +254,23 @@ def _anonymous_nbytes() -> int:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident pages are counted on Linux only")
-def test_loaded_artifacts_share_packed_constants(c_runtime: NativeLibrary, tmp_path: Path) -> None:
+def test_loaded_artifacts_share_packed_constants(c_runtime_file: Path, native_half: Path, tmp_path: Path) -> None:
+    """In a process of its own: only there nothing else takes or frees memory."""
+    code = (
+        "import sys; from plugins.dnnl.tests.test_dnnl_stored_plans import check_sharing; check_sharing(*sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, str(c_runtime_file), str(native_half), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def check_sharing(library: str, half: str, folder: str) -> None:
+    """Load an artifact twice, and another artifact; compare the growth of the memory."""
+    from rt.tests.runner import NativeLibrary
+
+    load_library()  # found by the native half under its name
+    c_runtime, tmp_path = NativeLibrary(Path(library)), Path(folder)
+    c_runtime.load_runtime(half)
     depth, columns = 2048, 5120  # larger than any memory that malloc keeps
     nbytes = 4 * depth * columns
 
