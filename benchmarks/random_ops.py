@@ -138,19 +138,19 @@ def _transposed_convolution(drawing: _Drawing) -> SingleOp | None:
 
 
 def _product(drawing: _Drawing) -> SingleOp | None:
-    """Draw a product of matrices, by weights or of two inputs, alone or in stacks with axes of size 1 in an operand."""
-    rows, inner, columns = drawing.size(1, 1024), drawing.size(1, 4096), drawing.size(1, 4096)
-    stack = [drawing.size(1, 64) for _ in range(drawing.one_of((0, 0, 1, 1, 2, 3)))]
-    stacks = [[1 if drawing.rng.random() < 0.2 else size for size in stack] for _ in range(2)]
-    count = math.prod(map(max, *stacks)) if stack else 1
-    left, right = (*stacks[0], rows, inner), (*stacks[1], inner, columns)
-    flops = 2 * rows * inner * columns * count
-    if not _fits(flops, math.prod(left), math.prod(right), rows * columns * count):
+    """Draw a product of matrices, by weights or of two inputs, alone or in a stack."""
+    rows, inner, columns = drawing.size(1, 1024), drawing.size(4, 4096), drawing.size(1, 4096)
+    stack = drawing.size(2, 64) if drawing.rng.random() < 0.3 else 0
+    sizes = (rows * inner, inner * columns, rows * columns)
+    if not _fits(2 * rows * inner * columns * (stack or 1), *(size * (stack or 1) for size in sizes)):
         return None
-    text = f"MatMul {'x'.join(map(str, left))} by {'x'.join(map(str, right))}"
-    if stack or drawing.rng.random() < 0.2:
-        return SingleOp(f"{text}, inputs", "MatMul", {"x": left, "w": right})
-    return SingleOp(text, "MatMul", {"x": left}, {"w": drawing.tensor(*right, scale=0.05)})
+    lead = (stack,) if stack else ()
+    text = f"MatMul {'x'.join(map(str, (*lead, rows, inner)))} by {columns}"
+    if stack:
+        return SingleOp(text, "MatMul", {"x": (*lead, rows, inner), "w": (*lead, inner, columns)})
+    if drawing.rng.random() < 0.2:
+        return SingleOp(f"{text}, inputs", "MatMul", {"x": (rows, inner), "w": (inner, columns)})
+    return SingleOp(text, "MatMul", {"x": (rows, inner)}, {"w": drawing.tensor(inner, columns, scale=0.05)})
 
 
 def _image(drawing: _Drawing) -> tuple[int, ...] | None:
@@ -230,7 +230,7 @@ _BINARY = ("Add", "Mul", "Sub", "Div", "Max")
 
 
 def _elementwise(drawing: _Drawing) -> SingleOp | None:
-    """Draw an elementwise op of one operand, or of two: the second in full, or with axes of size 1."""
+    """Draw an elementwise op of one operand, or of two, the second in full, of a row or of a column."""
     shape = _rows(drawing)
     if shape is None:
         return None
@@ -239,8 +239,7 @@ def _elementwise(drawing: _Drawing) -> SingleOp | None:
         op = drawing.one_of(_UNARY)
         return SingleOp(f"{op} {text}", op, {"x": shape}, low=0.01 if op == "Sqrt" else -9.0)
     op = drawing.one_of(_BINARY)
-    broadcast = tuple(size if drawing.rng.random() < 0.5 else 1 for size in shape)
-    other = drawing.one_of((shape, shape[-1:], (*shape[:-1], 1), broadcast, broadcast))
+    other = drawing.one_of((shape, shape, shape[-1:], (*shape[:-1], 1)))
     return SingleOp(f"{op} {text} and {'x'.join(map(str, other))}", op, {"x": shape, "z": other})
 
 
@@ -268,5 +267,4 @@ def _movement(drawing: _Drawing) -> SingleOp | None:
 _FAMILIES: tuple[Draw, ...] = (
     *(_convolution, _transposed_convolution, _sequence_convolution, _convolution, _product, _pool, _volume_convolution),
     *(_convolution, _normalisation, _reduction, _elementwise, _transposed_convolution, _movement, _resize, _product),
-    *(_reduction, _elementwise, _pool),
 )
