@@ -90,7 +90,7 @@ def open_cluster(options: argparse.Namespace) -> Iterator[Client]:
             yield client
         return
     with (
-        LocalCluster(n_workers=options.workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=options.workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         yield client

@@ -237,7 +237,7 @@ with LocalProcesses(2) as runners, LocalProcesses(2) as builders:
 CLUSTER = """
 from distributed import LocalCluster
 from byoc_core.tuning.workers import open_scheduler
-with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
     executor, close = open_scheduler(cluster.scheduler_address.replace("tcp://", "dask://"))
     with LocalProcesses(1) as builders:
         tune(executor, builders)
