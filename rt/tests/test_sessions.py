@@ -27,7 +27,6 @@ from byoc_core import Session, VirtualMachine
 from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.native.toolchain import Toolchain
-from byoc_core.plugin.installation import using
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import Signature
 from byoc_core.vm import Builtin, DynamicTensor, Goto, If, Instruction, Program, Ret
@@ -36,14 +35,16 @@ from hypothesis import strategies as st
 
 from core.tests.fresh_process import answer_of
 from core.tests.lower.test_control_flow_property import Maker
-from core.tests.native_machine_installation import installation_with_machines
 from rt.tests.models import build_detector, draw_image
 from rt.tests.saved import assert_same_bits
 from rt.tests.test_machine_control_flow import calls
 from rt.tests.test_machine_programs import draw
 from rt.tests.written_programs import N, advance, builtin, executable_of, function_of, spec
 
-pytestmark = pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler")
+pytestmark = [
+    pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler"),
+    pytest.mark.usefixtures("native_machine"),
+]
 
 NDArray = npt.NDArray[Any]
 
@@ -60,13 +61,6 @@ selection (float[n] x, float limit) => (int64[k] positions, float[k] doubled)
     doubled = Add(chosen, chosen)
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def _installed() -> Iterator[None]:
-    """Install the library under test as the only native machine."""
-    with using(installation_with_machines({"rt": "rt.tests.machine_under_test:find_library"})):
-        yield
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +16,19 @@ from byoc_core import VirtualMachine
 from byoc_core.artifact import Executable
 from byoc_core.errors import CallError
 from byoc_core.native.toolchain import Toolchain
-from byoc_core.plugin.installation import using
 from byoc_core.vm import Builtin, Instruction, Program, Ret
 from byoc_core.vm.program import StateSlot
 from byoc_core.vm.state import State
 
-from core.tests.native_machine_installation import installation_with_machines
 from rt.tests.test_sessions import load_saved
 from rt.tests.written_programs import builtin, function_of, spec
 
-pytestmark = pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler")
+pytestmark = [
+    pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler"),
+    pytest.mark.usefixtures("native_machine"),
+]
 
 NDArray = npt.NDArray[Any]
-
-
-@pytest.fixture(autouse=True)
-def _installed() -> Iterator[None]:
-    """Install the library under test as the only native machine."""
-    with using(installation_with_machines({"rt": "rt.tests.machine_under_test:find_library"})):
-        yield
 
 
 def memory(folder: Path) -> Executable:

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from byoc_core import Session, VirtualMachine
 from byoc_core.artifact import Executable
 from byoc_core.errors import ByocError, CallError, ExecutionError, OptionsError
 from byoc_core.native.toolchain import Toolchain
-from byoc_core.plugin.installation import using
 from byoc_core.profiling import Peaks
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallTraits, Signature
@@ -32,7 +31,6 @@ from byoc_core.vm.program import StateSlot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.tests.native_machine_installation import installation_with_machines
 from core.tests.vm import test_states as laws
 from rt.tests.saved import assert_same_bits
 from rt.tests.test_sessions import interrupts, load_saved
@@ -41,16 +39,12 @@ from rt.tests.written_programs import N, builtin, call, executable_of, function_
 
 __all__ = ["interrupts"]
 
-pytestmark = pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler")
+pytestmark = [
+    pytest.mark.skipif(not Toolchain.status().ok, reason="no C compiler"),
+    pytest.mark.usefixtures("native_machine"),
+]
 
 NDArray = npt.NDArray[Any]
-
-
-@pytest.fixture(autouse=True)
-def _installed() -> Iterator[None]:
-    """Install the library under test as the only native machine."""
-    with using(installation_with_machines({"rt": "rt.tests.machine_under_test:find_library"})):
-        yield
 
 
 # ---- The laws of states ----------------------------------------------------------------------------------------------

@@ -265,14 +265,7 @@ class OpenClDevice(Device):
         """Enqueue a copy between tensors."""
         own = self._stream(stream)
         if source.nbytes:
-            cl.enqueue_copy(
-                own.queue,
-                _buffer_of(target.buffer),
-                _buffer_of(source.buffer),
-                src_offset=source.offset,
-                dst_offset=target.offset,
-                byte_count=source.nbytes,
-            )
+            _enqueue_copy(own.queue, source, target)
 
     def copies_to(self, peer: Device) -> bool:
         """Return whether another device has the same context."""
@@ -289,15 +282,7 @@ class OpenClDevice(Device):
             return
         before = cl.enqueue_marker(own.queue)
         own.queue.flush()
-        copied = cl.enqueue_copy(
-            other.queue,
-            _buffer_of(target.buffer),
-            _buffer_of(source.buffer),
-            src_offset=source.offset,
-            dst_offset=target.offset,
-            byte_count=source.nbytes,
-            wait_for=[before],
-        )
+        copied = _enqueue_copy(other.queue, source, target, wait_for=[before])
         other.queue.flush()
         cl.enqueue_barrier(own.queue, wait_for=[copied])
 
@@ -351,6 +336,18 @@ class OpenClDevice(Device):
         if not isinstance(stream, OpenClStream) or stream.device is not self:
             raise TypeError(f"no stream of device `{label_of(self)}`: {stream!r}")
         return stream
+
+
+def _enqueue_copy(queue: cl.CommandQueue, source: DeviceTensor, target: DeviceTensor, **events: Any) -> cl.Event:
+    return cl.enqueue_copy(
+        queue,
+        _buffer_of(target.buffer),
+        _buffer_of(source.buffer),
+        src_offset=source.offset,
+        dst_offset=target.offset,
+        byte_count=source.nbytes,
+        **events,
+    )
 
 
 def _buffer_of(buffer: object) -> cl.Buffer:
